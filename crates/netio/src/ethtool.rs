@@ -1,0 +1,1 @@
+//! Device features (offloads) by ioctl.

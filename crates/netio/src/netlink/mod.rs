@@ -1,0 +1,1 @@
+//! Routing netlink: links, addresses, routes and rules.

@@ -1,0 +1,1 @@
+//! Raw Ethernet frames by AF_PACKET.
