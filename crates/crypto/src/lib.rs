@@ -1,1 +1,19 @@
-//! placeholder
+//! Packet ciphers that work a batch at a time, and the primitives of the handshakes.
+//!
+//! The data plane knows only [`PacketCipher`] and [`Batch`]: packets of one key in one slot of memory, sealed and opened
+//! in place. What a cipher gains from seeing many packets at once (interleaved chains, one trip to an accelerator) stays
+//! behind that trait. The arithmetic is AWS-LC's, which has assembly for x86-64, aarch64 and ARMv7 and picks it at run
+//! time; nothing is allocated and no key is scheduled per packet.
+
+mod batch;
+mod chacha20poly1305;
+mod cipher;
+mod null;
+
+pub use batch::{Batch, Packet};
+pub use chacha20poly1305::ChaCha20Poly1305;
+pub use cipher::PacketCipher;
+pub use null::Null;
+
+/// Bytes of a ChaCha20-Poly1305 (or XChaCha20-Poly1305) tag.
+pub const TAG_LEN: usize = 16;
