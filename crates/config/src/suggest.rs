@@ -1,0 +1,63 @@
+//! "Did you mean": the nearest of the known words.
+
+/// What to write instead of `found`: the nearest of `known` when it is near, or all of them.
+pub(crate) fn suggest(found: &str, known: &[&str]) -> String {
+    // Long input is no typing mistake, and the distance is quadratic in its length.
+    let found = if found.len() <= 64 { found } else { "" };
+    let nearest = known
+        .iter()
+        .map(|word| (distance(&found.to_lowercase(), &word.to_lowercase()), word))
+        .min();
+    match nearest {
+        // A third of the word may be wrong.
+        Some((steps, word)) if steps <= word.len().div_ceil(3) => {
+            format!("did you mean `{word}`?")
+        }
+        _ => format!("known are: {}", known.join(", ")),
+    }
+}
+
+/// Least number of bytes inserted, removed, replaced or swapped with their neighbour that leads
+/// from `a` to `b` (optimal string alignment). Both are short: the whole table is kept.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            if i == 0 || j == 0 {
+                table[i][j] = i + j;
+                continue;
+            }
+            let replaced = table[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let moved = table[i - 1][j].min(table[i][j - 1]) + 1;
+            table[i][j] = replaced.min(moved);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                table[i][j] = table[i][j].min(table[i - 2][j - 2] + 1);
+            }
+        }
+    }
+    table[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_words_are_named_and_far_ones_listed() {
+        assert_eq!(
+            suggest("ListenPrt", &["ListenPort", "MTU"]),
+            "did you mean `ListenPort`?"
+        );
+        assert_eq!(suggest("zzzzz", &["a", "b"]), "known are: a, b");
+        assert_eq!(suggest(&"x".repeat(100_000), &["abc"]), "known are: abc");
+    }
+
+    #[test]
+    fn distances() {
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("gos", "gso"), 1);
+        assert_eq!(distance("same", "same"), 0);
+    }
+}
