@@ -22,7 +22,12 @@ impl ChaCha20Poly1305 {
     }
 
     /// Seals with a nonce per packet and associated data of the caller's; the one loop behind `seal`.
-    fn seal_with(&self, batch: &mut Batch<'_>, nonce: impl Fn(&Packet) -> [u8; 12], aad: &[u8]) {
+    pub(crate) fn seal_with(
+        &self,
+        batch: &mut Batch<'_>,
+        nonce: impl Fn(&Packet) -> [u8; 12],
+        aad: &[u8],
+    ) {
         for packet in batch.packets.iter() {
             let ranges = packet.ranges(TAG_LEN, batch.memory.len());
             debug_assert!(ranges.is_some(), "packet outside of its slot: {packet:?}");
@@ -44,7 +49,12 @@ impl ChaCha20Poly1305 {
     }
 
     /// Opens with a nonce per packet and associated data of the caller's; the one loop behind `open`.
-    fn open_with(&self, batch: &mut Batch<'_>, nonce: impl Fn(&Packet) -> [u8; 12], aad: &[u8]) {
+    pub(crate) fn open_with(
+        &self,
+        batch: &mut Batch<'_>,
+        nonce: impl Fn(&Packet) -> [u8; 12],
+        aad: &[u8],
+    ) {
         for packet in batch.packets.iter_mut() {
             packet.authentic = false;
             let Some((text, tag)) = packet.ranges(TAG_LEN, batch.memory.len()) else {

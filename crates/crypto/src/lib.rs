@@ -4,16 +4,28 @@
 //! in place. What a cipher gains from seeing many packets at once (interleaved chains, one trip to an accelerator) stays
 //! behind that trait. The arithmetic is AWS-LC's, which has assembly for x86-64, aarch64 and ARMv7 and picks it at run
 //! time; nothing is allocated and no key is scheduled per packet.
+//!
+//! The handshakes' own primitives ([`x25519`], [`blake2s`], [`aead`]) take one message at a time. Secrets are erased when
+//! dropped.
 
+pub mod aead;
 mod batch;
+pub mod blake2s;
 mod chacha20poly1305;
 mod cipher;
+mod key;
 mod null;
+mod random;
+#[cfg(test)]
+mod vectors;
+pub mod x25519;
 
 pub use batch::{Batch, Packet};
 pub use chacha20poly1305::ChaCha20Poly1305;
 pub use cipher::PacketCipher;
+pub use key::Key;
 pub use null::Null;
+pub use random::{equal, random};
 
 /// Bytes of a ChaCha20-Poly1305 (or XChaCha20-Poly1305) tag.
 pub const TAG_LEN: usize = 16;

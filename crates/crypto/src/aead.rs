@@ -1,0 +1,109 @@
+//! One message at a time: the sealed fields of handshakes, and cookies.
+
+use aws_lc_rs::aead::{Aad, Nonce};
+use chacha20poly1305::aead::AeadInOut;
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
+
+use crate::chacha20poly1305::{counter_nonce, library_key};
+use crate::{Key, TAG_LEN};
+
+/// A message's tag does not belong to it, its key, its number and its associated data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the message is not authentic: another key sealed it, or it was changed on the way")]
+pub struct Unauthentic;
+
+/// Seals the text that `message` begins with under ChaCha20-Poly1305 and writes the tag into its last [`TAG_LEN`] bytes.
+///
+/// # Panics
+/// If `message` is shorter than a tag: its length is the caller's own choice.
+pub fn seal(key: &Key, counter: u64, aad: &[u8], message: &mut [u8]) {
+    let (text, tag) = message.split_at_mut(message.len() - TAG_LEN);
+    let nonce = Nonce::assume_unique_for_key(counter_nonce(counter));
+    // The library fails for texts beyond 256 GiB only; handshake messages have some hundred bytes.
+    #[allow(clippy::unwrap_used)]
+    let sealed = library_key(key.as_bytes())
+        .seal_in_place_separate_tag(nonce, Aad::from(aad), text)
+        .unwrap();
+    tag.copy_from_slice(sealed.as_ref());
+}
+
+/// Opens a message of text and tag under ChaCha20-Poly1305 in place and returns the text.
+///
+/// # Errors
+/// [`Unauthentic`], and the text is zeros, if the tag is wrong or `message` shorter than one.
+pub fn open<'a>(
+    key: &Key,
+    counter: u64,
+    aad: &[u8],
+    message: &'a mut [u8],
+) -> Result<&'a mut [u8], Unauthentic> {
+    let nonce = Nonce::assume_unique_for_key(counter_nonce(counter));
+    let opened = library_key(key.as_bytes()).open_in_place(nonce, Aad::from(aad), message);
+    opened.map_err(|_| Unauthentic)
+}
+
+/// Seals as [`seal`] does, under XChaCha20-Poly1305, whose nonce is long enough to be random.
+///
+/// # Panics
+/// If `message` is shorter than a tag: its length is the caller's own choice.
+pub fn xseal(key: &Key, nonce: &[u8; 24], aad: &[u8], message: &mut [u8]) {
+    let (text, tag) = message.split_at_mut(message.len() - TAG_LEN);
+    let cipher = XChaCha20Poly1305::new(key.as_bytes().into());
+    // As above: only a text beyond 256 GiB is refused.
+    #[allow(clippy::unwrap_used)]
+    let sealed = cipher
+        .encrypt_inout_detached(nonce.into(), aad, text.into())
+        .unwrap();
+    tag.copy_from_slice(&sealed);
+}
+
+/// Opens as [`open`] does, under XChaCha20-Poly1305.
+///
+/// # Errors
+/// [`Unauthentic`] if the tag is wrong or `message` shorter than one.
+pub fn xopen<'a>(
+    key: &Key,
+    nonce: &[u8; 24],
+    aad: &[u8],
+    message: &'a mut [u8],
+) -> Result<&'a mut [u8], Unauthentic> {
+    let (text, tag) = message
+        .split_last_chunk_mut::<TAG_LEN>()
+        .ok_or(Unauthentic)?;
+    let cipher = XChaCha20Poly1305::new(key.as_bytes().into());
+    let tag: &[u8; TAG_LEN] = tag;
+    cipher
+        .decrypt_inout_detached(nonce.into(), aad, (&mut *text).into(), tag.into())
+        .map_err(|_| Unauthentic)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_short_for_a_tag_is_not_authentic() {
+        for len in 0..TAG_LEN {
+            let mut message = vec![0; len];
+            assert_eq!(open(&Key::ZERO, 0, &[], &mut message), Err(Unauthentic));
+            assert_eq!(
+                xopen(&Key::ZERO, &[0; 24], &[], &mut message),
+                Err(Unauthentic)
+            );
+        }
+    }
+
+    #[test]
+    fn associated_data_and_number_are_part_of_it() {
+        let key = Key::from([3; 32]);
+        let mut sealed = *b"text................";
+        seal(&key, 5, b"aad", &mut sealed);
+        assert_eq!(
+            open(&key, 5, b"aad", &mut sealed.clone()).as_deref(),
+            Ok(&b"text"[..])
+        );
+        assert_eq!(open(&key, 6, b"aad", &mut sealed.clone()), Err(Unauthentic));
+        assert_eq!(open(&key, 5, b"", &mut sealed.clone()), Err(Unauthentic));
+    }
+}
