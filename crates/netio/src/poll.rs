@@ -1,0 +1,202 @@
+//! Waiting for descriptors: `epoll` and the `eventfd` that interrupts it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Most descriptors reported by one wait.
+const EVENTS: usize = 8;
+
+/// An `epoll` set; level-triggered, readable events only.
+#[derive(Debug)]
+pub struct Poller {
+    epoll: OwnedFd,
+}
+
+/// What became readable: the tokens given to [`Poller::add`].
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Ready {
+    tokens: [u64; EVENTS],
+    count: usize,
+}
+
+impl Ready {
+    /// The tokens of the readable descriptors.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        self.tokens[..self.count].iter().copied()
+    }
+
+    /// Whether nothing became readable before the timeout.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl Poller {
+    /// An empty set.
+    ///
+    /// # Errors
+    /// What `epoll_create1` returns (descriptor limits).
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no pointers are passed; the result is checked before it is owned.
+        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: `fd` is a fresh descriptor that nothing else owns.
+        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { epoll })
+    }
+
+    /// Watches `fd` for readability and reports it as `token`.
+    ///
+    /// # Errors
+    /// What `epoll_ctl` returns; `EEXIST` when the descriptor is already in the set.
+    pub fn add(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: token,
+        };
+        // SAFETY: `event` lives through the call and both descriptors are open.
+        check(unsafe {
+            libc::epoll_ctl(
+                self.epoll.as_raw_fd(),
+                libc::EPOLL_CTL_ADD,
+                fd.as_fd().as_raw_fd(),
+                &raw mut event,
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Stops watching `fd`.
+    ///
+    /// # Errors
+    /// What `epoll_ctl` returns; `ENOENT` when it is not in the set.
+    pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        // SAFETY: EPOLL_CTL_DEL ignores the event pointer.
+        check(unsafe {
+            libc::epoll_ctl(
+                self.epoll.as_raw_fd(),
+                libc::EPOLL_CTL_DEL,
+                fd.as_fd().as_raw_fd(),
+                std::ptr::null_mut(),
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Waits until something is readable or `timeout` has passed (`None`: for ever). A signal
+    /// counts as an empty result.
+    ///
+    /// # Errors
+    /// What `epoll_wait` returns, `EINTR` excepted.
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Ready> {
+        // Rounded up, so that a deadline is never polled for with a zero timeout.
+        let millis = timeout.map_or(-1, |t| {
+            i32::try_from(t.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+        });
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        // SAFETY: the array outlives the call and its length is the one passed.
+        let n = unsafe {
+            libc::epoll_wait(
+                self.epoll.as_raw_fd(),
+                events.as_mut_ptr(),
+                EVENTS as i32,
+                millis,
+            )
+        };
+        let n = match check(n) {
+            Ok(n) => n as usize,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => 0,
+            Err(e) => return Err(e),
+        };
+        let mut ready = Ready {
+            count: n,
+            ..Ready::default()
+        };
+        for (token, event) in ready.tokens.iter_mut().zip(&events[..n]) {
+            *token = event.u64;
+        }
+        Ok(ready)
+    }
+}
+
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+/// Wakes a thread that waits in a [`Poller`]: an `eventfd`.
+#[derive(Debug)]
+pub struct Waker {
+    fd: OwnedFd,
+}
+
+impl Waker {
+    /// A waker that nobody has rung yet.
+    ///
+    /// # Errors
+    /// What `eventfd` returns (descriptor limits).
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: no pointers are passed; the result is checked before it is owned.
+        let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        // SAFETY: `fd` is a fresh descriptor that nothing else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd })
+    }
+
+    /// Makes the descriptor readable. Cannot block: a counter at its maximum is already readable.
+    pub fn wake(&self) {
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: eight bytes are passed with their length.
+        let _ = unsafe { libc::write(self.fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Makes the descriptor unreadable again.
+    pub fn clear(&self) {
+        let mut count = [0_u8; 8];
+        // SAFETY: eight bytes are passed with their length.
+        let _ = unsafe { libc::read(self.fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Turns a C result into an `io::Result`.
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Turns a C size into an `io::Result`.
+pub(crate) fn check_len(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waker_is_readable_from_wake_to_clear() {
+        let poller = Poller::new().unwrap();
+        let waker = Waker::new().unwrap();
+        poller.add(&waker, 7).unwrap();
+        assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
+        waker.wake();
+        waker.wake();
+        assert_eq!(poller.wait(None).unwrap().iter().collect::<Vec<_>>(), [7]);
+        waker.clear();
+        assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
+        poller.remove(&waker).unwrap();
+        waker.wake();
+        assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
+    }
+}

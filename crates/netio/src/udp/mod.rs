@@ -1,0 +1,25 @@
+//! UDP sockets that send and receive trains of datagrams.
+//!
+//! A *train* is a run of datagrams of one size (the last may be shorter) that lie one behind the
+//! other in memory and go to, or came from, one address. With `UDP_SEGMENT` and `UDP_GRO` a train
+//! is one system call; without, the same memory is sent by `sendmmsg` or received by `recvmmsg`.
+
+mod cmsg;
+mod endpoint;
+mod recv;
+mod selftest;
+mod send;
+mod socket;
+
+pub use endpoint::{Ecn, Endpoint, Source};
+pub use recv::{ReceivedTrain, RecvScratch, TRAIN_ROOM};
+pub use selftest::{SelfTest, self_test};
+pub use send::{SendReport, SendScratch, Train};
+pub use socket::{Family, SocketError, SocketOptions, UdpSocket};
+
+/// Most segments one `UDP_SEGMENT` send may have (Linux `UDP_MAX_SEGMENTS`; 128 since 6.9, but
+/// the smaller value works everywhere).
+pub const MAX_SEGMENTS: usize = 64;
+
+/// Most payload bytes of one send: 65,535 less the IPv4 and UDP headers.
+pub const MAX_TRAIN_BYTES: usize = 65_507;

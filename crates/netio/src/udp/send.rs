@@ -1,0 +1,306 @@
+//! Sending trains: one message each with `UDP_SEGMENT`, else one message a datagram, many
+//! messages a system call.
+
+use super::cmsg::{CONTROL_LEN, Control, Writer};
+use super::endpoint::{Ecn, Endpoint};
+use super::socket::{Family, UdpSocket, to_raw};
+use super::{MAX_SEGMENTS, MAX_TRAIN_BYTES};
+use crate::poll::check;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Most messages given to one `sendmmsg`.
+const MESSAGES: usize = 64;
+
+/// How long a full socket buffer is waited for before the rest of a batch is dropped, in
+/// milliseconds. A queue that does not move for this long is a dead line, not a busy one.
+const STALL_MS: libc::c_int = 100;
+
+/// A run of equal datagrams to one endpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct Train {
+    /// First byte, in the memory passed beside it.
+    pub start: u32,
+    /// All bytes together.
+    pub len: u32,
+    /// Bytes of each datagram; the last may be shorter. Not 0.
+    pub segment: u32,
+    /// Where to.
+    pub endpoint: Endpoint,
+    /// Outer ECN bits.
+    pub ecn: Ecn,
+}
+
+impl Train {
+    /// Datagrams in the train.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.len.div_ceil(self.segment.max(1))
+    }
+}
+
+/// What became of a send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendReport {
+    /// Datagrams handed to the kernel.
+    pub sent: u64,
+    /// Datagrams that the kernel refused.
+    pub dropped: u64,
+    /// System calls made.
+    pub syscalls: u64,
+    /// `errno` of the last refusal; 0 for none.
+    pub errno: i32,
+    /// A sticky source address is no longer ours: forget it.
+    pub source_gone: bool,
+}
+
+/// Preallocated message headers for one sender.
+pub struct SendScratch {
+    headers: Vec<libc::mmsghdr>,
+    vectors: Vec<libc::iovec>,
+    names: Vec<libc::sockaddr_storage>,
+    controls: Vec<Control>,
+    pending: Vec<Train>,
+}
+
+// SAFETY: the raw pointers inside the headers are written anew before each system call and never
+// read afterwards, so the scratch carries no borrowed state between threads.
+unsafe impl Send for SendScratch {}
+
+impl Default for SendScratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for SendScratch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SendScratch").finish_non_exhaustive()
+    }
+}
+
+impl SendScratch {
+    /// Allocates the headers, about 22 KiB.
+    #[must_use]
+    pub fn new() -> Self {
+        // SAFETY: all-zero bytes are valid values of these C structures.
+        let (header, vector, name) =
+            unsafe { (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed()) };
+        Self {
+            headers: vec![header; MESSAGES],
+            vectors: vec![vector; MESSAGES],
+            names: vec![name; MESSAGES],
+            controls: vec![Control::EMPTY; MESSAGES],
+            pending: Vec::with_capacity(2 * MESSAGES),
+        }
+    }
+}
+
+impl UdpSocket {
+    /// Sends `trains` out of `memory` in order.
+    ///
+    /// Every train must be of this socket's family. A full socket buffer is waited for, briefly;
+    /// what the kernel refuses is dropped and counted.
+    pub fn send_trains(
+        &self,
+        scratch: &mut SendScratch,
+        memory: &[u8],
+        trains: &[Train],
+    ) -> SendReport {
+        let mut report = SendReport::default();
+        let mut pending = std::mem::take(&mut scratch.pending);
+        for train in trains {
+            self.split(train, self.gso.on(), &mut pending);
+            if pending.len() >= MESSAGES {
+                self.flush(scratch, memory, &mut pending, &mut report);
+            }
+        }
+        self.flush(scratch, memory, &mut pending, &mut report);
+        scratch.pending = pending;
+        report
+    }
+
+    /// Cuts a train into what one message can carry.
+    fn split(&self, train: &Train, gso: bool, out: &mut Vec<Train>) {
+        let segment = train.segment.max(1);
+        let per_message = if gso {
+            (MAX_TRAIN_BYTES as u32 / segment).clamp(1, MAX_SEGMENTS as u32)
+        } else {
+            1
+        };
+        let most = per_message * segment;
+        let (mut start, mut left) = (train.start, train.len);
+        while left > 0 {
+            let len = left.min(most);
+            out.push(Train {
+                start,
+                len,
+                segment,
+                ..*train
+            });
+            start += len;
+            left -= len;
+        }
+    }
+
+    fn flush(
+        &self,
+        scratch: &mut SendScratch,
+        memory: &[u8],
+        pending: &mut Vec<Train>,
+        report: &mut SendReport,
+    ) {
+        let mut done = 0;
+        while done < pending.len() {
+            let most = if self.mmsg.on() { MESSAGES } else { 1 };
+            let end = pending.len().min(done + most);
+            let result = self.submit(scratch, memory, &pending[done..end]);
+            report.syscalls += 1;
+            match result {
+                Ok(n) => {
+                    for train in &pending[done..done + n] {
+                        report.sent += u64::from(train.count());
+                        if train.len > train.segment {
+                            self.gso.accepted();
+                        }
+                    }
+                    done += n;
+                }
+                Err(e) => done += self.refused(&e, scratch, memory, pending[done], report),
+            }
+        }
+        pending.clear();
+    }
+
+    /// Deals with the refusal of the first of the submitted trains. Returns how many trains are
+    /// thereby done with: 0 to try again, 1 to go on behind it.
+    fn refused(
+        &self,
+        error: &io::Error,
+        scratch: &mut SendScratch,
+        memory: &[u8],
+        train: Train,
+        report: &mut SendReport,
+    ) -> usize {
+        match error.raw_os_error() {
+            Some(libc::EINTR) => return 0,
+            Some(libc::EAGAIN) if self.wait_writable() => return 0,
+            Some(libc::ENOSYS) if self.mmsg.on() => {
+                self.mmsg.demote("the kernel has no sendmmsg");
+                return 0;
+            }
+            // EIO: the device cannot checksum, so the kernel cannot segment for it. EINVAL and
+            // EMSGSIZE: segments larger than the path's MTU, or a device that lies.
+            Some(libc::EIO) if train.len > train.segment => self.gso.demote(error),
+            Some(libc::EINVAL | libc::EMSGSIZE) if train.len > train.segment => {
+                self.gso.rejected(error);
+            }
+            // The sticky source may have gone from the interface: let the kernel choose.
+            Some(libc::EINVAL | libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV)
+                if train.endpoint.source.is_some() =>
+            {
+                let endpoint = Endpoint::new(train.endpoint.addr);
+                report.syscalls += 1;
+                match self.submit(scratch, memory, &[Train { endpoint, ..train }]) {
+                    Ok(_) => {
+                        report.source_gone = true;
+                        report.sent += u64::from(train.count());
+                    }
+                    Err(e) => self.drop_train(&e, &train, report),
+                }
+                return 1;
+            }
+            _ => {
+                self.drop_train(error, &train, report);
+                return 1;
+            }
+        }
+        // Once more, one datagram a message.
+        let mut start = train.start;
+        let end = train.start + train.len;
+        while start < end {
+            let len = train.segment.min(end - start);
+            let single = Train {
+                start,
+                len,
+                ..train
+            };
+            report.syscalls += 1;
+            match self.submit(scratch, memory, &[single]) {
+                Ok(_) => report.sent += 1,
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EINTR) => continue,
+                    Some(libc::EAGAIN) if self.wait_writable() => continue,
+                    _ => self.drop_train(&e, &single, report),
+                },
+            }
+            start += len;
+        }
+        1
+    }
+
+    fn drop_train(&self, error: &io::Error, train: &Train, report: &mut SendReport) {
+        report.dropped += u64::from(train.count());
+        report.errno = error.raw_os_error().unwrap_or(0);
+    }
+
+    fn wait_writable(&self) -> bool {
+        let mut fd = libc::pollfd {
+            fd: self.fd.as_raw_fd(),
+            events: libc::POLLOUT,
+            revents: 0,
+        };
+        // SAFETY: one pollfd is passed with its count.
+        unsafe { libc::poll(&raw mut fd, 1, STALL_MS) > 0 }
+    }
+
+    /// One `sendmmsg` (or `sendmsg`) of at most [`MESSAGES`] trains; how many went.
+    fn submit(
+        &self,
+        scratch: &mut SendScratch,
+        memory: &[u8],
+        trains: &[Train],
+    ) -> io::Result<usize> {
+        let count = trains.len().min(MESSAGES);
+        for (i, train) in trains[..count].iter().enumerate() {
+            let bytes = &memory[train.start as usize..(train.start + train.len) as usize];
+            let (name, name_len) = to_raw(train.endpoint.addr);
+            scratch.names[i] = name;
+            scratch.vectors[i] = libc::iovec {
+                iov_base: bytes.as_ptr().cast_mut().cast(),
+                iov_len: bytes.len(),
+            };
+            let mut control = Writer::new(&mut scratch.controls[i]);
+            if train.len > train.segment {
+                // Longer segments than a u16 cannot be: a datagram is at most 65,507 bytes.
+                control.segment(u16::try_from(train.segment).unwrap_or(u16::MAX));
+            }
+            if let Some(source) = train.endpoint.source {
+                control.source(source);
+            }
+            if train.ecn != Ecn::NotEct {
+                control.ecn(self.family() == Family::V6, train.ecn);
+            }
+            let control_len = control.len();
+            debug_assert!(control_len <= CONTROL_LEN);
+            let header = &mut scratch.headers[i].msg_hdr;
+            header.msg_name = (&raw mut scratch.names[i]).cast();
+            header.msg_namelen = name_len;
+            header.msg_iov = &raw mut scratch.vectors[i];
+            header.msg_iovlen = 1;
+            header.msg_control = scratch.controls[i].0.as_mut_ptr().cast();
+            header.msg_controllen = control_len as _;
+            header.msg_flags = 0;
+        }
+        let fd = self.fd.as_raw_fd();
+        if count == 1 {
+            // SAFETY: the header's pointers were set above to live, initialised buffers.
+            let sent = unsafe { libc::sendmsg(fd, &raw const scratch.headers[0].msg_hdr, 0) };
+            return crate::poll::check_len(sent).map(|_| 1);
+        }
+        let len = count as libc::c_uint;
+        // SAFETY: the first `count` headers' pointers were set above to live buffers.
+        check(unsafe { libc::sendmmsg(fd, scratch.headers.as_mut_ptr(), len, 0) })
+            .map(|n| n as usize)
+    }
+}

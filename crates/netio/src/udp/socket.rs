@@ -1,0 +1,348 @@
+//! Opening a UDP socket and climbing its part of the ladder.
+
+use crate::poll::check;
+use crate::rung::Rung;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+
+/// Address family of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6 only (`IPV6_V6ONLY`).
+    V6,
+}
+
+/// What a socket is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct SocketOptions {
+    /// Local UDP port; 0 lets the kernel choose.
+    pub port: u16,
+    /// `SO_MARK` of everything sent; 0 for none.
+    pub fwmark: u32,
+    /// `SO_BINDTODEVICE`.
+    pub device: Option<String>,
+    /// Send and receive buffer in bytes; the kernel's default when `None`. Tried with the
+    /// `FORCE` variants first, which a privileged process may use beyond `rmem_max`.
+    pub buffer: Option<usize>,
+    /// Try `UDP_SEGMENT`.
+    pub gso: bool,
+    /// Try `UDP_GRO`.
+    pub gro: bool,
+    /// Try `sendmmsg` and `recvmmsg`.
+    pub mmsg: bool,
+}
+
+/// Why a socket could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The kernel has no such family (IPv6 disabled).
+    #[error("this kernel has no {0:?}")]
+    NoFamily(Family),
+    /// The port is taken.
+    #[error("UDP port {0} is in use by another program (choose another ListenPort)")]
+    PortInUse(u16),
+    /// Anything else.
+    #[error("UDP socket: {what}: {source}")]
+    Option {
+        /// The step that failed.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// An open, non-blocking UDP socket.
+#[derive(Debug)]
+pub struct UdpSocket {
+    pub(super) fd: OwnedFd,
+    family: Family,
+    port: u16,
+    /// `UDP_SEGMENT` is in force.
+    pub gso: Rung,
+    /// `UDP_GRO` is in force.
+    pub gro: Rung,
+    /// `sendmmsg`/`recvmmsg` are in force.
+    pub mmsg: Rung,
+    /// A plain datagram was longer than the receive stride: receive singly from now on.
+    pub(super) long_datagrams: AtomicBool,
+}
+
+impl UdpSocket {
+    /// Opens and binds a socket.
+    ///
+    /// # Errors
+    /// See [`SocketError`]. A rung that the kernel does not have is not an error.
+    pub fn bind(family: Family, options: &SocketOptions) -> Result<Self, SocketError> {
+        let domain = match family {
+            Family::V4 => libc::AF_INET,
+            Family::V6 => libc::AF_INET6,
+        };
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no pointers are passed; the result is checked before it is owned.
+        let fd = match check(unsafe { libc::socket(domain, kind, 0) }) {
+            // SAFETY: `fd` is a fresh descriptor that nothing else owns.
+            Ok(fd) => unsafe { OwnedFd::from_raw_fd(fd) },
+            Err(e) if e.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
+                return Err(SocketError::NoFamily(family));
+            }
+            Err(source) => {
+                return Err(SocketError::Option {
+                    what: "socket",
+                    source,
+                });
+            }
+        };
+        let must = |what, result: io::Result<()>| {
+            result.map_err(|source| SocketError::Option { what, source })
+        };
+        match family {
+            Family::V4 => {
+                must(
+                    "IP_PKTINFO",
+                    set_int(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
+                )?;
+                must(
+                    "IP_RECVTOS",
+                    set_int(&fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1),
+                )?;
+            }
+            Family::V6 => {
+                must(
+                    "IPV6_V6ONLY",
+                    set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1),
+                )?;
+                let on = set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1);
+                must("IPV6_RECVPKTINFO", on)?;
+                let on = set_int(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
+                must("IPV6_RECVTCLASS", on)?;
+            }
+        }
+        if options.fwmark != 0 {
+            must("SO_MARK", set_mark(&fd, options.fwmark))?;
+        }
+        if let Some(device) = &options.device {
+            must("SO_BINDTODEVICE", set_device(&fd, device))?;
+        }
+        if let Some(bytes) = options.buffer {
+            set_buffers(&fd, bytes);
+        }
+        bind(&fd, family, options.port).map_err(|source| match source.raw_os_error() {
+            Some(libc::EADDRINUSE) => SocketError::PortInUse(options.port),
+            Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT) => SocketError::NoFamily(family),
+            _ => SocketError::Option {
+                what: "bind",
+                source,
+            },
+        })?;
+        let port = local_port(&fd).map_err(|source| SocketError::Option {
+            what: "getsockname",
+            source,
+        })?;
+
+        // Setting a segment size of 0 changes nothing and tells whether the option exists.
+        let gso = rung("udp-gso", options.gso, || {
+            set_int(&fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0)
+        });
+        let gro = rung("udp-gro", options.gro, || {
+            set_int(&fd, libc::SOL_UDP, libc::UDP_GRO, 1)
+        });
+        let mmsg = rung("mmsg", options.mmsg, || probe_mmsg(&fd));
+        let long_datagrams = AtomicBool::new(false);
+        Ok(Self {
+            fd,
+            family,
+            port,
+            gso,
+            gro,
+            mmsg,
+            long_datagrams,
+        })
+    }
+
+    /// The family the socket was opened for.
+    #[must_use]
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// The local UDP port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Changes `SO_MARK`.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_ADMIN`.
+    pub fn set_fwmark(&self, fwmark: u32) -> io::Result<()> {
+        set_mark(&self.fd, fwmark)
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn rung(name: &'static str, wanted: bool, probe: impl FnOnce() -> io::Result<()>) -> Rung {
+    if !wanted {
+        return Rung::new_off(name, "setting");
+    }
+    match probe() {
+        Ok(()) => Rung::new_on(name),
+        Err(e) => Rung::new_off(name, format!("kernel: {e}")),
+    }
+}
+
+/// An empty `recvmmsg` on the empty socket: would-block where the call exists, `ENOSYS` elsewhere.
+fn probe_mmsg(fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: a vector of length zero is never touched.
+    let result = unsafe {
+        libc::recvmmsg(
+            fd.as_raw_fd(),
+            std::ptr::null_mut(),
+            0,
+            libc::MSG_DONTWAIT as _,
+            std::ptr::null_mut(),
+        )
+    };
+    match check(result) {
+        Err(e) if e.raw_os_error() == Some(libc::ENOSYS) => Err(e),
+        _ => Ok(()),
+    }
+}
+
+fn set_option<T>(
+    fd: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &[T],
+) -> io::Result<()> {
+    let len = size_of_val(value) as libc::socklen_t;
+    // SAFETY: pointer and length are those of one live slice.
+    let result =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, value.as_ptr().cast(), len) };
+    check(result).map(drop)
+}
+
+fn set_int(
+    fd: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    set_option(fd, level, name, &[value])
+}
+
+fn set_mark(fd: &OwnedFd, mark: u32) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_MARK, &[mark])
+}
+
+fn set_device(fd: &OwnedFd, device: &str) -> io::Result<()> {
+    set_option(
+        fd,
+        libc::SOL_SOCKET,
+        libc::SO_BINDTODEVICE,
+        device.as_bytes(),
+    )
+}
+
+fn set_buffers(fd: &OwnedFd, bytes: usize) {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    for (force, plain) in [
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
+    ] {
+        // A smaller buffer than asked for is slower, not wrong.
+        if set_int(fd, libc::SOL_SOCKET, force, bytes).is_err() {
+            let _ = set_int(fd, libc::SOL_SOCKET, plain, bytes);
+        }
+    }
+}
+
+fn bind(fd: &OwnedFd, family: Family, port: u16) -> io::Result<()> {
+    let addr: SocketAddr = match family {
+        Family::V4 => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port).into(),
+        Family::V6 => SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0).into(),
+    };
+    let (raw, len) = to_raw(addr);
+    // SAFETY: `raw` is an initialised sockaddr of `len` bytes that lives through the call.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const raw).cast(), len) }).map(drop)
+}
+
+fn local_port(fd: &OwnedFd) -> io::Result<u16> {
+    // SAFETY: all-zero bytes are a valid sockaddr_storage.
+    let mut raw: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&raw) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into `raw`.
+    check(unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut raw).cast(), &raw mut len) })?;
+    Ok(from_raw(&raw).map_or(0, |a| a.port()))
+}
+
+/// A `sockaddr` of either family and its length.
+pub(super) fn to_raw(addr: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: all-zero bytes are a valid sockaddr_storage.
+    let mut raw: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let len = match addr {
+        SocketAddr::V4(a) => {
+            let sin = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: a.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(a.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: sockaddr_storage is larger than and aligned for every sockaddr.
+            unsafe { (&raw mut raw).cast::<libc::sockaddr_in>().write(sin) };
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(a) => {
+            let sin6 = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: a.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr {
+                    s6_addr: a.ip().octets(),
+                },
+                sin6_scope_id: a.scope_id(),
+            };
+            // SAFETY: sockaddr_storage is larger than and aligned for every sockaddr.
+            unsafe { (&raw mut raw).cast::<libc::sockaddr_in6>().write(sin6) };
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (raw, len as libc::socklen_t)
+}
+
+/// The address in a `sockaddr`, unless it is of another family.
+pub(super) fn from_raw(raw: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match libc::c_int::from(raw.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says which sockaddr this is; the storage is large enough.
+            let a = unsafe { (&raw const *raw).cast::<libc::sockaddr_in>().read() };
+            let ip = Ipv4Addr::from(a.sin_addr.s_addr.to_ne_bytes());
+            Some(SocketAddrV4::new(ip, u16::from_be(a.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: the family says which sockaddr this is; the storage is large enough.
+            let a = unsafe { (&raw const *raw).cast::<libc::sockaddr_in6>().read() };
+            let ip = Ipv6Addr::from(a.sin6_addr.s6_addr);
+            // The scope matters for link-local addresses alone; elsewhere it would make equal
+            // addresses differ.
+            let scope = if ip.is_unicast_link_local() {
+                a.sin6_scope_id
+            } else {
+                0
+            };
+            Some(SocketAddrV6::new(ip, u16::from_be(a.sin6_port), 0, scope).into())
+        }
+        _ => None,
+    }
+}
