@@ -1,1 +1,376 @@
-//! Routing netlink: links, addresses, routes and rules.
+//! Routing netlink: links, addresses, routes and rules, without calling any program.
+//!
+//! One synchronous socket, one request at a time, each answered before the call returns. Requests are
+//! built from the message types of `netlink-packet-route`; answers are read attribute by attribute and
+//! unknown or oddly sized ones are skipped, because vendor kernels disagree with the headers about the
+//! structures that nobody here looks at.
+
+mod address;
+mod error;
+mod link;
+mod monitor;
+mod route;
+mod rule;
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
+    NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NlasIterator,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+pub use address::Address;
+pub use error::NetlinkError;
+pub use link::{Counters, Link, VethEnd};
+pub use monitor::{Event, Monitor, Watch};
+pub use route::{Route, RouteKind, RouteLookup, TABLE_LOCAL, TABLE_MAIN};
+pub use rule::Rule;
+
+/// Bytes of the receive buffer. The kernel cuts dumps to the reader's buffer but never beyond 32 KiB.
+const BUFFER_SIZE: usize = 32 * 1024;
+
+/// A dump that the tables changed under is asked for again this many times before the last, possibly
+/// inconsistent, answer is taken: on a router with a busy routing daemon no dump may ever be quiet.
+const DUMP_ATTEMPTS: usize = 4;
+
+/// Address family of a route or rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// The family that `ip` belongs to.
+    pub fn of(ip: IpAddr) -> Self {
+        if ip.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    fn wire(self) -> AddressFamily {
+        match self {
+            Self::V4 => AddressFamily::Inet,
+            Self::V6 => AddressFamily::Inet6,
+        }
+    }
+
+    fn from_wire(byte: u8) -> Option<Self> {
+        match i32::from(byte) {
+            libc::AF_INET => Some(Self::V4),
+            libc::AF_INET6 => Some(Self::V6),
+            _ => None,
+        }
+    }
+
+    /// The address of all zeroes.
+    pub(super) fn unspecified(self) -> IpAddr {
+        match self {
+            Self::V4 => IpAddr::from([0u8; 4]),
+            Self::V6 => IpAddr::from([0u8; 16]),
+        }
+    }
+
+    /// Bits of an address, 32 or 128.
+    pub fn bits(self) -> u8 {
+        match self {
+            Self::V4 => 32,
+            Self::V6 => 128,
+        }
+    }
+}
+
+/// A synchronous routing netlink socket.
+///
+/// It works in the network namespace that its thread was in when it was opened, and stays there when
+/// the thread moves on.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+    buffer: Box<[u8]>,
+}
+
+impl Netlink {
+    /// Opens a socket in the network namespace of the current thread.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Open`] if the kernel has no routing netlink or no descriptor to spare.
+    pub fn open() -> Result<Self, NetlinkError> {
+        let mut socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::Open)?;
+        socket.bind_auto().map_err(NetlinkError::Open)?;
+        socket
+            .connect(&SocketAddr::new(0, 0))
+            .map_err(NetlinkError::Open)?;
+        // Both came with 4.12 or so and only make errors readable.
+        let _ = socket.set_ext_ack(true);
+        let _ = socket.set_cap_ack(true);
+        Ok(Self {
+            socket,
+            sequence: 0,
+            buffer: vec![0; BUFFER_SIZE].into_boxed_slice(),
+        })
+    }
+
+    /// Asks for a change and waits until the kernel has made it.
+    fn change(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        operation: &'static str,
+        object: fmt::Arguments<'_>,
+    ) -> Result<(), NetlinkError> {
+        self.exchange(message, NLM_F_ACK | flags, operation, object, |_, _| {})
+            .map(|_| ())
+    }
+
+    /// Asks for one object; `read` gets the type and body of the answer.
+    fn query<T>(
+        &mut self,
+        message: RouteNetlinkMessage,
+        operation: &'static str,
+        object: fmt::Arguments<'_>,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<T, NetlinkError> {
+        let mut answer = None;
+        self.exchange(message, NLM_F_ACK, operation, object, |_, body| {
+            answer = answer.take().or_else(|| read(body));
+        })?;
+        answer.ok_or_else(|| NetlinkError::Answer {
+            operation,
+            object: object.to_string(),
+            reason: "an acknowledgement without an object".to_owned(),
+        })
+    }
+
+    /// Asks for all objects of a kind. `read` returns nothing for what the caller does not want.
+    fn dump<T>(
+        &mut self,
+        message: &RouteNetlinkMessage,
+        operation: &'static str,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Vec<T>, NetlinkError> {
+        let mut found = Vec::new();
+        for _ in 0..DUMP_ATTEMPTS {
+            found.clear();
+            let consistent = self.exchange(
+                message.clone(),
+                NLM_F_DUMP,
+                operation,
+                format_args!("of this namespace"),
+                |_, body| found.extend(read(body)),
+            )?;
+            if consistent {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Sends one request and reads until its end, handing every object to `each`. Returns whether
+    /// the answer was consistent.
+    fn exchange(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        operation: &'static str,
+        object: fmt::Arguments<'_>,
+        mut each: impl FnMut(u16, &[u8]),
+    ) -> Result<bool, NetlinkError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.sequence;
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+
+        let socket_error = |error| NetlinkError::Socket {
+            operation,
+            object: object.to_string(),
+            error,
+        };
+        let answer_error = |reason: String| NetlinkError::Answer {
+            operation,
+            object: object.to_string(),
+            reason,
+        };
+        retry(|| self.socket.send(&bytes, 0)).map_err(socket_error)?;
+
+        let mut consistent = true;
+        loop {
+            let length = receive(&self.socket, &mut self.buffer).map_err(socket_error)?;
+            for message in messages(&self.buffer[..length]) {
+                let message = message.map_err(answer_error)?;
+                // An answer to an earlier request that was given up on.
+                if message.sequence_number() != self.sequence {
+                    continue;
+                }
+                consistent &= message.flags() & NLM_F_DUMP_INTR == 0;
+                let body = message.payload();
+                match message.message_type() {
+                    NLMSG_DONE | NLMSG_ERROR => {
+                        // A DONE without a code is an old kernel's success.
+                        let code = decode_u32(body).map_or(0, u32::cast_signed);
+                        if code == 0 {
+                            return Ok(consistent);
+                        }
+                        return Err(NetlinkError::Refused {
+                            operation,
+                            object: object.to_string(),
+                            error: io::Error::from_raw_os_error(code.saturating_abs()),
+                            hint: hint(message.flags(), body).unwrap_or_default(),
+                        });
+                    }
+                    kind => each(kind, body),
+                }
+            }
+        }
+    }
+}
+
+impl AsRawFd for Netlink {
+    fn as_raw_fd(&self) -> i32 {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// One datagram of netlink messages. Whoever may send to a routing socket of ours is the kernel or
+/// holds CAP_NET_ADMIN here, so the sender's address says nothing more.
+fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
+    let room = buffer.len();
+    let length = retry(|| {
+        let mut window = &mut buffer[..];
+        socket.recv(&mut window, libc::MSG_TRUNC)
+    })?;
+    if length > room {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("answer of {length} bytes is longer than the buffer of {room}"),
+        ));
+    }
+    Ok(length)
+}
+
+/// Splits a datagram into its messages.
+fn messages(datagram: &[u8]) -> impl Iterator<Item = Result<NetlinkBuffer<&[u8]>, String>> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        match NetlinkBuffer::new_checked(rest) {
+            Ok(message) => {
+                let aligned = (message.length() as usize).next_multiple_of(4);
+                rest = rest.get(aligned..).unwrap_or_default();
+                Some(Ok(message))
+            }
+            Err(error) => {
+                rest = &[];
+                Some(Err(error.to_string()))
+            }
+        }
+    })
+}
+
+/// The kernel's explanation inside an NLMSG_ERROR: after the error code and the request's header come
+/// the request's body unless it was capped, then attributes, of which the first kind is the text.
+fn hint(flags: u16, body: &[u8]) -> Option<String> {
+    const NLMSGERR_ATTR_MSG: u16 = 1;
+    if flags & NLM_F_ACK_TLVS == 0 {
+        return None;
+    }
+    let request = body.get(4..)?;
+    let skip = if flags & NLM_F_CAPPED == 0 {
+        (decode_u32(request)? as usize).checked_next_multiple_of(4)?
+    } else {
+        16
+    };
+    attributes(request.get(skip..)?)
+        .find(|(kind, _)| *kind == NLMSGERR_ATTR_MSG)
+        .map(|(_, value)| decode_str(value))
+}
+
+/// The attributes of a body after its fixed header, up to the first one that is cut off.
+fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    NlasIterator::new(bytes).map_while(|attribute| {
+        let attribute = attribute.ok()?;
+        let end = usize::from(attribute.length());
+        Some((attribute.kind(), attribute.into_inner().get(4..end)?))
+    })
+}
+
+fn decode_u32(value: &[u8]) -> Option<u32> {
+    Some(u32::from_ne_bytes(value.get(..4)?.try_into().ok()?))
+}
+
+fn decode_str(value: &[u8]) -> String {
+    let end = value.iter().position(|&b| b == 0).unwrap_or(value.len());
+    String::from_utf8_lossy(&value[..end]).into_owned()
+}
+
+fn decode_ip(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => Some(IpAddr::from(<[u8; 4]>::try_from(value).ok()?)),
+        16 => Some(IpAddr::from(<[u8; 16]>::try_from(value).ok()?)),
+        _ => None,
+    }
+}
+
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_datagrams_end_without_a_panic() {
+        for length in 0..64 {
+            for fill in [0u8, 1, 0x10, 0x7f, 0xff] {
+                let datagram = vec![fill; length];
+                for message in messages(&datagram).flatten() {
+                    let _ = hint(message.flags(), message.payload());
+                    let _ = attributes(message.payload()).count();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hint_is_read_behind_a_capped_and_a_whole_request() {
+        let text = |prefix: &[u8]| {
+            let mut body = (-22i32).to_ne_bytes().to_vec();
+            body.extend_from_slice(prefix);
+            body.extend_from_slice(&8u16.to_ne_bytes());
+            body.extend_from_slice(&1u16.to_ne_bytes());
+            body.extend_from_slice(b"bad\0");
+            body
+        };
+        let mut request = [0u8; 20];
+        request[..4].copy_from_slice(&20u32.to_ne_bytes());
+        assert_eq!(
+            hint(NLM_F_ACK_TLVS, &text(&request)).as_deref(),
+            Some("bad")
+        );
+        assert_eq!(
+            hint(NLM_F_ACK_TLVS | NLM_F_CAPPED, &text(&request[..16])).as_deref(),
+            Some("bad")
+        );
+        assert_eq!(hint(0, &text(&request)), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! What can go wrong between this program and the kernel's routing tables.
+
+use std::io;
+
+/// A failed netlink operation, by whose fault it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetlinkError {
+    /// The kernel gave no routing socket: netlink is compiled out, or the process is out of
+    /// descriptors.
+    #[error("cannot open a routing netlink socket: {0}")]
+    Open(io::Error),
+
+    /// The kernel understood the request and said no.
+    #[error("cannot {operation} {object}: {error}{}", hint_suffix(.hint))]
+    Refused {
+        /// What was asked, as a verb phrase ("add address").
+        operation: &'static str,
+        /// What it was asked of ("10.0.0.1/24 to wg0").
+        object: String,
+        /// The kernel's error number.
+        error: io::Error,
+        /// The kernel's own words, where it is new enough (4.12) to send some; may be empty.
+        hint: String,
+    },
+
+    /// The request never got an answer, because sending or receiving failed.
+    #[error("cannot {operation} {object}: netlink socket: {error}")]
+    Socket {
+        /// What was asked.
+        operation: &'static str,
+        /// What it was asked of.
+        object: String,
+        /// Why the socket failed.
+        error: io::Error,
+    },
+
+    /// The kernel answered with something that this program does not understand.
+    #[error("cannot {operation} {object}: the kernel's answer makes no sense: {reason}")]
+    Answer {
+        /// What was asked.
+        operation: &'static str,
+        /// What it was asked of.
+        object: String,
+        /// What was wrong with the answer.
+        reason: String,
+    },
+
+    /// The name cannot be a link's: empty, longer than 15 bytes, or with a `/`, blank or NUL in it.
+    #[error(
+        "{0:?} cannot be the name of an interface: use 1 to 15 bytes without '/', ':' or blanks"
+    )]
+    Name(String),
+}
+
+fn hint_suffix(hint: &str) -> String {
+    if hint.is_empty() {
+        String::new()
+    } else {
+        format!(" ({hint})")
+    }
+}
+
+impl NetlinkError {
+    /// The error number behind this error, if it came from the kernel.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Open(error) | Self::Refused { error, .. } | Self::Socket { error, .. } => {
+                error.raw_os_error()
+            }
+            Self::Answer { .. } | Self::Name(_) => None,
+        }
+    }
+
+    /// Whether the object to add exists already.
+    pub fn is_exists(&self) -> bool {
+        self.errno() == Some(libc::EEXIST)
+    }
+
+    /// Whether the object to change, read or delete does not exist. The kernel has a different
+    /// number for each kind of object: ENODEV for links, ESRCH for routes, EADDRNOTAVAIL for
+    /// addresses, ENOENT for rules.
+    pub fn is_not_found(&self) -> bool {
+        matches!(
+            self.errno(),
+            Some(libc::ENOENT | libc::ENODEV | libc::ESRCH | libc::EADDRNOTAVAIL)
+        )
+    }
+
+    /// Whether this kernel cannot do it at all: an attribute, a link kind or an address family that
+    /// it lacks.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(
+            self.errno(),
+            Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::EPFNOSUPPORT)
+        )
+    }
+
+    /// Whether CAP_NET_ADMIN is missing.
+    pub fn is_permission(&self) -> bool {
+        matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
+    }
+
+    /// The same error about a better described object.
+    pub(super) fn about(mut self, label: String) -> Self {
+        match &mut self {
+            Self::Refused { object, .. }
+            | Self::Socket { object, .. }
+            | Self::Answer { object, .. } => *object = label,
+            Self::Open(_) | Self::Name(_) => {}
+        }
+        self
+    }
+}

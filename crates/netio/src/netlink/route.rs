@@ -1,0 +1,384 @@
+//! Routes: which way packets go.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric,
+    RouteProtocol, RouteScope, RouteType,
+};
+
+use super::{Family, Netlink, NetlinkError, attributes, decode_ip, decode_u32};
+
+/// The table of ordinary routes.
+pub const TABLE_MAIN: u32 = 254;
+/// The table of the host's own addresses, which the kernel fills.
+pub const TABLE_LOCAL: u32 = 255;
+
+/// Bytes of `struct rtmsg`.
+const HEADER_SIZE: usize = 12;
+
+// Attribute numbers of linux/rtnetlink.h.
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
+const RTA_PREFSRC: u16 = 7;
+const RTA_METRICS: u16 = 8;
+const RTA_TABLE: u16 = 15;
+const RTAX_MTU: u16 = 2;
+
+/// What happens to a packet that a route matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum RouteKind {
+    /// It is forwarded.
+    #[default]
+    Unicast,
+    /// It is dropped in silence.
+    Blackhole,
+    /// It is answered with "unreachable".
+    Unreachable,
+    /// It is answered with "administratively prohibited".
+    Prohibit,
+    /// The next rule decides.
+    Throw,
+    /// It is for this host.
+    Local,
+    /// One of the kinds that only the kernel makes (broadcast, anycast, multicast), by its number.
+    Other(u8),
+}
+
+impl RouteKind {
+    fn wire(self) -> RouteType {
+        match self {
+            Self::Unicast => RouteType::Unicast,
+            Self::Blackhole => RouteType::BlackHole,
+            Self::Unreachable => RouteType::Unreachable,
+            Self::Prohibit => RouteType::Prohibit,
+            Self::Throw => RouteType::Throw,
+            Self::Local => RouteType::Local,
+            Self::Other(number) => RouteType::from(number),
+        }
+    }
+
+    fn from_wire(number: u8) -> Self {
+        match RouteType::from(number) {
+            RouteType::Unicast => Self::Unicast,
+            RouteType::BlackHole => Self::Blackhole,
+            RouteType::Unreachable => Self::Unreachable,
+            RouteType::Prohibit => Self::Prohibit,
+            RouteType::Throw => Self::Throw,
+            RouteType::Local => Self::Local,
+            _ => Self::Other(number),
+        }
+    }
+}
+
+/// A route to add, to delete, or as it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// The network it leads to.
+    pub dst: IpAddr,
+    /// Length of that network's prefix, in bits; 0 is the default route.
+    pub prefix: u8,
+    /// The gateway, if it is not directly reachable.
+    pub via: Option<IpAddr>,
+    /// Index of the interface.
+    pub dev: Option<u32>,
+    /// The table, [`TABLE_MAIN`] unless told otherwise.
+    pub table: u32,
+    /// The metric: the lower one wins. None is the kernel's choice.
+    pub metric: Option<u32>,
+    /// The source address that the host prefers for what it sends this way.
+    pub src: Option<IpAddr>,
+    /// The largest packet that fits, in bytes, if less than the interface's.
+    pub mtu: Option<u32>,
+    /// What happens to packets.
+    pub kind: RouteKind,
+    /// How far the destination is, as the kernel's number (0 anywhere, 253 on the link, 254 this
+    /// host). None derives it from the rest.
+    pub scope: Option<u8>,
+    /// Whether the gateway is taken as directly reachable even if no network says so.
+    pub onlink: bool,
+}
+
+impl Route {
+    /// A unicast route to `dst/prefix` in the main table that goes nowhere yet.
+    pub fn new(dst: IpAddr, prefix: u8) -> Self {
+        Self {
+            dst,
+            prefix,
+            via: None,
+            dev: None,
+            table: TABLE_MAIN,
+            metric: None,
+            src: None,
+            mtu: None,
+            kind: RouteKind::Unicast,
+            scope: None,
+            onlink: false,
+        }
+    }
+
+    /// The default route of a family.
+    pub fn default_of(family: Family) -> Self {
+        Self::new(family.unspecified(), 0)
+    }
+
+    /// The same route by the gateway `via`.
+    #[must_use]
+    pub fn via(mut self, via: IpAddr) -> Self {
+        self.via = Some(via);
+        self
+    }
+
+    /// The same route by the interface `dev`.
+    #[must_use]
+    pub fn dev(mut self, dev: u32) -> Self {
+        self.dev = Some(dev);
+        self
+    }
+
+    /// The same route in another table.
+    #[must_use]
+    pub fn table(mut self, table: u32) -> Self {
+        self.table = table;
+        self
+    }
+
+    /// The same route of another kind.
+    #[must_use]
+    pub fn kind(mut self, kind: RouteKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// The scope that `ip` would choose: IPv6 knows none, IPv4 tells networks that are on the link
+    /// from those behind a gateway.
+    fn wire_scope(&self) -> RouteScope {
+        match (self.scope, self.kind) {
+            (Some(scope), _) => RouteScope::from(scope),
+            (None, RouteKind::Local) => RouteScope::Host,
+            (None, RouteKind::Unicast) if self.via.is_none() && self.dst.is_ipv4() => {
+                RouteScope::Link
+            }
+            _ => RouteScope::Universe,
+        }
+    }
+
+    fn message(&self) -> RouteMessage {
+        let mut message = RouteMessage::default();
+        message.header.address_family = Family::of(self.dst).wire();
+        message.header.destination_prefix_length = self.prefix;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope = self.wire_scope();
+        message.header.kind = self.kind.wire();
+        if self.onlink {
+            message.header.flags = RouteFlags::Onlink;
+        }
+        let attributes = &mut message.attributes;
+        match u8::try_from(self.table) {
+            Ok(table) => message.header.table = table,
+            Err(_) => {
+                message.header.table = RouteHeader::RT_TABLE_UNSPEC;
+                attributes.push(RouteAttribute::Table(self.table));
+            }
+        }
+        if self.prefix > 0 {
+            attributes.push(RouteAttribute::Destination(self.dst.into()));
+        }
+        attributes.extend(self.via.map(|ip| RouteAttribute::Gateway(ip.into())));
+        attributes.extend(self.dev.map(RouteAttribute::Oif));
+        attributes.extend(self.metric.map(RouteAttribute::Priority));
+        attributes.extend(self.src.map(|ip| RouteAttribute::PrefSource(ip.into())));
+        attributes.extend(
+            self.mtu
+                .map(|mtu| RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)])),
+        );
+        message
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.dst, self.prefix)?;
+        if let Some(via) = self.via {
+            write!(f, " via {via}")?;
+        }
+        if let Some(dev) = self.dev {
+            write!(f, " by interface number {dev}")?;
+        }
+        if self.table != TABLE_MAIN {
+            write!(f, " in table {}", self.table)?;
+        }
+        Ok(())
+    }
+}
+
+/// The way that a packet would go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RouteLookup {
+    /// Index of the interface.
+    pub dev: u32,
+    /// The source address that the host would use.
+    pub src: Option<IpAddr>,
+    /// The gateway, if the destination is not on the link.
+    pub via: Option<IpAddr>,
+    /// The table that decided.
+    pub table: u32,
+    /// [`RouteKind::Local`] if the destination is an address of this host.
+    pub kind: RouteKind,
+}
+
+impl Netlink {
+    /// Adds a route.
+    ///
+    /// # Errors
+    /// [`NetlinkError::is_exists`] if there is one with the same destination, metric and table;
+    /// ENETUNREACH if the gateway is not on a link.
+    pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        self.change(
+            RouteNetlinkMessage::NewRoute(route.message()),
+            NLM_F_CREATE | NLM_F_EXCL,
+            "add route",
+            format_args!("{route}"),
+        )
+    }
+
+    /// Adds a route, in the place of one with the same destination, metric and table if there is one.
+    ///
+    /// # Errors
+    /// As [`Netlink::add_route`], without "exists".
+    pub fn replace_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        self.change(
+            RouteNetlinkMessage::NewRoute(route.message()),
+            NLM_F_CREATE | NLM_F_REPLACE,
+            "set route",
+            format_args!("{route}"),
+        )
+    }
+
+    /// Deletes the first route that has all that `route` gives.
+    ///
+    /// # Errors
+    /// [`NetlinkError::is_not_found`] if there is none.
+    pub fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        let mut message = route.message();
+        // What was not given must not narrow the match down.
+        message.header.protocol = RouteProtocol::Unspec;
+        if route.scope.is_none() {
+            message.header.scope = RouteScope::NoWhere;
+        }
+        self.change(
+            RouteNetlinkMessage::DelRoute(message),
+            0,
+            "delete route",
+            format_args!("{route}"),
+        )
+    }
+
+    /// The routes of one table, or of all, of both families.
+    ///
+    /// # Errors
+    /// Only if the kernel refuses the dump or the socket fails.
+    pub fn routes(&mut self, table: Option<u32>) -> Result<Vec<Route>, NetlinkError> {
+        let message = RouteNetlinkMessage::GetRoute(RouteMessage::default());
+        self.dump(&message, "list the routes", |body| {
+            parse(body).filter(|route| table.is_none_or(|table| table == route.table))
+        })
+    }
+
+    /// Which way a packet to `dst` with the firewall mark `mark` (0 for none) would go.
+    ///
+    /// # Errors
+    /// ENETUNREACH, EHOSTUNREACH or EACCES if the tables have no way for it, or one that says no.
+    pub fn route_get(&mut self, dst: IpAddr, mark: u32) -> Result<RouteLookup, NetlinkError> {
+        let family = Family::of(dst);
+        let mut message = RouteMessage::default();
+        message.header.address_family = family.wire();
+        message.header.destination_prefix_length = family.bits();
+        message.attributes = vec![RouteAttribute::Destination(RouteAddress::from(dst))];
+        if mark != 0 {
+            message.attributes.push(RouteAttribute::Mark(mark));
+        }
+        self.query(
+            RouteNetlinkMessage::GetRoute(message),
+            "find the way to",
+            format_args!("{dst} (mark {mark:#x})"),
+            |body| {
+                let route = parse(body)?;
+                Some(RouteLookup {
+                    dev: route.dev?,
+                    src: route.src,
+                    via: route.via,
+                    table: route.table,
+                    kind: route.kind,
+                })
+            },
+        )
+    }
+}
+
+fn parse(body: &[u8]) -> Option<Route> {
+    let &[family, prefix, _, _, table, _, scope, kind, ..] = body else {
+        return None;
+    };
+    let family = Family::from_wire(family)?;
+    let mut route = Route::default_of(family);
+    route.prefix = prefix;
+    route.table = u32::from(table);
+    route.scope = Some(scope);
+    route.kind = RouteKind::from_wire(kind);
+    for (kind, value) in attributes(body.get(HEADER_SIZE..)?) {
+        match kind {
+            RTA_DST => route.dst = decode_ip(value)?,
+            RTA_GATEWAY => route.via = decode_ip(value),
+            RTA_OIF => route.dev = decode_u32(value),
+            RTA_PRIORITY => route.metric = decode_u32(value),
+            RTA_PREFSRC => route.src = decode_ip(value),
+            RTA_TABLE => route.table = decode_u32(value)?,
+            RTA_METRICS => {
+                route.mtu = attributes(value)
+                    .find(|(kind, _)| *kind == RTAX_MTU)
+                    .and_then(|(_, value)| decode_u32(value));
+            }
+            _ => {}
+        }
+    }
+    Some(route)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_local() {
+        let mut netlink = Netlink::open().unwrap();
+        let lo = netlink.index_of("lo").unwrap();
+        let way = netlink.route_get(IpAddr::from([127, 0, 0, 1]), 0).unwrap();
+        assert_eq!((way.dev, way.kind), (lo, RouteKind::Local));
+    }
+
+    #[test]
+    fn scope_follows_the_gateway() {
+        let on_link = Route::new(IpAddr::from([10, 0, 0, 0]), 8).dev(3);
+        assert_eq!(on_link.wire_scope(), RouteScope::Link);
+        let behind = on_link.via(IpAddr::from([192, 0, 2, 1]));
+        assert_eq!(behind.wire_scope(), RouteScope::Universe);
+        assert_eq!(
+            Route::default_of(Family::V6).dev(3).wire_scope(),
+            RouteScope::Universe
+        );
+    }
+
+    #[test]
+    fn short_bodies_are_refused() {
+        for length in 0..12 {
+            assert!(parse(&vec![2; length]).is_none());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Rules: which routing table decides about which packets.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
+
+use super::{Family, Netlink, NetlinkError, TABLE_MAIN, attributes, decode_ip, decode_u32};
+
+/// Bytes of `struct fib_rule_hdr`.
+const HEADER_SIZE: usize = 12;
+
+// Attribute numbers of linux/fib_rules.h.
+const FRA_DST: u16 = 1;
+const FRA_SRC: u16 = 2;
+const FRA_PRIORITY: u16 = 6;
+const FRA_FWMARK: u16 = 10;
+const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
+const FRA_TABLE: u16 = 15;
+const FRA_FWMASK: u16 = 16;
+
+/// A rule that sends packets to a table, to add, to delete, or as it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule {
+    /// The packets' family.
+    pub family: Family,
+    /// Packets with this firewall mark; none is any.
+    pub fwmark: Option<u32>,
+    /// The bits of the mark that count; none is all.
+    pub mask: Option<u32>,
+    /// Packets that do *not* fit what is given.
+    pub invert: bool,
+    /// Packets from this network: address and length of the prefix.
+    pub from: Option<(IpAddr, u8)>,
+    /// Packets to this network.
+    pub to: Option<(IpAddr, u8)>,
+    /// The table that decides about them.
+    pub table: u32,
+    /// Routes of this prefix length or less are passed over, so 0 ignores the default route.
+    /// Kernels since 3.12.
+    pub suppress_prefixlength: Option<u32>,
+    /// Rules are asked in rising order; none lets the kernel put this one before the others.
+    pub priority: Option<u32>,
+}
+
+impl Rule {
+    /// A rule for all packets of a family.
+    pub fn new(family: Family, table: u32) -> Self {
+        Self {
+            family,
+            fwmark: None,
+            mask: None,
+            invert: false,
+            from: None,
+            to: None,
+            table,
+            suppress_prefixlength: None,
+            priority: None,
+        }
+    }
+
+    /// "Everything that the tunnel did not send itself goes to `table`": the rule of wg-quick's
+    /// default routes.
+    pub fn not_marked(family: Family, fwmark: u32, table: u32) -> Self {
+        Self {
+            fwmark: Some(fwmark),
+            invert: true,
+            ..Self::new(family, table)
+        }
+    }
+
+    /// "The main table, but not its default route", which keeps local networks reachable.
+    pub fn main_without_default(family: Family) -> Self {
+        Self {
+            suppress_prefixlength: Some(0),
+            ..Self::new(family, TABLE_MAIN)
+        }
+    }
+
+    fn message(&self) -> RuleMessage {
+        let mut message = RuleMessage::default();
+        message.header.family = self.family.wire();
+        message.header.action = RuleAction::ToTable;
+        if self.invert {
+            message.header.flags = RuleFlags::Invert;
+        }
+        let attributes = &mut message.attributes;
+        match u8::try_from(self.table) {
+            Ok(table) => message.header.table = table,
+            Err(_) => attributes.push(RuleAttribute::Table(self.table)),
+        }
+        if let Some((ip, prefix)) = self.from {
+            message.header.src_len = prefix;
+            attributes.push(RuleAttribute::Source(ip));
+        }
+        if let Some((ip, prefix)) = self.to {
+            message.header.dst_len = prefix;
+            attributes.push(RuleAttribute::Destination(ip));
+        }
+        attributes.extend(self.fwmark.map(RuleAttribute::FwMark));
+        attributes.extend(self.mask.map(RuleAttribute::FwMask));
+        attributes.extend(self.priority.map(RuleAttribute::Priority));
+        attributes.extend(
+            self.suppress_prefixlength
+                .map(RuleAttribute::SuppressPrefixLen),
+        );
+        message
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.invert { "not" } else { "for" })?;
+        match self.from {
+            Some((ip, prefix)) => write!(f, " from {ip}/{prefix}")?,
+            None => f.write_str(" from all")?,
+        }
+        if let Some((ip, prefix)) = self.to {
+            write!(f, " to {ip}/{prefix}")?;
+        }
+        if let Some(fwmark) = self.fwmark {
+            write!(f, " with mark {fwmark:#x}")?;
+        }
+        write!(f, " to table {}", self.table)
+    }
+}
+
+impl Netlink {
+    /// Adds a rule.
+    ///
+    /// # Errors
+    /// [`NetlinkError::is_exists`] if there is the same (kernels before 4.11 add it twice),
+    /// [`NetlinkError::is_unsupported`] if the kernel has no policy routing.
+    pub fn add_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError> {
+        self.change(
+            RouteNetlinkMessage::NewRule(rule.message()),
+            NLM_F_CREATE | NLM_F_EXCL,
+            "add rule",
+            format_args!("{rule}"),
+        )
+    }
+
+    /// Deletes the first rule that has all that `rule` gives.
+    ///
+    /// # Errors
+    /// [`NetlinkError::is_not_found`] if there is none.
+    pub fn delete_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError> {
+        self.change(
+            RouteNetlinkMessage::DelRule(rule.message()),
+            0,
+            "delete rule",
+            format_args!("{rule}"),
+        )
+    }
+
+    /// The rules of a family that name a table, in the order in which they are asked.
+    ///
+    /// # Errors
+    /// [`NetlinkError::is_unsupported`] if the kernel has no policy routing.
+    pub fn rules(&mut self, family: Family) -> Result<Vec<Rule>, NetlinkError> {
+        let mut message = RuleMessage::default();
+        message.header.family = family.wire();
+        let message = RouteNetlinkMessage::GetRule(message);
+        self.dump(&message, "list the rules", |body| {
+            // A kernel without the family's rules answers with those of all families.
+            parse(body).filter(|rule| rule.family == family)
+        })
+    }
+}
+
+fn parse(body: &[u8]) -> Option<Rule> {
+    let &[family, dst_len, src_len, _, table, _, _, action, ..] = body else {
+        return None;
+    };
+    if RuleAction::from(action) != RuleAction::ToTable {
+        return None;
+    }
+    let mut rule = Rule::new(Family::from_wire(family)?, u32::from(table));
+    let flags = decode_u32(body.get(8..)?)?;
+    rule.invert = flags & RuleFlags::Invert.bits() != 0;
+    // A rule without this attribute is the first one, which has number 0.
+    rule.priority = Some(0);
+    for (kind, value) in attributes(body.get(HEADER_SIZE..)?) {
+        match kind {
+            FRA_DST => rule.to = decode_ip(value).map(|ip| (ip, dst_len)),
+            FRA_SRC => rule.from = decode_ip(value).map(|ip| (ip, src_len)),
+            FRA_PRIORITY => rule.priority = decode_u32(value),
+            FRA_FWMARK => rule.fwmark = decode_u32(value),
+            FRA_FWMASK => rule.mask = decode_u32(value),
+            FRA_TABLE => rule.table = decode_u32(value)?,
+            FRA_SUPPRESS_PREFIXLEN => {
+                // All ones is the kernel's way to say "off".
+                rule.suppress_prefixlength = decode_u32(value).filter(|&v| v != u32::MAX);
+            }
+            _ => {}
+        }
+    }
+    Some(rule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_namespace_has_the_three_rules() {
+        let mut netlink = Netlink::open().unwrap();
+        let rules = netlink.rules(Family::V4).unwrap();
+        assert!(rules.iter().any(|rule| rule.table == TABLE_MAIN));
+    }
+
+    #[test]
+    fn short_bodies_are_refused() {
+        for length in 0..12 {
+            assert!(parse(&vec![2; length]).is_none());
+        }
+    }
+}
