@@ -1,0 +1,265 @@
+//! Netlink against the real kernel, in a network namespace of each test's own.
+
+use std::net::IpAddr;
+
+use netio::ethtool;
+use netio::netlink::{
+    Event, Family, Monitor, Netlink, Route, RouteKind, Rule, TABLE_MAIN, VethEnd, Watch,
+};
+use netio::packet::{BATCH, FrameBatch, NOTE_SIZE, PacketSocket};
+
+/// Runs `test` in a thread in a fresh network namespace, which is gone with the thread. Without the
+/// right to make one the test is skipped.
+fn in_namespace(test: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::spawn(|| {
+        // SAFETY: unshare takes no pointers, and only moves this thread.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+            eprintln!("skipped: needs CAP_SYS_ADMIN to make a network namespace");
+            return;
+        }
+        test();
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// A veth pair called a and b, both up, and the index of a.
+fn pair(netlink: &mut Netlink) -> u32 {
+    netlink
+        .create_veth(VethEnd::new("a"), VethEnd::new("b"))
+        .unwrap();
+    let b = netlink.index_of("b").unwrap();
+    netlink.set_up(b).unwrap();
+    let a = netlink.index_of("a").unwrap();
+    netlink.set_up(a).unwrap();
+    a
+}
+
+#[test]
+fn links_are_made_changed_and_deleted() {
+    in_namespace(|| {
+        let mut netlink = Netlink::open().unwrap();
+        let a = pair(&mut netlink);
+        assert_eq!(netlink.name_of(a).unwrap(), "a");
+        netlink.set_mtu(a, 1300).unwrap();
+        netlink.set_txqueuelen(a, 77).unwrap();
+        netlink.set_gso_max(a, 16_384, 12).unwrap();
+        netlink.set_mac(a, [2, 0, 0, 0, 0, 9]).unwrap();
+        let link = netlink.link("a").unwrap();
+        assert_eq!((link.mtu, link.up, link.running), (1300, true, true));
+        assert_eq!(link.mac, [2, 0, 0, 0, 0, 9]);
+
+        let error = netlink
+            .create_veth(VethEnd::new("a"), VethEnd::new("c"))
+            .unwrap_err();
+        assert!(error.is_exists(), "{error}");
+        assert!(netlink.set_mtu(a, 1 << 20).is_err());
+
+        netlink.create_bridge("br").unwrap();
+        let bridge = netlink.index_of("br").unwrap();
+        netlink.enslave(a, Some(bridge)).unwrap();
+        assert_eq!(netlink.link("a").unwrap().master, Some(bridge));
+        netlink.enslave(a, None).unwrap();
+        assert_eq!(netlink.link("a").unwrap().master, None);
+
+        netlink.set_down(a).unwrap();
+        assert!(!netlink.link("a").unwrap().up);
+        netlink.delete_link(a).unwrap();
+        assert!(netlink.index_of("b").unwrap_err().is_not_found());
+        let error = netlink.set_up(a).unwrap_err();
+        assert!(error.is_not_found(), "{error}");
+    });
+}
+
+#[test]
+fn addresses_are_added_once_and_flushed() {
+    in_namespace(|| {
+        let mut netlink = Netlink::open().unwrap();
+        let a = pair(&mut netlink);
+        netlink.add_address(a, ip("10.9.0.1"), 24).unwrap();
+        netlink.add_address(a, ip("10.9.0.2"), 24).unwrap();
+        netlink.add_address_nodad(a, ip("fd09::1"), 64).unwrap();
+        let error = netlink.add_address(a, ip("10.9.0.1"), 24).unwrap_err();
+        assert!(error.is_exists(), "{error}");
+        assert!(error.to_string().contains("10.9.0.1/24 to a"), "{error}");
+
+        let found = netlink.addresses(Some(a)).unwrap();
+        assert!(
+            found
+                .iter()
+                .any(|f| f.ip == ip("fd09::1") && f.prefix == 64 && !f.tentative)
+        );
+        netlink.remove_address(a, ip("10.9.0.2"), 24).unwrap();
+        let error = netlink.remove_address(a, ip("10.9.0.2"), 24).unwrap_err();
+        assert!(error.is_not_found(), "{error}");
+        netlink.flush_addresses(a).unwrap();
+        assert_eq!(netlink.addresses(Some(a)).unwrap(), []);
+    });
+}
+
+#[test]
+fn routes_are_added_found_replaced_and_deleted() {
+    in_namespace(|| {
+        let mut netlink = Netlink::open().unwrap();
+        let a = pair(&mut netlink);
+        netlink.add_address(a, ip("10.9.0.1"), 24).unwrap();
+        netlink.add_address_nodad(a, ip("fd09::1"), 64).unwrap();
+
+        let way = Route::new(ip("10.77.0.0"), 16).via(ip("10.9.0.9"));
+        netlink.add_route(&way).unwrap();
+        assert!(netlink.add_route(&way).unwrap_err().is_exists());
+        let mut narrow = way;
+        narrow.mtu = Some(1280);
+        narrow.src = Some(ip("10.9.0.1"));
+        netlink.replace_route(&narrow).unwrap();
+        let found = netlink.routes(Some(TABLE_MAIN)).unwrap();
+        let found = found.iter().find(|r| r.dst == ip("10.77.0.0")).unwrap();
+        assert_eq!((found.mtu, found.prefix), (Some(1280), 16));
+        assert_eq!((found.via, found.dev), (Some(ip("10.9.0.9")), Some(a)));
+
+        let lookup = netlink.route_get(ip("10.77.1.2"), 0).unwrap();
+        assert_eq!((lookup.dev, lookup.via), (a, Some(ip("10.9.0.9"))));
+        assert_eq!(lookup.src, Some(ip("10.9.0.1")));
+        assert!(netlink.route_get(ip("192.0.2.1"), 0).is_err());
+
+        netlink.delete_route(&way).unwrap();
+        assert!(netlink.delete_route(&way).unwrap_err().is_not_found());
+
+        let hole = Route::new(ip("10.78.0.0"), 16).kind(RouteKind::Blackhole);
+        netlink.add_route(&hole.table(51_820)).unwrap();
+        let found = netlink.routes(Some(51_820)).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].kind, RouteKind::Blackhole);
+        netlink.delete_route(&hole.table(51_820)).unwrap();
+
+        let six = Route::default_of(Family::V6).dev(a).table(51_820);
+        netlink.add_route(&six).unwrap();
+        let found = netlink.routes(Some(51_820)).unwrap();
+        assert_eq!((found[0].dst, found[0].prefix), (ip("::"), 0));
+        netlink.delete_route(&six).unwrap();
+        assert_eq!(netlink.routes(Some(51_820)).unwrap(), []);
+    });
+}
+
+#[test]
+fn rules_choose_the_table_by_mark() {
+    in_namespace(|| {
+        let mut netlink = Netlink::open().unwrap();
+        let a = pair(&mut netlink);
+        netlink.add_address(a, ip("10.9.0.1"), 24).unwrap();
+        netlink
+            .add_route(&Route::default_of(Family::V4).dev(a).table(51_820))
+            .unwrap();
+        for family in [Family::V4, Family::V6] {
+            let rules = [
+                Rule::not_marked(family, 0xca6c, 51_820),
+                Rule::main_without_default(family),
+            ];
+            for rule in rules {
+                netlink.add_rule(&rule).unwrap();
+                assert!(netlink.rules(family).unwrap().iter().any(|found| {
+                    (found.fwmark, found.invert) == (rule.fwmark, rule.invert)
+                        && found.table == rule.table
+                        && found.suppress_prefixlength == rule.suppress_prefixlength
+                }));
+            }
+        }
+        assert_eq!(netlink.route_get(ip("192.0.2.1"), 0).unwrap().dev, a);
+        assert!(netlink.route_get(ip("192.0.2.1"), 0xca6c).is_err());
+        let rule = Rule::not_marked(Family::V4, 0xca6c, 51_820);
+        netlink.delete_rule(&rule).unwrap();
+        assert!(netlink.delete_rule(&rule).unwrap_err().is_not_found());
+        assert!(netlink.route_get(ip("192.0.2.1"), 0).is_err());
+    });
+}
+
+#[test]
+fn monitor_tells_of_changes_and_of_the_end() {
+    in_namespace(|| {
+        let mut monitor = Monitor::open(Watch::ALL).unwrap();
+        assert_eq!(monitor.next().unwrap(), None);
+        let mut netlink = Netlink::open().unwrap();
+        let a = pair(&mut netlink);
+        netlink.set_mtu(a, 1400).unwrap();
+        netlink.add_address(a, ip("10.9.0.1"), 24).unwrap();
+        netlink.delete_link(a).unwrap();
+        // Everything above was acknowledged, so that its news is in the socket already.
+        let mut events = Vec::new();
+        while let Some(event) = monitor.next().unwrap() {
+            events.push(event);
+        }
+        let changed = Event::LinkChanged {
+            index: a,
+            name: "a".to_owned(),
+            up: true,
+            mtu: 1400,
+        };
+        let deleted = Event::LinkDeleted {
+            index: a,
+            name: "a".to_owned(),
+        };
+        for wanted in [changed, Event::AddressChanged, Event::RouteChanged, deleted] {
+            assert!(events.contains(&wanted), "no {wanted:?} in {events:?}");
+        }
+    });
+}
+
+#[test]
+fn offloads_are_switched_by_name() {
+    in_namespace(|| {
+        let mut netlink = Netlink::open().unwrap();
+        pair(&mut netlink);
+        let name = "tx-udp-segmentation";
+        assert!(ethtool::feature("a", name).unwrap());
+        ethtool::set_feature("a", name, false).unwrap();
+        assert!(!ethtool::feature("a", name).unwrap());
+        ethtool::set_feature("a", name, true).unwrap();
+        assert!(ethtool::feature("a", name).unwrap());
+        assert!(ethtool::set_feature("a", "no-such-feature", true).is_err());
+        assert!(ethtool::set_feature("none", name, true).is_err());
+        ethtool::set_offloads("a", false).unwrap();
+        assert!(!ethtool::feature("a", "tx-tcp-segmentation").unwrap());
+    });
+}
+
+#[test]
+fn frames_cross_between_packet_sockets() {
+    in_namespace(|| {
+        let mut netlink = Netlink::open().unwrap();
+        pair(&mut netlink);
+        let a = PacketSocket::open("a").unwrap();
+        let b = PacketSocket::open("b").unwrap();
+        // An EtherType kept for experiments, so that nothing else sends it.
+        let mut frame = vec![0xffu8; 12];
+        frame.extend_from_slice(&[0x88, 0xb5]);
+        frame.resize(100, 7);
+        let mut batch = FrameBatch::new(1500);
+        for count in [1, BATCH, BATCH + 5] {
+            let frames = vec![([0; NOTE_SIZE], frame.as_slice()); count];
+            assert_eq!(a.send_batch(&frames).unwrap(), count.min(BATCH));
+            let mut seen = 0;
+            // Bounded by turns, not by time: a veth delivers before the sender's next system call, or
+            // at latest when the softirq daemon gets to run.
+            for _ in 0..1_000_000 {
+                b.receive(&mut batch).unwrap();
+                seen += batch.frames().filter(|f| f.frame == frame).count();
+                if seen == count.min(BATCH) {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            assert_eq!(seen, count.min(BATCH));
+        }
+        // Longer than the memory: counted, not handed out.
+        let mut small = FrameBatch::new(60);
+        a.send(&frame).unwrap();
+        while b.receive(&mut small).unwrap() == 0 || small.truncated() == 0 {
+            assert!(small.frames().all(|f| f.frame.len() <= 60));
+        }
+    });
+}
