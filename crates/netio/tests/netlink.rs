@@ -1,5 +1,7 @@
 //! Netlink against the real kernel, in a network namespace of each test's own.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::net::IpAddr;
 
 use netio::ethtool;
