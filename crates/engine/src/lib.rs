@@ -1,1 +1,7 @@
-//! placeholder
+//! engine
+#![forbid(unsafe_code)]
+mod checksum;
+mod gro;
+mod gso;
+mod ip;
+mod routes;

@@ -1,0 +1,292 @@
+//! Cutting super-packets of the TUN into packets, in place.
+//!
+//! The kernel hands over up to 64 KiB of one TCP or UDP flow under one header. Each packet that
+//! it stands for must leave as a datagram of its own, with room for the tunnel's header before it
+//! and its tag behind it. The packets are spread out inside the memory that the super-packet was
+//! read into, from the last to the first: a packet's new place never begins before its payload's
+//! old one, so nothing is overwritten that is still needed, and no second buffer is touched.
+
+use crate::checksum;
+use crate::ip::{IPV6_HEADER, TCP, UDP};
+use netio::vnet::{GsoKind, VnetHdr};
+
+const TCP_FLAGS: usize = 13;
+const TCP_CWR: u8 = 0x80;
+const TCP_PSH: u8 = 0x08;
+const TCP_FIN: u8 = 0x01;
+
+/// A super-packet that has been understood.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Super {
+    v6: bool,
+    udp: bool,
+    gso_ecn: bool,
+    /// Where the TCP or UDP header starts.
+    l4: usize,
+    /// Bytes of all headers.
+    header: usize,
+    /// Bytes of payload.
+    payload: usize,
+    /// Payload bytes of each packet; the last may have fewer.
+    mss: usize,
+}
+
+impl Super {
+    /// Understands a super-packet. `None` when header and packet contradict each other.
+    ///
+    /// `hdr_len` is not read: forwarded packets carry wrong ones.
+    pub(crate) fn parse(packet: &[u8], hdr: &VnetHdr) -> Option<Self> {
+        let (v6, udp) = match hdr.gso {
+            GsoKind::Tcp4 => (false, false),
+            GsoKind::Tcp6 => (true, false),
+            GsoKind::Udp => (packet.first()? >> 4 == 6, true),
+            GsoKind::None => return None,
+        };
+        let l4 = usize::from(hdr.csum_start);
+        if v6 {
+            if packet.first()? >> 4 != 6 || l4 < IPV6_HEADER {
+                return None;
+            }
+        } else {
+            let first = *packet.first()?;
+            if first >> 4 != 4 || l4 < 20 || l4 != usize::from(first & 15) * 4 {
+                return None;
+            }
+            if *packet.get(9)? != if udp { UDP } else { TCP } {
+                return None;
+            }
+        }
+        let header = if udp {
+            l4 + 8
+        } else {
+            let offset = usize::from(packet.get(l4 + 12)? >> 4) * 4;
+            if offset < 20 {
+                return None;
+            }
+            l4 + offset
+        };
+        let mss = usize::from(hdr.gso_size);
+        let payload = packet.len().checked_sub(header)?;
+        if mss == 0 || payload == 0 {
+            return None;
+        }
+        Some(Self { v6, udp, gso_ecn: hdr.gso_ecn, l4, header, payload, mss })
+    }
+
+    /// How many packets it stands for.
+    pub(crate) fn count(&self) -> usize {
+        self.payload.div_ceil(self.mss)
+    }
+
+    /// Length of packet `i` in bytes, headers included.
+    pub(crate) fn len(&self, i: usize) -> usize {
+        self.header + self.mss.min(self.payload - i * self.mss)
+    }
+
+    /// Spreads the super-packet at `memory[start..]` out: packet `i` comes to lie at
+    /// `start + i * stride`, complete with its checksums.
+    ///
+    /// `stride` must be at least the length of a packet, and `memory` must reach to the end of
+    /// the last.
+    pub(crate) fn spread(&self, memory: &mut [u8], start: usize, stride: usize) {
+        debug_assert!(stride >= self.len(0));
+        let count = self.count();
+        for i in (0..count).rev() {
+            let len = self.len(i);
+            let at = start + i * stride;
+            if i > 0 {
+                let from = start + self.header + i * self.mss;
+                memory.copy_within(from..from + len - self.header, at + self.header);
+                memory.copy_within(start..start + self.header, at);
+            }
+            self.finish(&mut memory[at..at + len], i, i + 1 == count);
+        }
+    }
+
+    /// Gives packet `i` its own lengths, numbers, flags and checksums.
+    fn finish(&self, packet: &mut [u8], i: usize, last: bool) {
+        let len = packet.len();
+        let addresses = if self.v6 {
+            packet[4..6].copy_from_slice(&((len - IPV6_HEADER) as u16).to_be_bytes());
+            8..40
+        } else {
+            packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+            let id = u16::from_be_bytes([packet[4], packet[5]]).wrapping_add(i as u16);
+            packet[4..6].copy_from_slice(&id.to_be_bytes());
+            checksum::write_ipv4(&mut packet[..self.l4]);
+            12..20
+        };
+        let protocol = if self.udp { UDP } else { TCP };
+        let pseudo = checksum::pseudo_header(&packet[addresses], protocol, len - self.l4);
+        let l4 = &mut packet[self.l4..];
+        if self.udp {
+            let udp_len = (l4.len() as u16).to_be_bytes();
+            l4[4..6].copy_from_slice(&udp_len);
+            l4[6..8].fill(0);
+            let sum = !checksum::fold(checksum::add(pseudo, l4));
+            // Zero means "no checksum" (RFC 768), so a computed zero is sent as all ones.
+            let sum = if sum == 0 { u16::MAX } else { sum };
+            l4[6..8].copy_from_slice(&sum.to_ne_bytes());
+        } else {
+            let seq = u32::from_be_bytes([l4[4], l4[5], l4[6], l4[7]]);
+            let seq = seq.wrapping_add((i * self.mss) as u32);
+            l4[4..8].copy_from_slice(&seq.to_be_bytes());
+            if !last {
+                l4[TCP_FLAGS] &= !(TCP_FIN | TCP_PSH);
+            }
+            // RFC 3168 section 6.1.2: CWR goes on the first new data packet alone.
+            if i > 0 && self.gso_ecn {
+                l4[TCP_FLAGS] &= !TCP_CWR;
+            }
+            l4[16..18].fill(0);
+            let sum = !checksum::fold(checksum::add(pseudo, l4));
+            l4[16..18].copy_from_slice(&sum.to_ne_bytes());
+        }
+    }
+}
+
+/// Completes the checksum of an ordinary packet whose header says that the kernel left it half
+/// done. Returns `false` if the header points outside the packet.
+pub(crate) fn complete_checksum(packet: &mut [u8], hdr: &VnetHdr) -> bool {
+    if !hdr.needs_csum {
+        return true;
+    }
+    let start = usize::from(hdr.csum_start);
+    let field = start + usize::from(hdr.csum_offset);
+    if field + 2 > packet.len() {
+        return false;
+    }
+    // The field holds the pseudo-header's sum and is part of what is summed.
+    let sum = !checksum::fold(checksum::add(0, &packet[start..]));
+    let is_udp = hdr.csum_offset == 6;
+    let sum = if sum == 0 && is_udp { u16::MAX } else { sum };
+    packet[field..field + 2].copy_from_slice(&sum.to_ne_bytes());
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::tests::{ipv4, ipv6};
+
+    fn tcp(seq: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let mut t = vec![0x12, 0x34, 0x00, 0x50];
+        t.extend_from_slice(&seq.to_be_bytes());
+        t.extend_from_slice(&[0, 0, 0, 9, 0x80, flags, 0x10, 0, 0, 0, 0, 0]);
+        t.extend_from_slice(&[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+        t.extend_from_slice(payload);
+        t
+    }
+
+    fn checksum_is_right(packet: &[u8]) -> bool {
+        let v6 = packet[0] >> 4 == 6;
+        let (l4, addresses, protocol) =
+            if v6 { (40, 8..40, packet[6]) } else { (20, 12..20, packet[9]) };
+        let pseudo = checksum::pseudo_header(&packet[addresses], protocol, packet.len() - l4);
+        checksum::fold(checksum::add(pseudo, &packet[l4..])) == 0xffff
+    }
+
+    fn split(packet: &[u8], hdr: &VnetHdr, gap: usize) -> Vec<Vec<u8>> {
+        let s = Super::parse(packet, hdr).unwrap();
+        let stride = s.len(0) + gap;
+        let mut memory = packet.to_vec();
+        memory.resize(s.count() * stride, 0xee);
+        s.spread(&mut memory, 0, stride);
+        (0..s.count()).map(|i| memory[i * stride..i * stride + s.len(i)].to_vec()).collect()
+    }
+
+    #[test]
+    fn tcp_super_packets_become_packets_with_right_numbers_flags_and_checksums() {
+        let payload: Vec<u8> = (0..2500_u32).map(|i| (i * 7) as u8).collect();
+        for v6 in [false, true] {
+            let l4 = tcp(0xffff_fff0, 0x99, &payload);
+            let packet = if v6 {
+                ipv6([1; 16], [2; 16], TCP, &l4)
+            } else {
+                ipv4([10, 0, 0, 1], [10, 0, 0, 2], TCP, &l4)
+            };
+            let hdr = VnetHdr {
+                needs_csum: true,
+                gso: if v6 { GsoKind::Tcp6 } else { GsoKind::Tcp4 },
+                gso_ecn: true,
+                // Deliberately wrong: the forwarding path lies about it.
+                hdr_len: 17,
+                gso_size: 1000,
+                csum_start: if v6 { 40 } else { 20 },
+                csum_offset: 16,
+            };
+            let parts = split(&packet, &hdr, 32);
+            let ip = if v6 { 40 } else { 20 };
+            assert_eq!(parts.iter().map(|p| p.len() - ip - 32).collect::<Vec<_>>(), [1000, 1000, 500]);
+            let mut joined = Vec::new();
+            for (i, part) in parts.iter().enumerate() {
+                assert!(checksum_is_right(part));
+                let seq = u32::from_be_bytes(part[ip + 4..ip + 8].try_into().unwrap());
+                assert_eq!(seq, 0xffff_fff0_u32.wrapping_add(i as u32 * 1000));
+                let flags = [0x90, 0x10, 0x19][i];
+                assert_eq!(part[ip + TCP_FLAGS], flags, "packet {i}");
+                if !v6 {
+                    assert_eq!(checksum::fold(checksum::add(0, &part[..20])), 0xffff);
+                    assert_eq!(part[5], 1 + i as u8);
+                }
+                joined.extend_from_slice(&part[ip + 32..]);
+            }
+            assert_eq!(joined, payload);
+        }
+    }
+
+    #[test]
+    fn udp_super_packets_become_datagrams() {
+        let mut l4 = vec![0, 1, 0, 2, 0, 0, 0, 0];
+        l4.extend((0..3001_u32).map(|i| i as u8));
+        let packet = ipv4([10, 0, 0, 1], [10, 0, 0, 2], UDP, &l4);
+        let hdr = VnetHdr {
+            needs_csum: true,
+            gso: GsoKind::Udp,
+            gso_size: 1000,
+            csum_start: 20,
+            csum_offset: 6,
+            ..VnetHdr::NONE
+        };
+        let parts = split(&packet, &hdr, 48);
+        assert_eq!(parts.len(), 4);
+        assert!(parts.iter().all(|p| checksum_is_right(p)));
+        assert_eq!(parts[3].len(), 29);
+        assert_eq!(parts[3][24..26], 9_u16.to_be_bytes());
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let packet = ipv4([10, 0, 0, 1], [10, 0, 0, 2], TCP, &tcp(1, 0x10, &[0; 100]));
+        let good = VnetHdr {
+            needs_csum: true,
+            gso: GsoKind::Tcp4,
+            gso_size: 50,
+            csum_start: 20,
+            csum_offset: 16,
+            ..VnetHdr::NONE
+        };
+        assert!(Super::parse(&packet, &good).is_some());
+        for bad in [
+            VnetHdr { gso_size: 0, ..good },
+            VnetHdr { csum_start: 24, ..good },
+            VnetHdr { gso: GsoKind::Tcp6, ..good },
+            VnetHdr { gso: GsoKind::Udp, ..good },
+        ] {
+            assert!(Super::parse(&packet, &bad).is_none(), "{bad:?}");
+        }
+        assert!(Super::parse(&packet[..40], &good).is_none());
+        assert!(Super::parse(&[], &good).is_none());
+    }
+
+    #[test]
+    fn half_done_checksums_are_completed() {
+        let mut packet = ipv4([10, 0, 0, 1], [10, 0, 0, 2], UDP, &[0, 1, 0, 2, 0, 12, 0, 0, 9, 8, 7, 6]);
+        let pseudo = checksum::fold(checksum::pseudo_header(&packet[12..20], UDP, 12));
+        packet[26..28].copy_from_slice(&pseudo.to_ne_bytes());
+        let hdr = VnetHdr { needs_csum: true, csum_start: 20, csum_offset: 6, ..VnetHdr::NONE };
+        assert!(complete_checksum(&mut packet, &hdr));
+        assert!(checksum_is_right(&packet));
+        assert!(!complete_checksum(&mut packet[..27], &hdr));
+    }
+}
