@@ -1,15 +1,19 @@
 //! Everything that configures a tunnel, as checked models.
 //!
 //! * [`settings`]: Millrace's own settings file and its overrides.
+//! * [`wgquick`]: import of `wg-quick` files into the model of [`tunnel`], with a [`report`].
 //! * [`uapi`]: the text that `wg` speaks to a running interface.
 //! * [`types`]: keys, address ranges and endpoints that the others share.
 //!
-//! The parsers are pure: text in, model or error out. Only the two `read` functions open a
-//! file, and only the one they are given.
+//! The parsers are pure: text in, model or error out. Only the `read` functions open a file,
+//! and only the one they are given.
 
 #![forbid(unsafe_code)]
 
+pub mod report;
 pub mod settings;
 mod suggest;
+pub mod tunnel;
 pub mod types;
 pub mod uapi;
+pub mod wgquick;

@@ -1,0 +1,101 @@
+//! What became of every line of an imported file.
+
+use std::fmt;
+
+/// The verdicts on one file's lines, in the order of the file.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Report {
+    /// The file as it was named.
+    pub file: String,
+    /// One verdict for each line that is neither empty nor a comment nor a section's head; a
+    /// second one where a part of a line fares otherwise.
+    pub entries: Vec<Entry>,
+}
+
+/// The verdict on a line or a part of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Entry {
+    /// Line counted from 1; 0 for the file as a whole.
+    pub line: usize,
+    /// The key, in its usual spelling where it is known; empty for none.
+    pub key: String,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Why, and what to do about it. May be empty when honoured. Never holds a key's value.
+    pub reason: String,
+}
+
+/// What became of a line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// It does what it says.
+    Honoured,
+    /// It does nothing, and that does no harm.
+    Ignored,
+    /// It is wrong, or asks for something that is not done.
+    Refused,
+}
+
+impl Verdict {
+    /// The word that reports use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Honoured => "honoured",
+            Self::Ignored => "ignored",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Report {
+    /// The entries with this verdict.
+    pub fn with(&self, verdict: Verdict) -> impl Iterator<Item = &Entry> {
+        self.entries
+            .iter()
+            .filter(move |entry| entry.verdict == verdict)
+    }
+
+    /// True when nothing was refused.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.with(Verdict::Refused).next().is_none()
+    }
+
+    /// `FILE:LINE: KEY: REASON`, the way compilers write it, for a log or an error.
+    #[must_use]
+    pub fn describe(&self, entry: &Entry) -> String {
+        let mut text = self.file.clone();
+        if entry.line != 0 {
+            text += &format!(":{}", entry.line);
+        }
+        if !entry.key.is_empty() {
+            text += &format!(": {}", entry.key);
+        }
+        if !entry.reason.is_empty() {
+            text += &format!(": {}", entry.reason);
+        }
+        text
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        line: usize,
+        key: &str,
+        verdict: Verdict,
+        reason: impl Into<String>,
+    ) {
+        self.entries.push(Entry {
+            line,
+            key: key.to_owned(),
+            verdict,
+            reason: reason.into(),
+        });
+    }
+}

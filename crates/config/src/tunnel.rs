@@ -1,0 +1,256 @@
+//! A WireGuard tunnel as a `wg-quick` file describes it: the checked model, and back to text.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use zeroize::Zeroizing;
+
+use crate::types::{AllowedIp, Endpoint, InterfaceAddr, Key32};
+use crate::uapi::{AllowedIpChange, SetDevice, SetPeer};
+
+/// One interface with its peers.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Tunnel {
+    /// The `[Interface]` section.
+    pub interface: Interface,
+    /// The `[Peer]` sections in their order; no two have the same public key.
+    pub peers: Vec<Peer>,
+}
+
+/// The `[Interface]` section.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Interface {
+    /// `PrivateKey`; may be missing where a script sets it.
+    pub private_key: Option<Key32>,
+    /// `ListenPort`; `None` or 0 lets the kernel choose one.
+    pub listen_port: Option<u16>,
+    /// `FwMark`; `None` where the file says nothing, 0 where it says `off`.
+    pub fwmark: Option<u32>,
+    /// `Address`, host bits kept.
+    pub addresses: Vec<InterfaceAddr>,
+    /// The name servers of `DNS`.
+    pub dns: Vec<IpAddr>,
+    /// The search domains of `DNS`.
+    pub dns_search: Vec<String>,
+    /// `MTU` in bytes, 68 to 65535; `None` derives it from the way to the peers.
+    pub mtu: Option<u32>,
+    /// `Table`.
+    pub table: Table,
+    /// `SaveConfig`: write the file anew on the way down.
+    pub save_config: bool,
+    /// `PreUp` to `PostDown`. Kept even where they may not run, so that saving loses none.
+    pub scripts: Scripts,
+}
+
+/// The routing table that the allowed-ips get routes in.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Table {
+    /// The main table; a default route gets one of its own, with a rule.
+    #[default]
+    Auto,
+    /// No routes at all.
+    Off,
+    /// This one, by its number.
+    Id(u32),
+}
+
+/// Shell commands for the phases of a tunnel's life; `%i` in them is the interface.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Scripts {
+    /// Before the interface is made.
+    pub pre_up: Vec<String>,
+    /// After everything is up.
+    pub post_up: Vec<String>,
+    /// Before anything is taken down.
+    pub pre_down: Vec<String>,
+    /// After the interface is gone.
+    pub post_down: Vec<String>,
+}
+
+impl Scripts {
+    /// True when there is nothing to run.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.pre_up.is_empty()
+            && self.post_up.is_empty()
+            && self.pre_down.is_empty()
+            && self.post_down.is_empty()
+    }
+}
+
+/// A `[Peer]` section.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Peer {
+    /// `PublicKey`.
+    pub public_key: Key32,
+    /// `PresharedKey`; the all-zero key counts as none.
+    pub preshared_key: Option<Key32>,
+    /// `AllowedIPs`, masked to networks.
+    pub allowed_ips: Vec<AllowedIp>,
+    /// `Endpoint`.
+    pub endpoint: Option<Endpoint>,
+    /// `PersistentKeepalive` in seconds; `None` where the file says nothing, 0 for `off`.
+    pub persistent_keepalive: Option<u16>,
+}
+
+impl Tunnel {
+    /// All ranges of all peers, in the order of the file.
+    pub fn allowed_ips(&self) -> impl Iterator<Item = AllowedIp> + '_ {
+        self.peers
+            .iter()
+            .flat_map(|peer| peer.allowed_ips.iter().copied())
+    }
+
+    /// What `wg setconf` would send for this tunnel: everything replaced, what the file does not
+    /// say set back. Endpoints may still be names; the receiver of the model has to look them up.
+    #[must_use]
+    pub fn to_set_device(&self) -> SetDevice {
+        let peers = self.peers.iter().map(|peer| SetPeer {
+            public_key: peer.public_key.clone(),
+            remove: false,
+            update_only: false,
+            preshared_key: peer.preshared_key.clone(),
+            endpoint: peer.endpoint.clone(),
+            persistent_keepalive: peer.persistent_keepalive,
+            replace_allowed_ips: true,
+            allowed_ips: peer
+                .allowed_ips
+                .iter()
+                .copied()
+                .map(AllowedIpChange::Add)
+                .collect(),
+        });
+        SetDevice {
+            private_key: Some(self.interface.private_key.clone().unwrap_or_default()),
+            listen_port: Some(self.interface.listen_port.unwrap_or(0)),
+            fwmark: Some(self.interface.fwmark.unwrap_or(0)),
+            replace_peers: true,
+            peers: peers.collect(),
+        }
+    }
+
+    /// The text of a `.conf` file that parses to this model. Holds the secrets, and is
+    /// overwritten when dropped.
+    #[must_use]
+    pub fn to_conf(&self) -> Zeroizing<String> {
+        // Reserved beforehand: a string that grows leaves copies of the keys behind.
+        let mut out = Zeroizing::new(String::with_capacity(self.conf_size()));
+        self.interface.write(&mut out);
+        for peer in &self.peers {
+            peer.write(&mut out);
+        }
+        out
+    }
+
+    /// An upper bound of the length of [`Tunnel::to_conf`].
+    fn conf_size(&self) -> usize {
+        let interface = &self.interface;
+        let texts = interface.dns_search.iter().chain(interface.scripts.all());
+        let names: usize = texts.map(|text| text.len() + 16).sum();
+        // 64 covers an address with its prefix and separator, 512 the fixed lines of a section
+        // with an endpoint of the longest host name.
+        512 + names
+            + 64 * (interface.addresses.len() + interface.dns.len())
+            + 512 * self.peers.len()
+            + 64 * self.allowed_ips().count()
+    }
+}
+
+impl Scripts {
+    fn all(&self) -> impl Iterator<Item = &String> {
+        let up = self.pre_up.iter().chain(&self.post_up);
+        up.chain(&self.pre_down).chain(&self.post_down)
+    }
+}
+
+/// Appends one line. Writing to a string cannot fail, which is why nothing is returned.
+macro_rules! put {
+    ($out:expr, $($format:tt)*) => {
+        let _ = writeln!($out, $($format)*);
+    };
+}
+
+impl Interface {
+    fn write(&self, out: &mut String) {
+        put!(out, "[Interface]");
+        for address in &self.addresses {
+            put!(out, "Address = {address}");
+        }
+        for server in &self.dns {
+            put!(out, "DNS = {server}");
+        }
+        for domain in &self.dns_search {
+            put!(out, "DNS = {domain}");
+        }
+        if let Some(mtu) = self.mtu {
+            put!(out, "MTU = {mtu}");
+        }
+        match self.table {
+            Table::Auto => {}
+            Table::Off => {
+                put!(out, "Table = off");
+            }
+            Table::Id(table) => {
+                put!(out, "Table = {table}");
+            }
+        }
+        if self.save_config {
+            put!(out, "SaveConfig = true");
+        }
+        for (key, commands) in [
+            ("PreUp", &self.scripts.pre_up),
+            ("PostUp", &self.scripts.post_up),
+            ("PreDown", &self.scripts.pre_down),
+            ("PostDown", &self.scripts.post_down),
+        ] {
+            for command in commands {
+                put!(out, "{key} = {command}");
+            }
+        }
+        if let Some(port) = self.listen_port {
+            put!(out, "ListenPort = {port}");
+        }
+        match self.fwmark {
+            None => {}
+            Some(0) => {
+                put!(out, "FwMark = off");
+            }
+            Some(mark) => {
+                put!(out, "FwMark = {mark:#x}");
+            }
+        }
+        if let Some(key) = &self.private_key {
+            put!(out, "PrivateKey = {}", key.to_base64().as_str());
+        }
+    }
+}
+
+impl Peer {
+    fn write(&self, out: &mut String) {
+        put!(out, "\n[Peer]");
+        put!(out, "PublicKey = {}", self.public_key.to_base64().as_str());
+        if let Some(key) = &self.preshared_key {
+            put!(out, "PresharedKey = {}", key.to_base64().as_str());
+        }
+        if !self.allowed_ips.is_empty() {
+            out.push_str("AllowedIPs = ");
+            for (position, range) in self.allowed_ips.iter().enumerate() {
+                let separator = if position == 0 { "" } else { ", " };
+                let _ = write!(out, "{separator}{range}");
+            }
+            out.push('\n');
+        }
+        if let Some(endpoint) = &self.endpoint {
+            put!(out, "Endpoint = {endpoint}");
+        }
+        match self.persistent_keepalive {
+            None => {}
+            Some(0) => {
+                put!(out, "PersistentKeepalive = off");
+            }
+            Some(seconds) => {
+                put!(out, "PersistentKeepalive = {seconds}");
+            }
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! Import of `wg-quick` files.
+//!
+//! The grammar is that of `wg` and `wg-quick`: sections and `Key = Value` lines, names in any
+//! case, `#` up to the end of the line a comment. Instead of stopping at the first line it does
+//! not like, the import reads on and gives every line a [`Verdict`], because whoever moves a
+//! provider's file to a router wants to hear everything at once.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use crate::report::{Entry, Report, Verdict};
+use crate::suggest::suggest;
+use crate::tunnel::{Peer, Tunnel};
+use crate::types::{AllowedIp, Key32, is_ifname};
+
+mod value;
+
+/// Largest file that is read, in bytes: room for 10,000 peers with every key set.
+pub const FILE_MAX: u64 = 4 << 20;
+
+/// Longest line that is read, in bytes; some calculators put hundreds of ranges into one.
+pub const LINE_MAX: usize = 64 << 10;
+
+/// Most peers in one file.
+pub const PEERS_MAX: usize = 1 << 16;
+
+/// Most faults that a report lists; a file with more is not what it was taken for.
+pub const FAULTS_MAX: usize = 1000;
+
+/// What the caller permits a file to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// `PreUp`, `PostUp`, `PreDown` and `PostDown` will be run. Whoever writes them owns the
+    /// box, so a file from elsewhere does not decide this itself.
+    pub allow_scripts: bool,
+}
+
+/// A file that has been read, whatever was wrong in it.
+#[derive(Clone, Debug)]
+pub struct Import {
+    tunnel: Tunnel,
+    /// The verdict on every line.
+    pub report: Report,
+    /// The first of the faults that leave no usable tunnel in words, and how many there are.
+    fault: Option<(String, usize)>,
+}
+
+impl Import {
+    /// The model, and the report to show beside it.
+    ///
+    /// Scripts that are not permitted do not prevent a model, though the report refuses them.
+    ///
+    /// # Errors
+    /// [`ConfError::Lines`] when lines are wrong or missing.
+    pub fn into_tunnel(self) -> Result<(Tunnel, Report), ConfError> {
+        match self.fault {
+            None => Ok((self.tunnel, self.report)),
+            Some((first, count)) => Err(ConfError::Lines { first, count }),
+        }
+    }
+
+    /// True when [`Import::into_tunnel`] would succeed.
+    #[must_use]
+    pub const fn is_usable(&self) -> bool {
+        self.fault.is_none()
+    }
+}
+
+/// Why there is no model of a file. All are its author's to mend.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConfError {
+    /// The file is missing or unreadable.
+    #[error("{}: cannot be read: {error}", path.display())]
+    Read {
+        /// The file as it was named.
+        path: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The file is above [`FILE_MAX`].
+    #[error("{}: larger than {FILE_MAX} bytes; is it a wg-quick file?", path.display())]
+    TooLarge {
+        /// The file as it was named.
+        path: PathBuf,
+    },
+    /// The file is no text.
+    #[error("{}:{line}: not UTF-8 text; save the file as plain text", path.display())]
+    NotText {
+        /// The file as it was named.
+        path: PathBuf,
+        /// The line with the first byte that is wrong.
+        line: usize,
+    },
+    /// The file's name does not give an interface name.
+    #[error(
+        "{}: the name must be an interface name and .conf: 1 to 15 of letters, digits and _=+.-",
+        path.display()
+    )]
+    Name {
+        /// The file as it was named.
+        path: PathBuf,
+    },
+    /// Lines are wrong or missing.
+    #[error("{first}{}", others(*count))]
+    Lines {
+        /// The first fault, with file and line.
+        first: String,
+        /// How many faults there are.
+        count: usize,
+    },
+}
+
+fn others(count: usize) -> String {
+    match count {
+        0 | 1 => String::new(),
+        2 => " (and 1 other fault; `millrace check` lists all)".to_owned(),
+        _ => format!(
+            " (and {} other faults; `millrace check` lists all)",
+            count - 1
+        ),
+    }
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// When there is no text to look at; faults in the text are in the [`Import`].
+pub fn read(path: &Path, options: Options) -> Result<Import, ConfError> {
+    let failed = |error| ConfError::Read {
+        path: path.to_owned(),
+        error,
+    };
+    let file = File::open(path).map_err(failed)?;
+    let size = file.metadata().map_err(failed)?.len().min(FILE_MAX);
+    // Reserved beforehand: a vector that grows leaves copies of the keys behind.
+    let capacity = usize::try_from(size).unwrap_or(0) + 1;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));
+    file.take(FILE_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > FILE_MAX {
+        return Err(ConfError::TooLarge {
+            path: path.to_owned(),
+        });
+    }
+    parse_bytes(&bytes, path, options)
+}
+
+/// Parses the bytes of a file; `path` only names it in the report.
+///
+/// # Errors
+/// [`ConfError::NotText`].
+pub fn parse_bytes(bytes: &[u8], path: &Path, options: Options) -> Result<Import, ConfError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| ConfError::NotText {
+        path: path.to_owned(),
+        line: 1 + bytes[..error.valid_up_to()]
+            .iter()
+            .filter(|&&byte| byte == b'\n')
+            .count(),
+    })?;
+    Ok(parse(text, &path.display().to_string(), options))
+}
+
+/// Parses the text of a file; `file` only names it in the report.
+#[must_use]
+pub fn parse(text: &str, file: &str, options: Options) -> Import {
+    let mut parser = Parser::new(file, options);
+    // Editors of another system put a byte order mark first.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    for (index, line) in text.lines().enumerate() {
+        parser.line(index + 1, line);
+    }
+    parser.finish()
+}
+
+/// The interface that a file is for, which is its name without `.conf`, as with `wg-quick`.
+///
+/// # Errors
+/// [`ConfError::Name`].
+pub fn interface_name(path: &Path) -> Result<String, ConfError> {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .and_then(|name| name.strip_suffix(".conf"))
+        .filter(|name| is_ifname(name))
+        .map(str::to_owned)
+        .ok_or_else(|| ConfError::Name {
+            path: path.to_owned(),
+        })
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Section {
+    /// Before the first head.
+    None,
+    Interface,
+    Peer,
+    /// Under a head that was refused: its lines are passed over, once is enough.
+    Refused,
+}
+
+/// A fault of a line's value, in words; or a remark on a line that is honoured.
+type Verdicted = Result<String, String>;
+
+struct Parser {
+    options: Options,
+    tunnel: Tunnel,
+    report: Report,
+    fault: Option<(String, usize)>,
+    section: Section,
+    /// Line of the current section's head.
+    head: usize,
+    interface_head: Option<usize>,
+    /// The peer of the current section has a right `PublicKey`, or a wrong one was refused.
+    has_public_key: bool,
+    /// Keys with one value that the current section has, and where their verdicts are.
+    seen: Vec<(&'static str, usize)>,
+    public_keys: HashMap<Key32, usize>,
+    /// The line that gave each range to its last peer, and that peer.
+    ranges: HashMap<AllowedIp, (usize, usize)>,
+}
+
+impl Parser {
+    fn new(file: &str, options: Options) -> Self {
+        Self {
+            options,
+            tunnel: Tunnel::default(),
+            report: Report {
+                file: file.to_owned(),
+                entries: Vec::new(),
+            },
+            fault: None,
+            section: Section::None,
+            head: 0,
+            interface_head: None,
+            has_public_key: false,
+            seen: Vec::new(),
+            public_keys: HashMap::new(),
+            ranges: HashMap::new(),
+        }
+    }
+
+    fn line(&mut self, number: usize, line: &str) {
+        if line.len() > LINE_MAX {
+            let reason = format!("longer than {LINE_MAX} bytes; split it into several lines");
+            return self.wrong(number, "", reason);
+        }
+        let text = line.split('#').next().unwrap_or("").trim();
+        if text.is_empty() {
+            return;
+        }
+        if text.starts_with('[') {
+            return self.head(number, text);
+        }
+        if text.starts_with(';') {
+            return self.wrong(number, "", "a comment begins with `#`, not with `;`");
+        }
+        let Some((key, value)) = text.split_once('=') else {
+            return self.wrong(number, "", "not of the form `Key = Value`");
+        };
+        let (key, value) = (key.trim(), value.trim());
+        match self.section {
+            Section::None => {
+                self.wrong(
+                    number,
+                    &shown(key),
+                    "stands before any [Interface] or [Peer]",
+                );
+            }
+            Section::Refused => {}
+            Section::Interface | Section::Peer => self.setting(number, key, value),
+        }
+    }
+
+    fn head(&mut self, number: usize, text: &str) {
+        self.end_section();
+        self.head = number;
+        self.seen.clear();
+        self.section = if text.eq_ignore_ascii_case("[Peer]") {
+            if self.tunnel.peers.len() == PEERS_MAX {
+                self.section = Section::Refused;
+                let reason = format!("more than {PEERS_MAX} peers on one interface");
+                return self.wrong(number, "", reason);
+            }
+            self.has_public_key = false;
+            self.tunnel.peers.push(Peer::default());
+            Section::Peer
+        } else if !text.eq_ignore_ascii_case("[Interface]") {
+            let known = suggest(text, &["[Interface]", "[Peer]"]);
+            self.wrong(number, "", format!("no section of this kind; {known}"));
+            Section::Refused
+        } else if let Some(first) = self.interface_head {
+            let reason = format!("a second [Interface], after that of line {first}; join them");
+            self.wrong(number, "", reason);
+            Section::Refused
+        } else {
+            self.interface_head = Some(number);
+            Section::Interface
+        };
+    }
+
+    fn setting(&mut self, number: usize, key: &str, value: &str) {
+        let Some(name) = value::canonical(key) else {
+            return self.unknown(number, key);
+        };
+        let wanted = if value::INTERFACE_KEYS.contains(&name) {
+            Section::Interface
+        } else {
+            Section::Peer
+        };
+        if wanted != self.section {
+            let place = if wanted == Section::Peer {
+                "[Peer]"
+            } else {
+                "[Interface]"
+            };
+            return self.wrong(number, name, format!("belongs in {place}; move it there"));
+        }
+        // An empty list is the one empty value with a meaning.
+        if value.is_empty() && name != "AllowedIPs" {
+            return self.wrong(number, name, "has no value; remove the line or complete it");
+        }
+        if value::SCRIPT_KEYS.contains(&name) {
+            return self.script(number, name, value);
+        }
+        let outcome = match name {
+            "PublicKey" => self.public_key(value),
+            "AllowedIPs" => self.allowed_ips(number, value),
+            _ => match self.tunnel.peers.last_mut() {
+                Some(peer) if wanted == Section::Peer => value::peer(peer, name, value),
+                _ => value::interface(&mut self.tunnel.interface, name, value),
+            },
+        };
+        match outcome {
+            Ok(remark) => self.honoured(number, name, remark),
+            Err(reason) => self.wrong(number, name, reason),
+        }
+    }
+
+    fn public_key(&mut self, value: &str) -> Verdicted {
+        // Even a wrong one: that it is wrong is enough to say.
+        self.has_public_key = true;
+        let key = value::key(value)?;
+        if key.is_zero() {
+            return Err("an all-zero key is nobody's; ask the peer for its public key".to_owned());
+        }
+        if let Some(first) = self.public_keys.get(&key)
+            && *first != self.head
+        {
+            return Err(format!(
+                "the same key as that of the [Peer] at line {first}; join the two sections"
+            ));
+        }
+        self.public_keys.insert(key.clone(), self.head);
+        if let Some(peer) = self.tunnel.peers.last_mut() {
+            peer.public_key = key;
+        }
+        Ok(String::new())
+    }
+
+    fn allowed_ips(&mut self, number: usize, value: &str) -> Verdicted {
+        if value.is_empty() {
+            return Ok("an empty list: adds nothing".to_owned());
+        }
+        let current = self.tunnel.peers.len().saturating_sub(1);
+        let mut remark = String::new();
+        for range in value::ranges(value) {
+            let (range, masked) = range?;
+            remark = masked.unwrap_or(remark);
+            match self.ranges.insert(range, (number, current)) {
+                // A range has one owner, the last to name it, as in the kernel. It is taken
+                // from the others at the end, all at once.
+                Some((line, owner)) if owner != current => {
+                    let reason = format!("{range} goes to the peer that names it at line {number}");
+                    self.report
+                        .push(line, "AllowedIPs", Verdict::Ignored, reason);
+                }
+                // Named twice in one section.
+                Some(_) => continue,
+                None => {}
+            }
+            if let Some(peer) = self.tunnel.peers.get_mut(current) {
+                peer.allowed_ips.push(range);
+            }
+        }
+        Ok(remark)
+    }
+
+    fn script(&mut self, number: usize, name: &'static str, value: &str) {
+        value::script(&mut self.tunnel.interface.scripts, name, value);
+        if self.options.allow_scripts {
+            return self.report.push(number, name, Verdict::Honoured, "");
+        }
+        let reason = "shell commands are not run unless --allow-scripts is given; \
+            look at what it does first";
+        self.report.push(number, name, Verdict::Refused, reason);
+    }
+
+    fn unknown(&mut self, number: usize, key: &str) {
+        if let Some(reason) = value::harmless(key) {
+            return self
+                .report
+                .push(number, &shown(key), Verdict::Ignored, reason);
+        }
+        if value::is_amnezia(key) {
+            let reason = "an AmneziaWG setting: its server does not speak WireGuard, and \
+                Millrace does not speak AmneziaWG; ask for a plain WireGuard file";
+            return self.wrong(number, &shown(key), reason);
+        }
+        let known = match self.section {
+            Section::Interface => &value::INTERFACE_KEYS[..],
+            _ => &value::PEER_KEYS[..],
+        };
+        let reason = format!("no such key; {}", suggest(key, known));
+        self.wrong(number, &shown(key), reason);
+    }
+
+    fn honoured(&mut self, number: usize, name: &'static str, remark: String) {
+        if !value::LIST_KEYS.contains(&name) {
+            let here = self.report.entries.len();
+            match self.seen.iter_mut().find(|(key, _)| *key == name) {
+                Some((_, earlier)) => {
+                    let entry = &mut self.report.entries[*earlier];
+                    entry.verdict = Verdict::Ignored;
+                    entry.reason = format!("set again at line {number}, which holds");
+                    *earlier = here;
+                }
+                None => self.seen.push((name, here)),
+            }
+        }
+        self.report.push(number, name, Verdict::Honoured, remark);
+    }
+
+    /// Refuses a line in a way that leaves no usable tunnel.
+    fn wrong(&mut self, number: usize, key: &str, reason: impl Into<String>) {
+        let entry = Entry {
+            line: number,
+            key: key.to_owned(),
+            verdict: Verdict::Refused,
+            reason: reason.into(),
+        };
+        let (_, count) = self
+            .fault
+            .get_or_insert_with(|| (self.report.describe(&entry), 0));
+        *count += 1;
+        if *count <= FAULTS_MAX {
+            self.report.entries.push(entry);
+        }
+    }
+
+    fn end_section(&mut self) {
+        if self.section == Section::Peer && !self.has_public_key {
+            let reason = "this [Peer] has no PublicKey; add the one that its owner gave you";
+            self.wrong(self.head, "", reason);
+        }
+    }
+
+    fn finish(mut self) -> Import {
+        self.end_section();
+        let interface = &self.tunnel.interface;
+        let script_may_set = self.options.allow_scripts && !interface.scripts.is_empty();
+        let told = self
+            .report
+            .entries
+            .iter()
+            .any(|entry| entry.verdict == Verdict::Refused && entry.key == "PrivateKey");
+        if self.interface_head.is_none() {
+            self.wrong(0, "", "has no [Interface] section; is it a wg-quick file?");
+        } else if interface.private_key.is_none() && !script_may_set && !told {
+            let line = self.interface_head.unwrap_or(0);
+            self.wrong(line, "PrivateKey", "is missing; `wg genkey` makes one");
+        }
+        for (index, peer) in self.tunnel.peers.iter_mut().enumerate() {
+            let owned = |range: &AllowedIp| self.ranges.get(range).map(|(_, peer)| *peer);
+            peer.allowed_ips.retain(|range| owned(range) == Some(index));
+        }
+        // A note on an earlier line was written when a later one was read.
+        self.report.entries.sort_by_key(|entry| entry.line);
+        Import {
+            tunnel: self.tunnel,
+            report: self.report,
+            fault: self.fault,
+        }
+    }
+}
+
+/// A word of the file as it may be printed: short, and without control characters.
+fn shown(word: &str) -> String {
+    let cut: String = word.chars().take(40).collect();
+    cut.escape_debug().to_string()
+}
