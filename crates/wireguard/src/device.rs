@@ -1,0 +1,299 @@
+//! All peers of one interface, and their configuration.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+use crypto::Key;
+use crypto::x25519::{PrivateKey, PublicKey};
+
+use crate::cookie::Checker;
+use crate::deadlines::Deadlines;
+use crate::index::IndexTable;
+use crate::message::MAX_PEERS;
+use crate::output::Output;
+use crate::peer::{Peer, StaticStatic};
+use crate::ratelimiter::RateLimiter;
+use crate::timers::Timers;
+
+/// A peer of one device: a dense number, used again only after the peer was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerId(pub u32);
+
+impl PeerId {
+    pub(crate) fn slot(self) -> usize {
+        // A device has at most 2^20 peers; on a machine with 16-bit addresses the slot would just not be found.
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+/// Why a peer was not added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddPeerError {
+    /// An interface is not its own peer. `wg` lets this pass in silence, so that two sides can share one list of peers.
+    #[error("the public key is this interface's own: leave the peer out here")]
+    OwnKey,
+    /// The key belongs to a peer already; change that one.
+    #[error("there is a peer with this public key already")]
+    Exists(PeerId),
+    /// The device is full.
+    #[error("the interface has {MAX_PEERS} peers, which is the most it can have")]
+    Full,
+}
+
+/// The protocol of one interface.
+///
+/// Every method that needs the time is told it, and everything that is to be done is put out, to be done in order.
+/// One device belongs to one thread; the data plane never needs it for a packet.
+pub struct Device {
+    pub(crate) private: Option<PrivateKey>,
+    /// Invariant: made from `private`, and there exactly if that is.
+    pub(crate) checker: Option<Checker>,
+    pub(crate) limiter: RateLimiter,
+    pub(crate) last_load: Option<Instant>,
+    pub(crate) peers: Vec<Option<Box<Peer>>>,
+    free: Vec<PeerId>,
+    pub(crate) by_key: HashMap<PublicKey, PeerId>,
+    pub(crate) indices: IndexTable,
+    /// Invariant: holds each peer under its `queued`.
+    pub(crate) deadlines: Deadlines,
+    /// The wall clock, and when it was read.
+    clock: (SystemTime, Instant),
+    pub(crate) seed: u64,
+}
+
+impl Device {
+    /// A device without key and peers. `wall` is the time of day at `now`, `seed` any number that other machines do not
+    /// have: it spreads the repetitions of handshakes.
+    #[must_use]
+    pub fn new(now: Instant, wall: SystemTime, seed: u64) -> Self {
+        Self {
+            private: None,
+            checker: None,
+            limiter: RateLimiter::new(),
+            last_load: None,
+            peers: Vec::new(),
+            free: Vec::new(),
+            by_key: HashMap::new(),
+            indices: IndexTable::default(),
+            deadlines: Deadlines::default(),
+            clock: (wall, now),
+            seed,
+        }
+    }
+
+    /// The time of day, again: call this when the clock was set and after the machine has slept.
+    ///
+    /// Initiations carry the time of day. One that goes back does no harm; a peer that has seen later ones from an earlier
+    /// life of this device refuses all until the clock has caught up.
+    pub fn set_wall_clock(&mut self, now: Instant, wall: SystemTime) {
+        self.clock = (wall, now);
+    }
+
+    /// Under load, IPv4 sources are counted by this many leading bits of their address: 32 if never set, or 24 where
+    /// floods come from whole networks. IPv6 sources are counted by /64.
+    pub fn set_ipv4_source_prefix(&mut self, bits: u8) {
+        self.limiter.set_v4_prefix(bits);
+    }
+
+    /// Changes the device's own key. `None` ends all handshakes.
+    ///
+    /// As in the kernel, present keys stop sealing at once and open, for what is on its way, until their time is over.
+    /// A peer that has the new key itself is removed.
+    pub fn set_private_key(
+        &mut self,
+        private: Option<PrivateKey>,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) {
+        if private == self.private {
+            return;
+        }
+        let public = private.as_ref().map(PrivateKey::public);
+        if let Some(id) = public.and_then(|public| self.peer_by_public_key(&public)) {
+            self.remove_peer(id, out);
+            out.push(Output::PeerRemoved { peer: id });
+        }
+        self.checker = public.as_ref().map(Checker::new);
+        self.private = private;
+        let mut waiting = Vec::new();
+        for (slot, peer) in self.peers.iter_mut().enumerate() {
+            let Some(peer) = peer else { continue };
+            // There are at most 2^20 slots.
+            let id = PeerId(slot as u32);
+            peer.static_static = StaticStatic::Unknown;
+            peer.timers.handshake_sent = None;
+            if let Some(pending) = peer.pending.take() {
+                self.indices.release(pending.local_index);
+            }
+            if peer.keys.current().is_some() {
+                out.push(Output::ClearSendKey { peer: id });
+            }
+            if let Some(next) = peer.keys.expire() {
+                self.indices.release(next.local_index);
+                out.push(Output::RemoveReceiveKey {
+                    peer: id,
+                    local_index: next.local_index,
+                });
+            }
+            if peer.timers.wanted {
+                waiting.push(id);
+            }
+        }
+        for id in waiting {
+            self.initiate(id, true, now, out);
+            self.requeue(id);
+        }
+    }
+
+    /// The device's public key, if it has a private one.
+    #[must_use]
+    pub fn public_key(&self) -> Option<PublicKey> {
+        self.private.as_ref().map(PrivateKey::public)
+    }
+
+    /// Adds a peer without preshared key, endpoint and persistent keepalive.
+    ///
+    /// # Errors
+    /// [`AddPeerError`] if the key is our own or a peer's, or there is no room.
+    pub fn add_peer(&mut self, public: PublicKey) -> Result<PeerId, AddPeerError> {
+        if self.public_key() == Some(public) {
+            return Err(AddPeerError::OwnKey);
+        }
+        if let Some(&id) = self.by_key.get(&public) {
+            return Err(AddPeerError::Exists(id));
+        }
+        let peer = Some(Box::new(Peer::new(public)));
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.peers[id.slot()] = peer;
+                id
+            }
+            None if self.peers.len() >= MAX_PEERS => return Err(AddPeerError::Full),
+            None => {
+                self.peers.push(peer);
+                // Less than 2^20, see above.
+                PeerId((self.peers.len() - 1) as u32)
+            }
+        };
+        self.by_key.insert(public, id);
+        Ok(id)
+    }
+
+    /// Removes a peer and its keys. Its number may be another's from then on.
+    pub fn remove_peer(&mut self, id: PeerId, out: &mut Vec<Output>) {
+        self.forget_keys(id, out);
+        let Some(peer) = self.peer_mut(id) else {
+            return;
+        };
+        peer.timers = Timers::default();
+        let public = peer.public;
+        self.requeue(id);
+        self.by_key.remove(&public);
+        self.peers[id.slot()] = None;
+        self.free.push(id);
+    }
+
+    /// The peer with this public key.
+    #[must_use]
+    pub fn peer_by_public_key(&self, public: &PublicKey) -> Option<PeerId> {
+        self.by_key.get(public).copied()
+    }
+
+    /// The public key of a peer.
+    #[must_use]
+    pub fn peer_public_key(&self, id: PeerId) -> Option<PublicKey> {
+        self.peers.get(id.slot())?.as_ref().map(|peer| peer.public)
+    }
+
+    /// Sets the key that is mixed into every handshake from the next on; [`Key::ZERO`] for none. Present keys stay.
+    pub fn set_preshared_key(&mut self, id: PeerId, preshared: Key) {
+        if let Some(peer) = self.peer_mut(id) {
+            peer.preshared = preshared;
+        }
+    }
+
+    /// Sets where handshakes are sent to: by configuration, or because an authentic packet came from there.
+    ///
+    /// A handshake that waits for an endpoint begins.
+    pub fn set_endpoint(
+        &mut self,
+        id: PeerId,
+        endpoint: Option<SocketAddr>,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(peer) = self.peer_mut(id) else {
+            return;
+        };
+        peer.endpoint = endpoint;
+        if endpoint.is_some() && peer.timers.wanted {
+            self.initiate(id, true, now, out);
+            self.requeue(id);
+        }
+    }
+
+    /// Sends an empty packet whenever nothing authentic went either way for `seconds`; 0 for never. Switched on, it begins
+    /// with one at once.
+    pub fn set_persistent_keepalive(
+        &mut self,
+        id: PeerId,
+        seconds: u16,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(peer) = self.peer_mut(id) else {
+            return;
+        };
+        let timers = &mut peer.timers;
+        let was_off = timers.persistent_interval.is_zero();
+        timers.persistent_interval = Duration::from_secs(seconds.into());
+        // What has gone by meanwhile is seen when the timer is due, which puts it off as far as needed.
+        timers.persistent = (seconds != 0).then(|| now + timers.persistent_interval);
+        if was_off && seconds != 0 {
+            timers.persistent_since = Some(now);
+            self.keepalive(id, now, out);
+        }
+        self.requeue(id);
+    }
+
+    pub(crate) fn peer_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
+        self.peers.get_mut(id.slot())?.as_deref_mut()
+    }
+
+    /// The time of day. It runs with `now` from when it was last told, so a clock that is set meanwhile moves nothing.
+    pub(crate) fn wall(&self, now: Instant) -> SystemTime {
+        let (wall, then) = self.clock;
+        wall + now.saturating_duration_since(then)
+    }
+
+    /// Zeroes all keys of a peer, and the handshake that goes on.
+    pub(crate) fn forget_keys(&mut self, id: PeerId, out: &mut Vec<Output>) {
+        let Self { peers, indices, .. } = self;
+        let Some(peer) = peers.get_mut(id.slot()).and_then(Option::as_mut) else {
+            return;
+        };
+        if let Some(pending) = peer.pending.take() {
+            indices.release(pending.local_index);
+        }
+        if peer.keys.current().is_some() {
+            out.push(Output::ClearSendKey { peer: id });
+        }
+        for old in peer.keys.clear().into_iter().flatten() {
+            indices.release(old.local_index);
+            out.push(Output::RemoveReceiveKey {
+                peer: id,
+                local_index: old.local_index,
+            });
+        }
+    }
+}
+
+impl core::fmt::Debug for Device {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Device")
+            .field("private", &self.private)
+            .field("peers", &self.by_key.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,146 @@
+//! What a device asks of its surroundings.
+
+use std::net::SocketAddr;
+use std::time::SystemTime;
+
+use crypto::Key;
+
+use crate::device::PeerId;
+use crate::keys::Lifetime;
+use crate::message::INITIATION_LEN;
+
+/// A datagram of the handshake: at most 148 bytes, kept in place.
+#[derive(Clone, Copy)]
+pub struct Datagram {
+    bytes: [u8; INITIATION_LEN],
+    len: u8,
+}
+
+impl Datagram {
+    /// The bytes to send.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl<const N: usize> From<[u8; N]> for Datagram {
+    fn from(message: [u8; N]) -> Self {
+        const {
+            assert!(
+                N <= INITIATION_LEN,
+                "no message of the handshake is longer than an initiation"
+            );
+        };
+        let mut bytes = [0; INITIATION_LEN];
+        bytes[..N].copy_from_slice(&message);
+        // At most 148.
+        Self {
+            bytes,
+            len: N as u8,
+        }
+    }
+}
+
+impl core::fmt::Debug for Datagram {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Datagram(type {}, {} bytes)", self.bytes[0], self.len)
+    }
+}
+
+/// Something to do, in the order in which it comes.
+#[derive(Debug)]
+// A handful of these exist at a time; a box for each datagram would cost more than the room that it saves.
+#[allow(clippy::large_enum_variant)]
+pub enum Output {
+    /// Send a datagram of the handshake.
+    ///
+    /// With a peer it is an initiation or a response, which counts as an authentic packet sent: into the peer's transmitted
+    /// bytes, as traversal and as the end of `unacknowledged_since` in its [`Activity`](crate::Activity). Without one it is
+    /// a cookie reply to a source that is nobody yet.
+    Send {
+        /// Who it is for.
+        peer: Option<PeerId>,
+        /// Where to.
+        to: SocketAddr,
+        /// What.
+        datagram: Datagram,
+    },
+    /// An authentic handshake message came from this address.
+    ///
+    /// The address is the peer's endpoint from now on. The message counts as an authentic packet received: into the
+    /// received bytes, as traversal and as the end of `unanswered_since`.
+    Heard {
+        /// Who was heard.
+        peer: PeerId,
+        /// From where.
+        from: SocketAddr,
+    },
+    /// Open packets that carry `local_index` with this key, and begin with an empty replay window.
+    InstallReceiveKey {
+        /// Whose packets.
+        peer: PeerId,
+        /// The receiver's index in their headers.
+        local_index: u32,
+        /// The key.
+        key: Key,
+        /// Its limits. An authentic packet after `refresh_after` is reported by [`Device::refresh`](crate::Device::refresh).
+        lifetime: Lifetime,
+        /// The first authentic packet is to be reported by [`Device::confirmed`](crate::Device::confirmed).
+        confirm: bool,
+    },
+    /// Seal with this key from now on, counting from zero, and send what is staged.
+    InstallSendKey {
+        /// For whom.
+        peer: PeerId,
+        /// The index to address packets with.
+        remote_index: u32,
+        /// The index of the key that opens the other direction.
+        local_index: u32,
+        /// The key.
+        key: Key,
+        /// Its limits. A packet sealed after `refresh_after`, or beyond
+        /// [`REKEY_AFTER_MESSAGES`](crate::message::REKEY_AFTER_MESSAGES), is reported by
+        /// [`Device::refresh`](crate::Device::refresh), once for each key.
+        lifetime: Lifetime,
+    },
+    /// Forget this key; packets with this index are nobody's.
+    RemoveReceiveKey {
+        /// Whose key it was.
+        peer: PeerId,
+        /// Its index.
+        local_index: u32,
+    },
+    /// Seal nothing for this peer until another key is installed.
+    ClearSendKey {
+        /// The peer.
+        peer: PeerId,
+    },
+    /// Send what is staged for this peer or, if nothing is, an empty packet.
+    SendKeepalive {
+        /// The peer.
+        peer: PeerId,
+    },
+    /// Nobody answered for [`REKEY_ATTEMPT_TIME`](crate::message::REKEY_ATTEMPT_TIME): drop the packets that wait.
+    DropStaged {
+        /// The peer.
+        peer: PeerId,
+    },
+    /// No check is pending: report the next activity of this peer (the protocol is told in [`Activity`](crate::Activity)).
+    Disarmed {
+        /// The peer.
+        peer: PeerId,
+    },
+    /// Both sides have the new keys.
+    HandshakeComplete {
+        /// With whom.
+        peer: PeerId,
+        /// When, for people.
+        at: SystemTime,
+    },
+    /// The peer is no more, because the device took on the same key. Its keys have been removed before.
+    PeerRemoved {
+        /// The peer.
+        peer: PeerId,
+    },
+}

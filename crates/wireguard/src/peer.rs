@@ -1,0 +1,95 @@
+//! One peer.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use crypto::Key;
+use crypto::x25519::{PrivateKey, PublicKey};
+
+use crate::cookie::Jar;
+use crate::keys::Keypairs;
+use crate::noise::Initiator;
+use crate::tai64n::{Clock, Tai64n};
+use crate::timers::Timers;
+
+/// An initiation of ours that waits for its response.
+///
+/// It is kept apart from what the peer initiates, so that two initiations that cross both lead to keys. (The kernel has
+/// one state for both; there two that cross annul each other and the next try comes five seconds later.)
+pub(crate) struct Pending {
+    pub(crate) local_index: u32,
+    pub(crate) initiator: Initiator,
+}
+
+/// The secret of both static keys, which costs a multiplication.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum StaticStatic {
+    /// Not needed yet: with ten thousand peers most are silent, and start-up does not wait for them.
+    #[default]
+    Unknown,
+    Known(Key),
+    /// The peer's key is of low order. Nobody has its private key and no handshake is possible.
+    None,
+}
+
+pub(crate) struct Peer {
+    pub(crate) public: PublicKey,
+    pub(crate) preshared: Key,
+    pub(crate) static_static: StaticStatic,
+    pub(crate) endpoint: Option<SocketAddr>,
+    pub(crate) jar: Jar,
+    pub(crate) keys: Keypairs,
+    pub(crate) pending: Option<Box<Pending>>,
+    /// Timestamps that we have sent.
+    pub(crate) clock: Clock,
+    /// Greatest timestamp that the peer has sent. Outlives its sessions, as replays do.
+    pub(crate) latest_timestamp: Tai64n,
+    /// When its last initiation was accepted.
+    pub(crate) last_initiation: Option<Instant>,
+    pub(crate) timers: Timers,
+    /// The deadline under which the device has queued this peer.
+    pub(crate) queued: Option<Instant>,
+}
+
+impl Peer {
+    pub(crate) fn new(public: PublicKey) -> Self {
+        Self {
+            public,
+            preshared: Key::ZERO,
+            static_static: StaticStatic::Unknown,
+            endpoint: None,
+            jar: Jar::new(&public),
+            keys: Keypairs::default(),
+            pending: None,
+            clock: Clock::default(),
+            latest_timestamp: Tai64n::default(),
+            last_initiation: None,
+            timers: Timers::default(),
+            queued: None,
+        }
+    }
+
+    /// The secret shared by both static keys, computed at the first need.
+    pub(crate) fn static_static(&mut self, own: &PrivateKey) -> Option<Key> {
+        if matches!(self.static_static, StaticStatic::Unknown) {
+            self.static_static = own
+                .agree(&self.public)
+                .map_or(StaticStatic::None, StaticStatic::Known);
+        }
+        match &self.static_static {
+            StaticStatic::Known(secret) => Some(secret.clone()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_peer_is_small() {
+        // Ten thousand of them on a small router; the budget is 1 KiB with its places in the tables.
+        assert!(size_of::<Peer>() <= 800, "{} bytes", size_of::<Peer>());
+    }
+}

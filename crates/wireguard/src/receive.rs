@@ -1,0 +1,364 @@
+//! What arrives: initiations, responses and cookie replies, in the order in which they become expensive.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crypto::x25519::{PrivateKey, PublicKey};
+
+use crate::device::{Device, PeerId};
+use crate::keys::{Keypair, Lifetime};
+use crate::message::{
+    CookieReply, IDENTIFIER, INITIATIONS_PER_SECOND, Initiation, Response, TAG_LEN,
+    TYPE_COOKIE_REPLY, TYPE_INITIATION, TYPE_RESPONSE, UNDER_LOAD_FOR, kind,
+};
+use crate::noise::Responder;
+use crate::output::Output;
+use crate::send::random_index;
+use crate::tai64n::Tai64n;
+
+/// Why a datagram was dropped. To be counted, not logged: whoever can reach the port can cause each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Dropped {
+    /// Not of the shape of a handshake message. Noise of the network, a later version, or an attack.
+    #[error("not a handshake message of this protocol version")]
+    Malformed,
+    /// Our fault, or nobody's: the interface has no private key yet.
+    #[error("this interface has no private key: set one")]
+    NoPrivateKey,
+    /// The sender does not know our public key: it has an old one of ours, or scans.
+    #[error("mac1 is not for our public key: the sender must be given the present one")]
+    Mac1,
+    /// The device is under load; the sender was sent a cookie and will come back with it.
+    #[error("under load: a cookie was sent instead of an answer")]
+    Cookie,
+    /// The device is under load, and this source is the reason.
+    #[error("under load: too many handshakes from this source")]
+    RateLimited,
+    /// The sender has a private key and our public key, and we do not have it as a peer.
+    #[error("no such peer: its public key is not configured here")]
+    UnknownPeer,
+    /// Not from whom it says; or the two sides do not have the same preshared key.
+    #[error("the handshake is not authentic: forged, or the preshared keys differ")]
+    Unauthentic,
+    /// An initiation that was seen before, or from a peer whose clock was set back.
+    #[error("the initiation is not newer than the last: replayed, or the peer's clock went back")]
+    Replayed,
+    /// One peer begins handshakes faster than the protocol lets it.
+    #[error("this peer begins too many handshakes")]
+    Flood,
+    /// An answer to nothing that waits: late, or a guess.
+    #[error("answers no handshake that is going on")]
+    Unexpected,
+}
+
+impl Device {
+    /// Takes a datagram that is not a data packet. Costs at most a drop, whatever it holds.
+    ///
+    /// `under_load` says that handshakes arrive faster than they are served, as seen by the caller's backlog; the device
+    /// stays cautious for a second after it was last true.
+    ///
+    /// # Errors
+    /// [`Dropped`] tells why the datagram led to nothing. A cookie may have been put out nevertheless.
+    pub fn receive(
+        &mut self,
+        datagram: &[u8],
+        from: SocketAddr,
+        now: Instant,
+        under_load: bool,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Dropped> {
+        if under_load {
+            self.last_load = Some(now);
+        }
+        match kind(datagram) {
+            Some(TYPE_INITIATION) => {
+                let message = Initiation::parse(datagram).ok_or(Dropped::Malformed)?;
+                self.admit(datagram, message.sender, from, now, out)?;
+                self.receive_initiation(&message, from, now, out)
+            }
+            Some(TYPE_RESPONSE) => {
+                let message = Response::parse(datagram).ok_or(Dropped::Malformed)?;
+                self.admit(datagram, message.sender, from, now, out)?;
+                self.receive_response(&message, from, now, out)
+            }
+            Some(TYPE_COOKIE_REPLY) => {
+                let message = CookieReply::parse(datagram).ok_or(Dropped::Malformed)?;
+                self.receive_cookie(&message, now)
+            }
+            _ => Err(Dropped::Malformed),
+        }
+    }
+
+    /// Decides by the MACs alone whether the message may cost more.
+    fn admit(
+        &mut self,
+        datagram: &[u8],
+        sender: u32,
+        from: SocketAddr,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Dropped> {
+        let Self {
+            checker,
+            limiter,
+            last_load,
+            ..
+        } = self;
+        let checker = checker.as_mut().ok_or(Dropped::NoPrivateKey)?;
+        if !checker.mac1_valid(datagram) {
+            return Err(Dropped::Mac1);
+        }
+        if !last_load.is_some_and(|last| now.saturating_duration_since(last) < UNDER_LOAD_FOR) {
+            return Ok(());
+        }
+        if !checker.mac2_valid(datagram, from, now) {
+            if let Some(reply) = checker.reply(datagram, sender, from, now) {
+                out.push(Output::Send {
+                    peer: None,
+                    to: from,
+                    datagram: reply.emit().into(),
+                });
+            }
+            return Err(Dropped::Cookie);
+        }
+        if !limiter.allow(from, now) {
+            return Err(Dropped::RateLimited);
+        }
+        Ok(())
+    }
+
+    fn receive_initiation(
+        &mut self,
+        message: &Initiation,
+        from: SocketAddr,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Dropped> {
+        let Self {
+            peers,
+            private,
+            by_key,
+            indices,
+            ..
+        } = self;
+        let own = private.as_ref().ok_or(Dropped::NoPrivateKey)?;
+        let ephemeral = PublicKey::from(message.ephemeral);
+        let mut responder =
+            Responder::identify(IDENTIFIER, own, &ephemeral, &message.sealed_static)
+                .map_err(|_| Dropped::Unauthentic)?;
+        let id = *by_key.get(&responder.claimed).ok_or(Dropped::UnknownPeer)?;
+        let peer = peers
+            .get_mut(id.slot())
+            .and_then(Option::as_mut)
+            .ok_or(Dropped::UnknownPeer)?;
+
+        let static_static = peer.static_static(own).ok_or(Dropped::Unauthentic)?;
+        let mut payload = [0; 12 + TAG_LEN];
+        responder
+            .verify(&static_static, &message.sealed_timestamp, &mut payload)
+            .map_err(|_| Dropped::Unauthentic)?;
+        let mut timestamp = Tai64n::default();
+        timestamp.0.copy_from_slice(&payload[..12]);
+        if timestamp <= peer.latest_timestamp {
+            return Err(Dropped::Replayed);
+        }
+        let spacing = Duration::from_secs(1) / INITIATIONS_PER_SECOND;
+        if peer
+            .last_initiation
+            .is_some_and(|last| now.saturating_duration_since(last) < spacing)
+        {
+            return Err(Dropped::Flood);
+        }
+
+        // Made before anything is changed: an ephemeral key of low order must not cost the peer its state.
+        let answer = PrivateKey::generate();
+        let mut sealed_nothing = [0; TAG_LEN];
+        let keys = responder
+            .respond(&answer, &peer.preshared, &[], &mut sealed_nothing)
+            .map_err(|_| Dropped::Unauthentic)?;
+        peer.latest_timestamp = timestamp;
+        peer.last_initiation = Some(now);
+        peer.endpoint = Some(from);
+        out.push(Output::Heard { peer: id, from });
+
+        let local_index = indices.assign(id, random_index);
+        let new = Keypair {
+            local_index,
+            remote_index: message.sender,
+            created: now,
+            initiator: false,
+            withheld: Some(keys.from_responder),
+            sending: true,
+        };
+        for old in peer.keys.install_responded(new).into_iter().flatten() {
+            indices.release(old.local_index);
+            out.push(Output::RemoveReceiveKey {
+                peer: id,
+                local_index: old.local_index,
+            });
+        }
+        let lifetime = Lifetime::receiving(now, false);
+        let key = keys.from_initiator;
+        out.push(Output::InstallReceiveKey {
+            peer: id,
+            local_index,
+            key,
+            lifetime,
+            confirm: true,
+        });
+
+        let response = Response {
+            sender: local_index,
+            receiver: message.sender,
+            ephemeral: *answer.public().as_bytes(),
+            sealed_nothing,
+        };
+        let mut response = response.emit();
+        peer.jar.sign(&mut response, now);
+        peer.timers.session_derived(now);
+        peer.timers.handshake_sent(now);
+        out.push(Output::Send {
+            peer: Some(id),
+            to: from,
+            datagram: response.into(),
+        });
+        self.requeue(id);
+        Ok(())
+    }
+
+    fn receive_response(
+        &mut self,
+        message: &Response,
+        from: SocketAddr,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Dropped> {
+        let at = self.wall(now);
+        let Self {
+            peers,
+            private,
+            indices,
+            ..
+        } = self;
+        let own = private.as_ref().ok_or(Dropped::NoPrivateKey)?;
+        let id = indices.owner(message.receiver).ok_or(Dropped::Unexpected)?;
+        let peer = peers
+            .get_mut(id.slot())
+            .and_then(Option::as_mut)
+            .ok_or(Dropped::Unexpected)?;
+        let waits = |local_index| local_index == message.receiver;
+        let pending = peer
+            .pending
+            .as_ref()
+            .filter(|pending| waits(pending.local_index))
+            .ok_or(Dropped::Unexpected)?;
+        let ephemeral = PublicKey::from(message.ephemeral);
+        let keys = pending
+            .initiator
+            .finish(
+                own,
+                &peer.preshared,
+                &ephemeral,
+                &message.sealed_nothing,
+                &mut [0; TAG_LEN],
+            )
+            .map_err(|_| Dropped::Unauthentic)?;
+        peer.pending = None;
+        peer.endpoint = Some(from);
+        out.push(Output::Heard { peer: id, from });
+
+        let local_index = message.receiver;
+        let new = Keypair {
+            local_index,
+            remote_index: message.sender,
+            created: now,
+            initiator: true,
+            withheld: None,
+            sending: true,
+        };
+        for old in peer.keys.install_initiated(new).into_iter().flatten() {
+            indices.release(old.local_index);
+            out.push(Output::RemoveReceiveKey {
+                peer: id,
+                local_index: old.local_index,
+            });
+        }
+        let lifetime = Lifetime::receiving(now, true);
+        let key = keys.from_responder;
+        out.push(Output::InstallReceiveKey {
+            peer: id,
+            local_index,
+            key,
+            lifetime,
+            confirm: false,
+        });
+        let (remote_index, key) = (message.sender, keys.from_initiator);
+        let lifetime = Lifetime::sending(now, true);
+        out.push(Output::InstallSendKey {
+            peer: id,
+            remote_index,
+            local_index,
+            key,
+            lifetime,
+        });
+        out.push(Output::HandshakeComplete { peer: id, at });
+        // The responder may not send before it has received: if there is nothing to say, say nothing at once.
+        out.push(Output::SendKeepalive { peer: id });
+        peer.timers.session_derived(now);
+        peer.timers.handshake_complete();
+        self.requeue(id);
+        Ok(())
+    }
+
+    fn receive_cookie(&mut self, message: &CookieReply, now: Instant) -> Result<(), Dropped> {
+        let id = self
+            .indices
+            .owner(message.receiver)
+            .ok_or(Dropped::Unexpected)?;
+        let peer = self.peer_mut(id).ok_or(Dropped::Unexpected)?;
+        if peer.jar.consume(message, now) {
+            Ok(())
+        } else {
+            Err(Dropped::Unauthentic)
+        }
+    }
+
+    /// The first authentic packet under a key that was installed with `confirm`: the other side has it, so it is used for
+    /// sending from now on. Reports about other keys do nothing.
+    pub fn confirmed(&mut self, id: PeerId, local_index: u32, now: Instant, out: &mut Vec<Output>) {
+        let at = self.wall(now);
+        let Self { peers, indices, .. } = self;
+        let Some(peer) = peers.get_mut(id.slot()).and_then(Option::as_mut) else {
+            return;
+        };
+        let Some(replaced) = peer.keys.confirm(local_index) else {
+            return;
+        };
+        for old in replaced.into_iter().flatten() {
+            indices.release(old.local_index);
+            out.push(Output::RemoveReceiveKey {
+                peer: id,
+                local_index: old.local_index,
+            });
+        }
+        let Some(current) = peer.keys.current_mut() else {
+            return;
+        };
+        let Some(key) = current.withheld.take() else {
+            return;
+        };
+        let lifetime = Lifetime::sending(current.created, current.initiator);
+        let remote_index = current.remote_index;
+        out.push(Output::InstallSendKey {
+            peer: id,
+            remote_index,
+            local_index,
+            key,
+            lifetime,
+        });
+        out.push(Output::HandshakeComplete { peer: id, at });
+        peer.timers.handshake_complete();
+        self.requeue(id);
+    }
+}

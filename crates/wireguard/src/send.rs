@@ -1,0 +1,137 @@
+//! What is sent without having been asked for by a message: initiations and keepalives.
+
+use std::time::Instant;
+
+use crypto::random;
+use crypto::x25519::PrivateKey;
+
+use crate::device::{Device, PeerId};
+use crate::message::{IDENTIFIER, Initiation, REKEY_TIMEOUT, TAG_LEN};
+use crate::noise::Initiator;
+use crate::output::Output;
+use crate::peer::Pending;
+
+/// A random index, as [`crate::index::IndexTable::assign`] wants them.
+pub(crate) fn random_index() -> u32 {
+    let mut index = [0; 4];
+    random(&mut index);
+    u32::from_le_bytes(index)
+}
+
+impl Device {
+    /// The data plane has packets for this peer and no key to seal them with.
+    ///
+    /// May be called for every such packet: initiations go out at most every 5 s, and none at all if keys came meanwhile.
+    pub fn need_session(&mut self, id: PeerId, now: Instant, out: &mut Vec<Output>) {
+        let current = self.peer_mut(id).and_then(|peer| peer.keys.current());
+        // The report has crossed the keys that it asks for.
+        if current.is_some_and(|keys| keys.usable(now) && now < keys.created + REKEY_TIMEOUT) {
+            return;
+        }
+        self.initiate(id, true, now, out);
+        self.requeue(id);
+    }
+
+    /// The key whose receiving half has `local_index` was used after its `refresh_after`, or for
+    /// [`REKEY_AFTER_MESSAGES`](crate::message::REKEY_AFTER_MESSAGES) packets: a new handshake is due.
+    ///
+    /// To report this once for each key is enough; reports about keys that are not in use any more do nothing.
+    pub fn refresh(&mut self, id: PeerId, local_index: u32, now: Instant, out: &mut Vec<Output>) {
+        let current = self.peer_mut(id).and_then(|peer| peer.keys.current());
+        if current.is_some_and(|keys| keys.local_index == local_index) {
+            self.initiate(id, true, now, out);
+            self.requeue(id);
+        }
+    }
+
+    /// An empty packet under the current keys, or a handshake if there are none.
+    pub(crate) fn keepalive(&mut self, id: PeerId, now: Instant, out: &mut Vec<Output>) {
+        let Some(peer) = self.peer_mut(id) else {
+            return;
+        };
+        if peer.keys.current().is_some_and(|keys| keys.usable(now)) {
+            out.push(Output::SendKeepalive { peer: id });
+        } else {
+            self.initiate(id, true, now, out);
+        }
+    }
+
+    /// Begins a handshake, or sees to it that one begins when it may.
+    ///
+    /// `asked` is true when data or a timer of the data asks, and false for a repetition: only the former extends the time
+    /// for which we try. The caller requeues the peer.
+    pub(crate) fn initiate(
+        &mut self,
+        id: PeerId,
+        asked: bool,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) {
+        let jitter = self.jitter();
+        let wall = self.wall(now);
+        let Self {
+            peers,
+            private,
+            indices,
+            ..
+        } = self;
+        let Some(peer) = peers.get_mut(id.slot()).and_then(Option::as_mut) else {
+            return;
+        };
+        if asked || peer.timers.attempt_since.is_none() {
+            peer.timers.attempt_since = Some(now);
+        }
+        let (Some(own), Some(to)) = (private, peer.endpoint) else {
+            peer.timers.wanted = true;
+            return;
+        };
+        if let Some(soonest) = peer
+            .timers
+            .handshake_sent
+            .map(|sent| sent + REKEY_TIMEOUT)
+            .filter(|&at| at > now)
+        {
+            peer.timers.retransmit.get_or_insert(soonest);
+            return;
+        }
+        let Some(static_static) = peer.static_static(own) else {
+            return;
+        };
+
+        let (mut sealed_static, mut sealed_timestamp) = ([0; 32 + TAG_LEN], [0; 12 + TAG_LEN]);
+        let started = Initiator::start(
+            IDENTIFIER,
+            (own, PrivateKey::generate()),
+            (&peer.public, &static_static),
+            &peer.clock.stamp(wall).0,
+            &mut sealed_static,
+            &mut sealed_timestamp,
+        );
+        let Ok(initiator) = started else { return };
+        // Under a new index each time: an answer to an earlier initiation cannot be mistaken for one to this.
+        if let Some(pending) = peer.pending.take() {
+            indices.release(pending.local_index);
+        }
+        let local_index = indices.assign(id, random_index);
+        let message = Initiation {
+            sender: local_index,
+            ephemeral: *initiator.ephemeral().as_bytes(),
+            sealed_static,
+            sealed_timestamp,
+        };
+        let mut message = message.emit();
+        peer.jar.sign(&mut message, now);
+        peer.pending = Some(Box::new(Pending {
+            local_index,
+            initiator,
+        }));
+        peer.timers.wanted = false;
+        peer.timers.handshake_sent(now);
+        peer.timers.retransmit = Some(peer.timers.retransmit_after(now, jitter));
+        out.push(Output::Send {
+            peer: Some(id),
+            to,
+            datagram: message.into(),
+        });
+    }
+}

@@ -1,0 +1,87 @@
+//! Timestamps of initiations: TAI64N, coarse, and never going back.
+//!
+//! A responder takes an initiation only if its timestamp is greater than the last one's, so a clock that is set back would
+//! shut us out until it has caught up. A timestamp is therefore the greater of the clock and the last one plus one step.
+//! The step is coarse so that the timestamp tells little about the clock's exact state and the load of this machine.
+
+use std::time::{Duration, SystemTime};
+
+/// Seconds that TAI was ahead of UTC at the epoch, plus the 2^62 that the format adds.
+const EPOCH: u64 = (1 << 62) + 10;
+/// One step, about 17 ms: the power of two below the least time between two initiations.
+const STEP: u64 = 1 << 24;
+
+/// A timestamp as it is sent: seconds and nanoseconds, big-endian, so that later ones compare greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Tai64n(pub(crate) [u8; 12]);
+
+impl Tai64n {
+    fn from_nanos(nanos: u64) -> Self {
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&(EPOCH + nanos / 1_000_000_000).to_be_bytes());
+        // The remainder of a division by 10^9 fits into 32 bits.
+        bytes[8..].copy_from_slice(&((nanos % 1_000_000_000) as u32).to_be_bytes());
+        Self(bytes)
+    }
+}
+
+/// The timestamps sent to one peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Clock {
+    /// Nanoseconds since 1970 of the last timestamp. They fit for some 500 years.
+    last: u64,
+}
+
+impl Clock {
+    /// A timestamp for `wall` that is greater than every one before.
+    pub(crate) fn stamp(&mut self, wall: SystemTime) -> Tai64n {
+        let wall = wall
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO);
+        let wall = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX / 2);
+        let coarse = wall - wall % STEP;
+        self.last = coarse.max(self.last.saturating_add(STEP));
+        Tai64n::from_nanos(self.last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_those_of_the_format() {
+        assert_eq!(
+            Tai64n::from_nanos(1_000_000_002).0,
+            [0x40, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 2]
+        );
+    }
+
+    #[test]
+    fn stamps_grow_whatever_the_clock_does() {
+        let at = |secs| SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
+        let mut clock = Clock::default();
+        let stamps = [
+            at(1000),
+            at(1000),
+            at(5000),
+            at(10),
+            at(0),
+            at(5001),
+            at(5001),
+        ]
+        .map(|wall| clock.stamp(wall));
+        assert!(stamps.is_sorted_by(|a, b| a < b), "{stamps:?}");
+        // Set back, it stays just beyond where it was, and follows the clock again when that has caught up.
+        assert!(stamps[4] < Tai64n::from_nanos(5_000_100_000_000));
+        assert!(stamps[5] > Tai64n::from_nanos(5_000_900_000_000));
+    }
+
+    #[test]
+    fn stamps_are_coarse() {
+        let mut clock = Clock::default();
+        let nanos = 1_700_000_000_123_456_789;
+        let stamp = clock.stamp(SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos));
+        assert_eq!(stamp, Tai64n::from_nanos(nanos & !(STEP - 1)));
+    }
+}

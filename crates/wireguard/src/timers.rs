@@ -1,0 +1,254 @@
+//! The five timers, and how the data plane keeps them going without a message for every packet.
+//!
+//! For each peer there are, as in the kernel:
+//!
+//! * **Retransmit the handshake**: 5 s and up to 333 ms after an initiation, until both sides have keys. After 90 s without
+//!   success it drops what is staged and gives up. Data that wants to be sent begins the 90 s anew. (The kernel counts to
+//!   20 attempts, which takes some 103 s; the paper says 90 s, so we do.)
+//! * **Send a keepalive**: 10 s after the first data packet received since we have sent anything.
+//! * **New handshake**: 15 s and up to 333 ms after the first data packet sent since we have received anything.
+//! * **Zero the keys**: 540 s after the last keys were made. Giving up starts it as well, if it is not running.
+//! * **Persistent keepalive**, if it is set: when nothing authentic went either way for that interval.
+//!
+//! The second, the third and the fifth depend on every packet. The data plane only keeps notes, its [`Activity`], and the
+//! device looks at them when it is time:
+//!
+//! 1. A peer is *disarmed* at first. After the data plane has written its notes it looks at the peer's `armed` flag. If that
+//!    is not set, it sets it and calls [`Device::activity`].
+//! 2. From then on the device looks by itself, through the function that it is given in [`Device::expired`]: when something
+//!    is due, and at least every 10 s. Nothing that begins after a look is due sooner than that, so nothing is late.
+//! 3. At a look that finds neither an unanswered nor an unacknowledged packet, it puts out [`Output::Disarmed`]. The data
+//!    plane's owner clears the flag, *then reads the notes again*, and goes on at 1 if one of the two is there after all.
+//!
+//! Whoever writes does so before it looks at the flag, and whoever clears the flag does so before it reads (both with a
+//! sequentially consistent fence between): one of the two always sees the other, so no wake-up is lost.
+
+use std::time::{Duration, Instant};
+
+use crate::device::{Device, PeerId};
+use crate::message::{
+    KEEPALIVE_TIMEOUT, REJECT_AFTER_TIME, REKEY_ATTEMPT_TIME, REKEY_TIMEOUT, REKEY_TIMEOUT_JITTER,
+};
+use crate::output::Output;
+
+/// The data plane's notes about one peer.
+///
+/// "Anything" is every authentic packet: data, keepalives, and the handshake messages that
+/// [`Output::Send`] and [`Output::Heard`] speak of. Both "since" fields become `None` on [`Output::ClearSendKey`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// When the first data packet was sent since anything was received.
+    pub unanswered_since: Option<Instant>,
+    /// When the first data packet that was no keepalive was received since anything was sent.
+    pub unacknowledged_since: Option<Instant>,
+    /// When the last data packet that was no keepalive was sent.
+    pub last_data_sent: Option<Instant>,
+    /// When anything was last sent or received.
+    pub last_traversal: Option<Instant>,
+}
+
+/// The timers of one peer. `None` is a timer that does not run.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    pub(crate) retransmit: Option<Instant>,
+    /// When data last asked for the handshake that goes on: the 90 s count from here.
+    pub(crate) attempt_since: Option<Instant>,
+    /// When a handshake message was last sent: the next initiation waits for 5 s.
+    pub(crate) handshake_sent: Option<Instant>,
+    /// A handshake is needed, but there is no endpoint or no private key to begin it with.
+    pub(crate) wanted: bool,
+    /// The next look at the activity; runs exactly while the peer is armed.
+    pub(crate) check: Option<Instant>,
+    /// When the new-handshake timer last fired. It counts again from there, if data has been sent since.
+    new_handshake_fired: Option<Instant>,
+    new_handshake_jitter: Duration,
+    pub(crate) persistent: Option<Instant>,
+    /// Zero is off.
+    pub(crate) persistent_interval: Duration,
+    /// When the persistent keepalive last fired or, by our own messages, was put off.
+    pub(crate) persistent_since: Option<Instant>,
+    pub(crate) zero: Option<Instant>,
+}
+
+impl Timers {
+    fn earliest(&self) -> Option<Instant> {
+        [self.retransmit, self.check, self.persistent, self.zero]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Both sides have keys: nothing is left to be retransmitted.
+    pub(crate) fn handshake_complete(&mut self) {
+        self.retransmit = None;
+        self.attempt_since = None;
+        self.wanted = false;
+    }
+
+    /// Keys have been made, whoever began.
+    pub(crate) fn session_derived(&mut self, now: Instant) {
+        self.zero = Some(now + REJECT_AFTER_TIME * 3);
+    }
+
+    /// A handshake message was sent.
+    pub(crate) fn handshake_sent(&mut self, now: Instant) {
+        self.handshake_sent = Some(now);
+        self.persistent_since = Some(now);
+    }
+
+    /// When the retransmit timer is due after an initiation at `now`: not later than the end of the attempt.
+    pub(crate) fn retransmit_after(&self, now: Instant, jitter: Duration) -> Instant {
+        let regular = now + REKEY_TIMEOUT + jitter;
+        self.attempt_since
+            .map_or(regular, |since| regular.min(since + REKEY_ATTEMPT_TIME))
+    }
+
+    /// When the new-handshake timer is due.
+    fn new_handshake_due(&self, activity: &Activity) -> Option<Instant> {
+        let mut since = activity.unanswered_since?;
+        if let Some(fired) = self.new_handshake_fired.filter(|&fired| fired >= since) {
+            activity.last_data_sent.filter(|&sent| sent > fired)?;
+            since = fired;
+        }
+        Some(since + KEEPALIVE_TIMEOUT + REKEY_TIMEOUT + self.new_handshake_jitter)
+    }
+}
+
+impl Device {
+    /// The earliest deadline of all peers: call [`Device::expired`] then.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.earliest()
+    }
+
+    /// Runs every timer that is due at `now`. `activity_of` reads the data plane's notes about a peer.
+    pub fn expired(
+        &mut self,
+        now: Instant,
+        mut activity_of: impl FnMut(PeerId) -> Activity,
+        out: &mut Vec<Output>,
+    ) {
+        while let Some(id) = self.deadlines.due(now) {
+            let Some(peer) = self.peer_mut(id) else { break };
+            let due = |timer: &mut Option<Instant>| timer.take_if(|at| *at <= now).is_some();
+            let timers = &mut peer.timers;
+            let (retransmit, check) = (due(&mut timers.retransmit), due(&mut timers.check));
+            let (persistent, zero) = (due(&mut timers.persistent), due(&mut timers.zero));
+            if retransmit {
+                self.retransmit(id, now, out);
+            }
+            if check || persistent {
+                let activity = activity_of(id);
+                if check {
+                    self.check(id, &activity, now, out);
+                }
+                if persistent {
+                    self.persistent(id, &activity, now, out);
+                }
+            }
+            if zero {
+                self.forget_keys(id, out);
+            }
+            // Each of the above has set its timer to later than `now` or not at all, so the loop ends.
+            self.requeue(id);
+        }
+    }
+
+    /// The data plane reports activity of a disarmed peer (see [`Activity`] and the description of the timers above it).
+    pub fn activity(
+        &mut self,
+        id: PeerId,
+        activity: &Activity,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) {
+        self.check(id, activity, now, out);
+        self.requeue(id);
+    }
+
+    /// Looks at the notes: does what is due, and arms the next look or disarms.
+    fn check(&mut self, id: PeerId, activity: &Activity, now: Instant, out: &mut Vec<Output>) {
+        let jitter = self.jitter();
+        let Some(peer) = self.peer_mut(id) else {
+            return;
+        };
+        if activity.unacknowledged_since.is_none() && activity.unanswered_since.is_none() {
+            peer.timers.check = None;
+            out.push(Output::Disarmed { peer: id });
+            return;
+        }
+        let keepalive = activity
+            .unacknowledged_since
+            .map(|since| since + KEEPALIVE_TIMEOUT);
+        let new_handshake = peer.timers.new_handshake_due(activity);
+        let later = [keepalive, new_handshake, Some(now + KEEPALIVE_TIMEOUT)];
+        peer.timers.check = later.into_iter().flatten().filter(|&at| at > now).min();
+
+        if new_handshake.is_some_and(|at| at <= now) {
+            peer.timers.new_handshake_fired = Some(now);
+            peer.timers.new_handshake_jitter = jitter;
+            self.initiate(id, true, now, out);
+        }
+        if keepalive.is_some_and(|at| at <= now) {
+            self.keepalive(id, now, out);
+        }
+    }
+
+    fn persistent(&mut self, id: PeerId, activity: &Activity, now: Instant, out: &mut Vec<Output>) {
+        let Some(peer) = self.peer_mut(id) else {
+            return;
+        };
+        let interval = peer.timers.persistent_interval;
+        if interval.is_zero() {
+            return;
+        }
+        let since = peer.timers.persistent_since.max(activity.last_traversal);
+        match since.map(|since| since + interval).filter(|&due| due > now) {
+            Some(due) => peer.timers.persistent = Some(due),
+            None => {
+                peer.timers.persistent_since = Some(now);
+                peer.timers.persistent = Some(now + interval);
+                self.keepalive(id, now, out);
+            }
+        }
+    }
+
+    fn retransmit(&mut self, id: PeerId, now: Instant, out: &mut Vec<Output>) {
+        let Some(peer) = self.peer_mut(id) else {
+            return;
+        };
+        let timers = &mut peer.timers;
+        if timers
+            .attempt_since
+            .is_some_and(|since| now >= since + REKEY_ATTEMPT_TIME)
+        {
+            timers.attempt_since = None;
+            // Pending packets must not outlive the peer's interest; nor may the state of a handshake that failed.
+            timers.zero.get_or_insert(now + REJECT_AFTER_TIME * 3);
+            out.push(Output::DropStaged { peer: id });
+        } else {
+            self.initiate(id, false, now, out);
+        }
+    }
+
+    /// Puts the peer where its earliest timer belongs.
+    pub(crate) fn requeue(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(id.slot()).and_then(Option::as_mut) else {
+            return;
+        };
+        let earliest = peer.timers.earliest();
+        self.deadlines.set(id, peer.queued, earliest);
+        peer.queued = earliest;
+    }
+
+    /// Up to 333 ms. Needs to differ between machines, not to be secret.
+    pub(crate) fn jitter(&mut self) -> Duration {
+        // SplitMix64.
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.seed;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        Duration::from_millis(z % (REKEY_TIMEOUT_JITTER.as_millis() as u64 + 1))
+    }
+}
