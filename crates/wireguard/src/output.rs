@@ -89,7 +89,8 @@ pub enum Output {
         /// The first authentic packet is to be reported by [`Device::confirmed`](crate::Device::confirmed).
         confirm: bool,
     },
-    /// Seal with this key from now on, counting from zero, and send what is staged.
+    /// Seal with this key from now on, counting from zero, and send what is staged or, if nothing is and `confirm` is set,
+    /// an empty packet.
     InstallSendKey {
         /// For whom.
         peer: PeerId,
@@ -103,6 +104,8 @@ pub enum Output {
         /// [`REKEY_AFTER_MESSAGES`](crate::message::REKEY_AFTER_MESSAGES), is reported by
         /// [`Device::refresh`](crate::Device::refresh), once for each key.
         lifetime: Lifetime,
+        /// We are the initiator. The other side may not seal before it has received: something must be sent at once.
+        confirm: bool,
     },
     /// Forget this key; packets with this index are nobody's.
     RemoveReceiveKey {

@@ -301,10 +301,9 @@ impl Device {
             local_index,
             key,
             lifetime,
+            confirm: true,
         });
         out.push(Output::HandshakeComplete { peer: id, at });
-        // The responder may not send before it has received: if there is nothing to say, say nothing at once.
-        out.push(Output::SendKeepalive { peer: id });
         peer.timers.session_derived(now);
         peer.timers.handshake_complete();
         self.requeue(id);
@@ -356,6 +355,7 @@ impl Device {
             local_index,
             key,
             lifetime,
+            confirm: false,
         });
         out.push(Output::HandshakeComplete { peer: id, at });
         peer.timers.handshake_complete();

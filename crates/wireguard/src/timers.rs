@@ -134,20 +134,26 @@ impl Device {
             let timers = &mut peer.timers;
             let (retransmit, check) = (due(&mut timers.retransmit), due(&mut timers.check));
             let (persistent, zero) = (due(&mut timers.persistent), due(&mut timers.zero));
+            // First, lest it takes what one of the others begins: after a sleep all are due at once.
+            if zero {
+                self.forget_keys(id, out);
+            }
             if retransmit {
                 self.retransmit(id, now, out);
             }
             if check || persistent {
-                let activity = activity_of(id);
+                let mut activity = activity_of(id);
+                if zero {
+                    // `ClearSendKey` is on its way and will clear these.
+                    activity.unanswered_since = None;
+                    activity.unacknowledged_since = None;
+                }
                 if check {
                     self.check(id, &activity, now, out);
                 }
                 if persistent {
                     self.persistent(id, &activity, now, out);
                 }
-            }
-            if zero {
-                self.forget_keys(id, out);
             }
             // Each of the above has set its timer to later than `now` or not at all, so the loop ends.
             self.requeue(id);

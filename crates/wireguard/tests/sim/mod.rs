@@ -1,0 +1,584 @@
+//! Hosts on a virtual wire with a virtual clock: real devices, and a data plane as small as can be around each.
+
+#![allow(dead_code)] // each test program uses its part of this
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+use crypto::x25519::PrivateKey;
+use crypto::{Key, TAG_LEN, aead};
+use wireguard::message::{
+    DATA_HEADER_LEN, DataHeader, REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES, TYPE_DATA, kind,
+};
+use wireguard::{Activity, Device, Dropped, Lifetime, Output, PeerId, ReplayWindow};
+
+pub(crate) const LATENCY: Duration = Duration::from_millis(10);
+
+pub(crate) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(crate) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// What a host did or saw, for tests to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Initiation,
+    Response,
+    CookieReply,
+    Keepalive,
+    Data,
+    Received(Vec<u8>),
+    KeepaliveReceived,
+    Replayed,
+    Dropped(Dropped),
+    Complete,
+    DropStaged,
+    Cleared,
+    Disarmed,
+}
+
+struct ReceiveKey {
+    peer: PeerId,
+    key: Key,
+    lifetime: Lifetime,
+    confirm: bool,
+    window: ReplayWindow,
+}
+
+struct SendKey {
+    remote_index: u32,
+    local_index: u32,
+    key: Key,
+    lifetime: Lifetime,
+    counter: u64,
+    reported: bool,
+}
+
+#[derive(Default)]
+struct Plane {
+    send: Option<SendKey>,
+    staged: VecDeque<Vec<u8>>,
+    endpoint: Option<SocketAddr>,
+    notes: Activity,
+    armed: bool,
+}
+
+pub(crate) struct Host {
+    pub(crate) device: Device,
+    pub(crate) address: SocketAddr,
+    pub(crate) under_load: bool,
+    pub(crate) up: bool,
+    pub(crate) events: Vec<(Duration, Event)>,
+    receive: HashMap<u32, ReceiveKey>,
+    planes: HashMap<PeerId, Plane>,
+}
+
+impl Host {
+    /// When `event` happened.
+    pub(crate) fn times(&self, event: &Event) -> Vec<Duration> {
+        self.events
+            .iter()
+            .filter(|(_, e)| e == event)
+            .map(|&(at, _)| at)
+            .collect()
+    }
+
+    pub(crate) fn count(&self, event: &Event) -> usize {
+        self.times(event).len()
+    }
+
+    pub(crate) fn received(&self) -> Vec<Vec<u8>> {
+        let text = |event: &Event| match event {
+            Event::Received(text) => Some(text.clone()),
+            _ => None,
+        };
+        self.events
+            .iter()
+            .filter_map(|(_, event)| text(event))
+            .collect()
+    }
+
+    pub(crate) fn receive_keys(&self) -> usize {
+        self.receive.len()
+    }
+
+    pub(crate) fn can_send(&self, peer: PeerId) -> bool {
+        self.planes
+            .get(&peer)
+            .is_some_and(|plane| plane.send.is_some())
+    }
+
+    pub(crate) fn endpoint(&self, peer: PeerId) -> Option<SocketAddr> {
+        self.planes.get(&peer)?.endpoint
+    }
+}
+
+/// The delays after which copies of a datagram arrive; none if it is lost.
+type Link = Box<dyn FnMut(&Flight) -> Vec<Duration>>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Flight {
+    pub(crate) at: Duration,
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) bytes: Vec<u8>,
+}
+
+pub(crate) struct Sim {
+    pub(crate) start: Instant,
+    pub(crate) now: Instant,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) link: Link,
+    /// Everything that was sent.
+    pub(crate) sent: Vec<Flight>,
+    flying: BTreeMap<(Instant, u64), Flight>,
+    number: u64,
+}
+
+pub(crate) fn wall() -> SystemTime {
+    SystemTime::UNIX_EPOCH + secs(1_700_000_000)
+}
+
+impl Sim {
+    pub(crate) fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            start: now,
+            now,
+            hosts: Vec::new(),
+            link: Box::new(|_| vec![LATENCY]),
+            sent: Vec::new(),
+            flying: BTreeMap::new(),
+            number: 0,
+        }
+    }
+
+    /// Two hosts that know each other, both by address.
+    pub(crate) fn pair() -> (Self, PeerId, PeerId) {
+        let mut sim = Self::new();
+        sim.host(PrivateKey::generate());
+        sim.host(PrivateKey::generate());
+        let (at_a, at_b) = sim.join(0, 1);
+        (sim, at_a, at_b)
+    }
+
+    pub(crate) fn host(&mut self, key: PrivateKey) -> usize {
+        let number = self.hosts.len();
+        let mut device = Device::new(self.now, wall(), number as u64);
+        device.set_private_key(Some(key), self.now, &mut Vec::new());
+        let address = SocketAddr::from(([10, 0, (number >> 8) as u8, number as u8], 51820));
+        let (events, receive, planes) = (Vec::new(), HashMap::new(), HashMap::new());
+        self.hosts.push(Host {
+            device,
+            address,
+            under_load: false,
+            up: true,
+            events,
+            receive,
+            planes,
+        });
+        number
+    }
+
+    /// Makes both hosts peers of one another. Returns the peer at `a`, which is `b`, and the other way round.
+    pub(crate) fn join(&mut self, a: usize, b: usize) -> (PeerId, PeerId) {
+        (self.add(a, b), self.add(b, a))
+    }
+
+    pub(crate) fn add(&mut self, at: usize, other: usize) -> PeerId {
+        let key = self.hosts[other].device.public_key().unwrap();
+        let id = self.hosts[at].device.add_peer(key).unwrap();
+        let address = self.hosts[other].address;
+        self.hosts[at].planes.entry(id).or_default().endpoint = Some(address);
+        let now = self.now;
+        self.with(at, |device, out| {
+            device.set_endpoint(id, Some(address), now, out)
+        });
+        id
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.now - self.start
+    }
+
+    /// Calls into a device and does what it puts out.
+    pub(crate) fn with<R>(
+        &mut self,
+        at: usize,
+        call: impl FnOnce(&mut Device, &mut Vec<Output>) -> R,
+    ) -> R {
+        let mut out = Vec::new();
+        let result = call(&mut self.hosts[at].device, &mut out);
+        self.perform(at, out);
+        result
+    }
+
+    fn log(&mut self, at: usize, event: Event) {
+        let elapsed = self.elapsed();
+        self.hosts[at].events.push((elapsed, event));
+    }
+
+    /// Sends data from host `at` to its peer, or stages it.
+    pub(crate) fn send(&mut self, at: usize, peer: PeerId, text: &[u8]) {
+        let plane = self.hosts[at].planes.entry(peer).or_default();
+        if plane.staged.len() == 128 {
+            plane.staged.pop_front();
+        }
+        plane.staged.push_back(text.to_vec());
+        self.flush(at, peer);
+    }
+
+    fn flush(&mut self, at: usize, peer: PeerId) {
+        let now = self.now;
+        loop {
+            let plane = self.hosts[at].planes.entry(peer).or_default();
+            if plane.staged.is_empty() {
+                return;
+            }
+            let usable = |key: &SendKey| {
+                now < key.lifetime.reject_after && key.counter < REJECT_AFTER_MESSAGES
+            };
+            if !plane.send.as_ref().is_some_and(usable) {
+                return self.with(at, |device, out| device.need_session(peer, now, out));
+            }
+            let Some(text) = plane.staged.pop_front() else {
+                return;
+            };
+            self.seal(at, peer, &text);
+        }
+    }
+
+    fn seal(&mut self, at: usize, peer: PeerId, text: &[u8]) {
+        let now = self.now;
+        let host = &mut self.hosts[at];
+        let plane = host.planes.get_mut(&peer).unwrap();
+        let Some(key) = &mut plane.send else { return };
+        let header = DataHeader {
+            receiver: key.remote_index,
+            counter: key.counter,
+        };
+        key.counter += 1;
+        let mut message = header.emit().to_vec();
+        message.extend_from_slice(text);
+        message.resize(message.len() + TAG_LEN, 0);
+        aead::seal(
+            &key.key,
+            header.counter,
+            &[],
+            &mut message[DATA_HEADER_LEN..],
+        );
+        let aged = key.lifetime.refresh_after.is_some_and(|at| now >= at)
+            || key.counter > REKEY_AFTER_MESSAGES;
+        let refresh =
+            (aged && !std::mem::replace(&mut key.reported, aged)).then_some(key.local_index);
+
+        plane.notes.unacknowledged_since = None;
+        plane.notes.last_traversal = Some(now);
+        if !text.is_empty() {
+            plane.notes.unanswered_since.get_or_insert(now);
+            plane.notes.last_data_sent = Some(now);
+        }
+        let to = plane.endpoint.unwrap();
+        self.log(
+            at,
+            if text.is_empty() {
+                Event::Keepalive
+            } else {
+                Event::Data
+            },
+        );
+        self.throw(at, to, message);
+        if let Some(local_index) = refresh {
+            self.with(at, |device, out| {
+                device.refresh(peer, local_index, now, out)
+            });
+        }
+        self.noted(at, peer);
+    }
+
+    /// Reports activity if nobody looks for it.
+    fn noted(&mut self, at: usize, peer: PeerId) {
+        let now = self.now;
+        let plane = self.hosts[at].planes.get_mut(&peer).unwrap();
+        let notes = plane.notes;
+        let something = notes.unanswered_since.is_some() || notes.unacknowledged_since.is_some();
+        if something && !std::mem::replace(&mut plane.armed, true) {
+            self.with(at, |device, out| device.activity(peer, &notes, now, out));
+        }
+    }
+
+    pub(crate) fn throw(&mut self, at: usize, to: SocketAddr, bytes: Vec<u8>) {
+        let flight = Flight {
+            at: self.elapsed(),
+            from: self.hosts[at].address,
+            to,
+            bytes,
+        };
+        self.sent.push(flight.clone());
+        for delay in (self.link)(&flight) {
+            self.number += 1;
+            self.flying
+                .insert((self.now + delay, self.number), flight.clone());
+        }
+    }
+
+    /// A datagram that nobody has sent.
+    pub(crate) fn inject(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
+        self.number += 1;
+        self.flying.insert(
+            (self.now, self.number),
+            Flight {
+                at: self.elapsed(),
+                from,
+                to,
+                bytes,
+            },
+        );
+    }
+
+    fn perform(&mut self, at: usize, out: Vec<Output>) {
+        let now = self.now;
+        for output in out {
+            match output {
+                Output::Send { peer, to, datagram } => {
+                    if let Some(peer) = peer {
+                        let plane = self.hosts[at].planes.entry(peer).or_default();
+                        plane.notes.unacknowledged_since = None;
+                        plane.notes.last_traversal = Some(now);
+                    }
+                    let event = match datagram.as_bytes()[0] {
+                        1 => Event::Initiation,
+                        2 => Event::Response,
+                        _ => Event::CookieReply,
+                    };
+                    self.log(at, event);
+                    self.throw(at, to, datagram.as_bytes().to_vec());
+                }
+                Output::Heard { peer, from } => {
+                    let plane = self.hosts[at].planes.entry(peer).or_default();
+                    plane.endpoint = Some(from);
+                    plane.notes.unanswered_since = None;
+                    plane.notes.last_traversal = Some(now);
+                }
+                Output::InstallReceiveKey {
+                    peer,
+                    local_index,
+                    key,
+                    lifetime,
+                    confirm,
+                } => {
+                    let key = ReceiveKey {
+                        peer,
+                        key,
+                        lifetime,
+                        confirm,
+                        window: ReplayWindow::new(),
+                    };
+                    assert!(self.hosts[at].receive.insert(local_index, key).is_none());
+                }
+                Output::InstallSendKey {
+                    peer,
+                    remote_index,
+                    local_index,
+                    key,
+                    lifetime,
+                    confirm,
+                } => {
+                    assert!(self.hosts[at].receive.contains_key(&local_index));
+                    let plane = self.hosts[at].planes.entry(peer).or_default();
+                    let (counter, reported) = (0, false);
+                    plane.send = Some(SendKey {
+                        remote_index,
+                        local_index,
+                        key,
+                        lifetime,
+                        counter,
+                        reported,
+                    });
+                    if confirm && plane.staged.is_empty() {
+                        self.seal(at, peer, &[]);
+                    }
+                    self.flush(at, peer);
+                }
+                Output::RemoveReceiveKey { local_index, .. } => {
+                    assert!(self.hosts[at].receive.remove(&local_index).is_some());
+                }
+                Output::ClearSendKey { peer } => {
+                    let plane = self.hosts[at].planes.entry(peer).or_default();
+                    plane.send = None;
+                    plane.notes.unacknowledged_since = None;
+                    plane.notes.unanswered_since = None;
+                    self.log(at, Event::Cleared);
+                }
+                Output::SendKeepalive { peer } => {
+                    let plane = self.hosts[at].planes.entry(peer).or_default();
+                    if plane.staged.is_empty() {
+                        self.seal(at, peer, &[]);
+                    }
+                    self.flush(at, peer);
+                }
+                Output::DropStaged { peer } => {
+                    self.hosts[at]
+                        .planes
+                        .entry(peer)
+                        .or_default()
+                        .staged
+                        .clear();
+                    self.log(at, Event::DropStaged);
+                }
+                Output::Disarmed { peer } => {
+                    self.hosts[at].planes.entry(peer).or_default().armed = false;
+                    self.log(at, Event::Disarmed);
+                    self.noted(at, peer);
+                }
+                Output::HandshakeComplete { .. } => self.log(at, Event::Complete),
+                Output::PeerRemoved { peer } => {
+                    self.hosts[at].planes.remove(&peer);
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, flight: Flight) {
+        let Some(at) = self
+            .hosts
+            .iter()
+            .position(|host| host.up && host.address == flight.to)
+        else {
+            return;
+        };
+        if kind(&flight.bytes) == Some(TYPE_DATA) {
+            return self.open(at, flight);
+        }
+        let (now, load) = (self.now, self.hosts[at].under_load);
+        let result = self.with(at, |device, out| {
+            device.receive(&flight.bytes, flight.from, now, load, out)
+        });
+        if let Err(reason) = result {
+            self.log(at, Event::Dropped(reason));
+        }
+    }
+
+    fn open(&mut self, at: usize, mut flight: Flight) {
+        let now = self.now;
+        let Some(header) = DataHeader::parse(&flight.bytes) else {
+            return;
+        };
+        let host = &mut self.hosts[at];
+        let Some(key) = host.receive.get_mut(&header.receiver) else {
+            return;
+        };
+        if now >= key.lifetime.reject_after {
+            return;
+        }
+        let sealed = &mut flight.bytes[DATA_HEADER_LEN..];
+        let Ok(text) = aead::open(&key.key, header.counter, &[], sealed) else {
+            return;
+        };
+        if !key.window.accept(header.counter) {
+            return self.log(at, Event::Replayed);
+        }
+        let peer = key.peer;
+        let confirm = std::mem::replace(&mut key.confirm, false);
+        let refresh = key
+            .lifetime
+            .refresh_after
+            .take_if(|at| now >= *at)
+            .is_some();
+        let plane = host.planes.entry(peer).or_default();
+        plane.notes.unanswered_since = None;
+        plane.notes.last_traversal = Some(now);
+        if !text.is_empty() {
+            plane.notes.unacknowledged_since.get_or_insert(now);
+        }
+        let text = text.to_vec();
+        if plane.endpoint.replace(flight.from) != Some(flight.from) {
+            self.with(at, |device, out| {
+                device.set_endpoint(peer, Some(flight.from), now, out)
+            });
+        }
+        self.log(
+            at,
+            if text.is_empty() {
+                Event::KeepaliveReceived
+            } else {
+                Event::Received(text)
+            },
+        );
+        if confirm {
+            self.with(at, |device, out| {
+                device.confirmed(peer, header.receiver, now, out)
+            });
+        }
+        if refresh {
+            self.with(at, |device, out| {
+                device.refresh(peer, header.receiver, now, out)
+            });
+        }
+        self.noted(at, peer);
+    }
+
+    /// Lets the world go on until `until` after the start.
+    pub(crate) fn run_until(&mut self, until: Duration) {
+        let end = self.start + until;
+        loop {
+            let deadlines = self.hosts.iter().enumerate().filter(|(_, host)| host.up);
+            let deadline = deadlines
+                .filter_map(|(at, host)| Some((host.device.next_deadline()?, at)))
+                .min();
+            let arrival = self.flying.keys().next().copied();
+            match (arrival, deadline) {
+                (Some(key), timer) if key.0 <= end && timer.is_none_or(|(at, _)| key.0 <= at) => {
+                    self.now = self.now.max(key.0);
+                    if let Some(flight) = self.flying.remove(&key) {
+                        self.arrive(flight);
+                    }
+                }
+                (_, Some((at, host))) if at <= end => {
+                    self.now = self.now.max(at);
+                    self.expire(host);
+                }
+                _ => break,
+            }
+        }
+        self.now = end;
+    }
+
+    fn expire(&mut self, at: usize) {
+        let now = self.now;
+        let Host { device, planes, .. } = &mut self.hosts[at];
+        let mut out = Vec::new();
+        device.expired(
+            now,
+            |peer| {
+                planes
+                    .get(&peer)
+                    .map(|plane| plane.notes)
+                    .unwrap_or_default()
+            },
+            &mut out,
+        );
+        self.perform(at, out);
+        let next = self.hosts[at].device.next_deadline();
+        assert!(
+            next.is_none_or(|next| next > now),
+            "a deadline that was dealt with is still due"
+        );
+    }
+
+    pub(crate) fn run_for(&mut self, time: Duration) {
+        self.run_until(self.elapsed() + time);
+    }
+}
+
+/// Asserts that the times are a retransmit timeout apart, jitter included.
+pub(crate) fn assert_retransmissions(times: &[Duration]) {
+    for pair in times.windows(2) {
+        let gap = pair[1] - pair[0];
+        assert!((secs(5)..=millis(5333)).contains(&gap), "{times:?}");
+    }
+}
