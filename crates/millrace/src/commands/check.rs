@@ -1,0 +1,206 @@
+//! `millrace check`: what an imported file would do, line by line.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use config::report::{Entry, Report, Verdict};
+use config::wgquick::{self, ConfError, Options};
+use serde::Serialize;
+
+/// What the user asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
+    /// The file.
+    pub file: PathBuf,
+    /// JSON instead of text.
+    pub json: bool,
+    /// Judge as `millrace up --allow-scripts` would.
+    pub allow_scripts: bool,
+}
+
+/// The command's own command line.
+#[must_use]
+pub fn command() -> Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .action(ArgAction::SetTrue)
+            .help(help)
+    };
+    let file = Arg::new("FILE")
+        .required(true)
+        .value_parser(value_parser!(PathBuf))
+        .help("A wg-quick file, IFNAME.conf");
+    Command::new("check")
+        .about("Say of every line of a file whether it is honoured, ignored or refused, and why")
+        .arg(file)
+        .arg(flag("json", "Print one JSON document"))
+        .arg(flag(
+            "allow-scripts",
+            "Judge as if PreUp, PostUp, PreDown and PostDown were permitted",
+        ))
+}
+
+impl From<&ArgMatches> for Arguments {
+    fn from(matches: &ArgMatches) -> Self {
+        Self {
+            file: matches.get_one("FILE").cloned().unwrap_or_default(),
+            json: matches.get_flag("json"),
+            allow_scripts: matches.get_flag("allow-scripts"),
+        }
+    }
+}
+
+/// Runs the command: 0 when nothing was refused, 1 otherwise. A wrong command line is the
+/// caller's business, and 2.
+#[must_use]
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let (report, usable) = match judge(&arguments.file, arguments.allow_scripts) {
+        Ok(judged) => judged,
+        Err(error) => {
+            eprintln!("millrace: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let shown = if arguments.json {
+        json(&report, usable).map_err(io::Error::from)
+    } else {
+        Ok(text(&report))
+    };
+    let written = shown.and_then(|shown| io::stdout().lock().write_all(shown.as_bytes()));
+    match written {
+        // Whoever stops reading has seen enough; the verdict stays the same.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("millrace: cannot write the report: {error}");
+            ExitCode::FAILURE
+        }
+        _ if report.is_clean() => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// The report on a file, and whether it gives a tunnel.
+fn judge(file: &Path, allow_scripts: bool) -> Result<(Report, bool), ConfError> {
+    let import = wgquick::read(file, Options { allow_scripts })?;
+    let mut usable = import.is_usable();
+    let mut report = import.report;
+    // The name is as much a part of the configuration as the lines.
+    if wgquick::interface_name(file).is_err() {
+        usable = false;
+        let entry = Entry {
+            line: 0,
+            key: String::new(),
+            verdict: Verdict::Refused,
+            reason: "the file's name must be the interface's name and .conf; rename it to, \
+                for example, wg0.conf"
+                .to_owned(),
+        };
+        report.entries.insert(0, entry);
+    }
+    Ok((report, usable))
+}
+
+/// `FILE:LINE: VERDICT KEY: REASON`, one line each, and the sums.
+fn text(report: &Report) -> String {
+    let mut out = String::new();
+    for entry in &report.entries {
+        out += &report.file;
+        if entry.line != 0 {
+            out += &format!(":{}", entry.line);
+        }
+        out += &format!(": {}", entry.verdict);
+        let parts = [entry.key.as_str(), entry.reason.as_str()];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        if !parts.is_empty() {
+            out += &format!(" {}", parts.join(": "));
+        }
+        out.push('\n');
+    }
+    let [honoured, ignored, refused] = counts(report);
+    out += &format!("{honoured} honoured, {ignored} ignored, {refused} refused\n");
+    out
+}
+
+fn counts(report: &Report) -> [usize; 3] {
+    [Verdict::Honoured, Verdict::Ignored, Verdict::Refused]
+        .map(|verdict| report.with(verdict).count())
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    file: &'a str,
+    usable: bool,
+    honoured: usize,
+    ignored: usize,
+    refused: usize,
+    lines: Vec<Line<'a>>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    line: usize,
+    key: &'a str,
+    verdict: &'static str,
+    reason: &'a str,
+}
+
+fn json(report: &Report, usable: bool) -> serde_json::Result<String> {
+    let [honoured, ignored, refused] = counts(report);
+    let lines = report.entries.iter().map(|entry| Line {
+        line: entry.line,
+        key: &entry.key,
+        verdict: entry.verdict.as_str(),
+        reason: &entry.reason,
+    });
+    let document = Document {
+        file: &report.file,
+        usable,
+        honoured,
+        ignored,
+        refused,
+        lines: lines.collect(),
+    };
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n\
+        MTU = 1300\nMTU = 1400\nPostUp = true\n";
+
+    fn report() -> Report {
+        wgquick::parse(FILE, "wg0.conf", Options::default()).report
+    }
+
+    #[test]
+    fn the_text_for_people() {
+        let expected = "\
+wg0.conf:2: honoured PrivateKey
+wg0.conf:3: ignored MTU: set again at line 4, which holds
+wg0.conf:4: honoured MTU
+wg0.conf:5: refused PostUp: shell commands are not run unless --allow-scripts is given; \
+look at what it does first
+2 honoured, 1 ignored, 1 refused
+";
+        assert_eq!(text(&report()), expected);
+    }
+
+    #[test]
+    fn the_document_for_programs() {
+        let document = json(&report(), true).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+        assert_eq!(document["refused"], 1);
+        assert_eq!(document["lines"][1]["line"], 3);
+        assert_eq!(document["lines"][1]["verdict"], "ignored");
+    }
+
+    #[test]
+    fn a_missing_file_is_an_error_with_its_name() {
+        let error = judge(Path::new("/nonexistent/wg0.conf"), false).unwrap_err();
+        assert!(error.to_string().starts_with("/nonexistent/wg0.conf: "));
+    }
+}
