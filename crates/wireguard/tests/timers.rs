@@ -238,7 +238,7 @@ fn persistent_keepalives_come_after_silence_only() {
     let (mut sim, b, _) = established();
     let now = sim.now;
     sim.with(0, |device, out| {
-        device.set_persistent_keepalive(b, 25, now, out)
+        device.set_persistent_keepalive(b, 25, now, out);
     });
     // Switched on at 1 s: at once, and every 25 s from there; the keepalive of the other side put it off.
     sim.run_until(secs(60));
@@ -257,7 +257,7 @@ fn persistent_keepalives_come_after_silence_only() {
     );
     let now = sim.now;
     sim.with(0, |device, out| {
-        device.set_persistent_keepalive(b, 0, now, out)
+        device.set_persistent_keepalive(b, 0, now, out);
     });
     sim.run_until(secs(600));
     assert_eq!(sim.hosts[0].count(&Event::Keepalive), 3);
@@ -269,7 +269,7 @@ fn a_persistent_keepalive_makes_a_session_and_keeps_trying() {
     sim.hosts[1].up = false;
     let now = sim.now;
     sim.with(0, |device, out| {
-        device.set_persistent_keepalive(b, 25, now, out)
+        device.set_persistent_keepalive(b, 25, now, out);
     });
     sim.run_until(secs(300));
     let gave_up = sim.hosts[0].times(&Event::DropStaged);
@@ -328,7 +328,7 @@ fn a_machine_that_slept_runs_what_is_due_once() {
     let (mut sim, b, _) = established();
     let now = sim.now;
     sim.with(0, |device, out| {
-        device.set_persistent_keepalive(b, 1, now, out)
+        device.set_persistent_keepalive(b, 1, now, out);
     });
     let before = sim.hosts[0].count(&Event::Initiation);
     // Ten thousand seconds in one step: host 0 sees the time only afterwards.

@@ -1,6 +1,7 @@
 //! Hosts on a virtual wire with a virtual clock: real devices, and a data plane as small as can be around each.
 
-#![allow(dead_code)] // each test program uses its part of this
+// Each test program uses its part of this, and every function serves tests only.
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -196,7 +197,7 @@ impl Sim {
         self.hosts[at].planes.entry(id).or_default().endpoint = Some(address);
         let now = self.now;
         self.with(at, |device, out| {
-            device.set_endpoint(id, Some(address), now, out)
+            device.set_endpoint(id, Some(address), now, out);
         });
         id
     }
@@ -294,7 +295,7 @@ impl Sim {
         self.throw(at, to, message);
         if let Some(local_index) = refresh {
             self.with(at, |device, out| {
-                device.refresh(peer, local_index, now, out)
+                device.refresh(peer, local_index, now, out);
             });
         }
         self.noted(at, peer);
@@ -498,7 +499,7 @@ impl Sim {
         let text = text.to_vec();
         if plane.endpoint.replace(flight.from) != Some(flight.from) {
             self.with(at, |device, out| {
-                device.set_endpoint(peer, Some(flight.from), now, out)
+                device.set_endpoint(peer, Some(flight.from), now, out);
             });
         }
         self.log(
@@ -511,12 +512,12 @@ impl Sim {
         );
         if confirm {
             self.with(at, |device, out| {
-                device.confirmed(peer, header.receiver, now, out)
+                device.confirmed(peer, header.receiver, now, out);
             });
         }
         if refresh {
             self.with(at, |device, out| {
-                device.refresh(peer, header.receiver, now, out)
+                device.refresh(peer, header.receiver, now, out);
             });
         }
         self.noted(at, peer);
