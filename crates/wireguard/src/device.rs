@@ -163,7 +163,9 @@ impl Device {
         if let Some(&id) = self.by_key.get(&public) {
             return Err(AddPeerError::Exists(id));
         }
-        let peer = Some(Box::new(Peer::new(public)));
+        let mut peer = Box::new(Peer::new(public));
+        peer.timers.new_handshake_jitter = self.jitter();
+        let peer = Some(peer);
         let id = match self.free.pop() {
             Some(id) => {
                 self.peers[id.slot()] = peer;

@@ -38,6 +38,9 @@ pub const COOKIE_SECRET_MAX_AGE: Duration = Duration::from_secs(120);
 pub const COOKIE_SECRET_LATENCY: Duration = Duration::from_secs(5);
 /// How long the caution lasts after load was last seen.
 pub const UNDER_LOAD_FOR: Duration = Duration::from_secs(1);
+/// Two initiations that meet within this time have crossed: longer than nearly every round trip, shorter than the time to
+/// the next try.
+pub(crate) const CROSSING: Duration = Duration::from_secs(1);
 /// Most peers of one interface.
 pub const MAX_PEERS: usize = 1 << 20;
 

@@ -8,17 +8,19 @@ use crypto::x25519::{PrivateKey, PublicKey};
 
 use crate::cookie::Jar;
 use crate::keys::Keypairs;
+use crate::message::CROSSING;
 use crate::noise::Initiator;
 use crate::tai64n::{Clock, Tai64n};
 use crate::timers::Timers;
 
 /// An initiation of ours that waits for its response.
 ///
-/// It is kept apart from what the peer initiates, so that two initiations that cross both lead to keys. (The kernel has
-/// one state for both; there two that cross annul each other and the next try comes five seconds later.)
+/// It is kept apart from what the peer initiates, so that two initiations that cross lead to keys in one round trip. (The
+/// kernel has one state for both: two that cross annul each other, and the next try comes five seconds later.)
 pub(crate) struct Pending {
     pub(crate) local_index: u32,
     pub(crate) initiator: Initiator,
+    pub(crate) sent: Instant,
 }
 
 /// The secret of both static keys, which costs a multiplication.
@@ -46,6 +48,8 @@ pub(crate) struct Peer {
     pub(crate) latest_timestamp: Tai64n,
     /// When its last initiation was accepted.
     pub(crate) last_initiation: Option<Instant>,
+    /// Its last initiation crossed ours and was left without an answer.
+    pub(crate) left_waiting: bool,
     pub(crate) timers: Timers,
     /// The deadline under which the device has queued this peer.
     pub(crate) queued: Option<Instant>,
@@ -64,9 +68,26 @@ impl Peer {
             clock: Clock::default(),
             latest_timestamp: Tai64n::default(),
             last_initiation: None,
+            left_waiting: false,
             timers: Timers::default(),
             queued: None,
         }
+    }
+
+    /// Whether an initiation from `from` has crossed ours and ours is the one that counts.
+    ///
+    /// If both were answered, each side would seal with the keys of its own and open the other's with `previous`, which the
+    /// next handshake discards too early. So the side with the greater public key leaves the other's unanswered. A side
+    /// that does not know this rule answers ours all the same, as it would without it.
+    ///
+    /// Ours may be lost or on its way to where the peer no longer is: so never twice in a row, and only if the peer is
+    /// where we sent ours to.
+    pub(crate) fn crossed(&self, own: &PublicKey, from: SocketAddr, now: Instant) -> bool {
+        let recent = |pending: &Pending| now.saturating_duration_since(pending.sent) < CROSSING;
+        self.pending.as_deref().is_some_and(recent)
+            && *own > self.public
+            && self.endpoint == Some(from)
+            && !self.left_waiting
     }
 
     /// The secret shared by both static keys, computed at the first need.

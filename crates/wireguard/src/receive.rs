@@ -47,6 +47,9 @@ pub enum Dropped {
     /// One peer begins handshakes faster than the protocol lets it.
     #[error("this peer begins too many handshakes")]
     Flood,
+    /// It has crossed an initiation of ours, which the peer is about to answer.
+    #[error("both sides began a handshake at once: ours goes on")]
+    Crossed,
     /// An answer to nothing that waits: late, or a guess.
     #[error("answers no handshake that is going on")]
     Unexpected,
@@ -171,6 +174,14 @@ impl Device {
             return Err(Dropped::Flood);
         }
 
+        if peer.crossed(&own.public(), from, now) {
+            peer.left_waiting = true;
+            peer.latest_timestamp = timestamp;
+            peer.last_initiation = Some(now);
+            out.push(Output::Heard { peer: id, from });
+            return Err(Dropped::Crossed);
+        }
+
         // Made before anything is changed: an ephemeral key of low order must not cost the peer its state.
         let answer = PrivateKey::generate();
         let mut sealed_nothing = [0; TAG_LEN];
@@ -179,6 +190,7 @@ impl Device {
             .map_err(|_| Dropped::Unauthentic)?;
         peer.latest_timestamp = timestamp;
         peer.last_initiation = Some(now);
+        peer.left_waiting = false;
         peer.endpoint = Some(from);
         out.push(Output::Heard { peer: id, from });
 

@@ -124,6 +124,7 @@ impl Device {
         peer.pending = Some(Box::new(Pending {
             local_index,
             initiator,
+            sent: now,
         }));
         peer.timers.wanted = false;
         peer.timers.handshake_sent(now);

@@ -61,7 +61,7 @@ pub(crate) struct Timers {
     pub(crate) check: Option<Instant>,
     /// When the new-handshake timer last fired. It counts again from there, if data has been sent since.
     new_handshake_fired: Option<Instant>,
-    new_handshake_jitter: Duration,
+    pub(crate) new_handshake_jitter: Duration,
     pub(crate) persistent: Option<Instant>,
     /// Zero is off.
     pub(crate) persistent_interval: Duration,
@@ -180,6 +180,7 @@ impl Device {
         };
         if activity.unacknowledged_since.is_none() && activity.unanswered_since.is_none() {
             peer.timers.check = None;
+            peer.timers.new_handshake_jitter = jitter;
             out.push(Output::Disarmed { peer: id });
             return;
         }

@@ -2,11 +2,11 @@
 
 mod sim;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crypto::x25519::PrivateKey;
-use sim::{Event, Sim, assert_retransmissions, millis, secs};
-use wireguard::Dropped;
+use sim::{Event, Sim, assert_retransmissions, millis, secs, wall};
+use wireguard::{Activity, Device, Dropped, Output};
 
 #[test]
 fn under_load_a_handshake_takes_a_cookie_and_one_more_try() {
@@ -156,6 +156,50 @@ fn ten_thousand_peers() {
     sim.run_until(secs(60));
     assert_eq!(sim.hosts[0].count(&Event::Keepalive), TALKING);
     assert_eq!(sim.hosts[0].count(&Event::Initiation), 0);
+}
+
+/// Everybody at once, as after a restart of the server.
+#[test]
+fn a_storm_of_ten_thousand_handshakes() {
+    let now = Instant::now();
+    let mut out = Vec::new();
+    let mut server = Device::new(now, wall(), 0);
+    let address = ([10, 0, 0, 1], 1).into();
+    server.set_private_key(Some(PrivateKey::generate()), now, &mut out);
+    for number in 0..10_000_u32 {
+        let mut client = Device::new(now, wall(), number.into());
+        client.set_private_key(Some(PrivateKey::generate()), now, &mut out);
+        let at_server = server.add_peer(client.public_key().unwrap()).unwrap();
+        let at_client = client.add_peer(server.public_key().unwrap()).unwrap();
+        client.set_endpoint(at_client, Some(address), now, &mut out);
+        client.need_session(at_client, now, &mut out);
+        let Some(Output::Send { datagram, .. }) = out.pop() else {
+            panic!("no initiation")
+        };
+        let [_, x, y, z] = number.to_be_bytes();
+        server
+            .receive(
+                datagram.as_bytes(),
+                ([11, x, y, z], 1).into(),
+                now,
+                false,
+                &mut out,
+            )
+            .unwrap();
+        let Some(Output::Send { datagram, peer, .. }) = out.pop() else {
+            panic!("no response")
+        };
+        assert_eq!(peer, Some(at_server));
+        client
+            .receive(datagram.as_bytes(), address, now, false, &mut out)
+            .unwrap();
+        out.clear();
+    }
+    // All keys of all are zeroed in one go when their time is over, each with its own outputs.
+    assert_eq!(server.next_deadline(), Some(now + secs(540)));
+    server.expired(now + secs(540), |_| Activity::default(), &mut out);
+    assert_eq!(out.len(), 10_000);
+    assert_eq!(server.next_deadline(), None);
 }
 
 /// A quarter lost, some twice, all out of order: whatever arrives arrives once, and what is sent again gets there.

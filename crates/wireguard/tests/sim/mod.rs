@@ -301,6 +301,17 @@ impl Sim {
         self.noted(at, peer);
     }
 
+    pub(crate) fn set_counter(&mut self, at: usize, peer: PeerId, counter: u64) {
+        self.hosts[at]
+            .planes
+            .get_mut(&peer)
+            .unwrap()
+            .send
+            .as_mut()
+            .unwrap()
+            .counter = counter;
+    }
+
     /// Reports activity if nobody looks for it.
     fn noted(&mut self, at: usize, peer: PeerId) {
         let now = self.now;
