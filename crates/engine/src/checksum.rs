@@ -3,9 +3,6 @@
 //! A ones'-complement sum does not care about byte order as long as every part of it is read and
 //! the result written in the same one (RFC 1071 section 2 B), so nothing is swapped.
 
-#[cfg(test)]
-use std::net::IpAddr;
-
 /// An unfolded sum; fold it with [`fold`].
 pub(crate) type Sum = u64;
 
@@ -63,19 +60,6 @@ pub(crate) fn write_ipv4(header: &mut [u8]) {
     header[10..12].fill(0);
     let sum = !fold(add(0, header));
     header[10..12].copy_from_slice(&sum.to_ne_bytes());
-}
-
-/// The pseudo-header sum for two addresses of one family.
-#[cfg(test)]
-pub(crate) fn pseudo_header_of(src: IpAddr, dst: IpAddr, protocol: u8, len: usize) -> Sum {
-    let mut addresses = Vec::new();
-    for ip in [src, dst] {
-        match ip {
-            IpAddr::V4(ip) => addresses.extend_from_slice(&ip.octets()),
-            IpAddr::V6(ip) => addresses.extend_from_slice(&ip.octets()),
-        }
-    }
-    pseudo_header(&addresses, protocol, len)
 }
 
 #[cfg(test)]

@@ -96,14 +96,26 @@ pub(crate) fn inspect(packet: &[u8]) -> Shape {
     if checksum::fold(checksum::add(pseudo, rest)) != 0xffff {
         return barrier;
     }
-    Shape::Flow { hash, udp, v6, header: header as u16 }
+    Shape::Flow {
+        hash,
+        udp,
+        v6,
+        header: header as u16,
+    }
 }
 
 fn flow_hash(addresses: &[u8], ports: &[u8]) -> u32 {
     // Collisions cost a comparison, so anything that mixes will do.
     let mut h = 0x9e37_79b9_u32;
-    for word in addresses.as_chunks::<4>().0.iter().chain(ports.as_chunks::<4>().0) {
-        h = (h ^ u32::from_ne_bytes(*word)).wrapping_mul(0x85eb_ca6b).rotate_left(13);
+    for word in addresses
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .chain(ports.as_chunks::<4>().0)
+    {
+        h = (h ^ u32::from_ne_bytes(*word))
+            .wrapping_mul(0x85eb_ca6b)
+            .rotate_left(13);
     }
     h
 }
@@ -160,24 +172,42 @@ pub(crate) struct Joins {
 
 impl Coalescer {
     pub(crate) fn with_capacity(packets: usize) -> Self {
-        Self { items: Vec::with_capacity(packets), parts: Vec::with_capacity(packets) }
+        Self {
+            items: Vec::with_capacity(packets),
+            parts: Vec::with_capacity(packets),
+        }
     }
 
     /// Adds the packet `memory[start..start + len]`.
     pub(crate) fn push(&mut self, memory: &[u8], start: u32, len: u32, shape: Shape, joins: Joins) {
         let part = self.parts.len() as u32;
-        self.parts.push(Part { start, len, next: END });
+        self.parts.push(Part {
+            start,
+            len,
+            next: END,
+        });
         match shape {
             Shape::Plain => {}
             Shape::Barrier(hash) => self.close(hash),
-            Shape::Flow { hash, udp, v6, header } => {
+            Shape::Flow {
+                hash,
+                udp,
+                v6,
+                header,
+            } => {
                 let allowed = if udp { joins.udp } else { joins.tcp };
                 if allowed {
                     if self.join(memory, part, hash, joins.most.min(JOIN_MAX)) {
                         return;
                     }
                     self.close(hash);
-                    self.items.push(start_flow(memory, part, start, len, (hash, udp, v6, header)));
+                    self.items.push(start_flow(
+                        memory,
+                        part,
+                        start,
+                        len,
+                        (hash, udp, v6, header),
+                    ));
                     return;
                 }
             }
@@ -208,7 +238,13 @@ impl Coalescer {
     /// Joins `part` to the open super-packet of its flow, if there is one and it fits.
     fn join(&mut self, memory: &[u8], part: u32, hash: u32, most: usize) -> bool {
         let parts = &mut self.parts;
-        let found = self.items.iter_mut().rev().filter(|i| i.open).take(FLOWS).find(|i| i.hash == hash);
+        let found = self
+            .items
+            .iter_mut()
+            .rev()
+            .filter(|i| i.open)
+            .take(FLOWS)
+            .find(|i| i.hash == hash);
         let Some(item) = found else {
             return false;
         };
@@ -256,7 +292,6 @@ impl Coalescer {
                 first: item.first,
                 header: u32::from(item.header),
                 count: item.count,
-                total: item.total,
             };
             if item.count == 1 {
                 write(memory, &VnetHdr::NONE, &gather);
@@ -272,8 +307,12 @@ impl Coalescer {
                 memory[start..start + header].copy_from_slice(&saved[..header]);
                 let mut part = item.first;
                 while part != END {
-                    let alone =
-                        Gather { first: part, header: 0, count: 1, total: 0, parts: &self.parts };
+                    let alone = Gather {
+                        first: part,
+                        header: 0,
+                        count: 1,
+                        parts: &self.parts,
+                    };
                     write(memory, &VnetHdr::NONE, &alone);
                     part = self.parts[part as usize].next;
                 }
@@ -300,8 +339,6 @@ pub(crate) struct Gather<'a> {
     header: u32,
     /// Packets in this write.
     pub(crate) count: u32,
-    /// Bytes in this write.
-    pub(crate) total: u32,
 }
 
 impl Gather<'_> {
@@ -334,7 +371,12 @@ fn start_flow(
     let packet = &memory[start as usize..(start + len) as usize];
     let payload = len - u32::from(header);
     let l4 = if v6 { IPV6_HEADER } else { 20 };
-    let seq = u32::from_be_bytes([packet[l4 + 4], packet[l4 + 5], packet[l4 + 6], packet[l4 + 7]]);
+    let seq = u32::from_be_bytes([
+        packet[l4 + 4],
+        packet[l4 + 5],
+        packet[l4 + 6],
+        packet[l4 + 7],
+    ]);
     Item {
         hash,
         open: udp || packet[l4 + 13] & TCP_PSH == 0,
@@ -408,7 +450,11 @@ fn join_headers(memory: &mut [u8], start: usize, last: usize, item: &Item) -> Vn
         12..20
     };
     let protocol = if item.udp { UDP } else { TCP };
-    let pseudo = checksum::fold(checksum::pseudo_header(&first[addresses], protocol, total - l4));
+    let pseudo = checksum::fold(checksum::pseudo_header(
+        &first[addresses],
+        protocol,
+        total - l4,
+    ));
     let csum_offset = if item.udp {
         let len = ((total - l4) as u16).to_be_bytes();
         first[l4 + 4..l4 + 6].copy_from_slice(&len);

@@ -70,7 +70,15 @@ impl Super {
         if mss == 0 || payload == 0 {
             return None;
         }
-        Some(Self { v6, udp, gso_ecn: hdr.gso_ecn, l4, header, payload, mss })
+        Some(Self {
+            v6,
+            udp,
+            gso_ecn: hdr.gso_ecn,
+            l4,
+            header,
+            payload,
+            mss,
+        })
     }
 
     /// How many packets it stands for.
@@ -180,8 +188,11 @@ mod tests {
 
     fn checksum_is_right(packet: &[u8]) -> bool {
         let v6 = packet[0] >> 4 == 6;
-        let (l4, addresses, protocol) =
-            if v6 { (40, 8..40, packet[6]) } else { (20, 12..20, packet[9]) };
+        let (l4, addresses, protocol) = if v6 {
+            (40, 8..40, packet[6])
+        } else {
+            (20, 12..20, packet[9])
+        };
         let pseudo = checksum::pseudo_header(&packet[addresses], protocol, packet.len() - l4);
         checksum::fold(checksum::add(pseudo, &packet[l4..])) == 0xffff
     }
@@ -192,7 +203,9 @@ mod tests {
         let mut memory = packet.to_vec();
         memory.resize(s.count() * stride, 0xee);
         s.spread(&mut memory, 0, stride);
-        (0..s.count()).map(|i| memory[i * stride..i * stride + s.len(i)].to_vec()).collect()
+        (0..s.count())
+            .map(|i| memory[i * stride..i * stride + s.len(i)].to_vec())
+            .collect()
     }
 
     #[test]
@@ -217,7 +230,10 @@ mod tests {
             };
             let parts = split(&packet, &hdr, 32);
             let ip = if v6 { 40 } else { 20 };
-            assert_eq!(parts.iter().map(|p| p.len() - ip - 32).collect::<Vec<_>>(), [1000, 1000, 500]);
+            assert_eq!(
+                parts.iter().map(|p| p.len() - ip - 32).collect::<Vec<_>>(),
+                [1000, 1000, 500]
+            );
             let mut joined = Vec::new();
             for (i, part) in parts.iter().enumerate() {
                 assert!(checksum_is_right(part));
@@ -268,10 +284,22 @@ mod tests {
         };
         assert!(Super::parse(&packet, &good).is_some());
         for bad in [
-            VnetHdr { gso_size: 0, ..good },
-            VnetHdr { csum_start: 24, ..good },
-            VnetHdr { gso: GsoKind::Tcp6, ..good },
-            VnetHdr { gso: GsoKind::Udp, ..good },
+            VnetHdr {
+                gso_size: 0,
+                ..good
+            },
+            VnetHdr {
+                csum_start: 24,
+                ..good
+            },
+            VnetHdr {
+                gso: GsoKind::Tcp6,
+                ..good
+            },
+            VnetHdr {
+                gso: GsoKind::Udp,
+                ..good
+            },
         ] {
             assert!(Super::parse(&packet, &bad).is_none(), "{bad:?}");
         }
@@ -281,10 +309,20 @@ mod tests {
 
     #[test]
     fn half_done_checksums_are_completed() {
-        let mut packet = ipv4([10, 0, 0, 1], [10, 0, 0, 2], UDP, &[0, 1, 0, 2, 0, 12, 0, 0, 9, 8, 7, 6]);
+        let mut packet = ipv4(
+            [10, 0, 0, 1],
+            [10, 0, 0, 2],
+            UDP,
+            &[0, 1, 0, 2, 0, 12, 0, 0, 9, 8, 7, 6],
+        );
         let pseudo = checksum::fold(checksum::pseudo_header(&packet[12..20], UDP, 12));
         packet[26..28].copy_from_slice(&pseudo.to_ne_bytes());
-        let hdr = VnetHdr { needs_csum: true, csum_start: 20, csum_offset: 6, ..VnetHdr::NONE };
+        let hdr = VnetHdr {
+            needs_csum: true,
+            csum_start: 20,
+            csum_offset: 6,
+            ..VnetHdr::NONE
+        };
         assert!(complete_checksum(&mut packet, &hdr));
         assert!(checksum_is_right(&packet));
         assert!(!complete_checksum(&mut packet[..27], &hdr));

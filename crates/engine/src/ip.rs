@@ -58,7 +58,12 @@ impl IpPacket {
                     octets.copy_from_slice(&h[at..at + 16]);
                     IpAddr::from(Ipv6Addr::from(octets))
                 };
-                Some(Self { src: address(8), dst: address(24), len, ecn: Ecn::from_tos(h[1] >> 4) })
+                Some(Self {
+                    src: address(8),
+                    dst: address(24),
+                    len,
+                    ecn: Ecn::from_tos(h[1] >> 4),
+                })
             }
             _ => None,
         }

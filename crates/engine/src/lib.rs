@@ -1,7 +1,47 @@
-//! engine
+//! The data plane: moves packets between a TUN and UDP sockets, in batches, on every core, and
+//! knows no protocol.
+//!
+//! Both directions are the same five words, each a file:
+//!
+//! ```text
+//! LAN -> TUN --fill--> [slot] --look up--> --transform--> --commit--> --drain--> UDP
+//! UDP --fill--> [slot] --look up--> --transform--> --commit--> --drain--> TUN -> LAN
+//! ```
+//!
+//! A *slot* is the memory of one batch. Packets are sealed, opened, cut up and joined in it; they
+//! are never copied to another. A protocol says how its data packets look ([`Wire`]), gives keys
+//! through [`Tunnel`], and hears of what matters to its state machine through [`Control`].
+
 #![forbid(unsafe_code)]
+
 mod checksum;
+mod clock;
+mod commit;
+mod control;
+mod drain;
+mod fill;
 mod gro;
 mod gso;
+mod icmp;
 mod ip;
+mod key;
+mod lookup;
+mod peer;
+mod ring;
 mod routes;
+mod shared;
+mod slot;
+mod stats;
+mod transform;
+mod tunnel;
+mod wire;
+mod worker;
+
+pub use control::{Control, Notice};
+pub use key::KeyLimits;
+pub use peer::{Peer, Times};
+pub use routes::Routes;
+pub use shared::Sockets;
+pub use stats::{Counter, Drops, LaneStats};
+pub use tunnel::{Tunnel, TunnelOptions};
+pub use wire::{Class, Window, Wire};

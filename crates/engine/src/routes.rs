@@ -35,7 +35,10 @@ impl<T> Default for Routes<T> {
 
 impl<T> Clone for Routes<T> {
     fn clone(&self) -> Self {
-        Self { v4: self.v4.clone(), v6: self.v6.clone() }
+        Self {
+            v4: self.v4.clone(),
+            v6: self.v6.clone(),
+        }
     }
 }
 
@@ -48,7 +51,11 @@ fn bits_of(ip: IpAddr) -> u128 {
 }
 
 fn mask(bits: u128, len: u8) -> u128 {
-    if len == 0 { 0 } else { bits & (u128::MAX << (128 - u32::from(len))) }
+    if len == 0 {
+        0
+    } else {
+        bits & (u128::MAX << (128 - u32::from(len)))
+    }
 }
 
 fn bit(bits: u128, at: u8) -> usize {
@@ -112,17 +119,32 @@ impl<T: Clone> Routes<T> {
 fn branch<T: Clone>(node: &Node<T>, side: usize, child: Link<T>) -> Arc<Node<T>> {
     let mut children = node.children.clone();
     children[side] = child;
-    Arc::new(Node { bits: node.bits, len: node.len, value: node.value.clone(), children })
+    Arc::new(Node {
+        bits: node.bits,
+        len: node.len,
+        value: node.value.clone(),
+        children,
+    })
 }
 
 fn insert<T: Clone>(link: Option<&Arc<Node<T>>>, bits: u128, len: u8, value: T) -> Arc<Node<T>> {
-    let leaf = |value| Node { bits, len, value: Some(value), children: [None, None] };
+    let leaf = |value| Node {
+        bits,
+        len,
+        value: Some(value),
+        children: [None, None],
+    };
     let Some(node) = link else {
         return Arc::new(leaf(value));
     };
-    let common = ((bits ^ node.bits).leading_zeros() as u8).min(len).min(node.len);
+    let common = ((bits ^ node.bits).leading_zeros() as u8)
+        .min(len)
+        .min(node.len);
     if common == node.len && common == len {
-        return Arc::new(Node { children: node.children.clone(), ..leaf(value) });
+        return Arc::new(Node {
+            children: node.children.clone(),
+            ..leaf(value)
+        });
     }
     if common == node.len {
         let side = bit(bits, common);
@@ -137,7 +159,12 @@ fn insert<T: Clone>(link: Option<&Arc<Node<T>>>, bits: u128, len: u8, value: T) 
     let mut children = [None, None];
     children[bit(bits, common)] = Some(Arc::new(leaf(value)));
     children[bit(node.bits, common)] = Some(Arc::clone(node));
-    Arc::new(Node { bits: mask(bits, common), len: common, value: None, children })
+    Arc::new(Node {
+        bits: mask(bits, common),
+        len: common,
+        value: None,
+        children,
+    })
 }
 
 fn remove<T: Clone>(
@@ -209,7 +236,11 @@ mod tests {
         assert!(!r.remove_if(ip("10.0.0.0"), 8, |v| *v == 'b'));
         assert!(r.remove_if(ip("10.0.0.0"), 8, |v| *v == 'd'));
         assert_eq!(r.lookup(ip("10.1.2.4")), Some(&'a'));
-        assert_eq!(before.lookup(ip("10.1.2.4")), Some(&'b'), "snapshots do not change");
+        assert_eq!(
+            before.lookup(ip("10.1.2.4")),
+            Some(&'b'),
+            "snapshots do not change"
+        );
     }
 
     proptest! {
@@ -239,7 +270,7 @@ mod tests {
                     list.retain(|e| (e.0, e.1) != (key, len));
                     list.push((key, len, value));
                 } else {
-                    let had = list.iter().any(|e| *e == (key, len, value));
+                    let had = list.contains(&(key, len, value));
                     list.retain(|e| *e != (key, len, value));
                     prop_assert_eq!(trie.remove_if(addr, len, |v| *v == value), had);
                 }

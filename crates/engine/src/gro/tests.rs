@@ -5,7 +5,11 @@ use crate::gso::Super;
 use crate::ip::tests::{ipv4, ipv6};
 use proptest::prelude::*;
 
-const ALL: Joins = Joins { tcp: true, udp: true, most: JOIN_MAX };
+const ALL: Joins = Joins {
+    tcp: true,
+    udp: true,
+    most: JOIN_MAX,
+};
 
 #[derive(Clone, Debug)]
 struct Seg {
@@ -82,13 +86,24 @@ fn run(packets: &[Vec<u8>], joins: Joins, refuse: bool) -> Vec<(VnetHdr, Vec<u8>
 }
 
 fn data(seq: u32, len: usize) -> Seg {
-    Seg { v6: false, udp: false, flow: 1, seq, flags: 0x10, len, ttl: 64, damage: false }
+    Seg {
+        v6: false,
+        udp: false,
+        flow: 1,
+        seq,
+        flags: 0x10,
+        len,
+        ttl: 64,
+        damage: false,
+    }
 }
 
 #[test]
 fn a_run_of_tcp_becomes_one_write_that_ends_with_the_short_packet() {
-    let segs: Vec<_> =
-        [data(0, 100), data(100, 100), data(200, 60), data(260, 100)].iter().map(packet).collect();
+    let segs: Vec<_> = [data(0, 100), data(100, 100), data(200, 60), data(260, 100)]
+        .iter()
+        .map(packet)
+        .collect();
     let out = run(&segs, ALL, false);
     assert_eq!(out.len(), 2);
     assert_eq!(out[0].0.gso, GsoKind::Tcp4);
@@ -99,8 +114,15 @@ fn a_run_of_tcp_becomes_one_write_that_ends_with_the_short_packet() {
 
 #[test]
 fn psh_ends_a_run_and_is_kept() {
-    let pushed = Seg { flags: 0x18, ..data(100, 100) };
-    let segs = [packet(&data(0, 100)), packet(&pushed), packet(&data(200, 100))];
+    let pushed = Seg {
+        flags: 0x18,
+        ..data(100, 100)
+    };
+    let segs = [
+        packet(&data(0, 100)),
+        packet(&pushed),
+        packet(&data(200, 100)),
+    ];
     let out = run(&segs, ALL, false);
     assert_eq!(out.len(), 2);
     assert_eq!(out[0].1[20 + 13], 0x18);
@@ -108,8 +130,14 @@ fn psh_ends_a_run_and_is_kept() {
 
 #[test]
 fn interleaved_flows_are_each_joined_and_a_barrier_keeps_their_order() {
-    let other = |seq, len| Seg { flow: 2, ..data(seq, len) };
-    let fin = Seg { flags: 0x11, ..data(200, 10) };
+    let other = |seq, len| Seg {
+        flow: 2,
+        ..data(seq, len)
+    };
+    let fin = Seg {
+        flags: 0x11,
+        ..data(200, 10)
+    };
     let segs: Vec<_> = [
         data(0, 100),
         other(0, 50),
@@ -122,12 +150,18 @@ fn interleaved_flows_are_each_joined_and_a_barrier_keeps_their_order() {
     .map(packet)
     .collect();
     let out = run(&segs, ALL, false);
-    assert_eq!(out.iter().map(|o| o.1.len()).collect::<Vec<_>>(), [240, 140, 50, 140]);
+    assert_eq!(
+        out.iter().map(|o| o.1.len()).collect::<Vec<_>>(),
+        [240, 140, 50, 140]
+    );
 }
 
 #[test]
 fn a_damaged_packet_is_passed_on_as_it_is() {
-    let bad = Seg { damage: true, ..data(100, 100) };
+    let bad = Seg {
+        damage: true,
+        ..data(100, 100)
+    };
     let segs = [packet(&data(0, 100)), packet(&bad), packet(&data(200, 100))];
     let out = run(&segs, ALL, false);
     assert_eq!(out.len(), 3);
@@ -138,7 +172,12 @@ fn a_damaged_packet_is_passed_on_as_it_is() {
 fn what_is_not_allowed_is_not_joined() {
     let segs = [packet(&data(0, 100)), packet(&data(100, 100))];
     assert_eq!(run(&segs, Joins { tcp: false, ..ALL }, false).len(), 2);
-    let udp = [0, 1].map(|_| packet(&Seg { udp: true, ..data(0, 100) }));
+    let udp = [0, 1].map(|_| {
+        packet(&Seg {
+            udp: true,
+            ..data(0, 100)
+        })
+    });
     assert_eq!(run(&udp, Joins { udp: false, ..ALL }, false).len(), 2);
     // Without DF the identification must count up, and here it stands still; the IPv4 test
     // packets have DF set, so they join.
@@ -162,7 +201,16 @@ fn segs() -> impl Strategy<Value = Vec<Seg>> {
                     _ => 0x10,
                 };
                 let ttl = if odd == 4 { 63 } else { 64 };
-                Seg { v6, udp, flow: flow + 4 * u8::from(udp), seq, flags, len, ttl, damage: damage == 0 }
+                Seg {
+                    v6,
+                    udp,
+                    flow: flow + 4 * u8::from(udp),
+                    seq,
+                    flags,
+                    len,
+                    ttl,
+                    damage: damage == 0,
+                }
             })
             .collect()
     })
@@ -177,7 +225,9 @@ fn cut(hdr: &VnetHdr, bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut memory = bytes.to_vec();
     memory.resize(s.count() * s.len(0), 0);
     s.spread(&mut memory, 0, s.len(0));
-    (0..s.count()).map(|i| memory[i * s.len(0)..i * s.len(0) + s.len(i)].to_vec()).collect()
+    (0..s.count())
+        .map(|i| memory[i * s.len(0)..i * s.len(0) + s.len(i)].to_vec())
+        .collect()
 }
 
 /// Packets are compared by flow, with the identification (which cutting counts up) cleared.

@@ -1,0 +1,58 @@
+//! Time as the data plane keeps it: milliseconds since the tunnel was made, in an atomic.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Where time starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Epoch(Instant);
+
+impl Epoch {
+    /// Starts time a little before now, so that no moment is ever zero.
+    pub(crate) fn new() -> Self {
+        let now = Instant::now();
+        Self(now.checked_sub(Duration::from_secs(1)).unwrap_or(now))
+    }
+
+    /// `at` in milliseconds, at least 1.
+    pub(crate) fn millis(self, at: Instant) -> u64 {
+        (at.saturating_duration_since(self.0).as_millis() as u64).max(1)
+    }
+
+    /// The moment at `millis`; `None` for 0, which stands for "never".
+    pub(crate) fn instant(self, millis: u64) -> Option<Instant> {
+        if millis == 0 {
+            None
+        } else {
+            self.0.checked_add(Duration::from_millis(millis))
+        }
+    }
+}
+
+/// A moment that workers set and control reads; 0 is never.
+#[derive(Debug, Default)]
+pub(crate) struct Moment(AtomicU64);
+
+impl Moment {
+    pub(crate) fn set(&self, millis: u64) {
+        self.0.store(millis, Ordering::Relaxed);
+    }
+
+    pub(crate) fn clear(&self) {
+        // Reading first keeps the cache line shared when there is nothing to clear.
+        if self.0.load(Ordering::Relaxed) != 0 {
+            self.0.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets it unless it is set.
+    pub(crate) fn set_first(&self, millis: u64) {
+        if self.0.load(Ordering::Relaxed) == 0 {
+            self.0.store(millis, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn millis(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

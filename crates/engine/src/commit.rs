@@ -1,0 +1,107 @@
+//! Commit: batches leave a lane in the order in which they entered it, whoever worked on them.
+//!
+//! A lane is one direction: its ring, its spare slots and what is needed to drain. While nothing
+//! is in flight the producer runs its batch to completion by itself and the ring is not touched;
+//! the ring is for backlog.
+
+use crate::ring::Ring;
+use crate::stats::LaneStats;
+use std::sync::{Mutex, PoisonError};
+
+/// Batches in flight at most, in each direction.
+pub(crate) const RING_SLOTS: usize = 8;
+
+/// What a lane does with a batch.
+pub(crate) trait Direction: Send + Sync {
+    type Slot: Send;
+    type Drain: Send + Default;
+
+    fn new_slot() -> Self::Slot;
+    /// On any worker, several at once.
+    fn transform(&self, slot: &mut Self::Slot);
+    /// On one worker at a time, in order.
+    fn drain(&self, drain: &mut Self::Drain, slot: &mut Self::Slot);
+    fn stats(&self) -> &LaneStats;
+}
+
+pub(crate) struct Lane<D: Direction> {
+    pub(crate) direction: D,
+    ring: Ring<Box<D::Slot>>,
+    /// Last in, first out: the slot used last is the one whose memory is in the cache.
+    spare: Mutex<Vec<Box<D::Slot>>>,
+    drain: Mutex<D::Drain>,
+}
+
+impl<D: Direction> Lane<D> {
+    /// `parallel`: several workers will share this lane, so all slots are made; else one.
+    pub(crate) fn new(direction: D, parallel: bool) -> Self {
+        let slots = if parallel { RING_SLOTS } else { 1 };
+        Self {
+            direction,
+            ring: Ring::new(RING_SLOTS),
+            spare: Mutex::new((0..slots).map(|_| Box::new(D::new_slot())).collect()),
+            drain: Mutex::default(),
+        }
+    }
+
+    /// A slot to fill. `None` while all are in flight: then [`Lane::work`].
+    pub(crate) fn spare(&self) -> Option<Box<D::Slot>> {
+        self.spare
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
+    }
+
+    /// Gives a slot back.
+    pub(crate) fn put_back(&self, slot: Box<D::Slot>) {
+        self.spare
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(slot);
+    }
+
+    /// Whether nothing is in flight. Exact for the producer.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// Runs a batch to completion. For the producer, while [`Lane::is_idle`].
+    pub(crate) fn run(&self, mut slot: Box<D::Slot>) {
+        debug_assert!(self.is_idle());
+        self.direction.transform(&mut slot);
+        self.release(slot);
+    }
+
+    /// Puts a batch into the ring. For the producer.
+    pub(crate) fn publish(&self, slot: Box<D::Slot>) {
+        self.direction.stats().parallel_batches.add(1);
+        // There are no more slots than places, so there is room whenever a slot is at hand.
+        if let Err(slot) = self.ring.publish(slot) {
+            debug_assert!(false, "more slots than places");
+            self.put_back(slot);
+        }
+    }
+
+    /// Batches that wait for a worker.
+    pub(crate) fn waiting(&self) -> usize {
+        self.ring.waiting()
+    }
+
+    /// Works on the next waiting batch. Returns whether there was one.
+    pub(crate) fn work(&self) -> bool {
+        let Some(mut claim) = self.ring.claim() else {
+            return false;
+        };
+        self.direction.transform(&mut claim.slot);
+        self.ring.complete(claim, |slot| self.release(slot));
+        true
+    }
+
+    fn release(&self, mut slot: Box<D::Slot>) {
+        // The ring lets one worker in at a time, so this lock is never waited for.
+        let mut drain = self.drain.lock().unwrap_or_else(PoisonError::into_inner);
+        self.direction.drain(&mut drain, &mut slot);
+        drop(drain);
+        self.put_back(slot);
+    }
+}

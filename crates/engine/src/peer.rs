@@ -1,0 +1,280 @@
+//! A peer as the data plane sees it: where it is, what key to send with, when it was heard of.
+
+use crate::clock::{Epoch, Moment};
+use crate::key::SendKey;
+use crate::stats::Counter;
+use arc_swap::{ArcSwapOption, Guard};
+use netio::udp::Endpoint;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Most packets that wait for one peer's session (the kernel's `MAX_STAGED_PACKETS`).
+const STAGED_PACKETS: usize = 128;
+
+/// Most bytes that wait for sessions, of all peers of a tunnel together.
+const STAGED_BYTES: usize = 4 << 20;
+
+/// A peer. Shared by control, tables and workers; everything in it is atomic.
+#[derive(Debug)]
+pub struct Peer {
+    id: u32,
+    endpoint: ArcSwapOption<Endpoint>,
+    /// The endpoint stays where control put it.
+    pub(crate) send_key: ArcSwapOption<SendKey>,
+    staged: Mutex<VecDeque<Box<[u8]>>>,
+    staged_bytes: Arc<AtomicUsize>,
+    epoch: Epoch,
+    armed: AtomicBool,
+    unanswered: Moment,
+    unacked: Moment,
+    sent: Moment,
+    received: Moment,
+    /// Bytes of authenticated messages received, headers and tags included.
+    pub rx_bytes: Counter,
+    /// Bytes of messages sent, headers and tags included.
+    pub tx_bytes: Counter,
+}
+
+/// When a peer was last active; see the WireGuard kernel module's `timers.c` for how these drive
+/// a protocol's timers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// The first data sent since anything authenticated was received.
+    pub unanswered_since: Option<Instant>,
+    /// The first data received since anything was sent.
+    pub unacked_since: Option<Instant>,
+    /// The last authenticated packet sent.
+    pub last_sent: Option<Instant>,
+    /// The last authenticated packet received.
+    pub last_received: Option<Instant>,
+}
+
+impl Peer {
+    pub(crate) fn new(id: u32, epoch: Epoch, staged_bytes: Arc<AtomicUsize>) -> Self {
+        Self {
+            id,
+            endpoint: ArcSwapOption::empty(),
+            send_key: ArcSwapOption::empty(),
+            staged: Mutex::new(VecDeque::new()),
+            staged_bytes,
+            epoch,
+            armed: AtomicBool::new(false),
+            unanswered: Moment::default(),
+            unacked: Moment::default(),
+            sent: Moment::default(),
+            received: Moment::default(),
+            rx_bytes: Counter::default(),
+            tx_bytes: Counter::default(),
+        }
+    }
+
+    /// The number that control gave it.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Where it is; `None` until somebody says.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<Endpoint> {
+        self.endpoint.load().as_deref().copied()
+    }
+
+    /// Says where it is.
+    pub fn set_endpoint(&self, endpoint: Endpoint) {
+        self.endpoint.store(Some(Arc::new(endpoint)));
+    }
+
+    /// Forgets the sticky source address: it is no longer ours.
+    pub fn clear_source(&self) {
+        if let Some(endpoint) = self.endpoint() {
+            self.set_endpoint(Endpoint::new(endpoint.addr));
+        }
+    }
+
+    pub(crate) fn endpoint_guard(&self) -> Guard<Option<Arc<Endpoint>>> {
+        self.endpoint.load()
+    }
+
+    /// Follows the peer to where an authenticated packet came from.
+    pub(crate) fn roam(&self, from: Endpoint) {
+        if self.endpoint.load().as_deref() != Some(&from) {
+            self.set_endpoint(from);
+        }
+    }
+
+    /// The packet counter of the sending key: how many packets it has sealed.
+    #[must_use]
+    pub fn sent_on_key(&self) -> Option<u64> {
+        self.send_key.load().as_ref().map(|k| k.used())
+    }
+
+    /// When it was active.
+    #[must_use]
+    pub fn times(&self) -> Times {
+        let at = |m: &Moment| self.epoch.instant(m.millis());
+        Times {
+            unanswered_since: at(&self.unanswered),
+            unacked_since: at(&self.unacked),
+            last_sent: at(&self.sent),
+            last_received: at(&self.received),
+        }
+    }
+
+    /// Says that control looks at [`Peer::times`] by itself from now on: no [`Notice::Active`]
+    /// comes until [`Peer::disarm`].
+    ///
+    /// [`Notice::Active`]: crate::Notice::Active
+    pub fn arm(&self) {
+        self.armed.store(true, Ordering::SeqCst);
+    }
+
+    /// Says that control waits for [`Notice::Active`](crate::Notice::Active).
+    ///
+    /// Look at [`Peer::times`] once more after this: what happened just before was not told.
+    pub fn disarm(&self) {
+        self.armed.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether the caller is the one to tell control of this activity.
+    pub(crate) fn needs_arming(&self) -> bool {
+        !self.armed.load(Ordering::SeqCst) && !self.armed.swap(true, Ordering::SeqCst)
+    }
+
+    /// Notes that something authenticated was sent; `data` if it was more than a keepalive.
+    pub(crate) fn note_sent(&self, millis: u64, data: bool) {
+        self.unacked.clear();
+        self.sent.set(millis);
+        if data {
+            self.unanswered.set_first(millis);
+        }
+    }
+
+    /// Notes that something authenticated was received; `data` if it was more than a keepalive.
+    pub(crate) fn note_received(&self, millis: u64, data: bool) {
+        self.unanswered.clear();
+        self.received.set(millis);
+        if data {
+            self.unacked.set_first(millis);
+        }
+    }
+
+    /// Control sent a handshake message to the peer.
+    pub fn handshake_sent(&self, now: Instant, bytes: usize) {
+        self.note_sent(self.epoch.millis(now), false);
+        self.tx_bytes.add(bytes as u64);
+    }
+
+    /// Control received a valid handshake message from the peer.
+    pub fn handshake_received(&self, now: Instant, bytes: usize) {
+        self.note_received(self.epoch.millis(now), false);
+        self.rx_bytes.add(bytes as u64);
+    }
+
+    /// Keeps a packet until there is a session. Returns how many packets were pushed out for it.
+    pub(crate) fn stage(&self, packet: &[u8]) -> u64 {
+        let mut staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dropped = 0;
+        while staged.len() >= STAGED_PACKETS {
+            dropped += u64::from(self.unstage(&mut staged).is_some());
+        }
+        if self.staged_bytes.load(Ordering::Relaxed) + packet.len() > STAGED_BYTES {
+            return dropped + 1;
+        }
+        self.staged_bytes.fetch_add(packet.len(), Ordering::Relaxed);
+        staged.push_back(packet.into());
+        dropped
+    }
+
+    fn unstage(&self, staged: &mut VecDeque<Box<[u8]>>) -> Option<Box<[u8]>> {
+        let packet = staged.pop_front()?;
+        self.staged_bytes.fetch_sub(packet.len(), Ordering::Relaxed);
+        Some(packet)
+    }
+
+    /// Takes what waits, in order.
+    pub(crate) fn take_staged(&self) -> Vec<Box<[u8]>> {
+        let mut staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = Vec::with_capacity(staged.len());
+        while let Some(packet) = self.unstage(&mut staged) {
+            all.push(packet);
+        }
+        // The queue is needed again after minutes at the earliest; give its memory back.
+        staged.shrink_to_fit();
+        all
+    }
+
+    /// Whether packets wait for a session.
+    #[must_use]
+    pub fn has_staged(&self) -> bool {
+        !self
+            .staged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.take_staged();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn peer() -> Peer {
+        Peer::new(1, Epoch::new(), Arc::default())
+    }
+
+    #[test]
+    fn the_oldest_staged_packet_makes_room_and_memory_is_bounded() {
+        let p = peer();
+        for i in 0..130_u8 {
+            assert_eq!(p.stage(&[i; 4]), u64::from(i >= 128));
+        }
+        let all = p.take_staged();
+        assert_eq!((all.len(), all[0][0]), (128, 2));
+        let big = vec![0; 60_000];
+        let kept = (0..100).map(|_| 1 - p.stage(&big)).sum::<u64>() as usize;
+        assert_eq!(kept, STAGED_BYTES / big.len());
+        drop(p.take_staged());
+        assert_eq!(p.staged_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn moments_say_what_the_timers_need() {
+        let p = peer();
+        let t0 = Instant::now();
+        let ms = |s| p.epoch.millis(t0 + Duration::from_secs(s));
+        assert_eq!(p.times(), Times::default());
+        p.note_sent(ms(1), true);
+        p.note_sent(ms(2), true);
+        let since = p.times().unanswered_since.unwrap();
+        assert_eq!(p.epoch.millis(since), ms(1), "the first one counts");
+        p.note_received(ms(3), true);
+        assert_eq!(p.times().unanswered_since, None);
+        assert!(p.times().unacked_since.is_some());
+        p.note_sent(ms(4), false);
+        assert_eq!(p.times().unacked_since, None);
+        assert_eq!(
+            p.times().unanswered_since,
+            None,
+            "a keepalive expects no answer"
+        );
+    }
+
+    #[test]
+    fn one_worker_is_told_to_arm() {
+        let p = peer();
+        assert!(p.needs_arming());
+        assert!(!p.needs_arming());
+        p.disarm();
+        assert!(p.needs_arming());
+    }
+}

@@ -1,0 +1,136 @@
+//! What every worker and the boundary share.
+
+use crate::clock::Epoch;
+use crate::control::Control;
+use crate::icmp::{self, ANSWER_MAX};
+use crate::key::Sessions;
+use crate::peer::Peer;
+use crate::routes::Routes;
+use crate::stats::{Drops, LaneStats};
+use crate::wire::Wire;
+use arc_swap::ArcSwap;
+use netio::tun::Tun;
+use netio::udp::{Family, UdpSocket};
+use netio::vnet::VnetHdr;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Unreachable messages per second, at most.
+const UNREACHABLE_PER_SECOND: u64 = 100;
+
+/// The sockets in use; replaced whole when the port changes.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    /// For IPv4 endpoints.
+    pub v4: Option<UdpSocket>,
+    /// For IPv6 endpoints.
+    pub v6: Option<UdpSocket>,
+}
+
+impl Sockets {
+    /// The socket for a family.
+    #[must_use]
+    pub fn of(&self, family: Family) -> Option<&UdpSocket> {
+        match family {
+            Family::V4 => self.v4.as_ref(),
+            Family::V6 => self.v6.as_ref(),
+        }
+    }
+
+    /// Both, where they are.
+    pub fn iter(&self) -> impl Iterator<Item = &UdpSocket> {
+        self.v4.iter().chain(self.v6.iter())
+    }
+}
+
+/// The routing table: who owns an address.
+pub(crate) type PeerRoutes = Routes<Arc<Peer>>;
+
+pub(crate) struct Shared<W: Wire> {
+    pub(crate) tun: Tun,
+    pub(crate) sockets: ArcSwap<Sockets>,
+    pub(crate) routes: ArcSwap<PeerRoutes>,
+    pub(crate) sessions: Sessions<W>,
+    pub(crate) control: Arc<dyn Control>,
+    pub(crate) epoch: Epoch,
+    pub(crate) mtu: AtomicUsize,
+    pub(crate) gso_max_segs: usize,
+    pub(crate) outbound: LaneStats,
+    pub(crate) inbound: LaneStats,
+    pub(crate) drops: Drops,
+    pub(crate) staged_bytes: Arc<AtomicUsize>,
+    unreachable: UnreachableLimit,
+}
+
+impl<W: Wire> Shared<W> {
+    pub(crate) fn new(
+        tun: Tun,
+        control: Arc<dyn Control>,
+        mtu: usize,
+        gso_max_segs: usize,
+    ) -> Self {
+        Self {
+            tun,
+            sockets: ArcSwap::default(),
+            routes: ArcSwap::default(),
+            sessions: Sessions::new(),
+            control,
+            epoch: Epoch::new(),
+            mtu: AtomicUsize::new(mtu),
+            gso_max_segs,
+            outbound: LaneStats::default(),
+            inbound: LaneStats::default(),
+            drops: Drops::default(),
+            staged_bytes: Arc::default(),
+            unreachable: UnreachableLimit::default(),
+        }
+    }
+
+    pub(crate) fn mtu(&self) -> usize {
+        self.mtu.load(Ordering::Relaxed)
+    }
+
+    /// Tells the sender of `packet`, an inner packet that cannot go, that it cannot.
+    pub(crate) fn answer_unreachable(&self, packet: &[u8], millis: u64) {
+        if !self.unreachable.allow(millis) {
+            return;
+        }
+        let mut answer = [0; ANSWER_MAX];
+        if let Some(len) = icmp::unreachable(packet, &mut answer) {
+            let hdr = VnetHdr::NONE.emit();
+            let parts = [IoSlice::new(&hdr), IoSlice::new(&answer[..len])];
+            // Best effort, like every ICMP message.
+            let _ = self.tun.write(if self.tun.vnet_hdr() {
+                &parts
+            } else {
+                &parts[1..]
+            });
+        }
+    }
+}
+
+/// A limit per second, approximate under contention.
+#[derive(Debug, Default)]
+struct UnreachableLimit {
+    second: AtomicU64,
+    count: AtomicU64,
+}
+
+impl UnreachableLimit {
+    fn allow(&self, millis: u64) -> bool {
+        let second = millis / 1000;
+        if self.second.swap(second, Ordering::Relaxed) != second {
+            self.count.store(0, Ordering::Relaxed);
+        }
+        self.count.fetch_add(1, Ordering::Relaxed) < UNREACHABLE_PER_SECOND
+    }
+}
+
+/// Whether an error of the TUN means that the interface is no more.
+pub(crate) fn tun_is_gone(error: &std::io::Error) -> bool {
+    // EBADFD: the descriptor is no longer attached to an interface. The number is Linux's on
+    // every architecture we build for.
+    const EBADFD: i32 = 77;
+    error.raw_os_error() == Some(EBADFD)
+}

@@ -1,0 +1,92 @@
+//! Counters of the data plane. All 64 bits on every machine, all relaxed: they are read for people.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A monotonic counter.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        if n != 0 {
+            self.0.fetch_add(n, Ordering::Relaxed);
+        }
+    }
+
+    /// The sum so far.
+    #[must_use]
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one direction has done.
+#[derive(Debug, Default)]
+pub struct LaneStats {
+    /// Batches drained.
+    pub batches: Counter,
+    /// Inner packets in them.
+    pub packets: Counter,
+    /// Inner bytes.
+    pub bytes: Counter,
+    /// Super-packets read from or written to the TUN.
+    pub super_packets: Counter,
+    /// Reads, writes, sends and receives.
+    pub syscalls: Counter,
+    /// Batches that went through the ring, where several workers may share them.
+    pub parallel_batches: Counter,
+}
+
+macro_rules! drops {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// Packets dropped, by reason.
+        #[derive(Debug, Default)]
+        pub struct Drops {
+            $($(#[doc = $doc])+ pub $name: Counter,)+
+        }
+
+        impl Drops {
+            /// Every reason with its count, in the order of a packet's way.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+                [$((stringify!($name), self.$name.value()),)+].into_iter()
+            }
+        }
+    };
+}
+
+drops! {
+    /// The TUN gave something that is not an IP packet or contradicts its own header.
+    tun_malformed,
+    /// No peer owns the destination.
+    no_route,
+    /// The peer's address is not known.
+    no_endpoint,
+    /// Pushed out of a peer's full queue, or purged, before there was a session.
+    staged,
+    /// The kernel refused a datagram.
+    send_failed,
+    /// A datagram was longer than the receive buffer.
+    truncated,
+    /// Not a message of the protocol.
+    not_ours,
+    /// A handshake message that came faster than handshakes can be answered.
+    handshake_queue_full,
+    /// No session of that name (any more).
+    no_session,
+    /// The session is past its end.
+    expired,
+    /// The tag was wrong.
+    not_authentic,
+    /// Received before, or too old to tell.
+    replayed,
+    /// Authentic, but not an IP packet.
+    inner_malformed,
+    /// Authentic, but its source address belongs to another peer.
+    wrong_source,
+    /// Congestion was marked on a packet whose transport does not know the mark (RFC 6040).
+    congestion,
+    /// The TUN did not take a packet.
+    tun_write,
+}

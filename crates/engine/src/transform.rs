@@ -1,0 +1,118 @@
+//! Transform: the work that several workers may do at once, each on a slot of its own.
+//!
+//! Outbound: cut super-packets, complete checksums, pad, write headers, seal. Inbound: open, look
+//! at what is inside, verify what may be joined.
+
+use crate::gro::{self, Shape};
+use crate::gso::{self, Super};
+use crate::ip::{IpPacket, decapsulate_ecn};
+use crate::shared::Shared;
+use crate::slot::{InboundRun, InboundSlot, Inner, OutboundSlot};
+use crate::wire::Wire;
+use crypto::{Batch, Packet};
+use netio::vnet::GsoKind;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+pub(crate) fn outbound<W: Wire>(slot: &mut OutboundSlot) {
+    let OutboundSlot {
+        memory,
+        items,
+        packets,
+        lens,
+        runs,
+        ..
+    } = slot;
+    for item in items.iter() {
+        let packet = &mut memory[item.start..item.start + item.len];
+        if item.hdr.gso == GsoKind::None {
+            // A checksum that points outside its packet is left wrong: the receiver drops it.
+            gso::complete_checksum(packet, &item.hdr);
+        } else if let Some(parsed) = Super::parse(packet, &item.hdr) {
+            parsed.spread(memory, item.start, item.stride);
+        }
+    }
+    for run in runs.iter() {
+        let range = run.first..run.first + run.count;
+        for (packet, len) in packets[range.clone()].iter().zip(&lens[range.clone()]) {
+            let start = packet.start as usize;
+            memory[start + *len as usize..start + packet.len as usize].fill(0);
+            W::write_header(
+                &mut memory[start - W::HEADER..start],
+                run.key.index,
+                packet.counter,
+            );
+        }
+        run.key.cipher.seal(&mut Batch {
+            memory,
+            packets: &mut packets[range],
+        });
+    }
+}
+
+pub(crate) fn inbound<W: Wire>(shared: &Shared<W>, slot: &mut InboundSlot<W>) {
+    let InboundSlot {
+        memory,
+        packets,
+        inner,
+        runs,
+        ..
+    } = slot;
+    let joins = shared.tun.gro.on() || shared.tun.uso.on();
+    for run in runs.iter() {
+        let packets = &mut packets[run.first..run.first + run.count];
+        run.key.cipher.open(&mut Batch { memory, packets });
+        let routes = shared.routes.load();
+        let mut owned: Option<IpAddr> = None;
+        for packet in packets.iter() {
+            inner.push(look_inside(memory, packet, run, joins, |src| {
+                if owned == Some(src) {
+                    return true;
+                }
+                let owner = routes
+                    .lookup(src)
+                    .is_some_and(|p| Arc::ptr_eq(p, &run.key.peer));
+                if owner {
+                    owned = Some(src);
+                }
+                owner
+            }));
+        }
+    }
+}
+
+fn look_inside<W: Wire>(
+    memory: &mut [u8],
+    packet: &Packet,
+    run: &InboundRun<W>,
+    joins: bool,
+    mut owned: impl FnMut(IpAddr) -> bool,
+) -> Inner {
+    if !packet.authentic {
+        return Inner::NotAuthentic;
+    }
+    if packet.len == 0 {
+        return Inner::Keepalive;
+    }
+    let start = packet.start as usize;
+    let bytes = &mut memory[start..start + packet.len as usize];
+    let Some(ip) = IpPacket::parse(bytes) else {
+        return Inner::Malformed;
+    };
+    if !owned(ip.src) {
+        return Inner::WrongSource;
+    }
+    let bytes = &mut bytes[..ip.len];
+    if !decapsulate_ecn(bytes, ip.ecn, run.ecn) {
+        return Inner::Congestion;
+    }
+    let shape = if joins {
+        gro::inspect(bytes)
+    } else {
+        Shape::Plain
+    };
+    Inner::Packet {
+        len: ip.len as u32,
+        shape,
+    }
+}

@@ -1,0 +1,301 @@
+//! The boundary: what control may ask of the data plane.
+//!
+//! Shaped like the kernel's OpenVPN offload (new peer, set key, swap, delete, float, statistics),
+//! so that a data plane in the kernel can sit behind the same calls.
+
+use crate::control::Control;
+use crate::key::{KeyLimits, ReceiveKey, SendKey};
+use crate::peer::Peer;
+use crate::routes::Routes;
+use crate::shared::{Shared, Sockets};
+use crate::stats::{Drops, LaneStats};
+use crate::wire::Wire;
+use crate::worker::Crew;
+use crypto::{Batch, Packet, PacketCipher};
+use netio::tun::Tun;
+use netio::udp::{Ecn, Endpoint, Family, SendReport, SendScratch, Train};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// How a tunnel is run.
+#[derive(Clone, Debug)]
+pub struct TunnelOptions {
+    /// Threads, at least 1.
+    pub workers: usize,
+    /// Whether several workers may share one direction.
+    pub parallel: bool,
+    /// The interface's MTU in bytes.
+    pub mtu: usize,
+    /// Most packets in one super-packet handed to the kernel.
+    pub gso_max_segs: usize,
+}
+
+/// A running data plane: one TUN, its sockets, its workers. Stops when dropped.
+pub struct Tunnel<W: Wire> {
+    shared: Arc<Shared<W>>,
+    crew: Arc<Crew<W>>,
+    threads: Vec<JoinHandle<()>>,
+    scratch: Mutex<SendScratch>,
+}
+
+impl<W: Wire> std::fmt::Debug for Tunnel<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tunnel")
+            .field("tun", &self.shared.tun)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<W: Wire> Tunnel<W> {
+    /// Starts the workers.
+    ///
+    /// # Errors
+    /// Descriptor or thread limits.
+    pub fn start(tun: Tun, control: Arc<dyn Control>, options: &TunnelOptions) -> io::Result<Self> {
+        let workers = options.workers.max(1);
+        let shared = Arc::new(Shared::new(tun, control, options.mtu, options.gso_max_segs));
+        let crew = Arc::new(Crew::new(Arc::clone(&shared), workers, options.parallel)?);
+        let threads = (0..workers)
+            .map(|me| {
+                let crew = Arc::clone(&crew);
+                std::thread::Builder::new()
+                    .name(["tun", "udp", "helper"][me.min(2)].to_owned())
+                    // Frames are shallow; the default of 2 MiB would only be address space.
+                    .stack_size(256 << 10)
+                    .spawn(move || {
+                        if let Err(e) = crew.work(me) {
+                            log::error!("worker {me} stopped: {e}");
+                            crew.stop();
+                        }
+                    })
+            })
+            .collect::<io::Result<_>>()?;
+        Ok(Self {
+            shared,
+            crew,
+            threads,
+            scratch: Mutex::default(),
+        })
+    }
+
+    /// A new peer, known to nobody yet. `id` is what [`Control::notify`] will call it.
+    #[must_use]
+    pub fn new_peer(&self, id: u32) -> Arc<Peer> {
+        Arc::new(Peer::new(
+            id,
+            self.shared.epoch,
+            Arc::clone(&self.shared.staged_bytes),
+        ))
+    }
+
+    /// Replaces the table of who owns which address.
+    pub fn set_routes(&self, routes: Routes<Arc<Peer>>) {
+        self.shared.routes.store(Arc::new(routes));
+    }
+
+    /// Replaces the sockets; the old ones are closed as soon as no worker uses them.
+    pub fn set_sockets(&self, sockets: Sockets) {
+        self.shared.sockets.store(Arc::new(sockets));
+        self.crew.wake_all();
+    }
+
+    /// The sockets in use.
+    #[must_use]
+    pub fn sockets(&self) -> Arc<Sockets> {
+        self.shared.sockets.load_full()
+    }
+
+    /// The interface.
+    #[must_use]
+    pub fn tun(&self) -> &Tun {
+        &self.shared.tun
+    }
+
+    /// The interface's MTU in bytes has changed.
+    pub fn set_mtu(&self, mtu: usize) {
+        self.shared.mtu.store(mtu, Ordering::Relaxed);
+    }
+
+    /// The interface's MTU in bytes, as last told.
+    #[must_use]
+    pub fn mtu(&self) -> usize {
+        self.shared.mtu()
+    }
+
+    /// Sends to `peer` with this key from now on, after what waited for it. `index` is the
+    /// receiver's name for the session.
+    pub fn set_send_key(
+        &self,
+        peer: &Peer,
+        index: u32,
+        cipher: Arc<dyn PacketCipher>,
+        limits: KeyLimits,
+    ) {
+        let key = Arc::new(SendKey::new(index, cipher, limits));
+        // What waited is numbered and sent before a worker can see the key, so that the order on
+        // the wire is the order of the numbers.
+        self.send_staged(peer, &key);
+        peer.send_key.store(Some(Arc::clone(&key)));
+        // A worker that did not see the key yet may have staged a packet meanwhile.
+        self.send_staged(peer, &key);
+    }
+
+    /// Sends what waits for `peer` if there is a key.
+    pub fn flush_staged(&self, peer: &Peer) {
+        if let Some(key) = peer.send_key.load_full() {
+            self.send_staged(peer, &key);
+        }
+    }
+
+    fn send_staged(&self, peer: &Peer, key: &SendKey) {
+        let now = Instant::now();
+        if !peer.has_staged() || !key.alive(now) {
+            return;
+        }
+        for packet in peer.take_staged() {
+            self.seal_one(peer, key, &packet, now);
+        }
+    }
+
+    /// Forgets the key to send to `peer` with.
+    pub fn clear_send_key(&self, peer: &Peer) {
+        peer.send_key.store(None);
+    }
+
+    /// Drops what waits for `peer`.
+    pub fn drop_staged(&self, peer: &Peer) {
+        self.shared
+            .drops
+            .staged
+            .add(peer.take_staged().len() as u64);
+    }
+
+    /// Accepts data packets for `index`, our name for the session, from now on. `unconfirmed`:
+    /// the first of them is to be reported.
+    pub fn add_receive_key(
+        &self,
+        index: u32,
+        peer: &Arc<Peer>,
+        cipher: Arc<dyn PacketCipher>,
+        limits: KeyLimits,
+        unconfirmed: bool,
+    ) {
+        let key = ReceiveKey::new(index, Arc::clone(peer), cipher, limits, unconfirmed);
+        self.shared.sessions.insert(key);
+    }
+
+    /// Accepts no more data packets for `index`.
+    pub fn remove_receive_key(&self, index: u32) {
+        self.shared.sessions.remove(index);
+    }
+
+    /// Sends an empty data packet. Returns whether there was a key and an address to send it.
+    pub fn send_keepalive(&self, peer: &Peer) -> bool {
+        let now = Instant::now();
+        match peer.send_key.load_full() {
+            Some(key) if key.alive(now) => self.seal_one(peer, &key, &[], now),
+            _ => false,
+        }
+    }
+
+    /// Seals and sends one packet outside the lanes.
+    fn seal_one(&self, peer: &Peer, key: &SendKey, packet: &[u8], now: Instant) -> bool {
+        let (Some(endpoint), Some(counter)) = (peer.endpoint(), key.take(1)) else {
+            return false;
+        };
+        let padded = W::padded(packet.len(), self.mtu());
+        let mut datagram = vec![0; W::HEADER + padded + W::TAG];
+        datagram[W::HEADER..W::HEADER + packet.len()].copy_from_slice(packet);
+        W::write_header(&mut datagram[..W::HEADER], key.index, counter);
+        let mut packets = [Packet {
+            start: W::HEADER as u32,
+            len: padded as u32,
+            counter,
+            authentic: false,
+        }];
+        key.cipher.seal(&mut Batch {
+            memory: &mut datagram,
+            packets: &mut packets,
+        });
+        let report = self.send(endpoint, &datagram);
+        if report.source_gone {
+            peer.clear_source();
+        }
+        peer.tx_bytes.add(datagram.len() as u64);
+        peer.note_sent(self.shared.epoch.millis(now), !packet.is_empty());
+        true
+    }
+
+    /// Sends a datagram that is not a data packet.
+    pub fn send(&self, endpoint: Endpoint, datagram: &[u8]) -> SendReport {
+        let family = match endpoint.addr {
+            SocketAddr::V4(_) => Family::V4,
+            SocketAddr::V6(_) => Family::V6,
+        };
+        let sockets = self.shared.sockets.load();
+        let Some(socket) = sockets.of(family) else {
+            self.shared.drops.send_failed.add(1);
+            return SendReport {
+                dropped: 1,
+                ..SendReport::default()
+            };
+        };
+        let len = datagram.len() as u32;
+        let train = Train {
+            start: 0,
+            len,
+            segment: len,
+            endpoint,
+            ecn: Ecn::NotEct,
+        };
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = socket.send_trains(&mut scratch, datagram, &[train]);
+        self.shared.drops.send_failed.add(report.dropped);
+        report
+    }
+
+    /// What was dropped, by reason.
+    #[must_use]
+    pub fn drops(&self) -> &Drops {
+        &self.shared.drops
+    }
+
+    /// What went from the TUN to UDP.
+    #[must_use]
+    pub fn outbound(&self) -> &LaneStats {
+        &self.shared.outbound
+    }
+
+    /// What went from UDP to the TUN.
+    #[must_use]
+    pub fn inbound(&self) -> &LaneStats {
+        &self.shared.inbound
+    }
+
+    /// Threads at work.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.crew.workers()
+    }
+
+    /// Whether several workers may share one direction.
+    #[must_use]
+    pub fn is_parallel(&self) -> bool {
+        self.crew.is_parallel()
+    }
+}
+
+impl<W: Wire> Drop for Tunnel<W> {
+    fn drop(&mut self) {
+        self.crew.stop();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                log::error!("a worker panicked");
+            }
+        }
+    }
+}
