@@ -1,0 +1,221 @@
+//! Name servers: told to the program that manages them, which is the one thing here that cannot
+//! be done by netlink.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The order of interfaces of Debian's resolvconf; it gives a record its place by a prefix.
+const INTERFACE_ORDER: &str = "/etc/resolvconf/interface-order";
+
+/// The program that manages the name servers.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) enum Resolver {
+    /// `resolvconf`: openresolv, Debian's, or systemd's stand-in.
+    Resolvconf {
+        /// What the record's name begins with; often empty.
+        prefix: String,
+    },
+    /// `resolvectl` of systemd-resolved.
+    Resolvectl,
+}
+
+/// Why the name servers were not set or not set back.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum DnsError {
+    /// It could not be started or spoken to.
+    #[error("{program}: cannot be run: {error}")]
+    Run {
+        /// Its name.
+        program: &'static str,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// It failed.
+    #[error("{program}: {status}: {message}")]
+    Failed {
+        /// Its name.
+        program: &'static str,
+        /// How it ended.
+        status: std::process::ExitStatus,
+        /// The first of what it printed.
+        message: String,
+    },
+}
+
+impl Resolver {
+    /// The program that is installed, `resolvconf` before `resolvectl`.
+    pub(crate) fn find() -> Option<Self> {
+        if find_program("resolvconf").is_some() {
+            let order = fs::read_to_string(INTERFACE_ORDER).unwrap_or_default();
+            return Some(Self::Resolvconf {
+                prefix: interface_prefix(&order),
+            });
+        }
+        // The program is there on hosts whose names are looked up otherwise.
+        let runs = Path::new("/run/systemd/resolve").exists();
+        (runs && find_program("resolvectl").is_some()).then_some(Self::Resolvectl)
+    }
+
+    /// Makes `servers` the only ones, while the interface is there.
+    pub(crate) fn set(
+        &self,
+        ifname: &str,
+        servers: &[IpAddr],
+        search: &[String],
+    ) -> Result<(), DnsError> {
+        match self {
+            Self::Resolvconf { prefix } => {
+                let record = format!("{prefix}{ifname}");
+                // Metric 0 and exclusive: first, and alone.
+                let arguments = ["-a", &record, "-m", "0", "-x"];
+                run("resolvconf", arguments, &resolvconf_record(servers, search))
+            }
+            Self::Resolvectl => {
+                let servers = servers.iter().map(ToString::to_string);
+                let arguments = ["dns", ifname].map(str::to_owned).into_iter();
+                run("resolvectl", arguments.chain(servers), "")?;
+                // `~.` sends all names this way.
+                let arguments = ["domain", ifname, "~."].map(str::to_owned).into_iter();
+                run("resolvectl", arguments.chain(search.iter().cloned()), "")
+            }
+        }
+    }
+
+    /// Takes it back. Not an error when there is nothing to take back.
+    pub(crate) fn unset(&self, ifname: &str) -> Result<(), DnsError> {
+        match self {
+            Self::Resolvconf { prefix } => {
+                let record = format!("{prefix}{ifname}");
+                run("resolvconf", ["-d", &record, "-f"], "")
+            }
+            // The settings belong to the interface, and may be gone with it.
+            Self::Resolvectl if !interface_exists(ifname) => Ok(()),
+            Self::Resolvectl => run("resolvectl", ["revert", ifname], ""),
+        }
+    }
+}
+
+fn resolvconf_record(servers: &[IpAddr], search: &[String]) -> String {
+    let mut record = String::new();
+    for server in servers {
+        let _ = writeln!(record, "nameserver {server}");
+    }
+    if !search.is_empty() {
+        let _ = writeln!(record, "search {}", search.join(" "));
+    }
+    record
+}
+
+/// The first line of the order that is a name and `*` names the family of virtual interfaces:
+/// `tun*` makes the prefix `tun.`.
+fn interface_prefix(order: &str) -> String {
+    let plain = |name: &&str| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    let mut families = order.lines().filter_map(|line| line.strip_suffix('*'));
+    families
+        .find(plain)
+        .map(|name| format!("{name}."))
+        .unwrap_or_default()
+}
+
+fn interface_exists(ifname: &str) -> bool {
+    Path::new("/sys/class/net").join(ifname).exists()
+}
+
+/// Daemons are often started without the `sbin` directories, where these programs are.
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
+    env::split_paths(&path)
+        .filter(|directory| directory.is_absolute())
+        .chain(system)
+        .map(|directory| directory.join(name))
+        .find(|program| program.is_file())
+}
+
+fn run(
+    program: &'static str,
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    input: &str,
+) -> Result<(), DnsError> {
+    let failed = |error| DnsError::Run { program, error };
+    let path = find_program(program).unwrap_or_else(|| program.into());
+    let mut child = Command::new(path)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        match stdin.write_all(input.as_bytes()) {
+            // It ended without reading; how it ended says more.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                // Reaped, so that nothing of it stays.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(failed(error));
+            }
+            _ => {}
+        }
+    }
+    let output = child.wait_with_output().map_err(failed)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(DnsError::Failed {
+        program,
+        status: output.status,
+        message: message.lines().next().unwrap_or("").to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_holds_servers_and_domains() {
+        let servers = ["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        let search = ["a.example".to_owned(), "b.example".to_owned()];
+        assert_eq!(
+            resolvconf_record(&servers, &search),
+            "nameserver 10.0.0.1\nnameserver fd00::1\nsearch a.example b.example\n"
+        );
+        assert_eq!(
+            resolvconf_record(&servers[..1], &[]),
+            "nameserver 10.0.0.1\n"
+        );
+    }
+
+    #[test]
+    fn the_prefix_is_that_of_the_first_family() {
+        let debian = "# interface-order(5)\nlo.inet6\nlo.@(dnsmasq|pdnsd)\nlo\ntun*\ntap*\n";
+        assert_eq!(interface_prefix(debian), "tun.");
+        assert_eq!(interface_prefix(""), "");
+        assert_eq!(interface_prefix("@(br|eth)*\n*\n"), "");
+    }
+
+    #[test]
+    fn a_program_that_fails_says_so() {
+        assert!(run("true", [""; 0], "ignored").is_ok());
+        assert!(matches!(
+            run("false", [""; 0], ""),
+            Err(DnsError::Failed { .. })
+        ));
+        let missing = run("no-such-program-anywhere", [""; 0], "");
+        assert!(matches!(missing, Err(DnsError::Run { .. })));
+    }
+}

@@ -1,0 +1,185 @@
+//! What has been done to the host, on file, so that a daemon that was killed can be cleaned up
+//! after.
+//!
+//! A step is written **before** it is done: a step in the file may not have happened, one that
+//! is not in the file did not. Locks tell a living daemon's file from a dead one's: the kernel
+//! drops them however the process ends, and no process number can be taken for another's.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use thiserror::Error;
+
+use super::plan::Step;
+
+/// Directory of the journals, one `IFNAME.undo` for each interface; empty after a reboot, as the
+/// host's state is.
+pub(super) const DIRECTORY: &str = "/run/millrace";
+
+/// Largest journal that is read, in bytes; a real one has a few lines.
+const SIZE_MAX: u64 = 1 << 20;
+
+/// Why a journal cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum JournalError {
+    /// Another process has the interface up.
+    #[error("{ifname}: another millrace process has this tunnel up; stop that first")]
+    Running {
+        /// The interface.
+        ifname: String,
+    },
+    /// The file or its directory.
+    #[error("{}: {error}; the tunnel cannot be made without a record of how to undo it", path.display())]
+    File {
+        /// The journal.
+        path: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+/// An open and locked journal.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    file: Flock<File>,
+}
+
+impl Journal {
+    /// Opens the journal of an interface, and gives the steps that a dead daemon left in it.
+    pub(super) fn open(directory: &Path, ifname: &str) -> Result<(Self, Vec<Step>), JournalError> {
+        let path = directory.join(format!("{ifname}.undo"));
+        let failed = |error| JournalError::File {
+            path: path.clone(),
+            error,
+        };
+        fs::create_dir_all(directory).map_err(failed)?;
+        let file = loop {
+            let file = OpenOptions::new()
+                .read(true)
+                .append(true)
+                .create(true)
+                .mode(0o600)
+                .open(&path)
+                .map_err(failed)?;
+            let file = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(
+                |(_, errno)| match errno {
+                    Errno::EWOULDBLOCK => JournalError::Running {
+                        ifname: ifname.to_owned(),
+                    },
+                    errno => failed(errno.into()),
+                },
+            )?;
+            // Its last owner may have removed it between the two calls.
+            if file.metadata().map_err(failed)?.nlink() != 0 {
+                break file;
+            }
+        };
+        let steps = read(&file).map_err(failed)?;
+        Ok((Self { path, file }, steps))
+    }
+
+    /// Writes down that a step is about to be done.
+    pub(super) fn record(&mut self, step: &Step) -> Result<(), JournalError> {
+        let line = serde_json::to_string(step).map_err(io::Error::from);
+        line.and_then(|line| (&*self.file).write_all(format!("{line}\n").as_bytes()))
+            .map_err(|error| self.failed(error))
+    }
+
+    /// Empties the file: its steps have been undone.
+    pub(super) fn clear(&mut self) -> Result<(), JournalError> {
+        self.file.set_len(0).map_err(|error| self.failed(error))
+    }
+
+    /// Removes the file, which nothing must be undone of any more.
+    pub(super) fn remove(self) -> Result<(), JournalError> {
+        fs::remove_file(&self.path).map_err(|error| self.failed(error))
+    }
+
+    /// True when this is the only journal in its directory: no other tunnel of ours is up.
+    pub(super) fn is_alone(&self) -> bool {
+        let directory = self.path.parent().map(fs::read_dir);
+        let entries = directory.into_iter().flatten().flatten().flatten();
+        !entries
+            .map(|entry| entry.path())
+            .any(|path| path != self.path && path.extension().is_some_and(|ext| ext == "undo"))
+    }
+
+    fn failed(&self, error: io::Error) -> JournalError {
+        JournalError::File {
+            path: self.path.clone(),
+            error,
+        }
+    }
+}
+
+fn read(file: &File) -> io::Result<Vec<Step>> {
+    let mut steps = Vec::new();
+    for line in BufReader::new(file.take(SIZE_MAX)).lines() {
+        let line = line?;
+        match serde_json::from_str(&line) {
+            Ok(step) => steps.push(step),
+            // The last line of a daemon that was killed while writing, or of another version.
+            Err(error) => log::warn!("a line of the undo journal is passed over: {error}"),
+        }
+    }
+    Ok(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory of this test's own, removed at its end.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let name = format!("millrace-{name}-{}", std::process::id());
+            Self(std::env::temp_dir().join(name))
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn steps_survive_the_process_and_a_torn_line() {
+        let scratch = Scratch::new("journal");
+        let step = Step::MainRule {
+            v6: true,
+            priority: 7,
+        };
+        let (mut journal, left) = Journal::open(&scratch.0, "wg0").unwrap();
+        assert!(left.is_empty() && journal.is_alone());
+        journal.record(&step).unwrap();
+        (&*journal.file).write_all(b"{\"MainRu").unwrap();
+        drop(journal);
+        let (mut journal, left) = Journal::open(&scratch.0, "wg0").unwrap();
+        assert_eq!(left, [step]);
+        journal.clear().unwrap();
+        drop(journal);
+        let (journal, left) = Journal::open(&scratch.0, "wg0").unwrap();
+        assert!(left.is_empty());
+        journal.remove().unwrap();
+        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_living_daemons_journal_is_left_alone() {
+        let scratch = Scratch::new("lock");
+        let (_held, _) = Journal::open(&scratch.0, "wg0").unwrap();
+        let second = Journal::open(&scratch.0, "wg0");
+        assert!(matches!(second, Err(JournalError::Running { .. })));
+        let (other, _) = Journal::open(&scratch.0, "wg1").unwrap();
+        assert!(!other.is_alone());
+    }
+}

@@ -1,0 +1,587 @@
+//! Decides what has to be done for a tunnel. Pure: a model and facts in, steps out.
+
+use std::cmp::Reverse;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use config::tunnel::{Table, Tunnel};
+use config::types::{AllowedIp, InterfaceAddr, family_bits};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::dns::Resolver;
+use super::facts::Facts;
+
+/// The mark, and the table, that a full tunnel takes when the file names none: the number that
+/// every WireGuard tool begins with.
+const FIRST_TABLE: u32 = 51820;
+
+/// Tables that are tried from [`FIRST_TABLE`] on.
+const TABLES_TRIED: u32 = 1000;
+
+/// Outer IPv6 and UDP headers, WireGuard's header and tag, in bytes: 40 + 8 + 16 + 16.
+const OVERHEAD: u32 = 80;
+
+/// Below this MTU the kernel has no IPv6 on an interface.
+const IPV6_MTU_MIN: u32 = 1280;
+
+/// What the user said beside the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    /// Leave the host's name servers alone.
+    pub(crate) no_dns: bool,
+}
+
+/// One change. Those that outlive the interface are written to the journal as they are here.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) enum Step {
+    /// An address of the tunnel's interface.
+    Address { addr: IpAddr, prefix: u8 },
+    /// The interface's MTU in bytes.
+    Mtu { mtu: u32 },
+    /// The interface goes up.
+    Up,
+    /// A route into the tunnel.
+    Route { dst: IpAddr, prefix: u8, table: u32 },
+    /// Name servers and search domains.
+    Dns {
+        resolver: Resolver,
+        servers: Vec<IpAddr>,
+        search: Vec<String>,
+    },
+    /// A route outside the tunnel, to a peer's endpoint.
+    HostRoute {
+        dst: IpAddr,
+        via: Option<IpAddr>,
+        dev: u32,
+    },
+    /// Packets that the tunnel did not send itself look into its table.
+    UnmarkedRule {
+        v6: bool,
+        mark: u32,
+        table: u32,
+        priority: u32,
+    },
+    /// Before that, the main table decides where it has more than a default route.
+    MainRule { v6: bool, priority: u32 },
+    /// A setting below `/proc/sys`, and its value before.
+    Sysctl {
+        key: String,
+        value: String,
+        before: String,
+    },
+}
+
+impl Step {
+    /// True for what stays when the interface goes.
+    pub(crate) const fn outlives_interface(&self) -> bool {
+        match self {
+            Self::Address { .. } | Self::Mtu { .. } | Self::Up | Self::Route { .. } => false,
+            Self::Dns { .. }
+            | Self::HostRoute { .. }
+            | Self::UnmarkedRule { .. }
+            | Self::MainRule { .. }
+            | Self::Sysctl { .. } => true,
+        }
+    }
+}
+
+/// Everything that is to be done, in order.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Plan {
+    /// The changes.
+    pub(crate) steps: Vec<Step>,
+    /// The mark that the tunnel's datagrams must have **before** the plan is applied, or they
+    /// would be routed into the tunnel themselves; 0 for none.
+    pub(crate) fwmark: u32,
+    /// The MTU that the interface will have, in bytes.
+    pub(crate) mtu: u32,
+    /// What the user should know, one sentence each.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub(crate) enum PlanError {
+    /// A thousand tunnels, or somebody fills tables.
+    #[error(
+        "no routing table from 51820 to 52819 is empty; set FwMark to the number of one that is"
+    )]
+    NoTable,
+    /// Without rules and without a way to the endpoint the tunnel would carry itself.
+    #[error(
+        "this kernel cannot pass over default routes (it needs 3.12 and policy routing), and \
+         there is no route to the endpoint {0} to keep outside the tunnel; add one, or set Table"
+    )]
+    NoWayToEndpoint(IpAddr),
+}
+
+impl Plan {
+    /// Decides what `tunnel` needs on a host where `facts` hold.
+    pub(crate) fn new(tunnel: &Tunnel, facts: &Facts, options: Options) -> Result<Self, PlanError> {
+        let mut plan = Self {
+            fwmark: tunnel.interface.fwmark.unwrap_or(0),
+            ..Self::default()
+        };
+        plan.mtu = plan.choose_mtu(tunnel, facts);
+        let v6 = plan.ipv6_works(tunnel, facts);
+        let usable = |addr: IpAddr| v6 || addr.is_ipv4();
+        let addresses = tunnel.interface.addresses.iter().copied();
+        let addresses: Vec<InterfaceAddr> = addresses.filter(|a| usable(a.addr)).collect();
+        for address in &addresses {
+            let &InterfaceAddr { addr, prefix } = address;
+            plan.steps.push(Step::Address { addr, prefix });
+        }
+        plan.steps.push(Step::Mtu { mtu: plan.mtu });
+        plan.steps.push(Step::Up);
+        plan.add_dns(tunnel, facts, options);
+        // The most specific first, as wg-quick: a default route must not cut the way to an
+        // endpoint before the route that keeps it is there.
+        let mut ranges: Vec<AllowedIp> =
+            tunnel.allowed_ips().filter(|r| usable(r.addr())).collect();
+        ranges.sort_by_key(|range| Reverse(range.prefix()));
+        ranges.dedup();
+        match tunnel.interface.table {
+            Table::Off => {}
+            Table::Id(table) => ranges
+                .iter()
+                .for_each(|range| plan.add_route(*range, table)),
+            Table::Auto => plan.add_main_routes(&ranges, &addresses, facts)?,
+        }
+        Ok(plan)
+    }
+
+    fn choose_mtu(&mut self, tunnel: &Tunnel, facts: &Facts) -> u32 {
+        if let Some(mtu) = tunnel.interface.mtu {
+            return mtu;
+        }
+        let ways = facts.endpoints.iter().filter_map(|way| way.mtu);
+        // The widest, as wg-quick: the narrow ones are what path MTU discovery is for.
+        let outer = ways.max().or(facts.default_mtu).unwrap_or(1500);
+        outer.saturating_sub(OVERHEAD).clamp(68, 65535)
+    }
+
+    fn ipv6_works(&mut self, tunnel: &Tunnel, facts: &Facts) -> bool {
+        let inside = |addr: IpAddr| addr.is_ipv6();
+        let wanted = tunnel.interface.addresses.iter().any(|a| inside(a.addr))
+            || tunnel.allowed_ips().any(|range| inside(range.addr()));
+        let reason = if !facts.ipv6 {
+            "IPv6 is off on this host"
+        } else if self.mtu < IPV6_MTU_MIN {
+            "the MTU is below 1280 bytes"
+        } else {
+            return true;
+        };
+        if wanted {
+            self.warnings.push(format!(
+                "{reason}: the tunnel's IPv6 addresses and routes are left out"
+            ));
+        }
+        false
+    }
+
+    fn add_dns(&mut self, tunnel: &Tunnel, facts: &Facts, options: Options) {
+        let interface = &tunnel.interface;
+        // As wg-quick: search domains alone change nothing.
+        if interface.dns.is_empty() {
+            return;
+        }
+        if options.no_dns {
+            let warning = "DNS is not applied, as asked; names are looked up as before";
+            return self.warnings.push(warning.to_owned());
+        }
+        let Some(resolver) = facts.resolver.clone() else {
+            let warning = "DNS cannot be applied: neither resolvconf nor resolvectl is installed. \
+                Names are still looked up outside the tunnel: install openresolv, or set the \
+                name servers by hand";
+            return self.warnings.push(warning.to_owned());
+        };
+        self.steps.push(Step::Dns {
+            resolver,
+            servers: interface.dns.clone(),
+            search: interface.dns_search.clone(),
+        });
+    }
+
+    fn add_route(&mut self, range: AllowedIp, table: u32) {
+        self.steps.push(Step::Route {
+            dst: range.addr(),
+            prefix: range.prefix(),
+            table,
+        });
+    }
+
+    fn add_main_routes(
+        &mut self,
+        ranges: &[AllowedIp],
+        addresses: &[InterfaceAddr],
+        facts: &Facts,
+    ) -> Result<(), PlanError> {
+        let (defaults, networks): (Vec<AllowedIp>, Vec<AllowedIp>) =
+            ranges.iter().copied().partition(AllowedIp::is_default);
+        for range in networks {
+            if !addresses.iter().any(|address| connects(*address, range)) {
+                self.add_route(range, MAIN);
+            }
+        }
+        if defaults.is_empty() {
+            return Ok(());
+        }
+        if facts.suppress_prefixlength {
+            self.add_default_rules(&defaults, facts)
+        } else {
+            self.add_default_halves(&defaults, facts)
+        }
+    }
+
+    /// A default route in a table of its own, for everything but the tunnel's own datagrams.
+    fn add_default_rules(
+        &mut self,
+        defaults: &[AllowedIp],
+        facts: &Facts,
+    ) -> Result<(), PlanError> {
+        let table = match self.fwmark {
+            0 => (FIRST_TABLE..FIRST_TABLE + TABLES_TRIED)
+                .find(|table| !facts.used_tables.contains(table))
+                .ok_or(PlanError::NoTable)?,
+            mark => mark,
+        };
+        self.fwmark = table;
+        if facts.strict_rp_filter && defaults.iter().any(|range| range.addr().is_ipv4()) {
+            for way in facts.endpoints.iter().filter(|way| way.addr.is_ipv4()) {
+                if let Some(step) = way.host_route() {
+                    self.push_once(step);
+                }
+            }
+        }
+        for range in defaults {
+            let v6 = range.addr().is_ipv6();
+            self.add_route(*range, table);
+            // Before all others but the local table's, which is where the kernel would put them
+            // too. By their places they are told from those of another full tunnel.
+            let first = facts.first_rule.max(3);
+            self.steps.push(Step::UnmarkedRule {
+                v6,
+                mark: table,
+                table,
+                priority: first - 1,
+            });
+            self.steps.push(Step::MainRule {
+                v6,
+                priority: first - 2,
+            });
+            if v6 {
+                continue;
+            }
+            match facts.src_valid_mark.as_deref() {
+                Some("1") => {}
+                Some(before) => self.steps.push(Step::Sysctl {
+                    key: SRC_VALID_MARK.to_owned(),
+                    value: "1".to_owned(),
+                    before: before.to_owned(),
+                }),
+                None => self.warnings.push(
+                    "this kernel has no src_valid_mark: a strict rp_filter may drop the \
+                     server's answers"
+                        .to_owned(),
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    /// For kernels without the rules: two halves win over the default route without replacing
+    /// it, and the endpoints keep the ways that they have now.
+    fn add_default_halves(
+        &mut self,
+        defaults: &[AllowedIp],
+        facts: &Facts,
+    ) -> Result<(), PlanError> {
+        for way in &facts.endpoints {
+            let covered = |range: &AllowedIp| range.addr().is_ipv4() == way.addr.is_ipv4();
+            if way.local || !defaults.iter().any(covered) {
+                continue;
+            }
+            let step = way.host_route();
+            self.push_once(step.ok_or(PlanError::NoWayToEndpoint(way.addr))?);
+        }
+        for range in defaults {
+            let halves: [IpAddr; 2] = match range.addr() {
+                IpAddr::V4(_) => [
+                    Ipv4Addr::UNSPECIFIED.into(),
+                    Ipv4Addr::new(128, 0, 0, 0).into(),
+                ],
+                IpAddr::V6(_) => [
+                    Ipv6Addr::UNSPECIFIED.into(),
+                    Ipv6Addr::new(0x8000, 0, 0, 0, 0, 0, 0, 0).into(),
+                ],
+            };
+            for dst in halves {
+                self.steps.push(Step::Route {
+                    dst,
+                    prefix: 1,
+                    table: MAIN,
+                });
+            }
+        }
+        self.warnings.push(
+            "this kernel cannot pass over default routes: the endpoints got routes by the \
+             present gateway, which do not follow when that changes"
+                .to_owned(),
+        );
+        Ok(())
+    }
+
+    fn push_once(&mut self, step: Step) {
+        if !self.steps.contains(&step) {
+            self.steps.push(step);
+        }
+    }
+}
+
+/// The main routing table.
+pub(super) const MAIN: u32 = netio::netlink::TABLE_MAIN;
+
+/// With it the reverse-path filter looks at marks.
+pub(super) const SRC_VALID_MARK: &str = "net/ipv4/conf/all/src_valid_mark";
+
+/// True when the kernel makes a route for `range` by itself, because the address's network holds
+/// all of it. An IPv4 address that is its own network gets none outside the local table.
+fn connects(address: InterfaceAddr, range: AllowedIp) -> bool {
+    if address.prefix > range.prefix() {
+        return false;
+    }
+    if address.addr.is_ipv4() && address.prefix == family_bits(address.addr) {
+        return false;
+    }
+    AllowedIp::new(address.addr, address.prefix).is_ok_and(|network| network.contains(range.addr()))
+}
+
+#[cfg(test)]
+mod tests {
+    use config::wgquick;
+
+    use super::super::facts::EndpointWay;
+    use super::*;
+
+    fn tunnel(lines: &str) -> Tunnel {
+        let text = format!(
+            "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n{lines}"
+        );
+        let import = wgquick::parse(&text, "wg0.conf", wgquick::Options::default());
+        import.into_tunnel().unwrap().0
+    }
+
+    const PEER: &str = "\n[Peer]\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n";
+
+    fn facts() -> Facts {
+        Facts {
+            endpoints: vec![EndpointWay {
+                addr: "192.0.2.1".parse().unwrap(),
+                via: Some("198.51.100.1".parse().unwrap()),
+                dev: Some(2),
+                local: false,
+                mtu: Some(1500),
+            }],
+            default_mtu: Some(1492),
+            ipv6: true,
+            suppress_prefixlength: true,
+            strict_rp_filter: false,
+            src_valid_mark: Some("0".to_owned()),
+            used_tables: [51820].into(),
+            first_rule: 32766,
+            resolver: Some(Resolver::Resolvectl),
+        }
+    }
+
+    fn plan(lines: &str, facts: &Facts) -> Plan {
+        Plan::new(&tunnel(lines), facts, Options::default()).unwrap()
+    }
+
+    fn route(network: &str, table: u32) -> Step {
+        let range: AllowedIp = network.parse().unwrap();
+        Step::Route {
+            dst: range.addr(),
+            prefix: range.prefix(),
+            table,
+        }
+    }
+
+    fn address(text: &str) -> Step {
+        let InterfaceAddr { addr, prefix } = text.parse().unwrap();
+        Step::Address { addr, prefix }
+    }
+
+    fn host_route() -> Step {
+        facts().endpoints[0].host_route().unwrap()
+    }
+
+    #[test]
+    fn a_split_tunnel_gets_plain_routes_the_most_specific_first() {
+        let lines = format!(
+            "Address = 10.0.0.2/24, fd00::2/128{PEER}AllowedIPs = 10.0.0.0/24, 10.0.0.7/32, \
+             192.168.0.0/16, 10.9.8.7/32, fd00::/64"
+        );
+        let expected = [
+            address("10.0.0.2/24"),
+            address("fd00::2/128"),
+            Step::Mtu { mtu: 1420 },
+            Step::Up,
+            route("fd00::/64", MAIN),
+            route("10.9.8.7/32", MAIN),
+            route("192.168.0.0/16", MAIN),
+        ];
+        let plan = plan(&lines, &facts());
+        assert_eq!(plan.steps, expected);
+        assert_eq!((plan.fwmark, plan.mtu), (0, 1420));
+        assert!(plan.warnings.is_empty());
+    }
+
+    #[test]
+    fn a_host_address_brings_no_route_of_its_own_in_ipv4() {
+        let lines = format!("Address = 10.0.0.2/32{PEER}AllowedIPs = 10.0.0.2/32");
+        assert!(
+            plan(&lines, &facts())
+                .steps
+                .contains(&route("10.0.0.2/32", MAIN))
+        );
+    }
+
+    #[test]
+    fn a_full_tunnel_gets_a_table_with_rules_of_both_families() {
+        let lines = format!("{PEER}AllowedIPs = 0.0.0.0/0, ::/0");
+        let plan = plan(&lines, &facts());
+        // 51820 was in use.
+        let table = 51821;
+        let rules = |v6| {
+            let unmarked = Step::UnmarkedRule {
+                v6,
+                mark: table,
+                table,
+                priority: 32765,
+            };
+            let priority = 32764;
+            [unmarked, Step::MainRule { v6, priority }]
+        };
+        let [v4_unmarked, v4_main] = rules(false);
+        let [v6_unmarked, v6_main] = rules(true);
+        let sysctl = Step::Sysctl {
+            key: SRC_VALID_MARK.to_owned(),
+            value: "1".to_owned(),
+            before: "0".to_owned(),
+        };
+        let expected = [
+            route("0.0.0.0/0", table),
+            v4_unmarked,
+            v4_main,
+            sysctl,
+            route("::/0", table),
+            v6_unmarked,
+            v6_main,
+        ];
+        assert_eq!(plan.steps[2..], expected);
+        assert_eq!(plan.fwmark, table);
+    }
+
+    #[test]
+    fn the_files_mark_names_the_table() {
+        let lines = format!("FwMark = 0x42{PEER}AllowedIPs = 0.0.0.0/0");
+        let plan = plan(&lines, &facts());
+        assert_eq!(plan.fwmark, 0x42);
+        assert!(plan.steps.contains(&route("0.0.0.0/0", 0x42)));
+    }
+
+    #[test]
+    fn a_strict_reverse_path_filter_needs_host_routes() {
+        let lines = format!("{PEER}AllowedIPs = 0.0.0.0/0");
+        let strict = Facts {
+            strict_rp_filter: true,
+            ..facts()
+        };
+        assert!(plan(&lines, &strict).steps.contains(&host_route()));
+        assert!(!plan(&lines, &facts()).steps.contains(&host_route()));
+    }
+
+    #[test]
+    fn an_old_kernel_gets_halves_and_a_route_to_the_endpoint_before_them() {
+        let lines = format!("{PEER}AllowedIPs = 0.0.0.0/0, ::/0");
+        let mut old = facts();
+        old.suppress_prefixlength = false;
+        let plan = plan(&lines, &old);
+        let expected = [
+            host_route(),
+            route("0.0.0.0/1", MAIN),
+            route("128.0.0.0/1", MAIN),
+            route("::/1", MAIN),
+            route("8000::/1", MAIN),
+        ];
+        assert_eq!(plan.steps[2..], expected);
+        assert_eq!((plan.fwmark, plan.warnings.len()), (0, 1));
+        old.endpoints[0].dev = None;
+        let error = Plan::new(&tunnel(&lines), &old, Options::default()).unwrap_err();
+        assert_eq!(
+            error,
+            PlanError::NoWayToEndpoint("192.0.2.1".parse().unwrap())
+        );
+    }
+
+    #[test]
+    fn the_table_of_the_file_gets_everything_or_nothing() {
+        let lines = format!("Table = 7{PEER}AllowedIPs = 0.0.0.0/0, 10.0.0.0/8");
+        let steps = plan(&lines, &facts()).steps;
+        assert_eq!(steps[2..], [route("10.0.0.0/8", 7), route("0.0.0.0/0", 7)]);
+        let lines = format!("Table = off{PEER}AllowedIPs = 0.0.0.0/0");
+        assert_eq!(plan(&lines, &facts()).steps.len(), 2);
+    }
+
+    #[test]
+    fn the_mtu_follows_the_way_to_the_endpoints() {
+        let lines = format!("{PEER}AllowedIPs = 10.0.0.0/8");
+        let mut facts = facts();
+        facts.endpoints[0].mtu = Some(9000);
+        assert_eq!(plan(&lines, &facts).mtu, 8920);
+        facts.endpoints.clear();
+        assert_eq!(plan(&lines, &facts).mtu, 1412);
+        facts.default_mtu = None;
+        assert_eq!(plan(&lines, &facts).mtu, 1420);
+        facts.default_mtu = Some(65536);
+        assert_eq!(plan(&lines, &facts).mtu, 65456);
+        assert_eq!(plan(&format!("MTU = 1300\n{lines}"), &facts).mtu, 1300);
+    }
+
+    #[test]
+    fn without_ipv6_its_part_is_left_out_with_a_warning() {
+        let lines = format!("Address = 10.0.0.1/24, fd00::1/64{PEER}AllowedIPs = ::/0");
+        let off = Facts {
+            ipv6: false,
+            ..facts()
+        };
+        for plan in [
+            plan(&lines, &off),
+            plan(&format!("MTU = 1200\n{lines}"), &facts()),
+        ] {
+            assert_eq!(plan.steps.len(), 3);
+            assert_eq!(plan.warnings.len(), 1);
+        }
+    }
+
+    #[test]
+    fn name_servers_are_set_before_any_route_or_the_user_hears_why_not() {
+        let lines = format!("DNS = 10.0.0.1, corp.example{PEER}AllowedIPs = 10.0.0.0/8");
+        let dns = Step::Dns {
+            resolver: Resolver::Resolvectl,
+            servers: vec!["10.0.0.1".parse().unwrap()],
+            search: vec!["corp.example".to_owned()],
+        };
+        assert_eq!(plan(&lines, &facts()).steps[2], dns);
+        let none = Facts {
+            resolver: None,
+            ..facts()
+        };
+        let plan = plan(&lines, &none);
+        assert!(!plan.steps.contains(&dns) && plan.warnings[0].starts_with("DNS cannot"));
+        let options = Options { no_dns: true };
+        let plan = Plan::new(&tunnel(&lines), &facts(), options).unwrap();
+        assert!(!plan.steps.contains(&dns) && plan.warnings.len() == 1);
+    }
+}
