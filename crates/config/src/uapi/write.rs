@@ -1,0 +1,147 @@
+//! The text that goes out: answers, and requests for whoever is the client.
+
+use std::io::{self, Write};
+
+use super::{AllowedIpChange, SetDevice, SetPeer};
+use crate::types::{AllowedIp, Endpoint, Key32};
+
+/// The interface's own part of the answer to `get=1`.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceState {
+    /// Private key, if one is set.
+    pub private_key: Option<Key32>,
+    /// UDP port that is listened on; 0 while there is none.
+    pub listen_port: u16,
+    /// Mark of outgoing datagrams; 0 is none.
+    pub fwmark: u32,
+}
+
+/// One peer's part of the answer to `get=1`.
+#[derive(Clone, Debug, Default)]
+pub struct PeerState {
+    /// Who it is.
+    pub public_key: Key32,
+    /// Preshared key, if one is set.
+    pub preshared_key: Option<Key32>,
+    /// Where it is, if known; never a [`Host::Name`](crate::types::Host::Name).
+    pub endpoint: Option<Endpoint>,
+    /// Seconds (since 1970) and nanoseconds of the last handshake; zeros when there was none.
+    pub last_handshake: (u64, u32),
+    /// Bytes of authenticated datagrams received.
+    pub rx_bytes: u64,
+    /// Bytes of datagrams sent.
+    pub tx_bytes: u64,
+    /// Seconds between keepalives; 0 when they are off.
+    pub persistent_keepalive: u16,
+    /// Its ranges.
+    pub allowed_ips: Vec<AllowedIp>,
+}
+
+/// Writes the whole answer to `get=1`, `errno=0` and the empty line included.
+///
+/// The peers come from an iterator, so that nobody has to hold the text or the state of
+/// thousands at once; `out` should be buffered.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_get(
+    out: &mut impl Write,
+    device: &DeviceState,
+    peers: impl IntoIterator<Item = PeerState>,
+) -> io::Result<()> {
+    if let Some(key) = &device.private_key {
+        writeln!(out, "private_key={}", key.to_hex().as_str())?;
+    }
+    if device.listen_port != 0 {
+        writeln!(out, "listen_port={}", device.listen_port)?;
+    }
+    if device.fwmark != 0 {
+        writeln!(out, "fwmark={}", device.fwmark)?;
+    }
+    for peer in peers {
+        write_peer(out, &peer)?;
+    }
+    write_errno(out, 0)
+}
+
+fn write_peer(out: &mut impl Write, peer: &PeerState) -> io::Result<()> {
+    writeln!(out, "public_key={}", peer.public_key.to_hex().as_str())?;
+    let preshared = peer.preshared_key.clone().unwrap_or_default();
+    writeln!(out, "preshared_key={}", preshared.to_hex().as_str())?;
+    writeln!(out, "protocol_version=1")?;
+    if let Some(endpoint) = &peer.endpoint {
+        writeln!(out, "endpoint={endpoint}")?;
+    }
+    writeln!(out, "last_handshake_time_sec={}", peer.last_handshake.0)?;
+    writeln!(out, "last_handshake_time_nsec={}", peer.last_handshake.1)?;
+    writeln!(out, "tx_bytes={}", peer.tx_bytes)?;
+    writeln!(out, "rx_bytes={}", peer.rx_bytes)?;
+    let keepalive = peer.persistent_keepalive;
+    writeln!(out, "persistent_keepalive_interval={keepalive}")?;
+    for range in &peer.allowed_ips {
+        writeln!(out, "allowed_ip={range}")?;
+    }
+    Ok(())
+}
+
+/// Writes the end of an answer: `errno=` and the empty line. `errno` is positive as in
+/// `errno.h`, or 0; on the wire it is negated, which is what `wg` expects after a `set=1`.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_errno(out: &mut impl Write, errno: i32) -> io::Result<()> {
+    write!(out, "errno={}\n\n", -i64::from(errno))
+}
+
+/// Writes the request that `device` was, or would have been, parsed from.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_set(out: &mut impl Write, device: &SetDevice) -> io::Result<()> {
+    writeln!(out, "set=1")?;
+    if let Some(key) = &device.private_key {
+        writeln!(out, "private_key={}", key.to_hex().as_str())?;
+    }
+    if let Some(port) = device.listen_port {
+        writeln!(out, "listen_port={port}")?;
+    }
+    if let Some(mark) = device.fwmark {
+        writeln!(out, "fwmark={mark}")?;
+    }
+    if device.replace_peers {
+        writeln!(out, "replace_peers=true")?;
+    }
+    for peer in &device.peers {
+        write_set_peer(out, peer)?;
+    }
+    writeln!(out)
+}
+
+fn write_set_peer(out: &mut impl Write, peer: &SetPeer) -> io::Result<()> {
+    writeln!(out, "public_key={}", peer.public_key.to_hex().as_str())?;
+    if peer.remove {
+        writeln!(out, "remove=true")?;
+    }
+    if peer.update_only {
+        writeln!(out, "update_only=true")?;
+    }
+    if let Some(key) = &peer.preshared_key {
+        writeln!(out, "preshared_key={}", key.to_hex().as_str())?;
+    }
+    if let Some(endpoint) = &peer.endpoint {
+        writeln!(out, "endpoint={endpoint}")?;
+    }
+    if let Some(seconds) = peer.persistent_keepalive {
+        writeln!(out, "persistent_keepalive_interval={seconds}")?;
+    }
+    if peer.replace_allowed_ips {
+        writeln!(out, "replace_allowed_ips=true")?;
+    }
+    for change in &peer.allowed_ips {
+        match change {
+            AllowedIpChange::Add(range) => writeln!(out, "allowed_ip={range}")?,
+            AllowedIpChange::Remove(range) => writeln!(out, "allowed_ip=-{range}")?,
+        }
+    }
+    Ok(())
+}
