@@ -1,1 +1,50 @@
-//! placeholder
+//! The lab: a network on one machine, for tests, the demo and the benchmarks.
+//!
+//! [`Host`]s are network namespaces, joined by [`Link`]s (veth pairs) or by an [`Emulator`] that
+//! delays, loses and reorders; a [`Router`] forwards and translates between them. [`peer`] starts
+//! WireGuard programs in a host, [`load`] puts traffic on what they made, [`cpu`] reads what it cost.
+//!
+//! Everything is held by a value and gone when it is dropped: namespaces have no names, only
+//! descriptors, and processes die with the thread that started them, so that not even a killed test
+//! leaves anything behind.
+//!
+//! ```no_run
+//! use lab::{Host, Link, LinkOptions};
+//!
+//! # fn main() -> Result<(), lab::LabError> {
+//! lab::enter()?;
+//! let (office, branch) = (Host::new("office")?, Host::new("branch")?);
+//! let link = LinkOptions::numbered(1);
+//! Link::new(&office, "eth0", &branch, "eth0", &link)?;
+//! let ping = lab::load::ping(&office, link.b4(), &Default::default())?;
+//! println!("{} of {} answered", ping.received, ping.sent);
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod cpu;
+mod emulator;
+mod enter;
+mod error;
+mod link;
+pub mod load;
+mod namespace;
+pub mod peer;
+mod process;
+mod random;
+mod router;
+mod signals;
+pub mod tools;
+mod wire;
+
+pub use emulator::{Emulator, Side};
+pub use enter::{enter, enter_or_skip};
+pub use error::LabError;
+pub use link::{Link, LinkOptions, Offloads};
+pub use namespace::{Host, HostCommand};
+pub use process::{Exit, Process};
+pub use router::Router;
+pub use signals::cleanup_on_signal;
+pub use wire::{Impairment, WireCounters};

@@ -1,0 +1,136 @@
+//! What can go wrong while a network is built and used.
+
+use std::io;
+use std::time::Duration;
+
+use netio::ethtool::EthtoolError;
+use netio::netlink::NetlinkError;
+
+/// A failure of the lab, by what has to be done about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// This process may not make namespaces.
+    #[error(
+        "the lab cannot make network namespaces: {reason}; run it as root, or allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone)"
+    )]
+    NotPermitted {
+        /// What was tried and refused.
+        reason: String,
+    },
+
+    /// A program that the lab calls is not installed.
+    #[error("{tool} is not installed; {hint}")]
+    Missing {
+        /// The program.
+        tool: String,
+        /// How to get it.
+        hint: String,
+    },
+
+    /// The operating system refused something in a host.
+    #[error("cannot {operation} in host {host}: {error}")]
+    Host {
+        /// What was tried.
+        operation: String,
+        /// In which host.
+        host: String,
+        /// Why it failed.
+        error: io::Error,
+    },
+
+    /// The kernel refused to configure a host's network.
+    #[error("host {host}: {error}")]
+    Netlink {
+        /// In which host.
+        host: String,
+        /// What was refused.
+        error: NetlinkError,
+    },
+
+    /// The kernel refused to switch an interface's offloads.
+    #[error("host {host}: {error}")]
+    Ethtool {
+        /// In which host.
+        host: String,
+        /// What was refused.
+        error: EthtoolError,
+    },
+
+    /// A program failed or ended before its time.
+    #[error("{program} in host {host} ended with {status}: {output}")]
+    Failed {
+        /// The program with its arguments.
+        program: String,
+        /// In which host.
+        host: String,
+        /// Its exit status.
+        status: String,
+        /// The last of what it said.
+        output: String,
+    },
+
+    /// Something that should have happened did not.
+    #[error("{program} in host {host}: {what} did not happen within {deadline:?}: {output}")]
+    Timeout {
+        /// The program that was waited for.
+        program: String,
+        /// In which host.
+        host: String,
+        /// What was waited for.
+        what: String,
+        /// How long.
+        deadline: Duration,
+        /// The last of what the program said.
+        output: String,
+    },
+
+    /// A program's output could not be understood.
+    #[error("cannot read the report of {program}: {reason}: {output}")]
+    Report {
+        /// The program.
+        program: String,
+        /// What was wrong.
+        reason: String,
+        /// The beginning of its output.
+        output: String,
+    },
+
+    /// The load itself failed: a connection was refused, or a file came out wrong.
+    #[error("{what}: {error}")]
+    Load {
+        /// What was being done.
+        what: String,
+        /// Why it failed.
+        error: io::Error,
+    },
+}
+
+impl LabError {
+    pub(crate) fn host(host: &str, operation: impl Into<String>, error: io::Error) -> Self {
+        Self::Host {
+            operation: operation.into(),
+            host: host.to_owned(),
+            error,
+        }
+    }
+
+    pub(crate) fn netlink(host: &str) -> impl Fn(NetlinkError) -> Self + '_ {
+        move |error| Self::Netlink {
+            host: host.to_owned(),
+            error,
+        }
+    }
+
+    pub(crate) fn ethtool(host: &str) -> impl Fn(EthtoolError) -> Self + '_ {
+        move |error| Self::Ethtool {
+            host: host.to_owned(),
+            error,
+        }
+    }
+
+    pub(crate) fn load(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |error| Self::Load { what, error }
+    }
+}

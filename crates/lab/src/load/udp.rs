@@ -1,0 +1,292 @@
+//! Numbered UDP datagrams at a constant rate, and the highest rate at which none gets lost.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::prctl;
+
+use crate::{Host, LabError};
+
+/// How long the sink waits for stragglers after the last datagram was sent.
+const QUIET: Duration = Duration::from_millis(150);
+/// Datagrams that are sent between two looks at the clock, at most.
+const BURST: u64 = 32;
+/// A sender that is less than this ahead of its schedule spins instead of sleeping.
+const SPIN: Duration = Duration::from_micros(60);
+
+/// A constant stream of datagrams.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UdpLoad {
+    /// Where the sink listens.
+    pub target: SocketAddr,
+    /// Bytes of payload in each, 8 at least.
+    pub size: usize,
+    /// Datagrams per second.
+    pub rate: f64,
+    /// For how long.
+    pub duration: Duration,
+}
+
+/// What arrived of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct UdpReport {
+    /// Datagrams that the sender's kernel took.
+    pub sent: u64,
+    /// Different datagrams that arrived.
+    pub received: u64,
+    /// Datagrams that did not.
+    pub lost: u64,
+    /// Datagrams that arrived after one with a higher number.
+    pub reordered: u64,
+    /// Datagrams that arrived more than once.
+    pub duplicated: u64,
+    /// Datagrams that the sender's kernel refused.
+    pub refused: u64,
+    /// Time that the sender took.
+    pub elapsed: Duration,
+}
+
+impl UdpReport {
+    /// Fraction of what was sent that did not arrive.
+    pub fn loss(&self) -> f64 {
+        self.lost as f64 / self.sent.max(1) as f64
+    }
+
+    /// Datagrams per second that were really sent.
+    pub fn sent_rate(&self) -> f64 {
+        self.sent as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// Datagrams per second that arrived.
+    pub fn received_rate(&self) -> f64 {
+        self.received as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
+/// Sends a stream from `sender` to a sink in `receiver`.
+///
+/// # Errors
+/// [`LabError::Load`] if the sockets fail, [`LabError::Host`].
+pub fn udp_load(sender: &Host, receiver: &Host, load: &UdpLoad) -> Result<UdpReport, LabError> {
+    let socket = receiver
+        .run(|| UdpSocket::bind(load.target))?
+        .map_err(LabError::load(format!("listen at {}", load.target)))?;
+    let finished = Arc::new(AtomicBool::new(false));
+    // A schedule has at most so many; a number beyond is nobody's of ours.
+    let numbers = (load.rate * load.duration.as_secs_f64()) as usize + BURST as usize + 1;
+    let sink = receiver.spawn("udp sink", {
+        let (finished, size) = (Arc::clone(&finished), load.size);
+        move || sink(&socket, size, numbers, &finished)
+    })?;
+    let sent = sender.run(|| generate(load));
+    finished.store(true, Ordering::Release);
+    let arrived = sink
+        .join()
+        .unwrap_or_else(|why| std::panic::resume_unwind(why));
+    let mut report = sent?.map_err(LabError::load(format!("send to {}", load.target)))?;
+    let arrived = arrived.map_err(LabError::load(format!("receive at {}", load.target)))?;
+    report.received = arrived.received;
+    report.reordered = arrived.reordered;
+    report.duplicated = arrived.duplicated;
+    report.lost = report.sent.saturating_sub(report.received);
+    Ok(report)
+}
+
+/// Sends by the clock: at every moment as many as the rate says since the start.
+fn generate(load: &UdpLoad) -> io::Result<UdpReport> {
+    let local: SocketAddr = if load.target.is_ipv4() {
+        ([0u8; 4], 0).into()
+    } else {
+        ([0u8; 16], 0).into()
+    };
+    let socket = UdpSocket::bind(local)?;
+    socket.connect(load.target)?;
+    let _ = prctl::set_timerslack(1);
+    let mut payload = vec![0x5a; load.size.max(8)];
+    let mut report = UdpReport::default();
+    let mut number = 0u64;
+    let start = Instant::now();
+    loop {
+        let now = start.elapsed();
+        if now >= load.duration {
+            break;
+        }
+        let scheduled = (now.as_secs_f64() * load.rate) as u64 + 1;
+        if number >= scheduled {
+            let next = Duration::from_secs_f64(number as f64 / load.rate);
+            match next.checked_sub(now) {
+                Some(early) if early > SPIN => thread::sleep(early.min(load.duration - now)),
+                _ => std::hint::spin_loop(),
+            }
+            continue;
+        }
+        for _ in 0..(scheduled - number).min(BURST) {
+            payload[..8].copy_from_slice(&report.sent.to_be_bytes());
+            number += 1;
+            match socket.send(&payload) {
+                Ok(_) => report.sent += 1,
+                Err(error) if is_transient(&error) => report.refused += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    report.elapsed = start.elapsed();
+    Ok(report)
+}
+
+/// What a sender must bear: a full queue, or the complaint of a sink that is not there yet.
+fn is_transient(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused | io::ErrorKind::Interrupted
+    ) || error.raw_os_error() == Some(nix::libc::ENOBUFS)
+}
+
+/// Counts what arrives until the sender has finished and nothing came for a while.
+fn sink(
+    socket: &UdpSocket,
+    size: usize,
+    numbers: usize,
+    finished: &AtomicBool,
+) -> io::Result<UdpReport> {
+    socket.set_read_timeout(Some(QUIET))?;
+    let mut seen = vec![0u64; numbers.div_ceil(64)];
+    let mut report = UdpReport::default();
+    let mut highest = 0;
+    let mut buffer = vec![0; size.max(8) + 1];
+    loop {
+        let last = finished.load(Ordering::Acquire);
+        let length = match socket.recv(&mut buffer) {
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if last {
+                    return Ok(report);
+                }
+                continue;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let Some(number) = buffer[..length].first_chunk::<8>() else {
+            continue;
+        };
+        let number = u64::from_be_bytes(*number);
+        let place = usize::try_from(number).unwrap_or(usize::MAX);
+        let Some(word) = seen.get_mut(place / 64) else {
+            continue;
+        };
+        let bit = 1 << (place % 64);
+        if *word & bit != 0 {
+            report.duplicated += 1;
+            continue;
+        }
+        *word |= bit;
+        report.received += 1;
+        if number < highest {
+            report.reordered += 1;
+        }
+        highest = highest.max(number);
+    }
+}
+
+/// A search for the highest rate at which no more than a fraction gets lost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LossFree {
+    /// Datagrams per second that surely work.
+    pub low: f64,
+    /// Datagrams per second that surely do not.
+    pub high: f64,
+    /// Fraction that may get lost. RFC 2544 says none; a shared machine always loses a few.
+    pub tolerance: f64,
+    /// Length of each trial.
+    pub trial: Duration,
+    /// Trials: each halves the interval.
+    pub trials: u32,
+}
+
+impl Default for LossFree {
+    fn default() -> Self {
+        Self {
+            low: 0.0,
+            high: 1_000_000.0,
+            tolerance: 0.001,
+            trial: Duration::from_millis(500),
+            trials: 8,
+        }
+    }
+}
+
+/// Finds the highest rate at which `trial` reports tolerable loss, and returns the best report that
+/// had. A sender that does not reach the rate it was asked for ends the search at what it did reach.
+///
+/// # Errors
+/// The first error of `trial`.
+pub fn highest_loss_free<E>(
+    search: &LossFree,
+    mut trial: impl FnMut(f64, Duration) -> Result<UdpReport, E>,
+) -> Result<UdpReport, E> {
+    let (mut low, mut high) = (search.low, search.high);
+    let mut best = UdpReport::default();
+    for _ in 0..search.trials {
+        let rate = (low + high) / 2.0;
+        let report = trial(rate, search.trial)?;
+        if report.loss() > search.tolerance {
+            high = rate.min(report.sent_rate().max(low));
+            continue;
+        }
+        if report.received_rate() > best.received_rate() {
+            best = report;
+        }
+        low = rate;
+        if report.sent_rate() < rate * 0.97 {
+            break;
+        }
+    }
+    Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn search_finds_the_edge() {
+        let edge = 123_456.0;
+        let search = LossFree {
+            trials: 14,
+            ..LossFree::default()
+        };
+        let found = highest_loss_free::<()>(&search, |rate, duration| {
+            let sent = (rate * duration.as_secs_f64()) as u64;
+            let lost = if rate > edge { sent / 10 } else { 0 };
+            Ok(UdpReport {
+                sent,
+                received: sent - lost,
+                lost,
+                elapsed: duration,
+                ..UdpReport::default()
+            })
+        });
+        let rate = found.unwrap().received_rate();
+        assert!((edge * 0.99..=edge).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn weak_sender_ends_the_search() {
+        let mut trials = 0;
+        let found = highest_loss_free::<()>(&LossFree::default(), |_, duration| {
+            trials += 1;
+            Ok(UdpReport {
+                sent: 1000,
+                received: 1000,
+                elapsed: duration,
+                ..UdpReport::default()
+            })
+        });
+        assert_eq!((trials, found.unwrap().received), (1, 1000));
+    }
+}

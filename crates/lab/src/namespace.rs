@@ -1,0 +1,409 @@
+//! Hosts: network namespaces without a name, held by a descriptor.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
+
+use netio::child::die_with_thread;
+use netio::netlink::Netlink;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, setns, unshare};
+
+use crate::process::{Exit, Process};
+use crate::signals::{self, Network};
+use crate::{LabError, tools};
+
+/// A computer of the lab: a network namespace with a loopback interface that is up, and, if asked
+/// for, its own /var/run and /etc/resolv.conf.
+///
+/// A thread is kept inside of it, and starts the host's programs; they die with it. Dropping the host
+/// kills whatever runs inside, daemons too, and then the namespace is gone.
+#[derive(Debug)]
+pub struct Host {
+    name: String,
+    network: OwnedFd,
+    /// Only of a host with private mounts.
+    mounts: Option<OwnedFd>,
+    identity: Network,
+    /// None only while the host is being dropped.
+    jobs: Option<Sender<Job>>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl Host {
+    /// Makes a host. The name is only for messages.
+    ///
+    /// # Errors
+    /// [`LabError::Host`] if the kernel refuses; see [`crate::enter`].
+    pub fn new(name: &str) -> Result<Self, LabError> {
+        Self::make(name, false)
+    }
+
+    /// Makes a host with an empty /var/run of its own, so that programs whose control sockets live
+    /// there may have interfaces of the same name as in other hosts, and with its own
+    /// /etc/resolv.conf.
+    ///
+    /// # Errors
+    /// As [`Host::new`].
+    pub fn private(name: &str) -> Result<Self, LabError> {
+        Self::make(name, true)
+    }
+
+    fn make(name: &str, private: bool) -> Result<Self, LabError> {
+        let (ready, opened) = mpsc::channel();
+        let (jobs, work) = mpsc::channel::<Job>();
+        let keeper = thread::Builder::new()
+            .name(format!("host {name}"))
+            .spawn(move || {
+                let made = make_namespaces(private);
+                let failed = made.is_err();
+                if ready.send(made).is_err() || failed {
+                    return;
+                }
+                for job in work {
+                    job();
+                }
+            })
+            .map_err(|error| LabError::host(name, "start a thread", error))?;
+        let (network, mounts, identity) = opened
+            .recv()
+            .unwrap_or_else(|_| Err(("make a namespace", io::ErrorKind::BrokenPipe.into())))
+            .map_err(|(operation, error)| LabError::host(name, operation, error))?;
+        signals::remember_network(identity);
+        let host = Self {
+            name: name.to_owned(),
+            network,
+            mounts,
+            identity,
+            jobs: Some(jobs),
+            keeper: Some(keeper),
+        };
+        host.prepare()?;
+        Ok(host)
+    }
+
+    /// What every host should have, whatever the machine's defaults.
+    fn prepare(&self) -> Result<(), LabError> {
+        let mut netlink = self.netlink()?;
+        let up = netlink
+            .index_of("lo")
+            .and_then(|index| netlink.set_up(index));
+        up.map_err(LabError::netlink(&self.name))?;
+        for (key, value) in [
+            // Addresses are usable at once; the lab numbers without duplicates.
+            ("net/ipv6/conf/default/accept_dad", "0"),
+            ("net/ipv6/conf/all/accept_dad", "0"),
+            // No chatter that a test could count.
+            ("net/ipv6/conf/default/router_solicitations", "0"),
+            // What is measured must not depend on the machine's choice.
+            ("net/ipv4/tcp_congestion_control", "cubic"),
+        ] {
+            // Kernels without IPv6 or cubic are as good.
+            let _ = self.sysctl(key, value);
+        }
+        Ok(())
+    }
+
+    /// The name that was given to it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The namespace itself.
+    pub fn network(&self) -> BorrowedFd<'_> {
+        self.network.as_fd()
+    }
+
+    /// Runs `work` inside the host and waits for it. What it opens belongs to the host forever.
+    ///
+    /// # Errors
+    /// [`LabError::Host`] if the thread cannot enter the host.
+    ///
+    /// # Panics
+    /// If `work` does.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+        let inside = thread::scope(|scope| {
+            thread::Builder::new()
+                .name(format!("in {}", self.name))
+                .spawn_scoped(scope, || {
+                    enter_thread(self.network.as_fd(), self.mounts.as_ref().map(AsFd::as_fd))?;
+                    Ok(work())
+                })
+                .map(|thread| {
+                    thread
+                        .join()
+                        .unwrap_or_else(|why| panic::resume_unwind(why))
+                })
+        });
+        inside
+            .and_then(|result| result)
+            .map_err(|error| LabError::host(&self.name, "enter", error))
+    }
+
+    /// Starts a thread inside the host, which may outlive the value.
+    ///
+    /// # Errors
+    /// [`LabError::Host`] if the thread cannot be started or the descriptors not copied. If it
+    /// cannot enter the host, the thread ends with that error.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<JoinHandle<io::Result<T>>, LabError> {
+        let start = || {
+            let network = self.network.try_clone()?;
+            let mounts = self.mounts.as_ref().map(OwnedFd::try_clone).transpose()?;
+            thread::Builder::new().name(name.to_owned()).spawn(move || {
+                enter_thread(network.as_fd(), mounts.as_ref().map(AsFd::as_fd))?;
+                // The namespace shall not live longer because this thread remembers how it got in.
+                drop((network, mounts));
+                work()
+            })
+        };
+        start().map_err(|error| LabError::host(&self.name, format!("start thread {name}"), error))
+    }
+
+    /// A netlink socket of the host's, usable from any thread.
+    ///
+    /// # Errors
+    /// [`LabError::Netlink`].
+    pub fn netlink(&self) -> Result<Netlink, LabError> {
+        self.run(Netlink::open)?
+            .map_err(LabError::netlink(&self.name))
+    }
+
+    /// Writes a kernel setting, named by its path under /proc/sys.
+    ///
+    /// # Errors
+    /// [`LabError::Host`], also if this kernel has no such setting.
+    pub fn sysctl(&self, key: &str, value: &str) -> Result<(), LabError> {
+        let path = Path::new("/proc/sys").join(key);
+        self.run(|| fs::write(path, value))?
+            .map_err(|error| LabError::host(&self.name, format!("set {key} to {value}"), error))
+    }
+
+    /// A program to run inside the host, by name or path.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> HostCommand<'_> {
+        let program = program.as_ref();
+        // A name is looked up here, where the administrators' directories are known.
+        let path = program
+            .to_str()
+            .filter(|name| !name.contains('/'))
+            .and_then(tools::in_path)
+            .unwrap_or_else(|| PathBuf::from(program));
+        let mut command = Command::new(path);
+        command.stdin(Stdio::null());
+        HostCommand {
+            host: self,
+            command,
+        }
+    }
+
+    /// Runs a program to its end and returns what it wrote to its standard output.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] with what it said if its status is not 0.
+    pub fn output<I, S>(&self, program: &str, arguments: I) -> Result<String, LabError>
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        self.command(program).args(arguments).output()
+    }
+
+    /// Has the keeper start `command`, so that the child is born inside and dies with the keeper.
+    fn start(&self, mut command: Command) -> io::Result<Child> {
+        die_with_thread(&mut command);
+        let (answer, child) = mpsc::channel();
+        let job: Job = Box::new(move || {
+            let _ = answer.send(command.spawn());
+        });
+        let gone = || io::Error::other("the host's thread has ended");
+        let jobs = self.jobs.as_ref().ok_or_else(gone)?;
+        jobs.send(job).map_err(|_| gone())?;
+        child.recv().map_err(|_| gone())?
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // Without jobs the keeper ends, and its children with it.
+        self.jobs = None;
+        if let Some(keeper) = self.keeper.take() {
+            // It runs nothing but spawn(), which does not panic.
+            let _ = keeper.join();
+        }
+        signals::clear_network(self.identity);
+    }
+}
+
+/// A program to run inside a host.
+#[derive(Debug)]
+pub struct HostCommand<'a> {
+    host: &'a Host,
+    command: Command,
+}
+
+impl HostCommand<'_> {
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.command.arg(argument);
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<I, S>(mut self, arguments: I) -> Self
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        self.command.args(arguments);
+        self
+    }
+
+    /// Sets an environment variable.
+    #[must_use]
+    pub fn env(mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(key, value);
+        self
+    }
+
+    /// Starts it, its output captured and nothing to read.
+    ///
+    /// # Errors
+    /// [`LabError::Host`] if it cannot be started.
+    pub fn spawn(self) -> Result<Process, LabError> {
+        self.spawn_with_input(Stdio::null())
+    }
+
+    /// Runs it to its end and returns its standard output.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] with what it said if its status is not 0.
+    pub fn output(self) -> Result<String, LabError> {
+        self.output_with_input("")
+    }
+
+    /// As [`HostCommand::output`], with something to read on its standard input.
+    ///
+    /// # Errors
+    /// As [`HostCommand::output`].
+    pub fn output_with_input(self, input: &str) -> Result<String, LabError> {
+        self.exit_with_input(input)?.success()
+    }
+
+    /// Runs it to its end, however that is.
+    ///
+    /// # Errors
+    /// [`LabError::Host`] if it cannot be started.
+    pub fn exit(self) -> Result<Exit, LabError> {
+        self.exit_with_input("")
+    }
+
+    fn exit_with_input(self, input: &str) -> Result<Exit, LabError> {
+        if input.is_empty() {
+            return self.spawn_with_input(Stdio::null())?.wait();
+        }
+        let mut process = self.spawn_with_input(Stdio::piped())?;
+        process.write_input(input)?;
+        process.wait()
+    }
+
+    fn spawn_with_input(mut self, stdin: Stdio) -> Result<Process, LabError> {
+        self.command
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        // Own group, so that what it starts is killed along with it.
+        std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
+        let words: Vec<OsString> = std::iter::once(self.command.get_program())
+            .chain(self.command.get_args())
+            .map(OsStr::to_owned)
+            .collect();
+        let label = words.join(OsStr::new(" ")).to_string_lossy().into_owned();
+        let child = self
+            .host
+            .start(self.command)
+            .map_err(|error| LabError::host(&self.host.name, format!("start {label}"), error))?;
+        Ok(Process::adopt(child, label, self.host.name.clone()))
+    }
+}
+
+type Made = Result<(OwnedFd, Option<OwnedFd>, Network), (&'static str, io::Error)>;
+
+/// Moves the current thread into new namespaces and opens them.
+fn make_namespaces(private: bool) -> Made {
+    let step = |operation, result: nix::Result<()>| {
+        result.map_err(|error| (operation, io::Error::from(error)))
+    };
+    let open = |kind: &'static str| -> Result<OwnedFd, (&'static str, io::Error)> {
+        File::open(format!("/proc/thread-self/ns/{kind}"))
+            .map(OwnedFd::from)
+            .map_err(|error| ("open its namespace", error))
+    };
+    step(
+        "make a network namespace",
+        unshare(CloneFlags::CLONE_NEWNET),
+    )?;
+    let network = open("net")?;
+    let identity =
+        Network::of("/proc/thread-self/ns/net").map_err(|error| ("open its namespace", error))?;
+    if !private {
+        return Ok((network, None, identity));
+    }
+    step("make a mount namespace", unshare(CloneFlags::CLONE_NEWNS))?;
+    make_mounts().map_err(|error| ("make private mounts", error))?;
+    Ok((network, Some(open("mnt")?), identity))
+}
+
+/// Gives the current mount namespace its own /var/run and /etc/resolv.conf.
+fn make_mounts() -> io::Result<()> {
+    const NONE: Option<&str> = None;
+    // Otherwise the mounts below would show up in the rest of the machine.
+    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
+    let resolver = fs::canonicalize("/etc/resolv.conf").ok();
+    let run = fs::canonicalize("/var/run")?;
+    mount(
+        Some("tmpfs"),
+        &run,
+        Some("tmpfs"),
+        MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
+        Some("size=16m,mode=0755"),
+    )?;
+    fs::create_dir(run.join("wireguard"))?;
+    let Some(resolver) = resolver else {
+        return Ok(());
+    };
+    if resolver.starts_with(&run) {
+        // The machine's own one was hidden along with the rest of /run.
+        if let Some(directory) = resolver.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        return fs::write(resolver, "");
+    }
+    let own = run.join("resolv.conf");
+    fs::write(&own, "")?;
+    mount(Some(&own), &resolver, NONE, MsFlags::MS_BIND, NONE)?;
+    Ok(())
+}
+
+/// Moves the current thread into a host.
+fn enter_thread(network: BorrowedFd<'_>, mounts: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    setns(network, CloneFlags::CLONE_NEWNET)?;
+    if let Some(mounts) = mounts {
+        // The kernel lets no thread change its mounts that shares its working directory.
+        unshare(CloneFlags::CLONE_FS)?;
+        setns(mounts, CloneFlags::CLONE_NEWNS)?;
+    }
+    Ok(())
+}

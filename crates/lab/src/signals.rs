@@ -1,0 +1,111 @@
+//! Leaving nothing behind when the user presses Ctrl-C.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// How long the kernel gets to bury what was killed.
+const BURIAL: Duration = Duration::from_secs(2);
+
+/// What this process must not leave behind.
+static LIVING: Mutex<Living> = Mutex::new(Living {
+    groups: BTreeSet::new(),
+    networks: BTreeSet::new(),
+});
+
+struct Living {
+    /// Processes, each the leader of its group.
+    groups: BTreeSet<u32>,
+    /// Network namespaces.
+    networks: BTreeSet<Network>,
+}
+
+/// A network namespace, by the device and inode of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Network(u64, u64);
+
+impl Network {
+    /// The namespace behind a file of /proc.
+    pub(crate) fn of(path: impl AsRef<Path>) -> io::Result<Self> {
+        let file = fs::metadata(path)?;
+        Ok(Self(file.dev(), file.ino()))
+    }
+}
+
+fn living() -> MutexGuard<'static, Living> {
+    // Sets of numbers are whole whoever panicked.
+    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn remember(process: u32) {
+    living().groups.insert(process);
+}
+
+pub(crate) fn forget(process: u32) {
+    living().groups.remove(&process);
+}
+
+pub(crate) fn remember_network(network: Network) {
+    living().networks.insert(network);
+}
+
+/// Kills every process that still runs in a network namespace of ours, and forgets it. Daemons escape
+/// their process group and their parent's death, but not their namespace.
+pub(crate) fn clear_network(network: Network) {
+    living().networks.remove(&network);
+    let end = Instant::now() + BURIAL;
+    while kill_inhabitants(|found| *found == network) && Instant::now() < end {
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Kills the processes whose namespace is `wanted`; false if there was none. A dead process has no
+/// namespace any more, even before its parent has looked.
+fn kill_inhabitants(wanted: impl Fn(&Network) -> bool) -> bool {
+    let mut any = false;
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let number = entry.file_name().to_string_lossy().parse::<i32>();
+        let Ok(process) = number else { continue };
+        if process.cast_unsigned() == process::id() {
+            continue;
+        }
+        if Network::of(entry.path().join("ns/net")).is_ok_and(|found| wanted(&found)) {
+            any = true;
+            let _ = kill(Pid::from_raw(process), Signal::SIGKILL);
+        }
+    }
+    any
+}
+
+/// From now on SIGINT, SIGTERM and SIGHUP kill everything that runs in the hosts and end this process
+/// with status 130. The namespaces themselves go with what is inside.
+///
+/// # Errors
+/// If the handlers cannot be set.
+pub fn cleanup_on_signal() -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            if signals.forever().next().is_some() {
+                let living = living();
+                for group in &living.groups {
+                    let _ = killpg(Pid::from_raw(group.cast_signed()), Signal::SIGKILL);
+                }
+                kill_inhabitants(|found| living.networks.contains(found));
+                process::exit(130);
+            }
+        })?;
+    Ok(())
+}

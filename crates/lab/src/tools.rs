@@ -1,0 +1,76 @@
+//! Finding the programs that the lab calls.
+
+use std::env;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::LabError;
+
+/// Where administrators' programs live even if an ordinary user's PATH does not name it.
+const SYSTEM_DIRECTORIES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// The path of a program that every distribution packages.
+///
+/// # Errors
+/// [`LabError::Missing`], with the package to install.
+pub fn find(name: &str) -> Result<PathBuf, LabError> {
+    in_path(name).ok_or_else(|| LabError::Missing {
+        tool: name.to_owned(),
+        hint: format!("install the package {}", package(name)),
+    })
+}
+
+/// The path of a program, if it is in PATH or among the administrators' programs.
+pub fn in_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(SYSTEM_DIRECTORIES.iter().map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|candidate| is_program(candidate))
+}
+
+/// The path of a program of another VPN, built for comparison: in the directory that `MILLRACE_PEERS`
+/// names, or else in `target/peers/bin` here or in a directory above.
+pub fn peer(name: &str) -> Option<PathBuf> {
+    peer_directories()
+        .map(|directory| directory.join(name))
+        .find(|candidate| is_program(candidate))
+}
+
+fn peer_directories() -> impl Iterator<Item = PathBuf> {
+    let named = env::var_os("MILLRACE_PEERS").map(PathBuf::from);
+    let above = env::current_dir()
+        .map(|here| here.ancestors().map(Path::to_owned).collect::<Vec<_>>())
+        .unwrap_or_default()
+        .into_iter()
+        .map(|directory| directory.join("target/peers/bin"));
+    named.into_iter().chain(above)
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// The Debian package of a program, where it has another name.
+fn package(name: &str) -> &str {
+    match name {
+        "wg" | "wg-quick" => "wireguard-tools",
+        "nft" => "nftables",
+        "ping" => "iputils-ping",
+        "ip" => "iproute2",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_and_missing_ones_come_with_a_hint() {
+        assert!(find("sh").unwrap().is_absolute());
+        let error = find("no-such-program").unwrap_err();
+        assert!(error.to_string().contains("install"), "{error}");
+    }
+}

@@ -1,0 +1,149 @@
+//! The loads, over a link without any tunnel.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::time::Duration;
+
+use lab::load::{
+    Direction, HttpLoad, HttpServer, Iperf, IperfServer, LossFree, Transport, UdpLoad,
+    highest_loss_free, udp_load,
+};
+use lab::{Emulator, Host, Impairment, LabError, Link, LinkOptions, enter_or_skip};
+
+fn pair() -> Option<(Host, Host, LinkOptions)> {
+    if !enter_or_skip() {
+        return None;
+    }
+    let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());
+    let link = LinkOptions::numbered(1);
+    Link::new(&a, "eth0", &b, "eth0", &link).unwrap();
+    Some((a, b, link))
+}
+
+#[test]
+fn iperf_reports_every_kind_of_flow() {
+    let Some((a, b, link)) = pair() else { return };
+    let server = match IperfServer::start(&b, link.b4(), 5201) {
+        Err(error @ LabError::Missing { .. }) => {
+            eprintln!("skipped: {error}");
+            return;
+        }
+        other => other.unwrap(),
+    };
+    let one = Iperf {
+        seconds: 1,
+        ..Iperf::default()
+    };
+    let report = one.run(&a, &server).unwrap();
+    assert!(report.flow.bytes > 0 && report.back.is_none(), "{report:?}");
+    let both = Iperf {
+        direction: Direction::Both,
+        streams: 2,
+        ..one
+    };
+    let report = both.run(&a, &server).unwrap();
+    assert!(report.flow.bytes > 0 && report.back.unwrap().bytes > 0);
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let udp = Iperf {
+            transport: Transport::Udp {
+                rate: 10_000_000,
+                size: 1300,
+            },
+            direction,
+            ..one
+        };
+        let report = udp.run(&a, &server).unwrap();
+        assert!(report.flow.datagrams > 500, "{report:?}");
+        assert!(report.flow.bytes > 0, "{report:?}");
+    }
+}
+
+#[test]
+fn http_files_arrive_whole_with_and_without_keep_alive() {
+    let Some((a, b, link)) = pair() else { return };
+    let server = HttpServer::start(&b, (link.b6(), 8080).into()).unwrap();
+    for keep_alive in [true, false] {
+        for size in [0, 1, 65_521, 200_000] {
+            let load = HttpLoad {
+                keep_alive,
+                ..HttpLoad::new((link.b6(), 8080), size, 24)
+            };
+            let report = load.run(&a).unwrap();
+            assert_eq!((report.requests, report.errors), (24, 0), "{report:?}");
+            assert_eq!(report.bytes, 24 * size);
+        }
+    }
+    assert_eq!(server.requests(), 8 * 24);
+    drop(server);
+    let report = HttpLoad::new((link.b6(), 8080), 1, 3).run(&a).unwrap();
+    assert_eq!(report.errors, 3, "{report:?}");
+}
+
+#[test]
+fn udp_counts_what_the_line_does() {
+    if !enter_or_skip() {
+        return;
+    }
+    let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());
+    let link = LinkOptions::numbered(1);
+    let lines = [
+        Impairment {
+            duplicate: 0.1,
+            reorder: 0.1,
+            delay: Duration::from_millis(2),
+            ..Impairment::NONE
+        },
+        Impairment::NONE,
+    ];
+    let line = Emulator::new(&a, "eth0", &b, "eth0", &link, lines, 3).unwrap();
+    let load = UdpLoad {
+        target: (link.b4(), 9000).into(),
+        size: 64,
+        rate: 5000.0,
+        duration: Duration::from_millis(400),
+    };
+    let report = udp_load(&a, &b, &load).unwrap();
+    assert_eq!(report.lost, 0, "{report:?}");
+    assert!(report.sent > 1000, "{report:?}");
+    let counters = line.counters(lab::Side::A);
+    assert!(report.duplicated > 0 && report.duplicated <= counters.duplicated);
+    assert!(report.reordered > 0, "{report:?}");
+}
+
+#[test]
+fn rate_of_the_line_is_found() {
+    if !enter_or_skip() {
+        return;
+    }
+    let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());
+    let link = LinkOptions::numbered(1);
+    // 100 + 42 bytes a frame: 10,000 frames a second, with a queue of some milliseconds.
+    let lines = [
+        Impairment {
+            rate: Some(10_000 * 142 * 8),
+            queue: 5_000,
+            ..Impairment::NONE
+        },
+        Impairment::NONE,
+    ];
+    let _line = Emulator::new(&a, "eth0", &b, "eth0", &link, lines, 3).unwrap();
+    let search = LossFree {
+        high: 40_000.0,
+        trial: Duration::from_millis(200),
+        trials: 7,
+        ..LossFree::default()
+    };
+    let best = highest_loss_free(&search, |rate, duration| {
+        let load = UdpLoad {
+            target: (link.b4(), 9000).into(),
+            size: 100,
+            rate,
+            duration,
+        };
+        udp_load(&a, &b, &load)
+    })
+    .unwrap();
+    // A busy machine finds less, and none can find more than the line and its queue carry.
+    let rate = best.received_rate();
+    assert!(rate > 0.0 && rate < 10_500.0, "{best:?}");
+}

@@ -1,0 +1,162 @@
+//! Hosts, links, routers and the emulator, against the real kernel.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use lab::load::{PingOptions, ping};
+use lab::{Emulator, Host, Impairment, Link, LinkOptions, Offloads, Router, Side, enter_or_skip};
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn hosts_ping_each_other_over_a_link() {
+    if !enter_or_skip() {
+        return;
+    }
+    let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());
+    for offloads in [Offloads::On, Offloads::NoSegmentation, Offloads::Off] {
+        let link = LinkOptions::numbered(1).offloads(offloads).mtu(1400);
+        Link::new(&a, "eth0", &b, "eth0", &link).unwrap();
+        for target in [link.b4(), link.b6()] {
+            let report = ping(&a, target, &PingOptions::count(20)).unwrap();
+            assert!(report.is_perfect(), "{offloads:?}: {report:?}");
+            assert_eq!(report.times.len(), 20);
+        }
+        let whole = PingOptions {
+            size: 1400 - 28 + 1,
+            fragment: false,
+            ..PingOptions::count(1)
+        };
+        assert_eq!(ping(&a, link.b4(), &whole).unwrap().received, 0);
+        let mut netlink = a.netlink().unwrap();
+        let index = netlink.index_of("eth0").unwrap();
+        netlink.delete_link(index).unwrap();
+        assert!(!b.has_interface("eth0").unwrap());
+    }
+}
+
+#[test]
+fn router_forwards_and_translates() {
+    if !enter_or_skip() {
+        return;
+    }
+    let home = Host::new("home").unwrap();
+    let router = Router::new("router").unwrap();
+    let server = Host::new("server").unwrap();
+    let inside = LinkOptions::numbered(1);
+    let outside = LinkOptions::numbered(2);
+    Link::new(&home, "eth0", &router, "lan", &inside).unwrap();
+    Link::new(&router, "wan", &server, "eth0", &outside).unwrap();
+    home.add_default_route(inside.b4()).unwrap();
+    home.add_default_route(inside.b6()).unwrap();
+
+    // Without a way back nothing is answered; with NAT it is.
+    let once = PingOptions::count(1);
+    assert_eq!(ping(&home, outside.b4(), &once).unwrap().received, 0);
+    router.masquerade("wan").unwrap();
+    for target in [outside.b4(), outside.b6()] {
+        let report = ping(&home, target, &PingOptions::count(5)).unwrap();
+        assert!(report.is_perfect(), "{target}: {report:?}");
+    }
+}
+
+#[test]
+fn emulator_delays_loses_and_counts() {
+    if !enter_or_skip() {
+        return;
+    }
+    let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());
+    let link = LinkOptions::numbered(1);
+    let delay = Duration::from_millis(5);
+    let lines = [Impairment::delay(delay); 2];
+    let line = Emulator::new(&a, "eth0", &b, "eth0", &link, lines, 1).unwrap();
+    let report = ping(&a, link.b4(), &PingOptions::count(20)).unwrap();
+    assert!(report.is_perfect(), "{report:?}");
+    // Never early; how late depends on how busy this machine is.
+    assert!(report.times.min() >= 2 * delay, "{:?}", report.times.min());
+    let counters = line.counters(Side::A);
+    assert!(
+        counters.received >= 20 && counters.lost == 0,
+        "{counters:?}"
+    );
+
+    // Each tenth request and each tenth answer, by the same dice in every run.
+    let lossy = Impairment {
+        loss: 0.1,
+        ..Impairment::NONE
+    };
+    line.set_both(lossy);
+    let options = PingOptions {
+        interval: Some(Duration::from_millis(2)),
+        ..PingOptions::count(300)
+    };
+    let report = ping(&a, link.b4(), &options).unwrap();
+    let missing = report.sent - report.received;
+    assert!((30..90).contains(&missing), "{missing} of 300 missing");
+    let lost = line.counters(Side::A).lost + line.counters(Side::B).lost;
+    assert_eq!(u64::from(missing), lost);
+
+    line.set_both(Impairment::NONE);
+    line.cut(true);
+    let report = ping(&a, link.b4(), &PingOptions::count(1)).unwrap();
+    assert_eq!(report.received, 0);
+    line.cut(false);
+    assert!(
+        ping(&a, link.b6(), &PingOptions::count(3))
+            .unwrap()
+            .is_perfect()
+    );
+}
+
+#[test]
+fn emulated_frames_have_the_size_of_the_wire_and_whole_checksums() {
+    if !enter_or_skip() {
+        return;
+    }
+    let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());
+    let link = LinkOptions::numbered(1);
+    let line = Emulator::new(&a, "eth0", &b, "eth0", &link, Default::default(), 1).unwrap();
+    let server = lab::load::HttpServer::start(&b, (link.b4(), 80).into()).unwrap();
+    let load = lab::load::HttpLoad {
+        connections: 2,
+        ..lab::load::HttpLoad::new((link.b4(), 80), 1_000_000, 6)
+    };
+    let report = load.run(&a).unwrap();
+    assert_eq!((report.requests, report.errors), (6, 0), "{report:?}");
+    assert_eq!(server.requests(), 6);
+    let counters = line.counters(Side::B);
+    assert_eq!(counters.too_long, 0, "{counters:?}");
+    assert!(counters.received_bytes / counters.received <= 1514);
+}
+
+#[test]
+fn private_hosts_do_not_see_each_others_sockets() {
+    if !enter_or_skip() {
+        return;
+    }
+    let (a, b) = (Host::private("a").unwrap(), Host::private("b").unwrap());
+    let touch = |host: &Host| {
+        let path = "/var/run/wireguard/wg0.sock";
+        host.run(|| {
+            let before = std::fs::exists(path).unwrap();
+            std::fs::write(path, "").unwrap();
+            before
+        })
+        .unwrap()
+    };
+    assert!(!touch(&a));
+    assert!(!touch(&b));
+    assert!(touch(&a));
+    // Programs see it too, and the machine itself does not.
+    let seen = a.output("ls", ["/var/run/wireguard"]).unwrap();
+    assert_eq!(seen.trim(), "wg0.sock");
+    b.run(|| std::fs::write("/etc/resolv.conf", "# lab\n").unwrap())
+        .unwrap();
+    let outside = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    assert_ne!(outside, "# lab\n");
+    assert_eq!(ip("127.0.0.1"), IpAddr::from([127, 0, 0, 1]));
+}

@@ -1,0 +1,66 @@
+//! Every WireGuard program that is installed, as both ends of a tunnel.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::net::IpAddr;
+
+use lab::load::{PingOptions, ping};
+use lab::peer::{Keys, PeerOptions, PresharedKey, WgInterface, WgPeer, others};
+use lab::{Host, Link, LinkOptions, enter_or_skip, tools};
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn installed_programs_carry_pings() {
+    if !enter_or_skip() {
+        return;
+    }
+    if let Err(error) = tools::find("wg") {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    for program in others() {
+        if let Err(error) = program.available() {
+            eprintln!("skipped: {error}");
+            continue;
+        }
+        let (a, b) = (Host::private("a").unwrap(), Host::private("b").unwrap());
+        let link = LinkOptions::numbered(1);
+        Link::new(&a, "eth0", &b, "eth0", &link).unwrap();
+        let (keys_a, keys_b) = (Keys::generate(&a).unwrap(), Keys::generate(&b).unwrap());
+        let psk = PresharedKey::generate(&a).unwrap();
+        let options = PeerOptions::default();
+        let at_a = program.start(&a, "wg0", &options).unwrap();
+        let at_b = program.start(&b, "wg0", &options).unwrap();
+        let interface = |keys: &Keys, port, mut peer: WgPeer| {
+            peer.preshared_key = Some(psk.clone());
+            WgInterface {
+                keys: keys.clone(),
+                listen_port: Some(port),
+                fwmark: None,
+                peers: vec![peer],
+            }
+        };
+        let b_of_a = WgPeer::new(&keys_b.public)
+            .at((link.b4(), 2).into())
+            .allow(ip("10.0.0.2"), 32);
+        let a_of_b = WgPeer::new(&keys_a.public).allow(ip("10.0.0.1"), 32);
+        at_a.configure(&interface(&keys_a, 1, b_of_a)).unwrap();
+        at_b.configure(&interface(&keys_b, 2, a_of_b)).unwrap();
+        at_a.bring_up(&[(ip("10.0.0.1"), 24)], 1420).unwrap();
+        at_b.bring_up(&[(ip("10.0.0.2"), 24)], 1420).unwrap();
+
+        let report = ping(&a, ip("10.0.0.2"), &PingOptions::count(10)).unwrap();
+        assert!(report.is_perfect(), "{}: {report:?}", program.name());
+        let status = at_a.status().unwrap();
+        let peer = status.peer(&keys_b.public).unwrap();
+        assert!(peer.preshared && peer.latest_handshake.is_some());
+        assert!(peer.received >= 10 * 128, "{}: {peer:?}", program.name());
+        println!("{}: {} bytes received", program.name(), peer.received);
+        drop(at_a);
+        // The interface goes with the program.
+        assert!(!a.has_interface("wg0").unwrap());
+    }
+}
