@@ -8,6 +8,30 @@
 //! have the nouns of the kernel's implementation, so that both can be read side by side; behaviour follows the kernel's
 //! wherever the paper leaves a choice, and says so where it does not.
 //!
+//! ```
+//! use std::time::{Instant, SystemTime};
+//! use crypto::x25519::PrivateKey;
+//! use wireguard::{Device, Output};
+//!
+//! let (now, wall) = (Instant::now(), SystemTime::now());
+//! let (mut left, mut right) = (Device::new(now, wall, 1), Device::new(now, wall, 2));
+//! let mut out = Vec::new();
+//! left.set_private_key(Some(PrivateKey::generate()), now, &mut out);
+//! right.set_private_key(Some(PrivateKey::generate()), now, &mut out);
+//! right.add_peer(left.public_key().unwrap())?;
+//! let peer = left.add_peer(right.public_key().unwrap())?;
+//!
+//! // Packets wait for keys: the left side begins a handshake.
+//! left.set_endpoint(peer, Some("192.0.2.2:51820".parse().unwrap()), now, &mut out);
+//! left.need_session(peer, now, &mut out);
+//! let Some(Output::Send { datagram, .. }) = out.pop() else { unreachable!() };
+//!
+//! // The right side answers, and may already open packets that are sealed with the new keys.
+//! right.receive(datagram.as_bytes(), "192.0.2.1:51820".parse().unwrap(), now, false, &mut out)?;
+//! assert!(matches!(out[..], [Output::Heard { .. }, Output::InstallReceiveKey { .. }, Output::Send { .. }]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Paper: Jason A. Donenfeld, "WireGuard: Next Generation Kernel Network Tunnel", <https://www.wireguard.com/papers/wireguard.pdf>.
 
 #![forbid(unsafe_code)]

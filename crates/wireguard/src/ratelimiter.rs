@@ -45,6 +45,11 @@ impl RateLimiter {
         self.sources.clear();
     }
 
+    /// Gives the table's memory back when the load is over. It has lasted for a second, so all buckets are full anyway.
+    pub(crate) fn forget(&mut self) {
+        self.sources = HashMap::new();
+    }
+
     pub(crate) fn allow(&mut self, from: SocketAddr, now: Instant) -> bool {
         self.sweep(now);
         let source = self.source(from.ip());

@@ -62,7 +62,8 @@ impl Device {
     /// stays cautious for a second after it was last true.
     ///
     /// # Errors
-    /// [`Dropped`] tells why the datagram led to nothing. A cookie may have been put out nevertheless.
+    /// [`Dropped`] tells why the datagram led to no keys. A cookie, or that the peer was heard, may have been put out
+    /// nevertheless.
     pub fn receive(
         &mut self,
         datagram: &[u8],
@@ -113,6 +114,7 @@ impl Device {
             return Err(Dropped::Mac1);
         }
         if !last_load.is_some_and(|last| now.saturating_duration_since(last) < UNDER_LOAD_FOR) {
+            limiter.forget();
             return Ok(());
         }
         if !checker.mac2_valid(datagram, from, now) {

@@ -10,18 +10,8 @@
 //! * **Zero the keys**: 540 s after the last keys were made. Giving up starts it as well, if it is not running.
 //! * **Persistent keepalive**, if it is set: when nothing authentic went either way for that interval.
 //!
-//! The second, the third and the fifth depend on every packet. The data plane only keeps notes, its [`Activity`], and the
-//! device looks at them when it is time:
-//!
-//! 1. A peer is *disarmed* at first. After the data plane has written its notes it looks at the peer's `armed` flag. If that
-//!    is not set, it sets it and calls [`Device::activity`].
-//! 2. From then on the device looks by itself, through the function that it is given in [`Device::expired`]: when something
-//!    is due, and at least every 10 s. Nothing that begins after a look is due sooner than that, so nothing is late.
-//! 3. At a look that finds neither an unanswered nor an unacknowledged packet, it puts out [`Output::Disarmed`]. The data
-//!    plane's owner clears the flag, *then reads the notes again*, and goes on at 1 if one of the two is there after all.
-//!
-//! Whoever writes does so before it looks at the flag, and whoever clears the flag does so before it reads (both with a
-//! sequentially consistent fence between): one of the two always sees the other, so no wake-up is lost.
+//! The second, the third and the fifth depend on every packet. The data plane only keeps notes of packets, and the device
+//! looks at them when something may be due: see [`Activity`].
 
 use std::time::{Duration, Instant};
 
@@ -31,10 +21,22 @@ use crate::message::{
 };
 use crate::output::Output;
 
-/// The data plane's notes about one peer.
+/// The data plane's notes about one peer, which three of the timers go by.
 ///
 /// "Anything" is every authentic packet: data, keepalives, and the handshake messages that
 /// [`Output::Send`] and [`Output::Heard`] speak of. Both "since" fields become `None` on [`Output::ClearSendKey`].
+///
+/// To tell the device of every packet would cost more than the packets. Instead, it looks:
+///
+/// 1. A peer is *disarmed* at first. After the data plane has written its notes, it looks at the peer's `armed` flag. If
+///    that is not set while one of the two "since" is there, it sets it and has [`Device::activity`] called.
+/// 2. From then on the device looks by itself, through the function that [`Device::expired`] is given: when something is
+///    due, and at least every 10 s. Nothing that begins after a look is due sooner than that, so nothing is late.
+/// 3. A look that finds neither an unanswered nor an unacknowledged packet puts out [`Output::Disarmed`]. The owner of
+///    the device clears the flag, *then reads the notes again*, and goes on at 1 if one of the two is there after all.
+///
+/// Whoever writes notes does so before looking at the flag, and whoever clears the flag does so before reading notes, both
+/// with a sequentially consistent fence between: one of the two always sees the other, so no wake-up is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// When the first data packet was sent since anything was received.
@@ -160,7 +162,7 @@ impl Device {
         }
     }
 
-    /// The data plane reports activity of a disarmed peer (see [`Activity`] and the description of the timers above it).
+    /// The data plane reports activity of a disarmed peer (step 1 in [`Activity`]).
     pub fn activity(
         &mut self,
         id: PeerId,

@@ -7,6 +7,13 @@ use proptest::prelude::*;
 use sim::{Event, Sim, secs, wall};
 use wireguard::{Device, Dropped};
 
+/// The control thread that owns a device need not be the one that made it.
+const _: () = {
+    const fn can_move<T: Send>() {}
+    can_move::<Device>();
+    can_move::<wireguard::Output>();
+};
+
 #[test]
 fn every_length_of_every_type() {
     let (mut sim, b, _) = Sim::pair();

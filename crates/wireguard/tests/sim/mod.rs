@@ -3,16 +3,21 @@
 // Each test program uses its part of this, and every function serves tests only.
 #![allow(dead_code, clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+mod host;
+
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use crypto::x25519::PrivateKey;
-use crypto::{Key, TAG_LEN, aead};
+use crypto::{TAG_LEN, aead};
 use wireguard::message::{
     DATA_HEADER_LEN, DataHeader, REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES, TYPE_DATA, kind,
 };
-use wireguard::{Activity, Device, Dropped, Lifetime, Output, PeerId, ReplayWindow};
+use wireguard::{Device, Output, PeerId, ReplayWindow};
+
+pub(crate) use host::{Event, Host};
+use host::{ReceiveKey, SendKey};
 
 pub(crate) const LATENCY: Duration = Duration::from_millis(10);
 
@@ -22,100 +27,6 @@ pub(crate) fn secs(secs: u64) -> Duration {
 
 pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
-}
-
-/// What a host did or saw, for tests to look at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    Initiation,
-    Response,
-    CookieReply,
-    Keepalive,
-    Data,
-    Received(Vec<u8>),
-    KeepaliveReceived,
-    Replayed,
-    Dropped(Dropped),
-    Complete,
-    DropStaged,
-    Cleared,
-    Disarmed,
-}
-
-struct ReceiveKey {
-    peer: PeerId,
-    key: Key,
-    lifetime: Lifetime,
-    confirm: bool,
-    window: ReplayWindow,
-}
-
-struct SendKey {
-    remote_index: u32,
-    local_index: u32,
-    key: Key,
-    lifetime: Lifetime,
-    counter: u64,
-    reported: bool,
-}
-
-#[derive(Default)]
-struct Plane {
-    send: Option<SendKey>,
-    staged: VecDeque<Vec<u8>>,
-    endpoint: Option<SocketAddr>,
-    notes: Activity,
-    armed: bool,
-}
-
-pub(crate) struct Host {
-    pub(crate) device: Device,
-    pub(crate) address: SocketAddr,
-    pub(crate) under_load: bool,
-    pub(crate) up: bool,
-    pub(crate) events: Vec<(Duration, Event)>,
-    receive: HashMap<u32, ReceiveKey>,
-    planes: HashMap<PeerId, Plane>,
-}
-
-impl Host {
-    /// When `event` happened.
-    pub(crate) fn times(&self, event: &Event) -> Vec<Duration> {
-        self.events
-            .iter()
-            .filter(|(_, e)| e == event)
-            .map(|&(at, _)| at)
-            .collect()
-    }
-
-    pub(crate) fn count(&self, event: &Event) -> usize {
-        self.times(event).len()
-    }
-
-    pub(crate) fn received(&self) -> Vec<Vec<u8>> {
-        let text = |event: &Event| match event {
-            Event::Received(text) => Some(text.clone()),
-            _ => None,
-        };
-        self.events
-            .iter()
-            .filter_map(|(_, event)| text(event))
-            .collect()
-    }
-
-    pub(crate) fn receive_keys(&self) -> usize {
-        self.receive.len()
-    }
-
-    pub(crate) fn can_send(&self, peer: PeerId) -> bool {
-        self.planes
-            .get(&peer)
-            .is_some_and(|plane| plane.send.is_some())
-    }
-
-    pub(crate) fn endpoint(&self, peer: PeerId) -> Option<SocketAddr> {
-        self.planes.get(&peer)?.endpoint
-    }
 }
 
 /// The delays after which copies of a datagram arrive; none if it is lost.
