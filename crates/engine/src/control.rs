@@ -19,7 +19,7 @@ pub trait Control: Send + Sync + 'static {
 }
 
 /// Reasons to look at a peer. All are rare: none happens per packet or per batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Notice {
     /// Packets wait for a session.
     NeedSession,
@@ -30,8 +30,9 @@ pub enum Notice {
         /// Our name for that session.
         index: u32,
     },
-    /// The sending key has passed the age or count after which it should be renewed.
-    RefreshBySend,
-    /// The receiving key has, and packets still come.
-    RefreshByReceive,
+    /// A key has passed the age or count after which it should be renewed, and is still used.
+    Refresh {
+        /// Our name for its session.
+        index: u32,
+    },
 }

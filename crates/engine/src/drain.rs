@@ -63,11 +63,16 @@ fn account<W: Wire>(shared: &Shared<W>, run: &OutboundRun, slot: &OutboundSlot, 
     shared.outbound.packets.add(run.count as u64);
     shared.outbound.bytes.add(run.bytes);
     run.peer.note_sent(millis, true);
-    if run.peer.needs_arming() {
+    if run.peer.arm() {
         shared.control.notify(run.peer.id(), Notice::Active);
     }
     if run.key.should_refresh(slot.now) {
-        shared.control.notify(run.peer.id(), Notice::RefreshBySend);
+        shared.control.notify(
+            run.peer.id(),
+            Notice::Refresh {
+                index: run.key.session,
+            },
+        );
     }
 }
 
@@ -173,11 +178,16 @@ impl InboundDrain {
                 },
             );
         }
-        if peer.needs_arming() {
+        if peer.arm() {
             shared.control.notify(peer.id(), Notice::Active);
         }
         if run.key.should_refresh(slot.now) {
-            shared.control.notify(peer.id(), Notice::RefreshByReceive);
+            shared.control.notify(
+                peer.id(),
+                Notice::Refresh {
+                    index: run.key.index,
+                },
+            );
         }
     }
 

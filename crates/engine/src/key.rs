@@ -26,6 +26,8 @@ pub struct KeyLimits {
 pub(crate) struct SendKey {
     /// The receiver's name for the session.
     pub(crate) index: u32,
+    /// Our name for it.
+    pub(crate) session: u32,
     pub(crate) cipher: Arc<dyn PacketCipher>,
     pub(crate) limits: KeyLimits,
     counter: AtomicU64,
@@ -41,7 +43,11 @@ impl std::fmt::Debug for SendKey {
 }
 
 impl SendKey {
-    pub(crate) fn new(index: u32, cipher: Arc<dyn PacketCipher>, limits: KeyLimits) -> Self {
+    pub(crate) fn new(
+        (index, session): (u32, u32),
+        cipher: Arc<dyn PacketCipher>,
+        limits: KeyLimits,
+    ) -> Self {
         let (counter, refresh_asked) = (AtomicU64::new(0), AtomicBool::new(false));
         Self {
             index,
@@ -203,7 +209,7 @@ mod tests {
             refresh_at: None,
             refresh_messages,
         };
-        SendKey::new(1, Arc::new(crypto::Null), limits)
+        SendKey::new((1, 2), Arc::new(crypto::Null), limits)
     }
 
     #[test]

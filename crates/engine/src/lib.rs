@@ -45,3 +45,7 @@ pub use shared::Sockets;
 pub use stats::{Counter, Drops, LaneStats};
 pub use tunnel::{Tunnel, TunnelOptions};
 pub use wire::{Class, Window, Wire};
+
+/// Entry points for fuzzing what the kernel and peers hand to the data plane. Not an interface.
+#[doc(hidden)]
+pub mod fuzzing;

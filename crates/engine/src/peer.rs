@@ -21,7 +21,6 @@ const STAGED_BYTES: usize = 4 << 20;
 pub struct Peer {
     id: u32,
     endpoint: ArcSwapOption<Endpoint>,
-    /// The endpoint stays where control put it.
     pub(crate) send_key: ArcSwapOption<SendKey>,
     staged: Mutex<VecDeque<Box<[u8]>>>,
     staged_bytes: Arc<AtomicUsize>,
@@ -29,6 +28,7 @@ pub struct Peer {
     armed: AtomicBool,
     unanswered: Moment,
     unacked: Moment,
+    data_sent: Moment,
     sent: Moment,
     received: Moment,
     /// Bytes of authenticated messages received, headers and tags included.
@@ -45,6 +45,8 @@ pub struct Times {
     pub unanswered_since: Option<Instant>,
     /// The first data received since anything was sent.
     pub unacked_since: Option<Instant>,
+    /// The last data sent.
+    pub last_data_sent: Option<Instant>,
     /// The last authenticated packet sent.
     pub last_sent: Option<Instant>,
     /// The last authenticated packet received.
@@ -63,6 +65,7 @@ impl Peer {
             armed: AtomicBool::new(false),
             unanswered: Moment::default(),
             unacked: Moment::default(),
+            data_sent: Moment::default(),
             sent: Moment::default(),
             received: Moment::default(),
             rx_bytes: Counter::default(),
@@ -118,17 +121,22 @@ impl Peer {
         Times {
             unanswered_since: at(&self.unanswered),
             unacked_since: at(&self.unacked),
+            last_data_sent: at(&self.data_sent),
             last_sent: at(&self.sent),
             last_received: at(&self.received),
         }
     }
 
     /// Says that control looks at [`Peer::times`] by itself from now on: no [`Notice::Active`]
-    /// comes until [`Peer::disarm`].
+    /// comes until [`Peer::disarm`]. Returns whether the caller is the one who said so; a worker
+    /// may have been faster, and then its notice is on its way.
     ///
     /// [`Notice::Active`]: crate::Notice::Active
-    pub fn arm(&self) {
-        self.armed.store(true, Ordering::SeqCst);
+    pub fn arm(&self) -> bool {
+        // Whoever disarms reads the moments afterwards; whoever notes a moment looks here
+        // afterwards. With a fence on both sides one of the two sees the other.
+        std::sync::atomic::fence(Ordering::SeqCst);
+        !self.armed.load(Ordering::SeqCst) && !self.armed.swap(true, Ordering::SeqCst)
     }
 
     /// Says that control waits for [`Notice::Active`](crate::Notice::Active).
@@ -136,11 +144,7 @@ impl Peer {
     /// Look at [`Peer::times`] once more after this: what happened just before was not told.
     pub fn disarm(&self) {
         self.armed.store(false, Ordering::SeqCst);
-    }
-
-    /// Whether the caller is the one to tell control of this activity.
-    pub(crate) fn needs_arming(&self) -> bool {
-        !self.armed.load(Ordering::SeqCst) && !self.armed.swap(true, Ordering::SeqCst)
+        std::sync::atomic::fence(Ordering::SeqCst);
     }
 
     /// Notes that something authenticated was sent; `data` if it was more than a keepalive.
@@ -148,6 +152,7 @@ impl Peer {
         self.unacked.clear();
         self.sent.set(millis);
         if data {
+            self.data_sent.set(millis);
             self.unanswered.set_first(millis);
         }
     }
@@ -159,6 +164,12 @@ impl Peer {
         if data {
             self.unacked.set_first(millis);
         }
+    }
+
+    /// Forgets what waits for an answer: there is no key to answer under.
+    pub fn expect_nothing(&self) {
+        self.unanswered.clear();
+        self.unacked.clear();
     }
 
     /// Control sent a handshake message to the peer.
@@ -272,9 +283,9 @@ mod tests {
     #[test]
     fn one_worker_is_told_to_arm() {
         let p = peer();
-        assert!(p.needs_arming());
-        assert!(!p.needs_arming());
+        assert!(p.arm());
+        assert!(!p.arm());
         p.disarm();
-        assert!(p.needs_arming());
+        assert!(p.arm());
     }
 }

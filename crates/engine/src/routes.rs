@@ -87,6 +87,26 @@ impl<T: Clone> Routes<T> {
         best
     }
 
+    /// The owner of exactly the prefix `ip/len`.
+    #[must_use]
+    pub fn exact(&self, ip: IpAddr, len: u8) -> Option<&T> {
+        let bits = mask(bits_of(ip), len);
+        let mut link = match ip {
+            IpAddr::V4(_) => &self.v4,
+            IpAddr::V6(_) => &self.v6,
+        };
+        while let Some(node) = link {
+            if node.len > len || mask(bits, node.len) != node.bits {
+                return None;
+            }
+            if node.len == len {
+                return node.value.as_ref();
+            }
+            link = &node.children[bit(bits, node.len)];
+        }
+        None
+    }
+
     /// Gives the prefix `ip/len` to `value`, taking it from whoever had it. Bits beyond `len` are
     /// ignored.
     pub fn insert(&mut self, ip: IpAddr, len: u8, value: T) {
@@ -274,6 +294,12 @@ mod tests {
                     list.retain(|e| *e != (key, len, value));
                     prop_assert_eq!(trie.remove_if(addr, len, |v| *v == value), had);
                 }
+            }
+            for (key, len, value) in &list {
+                let addr = if v6 { IpAddr::from(Ipv6Addr::from(*key)) } else {
+                    IpAddr::from(Ipv4Addr::from((*key >> 96) as u32))
+                };
+                prop_assert_eq!(trie.exact(addr, *len), Some(value));
             }
             for x in probes {
                 let bits = bits_of(ip(x));

@@ -127,15 +127,15 @@ impl<W: Wire> Tunnel<W> {
     }
 
     /// Sends to `peer` with this key from now on, after what waited for it. `index` is the
-    /// receiver's name for the session.
+    /// receiver's name for the session, `session` ours.
     pub fn set_send_key(
         &self,
         peer: &Peer,
-        index: u32,
+        (index, session): (u32, u32),
         cipher: Arc<dyn PacketCipher>,
         limits: KeyLimits,
     ) {
-        let key = Arc::new(SendKey::new(index, cipher, limits));
+        let key = Arc::new(SendKey::new((index, session), cipher, limits));
         // What waited is numbered and sent before a worker can see the key, so that the order on
         // the wire is the order of the numbers.
         self.send_staged(peer, &key);
@@ -164,6 +164,7 @@ impl<W: Wire> Tunnel<W> {
     /// Forgets the key to send to `peer` with.
     pub fn clear_send_key(&self, peer: &Peer) {
         peer.send_key.store(None);
+        peer.expect_nothing();
     }
 
     /// Drops what waits for `peer`.
