@@ -205,13 +205,18 @@ impl Relay {
                 self.send(side);
             }
             if !more {
+                self.publish();
                 self.sleep()?;
             }
         }
         Ok(())
     }
 
-    /// Exchanges controls and counters; false when it is time to stop.
+    fn publish(&self) {
+        self.shared.lock().counters = [self.wires[0].counters, self.wires[1].counters];
+    }
+
+    /// Takes over what was changed; false when it is time to stop.
     fn control(&mut self) -> bool {
         let mut controls = self.shared.lock();
         if controls.changed {
@@ -220,7 +225,6 @@ impl Relay {
                 wire.set(line);
             }
         }
-        controls.counters = [self.wires[0].counters, self.wires[1].counters];
         !controls.stop
     }
 

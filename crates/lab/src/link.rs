@@ -1,6 +1,9 @@
 //! Links: a cable between two hosts.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use netio::ethtool;
 use netio::netlink::VethEnd;
@@ -20,6 +23,9 @@ pub enum Offloads {
     /// Frames of wire size with their checksums filled in.
     Off,
 }
+
+/// How long a carrier may take.
+const CARRIER: Duration = Duration::from_secs(10);
 
 /// Features whose absence makes a port without segmentation.
 const SEGMENTATION: [&str; 6] = [
@@ -137,8 +143,16 @@ impl Link {
                 VethEnd::new(b_name).inside(b.network()),
             )
             .map_err(LabError::netlink(a.name()))?;
-        configure(a, a_name, options, &options.a)?;
-        configure(b, b_name, options, &options.b)?;
+        bring_up(a, a_name, options)?;
+        bring_up(b, b_name, options)?;
+        wait_for_carrier(a, a_name)?;
+        wait_for_carrier(b, b_name)?;
+        // Only now: IPv6 holds back for seconds what it wants to say on a link that is not ready.
+        for (host, name, addresses) in [(a, a_name, &options.a), (b, b_name, &options.b)] {
+            for (ip, prefix) in addresses {
+                host.add_address(name, *ip, *prefix)?;
+            }
+        }
         Ok(Self {
             a: a_name.to_owned(),
             b: b_name.to_owned(),
@@ -146,13 +160,8 @@ impl Link {
     }
 }
 
-/// Sets up one end of a link.
-pub(crate) fn configure(
-    host: &Host,
-    name: &str,
-    options: &LinkOptions,
-    addresses: &[(IpAddr, u8)],
-) -> Result<(), LabError> {
+/// Sets up one end of a link, all but its addresses.
+fn bring_up(host: &Host, name: &str, options: &LinkOptions) -> Result<(), LabError> {
     host.run(|| match options.offloads {
         Offloads::On => Ok(()),
         Offloads::NoSegmentation => SEGMENTATION
@@ -167,15 +176,33 @@ pub(crate) fn configure(
     })?
     .map_err(LabError::ethtool(host.name()))?;
     let mut netlink = host.netlink()?;
-    let mut all = || {
-        let index = netlink.index_of(name)?;
-        netlink.set_mtu(index, options.mtu)?;
-        for (ip, prefix) in addresses {
-            netlink.add_address_nodad(index, *ip, *prefix)?;
+    netlink
+        .index_of(name)
+        .and_then(|index| {
+            netlink.set_mtu(index, options.mtu)?;
+            netlink.set_up(index)
+        })
+        .map_err(LabError::netlink(host.name()))
+}
+
+/// Waits until the host has noticed that the other end is up, which the kernel tells it at most once a
+/// second.
+fn wait_for_carrier(host: &Host, name: &str) -> Result<(), LabError> {
+    let mut netlink = host.netlink()?;
+    let end = Instant::now() + CARRIER;
+    while !netlink
+        .link(name)
+        .map_err(LabError::netlink(host.name()))?
+        .running
+    {
+        if Instant::now() >= end {
+            let error = io::ErrorKind::TimedOut.into();
+            let operation = format!("wait for the carrier of {name}");
+            return Err(LabError::host(host.name(), operation, error));
         }
-        netlink.set_up(index)
-    };
-    all().map_err(LabError::netlink(host.name()))
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 impl Host {

