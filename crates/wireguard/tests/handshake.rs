@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use crypto::Key;
 use crypto::x25519::{PrivateKey, PublicKey};
 use sim::{Event, LATENCY, Sim, millis, secs, wall};
-use wireguard::{AddPeerError, Device, Dropped, Output, PeerId};
+use wireguard::{Activity, AddPeerError, Device, Dropped, Output, PeerId};
 
 #[test]
 fn preshared_keys_must_be_equal_and_count_from_the_next_handshake() {
@@ -355,4 +355,38 @@ fn numbers_of_peers_that_never_were_do_nothing() {
     }
     device.expired(now, |_| unreachable!(), &mut out);
     assert!(out.is_empty());
+}
+
+#[test]
+fn an_initiation_is_left_waiting_once_even_if_ours_never_arrive() {
+    let (mut sim, b, a) = Sim::pair();
+    let keys = [0, 1].map(|host| sim.hosts[host].device.public_key());
+    let (greater, peer, other, peer_of_other) = if keys[0] > keys[1] {
+        (0, b, 1, a)
+    } else {
+        (1, a, 0, b)
+    };
+    let address = sim.hosts[greater].address;
+    sim.link = Box::new(move |flight| {
+        let lost = flight.from == address && flight.bytes[0] == 1;
+        if lost { vec![] } else { vec![LATENCY] }
+    });
+    sim.send(greater, peer, b"lost on the way");
+    sim.send(other, peer_of_other, b"left waiting");
+    sim.run_until(secs(1));
+    assert_eq!(
+        sim.hosts[greater].count(&Event::Dropped(Dropped::Crossed)),
+        1
+    );
+    // Both repeat theirs, the greater first, so that they cross again.
+    for host in [greater, other] {
+        sim.now = sim.start + millis(5400);
+        let now = sim.now;
+        sim.with(host, |device, out| {
+            device.expired(now, |_| Activity::default(), out);
+        });
+    }
+    sim.run_until(secs(6));
+    assert_eq!(sim.hosts[greater].received(), [b"left waiting"]);
+    assert_eq!(sim.hosts[other].received(), [b"lost on the way"]);
 }
