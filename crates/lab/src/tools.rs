@@ -1,6 +1,7 @@
 //! Finding the programs that the lab calls.
 
 use std::env;
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,20 @@ pub fn find(name: &str) -> Result<PathBuf, LabError> {
     in_path(name).ok_or_else(|| LabError::Missing {
         tool: name.to_owned(),
         hint: format!("install the package {}", package(name)),
+    })
+}
+
+/// Whether TUN interfaces can be made here.
+///
+/// # Errors
+/// [`LabError::Missing`] if the kernel has none, or the file is not for us: in a user namespace the
+/// rights of the file still count.
+pub fn tun() -> Result<(), LabError> {
+    let device = "/dev/net/tun";
+    let opened = File::options().read(true).write(true).open(device);
+    opened.map(drop).map_err(|error| LabError::Missing {
+        tool: device.to_owned(),
+        hint: format!("{error}: load the module tun, or as root `chmod 0666 {device}`"),
     })
 }
 

@@ -17,7 +17,7 @@ fn installed_programs_carry_pings() {
     if !enter_or_skip() {
         return;
     }
-    if let Err(error) = tools::find("wg") {
+    if let Err(error) = tools::tun().and_then(|()| tools::find("wg")) {
         eprintln!("skipped: {error}");
         return;
     }

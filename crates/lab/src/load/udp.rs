@@ -8,11 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl;
+use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::{Host, LabError};
 
 /// How long the sink waits for stragglers after the last datagram was sent.
 const QUIET: Duration = Duration::from_millis(150);
+/// Bytes that the sink's kernel may hold for it, bookkeeping included.
+const SINK_BUFFER: usize = 16 << 20;
 /// Datagrams that are sent between two looks at the clock, at most.
 const BURST: u64 = 32;
 /// A sender that is less than this ahead of its schedule spins instead of sleeping.
@@ -154,6 +157,11 @@ fn sink(
     finished: &AtomicBool,
 ) -> io::Result<UdpReport> {
     socket.set_read_timeout(Some(QUIET))?;
+    // A sink that is not scheduled for some milliseconds must not be taken for a bad line. Beyond the
+    // system's limit with root's rights alone.
+    if setsockopt(socket, sockopt::RcvBufForce, &SINK_BUFFER).is_err() {
+        let _ = setsockopt(socket, sockopt::RcvBuf, &SINK_BUFFER);
+    }
     let mut seen = vec![0u64; numbers.div_ceil(64)];
     let mut report = UdpReport::default();
     let mut highest = 0;
