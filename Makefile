@@ -1,0 +1,54 @@
+# Everything that one does here, by name. `make help` lists it.
+
+# Tool chains that are installed but not in the PATH of a plain shell.
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
+
+SECONDS ?= 60
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test loom lint bench fuzz peers clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+setup: ## Install what the other targets need and is missing (Debian packages)
+	@scripts/setup
+
+build: setup ## Build target/release/millrace
+	cargo build --release --locked -p millrace
+
+demo: build ## Show a tunnel at work: office, branch, real traffic, a table
+	@scripts/peers || echo "demo: going on without the newest wireguard-go"
+	target/release/millrace demo $(ARGS)
+
+# The tests make network namespaces: as root, or in a user namespace where the kernel allows it.
+test: setup ## Run all tests, and the model of the ring
+	@scripts/peers || echo "test: going on without the newest wireguard-go"
+	cargo test --locked --workspace
+	$(MAKE) --no-print-directory loom
+
+# A directory of its own, for the flag would make cargo build everything anew each time.
+loom: ## Check the ring in every interleaving of two workers
+	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=2 CARGO_TARGET_DIR=target/loom \
+		cargo test --locked -p millrace-engine --lib ring::
+
+lint: ## Check format, clippy, licences and scripts
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	@if command -v cargo-deny >/dev/null; then cargo deny --locked check; \
+		else echo "lint: no cargo-deny (cargo install --locked cargo-deny): licences not checked"; fi
+	@if command -v shellcheck >/dev/null; then shellcheck scripts/* .ci/run; \
+		else echo "lint: no shellcheck (apt install shellcheck): scripts not checked"; fi
+
+bench: build ## Measure Millrace and its peers side by side (ARGS="...")
+	target/release/millrace bench $(ARGS)
+
+fuzz: ## Run each fuzz target for SECONDS=60
+	@scripts/fuzz $(SECONDS)
+
+peers: ## Build wireguard-go to compare with; ALL=1: boringtun and gotatun too
+	@scripts/peers $(if $(ALL),all)
+
+clean: ## Delete what was built
+	cargo clean
