@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 /// Directory of the status sockets, one `IFNAME.sock` for each running interface.
-pub const SOCKET_DIR: &str = "/var/run/millrace";
+pub(crate) const SOCKET_DIR: &str = "/var/run/millrace";
 
 /// The status socket of an interface.
 #[must_use]
-pub fn socket_path(ifname: &str) -> PathBuf {
+pub(crate) fn socket_path(ifname: &str) -> PathBuf {
     Path::new(SOCKET_DIR).join(format!("{ifname}.sock"))
 }
 
@@ -19,7 +19,7 @@ pub fn socket_path(ifname: &str) -> PathBuf {
 /// get have their defaults, so that daemon and command may differ in age.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct Status {
+pub(crate) struct Status {
     /// Interface name.
     pub interface: String,
     /// `wireguard`.
@@ -46,7 +46,7 @@ pub struct Status {
 /// One peer.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct PeerStatus {
+pub(crate) struct PeerStatus {
     /// Its public key in base64.
     pub public_key: String,
     /// Where it is, `ADDRESS:PORT`, if known.
@@ -72,7 +72,7 @@ pub struct PeerStatus {
 /// What the data plane did.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct DataplaneStatus {
+pub(crate) struct DataplaneStatus {
     /// The packets' cipher.
     pub cipher: String,
     /// The implementation of the cipher that this box runs.
@@ -93,7 +93,7 @@ pub struct DataplaneStatus {
 /// One direction of the data plane.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
-pub struct LaneStatus {
+pub(crate) struct LaneStatus {
     /// Batches moved.
     pub batches: u64,
     /// Packets moved.
@@ -113,7 +113,7 @@ pub struct LaneStatus {
 impl Status {
     /// Fills in the rates from an `earlier` document of the same daemon. Peers that are new, and
     /// everything when the daemon was started anew in between, have none.
-    pub fn fill_rates(&mut self, earlier: &Self) {
+    pub(crate) fn fill_rates(&mut self, earlier: &Self) {
         let elapsed = self.uptime_ms.saturating_sub(earlier.uptime_ms);
         if elapsed == 0 {
             return;

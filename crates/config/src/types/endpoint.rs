@@ -42,6 +42,22 @@ impl Endpoint {
     }
 }
 
+impl From<SocketAddr> for Endpoint {
+    /// An IPv6 scope becomes a numeric zone.
+    fn from(addr: SocketAddr) -> Self {
+        let host = match addr {
+            SocketAddr::V6(a) if a.scope_id() != 0 => {
+                Host::Scoped(*a.ip(), a.scope_id().to_string())
+            }
+            _ => Host::Ip(addr.ip()),
+        };
+        Self {
+            host,
+            port: addr.port(),
+        }
+    }
+}
+
 impl FromStr for Endpoint {
     type Err = AddressError;
 

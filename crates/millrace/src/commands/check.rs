@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// What the user asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The file.
     pub file: PathBuf,
     /// JSON instead of text.
@@ -22,7 +22,7 @@ pub struct Arguments {
 
 /// The command's own command line.
 #[must_use]
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| {
         Arg::new(name)
             .long(name)
@@ -56,7 +56,7 @@ impl From<&ArgMatches> for Arguments {
 /// Runs the command: 0 when nothing was refused, 1 otherwise. A wrong command line is the
 /// caller's business, and 2.
 #[must_use]
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let (report, usable) = match judge(&arguments.file, arguments.allow_scripts) {
         Ok(judged) => judged,
         Err(error) => {

@@ -24,7 +24,7 @@ const SAMPLE: Duration = Duration::from_secs(1);
 
 /// What the user asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// One interface; otherwise all.
     pub ifname: Option<String>,
     /// JSON, an array of documents, instead of text.
@@ -37,7 +37,7 @@ pub struct Arguments {
 
 /// The command's own command line.
 #[must_use]
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| {
         Arg::new(name)
             .long(name)
@@ -84,7 +84,7 @@ enum StatusError {
 
 /// Runs the command: 0 when it showed what was asked for, 1 otherwise.
 #[must_use]
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let mut earlier = None;
     loop {
         let statuses = match sample(arguments, earlier.as_deref()) {

@@ -25,10 +25,8 @@ mod plan;
 mod save;
 mod scripts;
 
-pub(crate) use apply::{Applied, ApplyError, recover};
-pub(crate) use dns::Resolver;
-pub(crate) use facts::{EndpointWay, Facts};
-pub(crate) use journal::JournalError;
-pub(crate) use plan::{Options, Plan, PlanError, Step};
+pub(crate) use apply::{Applied, recover};
+pub(crate) use facts::Facts;
+pub(crate) use plan::{Options, Plan};
 pub(crate) use save::{merge, save};
-pub(crate) use scripts::{ScriptError, run_scripts};
+pub(crate) use scripts::run_scripts;

@@ -1,0 +1,11 @@
+//! The commands, one file each: its part of the command line and what it does.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+mod daemonize;
+pub(crate) mod demo;
+pub(crate) mod lab;
+pub(crate) mod settings;
+pub(crate) mod status;
+pub(crate) mod up;
+pub(crate) mod wireguard;

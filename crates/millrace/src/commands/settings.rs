@@ -1,0 +1,36 @@
+//! The options that every command with a data plane has.
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use config::settings::{ENVIRONMENT, Settings, SettingsError};
+use std::path::PathBuf;
+
+/// Adds `--config` and `--set`.
+pub(crate) fn arguments(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("Settings file [default: /etc/millrace/millrace.toml, if it is there]"),
+        )
+        .arg(
+            Arg::new("set")
+                .long("set")
+                .value_name("KEY=VALUE")
+                .action(ArgAction::Append)
+                .help("One setting, for example dataplane.udp-gso=off; also through MILLRACE_SET"),
+        )
+}
+
+/// The settings in force: file, environment, command line.
+pub(crate) fn load(matches: &ArgMatches) -> Result<Settings, SettingsError> {
+    let file = matches.get_one::<PathBuf>("config").map(PathBuf::as_path);
+    let environment = std::env::var(ENVIRONMENT).ok();
+    let overrides: Vec<String> = matches
+        .get_many::<String>("set")
+        .unwrap_or_default()
+        .cloned()
+        .collect();
+    Settings::load(file, environment.as_deref(), &overrides)
+}

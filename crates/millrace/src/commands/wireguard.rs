@@ -1,0 +1,83 @@
+//! `millrace wireguard`: an interface configured by `wg`, in place of `wireguard-go`.
+
+use super::{daemonize, settings};
+use crate::privileges;
+use crate::wireguard::{Daemon, DaemonOptions};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::process::ExitCode;
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    let command = Command::new("wireguard")
+        .about("Run a WireGuard interface that `wg` and `wg-quick` configure")
+        .arg(
+            Arg::new("IFNAME")
+                .required(true)
+                .help("Interface to create"),
+        )
+        .arg(
+            Arg::new("foreground")
+                .short('f')
+                .long("foreground")
+                .action(ArgAction::SetTrue)
+                .help("Stay in the foreground and log to standard error"),
+        )
+        .arg(
+            Arg::new("bind-device")
+                .long("bind-device")
+                .value_name("DEVICE")
+                .help("Send and receive through this network device alone"),
+        )
+        .arg(
+            Arg::new("null-cipher")
+                .long("null-cipher")
+                .action(ArgAction::SetTrue)
+                .hide(true)
+                .help("NO ENCRYPTION: for measuring the engine alone"),
+        );
+    settings::arguments(command)
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let settings = match settings::load(matches) {
+        Ok(settings) => settings,
+        Err(e) => {
+            log::error!("{e}");
+            return ExitCode::from(2);
+        }
+    };
+    let foreground = matches.get_flag("foreground");
+    if !foreground && !daemonize::is_child() {
+        return daemonize::spawn();
+    }
+    let text = |name| matches.get_one::<String>(name).cloned();
+    let null_cipher = matches.get_flag("null-cipher");
+    if null_cipher {
+        log::warn!("--null-cipher: packets are NOT encrypted");
+    }
+    // Before any thread is started: threads inherit what is left.
+    privileges::drop_privileges();
+    let daemon = Daemon::start(&DaemonOptions {
+        ifname: text("IFNAME").unwrap_or_default(),
+        settings: settings.dataplane,
+        bind_device: text("bind-device"),
+        null_cipher,
+    });
+    let result = daemon.and_then(|mut daemon| {
+        if !foreground && let Err(e) = daemonize::ready() {
+            log::warn!("cannot let go of the terminal: {e}");
+        }
+        daemon.run()
+    });
+    match result {
+        Ok(ended) => {
+            log::info!("ended: {ended:?}");
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            log::error!("{e}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Between the state machine and the data plane: what one puts out, the other is told.
+
+use super::inbox::{Inbox, UNDER_LOAD};
+use super::interface::Interface;
+use crypto::PacketCipher;
+use engine::{KeyLimits, Notice};
+use netio::udp::Endpoint;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wireguard::message::{REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES};
+use wireguard::{Lifetime, Output, PeerId};
+
+/// Most handshake messages served before the interface's lock is given up once: a configuration
+/// command must get in even during a flood.
+const MESSAGES_AT_ONCE: usize = 64;
+
+impl Interface {
+    /// Serves what workers have left in the inbox. Returns whether more waits.
+    pub(super) fn serve(&mut self, inbox: &Inbox) -> bool {
+        let now = Instant::now();
+        let mut out = Vec::new();
+        for (peer, notice) in inbox.take_notices() {
+            self.notice(PeerId(peer), notice, now, &mut out);
+        }
+        for _ in 0..MESSAGES_AT_ONCE {
+            let Some((message, waiting)) = inbox.next_message() else {
+                return false;
+            };
+            let from = message.from;
+            let bytes = message.bytes();
+            let under_load = waiting >= UNDER_LOAD;
+            if let Err(why) = self
+                .device
+                .receive(bytes, from.addr, now, under_load, &mut out)
+            {
+                // Whoever can reach the port can cause this: never more than a debug line.
+                log::debug!("handshake message from {}: {why}", from.addr);
+            }
+            perform(self, &mut out, now, Some((from, bytes.len())));
+        }
+        true
+    }
+
+    fn notice(&mut self, id: PeerId, notice: Notice, now: Instant, out: &mut Vec<Output>) {
+        match notice {
+            Notice::NeedSession => self.device.need_session(id, now, out),
+            Notice::Confirmed { index } => self.device.confirmed(id, index, now, out),
+            Notice::Refresh { index } => self.device.refresh(id, index, now, out),
+            Notice::Active => {
+                if let Some(entry) = self.peers.get(&id) {
+                    let activity = entry.activity();
+                    self.device.activity(id, &activity, now, out);
+                }
+            }
+        }
+        self.perform(out, now);
+    }
+
+    /// Runs the timers that are due.
+    pub(super) fn expire(&mut self) {
+        let now = Instant::now();
+        let mut out = Vec::new();
+        let peers = &self.peers;
+        self.device.expired(
+            now,
+            |id| {
+                peers
+                    .get(&id)
+                    .map(super::peers::PeerEntry::activity)
+                    .unwrap_or_default()
+            },
+            &mut out,
+        );
+        self.perform(&mut out, now);
+    }
+
+    /// How long nothing has to be done.
+    pub(super) fn idle_for(&self) -> Option<Duration> {
+        let deadline = self.device.next_deadline()?;
+        Some(deadline.saturating_duration_since(Instant::now()))
+    }
+
+    fn cipher(&self, key: &crypto::Key) -> Arc<dyn PacketCipher> {
+        if self.uses_null_cipher() {
+            Arc::new(crypto::Null)
+        } else {
+            Arc::new(crypto::ChaCha20Poly1305::new(key.as_bytes()))
+        }
+    }
+}
+
+fn limits(lifetime: &Lifetime) -> KeyLimits {
+    KeyLimits {
+        expires: lifetime.reject_after,
+        messages_max: REJECT_AFTER_MESSAGES,
+        refresh_at: lifetime.refresh_after,
+        refresh_messages: if lifetime.refresh_after.is_some() {
+            REKEY_AFTER_MESSAGES
+        } else {
+            u64::MAX
+        },
+    }
+}
+
+/// Does what the state machine asks for, in order. `received` is the datagram that led to it:
+/// where it came from and its length.
+pub(super) fn perform(
+    interface: &mut Interface,
+    out: &mut Vec<Output>,
+    now: Instant,
+    received: Option<(Endpoint, usize)>,
+) {
+    // What is done can lead to more, at the end of the list.
+    while !out.is_empty() {
+        for output in std::mem::take(out) {
+            one(interface, output, out, now, received);
+        }
+    }
+}
+
+fn one(
+    interface: &mut Interface,
+    output: Output,
+    out: &mut Vec<Output>,
+    now: Instant,
+    received: Option<(Endpoint, usize)>,
+) {
+    let tunnel = &interface.tunnel;
+    let peer = |id: PeerId| interface.peers.get(&id).map(|p| Arc::clone(&p.engine));
+    match output {
+        Output::Send {
+            peer: Some(id),
+            to,
+            datagram,
+        } => {
+            let Some(peer) = peer(id) else { return };
+            // The data plane knows best where the peer is, and which address it called.
+            let endpoint = peer.endpoint().unwrap_or(Endpoint::new(to));
+            peer.handshake_sent(now, datagram.as_bytes().len());
+            if tunnel.send(endpoint, datagram.as_bytes()).source_gone {
+                peer.clear_source();
+            }
+        }
+        Output::Send {
+            peer: None,
+            to,
+            datagram,
+        } => {
+            let endpoint = received.map_or(Endpoint::new(to), |(from, _)| from);
+            tunnel.send(endpoint, datagram.as_bytes());
+        }
+        Output::Heard { peer: id, from } => {
+            let Some(peer) = peer(id) else { return };
+            let (endpoint, bytes) = received.unwrap_or((Endpoint::new(from), 0));
+            peer.set_endpoint(endpoint);
+            peer.handshake_received(now, bytes);
+        }
+        Output::InstallReceiveKey {
+            peer: id,
+            local_index,
+            key,
+            lifetime,
+            confirm,
+        } => {
+            let Some(peer) = peer(id) else { return };
+            let cipher = interface.cipher(&key);
+            tunnel.add_receive_key(local_index, &peer, cipher, limits(&lifetime), confirm);
+        }
+        Output::InstallSendKey {
+            peer: id,
+            remote_index,
+            local_index,
+            key,
+            lifetime,
+            confirm,
+        } => {
+            let Some(peer) = peer(id) else { return };
+            let staged = peer.has_staged();
+            let indices = (remote_index, local_index);
+            tunnel.set_send_key(&peer, indices, interface.cipher(&key), limits(&lifetime));
+            if confirm && !staged {
+                tunnel.send_keepalive(&peer);
+            }
+        }
+        Output::RemoveReceiveKey { local_index, .. } => tunnel.remove_receive_key(local_index),
+        Output::ClearSendKey { peer: id } => {
+            if let Some(peer) = peer(id) {
+                tunnel.clear_send_key(&peer);
+            }
+        }
+        Output::SendKeepalive { peer: id } => {
+            let Some(peer) = peer(id) else { return };
+            if peer.has_staged() {
+                tunnel.flush_staged(&peer);
+            } else {
+                tunnel.send_keepalive(&peer);
+            }
+        }
+        Output::DropStaged { peer: id } => {
+            if let Some(peer) = peer(id) {
+                tunnel.drop_staged(&peer);
+            }
+        }
+        Output::Disarmed { peer: id } => disarmed(interface, id, out, now),
+        Output::HandshakeComplete { peer: id, at } => {
+            if let Some(entry) = interface.peers.get_mut(&id) {
+                entry.last_handshake = Some((at, now));
+            }
+        }
+        Output::PeerRemoved { peer: id } => interface.forget_peer(id),
+    }
+}
+
+/// Nothing is expected of this peer: workers report its next activity. What happened between the
+/// last look and now was reported to nobody, so look once more.
+fn disarmed(interface: &mut Interface, id: PeerId, out: &mut Vec<Output>, now: Instant) {
+    let Some(entry) = interface.peers.get(&id) else {
+        return;
+    };
+    entry.engine.disarm();
+    let activity = entry.activity();
+    let active = activity.unanswered_since.is_some() || activity.unacknowledged_since.is_some();
+    if active && entry.engine.arm() {
+        interface.device.activity(id, &activity, now, out);
+    }
+}

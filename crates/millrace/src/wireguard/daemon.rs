@@ -1,0 +1,333 @@
+//! The life of an interface's program: make the TUN, serve until told to stop, leave nothing.
+
+use super::inbox::Inbox;
+use super::interface::Interface;
+use super::server::{Listener, Server, SocketError, lock};
+use super::sockets::SocketPlan;
+use config::settings::{DataplaneSettings, Parallel};
+use engine::{Tunnel, TunnelOptions};
+use netio::netlink::{Event, Monitor, Netlink, NetlinkError, Watch};
+use netio::poll::{Poller, Waker};
+use netio::tun::{Tun, TunError, TunOptions};
+use netio::udp::SelfTest;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const INBOX: u64 = 0;
+const WAKE: u64 = 1;
+const NEWS: u64 = 2;
+const SIGNAL: u64 = 3;
+const UAPI: u64 = 4;
+const STATUS: u64 = 5;
+
+/// The MTU that leaves room for IPv6 and WireGuard on a 1500-byte line.
+const MTU: u32 = 1420;
+
+/// Packets that the TUN may queue. The kernel's 500 is a burst of a few milliseconds.
+const TXQUEUELEN: u32 = 1000;
+
+/// How often an interface that was moved to another namespace, from which no news come, is
+/// looked at.
+const MOVED_CHECK: Duration = Duration::from_secs(1);
+
+/// Most threads chosen without being asked: more only reorder and wait.
+const WORKERS_MAX: usize = 4;
+
+/// What a daemon is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct DaemonOptions {
+    /// Interface name; the kernel numbers a `%d`.
+    pub ifname: String,
+    /// Offloads, threads, buffers.
+    pub settings: DataplaneSettings,
+    /// Send through this device alone.
+    pub bind_device: Option<String>,
+    /// No cipher at all: only for measuring, never for a tunnel that anybody relies on.
+    pub null_cipher: bool,
+}
+
+/// Why a daemon could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DaemonError {
+    /// No TUN.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// A configuration socket.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The UDP sockets.
+    #[error(transparent)]
+    Udp(#[from] netio::udp::SocketError),
+    /// The link could not be set up.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// Descriptors, threads.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Why a daemon ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// By a signal.
+    Signal(i32),
+    /// Somebody deleted the interface.
+    LinkDeleted,
+    /// Somebody removed the configuration socket.
+    SocketRemoved,
+}
+
+/// A program that runs one interface.
+pub(crate) struct Daemon {
+    interface: Arc<Mutex<Option<Interface>>>,
+    inbox: Arc<Inbox>,
+    wake: Arc<Waker>,
+    server: Server,
+    uapi: Listener,
+    status: Option<Listener>,
+    news: Monitor,
+    signals: UnixStream,
+    caught: Arc<AtomicUsize>,
+    ifname: String,
+    ifindex: u32,
+    moved: bool,
+    started: Instant,
+}
+
+const SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
+
+impl Daemon {
+    /// Makes the interface, starts its workers and opens its sockets.
+    ///
+    /// # Errors
+    /// See [`DaemonError`]. Nothing is left behind.
+    pub(crate) fn start(options: &DaemonOptions) -> Result<Self, DaemonError> {
+        let io = |what| move |source| DaemonError::Io { what, source };
+        // From the first moment: a signal during start-up must not leave things behind.
+        let (signals, caught) = catch_signals().map_err(io("signals"))?;
+        let settings = &options.settings;
+        let tun = Tun::create(
+            &options.ifname,
+            TunOptions {
+                tso: settings.tun_gso.wanted(),
+                uso: settings.tun_uso.wanted(),
+                gro: settings.tun_gro.wanted(),
+            },
+        )?;
+        let ifname = tun.name().to_owned();
+        // Heard from before the state is read, so that no change falls between the two.
+        let news = Monitor::open(Watch::LINKS)?;
+        let mut netlink = Netlink::open()?;
+        let ifindex = netlink.index_of(&ifname)?;
+        netlink.set_mtu(ifindex, MTU)?;
+        if let Err(e) = netlink.set_txqueuelen(ifindex, TXQUEUELEN) {
+            log::debug!("{e}");
+        }
+        let uapi = Listener::uapi(&ifname)?;
+        let status = Listener::status(&ifname)
+            .inspect_err(|e| log::warn!("no status: {e}"))
+            .ok();
+        for listener in std::iter::once(&uapi).chain(&status) {
+            listener
+                .socket
+                .set_nonblocking(true)
+                .map_err(io("UNIX socket"))?;
+        }
+
+        let inbox = Arc::new(Inbox::new().map_err(io("eventfd"))?);
+        let wake = Arc::new(Waker::new().map_err(io("eventfd"))?);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let workers = settings.workers.unwrap_or_else(|| cores.min(WORKERS_MAX));
+        let tunnel_options = TunnelOptions {
+            workers,
+            parallel: match settings.parallel {
+                Parallel::On => true,
+                Parallel::Off => false,
+                // On two cores the other one has the kernel's work to do: see docs/benchmarks.md.
+                Parallel::Auto => cores > 2,
+            },
+            mtu: MTU as usize,
+            gso_max_segs: settings.gso_max_segs.map_or(usize::MAX, usize::from),
+        };
+        let control: Arc<Inbox> = Arc::clone(&inbox);
+        let tunnel = Tunnel::start(tun, control, &tunnel_options).map_err(io("threads"))?;
+        let mut plan = SocketPlan::new(settings, options.bind_device.clone());
+        if plan.gso
+            && let SelfTest::Failed(why) = netio::udp::self_test()
+        {
+            log::warn!("udp-gso: this kernel damages segmented datagrams ({why}); off");
+            plan.gso = false;
+        }
+        let mut interface = Interface::new(tunnel, plan, options.null_cipher);
+        interface
+            .device
+            .set_ipv4_source_prefix(settings.cookie_v4_prefix);
+        interface.bring_up()?;
+        let interface = Arc::new(Mutex::new(Some(interface)));
+        let server = Server::new(Arc::clone(&interface), Arc::clone(&wake));
+        Ok(Self {
+            interface,
+            inbox,
+            wake,
+            server,
+            uapi,
+            status,
+            news,
+            signals,
+            caught,
+            ifname,
+            ifindex,
+            moved: false,
+            started: Instant::now(),
+        })
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub(crate) fn ifname(&self) -> &str {
+        &self.ifname
+    }
+
+    /// Does something with the interface while it runs.
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut Interface) -> T) -> Option<T> {
+        let result = lock(&self.interface).as_mut().map(f);
+        self.wake.wake();
+        result
+    }
+
+    /// Serves until the interface is deleted or a signal says to stop.
+    ///
+    /// # Errors
+    /// Descriptor limits.
+    pub(crate) fn run(&mut self) -> Result<Ended, DaemonError> {
+        self.serve().map_err(|source| DaemonError::Io {
+            what: "waiting",
+            source,
+        })
+    }
+
+    fn serve(&mut self) -> io::Result<Ended> {
+        let poller = Poller::new()?;
+        poller.add(&*self.inbox, INBOX)?;
+        poller.add(&*self.wake, WAKE)?;
+        poller.add(&self.news, NEWS)?;
+        poller.add(&self.signals, SIGNAL)?;
+        poller.add(&self.uapi.socket, UAPI)?;
+        if let Some(status) = &self.status {
+            poller.add(&status.socket, STATUS)?;
+        }
+        loop {
+            let mut timeout = lock(&self.interface).as_ref().and_then(Interface::idle_for);
+            if self.moved {
+                timeout = Some(timeout.map_or(MOVED_CHECK, |t| t.min(MOVED_CHECK)));
+            }
+            for token in poller.wait(timeout)?.iter() {
+                match token {
+                    INBOX => self.inbox.waker.clear(),
+                    WAKE => self.wake.clear(),
+                    NEWS => {
+                        if let Some(ended) = self.hear() {
+                            return Ok(ended);
+                        }
+                    }
+                    UAPI => self.server.accept_uapi(&self.uapi),
+                    STATUS => {
+                        if let Some(status) = &self.status {
+                            self.server.accept_status(status, self.started);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            match self.caught.load(Ordering::Relaxed) {
+                0 => {}
+                signal => return Ok(Ended::Signal(signal as i32)),
+            }
+            if self.inbox.device_is_gone() || (self.moved && self.is_gone()) {
+                return Ok(Ended::LinkDeleted);
+            }
+            let mut more = true;
+            while more {
+                match &mut *lock(&self.interface) {
+                    Some(interface) => {
+                        more = interface.serve(&self.inbox);
+                        interface.expire();
+                    }
+                    None => more = false,
+                }
+            }
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        lock(&self.interface)
+            .as_ref()
+            .is_none_or(|i| i.tunnel.tun().current_name().is_err())
+    }
+
+    /// News about links. Returns a reason to end.
+    fn hear(&mut self) -> Option<Ended> {
+        loop {
+            match self.news.next() {
+                Ok(Some(Event::LinkChanged { index, up, mtu, .. })) if index == self.ifindex => {
+                    self.link_changed(up, mtu);
+                }
+                Ok(Some(Event::LinkDeleted { index, .. })) if index == self.ifindex => {
+                    if self.is_gone() {
+                        return Some(Ended::LinkDeleted);
+                    }
+                    // Moved to another namespace: the descriptor still works, the news end here.
+                    self.moved = true;
+                }
+                Ok(Some(Event::Overrun)) => {
+                    let link = Netlink::open().and_then(|mut n| n.link_by_index(self.ifindex));
+                    if let Ok(link) = link {
+                        self.link_changed(link.up, link.mtu);
+                    }
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(e) => {
+                    log::warn!("{e}");
+                    break;
+                }
+            }
+        }
+        self.uapi.is_removed().then_some(Ended::SocketRemoved)
+    }
+
+    fn link_changed(&self, up: bool, mtu: u32) {
+        if let Some(interface) = &mut *lock(&self.interface) {
+            interface.tunnel.set_mtu(mtu as usize);
+            interface.link_state(up);
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Clients' threads may still hold the lock's other end: the interface itself ends here.
+        drop(lock(&self.interface).take());
+    }
+}
+
+fn catch_signals() -> io::Result<(UnixStream, Arc<AtomicUsize>)> {
+    let caught = Arc::new(AtomicUsize::new(0));
+    let (read, write) = UnixStream::pair()?;
+    read.set_nonblocking(true)?;
+    for signal in SIGNALS {
+        // The number first: whoever is woken by the pipe finds it there.
+        signal_hook::flag::register_usize(signal, Arc::clone(&caught), signal as usize)?;
+        signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+    }
+    Ok((read, caught))
+}
