@@ -28,6 +28,7 @@ pub mod cpu;
 mod emulator;
 mod enter;
 mod error;
+pub mod forwarder;
 mod link;
 pub mod load;
 mod namespace;
