@@ -64,7 +64,7 @@ impl HttpServer {
         self.address
     }
 
-    /// Requests answered so far.
+    /// Requests for files so far.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }
@@ -151,6 +151,8 @@ fn serve(stream: &TcpStream, shared: &Shared, pattern: &[u8]) -> io::Result<()> 
             "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\
              Content-Length: {size}\r\nConnection: {ending}\r\n\r\n"
         );
+        // Before the answer: a client that has its file must find the request counted.
+        shared.requests.fetch_add(1, Ordering::Relaxed);
         // Small files go out with their head, or there would be a packet for each.
         let mut first = answer.into_bytes();
         let with_head = usize::try_from(size)
@@ -166,7 +168,6 @@ fn serve(stream: &TcpStream, shared: &Shared, pattern: &[u8]) -> io::Result<()> 
             writer.write_all(&pattern[..part])?;
             left -= part as u64;
         }
-        shared.requests.fetch_add(1, Ordering::Relaxed);
         if !keep {
             return Ok(());
         }
