@@ -35,6 +35,7 @@ loom: ## Check the ring in every interleaving of two workers
 
 lint: ## Check format, clippy, licences and scripts
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check; \
 		else echo "lint: no cargo-deny (cargo install --locked cargo-deny): licences not checked"; fi

@@ -1,0 +1,49 @@
+//! What a client of the UAPI socket sends, whole and in pieces.
+#![no_main]
+
+use std::io::Read;
+
+use config::uapi::{Request, Requests, write_set};
+
+/// Hands out at most `piece` bytes a read, as a socket may.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    piece: usize,
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = buffer.len().min(self.piece).min(self.rest.len());
+        let (now, later) = self.rest.split_at(count);
+        buffer[..count].copy_from_slice(now);
+        self.rest = later;
+        Ok(count)
+    }
+}
+
+/// Everything that is made of `data`, as text.
+fn read(data: &[u8], piece: usize) -> Vec<String> {
+    let mut requests = Requests::new(Pieces { rest: data, piece });
+    let mut all = Vec::new();
+    while let Ok(Some(request)) = requests.next_request() {
+        if let Ok(Request::Set(set)) = &request {
+            let mut text = Vec::new();
+            write_set(&mut text, set).expect("a vector takes everything");
+            match Requests::new(text.as_slice()).next_request() {
+                Ok(Some(Ok(Request::Set(again)))) => assert_eq!(*set, again),
+                other => panic!("what was written is refused: {other:?}"),
+            }
+        }
+        all.push(format!("{request:?}"));
+        assert!(all.len() <= data.len() + 1, "a request without a byte");
+    }
+    all
+}
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let Some((&piece, data)) = data.split_first() else {
+        return;
+    };
+    let whole = read(data, usize::MAX);
+    assert_eq!(whole, read(data, usize::from(piece).max(1)));
+});
