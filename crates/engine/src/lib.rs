@@ -29,6 +29,7 @@ mod lookup;
 mod peer;
 mod ring;
 mod routes;
+mod session;
 mod shared;
 mod slot;
 mod stats;

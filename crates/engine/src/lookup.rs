@@ -3,8 +3,8 @@
 use crate::control::Notice;
 use crate::gso::Super;
 use crate::ip::{IpPacket, encapsulate_ecn};
-use crate::key::ReceiveKey;
 use crate::peer::Peer;
+use crate::session::ReceiveKey;
 use crate::shared::Shared;
 use crate::slot::{InboundRun, InboundSlot, Item, OutboundRun, OutboundSlot};
 use crate::wire::Wire;

@@ -3,9 +3,9 @@
 use crate::clock::Epoch;
 use crate::control::Control;
 use crate::icmp::{self, ANSWER_MAX};
-use crate::key::Sessions;
 use crate::peer::Peer;
 use crate::routes::Routes;
+use crate::session::Sessions;
 use crate::stats::{Drops, LaneStats};
 use crate::wire::Wire;
 use arc_swap::ArcSwap;

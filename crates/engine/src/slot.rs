@@ -1,8 +1,9 @@
 //! Slots: the memory of one batch and what is known of the packets in it.
 
 use crate::gro::Shape;
-use crate::key::{ReceiveKey, SendKey};
+use crate::key::SendKey;
 use crate::peer::Peer;
+use crate::session::ReceiveKey;
 use crate::wire::Wire;
 use crypto::Packet;
 use netio::udp::{Ecn, Endpoint, TRAIN_ROOM, Train};

@@ -4,9 +4,10 @@
 //! so that a data plane in the kernel can sit behind the same calls.
 
 use crate::control::Control;
-use crate::key::{KeyLimits, ReceiveKey, SendKey};
+use crate::key::{KeyLimits, SendKey};
 use crate::peer::Peer;
 use crate::routes::Routes;
+use crate::session::ReceiveKey;
 use crate::shared::{Shared, Sockets};
 use crate::stats::{Drops, LaneStats};
 use crate::wire::Wire;

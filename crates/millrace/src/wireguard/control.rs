@@ -80,6 +80,11 @@ impl Interface {
         Some(deadline.saturating_duration_since(Instant::now()))
     }
 
+    /// Does what the state machine asks for.
+    pub(super) fn perform(&mut self, out: &mut Vec<Output>, now: Instant) {
+        perform(self, out, now, None);
+    }
+
     fn cipher(&self, key: &crypto::Key) -> Arc<dyn PacketCipher> {
         if self.uses_null_cipher() {
             Arc::new(crypto::Null)
@@ -104,7 +109,7 @@ fn limits(lifetime: &Lifetime) -> KeyLimits {
 
 /// Does what the state machine asks for, in order. `received` is the datagram that led to it:
 /// where it came from and its length.
-pub(super) fn perform(
+fn perform(
     interface: &mut Interface,
     out: &mut Vec<Output>,
     now: Instant,
@@ -135,7 +140,7 @@ fn one(
         } => {
             let Some(peer) = peer(id) else { return };
             // The data plane knows best where the peer is, and which address it called.
-            let endpoint = peer.endpoint().unwrap_or(Endpoint::new(to));
+            let endpoint = peer.endpoint().unwrap_or_else(|| Endpoint::new(to));
             peer.handshake_sent(now, datagram.as_bytes().len());
             if tunnel.send(endpoint, datagram.as_bytes()).source_gone {
                 peer.clear_source();
@@ -146,12 +151,12 @@ fn one(
             to,
             datagram,
         } => {
-            let endpoint = received.map_or(Endpoint::new(to), |(from, _)| from);
+            let endpoint = received.map_or_else(|| Endpoint::new(to), |(from, _)| from);
             tunnel.send(endpoint, datagram.as_bytes());
         }
         Output::Heard { peer: id, from } => {
             let Some(peer) = peer(id) else { return };
-            let (endpoint, bytes) = received.unwrap_or((Endpoint::new(from), 0));
+            let (endpoint, bytes) = received.unwrap_or_else(|| (Endpoint::new(from), 0));
             peer.set_endpoint(endpoint);
             peer.handshake_received(now, bytes);
         }

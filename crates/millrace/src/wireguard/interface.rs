@@ -258,11 +258,6 @@ impl Interface {
         }
     }
 
-    /// Does what the state machine asks for.
-    pub(super) fn perform(&mut self, out: &mut Vec<Output>, now: Instant) {
-        super::control::perform(self, out, now, None);
-    }
-
     pub(super) fn uses_null_cipher(&self) -> bool {
         self.null_cipher
     }

@@ -1,0 +1,118 @@
+//! Receiving sessions: a key, its replay window, and the table that finds them by our names.
+
+use crate::key::KeyLimits;
+use crate::peer::Peer;
+use crate::wire::Wire;
+use arc_swap::ArcSwap;
+use crypto::PacketCipher;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// The key of one receiving session.
+pub(crate) struct ReceiveKey<W: Wire> {
+    pub(crate) index: u32,
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) cipher: Arc<dyn PacketCipher>,
+    pub(crate) limits: KeyLimits,
+    /// Only touched where batches are committed in order, so never contended.
+    pub(crate) window: Mutex<W::Window>,
+    unconfirmed: AtomicBool,
+    refresh_asked: AtomicBool,
+    removed: AtomicBool,
+}
+
+impl<W: Wire> ReceiveKey<W> {
+    pub(crate) fn new(
+        index: u32,
+        peer: Arc<Peer>,
+        cipher: Arc<dyn PacketCipher>,
+        limits: KeyLimits,
+        unconfirmed: bool,
+    ) -> Self {
+        Self {
+            index,
+            peer,
+            cipher,
+            limits,
+            window: Mutex::default(),
+            unconfirmed: AtomicBool::new(unconfirmed),
+            refresh_asked: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn removed(&self) -> bool {
+        self.removed.load(Ordering::Relaxed)
+    }
+
+    /// Whether this is the packet that confirms the session.
+    pub(crate) fn confirms(&self) -> bool {
+        self.unconfirmed.load(Ordering::Relaxed) && self.unconfirmed.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the caller is the one to ask for a new key.
+    pub(crate) fn should_refresh(&self, now: Instant) -> bool {
+        self.limits.refresh_at.is_some_and(|at| now >= at)
+            && !self.refresh_asked.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// A power of two: a shard is copied for each change, so there are many small ones.
+const SHARDS: usize = 256;
+
+type Shard<W> = ArcSwap<HashMap<u32, Arc<ReceiveKey<W>>>>;
+
+/// All receiving sessions by our name for them.
+pub(crate) struct Sessions<W: Wire> {
+    shards: Box<[Shard<W>]>,
+    /// Changes come from control alone, but may come from two of its threads.
+    changing: Mutex<()>,
+}
+
+impl<W: Wire> Sessions<W> {
+    pub(crate) fn new() -> Self {
+        let empty = Arc::new(HashMap::new());
+        let shards = (0..SHARDS)
+            .map(|_| ArcSwap::new(Arc::clone(&empty)))
+            .collect();
+        Self {
+            shards,
+            changing: Mutex::new(()),
+        }
+    }
+
+    fn shard(&self, index: u32) -> &Shard<W> {
+        &self.shards[index as usize % SHARDS]
+    }
+
+    pub(crate) fn find(&self, index: u32) -> Option<Arc<ReceiveKey<W>>> {
+        self.shard(index).load().get(&index).cloned()
+    }
+
+    pub(crate) fn insert(&self, key: ReceiveKey<W>) {
+        self.change(key.index, |map| map.insert(key.index, Arc::new(key)));
+    }
+
+    pub(crate) fn remove(&self, index: u32) {
+        self.change(index, |map| map.remove(&index));
+    }
+
+    fn change(
+        &self,
+        index: u32,
+        change: impl FnOnce(&mut HashMap<u32, Arc<ReceiveKey<W>>>) -> Option<Arc<ReceiveKey<W>>>,
+    ) {
+        let _one = self
+            .changing
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let shard = self.shard(index);
+        let mut map = HashMap::clone(&shard.load());
+        if let Some(old) = change(&mut map) {
+            old.removed.store(true, Ordering::Relaxed);
+        }
+        shard.store(Arc::new(map));
+    }
+}
