@@ -1,10 +1,10 @@
 //! Fill: reading a batch from the TUN or from the sockets, until nothing waits or the slot is full.
 
 use crate::lookup::{InboundLookup, OutboundLookup};
-use crate::shared::{Shared, Sockets, tun_is_gone};
+use crate::shared::{Shared, tun_is_gone};
 use crate::slot::{BATCH_PACKETS, InboundSlot, OutboundSlot};
 use crate::wire::{Class, Wire};
-use netio::udp::{Endpoint, ReceivedTrain, RecvScratch, TRAIN_ROOM};
+use netio::udp::{Endpoint, ReceivedTrain, RecvScratch, TRAIN_ROOM, UdpSocket};
 use netio::vnet::{VNET_HDR_LEN, VnetHdr};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -100,48 +100,44 @@ impl<W: Wire> InboundFill<W> {
     }
 
     /// Receives datagrams, hands control what is control's, and finds out whose the rest is.
-    pub(crate) fn fill(&mut self, slot: &mut InboundSlot<W>, sockets: &Sockets) -> Filled {
+    pub(crate) fn fill(&mut self, slot: &mut InboundSlot<W>, socket: &UdpSocket) -> Filled {
         slot.clear();
         slot.now = Instant::now();
         // A datagram of our own MTU and a little more; longer ones make the socket switch to
         // full-size receives.
         let stride = (self.shared.mtu() + W::HEADER + W::TAG + 64).clamp(2048, TRAIN_ROOM);
         let mut receives = 0;
-        let mut filled = Filled::Drained;
-        for socket in sockets.iter() {
-            loop {
-                if slot.is_full() || slot.used + TRAIN_ROOM > slot.memory.len() {
-                    filled = Filled::Full;
-                    break;
-                }
-                receives += 1;
-                let limit = BATCH_PACKETS.saturating_sub(slot.packets.len()).max(1);
-                let base = slot.used;
-                let mut trains = Trains::default();
-                let result = socket.recv_trains(
-                    &mut self.scratch,
-                    &mut slot.memory[base..],
-                    stride,
-                    limit.min(trains.all.len()),
-                    |train| trains.push(train),
-                );
-                match result {
-                    Ok((used, dropped)) => {
-                        self.shared.drops.truncated.add(dropped);
-                        slot.used += used;
-                        for mut train in trains.iter() {
-                            train.start += base as u32;
-                            self.train(slot, &train);
-                        }
-                    }
-                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                    // Errors that ICMP left behind (ECONNREFUSED and such) are consumed by being
-                    // reported; anything else is reported again by the next wait.
-                    Err(e) if e.kind() == ErrorKind::ConnectionRefused => {}
-                    Err(_) => break,
-                }
+        let filled = loop {
+            if slot.is_full() || slot.used + TRAIN_ROOM > slot.memory.len() {
+                break Filled::Full;
             }
-        }
+            receives += 1;
+            let base = slot.used;
+            let mut trains = Trains::default();
+            let limit = BATCH_PACKETS.saturating_sub(slot.packets.len());
+            let result = socket.recv_trains(
+                &mut self.scratch,
+                &mut slot.memory[base..],
+                stride,
+                limit.clamp(1, trains.all.len()),
+                |train| trains.push(train),
+            );
+            match result {
+                Ok((used, dropped)) => {
+                    self.shared.drops.truncated.add(dropped);
+                    slot.used += used;
+                    for mut train in trains.iter() {
+                        train.start += base as u32;
+                        self.train(slot, &train);
+                    }
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // Errors that ICMP left behind are consumed by being reported.
+                Err(e) if e.kind() == ErrorKind::ConnectionRefused => {}
+                // Nothing waits, or an error that the next wait will report again.
+                Err(_) => break Filled::Drained,
+            }
+        };
         self.shared.inbound.syscalls.add(receives);
         filled
     }

@@ -13,13 +13,15 @@ use crate::stats::LaneStats;
 use crate::transform;
 use crate::wire::Wire;
 use netio::poll::{Poller, Waker};
+use netio::udp::Family;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const WAKE: u64 = 0;
 const TUN: u64 = 1;
-const UDP: u64 = 2;
+const UDP_V4: u64 = 2;
+const UDP_V6: u64 = 3;
 
 /// Batches that must wait before another worker is woken: waking one costs more than one batch.
 const BACKLOG: usize = 2;
@@ -162,12 +164,19 @@ impl<W: Wire> Crew<W> {
                             self.shared.control.device_gone();
                         }
                     }
-                    (UDP, _, Some(fill)) => {
-                        self.pump(
-                            &self.inbound,
-                            |slot| fill.fill(slot, &sockets),
-                            |s| !s.runs.is_empty(),
-                        );
+                    (UDP_V4 | UDP_V6, _, Some(fill)) => {
+                        let family = if token == UDP_V4 {
+                            Family::V4
+                        } else {
+                            Family::V6
+                        };
+                        if let Some(socket) = sockets.of(family) {
+                            self.pump(
+                                &self.inbound,
+                                |slot| fill.fill(slot, socket),
+                                |s| !s.runs.is_empty(),
+                            );
+                        }
                     }
                     _ => {}
                 }
@@ -254,7 +263,12 @@ impl<W: Wire> Crew<W> {
             let _ = poller.remove(socket);
         }
         for socket in wanted.iter() {
-            poller.add(socket, UDP)?;
+            let token = if socket.family() == Family::V4 {
+                UDP_V4
+            } else {
+                UDP_V6
+            };
+            poller.add(socket, token)?;
         }
         *current = wanted;
         Ok(())
