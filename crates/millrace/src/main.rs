@@ -9,7 +9,9 @@ mod status;
 mod wireguard;
 
 use clap::{Arg, ArgAction, Command};
+use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn cli() -> Command {
@@ -35,9 +37,26 @@ fn cli() -> Command {
         .subcommand(commands::lab::command())
 }
 
+/// Names by which the program is the `wireguard` command alone: `wg-quick` starts a user-space
+/// implementation with the interface's name as its only argument.
+const WIREGUARD_NAMES: [&str; 2] = ["millrace-wireguard", "wireguard-go"];
+
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let name = arguments.first().map(PathBuf::from);
+    let name = name
+        .as_deref()
+        .and_then(Path::file_name)
+        .and_then(|n| n.to_str());
+    if name.is_some_and(|name| WIREGUARD_NAMES.contains(&name)) {
+        arguments.insert(1, "wireguard".into());
+    }
+    arguments
+}
+
 fn main() -> ExitCode {
     // 2 for a wrong command line, as usual; clap does that by itself.
-    let matches = cli().get_matches();
+    let matches = cli().get_matches_from(arguments());
     let level = match matches.get_count("verbose") {
         0 => "warn",
         1 => "info",

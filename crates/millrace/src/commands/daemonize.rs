@@ -7,6 +7,7 @@
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode, Stdio};
 
 /// Set in the child.
@@ -24,8 +25,12 @@ pub(crate) fn is_child() -> bool {
 /// ready. Errors that it meets before appear on our standard error.
 pub(crate) fn spawn() -> ExitCode {
     let start = || -> io::Result<ExitCode> {
+        let mut arguments = std::env::args_os();
+        let name = arguments.next().unwrap_or_default();
         let mut child = Command::new(std::env::current_exe()?)
-            .args(std::env::args_os().skip(1))
+            // The name can say which command this is.
+            .arg0(name)
+            .args(arguments)
             .env(CHILD, "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
