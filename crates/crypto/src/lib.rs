@@ -12,6 +12,7 @@ pub mod aead;
 mod batch;
 pub mod blake2s;
 mod chacha20poly1305;
+pub mod checksum;
 mod cipher;
 mod key;
 mod null;

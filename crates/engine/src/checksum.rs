@@ -6,32 +6,12 @@
 /// An unfolded sum; fold it with [`fold`].
 pub(crate) type Sum = u64;
 
-/// Adds the 16-bit words of `bytes`, the last padded with a zero byte.
+/// Adds `bytes`, the last word padded with zero bytes.
 ///
 /// Only the last part of a checksummed range may have an odd length.
 #[inline]
 pub(crate) fn add(sum: Sum, bytes: &[u8]) -> Sum {
-    // Eight independent accumulators of 32-bit words: the compiler turns this loop into vector
-    // additions on every target that has them, and 64-bit lanes cannot overflow.
-    let mut lanes = [0_u64; 8];
-    let mut chunks = bytes.chunks_exact(32);
-    for chunk in &mut chunks {
-        for (lane, word) in lanes.iter_mut().zip(chunk.as_chunks::<4>().0) {
-            *lane += u64::from(u32::from_ne_bytes(*word));
-        }
-    }
-    let mut sum = sum;
-    for lane in lanes {
-        sum += (lane & 0xffff_ffff) + (lane >> 32);
-    }
-    let (words, rest) = chunks.remainder().as_chunks::<2>();
-    for word in words {
-        sum += u64::from(u16::from_ne_bytes(*word));
-    }
-    if let [last] = rest {
-        sum += u64::from(u16::from_ne_bytes([*last, 0]));
-    }
-    sum
+    sum + crypto::checksum::sum(bytes)
 }
 
 /// Folds a sum to 16 bits, native-endian, not complemented.
