@@ -34,6 +34,10 @@ const TXQUEUELEN: u32 = 1000;
 /// looked at.
 const MOVED_CHECK: Duration = Duration::from_secs(1);
 
+/// How long routes may settle after a change before they are looked at: changes come in bursts,
+/// and a routing daemon's can go on for long.
+const SETTLE: Duration = Duration::from_millis(200);
+
 /// Most threads chosen without being asked: more only reorder and wait.
 const WORKERS_MAX: usize = 4;
 
@@ -100,6 +104,8 @@ pub(crate) struct Daemon {
     ifname: String,
     ifindex: u32,
     moved: bool,
+    /// When the routes are to be looked at again.
+    recheck: Option<Instant>,
     started: Instant,
 }
 
@@ -125,7 +131,7 @@ impl Daemon {
         )?;
         let ifname = tun.name().to_owned();
         // Heard from before the state is read, so that no change falls between the two.
-        let news = Monitor::open(Watch::LINKS)?;
+        let news = Monitor::open(Watch::ALL)?;
         let mut netlink = Netlink::open()?;
         let ifindex = netlink.index_of(&ifname)?;
         netlink.set_mtu(ifindex, MTU)?;
@@ -187,6 +193,7 @@ impl Daemon {
             ifname,
             ifindex,
             moved: false,
+            recheck: None,
             started: Instant::now(),
         })
     }
@@ -230,6 +237,10 @@ impl Daemon {
             if self.moved {
                 timeout = Some(timeout.map_or(MOVED_CHECK, |t| t.min(MOVED_CHECK)));
             }
+            if let Some(at) = self.recheck {
+                let left = at.saturating_duration_since(Instant::now());
+                timeout = Some(timeout.map_or(left, |t| t.min(left)));
+            }
             for token in poller.wait(timeout)?.iter() {
                 match token {
                     INBOX => self.inbox.waker.clear(),
@@ -255,6 +266,7 @@ impl Daemon {
             if self.inbox.device_is_gone() || (self.moved && self.is_gone()) {
                 return Ok(Ended::LinkDeleted);
             }
+            self.recheck_routes();
             let mut more = true;
             while more {
                 match &mut *lock(&self.interface) {
@@ -265,6 +277,21 @@ impl Daemon {
                     None => more = false,
                 }
             }
+        }
+    }
+
+    fn recheck_routes(&mut self) {
+        if self.recheck.is_none_or(|at| Instant::now() < at) {
+            return;
+        }
+        self.recheck = None;
+        match Netlink::open() {
+            Ok(mut netlink) => {
+                if let Some(interface) = &*lock(&self.interface) {
+                    interface.routes_changed(&mut netlink);
+                }
+            }
+            Err(e) => log::warn!("{e}"),
         }
     }
 
@@ -288,7 +315,11 @@ impl Daemon {
                     // Moved to another namespace: the descriptor still works, the news end here.
                     self.moved = true;
                 }
+                Ok(Some(Event::RouteChanged | Event::AddressChanged)) => {
+                    self.recheck.get_or_insert_with(|| Instant::now() + SETTLE);
+                }
                 Ok(Some(Event::Overrun)) => {
+                    self.recheck.get_or_insert_with(|| Instant::now() + SETTLE);
                     let link = Netlink::open().and_then(|mut n| n.link_by_index(self.ifindex));
                     if let Ok(link) = link {
                         self.link_changed(link.up, link.mtu);

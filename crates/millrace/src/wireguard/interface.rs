@@ -7,6 +7,7 @@ use config::types::{AllowedIp, Key32};
 use config::uapi::{AllowedIpChange, DeviceState, PeerState, SetDevice, SetPeer};
 use crypto::x25519::{PrivateKey, PublicKey};
 use engine::{Peer, Routes, Sockets, Tunnel};
+use netio::netlink::Netlink;
 use netio::udp::Endpoint;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -80,6 +81,30 @@ impl Interface {
             self.bring_down();
         } else if let Err(e) = self.bring_up() {
             log::error!("{e}");
+        }
+    }
+
+    /// The routing tables have changed. Peers that are now reached through another interface than
+    /// the one their packets come in on are called from whatever address the kernel chooses,
+    /// until they are heard from again. (The kernel module looks at every packet; here one look
+    /// a change must do.)
+    pub(super) fn routes_changed(&self, netlink: &mut Netlink) {
+        for entry in self.peers.values() {
+            let Some(Endpoint {
+                addr,
+                source: Some(source),
+            }) = entry.engine.endpoint()
+            else {
+                continue;
+            };
+            // Without a key nothing is sent, and the handshake will bring a new source.
+            if entry.engine.sent_on_key().is_none() {
+                continue;
+            }
+            match netlink.route_get(addr.ip(), self.sockets.fwmark) {
+                Ok(route) if route.dev == source.ifindex => {}
+                _ => entry.engine.clear_source(),
+            }
         }
     }
 

@@ -62,12 +62,14 @@ impl<'a> Writer<'a> {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, size);
     }
 
-    /// `IP_PKTINFO` / `IPV6_PKTINFO`: send from this address (and interface).
+    /// `IP_PKTINFO` / `IPV6_PKTINFO`: send from this address. The interface is left to the
+    /// routing table: naming the one that the peer's packet came in on would, where the way back
+    /// is another, send into a void that the kernel takes for a direct link.
     pub(crate) fn source(&mut self, source: Source) {
         match source.ip {
             IpAddr::V4(ip) => {
                 let info = libc::in_pktinfo {
-                    ipi_ifindex: source.ifindex as libc::c_int,
+                    ipi_ifindex: 0,
                     ipi_spec_dst: libc::in_addr {
                         s_addr: u32::from_ne_bytes(ip.octets()),
                     },
@@ -80,7 +82,7 @@ impl<'a> Writer<'a> {
                     ipi6_addr: libc::in6_addr {
                         s6_addr: ip.octets(),
                     },
-                    ipi6_ifindex: source.ifindex as _,
+                    ipi6_ifindex: 0,
                 };
                 self.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
             }

@@ -8,7 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 pub struct Source {
     /// Our address that the peer called.
     pub ip: IpAddr,
-    /// The interface it came in on; 0 for any.
+    /// The interface it came in on; 0 if unknown. Not used for sending, but to notice that the
+    /// way to the peer now leads elsewhere.
     pub ifindex: u32,
 }
 
