@@ -1,8 +1,9 @@
 //! The lab: a network on one machine, for tests, the demo and the benchmarks.
 //!
 //! [`Host`]s are network namespaces, joined by [`Link`]s (veth pairs) or by an [`Emulator`] that
-//! delays, loses and reorders; a [`Router`] forwards and translates between them. [`peer`] starts
-//! WireGuard programs in a host, [`load`] puts traffic on what they made, [`cpu`] reads what it cost.
+//! delays, loses and reorders; a [`Router`] forwards and translates between them; a [`Site`] is an office,
+//! a branch router and a device. [`peer`] starts WireGuard programs in a host, a [`Tunnel`] is two of them,
+//! [`load`] puts traffic on what they made, [`cpu`] reads what it cost.
 //!
 //! Everything is held by a value and gone when it is dropped: namespaces have no names, only
 //! descriptors, and processes die with the thread that started them, so that not even a killed test
@@ -37,7 +38,9 @@ mod process;
 mod random;
 mod router;
 mod signals;
+mod site;
 pub mod tools;
+mod tunnel;
 mod wire;
 
 pub use emulator::{Emulator, Side};
@@ -47,5 +50,7 @@ pub use link::{Link, LinkOptions, Offloads};
 pub use namespace::{Host, HostCommand};
 pub use process::{Exit, Process};
 pub use router::Router;
-pub use signals::cleanup_on_signal;
+pub use signals::{cleanup_on_signal, cleanup_on_signal_then};
+pub use site::{Line, Site};
+pub use tunnel::{Carrier, Tunnel, TunnelEnd, TunnelOptions};
 pub use wire::{Impairment, WireCounters};

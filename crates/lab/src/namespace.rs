@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 
@@ -308,6 +308,23 @@ impl HostCommand<'_> {
     /// [`LabError::Host`] if it cannot be started.
     pub fn exit(self) -> Result<Exit, LabError> {
         self.exit_with_input("")
+    }
+
+    /// Runs it to its end with our own standard input and output, for a person to use.
+    ///
+    /// # Errors
+    /// [`LabError::Host`] if it cannot be started.
+    pub fn run_here(mut self) -> Result<ExitStatus, LabError> {
+        // In our own process group: only that may read the terminal.
+        self.command
+            .stdin(Stdio::inherit())
+            .stdout(Stdio::inherit())
+            .stderr(Stdio::inherit());
+        let label = self.command.get_program().to_string_lossy().into_owned();
+        self.host
+            .start(self.command)
+            .and_then(|mut child| child.wait())
+            .map_err(|error| LabError::host(&self.host.name, format!("run {label}"), error))
     }
 
     fn exit_with_input(self, input: &str) -> Result<Exit, LabError> {

@@ -94,6 +94,14 @@ fn kill_inhabitants(wanted: impl Fn(&Network) -> bool) -> bool {
 /// # Errors
 /// If the handlers cannot be set.
 pub fn cleanup_on_signal() -> io::Result<()> {
+    cleanup_on_signal_then(|| {})
+}
+
+/// As [`cleanup_on_signal`], and calls `last` when all is clean, for a last word to the user.
+///
+/// # Errors
+/// If the handlers cannot be set.
+pub fn cleanup_on_signal_then(last: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     thread::Builder::new()
         .name("signals".to_owned())
@@ -104,6 +112,7 @@ pub fn cleanup_on_signal() -> io::Result<()> {
                     let _ = killpg(Pid::from_raw(group.cast_signed()), Signal::SIGKILL);
                 }
                 kill_inhabitants(|found| living.networks.contains(found));
+                last();
                 process::exit(130);
             }
         })?;

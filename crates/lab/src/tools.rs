@@ -4,6 +4,7 @@ use std::env;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::LabError;
 
@@ -44,6 +45,21 @@ pub fn in_path(name: &str) -> Option<PathBuf> {
         .find(|candidate| is_program(candidate))
 }
 
+/// The first line that `program --version` writes, if it writes one at all. For programs that are known to
+/// end then.
+pub fn version(program: &Path) -> Option<String> {
+    let output = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    [output.stdout, output.stderr].iter().find_map(|text| {
+        let text = String::from_utf8_lossy(text);
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+        Some(line.to_owned())
+    })
+}
+
 /// The path of a program of another VPN, built for comparison: in the directory that `MILLRACE_PEERS`
 /// names, or else in `target/peers/bin` here or in a directory above.
 pub fn peer(name: &str) -> Option<PathBuf> {
@@ -81,6 +97,13 @@ fn package(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_are_one_line() {
+        let env = find("sh").unwrap().with_file_name("env");
+        assert!(version(&env).unwrap().starts_with("env"));
+        assert_eq!(version(Path::new("/no/such/program")), None);
+    }
 
     #[test]
     fn programs_are_found_and_missing_ones_come_with_a_hint() {

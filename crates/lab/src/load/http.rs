@@ -239,6 +239,31 @@ impl HttpLoad {
     }
 }
 
+/// A load that runs, seen from another thread.
+#[derive(Debug, Default)]
+pub struct HttpWatch {
+    stop: AtomicBool,
+    bytes: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl HttpWatch {
+    /// Has every connection end after the request that it is at.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes of content received so far, those of unfinished files too.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Requests answered rightly so far.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+}
+
 /// How the requests went.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpReport {
@@ -274,13 +299,21 @@ impl HttpLoad {
     /// # Errors
     /// [`LabError::Host`] if the threads cannot be started. Failed requests are in the report.
     pub fn run(&self, host: &Host) -> Result<HttpReport, LabError> {
+        self.run_watched(host, &HttpWatch::default())
+    }
+
+    /// As [`HttpLoad::run`], while another thread watches and may stop it.
+    ///
+    /// # Errors
+    /// As [`HttpLoad::run`].
+    pub fn run_watched(&self, host: &Host, watch: &HttpWatch) -> Result<HttpReport, LabError> {
         let left = AtomicU64::new(self.requests);
         let pattern = pattern();
         let start = Instant::now();
         let done = host.run(|| {
             thread::scope(|scope| {
                 let clients: Vec<_> = (0..self.connections.max(1))
-                    .map(|_| scope.spawn(|| self.client(&left, &pattern)))
+                    .map(|_| scope.spawn(|| self.client(&left, &pattern, watch)))
                     .collect();
                 clients
                     .into_iter()
@@ -310,17 +343,21 @@ impl HttpLoad {
     }
 
     /// One connection's share: takes requests while there are any.
-    fn client(&self, left: &AtomicU64, pattern: &[u8]) -> Tally {
+    fn client(&self, left: &AtomicU64, pattern: &[u8], watch: &HttpWatch) -> Tally {
         let mut tally = Tally::default();
         let mut connection = None;
         let mut buffer = vec![0; PATTERN_SIZE];
-        while left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
-            .is_ok()
+        while !watch.stop.load(Ordering::Relaxed)
+            && left
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
+                .is_ok()
         {
             let start = Instant::now();
-            match self.request(&mut connection, pattern, &mut buffer) {
-                Ok(()) => tally.times.push(start.elapsed()),
+            match self.request(&mut connection, pattern, &mut buffer, watch) {
+                Ok(()) => {
+                    watch.requests.fetch_add(1, Ordering::Relaxed);
+                    tally.times.push(start.elapsed());
+                }
                 Err(error) => {
                     tally.errors += 1;
                     tally.first_error.get_or_insert_with(|| error.to_string());
@@ -339,6 +376,7 @@ impl HttpLoad {
         connection: &mut Option<BufReader<TcpStream>>,
         pattern: &[u8],
         buffer: &mut [u8],
+        watch: &HttpWatch,
     ) -> io::Result<()> {
         let reader = match connection {
             Some(reader) => reader,
@@ -378,6 +416,7 @@ impl HttpLoad {
             if self.verify && buffer[..part] != pattern[..part] {
                 return Err(broken("the content is not what was sent"));
             }
+            watch.bytes.fetch_add(part as u64, Ordering::Relaxed);
             left -= part as u64;
         }
         Ok(())

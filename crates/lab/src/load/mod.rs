@@ -1,11 +1,13 @@
 //! Traffic: something to carry, and figures of how well it was carried.
 
+mod echo;
 mod http;
 mod iperf;
 mod ping;
 mod udp;
 
-pub use http::{HttpLoad, HttpReport, HttpServer};
+pub use echo::EchoServer;
+pub use http::{HttpLoad, HttpReport, HttpServer, HttpWatch};
 pub use iperf::{Direction, Flow, Iperf, IperfReport, IperfServer, Transport};
 pub use ping::{PingOptions, PingReport, ping};
 pub use udp::{LossFree, UdpLoad, UdpReport, highest_loss_free, udp_load};

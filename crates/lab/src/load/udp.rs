@@ -18,8 +18,10 @@ const QUIET: Duration = Duration::from_millis(150);
 const SINK_BUFFER: usize = 16 << 20;
 /// Datagrams that are sent between two looks at the clock, at most.
 const BURST: u64 = 32;
-/// A sender that is less than this ahead of its schedule spins instead of sleeping.
-const SPIN: Duration = Duration::from_micros(60);
+/// A sender that is ahead of its schedule sleeps at least so long, and then sends what has become due: the
+/// small bursts of a network card with interrupt moderation. Spinning would send more evenly, and take a
+/// whole processor from the tunnel that is being measured.
+const TICK: Duration = Duration::from_micros(50);
 
 /// A constant stream of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,10 +123,8 @@ fn generate(load: &UdpLoad) -> io::Result<UdpReport> {
         let scheduled = (now.as_secs_f64() * load.rate) as u64 + 1;
         if number >= scheduled {
             let next = Duration::from_secs_f64(number as f64 / load.rate);
-            match next.checked_sub(now) {
-                Some(early) if early > SPIN => thread::sleep(early.min(load.duration - now)),
-                _ => std::hint::spin_loop(),
-            }
+            let early = next.saturating_sub(now).max(TICK);
+            thread::sleep(early.min(load.duration - now));
             continue;
         }
         for _ in 0..(scheduled - number).min(BURST) {
@@ -204,7 +204,7 @@ fn sink(
 /// A search for the highest rate at which no more than a fraction gets lost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LossFree {
-    /// Datagrams per second that surely work.
+    /// Datagrams per second that surely work, at least 1.
     pub low: f64,
     /// Datagrams per second that surely do not.
     pub high: f64,
@@ -212,18 +212,23 @@ pub struct LossFree {
     pub tolerance: f64,
     /// Length of each trial.
     pub trial: Duration,
-    /// Trials: each halves the interval.
+    /// Rates to try. Each halves the interval on a logarithmic scale, so that the result is as precise
+    /// for slow tunnels as for fast ones: 8 trials between 1,000 and 1,000,000 leave 2.7 %.
     pub trials: u32,
+    /// How often a rate at which too much got lost is tried again before it counts as too high. A
+    /// processor that others use for a moment loses packets that the tunnel would have carried.
+    pub retries: u32,
 }
 
 impl Default for LossFree {
     fn default() -> Self {
         Self {
-            low: 0.0,
+            low: 1_000.0,
             high: 1_000_000.0,
             tolerance: 0.001,
             trial: Duration::from_millis(500),
             trials: 8,
+            retries: 1,
         }
     }
 }
@@ -237,11 +242,17 @@ pub fn highest_loss_free<E>(
     search: &LossFree,
     mut trial: impl FnMut(f64, Duration) -> Result<UdpReport, E>,
 ) -> Result<UdpReport, E> {
-    let (mut low, mut high) = (search.low, search.high);
+    let (mut low, mut high) = (search.low.max(1.0), search.high);
     let mut best = UdpReport::default();
     for _ in 0..search.trials {
-        let rate = (low + high) / 2.0;
-        let report = trial(rate, search.trial)?;
+        let rate = (low * high).sqrt();
+        let mut report = trial(rate, search.trial)?;
+        for _ in 0..search.retries {
+            if report.loss() <= search.tolerance {
+                break;
+            }
+            report = trial(rate, search.trial)?;
+        }
         if report.loss() > search.tolerance {
             high = rate.min(report.sent_rate().max(low));
             continue;
@@ -296,5 +307,29 @@ mod tests {
             })
         });
         assert_eq!((trials, found.unwrap().received), (1, 1000));
+    }
+
+    #[test]
+    fn a_moment_of_bad_luck_does_not_lower_the_result() {
+        let mut trials = 0;
+        let search = LossFree {
+            trials: 14,
+            ..LossFree::default()
+        };
+        let found = highest_loss_free::<()>(&search, |rate, duration| {
+            trials += 1;
+            let sent = (rate * duration.as_secs_f64()) as u64;
+            let unlucky = trials == 1 || rate > 50_000.0;
+            let lost = if unlucky { sent / 2 } else { 0 };
+            Ok(UdpReport {
+                sent,
+                received: sent - lost,
+                lost,
+                elapsed: duration,
+                ..UdpReport::default()
+            })
+        });
+        let rate = found.unwrap().received_rate();
+        assert!((49_000.0..=50_000.0).contains(&rate), "{rate}");
     }
 }

@@ -36,7 +36,12 @@ impl WireGuardPeer for Millrace {
         })
     }
 
-    fn invocation(&self, interface: &str, _options: &PeerOptions) -> Invocation {
-        Invocation::new(["wireguard", interface, "-f"])
+    fn invocation(&self, interface: &str, options: &PeerOptions) -> Invocation {
+        let mut invocation = Invocation::new(["wireguard", interface, "-f"]);
+        if let Some(threads) = options.threads {
+            let setting = format!("dataplane.workers={threads}");
+            invocation.arguments.extend(["--set".to_owned(), setting]);
+        }
+        invocation
     }
 }

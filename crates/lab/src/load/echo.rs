@@ -1,0 +1,101 @@
+//! The time until the first answer: how long a tunnel takes to come up.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::{Host, LabError};
+
+/// Time between two questions. A single one could be lost before anything listens, and the next a second
+/// later would say nothing about the tunnel.
+const AGAIN: Duration = Duration::from_millis(2);
+/// How often the server looks whether it shall stop.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Sends every datagram back to where it came from.
+#[derive(Debug)]
+pub struct EchoServer {
+    port: u16,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl EchoServer {
+    /// Starts a server in `host`, at all its addresses, also those that it will get.
+    ///
+    /// # Errors
+    /// [`LabError::Load`] if the port is taken.
+    pub fn start(host: &Host, port: u16) -> Result<Self, LabError> {
+        let any = SocketAddr::from(([0u8; 4], port));
+        let socket = host
+            .run(|| {
+                let socket = UdpSocket::bind(any)?;
+                socket.set_read_timeout(Some(LOOK))?;
+                Ok(socket)
+            })?
+            .map_err(LabError::load(format!("listen at {any}")))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let thread = host.spawn("echo", move || {
+            let mut buffer = [0; 2048];
+            while !told.load(Ordering::Relaxed) {
+                // Nothing heard, or a complaint about an earlier answer.
+                if let Ok((length, from)) = socket.recv_from(&mut buffer) {
+                    let _ = socket.send_to(&buffer[..length], from);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Self {
+            port,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Asks from `host` at `address` every 2 ms until there is an answer, and returns when that was.
+    /// None if there was none within `limit`.
+    ///
+    /// # Errors
+    /// [`LabError::Host`], [`LabError::Load`] without a socket.
+    pub fn first_answer(
+        &self,
+        host: &Host,
+        address: IpAddr,
+        limit: Duration,
+    ) -> Result<Option<Instant>, LabError> {
+        let target = SocketAddr::new(address, self.port);
+        host.run(|| ask(target, limit))?
+            .map_err(LabError::load(format!("ask {target}")))
+    }
+}
+
+impl Drop for EchoServer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ask(target: SocketAddr, limit: Duration) -> io::Result<Option<Instant>> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+    socket.set_read_timeout(Some(AGAIN))?;
+    let end = Instant::now() + limit;
+    let mut buffer = [0; 64];
+    while Instant::now() < end {
+        // No way yet, or nobody there yet.
+        if socket.send_to(b"are you there", target).is_err() {
+            thread::sleep(AGAIN);
+            continue;
+        }
+        if socket.recv_from(&mut buffer).is_ok() {
+            return Ok(Some(Instant::now()));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,227 @@
+//! A tunnel between two hosts, made by whichever program.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::peer::{Keys, PeerOptions, RunningPeer, WgInterface, WgPeer, WireGuardPeer};
+use crate::{Host, LabError, LinkOptions, Process};
+
+/// How long a forwarder gets to make its interface.
+const READY: Duration = Duration::from_secs(10);
+
+/// What carries the packets.
+pub enum Carrier {
+    /// A WireGuard program, the same at both ends.
+    WireGuard(Box<dyn WireGuardPeer>, PeerOptions),
+    /// The forwarder without a cipher ([`crate::forwarder`]), in processes of its own: this program,
+    /// called with `arguments`, then `IFNAME PORT REMOTE`.
+    Forwarder {
+        /// The program.
+        program: PathBuf,
+        /// Its first arguments.
+        arguments: Vec<String>,
+    },
+}
+
+/// One end of a tunnel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelEnd {
+    /// Its address on the line.
+    pub outer: IpAddr,
+    /// The addresses of its tunnel interface, with the length of their prefix.
+    pub inner: Vec<(IpAddr, u8)>,
+    /// The networks behind it, which the other end routes into the tunnel.
+    pub behind: Vec<(IpAddr, u8)>,
+}
+
+/// How a tunnel shall be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelOptions {
+    /// The name of the interface at both ends, which must be private hosts therefore.
+    pub interface: String,
+    /// UDP port of both ends.
+    pub port: u16,
+    /// MTU of the tunnel, in bytes.
+    pub mtu: u32,
+    /// The end that calls, and the one that listens.
+    pub ends: [TunnelEnd; 2],
+}
+
+impl TunnelOptions {
+    /// A tunnel over `link` between its ends `a` and `b`, which are 10.`network`.0.1 and .2, and
+    /// fd0f:`network`::1 and ::2, inside. End `b` listens, end `a` calls.
+    pub fn over(link: &LinkOptions, network: u8) -> Self {
+        let end = |outer, number: u8| TunnelEnd {
+            outer,
+            inner: vec![
+                ([10, network, 0, number].into(), 24),
+                (
+                    [0xfd0f, network.into(), 0, 0, 0, 0, 0, number.into()].into(),
+                    64,
+                ),
+            ],
+            behind: Vec::new(),
+        };
+        Self {
+            interface: "wg0".to_owned(),
+            port: 51_820,
+            mtu: 1420,
+            ends: [end(link.a4(), 1), end(link.b4(), 2)],
+        }
+    }
+
+    /// The first inner address of end `number`, 0 or 1.
+    pub fn inner(&self, number: usize) -> IpAddr {
+        let end = self.ends.get(number);
+        let address = end.and_then(|end| end.inner.first());
+        address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |(ip, _)| *ip)
+    }
+}
+
+/// Programs that run at both ends. Dropping it ends them, and the interfaces go with them.
+#[derive(Debug)]
+pub struct Tunnel<'h> {
+    ends: [End<'h>; 2],
+    options: TunnelOptions,
+}
+
+#[derive(Debug)]
+enum End<'h> {
+    WireGuard(RunningPeer<'h>, WgInterface),
+    Forwarder(&'h Host, Process),
+}
+
+impl<'h> Tunnel<'h> {
+    /// Starts the programs; [`Tunnel::connect`] then makes a tunnel of them.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] if the program is not installed, [`LabError::Failed`] if it ends at once,
+    /// [`LabError::Timeout`].
+    pub fn start(
+        carrier: &Carrier,
+        hosts: [&'h Host; 2],
+        options: TunnelOptions,
+    ) -> Result<Self, LabError> {
+        let [a, b] = hosts;
+        let ends = match carrier {
+            Carrier::WireGuard(program, settings) => {
+                let keys = [Keys::generate(a)?, Keys::generate(b)?];
+                let start = |host, number| {
+                    let running = program.start(host, &options.interface, settings)?;
+                    Ok::<_, LabError>(End::WireGuard(running, interface(&options, &keys, number)))
+                };
+                [start(a, 0)?, start(b, 1)?]
+            }
+            Carrier::Forwarder { program, arguments } => {
+                let start = |host: &'h Host, remote: IpAddr| {
+                    let mut process = host
+                        .command(program)
+                        .args(arguments)
+                        .arg(&options.interface)
+                        .arg(options.port.to_string())
+                        .arg(remote.to_string())
+                        .spawn()?;
+                    process.wait_until("its interface", READY, || {
+                        host.has_interface(&options.interface).unwrap_or(false)
+                    })?;
+                    Ok::<_, LabError>(End::Forwarder(host, process))
+                };
+                let [at_a, at_b] = &options.ends;
+                [start(a, at_b.outer)?, start(b, at_a.outer)?]
+            }
+        };
+        Ok(Self { ends, options })
+    }
+
+    /// Configures both ends, first the one that listens, and returns the time at which it began with
+    /// the one that calls. The handshake comes with the first packet.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] if `wg` does, [`LabError::Netlink`].
+    pub fn connect(&self) -> Result<Instant, LabError> {
+        self.configure(1)?;
+        let start = Instant::now();
+        self.configure(0)?;
+        Ok(start)
+    }
+
+    /// How the tunnel is.
+    pub fn options(&self) -> &TunnelOptions {
+        &self.options
+    }
+
+    /// The process ids of both ends.
+    pub fn processes(&self) -> [u32; 2] {
+        self.ends.each_ref().map(|end| match end {
+            End::WireGuard(peer, _) => peer.process.id(),
+            End::Forwarder(_, process) => process.id(),
+        })
+    }
+
+    fn configure(&self, number: usize) -> Result<(), LabError> {
+        let (own, other) = (&self.options.ends[number], &self.options.ends[1 - number]);
+        let interface = &self.options.interface;
+        let host = match &self.ends[number] {
+            End::WireGuard(peer, configuration) => {
+                peer.configure(configuration)?;
+                peer.host()
+            }
+            End::Forwarder(host, _) => host,
+        };
+        host.set_mtu(interface, self.options.mtu)?;
+        for (ip, prefix) in &own.inner {
+            host.add_address(interface, *ip, *prefix)?;
+        }
+        host.set_up(interface, true)?;
+        for network in &other.behind {
+            host.add_device_route(*network, interface)?;
+        }
+        Ok(())
+    }
+}
+
+/// What `wg` shall tell end `number` of a tunnel.
+fn interface(options: &TunnelOptions, keys: &[Keys; 2], number: usize) -> WgInterface {
+    let other = 1 - number;
+    let end = &options.ends[other];
+    let mut peer = WgPeer::new(&keys[other].public);
+    // Only one end knows where the other is, as between a router and its office.
+    if number == 0 {
+        peer = peer.at((end.outer, options.port).into());
+    }
+    for (ip, _) in &end.inner {
+        peer = peer.allow(*ip, if ip.is_ipv4() { 32 } else { 128 });
+    }
+    peer.allowed_ips.extend(&end.behind);
+    WgInterface {
+        keys: keys[number].clone(),
+        listen_port: Some(options.port),
+        fwmark: None,
+        peers: vec![peer],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_end_calls_and_each_allows_what_is_behind_the_other() {
+        let mut options = TunnelOptions::over(&LinkOptions::numbered(1), 9);
+        let lan = ([192, 168, 2, 0].into(), 24);
+        options.ends[0].behind.push(lan);
+        let keys = ["a", "b"].map(|name| Keys {
+            private: format!("private {name}"),
+            public: format!("public {name}"),
+        });
+        let caller = &interface(&options, &keys, 0).peers[0];
+        assert_eq!(caller.public_key, "public b");
+        assert_eq!(caller.endpoint, Some(([192, 168, 1, 2], 51_820).into()));
+        assert!(!caller.allowed_ips.contains(&lan));
+        let listener = &interface(&options, &keys, 1).peers[0];
+        assert_eq!(listener.endpoint, None);
+        assert!(listener.allowed_ips.contains(&lan));
+        assert!(listener.allowed_ips.contains(&(options.inner(0), 32)));
+    }
+}
