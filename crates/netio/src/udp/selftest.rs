@@ -13,7 +13,7 @@ const SEGMENT: usize = 1232;
 const COUNT: usize = 7;
 
 /// Verdict of [`self_test`].
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SelfTest {
     /// Every byte arrived.
     Passed,

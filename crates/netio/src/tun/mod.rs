@@ -1,5 +1,10 @@
 //! The TUN device: one descriptor, whole IP packets, super-packets where the kernel has them.
 
+mod sample;
+mod selftest;
+
+pub use selftest::{TunVerdict, self_test};
+
 use crate::poll::{check, check_len};
 use crate::rung::Rung;
 use std::ffi::CStr;
@@ -9,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 const TUNSETIFF: libc::Ioctl = 0x4004_54ca_u32 as libc::Ioctl;
 const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0_u32 as libc::Ioctl;
 const TUNGETIFF: libc::Ioctl = 0x8004_54d2_u32 as libc::Ioctl;
+const TUNSETPERSIST: libc::Ioctl = 0x4004_54cb_u32 as libc::Ioctl;
 const IFF_TUN: i16 = 0x0001;
 const IFF_NO_PI: i16 = 0x1000;
 const IFF_VNET_HDR: i16 = 0x4000;
@@ -170,6 +176,13 @@ impl Tun {
         Ok(CStr::from_bytes_until_nul(&req.name)
             .map(|c| c.to_string_lossy().into_owned())
             .unwrap_or_default())
+    }
+
+    /// Leaves the interface to its namespace when this is dropped.
+    fn outlive_descriptor(&self) -> io::Result<()> {
+        // SAFETY: TUNSETPERSIST takes its argument by value.
+        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), TUNSETPERSIST, 1 as libc::c_ulong) })?;
+        Ok(())
     }
 
     /// Whether every packet is preceded by a [`VnetHdr`](crate::vnet::VnetHdr).
