@@ -1,0 +1,145 @@
+//! The implementations that are compared.
+
+use std::env;
+use std::path::PathBuf;
+
+use lab::peer::{
+    BoringTun, GotaTun, Millrace, PeerOptions, WireGuardPeer, WireguardGo, WireguardGoPackaged,
+};
+use lab::{Carrier, LabError, tools};
+
+/// One way to carry packets from one host to the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contender {
+    Millrace,
+    MillracePlain,
+    MillraceNull,
+    WireguardGo,
+    WireguardGoPackaged,
+    BoringTun,
+    GotaTun,
+    Forwarder,
+    Nothing,
+}
+
+/// The settings of `millrace-plain`: every segmentation and receive offload off. sendmmsg and recvmmsg
+/// stay, for they are no offload and older than any kernel of a router.
+const PLAIN: [&str; 5] = ["tun-gso", "tun-uso", "tun-gro", "udp-gso", "udp-gro"];
+
+impl Contender {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Millrace,
+        Self::WireguardGo,
+        Self::WireguardGoPackaged,
+        Self::BoringTun,
+        Self::GotaTun,
+        Self::MillracePlain,
+        Self::MillraceNull,
+        Self::Forwarder,
+        Self::Nothing,
+    ];
+
+    /// The name on the command line and in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Millrace => "millrace",
+            Self::MillracePlain => "millrace-plain",
+            Self::MillraceNull => "millrace-null",
+            Self::WireguardGo => "wireguard-go",
+            Self::WireguardGoPackaged => "wireguard-go-packaged",
+            Self::BoringTun => "boringtun",
+            Self::GotaTun => "gotatun",
+            Self::Forwarder => "forwarder",
+            Self::Nothing => "none",
+        }
+    }
+
+    /// What it is, for a person who reads the table.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Self::Millrace => "this program",
+            Self::MillracePlain => "this program, all segmentation and receive offloads off",
+            Self::MillraceNull => "this program with a cipher that does nothing",
+            Self::WireguardGo => "the newest wireguard-go",
+            Self::WireguardGoPackaged => {
+                "the wireguard-go of the distribution (Debian 12: no offloads, no batches)"
+            }
+            Self::BoringTun => "boringtun-cli, by Cloudflare",
+            Self::GotaTun => "gotatun, by Mullvad",
+            Self::Forwarder => "packets to datagrams and back without a cipher: the ceiling",
+            Self::Nothing => "no tunnel",
+        }
+    }
+
+    /// The one with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// How to start it, or nothing if there is nothing to start.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] if it is not installed.
+    pub(crate) fn carrier(self) -> Result<Option<Carrier>, LabError> {
+        let arguments = |arguments: Vec<String>| PeerOptions {
+            arguments,
+            ..PeerOptions::default()
+        };
+        let wireguard = |program: Box<dyn WireGuardPeer>, options| {
+            program.available()?;
+            Ok(Some(Carrier::WireGuard(program, options)))
+        };
+        let none = PeerOptions::default();
+        match self {
+            Self::Millrace => wireguard(Box::new(Millrace::new(own_program())), none),
+            Self::MillracePlain => {
+                let set = |key| ["--set".to_owned(), format!("dataplane.{key}=off")];
+                let options = arguments(PLAIN.into_iter().flat_map(set).collect());
+                wireguard(Box::new(Millrace::new(own_program())), options)
+            }
+            Self::MillraceNull => {
+                let options = arguments(vec!["--null-cipher".to_owned()]);
+                wireguard(Box::new(Millrace::new(own_program())), options)
+            }
+            Self::WireguardGo => wireguard(Box::new(WireguardGo), none),
+            Self::WireguardGoPackaged => wireguard(Box::new(WireguardGoPackaged), none),
+            Self::BoringTun => wireguard(Box::new(BoringTun), none),
+            Self::GotaTun => wireguard(Box::new(GotaTun), none),
+            Self::Forwarder => Ok(Some(Carrier::Forwarder {
+                program: own_program(),
+                arguments: ["lab", "forward"].map(str::to_owned).to_vec(),
+            })),
+            Self::Nothing => Ok(None),
+        }
+    }
+
+    /// What its program says of its version; empty for one that has none of its own.
+    pub(crate) fn version(self) -> String {
+        match self.carrier() {
+            Ok(Some(Carrier::WireGuard(program, _))) => program
+                .available()
+                .ok()
+                .and_then(|path| tools::version(&path))
+                .unwrap_or_default(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// The file of this program. Where /proc is missing there are no namespaces either.
+pub(crate) fn own_program() -> PathBuf {
+    env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_different_and_found() {
+        for one in Contender::ALL {
+            assert_eq!(Contender::named(one.name()), Some(one));
+        }
+        assert_eq!(Contender::named("openvpn"), None);
+    }
+}

@@ -1,0 +1,229 @@
+//! `millrace bench`: tunnels side by side.
+
+pub(super) mod contender;
+mod document;
+pub(super) mod machine;
+mod options;
+mod records;
+mod report;
+mod rig;
+pub(super) mod statistics;
+pub(super) mod table;
+mod targets;
+mod test;
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+use lab::{LabError, Offloads, tools};
+
+use contender::Contender;
+use machine::Machine;
+use options::Options;
+use records::{Failure, Record, Records};
+use report::Run;
+use rig::{Effort, Ground, Rig, RigError};
+use statistics::number;
+use test::{Metric, Test};
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    options::command()
+}
+
+/// Runs the command: 0 unless something failed to run.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let options = Options::from(matches);
+    match bench(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("millrace: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures and reports; true if nothing failed.
+fn bench(options: &Options) -> Result<bool, RigError> {
+    prepare(&["wg", "ping", "iperf3"])?;
+    let mut run = plan(options);
+    let offloads = if options.segmentation {
+        Offloads::On
+    } else {
+        Offloads::NoSegmentation
+    };
+    let grounds = run
+        .contenders
+        .iter()
+        .map(|contender| Ok((*contender, Ground::new(offloads)?)))
+        .collect::<Result<Vec<_>, LabError>>()?;
+    let mut records = Records::default();
+    let mut rigs = Vec::new();
+    for (contender, ground) in &grounds {
+        match Rig::new(*contender, ground) {
+            Ok(rig) => rigs.push(rig),
+            Err(error) => {
+                let test = Test::Setup;
+                records.fail(0, test, *contender, &error);
+            }
+        }
+    }
+    run.contenders = rigs.iter().map(|rig| rig.contender).collect();
+    measure(options, &rigs, &mut records);
+    drop(rigs);
+    drop(grounds);
+
+    let text = report::markdown(&run, &records);
+    println!("{text}");
+    let mut good = records.failures.is_empty();
+    if let Some(path) = &options.markdown {
+        good &= write(path, &text);
+    }
+    if let Some(path) = &options.json {
+        match document::json(&run, &records) {
+            Ok(text) => good &= write(path, &text),
+            Err(error) => {
+                eprintln!("millrace: cannot write JSON: {error}");
+                good = false;
+            }
+        }
+    }
+    Ok(good)
+}
+
+/// Everything that has to be there before networks are built.
+pub(super) fn prepare(needed: &[&str]) -> Result<(), LabError> {
+    lab::enter()?;
+    tools::tun()?;
+    for tool in needed {
+        tools::find(tool)?;
+    }
+    let last = || eprintln!("\nmillrace: interrupted; hosts and programs are gone");
+    if let Err(error) = lab::cleanup_on_signal_then(last) {
+        log::warn!("Ctrl-C may leave processes behind: {error}");
+    }
+    Ok(())
+}
+
+/// What there is to measure, and what is known before.
+fn plan(options: &Options) -> Run {
+    let mut run = Run {
+        machine: Machine::this(),
+        repetitions: options.repetitions,
+        seconds: options.seconds,
+        segmentation: options.segmentation,
+        reference: options.reference,
+        contenders: Vec::new(),
+        missing: Vec::new(),
+        versions: vec![("millrace".to_owned(), env!("CARGO_PKG_VERSION").to_owned())],
+    };
+    for contender in &options.contenders {
+        match contender.carrier() {
+            Ok(_) => run.contenders.push(*contender),
+            Err(error) => {
+                eprintln!("bench: without {}: {error}", contender.name());
+                run.missing.push((*contender, error.to_string()));
+            }
+        }
+    }
+    for contender in [
+        Contender::WireguardGo,
+        Contender::WireguardGoPackaged,
+        Contender::BoringTun,
+        Contender::GotaTun,
+    ] {
+        if run.contenders.contains(&contender) {
+            let version = (contender.name().to_owned(), contender.version());
+            run.versions.push(version);
+        }
+    }
+    if let Some(version) = tools::find("iperf3").ok().and_then(|p| tools::version(&p)) {
+        run.versions.push(("iperf3".to_owned(), version));
+    }
+    let of_one = |test: &Test| test.duration(options.seconds);
+    let once: f64 = options.tests.iter().map(of_one).sum();
+    let all = once * f64::from(options.repetitions) * run.contenders.len() as f64;
+    eprintln!("bench: {}", run.machine.show());
+    eprintln!(
+        "bench: {} implementations, {} tests, {} repetitions: about {:.0} min",
+        run.contenders.len(),
+        options.tests.len(),
+        options.repetitions,
+        (all / 60.0).ceil()
+    );
+    if !run.contenders.contains(&run.reference) {
+        let name = run.reference.name();
+        eprintln!("bench: no ratios, for {name} is not measured (--reference names another)");
+    }
+    run
+}
+
+/// The interleaving: every implementation has its turn at a test before the next test comes.
+fn measure(options: &Options, rigs: &[Rig<'_>], records: &mut Records) {
+    let effort = Effort {
+        seconds: options.seconds,
+    };
+    for repetition in 0..options.repetitions {
+        for test in &options.tests {
+            for rig in rigs {
+                let result = rig.measure(*test, effort);
+                let (name, number) = (rig.contender.name(), repetition + 1);
+                let place = format!(
+                    "bench: {number}/{} {} {name}",
+                    options.repetitions,
+                    test.name()
+                );
+                match result {
+                    // Nothing to measure without a tunnel.
+                    Ok(values) if values.is_empty() => {}
+                    Ok(values) => {
+                        eprintln!("{place}: {}", show(&values));
+                        records.records.push(Record {
+                            repetition,
+                            test: *test,
+                            contender: rig.contender,
+                            values,
+                        });
+                    }
+                    Err(error) => records.fail(repetition, *test, rig.contender, &error),
+                }
+            }
+        }
+    }
+}
+
+impl Records {
+    fn fail(&mut self, repetition: u32, test: Test, contender: Contender, error: &RigError) {
+        eprintln!(
+            "bench: {} {} FAILED: {error}",
+            test.name(),
+            contender.name()
+        );
+        self.failures.push(Failure {
+            repetition,
+            test,
+            contender,
+            error: error.to_string(),
+        });
+    }
+}
+
+fn show(values: &[(Metric, f64)]) -> String {
+    let shown = values
+        .iter()
+        .map(|(metric, value)| format!("{} {}", metric.key(), number(*value)));
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+fn write(path: &Path, text: &str) -> bool {
+    match fs::write(path, text) {
+        Ok(()) => true,
+        Err(error) => {
+            eprintln!("millrace: cannot write {}: {error}", path.display());
+            false
+        }
+    }
+}

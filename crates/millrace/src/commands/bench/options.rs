@@ -1,0 +1,187 @@
+//! The command line of `millrace bench`.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValue;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use super::contender::Contender;
+use super::test::Test;
+
+const COLUMNS: &str = "\
+What the columns say:
+  TCP 1, TCP 1 back    one stream from a to b and from b to a, Mbit/s of payload (iperf3, cubic)
+  TCP 4, both ways     four streams; four each way at once, the sum of all
+  UDP 1300 B, 64 B     the highest rate at which at most 0.1 % of the datagrams get lost
+  send, receive        CPU seconds (user and system) of the tunnel process at that end per gigabyte (1e9 B)
+                       of payload; with both ways at once, a counts as sending
+  ping mean, p99       round trip times in µs; under load: while one TCP stream runs, every 5 ms
+  set-up               ms from the configuration of the caller by `wg` to the first answered datagram; the
+                       listener runs and is configured already; includes the time that `wg` takes
+  idle, after, at most MB in RAM of the bigger end: fresh with one handshake, after all loads, ever
+
+Every repetition runs each test with all implementations one after the other, so that a change of the machine
+hits all of them; the ratio to the reference is taken in each repetition, and the median of the ratios counts.
+Both ends, the load and its sink share this machine: only ratios carry over to another one.
+Peers are looked for in the directory that MILLRACE_PEERS names, in target/peers/bin (`make peers ALL=1`) and in
+PATH; what is missing is left out. The exit status is 0 unless something failed to run, whatever the figures.";
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub contenders: Vec<Contender>,
+    pub tests: Vec<Test>,
+    pub repetitions: u32,
+    pub seconds: u32,
+    pub segmentation: bool,
+    pub reference: Contender,
+    pub json: Option<PathBuf>,
+    pub markdown: Option<PathBuf>,
+}
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    let names = |values: Vec<&'static str>| values.into_iter().map(PossibleValue::new);
+    let contenders = || Contender::ALL.map(|one| PossibleValue::new(one.name()).help(one.what()));
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .action(ArgAction::SetTrue)
+            .help(help)
+    };
+    let file = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help(help)
+    };
+    let number = |name: &'static str, most: i64, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("N")
+            .value_parser(value_parser!(u32).range(1..=most))
+            .help(help)
+    };
+    Command::new("bench")
+        .about("Measure tunnels of Millrace and of other programs side by side")
+        .after_long_help(COLUMNS)
+        .arg(
+            Arg::new("impl")
+                .long("impl")
+                .value_name("NAMES")
+                .value_delimiter(',')
+                .value_parser(contenders().to_vec())
+                .help("Implementations, by commas [default: all but millrace-null]"),
+        )
+        .arg(
+            Arg::new("test")
+                .long("test")
+                .value_name("NAMES")
+                .value_delimiter(',')
+                .value_parser(names(Test::ALL.map(Test::name).to_vec()).collect::<Vec<_>>())
+                .help("Tests, by commas [default: all]"),
+        )
+        .arg(number("reps", 1000, "Repetitions [default: 3]"))
+        .arg(number("seconds", 3600, "Seconds of each load [default: 3]"))
+        .arg(flag(
+            "null",
+            "Also measure millrace-null: the same engine with a cipher that does nothing",
+        ))
+        .arg(flag(
+            "nogso",
+            "Switch the segmentation offloads of the cable off, like a card without TSO and USO",
+        ))
+        .arg(
+            Arg::new("reference")
+                .long("reference")
+                .value_name("NAME")
+                .value_parser(contenders().to_vec())
+                .default_value(Contender::WireguardGo.name())
+                .help("What the ratios are taken to"),
+        )
+        .arg(flag(
+            "quick",
+            "One repetition of one second, to see that it works",
+        ))
+        .arg(file("json", "Write every value to a file"))
+        .arg(file("markdown", "Write the report to a file, too"))
+}
+
+impl From<&ArgMatches> for Options {
+    fn from(matches: &ArgMatches) -> Self {
+        let names = |key| matches.get_many::<String>(key).unwrap_or_default();
+        let mut contenders: Vec<Contender> = names("impl")
+            .filter_map(|name| Contender::named(name))
+            .collect();
+        if contenders.is_empty() {
+            contenders = Contender::ALL.to_vec();
+            contenders.retain(|one| *one != Contender::MillraceNull);
+        }
+        if matches.get_flag("null") && !contenders.contains(&Contender::MillraceNull) {
+            contenders.push(Contender::MillraceNull);
+        }
+        contenders.sort_by_key(|one| Contender::ALL.iter().position(|other| other == one));
+        contenders.dedup();
+        let mut tests = Test::ALL.to_vec();
+        let wanted: Vec<Test> = names("test").filter_map(|name| Test::named(name)).collect();
+        tests.retain(|test| wanted.is_empty() || wanted.contains(test));
+        let quick = matches.get_flag("quick");
+        let number = |key, otherwise| {
+            let given = matches.get_one::<u32>(key).copied();
+            given.unwrap_or(if quick { 1 } else { otherwise })
+        };
+        let reference = matches.get_one::<String>("reference");
+        Self {
+            contenders,
+            tests,
+            repetitions: number("reps", 3),
+            seconds: number("seconds", 3),
+            segmentation: !matches.get_flag("nogso"),
+            reference: reference
+                .and_then(|name| Contender::named(name))
+                .unwrap_or(Contender::WireguardGo),
+            json: matches.get_one("json").cloned(),
+            markdown: matches.get_one("markdown").cloned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, clap::Error> {
+        let words = std::iter::once("bench").chain(line.split_whitespace());
+        let matches = command().try_get_matches_from(words)?;
+        Ok((&matches).into())
+    }
+
+    #[test]
+    fn everything_is_measured_unless_told_otherwise() {
+        let options = parse("").unwrap();
+        assert_eq!(options.contenders.len(), Contender::ALL.len() - 1);
+        assert_eq!(options.tests, Test::ALL);
+        assert_eq!((options.repetitions, options.seconds), (3, 3));
+        assert!(options.segmentation);
+        let options = parse("--null --quick --nogso").unwrap();
+        assert_eq!(options.contenders, Contender::ALL);
+        assert_eq!((options.repetitions, options.seconds), (1, 1));
+        assert!(!options.segmentation);
+    }
+
+    #[test]
+    fn names_are_checked_and_put_in_order() {
+        let options =
+            parse("--impl none,millrace,none --test udp64,tcp1 --quick --reps 2").unwrap();
+        assert_eq!(
+            options.contenders,
+            [Contender::Millrace, Contender::Nothing]
+        );
+        assert_eq!(options.tests, [Test::Tcp1, Test::Udp64]);
+        assert_eq!((options.repetitions, options.seconds), (2, 1));
+        for wrong in ["--impl openvpn", "--test tcp2", "--reps 0", "--reference x"] {
+            assert_eq!(parse(wrong).unwrap_err().exit_code(), 2, "{wrong}");
+        }
+    }
+}

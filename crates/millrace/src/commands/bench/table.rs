@@ -1,0 +1,102 @@
+//! Tables that are Markdown and can be read in a terminal.
+
+/// A table. The first column is a name; the others are figures, aligned to the right, or words.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+    words: bool,
+}
+
+impl Table {
+    /// A table with these headings.
+    pub(crate) fn new<S: Into<String>>(headings: impl IntoIterator<Item = S>) -> Self {
+        let mut table = Self::default();
+        table.row(headings);
+        table
+    }
+
+    /// A table of words with these headings.
+    pub(crate) fn of_words<S: Into<String>>(headings: impl IntoIterator<Item = S>) -> Self {
+        let mut table = Self::new(headings);
+        table.words = true;
+        table
+    }
+
+    /// Adds a row.
+    pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// Whether there is nothing below the headings.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() < 2
+    }
+
+    /// The text, columns aligned.
+    pub(crate) fn render(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let cell = |row: &Vec<String>, column| row.get(column).cloned().unwrap_or_default();
+        let widths: Vec<usize> = (0..columns)
+            .map(|column| {
+                let cells = self.rows.iter().map(|row| cell(row, column));
+                cells
+                    .map(|text| text.chars().count())
+                    .max()
+                    .unwrap_or(0)
+                    .max(3)
+            })
+            .collect();
+        let mut text = String::new();
+        for (number, row) in self.rows.iter().enumerate() {
+            for (column, &width) in widths.iter().enumerate() {
+                let cell = cell(row, column);
+                text += &match column {
+                    0 => format!("| {cell:<width$} "),
+                    _ if self.words => format!("| {cell:<width$} "),
+                    _ => format!("| {cell:>width$} "),
+                };
+            }
+            text += "|\n";
+            if number == 0 {
+                for (column, &width) in widths.iter().enumerate() {
+                    let dashes = "-".repeat(width);
+                    text += &match column {
+                        0 => format!("| {dashes} "),
+                        _ if self.words => format!("| {dashes} "),
+                        // The colon aligns it to the right wherever Markdown is shown.
+                        _ => format!("| {}: ", &dashes[1..]),
+                    };
+                }
+                text += "|\n";
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_by_characters() {
+        let mut table = Table::new(["who", "1–2"]);
+        assert!(table.is_empty());
+        table.row(["millrace", "10 (9–11)"]);
+        table.row(["x"]);
+        let expected = "\
+| who      |       1–2 |
+| -------- | --------: |
+| millrace | 10 (9–11) |
+| x        |           |
+";
+        assert_eq!(table.render(), expected);
+        let mut table = Table::of_words(["tool", "here"]);
+        table.row(["wg", "/usr/bin/wg"]);
+        assert!(
+            table
+                .render()
+                .ends_with("| ---- | ----------- |\n| wg   | /usr/bin/wg |\n")
+        );
+    }
+}

@@ -1,9 +1,0 @@
-//! placeholder
-use clap::{ArgMatches, Command};
-use std::process::ExitCode;
-pub(crate) fn command() -> Command {
-    Command::new("demo")
-}
-pub(crate) fn run(_: &ArgMatches) -> ExitCode {
-    ExitCode::from(2)
-}

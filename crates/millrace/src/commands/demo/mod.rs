@@ -1,0 +1,107 @@
+//! `millrace demo`: an office, a branch router and a device behind it, real traffic, a table.
+
+mod outcome;
+mod tour;
+
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use lab::{LabError, LinkOptions, Offloads};
+
+use super::bench::contender::Contender;
+use super::bench::machine::Machine;
+use super::bench::prepare;
+use super::lab::line;
+use outcome::{Outcome, table, words};
+use tour::Tour;
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    let command = Command::new("demo")
+        .about("Show a tunnel at work on this one machine: office, branch, real traffic, a table")
+        .after_help(
+            "Builds three hosts as network namespaces: an office with a web server, the router of a branch, and a\n\
+             device behind that router. The device downloads files from the office on 8 connections, first over the\n\
+             bare line, then through a tunnel between branch and office by Millrace, and by wireguard-go if it is\n\
+             installed. Every byte is compared. Nothing is left behind, even after Ctrl-C. A line with a delay, a\n\
+             rate or the like is emulated in user space, and carries about a gigabit per second at most.",
+        )
+        .arg(
+            Arg::new("seconds")
+                .long("seconds")
+                .value_name("N")
+                .default_value("4")
+                .value_parser(value_parser!(u32).range(1..=600))
+                .help("Seconds for each size of file"),
+        )
+        .arg(
+            Arg::new("nogso")
+                .long("nogso")
+                .action(ArgAction::SetTrue)
+                .help("A line without segmentation offloads, like a card without TSO and USO"),
+        );
+    line::arguments(command)
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    match demo(matches) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("millrace: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demo(matches: &ArgMatches) -> Result<(), LabError> {
+    prepare(&["wg", "ping"])?;
+    let offloads = if matches.get_flag("nogso") {
+        Offloads::NoSegmentation
+    } else {
+        Offloads::On
+    };
+    let tour = Tour {
+        seconds: matches.get_one::<u32>("seconds").copied().unwrap_or(4),
+        link: LinkOptions::bare().offloads(offloads),
+        line: line::impairment(matches),
+    };
+    let machine = Machine::this();
+    println!("demo: {}", machine.show());
+    println!(
+        "demo: office, branch router, device, the traffic and the tunnels all share this one machine"
+    );
+
+    let mut outcomes: Vec<Outcome> = Vec::new();
+    for contender in ways() {
+        println!("\ndemo: {} ({})", title(contender), contender.what());
+        outcomes.push(tour.take(contender)?);
+        println!("demo: hosts and programs are gone again");
+    }
+    println!("\n{}", table(&outcomes).render());
+    println!("{}", words(&outcomes));
+    Ok(())
+}
+
+/// The ways from the device to the office that can be shown here.
+fn ways() -> Vec<Contender> {
+    let mut ways = vec![Contender::Nothing, Contender::Millrace];
+    let rivals = [Contender::WireguardGo, Contender::WireguardGoPackaged];
+    let missing = |one: Contender| one.carrier().err().map(|error| error.to_string());
+    match rivals.into_iter().find(|one| missing(*one).is_none()) {
+        Some(rival) => ways.push(rival),
+        None => println!(
+            "demo: nothing to compare with: {}",
+            missing(Contender::WireguardGo).unwrap_or_default()
+        ),
+    }
+    ways
+}
+
+/// The name in the table.
+fn title(contender: Contender) -> &'static str {
+    match contender {
+        Contender::Nothing => "direct",
+        other => other.name(),
+    }
+}

@@ -1,0 +1,184 @@
+//! What each way achieved, side by side.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::commands::bench::statistics::number;
+use crate::commands::bench::table::Table;
+
+/// A size of file to download.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    pub name: &'static str,
+    pub bytes: u64,
+}
+
+/// A page, a picture, an update. The last one decides on processor time.
+pub(super) const SIZES: [Size; 3] = [
+    Size {
+        name: "10 kB",
+        bytes: 10_000,
+    },
+    Size {
+        name: "200 kB",
+        bytes: 200_000,
+    },
+    Size {
+        name: "10 MB",
+        bytes: 10_000_000,
+    },
+];
+
+/// How the downloads of one size went.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Download {
+    pub bits_per_second: f64,
+    pub requests_per_second: f64,
+    /// Processor seconds per gigabyte at branch and office.
+    pub cpu: Option<[f64; 2]>,
+}
+
+/// What one way achieved.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Outcome {
+    pub name: &'static str,
+    /// In the order of [`SIZES`].
+    pub downloads: Vec<Download>,
+    pub ping: Duration,
+    /// Bytes in RAM at branch and office.
+    pub rss: Option<[u64; 2]>,
+}
+
+impl Outcome {
+    /// Nothing yet.
+    pub(super) fn of(name: &'static str) -> Self {
+        Self {
+            name,
+            downloads: Vec::new(),
+            ping: Duration::ZERO,
+            rss: None,
+        }
+    }
+}
+
+/// All ways, a row each.
+pub(super) fn table(outcomes: &[Outcome]) -> Table {
+    let mut headings = vec![String::new()];
+    for size in SIZES {
+        headings.push(format!("{}, requests/s", size.name));
+        headings.push("Mbit/s".to_owned());
+    }
+    headings.extend(
+        [
+            "CPU s/GB branch",
+            "office",
+            "ping mean, us",
+            "RSS branch, MB",
+            "office",
+        ]
+        .map(str::to_owned),
+    );
+    let mut table = Table::new(headings);
+    for outcome in outcomes {
+        let mut row = vec![outcome.name.to_owned()];
+        for download in &outcome.downloads {
+            row.push(number(download.requests_per_second));
+            row.push(number(download.bits_per_second / 1e6));
+        }
+        let pair = |values: Option<[f64; 2]>| {
+            let none = || "–".to_owned();
+            values.map_or_else(|| [none(), none()], |values| values.map(number))
+        };
+        row.extend(pair(outcome.downloads.last().and_then(|one| one.cpu)));
+        row.push(format!("{:.0}", outcome.ping.as_secs_f64() * 1e6));
+        row.extend(pair(
+            outcome.rss.map(|rss| rss.map(|bytes| bytes as f64 / 1e6)),
+        ));
+        table.row(row);
+    }
+    table
+}
+
+/// What the table says and what it does not, in words.
+pub(super) fn words(outcomes: &[Outcome]) -> String {
+    let mut text = format!(
+        "Download of files by 8 connections that are used again; CPU s/GB is the processor time (user and system)\n\
+         of the tunnel's process at each end per 1e9 bytes, with files of {}. One machine carried everything: both\n\
+         routers, the web server, the device that checked every byte, and the line. Only the ratios say something\n\
+         about other machines, and one short run each says it roughly: `millrace bench` measures properly.\n",
+        SIZES[SIZES.len() - 1].name
+    );
+    let [_, ours, theirs] = outcomes else {
+        return text;
+    };
+    let (Some(a), Some(b)) = (ours.downloads.last(), theirs.downloads.last()) else {
+        return text;
+    };
+    // Writing to a String does not fail.
+    let _ = write!(
+        text,
+        "\nBig files: {} carried {} times what {} did",
+        ours.name,
+        number(a.bits_per_second / b.bits_per_second.max(1.0)),
+        theirs.name
+    );
+    if let (Some([a0, a1]), Some([b0, b1])) = (a.cpu, b.cpu) {
+        let share = (a0 + a1) / (b0 + b1).max(1e-9);
+        let _ = write!(
+            text,
+            ", with {} times its processor time per byte",
+            number(share)
+        );
+    }
+    text + ".\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(name: &'static str, rate: f64, cpu: Option<[f64; 2]>) -> Outcome {
+        Outcome {
+            downloads: vec![
+                Download {
+                    bits_per_second: rate,
+                    requests_per_second: rate / 1e6,
+                    cpu,
+                };
+                SIZES.len()
+            ],
+            ping: Duration::from_micros(123),
+            rss: cpu.map(|_| [6_000_000, 7_000_000]),
+            ..Outcome::of(name)
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_way() {
+        let outcomes = [
+            outcome("direct", 1e10, None),
+            outcome("millrace", 4e9, Some([1.0, 1.0])),
+            outcome("wireguard-go", 2e9, Some([3.0, 5.0])),
+        ];
+        let text = table(&outcomes).render();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 5, "{text}");
+        assert!(lines[2].starts_with("| direct ") && lines[2].contains("| 10000 |"));
+        assert!(lines[3].contains("6.00") && lines[3].contains("123"));
+        let width = lines[0].chars().count();
+        assert!(lines.iter().all(|line| line.chars().count() == width));
+        let said = words(&outcomes);
+        assert!(
+            said.contains("millrace carried 2.00 times what wireguard-go did, with 0.25 times")
+        );
+    }
+
+    #[test]
+    fn without_a_rival_nothing_is_compared() {
+        let outcomes = [
+            outcome("direct", 1e10, None),
+            outcome("millrace", 4e9, Some([1.0, 1.0])),
+        ];
+        assert!(!words(&outcomes).contains("times what"));
+    }
+}
