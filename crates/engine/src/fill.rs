@@ -10,6 +10,9 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// System calls made to fill one slot at most.
+const READS_MAX: u64 = 2 * BATCH_PACKETS as u64;
+
 /// Why filling stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
@@ -46,7 +49,8 @@ impl<W: Wire> OutboundFill<W> {
         };
         let mut reads = 0;
         let filled = loop {
-            if slot.is_full() {
+            // The second: packets that go nowhere fill no slot, and must not keep a worker here.
+            if slot.is_full() || reads >= READS_MAX {
                 break Filled::Full;
             }
             // The packet is read to where it will be sent from. The kernel's header comes to lie
@@ -108,7 +112,8 @@ impl<W: Wire> InboundFill<W> {
         let stride = (self.shared.mtu() + W::HEADER + W::TAG + 64).clamp(2048, TRAIN_ROOM);
         let mut receives = 0;
         let filled = loop {
-            if slot.is_full() || slot.used + TRAIN_ROOM > slot.memory.len() {
+            let full = slot.is_full() || slot.used + TRAIN_ROOM > slot.memory.len();
+            if full || receives >= READS_MAX {
                 break Filled::Full;
             }
             receives += 1;

@@ -3,6 +3,7 @@
 use crate::control::Notice;
 use crate::gso::Super;
 use crate::ip::{IpPacket, encapsulate_ecn};
+use crate::key::SendKey;
 use crate::peer::Peer;
 use crate::session::ReceiveKey;
 use crate::shared::Shared;
@@ -13,17 +14,39 @@ use netio::udp::{Ecn, Endpoint, Train};
 use netio::vnet::{GsoKind, VnetHdr};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Outbound: by destination address.
 pub(crate) struct OutboundLookup<W: Wire> {
     shared: Arc<Shared<W>>,
-    /// The last answer. Only good within one batch: the tables may change between batches.
-    last: Option<(IpAddr, Arc<Peer>)>,
+    /// The last answer. Only good within one batch: everything in it may change between batches.
+    last: Option<Destination>,
+}
+
+/// Where packets for an address go, as of now.
+struct Destination {
+    address: IpAddr,
+    peer: Arc<Peer>,
+    endpoint: Option<Endpoint>,
+    /// `None`: no session, or one past its end.
+    key: Option<Arc<SendKey>>,
 }
 
 impl<W: Wire> OutboundLookup<W> {
     pub(crate) fn new(shared: Arc<Shared<W>>) -> Self {
         Self { shared, last: None }
+    }
+
+    fn find(&self, address: IpAddr, now: Instant) -> Option<Destination> {
+        let peer = Arc::clone(self.shared.routes.load().lookup(address)?);
+        let endpoint = peer.endpoint();
+        let key = peer.send_key.load_full().filter(|key| key.alive(now));
+        Some(Destination {
+            address,
+            peer,
+            endpoint,
+            key,
+        })
     }
 
     /// Takes the packet (or super-packet) at `start` into the batch, or deals with it otherwise.
@@ -53,21 +76,22 @@ impl<W: Wire> OutboundLookup<W> {
         let count = parsed.as_ref().map_or(1, Super::count);
         let len = if parsed.is_some() { len } else { ip.len };
 
-        if self.last.as_ref().is_none_or(|(dst, _)| *dst != ip.dst) {
-            self.last = self
-                .shared
-                .routes
-                .load()
-                .lookup(ip.dst)
-                .map(|p| (ip.dst, Arc::clone(p)));
+        if self.last.as_ref().is_none_or(|last| last.address != ip.dst) {
+            self.last = self.find(ip.dst, slot.now);
         }
-        let Some((_, peer)) = &self.last else {
+        let Some(Destination {
+            peer,
+            endpoint,
+            key,
+            ..
+        }) = &self.last
+        else {
             drops.no_route.add(count as u64);
             self.shared
                 .answer_unreachable(packet, self.shared.epoch.millis(slot.now));
             return;
         };
-        let Some(endpoint) = peer.endpoint_guard().as_deref().copied() else {
+        let Some(endpoint) = *endpoint else {
             drops.no_endpoint.add(count as u64);
             self.shared
                 .answer_unreachable(packet, self.shared.epoch.millis(slot.now));
@@ -82,23 +106,16 @@ impl<W: Wire> OutboundLookup<W> {
             drops.tun_malformed.add(count as u64);
             return;
         }
-        let key = match peer.send_key.load_full() {
-            Some(key) if key.alive(slot.now) => key,
-            _ => {
-                let peer = Arc::clone(peer);
-                self.stage(slot, &peer, start, len, hdr, parsed.as_ref(), stride);
-                return;
-            }
+        let Some(key) = key else {
+            self.stage(slot, peer, start, len, hdr, parsed.as_ref(), stride);
+            return;
         };
 
-        let joins = slot
-            .runs
-            .last()
-            .is_some_and(|r| Arc::ptr_eq(&r.key, &key) && r.endpoint == endpoint);
-        if !joins {
+        let same = |r: &OutboundRun| Arc::ptr_eq(&r.key, key) && r.endpoint == endpoint;
+        if !slot.runs.last().is_some_and(same) {
             slot.runs.push(OutboundRun {
                 peer: Arc::clone(peer),
-                key,
+                key: Arc::clone(key),
                 endpoint,
                 first: slot.packets.len(),
                 count: 0,

@@ -3,7 +3,7 @@
 use crate::clock::{Epoch, Moment};
 use crate::key::SendKey;
 use crate::stats::Counter;
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::ArcSwapOption;
 use netio::udp::Endpoint;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -95,10 +95,6 @@ impl Peer {
         if let Some(endpoint) = self.endpoint() {
             self.set_endpoint(Endpoint::new(endpoint.addr));
         }
-    }
-
-    pub(crate) fn endpoint_guard(&self) -> Guard<Option<Arc<Endpoint>>> {
-        self.endpoint.load()
     }
 
     /// Follows the peer to where an authenticated packet came from.
