@@ -3,7 +3,7 @@
 use super::{daemonize, settings};
 use crate::network::{self, Applied, Facts, Options, Plan};
 use crate::privileges;
-use crate::wireguard::{Daemon, DaemonOptions};
+use crate::wireguard::{Daemon, DaemonOptions, test_tun};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::report::Verdict;
 use config::tunnel::Tunnel;
@@ -97,6 +97,7 @@ fn up(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
         Ok(())
     };
     scripts(&tunnel.interface.scripts.pre_up)?;
+    let tun_verdict = test_tun(&settings.dataplane);
     let runs_programs = allow_scripts || !tunnel.interface.dns.is_empty();
     if !runs_programs {
         privileges::drop_privileges();
@@ -105,6 +106,7 @@ fn up(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
         ifname: ifname.clone(),
         settings: settings.dataplane,
         bind_device: matches.get_one::<String>("bind-device").cloned(),
+        tun_verdict,
         null_cipher: false,
     })?;
 

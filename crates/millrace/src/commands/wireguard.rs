@@ -2,7 +2,7 @@
 
 use super::{daemonize, settings};
 use crate::privileges;
-use crate::wireguard::{Daemon, DaemonOptions};
+use crate::wireguard::{Daemon, DaemonOptions, test_tun};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::process::ExitCode;
 
@@ -56,12 +56,14 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     if null_cipher {
         log::warn!("--null-cipher: packets are NOT encrypted");
     }
-    // Before any thread is started: threads inherit what is left.
+    let tun_verdict = test_tun(&settings.dataplane);
+    // Before any thread that stays is started: threads inherit what is left.
     privileges::drop_privileges();
     let daemon = Daemon::start(&DaemonOptions {
         ifname: text("IFNAME").unwrap_or_default(),
         settings: settings.dataplane,
         bind_device: text("bind-device"),
+        tun_verdict,
         null_cipher,
     });
     let result = daemon.and_then(|mut daemon| {

@@ -8,7 +8,7 @@ use config::settings::{DataplaneSettings, Parallel};
 use engine::{Tunnel, TunnelOptions};
 use netio::netlink::{Event, Monitor, Netlink, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
-use netio::tun::{Tun, TunError, TunOptions};
+use netio::tun::{TunError, TunOptions, TunVerdict};
 use netio::udp::SelfTest;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
@@ -50,6 +50,8 @@ pub(crate) struct DaemonOptions {
     pub settings: DataplaneSettings,
     /// Send through this device alone.
     pub bind_device: Option<String>,
+    /// What the super-packets of this kernel's TUN are good for: see [`test_tun`].
+    pub tun_verdict: TunVerdict,
     /// No cipher at all: only for measuring, never for a tunnel that anybody relies on.
     pub null_cipher: bool,
 }
@@ -109,6 +111,24 @@ pub(crate) struct Daemon {
     started: Instant,
 }
 
+/// Runs the self-test of the TUN's rungs that the settings want.
+///
+/// Before privileges are dropped: it needs a network namespace of its own.
+#[must_use]
+pub(crate) fn test_tun(settings: &DataplaneSettings) -> TunVerdict {
+    let verdict = netio::tun::self_test(tun_options(settings));
+    log::debug!("self-test of the TUN: {verdict:?}");
+    verdict
+}
+
+fn tun_options(settings: &DataplaneSettings) -> TunOptions {
+    TunOptions {
+        tso: settings.tun_gso.wanted(),
+        uso: settings.tun_uso.wanted(),
+        gro: settings.tun_gro.wanted(),
+    }
+}
+
 const SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 
 impl Daemon {
@@ -121,14 +141,9 @@ impl Daemon {
         // From the first moment: a signal during start-up must not leave things behind.
         let (signals, caught) = catch_signals().map_err(io("signals"))?;
         let settings = &options.settings;
-        let tun = Tun::create(
-            &options.ifname,
-            TunOptions {
-                tso: settings.tun_gso.wanted(),
-                uso: settings.tun_uso.wanted(),
-                gro: settings.tun_gro.wanted(),
-            },
-        )?;
+        let tun = options
+            .tun_verdict
+            .create(&options.ifname, tun_options(settings))?;
         let ifname = tun.name().to_owned();
         // Heard from before the state is read, so that no change falls between the two.
         let news = Monitor::open(Watch::ALL)?;

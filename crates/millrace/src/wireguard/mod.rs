@@ -11,4 +11,4 @@ mod sockets;
 mod statusdoc;
 mod wire;
 
-pub(crate) use daemon::{Daemon, DaemonOptions};
+pub(crate) use daemon::{Daemon, DaemonOptions, test_tun};
