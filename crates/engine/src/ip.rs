@@ -70,6 +70,36 @@ impl IpPacket {
     }
 }
 
+/// What a UDP packet carries, also the first fragment of one; `None` for anything else.
+pub(crate) fn udp_payload(packet: &[u8]) -> Option<&[u8]> {
+    const HEADER: usize = 8;
+    const FRAGMENT: u8 = 44;
+    let (protocol, at) = match packet.first()? >> 4 {
+        4 => {
+            let later = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) & 0x1fff != 0;
+            if later {
+                return None;
+            }
+            (*packet.get(9)?, usize::from(packet[0] & 15) * 4)
+        }
+        6 => match *packet.get(6)? {
+            FRAGMENT => {
+                let fragment = packet.get(IPV6_HEADER..IPV6_HEADER + 8)?;
+                if u16::from_be_bytes([fragment[2], fragment[3]]) & !7 != 0 {
+                    return None;
+                }
+                (fragment[0], IPV6_HEADER + 8)
+            }
+            next => (next, IPV6_HEADER),
+        },
+        _ => return None,
+    };
+    if protocol != UDP {
+        return None;
+    }
+    packet.get(at + HEADER..)
+}
+
 /// What decapsulation makes of the two ECN fields (RFC 6040 section 4.2, figure 4).
 ///
 /// Returns `false` when the packet must be dropped: congestion was experienced by a transport
@@ -133,6 +163,34 @@ pub(crate) mod tests {
         p.extend_from_slice(&dst);
         p.extend_from_slice(payload);
         p
+    }
+
+    #[test]
+    fn udp_payloads_are_found_behind_either_header_and_in_first_fragments() {
+        let mut four = vec![0; 20 + 8];
+        (four[0], four[9]) = (0x45, UDP);
+        four.extend([1, 2, 3]);
+        assert_eq!(udp_payload(&four), Some(&[1, 2, 3][..]));
+        four[6] = 0x20;
+        assert_eq!(udp_payload(&four), Some(&[1, 2, 3][..]), "first fragment");
+        four[7] = 1;
+        assert_eq!(udp_payload(&four), None, "a later one");
+        let mut six = vec![0; 40 + 8];
+        (six[0], six[6]) = (0x60, UDP);
+        six.push(9);
+        assert_eq!(udp_payload(&six), Some(&[9][..]));
+        let mut fragment = vec![0; 48 + 8];
+        (fragment[0], fragment[6], fragment[40]) = (0x60, 44, UDP);
+        fragment.push(7);
+        assert_eq!(udp_payload(&fragment), Some(&[7][..]));
+        fragment[43] = 8;
+        assert_eq!(udp_payload(&fragment), None);
+        // Nothing that a packet can say leads beyond its end.
+        for len in 0..four.len() {
+            udp_payload(&four[..len]);
+            udp_payload(&fragment[..len]);
+        }
+        assert_eq!(udp_payload(&[0x4f; 30]), None);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use crate::control::Notice;
 use crate::gso::Super;
-use crate::ip::{IpPacket, encapsulate_ecn};
+use crate::ip::{self, IpPacket, encapsulate_ecn};
 use crate::key::SendKey;
 use crate::peer::Peer;
 use crate::session::ReceiveKey;
 use crate::shared::Shared;
 use crate::slot::{InboundRun, InboundSlot, Item, OutboundRun, OutboundSlot};
-use crate::wire::Wire;
+use crate::wire::{Class, Wire};
 use crypto::Packet;
 use netio::udp::{Ecn, Endpoint, Train};
 use netio::vnet::{GsoKind, VnetHdr};
@@ -110,6 +110,11 @@ impl<W: Wire> OutboundLookup<W> {
             self.stage(slot, peer, start, len, hdr, parsed.as_ref(), stride);
             return;
         };
+
+        if is_datagram_of::<W>(packet, key.index) {
+            drops.looped.add(count as u64);
+            return;
+        }
 
         let same = |r: &OutboundRun| Arc::ptr_eq(&r.key, key) && r.endpoint == endpoint;
         if !slot.runs.last().is_some_and(same) {
@@ -219,6 +224,14 @@ impl<W: Wire> OutboundLookup<W> {
             }
         }
     }
+}
+
+/// Whether an inner packet is a datagram that was sealed for this very session: the way to the
+/// peer's endpoint leads into the tunnel. Wrapped once more it would come back, longer each time
+/// and in the end in pieces, and each piece would go round as well.
+fn is_datagram_of<W: Wire>(packet: &[u8], receiver: u32) -> bool {
+    let class = ip::udp_payload(packet).map(W::classify);
+    matches!(class, Some(Class::Data { index, .. }) if index == receiver)
 }
 
 /// Couples a datagram to the last train, or starts another.

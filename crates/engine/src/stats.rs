@@ -65,6 +65,8 @@ drops! {
     no_endpoint,
     /// Pushed out of a peer's full queue, or purged, before there was a session.
     staged,
+    /// The tunnel's own datagram came back into it: its endpoint is routed into the tunnel.
+    looped,
     /// The kernel refused a datagram.
     send_failed,
     /// A datagram was longer than the receive buffer.
