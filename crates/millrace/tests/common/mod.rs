@@ -1,0 +1,571 @@
+//! What the acceptance tests share: two hosts, a tunnel between them, and content that is compared.
+//!
+//! Everything is seen from outside: the program itself, `wg`, `ping`, sockets and frames.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test binary uses its own part of what is here"
+)]
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::load::{PingOptions, PingReport, ping};
+use lab::peer::{
+    Keys, Millrace, PeerOptions, PeerStatus, PresharedKey, RunningPeer, WgInterface, WgPeer,
+    WireGuardPeer, WireguardGo, WireguardGoPackaged,
+};
+use lab::{Host, Link, LinkOptions, tools};
+use serde_json::Value;
+
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
+
+/// How long anything may take before a test gives up: a busy machine is slow, a broken program is
+/// forever.
+pub const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Name of the tunnel's interface in both hosts, which are private.
+pub const WG: &str = "wg0";
+
+/// Listen ports of the two ends.
+pub const PORT_A: u16 = 1001;
+/// See [`PORT_A`].
+pub const PORT_B: u16 = 1002;
+
+/// Whether tunnels can be made here; says why not.
+pub fn ready() -> bool {
+    if !lab::enter_or_skip() {
+        return false;
+    }
+    match tools::tun().and_then(|()| tools::find("wg")) {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            false
+        }
+    }
+}
+
+pub fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// The program under test, as a peer.
+pub fn millrace() -> Millrace {
+    Millrace::new(PROGRAM)
+}
+
+/// The newest wireguard-go, or else the packaged one, or else nothing and a line that says so.
+pub fn wireguard_go() -> Option<Box<dyn WireGuardPeer>> {
+    let newest: Box<dyn WireGuardPeer> = Box::new(WireguardGo);
+    let packaged: Box<dyn WireGuardPeer> = Box::new(WireguardGoPackaged);
+    for program in [newest, packaged] {
+        match program.available() {
+            Ok(_) => return Some(program),
+            Err(error) => eprintln!("skipped: {}: {error}", program.name()),
+        }
+    }
+    None
+}
+
+/// Waits until `condition` is true.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < end, "{what}: never came true");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until something is there, and returns it.
+pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let mut found = None;
+    until(what, || {
+        found = look();
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+/// Two private hosts on one cable: A is 192.168.1.1 and fd00:1::1, B is number 2.
+pub struct Net {
+    pub a: Host,
+    pub b: Host,
+    pub link: LinkOptions,
+}
+
+impl Net {
+    pub fn new() -> Self {
+        Self::with(LinkOptions::numbered(1))
+    }
+
+    pub fn with(link: LinkOptions) -> Self {
+        let (a, b) = Self::hosts();
+        Link::new(&a, "eth0", &b, "eth0", &link).unwrap();
+        Self { a, b, link }
+    }
+
+    /// The two hosts alone.
+    pub fn hosts() -> (Host, Host) {
+        let hosts = (Host::private("a").unwrap(), Host::private("b").unwrap());
+        for host in [&hosts.0, &hosts.1] {
+            // The machine's default may be strict, and these tests change addresses and ways.
+            host.sysctl("net/ipv4/conf/all/rp_filter", "0").unwrap();
+            host.sysctl("net/ipv4/conf/default/rp_filter", "0").unwrap();
+        }
+        hosts
+    }
+}
+
+/// How a tunnel shall be.
+pub struct Setup {
+    /// The programs of both ends.
+    pub a: Box<dyn WireGuardPeer>,
+    pub b: Box<dyn WireGuardPeer>,
+    pub options_a: PeerOptions,
+    pub options_b: PeerOptions,
+    /// Outer family.
+    pub v6: bool,
+    pub mtu: u32,
+    pub preshared: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            a: Box::new(millrace()),
+            b: Box::new(millrace()),
+            options_a: PeerOptions::default(),
+            options_b: PeerOptions::default(),
+            v6: false,
+            mtu: 1420,
+            preshared: false,
+        }
+    }
+}
+
+/// Settings of Millrace through the environment, as `wg-quick` needs it.
+pub fn settings(text: &str) -> PeerOptions {
+    PeerOptions {
+        environment: vec![("MILLRACE_SET".to_owned(), text.to_owned())],
+        ..PeerOptions::default()
+    }
+}
+
+/// A tunnel between the hosts of a [`Net`]. End A knows where B is, B waits to be called. Inside, A is
+/// 10.0.0.1 and fd01::1, B is number 2.
+pub struct Tunnel<'h> {
+    pub a: RunningPeer<'h>,
+    pub b: RunningPeer<'h>,
+    pub keys_a: Keys,
+    pub keys_b: Keys,
+}
+
+/// Inner addresses.
+pub const A4: &str = "10.0.0.1";
+pub const B4: &str = "10.0.0.2";
+pub const A6: &str = "fd01::1";
+pub const B6: &str = "fd01::2";
+
+impl<'h> Tunnel<'h> {
+    pub fn new(net: &'h Net, setup: &Setup) -> Self {
+        Self::between(&net.a, &net.b, &net.link, setup)
+    }
+
+    pub fn between(a: &'h Host, b: &'h Host, link: &LinkOptions, setup: &Setup) -> Self {
+        let (keys_a, keys_b) = (Keys::generate(a).unwrap(), Keys::generate(b).unwrap());
+        let psk = setup.preshared.then(|| PresharedKey::generate(a).unwrap());
+        let at_a = setup.a.start(a, WG, &setup.options_a).unwrap();
+        let at_b = setup.b.start(b, WG, &setup.options_b).unwrap();
+        let to = if setup.v6 { link.b6() } else { link.b4() };
+        let mut b_of_a = WgPeer::new(&keys_b.public)
+            .at((to, PORT_B).into())
+            .allow(ip(B4), 32)
+            .allow(ip(B6), 128);
+        let mut a_of_b = WgPeer::new(&keys_a.public)
+            .allow(ip(A4), 32)
+            .allow(ip(A6), 128);
+        b_of_a.preshared_key = psk.clone();
+        a_of_b.preshared_key = psk;
+        at_a.configure(&interface(&keys_a, PORT_A, vec![b_of_a]))
+            .unwrap();
+        at_b.configure(&interface(&keys_b, PORT_B, vec![a_of_b]))
+            .unwrap();
+        at_a.bring_up(&[(ip(A4), 24), (ip(A6), 64)], setup.mtu)
+            .unwrap();
+        at_b.bring_up(&[(ip(B4), 24), (ip(B6), 64)], setup.mtu)
+            .unwrap();
+        Self {
+            a: at_a,
+            b: at_b,
+            keys_a,
+            keys_b,
+        }
+    }
+
+    /// What A knows of B.
+    pub fn at_a(&self) -> PeerStatus {
+        peer(&self.a, &self.keys_b)
+    }
+
+    /// What B knows of A.
+    pub fn at_b(&self) -> PeerStatus {
+        peer(&self.b, &self.keys_a)
+    }
+
+    /// Waits until both counters of both ends have stood still for some looks in a row, and returns
+    /// (received, sent) of A and of B.
+    pub fn settled(&self) -> [(u64, u64); 2] {
+        let look = || [self.at_a(), self.at_b()].map(|status| (status.received, status.sent));
+        let (mut last, mut same) = (look(), 0);
+        until("counters that stand still", || {
+            let now = look();
+            same = if now == last { same + 1 } else { 0 };
+            last = now;
+            same >= 10
+        });
+        last
+    }
+}
+
+/// What one end knows of the peer with these keys.
+pub fn peer(at: &RunningPeer<'_>, keys: &Keys) -> PeerStatus {
+    let status = at.status().unwrap();
+    status.peer(&keys.public).unwrap().clone()
+}
+
+pub fn interface(keys: &Keys, port: u16, peers: Vec<WgPeer>) -> WgInterface {
+    WgInterface {
+        keys: keys.clone(),
+        listen_port: Some(port),
+        fwmark: None,
+        peers,
+    }
+}
+
+/// Asserts that so many pings are all answered.
+pub fn pings(host: &Host, target: &str, count: u32) -> PingReport {
+    let options = PingOptions {
+        // The first of them may wait for a handshake on a busy machine.
+        wait: Duration::from_secs(10),
+        ..PingOptions::count(count)
+    };
+    let report = ping(host, ip(target), &options).unwrap();
+    assert!(report.is_perfect(), "{target}: {report:?}");
+    report
+}
+
+/// Asserts that a ping is not answered.
+pub fn no_ping(host: &Host, target: &str) -> PingReport {
+    let report = ping(host, ip(target), &PingOptions::count(1)).unwrap();
+    assert_eq!(report.received, 0, "{target}: {report:?}");
+    report
+}
+
+/// What is sent, byte by byte: different at every place and in every stream.
+struct Content(u64);
+
+impl Content {
+    fn fill(&mut self, buffer: &mut [u8]) {
+        for byte in buffer {
+            // xorshift64: nothing in it repeats with packets, pages or buffers.
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            *byte = (self.0 >> 32) as u8;
+        }
+    }
+}
+
+fn send_content(mut stream: &TcpStream, seed: u64, mut left: usize) -> io::Result<()> {
+    let (mut content, mut buffer) = (Content(seed), vec![0; 50_021]);
+    while left > 0 {
+        let part = left.min(buffer.len());
+        content.fill(&mut buffer[..part]);
+        stream.write_all(&buffer[..part])?;
+        left -= part;
+    }
+    Ok(())
+}
+
+fn receive_content(
+    mut stream: &TcpStream,
+    seed: u64,
+    size: usize,
+    seen: &AtomicU32,
+) -> io::Result<()> {
+    let mut content = Content(seed);
+    let (mut buffer, mut expected) = (vec![0; 50_021], vec![0; 50_021]);
+    let mut done = 0;
+    while done < size {
+        let part = (size - done).min(buffer.len());
+        let got = stream.read(&mut buffer[..part])?;
+        if got == 0 {
+            let words = format!("the stream ends after {done} of {size} bytes");
+            return Err(io::Error::other(words));
+        }
+        content.fill(&mut expected[..got]);
+        if buffer[..got] != expected[..got] {
+            let words = format!(
+                "other content than was sent, between {done} and {}",
+                done + got
+            );
+            return Err(io::Error::other(words));
+        }
+        done += got;
+        seen.store(u32::try_from(done).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Sends `size` bytes each way at once over one TCP connection from `client` to `server`, compares
+/// what arrives with what was sent, and runs `meanwhile` with a count of the bytes that have reached
+/// the server.
+pub fn tcp_both_ways_while(
+    client: &Host,
+    server: &Host,
+    target: IpAddr,
+    size: usize,
+    meanwhile: impl FnOnce(&AtomicU32) + Send,
+) {
+    let listener = server
+        .run(|| TcpListener::bind((target, 0)))
+        .unwrap()
+        .unwrap();
+    let at = listener.local_addr().unwrap();
+    let seen = AtomicU32::new(0);
+    let unseen = AtomicU32::new(0);
+    let prepare = |stream: &TcpStream| {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    };
+    let results = thread::scope(|scope| {
+        let serve = scope.spawn(|| {
+            let (stream, _) = listener.accept()?;
+            prepare(&stream);
+            thread::scope(|both| {
+                let sender = both.spawn(|| send_content(&stream, 2, size));
+                receive_content(&stream, 1, size, &seen)?;
+                sender.join().unwrap()
+            })
+        });
+        let call = scope.spawn(|| {
+            let stream = client
+                .run(|| TcpStream::connect_timeout(&at, PATIENCE))
+                .unwrap()?;
+            prepare(&stream);
+            thread::scope(|both| {
+                let sender = both.spawn(|| send_content(&stream, 1, size));
+                receive_content(&stream, 2, size, &unseen)?;
+                sender.join().unwrap()
+            })
+        });
+        meanwhile(&seen);
+        let called = call.join().unwrap();
+        if called.is_err() {
+            // The server may still be waiting for a caller that never came.
+            let _ = client.run(|| TcpStream::connect_timeout(&at, Duration::from_secs(1)));
+            let _ = server.run(|| TcpStream::connect_timeout(&at, Duration::from_secs(1)));
+        }
+        [called, serve.join().unwrap()]
+    });
+    for result in results {
+        result.unwrap_or_else(|error| panic!("TCP to {target}: {error}"));
+    }
+}
+
+pub fn tcp_both_ways(client: &Host, server: &Host, target: &str, size: usize) {
+    tcp_both_ways_while(client, server, ip(target), size, |_| {});
+}
+
+/// Sends numbered datagrams of all lengths from `client` to `server`, which sends them back, and
+/// compares what comes. A few are under way at a time, so that no queue can overflow.
+pub fn udp_both_ways(client: &Host, server: &Host, target: &str, count: u32, largest: usize) {
+    const WINDOW: u32 = 24;
+    let any = |target: IpAddr| -> SocketAddr {
+        match target {
+            IpAddr::V4(_) => ([0; 4], 0).into(),
+            IpAddr::V6(_) => ([0; 16], 0).into(),
+        }
+    };
+    let target = ip(target);
+    let echo = server
+        .run(|| UdpSocket::bind((target, 0)))
+        .unwrap()
+        .unwrap();
+    let at = echo.local_addr().unwrap();
+    let socket = client
+        .run(|| UdpSocket::bind(any(target)))
+        .unwrap()
+        .unwrap();
+    socket.connect(at).unwrap();
+    for socket in [&socket, &echo] {
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+    let payload = |number: u32| {
+        let length = (number as usize * 977) % (largest - 3) + 4;
+        let mut bytes = vec![0; length];
+        Content(u64::from(number) + 1).fill(&mut bytes);
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        bytes
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = vec![0; 65_536];
+            for _ in 0..count {
+                let (length, from) = echo.recv_from(&mut buffer).expect("a datagram to echo");
+                echo.send_to(&buffer[..length], from).unwrap();
+            }
+        });
+        let mut buffer = vec![0; 65_536];
+        let (mut sent, mut received) = (0, 0);
+        while received < count {
+            while sent < count && sent - received < WINDOW {
+                socket.send(&payload(sent)).unwrap();
+                sent += 1;
+            }
+            let length = socket
+                .recv(&mut buffer)
+                .unwrap_or_else(|error| panic!("{received} of {sent} came back: {error}"));
+            let number = u32::from_be_bytes(buffer[..4].try_into().unwrap());
+            assert_eq!(buffer[..length], payload(number), "datagram {number}");
+            received += 1;
+        }
+    });
+}
+
+/// What `millrace status IFNAME --json` says.
+pub fn status_of(host: &Host, interface: &str) -> Value {
+    let text = host
+        .output(PROGRAM, ["status", interface, "--json", "--no-rate"])
+        .unwrap();
+    let all: Value = serde_json::from_str(&text).unwrap();
+    all[0].clone()
+}
+
+/// How many packets the program has dropped for one reason.
+pub fn drops(host: &Host, reason: &str) -> u64 {
+    let status = status_of(host, WG);
+    status["dataplane"]["drops"][reason]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no reason {reason} in {status}"))
+}
+
+/// Speaks the UAPI itself and returns the answer, for what the installed `wg` has no word for.
+pub fn uapi(host: &Host, interface: &str, request: &str) -> String {
+    use std::os::unix::net::UnixStream;
+    host.run(|| {
+        let mut stream = UnixStream::connect(format!("/var/run/wireguard/{interface}.sock"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(request.as_bytes())?;
+        let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
+        // An answer ends with an empty line; the connection stays open.
+        while !answer.ends_with(b"\n\n") {
+            match stream.read(&mut buffer)? {
+                0 => break,
+                count => answer.extend_from_slice(&buffer[..count]),
+            }
+        }
+        io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
+    })
+    .unwrap()
+    .unwrap()
+}
+
+/// A key as the UAPI writes it.
+pub fn hex(base64: &str) -> String {
+    let value = |byte: u8| match byte {
+        b'A'..=b'Z' => u32::from(byte - b'A'),
+        b'a'..=b'z' => u32::from(byte - b'a') + 26,
+        b'0'..=b'9' => u32::from(byte - b'0') + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => 0,
+    };
+    let mut out = String::new();
+    for four in base64.as_bytes().chunks(4) {
+        let bits = four.iter().fold(0, |bits, &byte| bits << 6 | value(byte));
+        for byte in &bits.to_be_bytes()[1..] {
+            out += &format!("{byte:02x}");
+        }
+    }
+    out.truncate(64);
+    out
+}
+
+/// A directory of this test's own, gone with the value.
+pub struct Directory(PathBuf);
+
+impl Directory {
+    pub fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("millrace-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file that only we can read, and returns its path.
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The processes that run inside a host.
+pub fn inhabitants(host: &Host) -> Vec<u32> {
+    let inside = host
+        .run(|| fs::read_link("/proc/thread-self/ns/net").unwrap())
+        .unwrap();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&process: &u32| {
+            process != std::process::id()
+                && fs::read_link(format!("/proc/{process}/ns/net")).is_ok_and(|ns| ns == inside)
+        })
+        .collect()
+}
+
+/// The files below a host's own /var/run, without directories.
+pub fn run_files(host: &Host) -> Vec<String> {
+    fn walk(directory: &Path, into: &mut Vec<String>) {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                walk(&path, into);
+            } else {
+                into.push(path.display().to_string());
+            }
+        }
+    }
+    let mut found = Vec::new();
+    host.run(|| {
+        walk(Path::new("/var/run/wireguard"), &mut found);
+        walk(Path::new("/var/run/millrace"), &mut found);
+        walk(Path::new("/run/millrace"), &mut found);
+    })
+    .unwrap();
+    found
+}
