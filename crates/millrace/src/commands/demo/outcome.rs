@@ -61,41 +61,37 @@ impl Outcome {
     }
 }
 
-/// All ways, a row each.
+/// All ways, a column each, so that it fits a terminal.
 pub(super) fn table(outcomes: &[Outcome]) -> Table {
-    let mut headings = vec![String::new()];
-    for size in SIZES {
-        headings.push(format!("{}, requests/s", size.name));
-        headings.push("Mbit/s".to_owned());
+    let names = outcomes.iter().map(|outcome| outcome.name);
+    let mut table = Table::new(std::iter::once("").chain(names));
+    let mut row = |name: String, figure: &dyn Fn(&Outcome) -> Option<f64>| {
+        let cells = outcomes
+            .iter()
+            .map(|outcome| figure(outcome).map_or_else(|| "–".to_owned(), number));
+        table.row(std::iter::once(name).chain(cells));
+    };
+    for (place, size) in SIZES.iter().enumerate() {
+        row(format!("files of {}: Mbit/s", size.name), &|outcome| {
+            Some(outcome.downloads.get(place)?.bits_per_second / 1e6)
+        });
+        row(format!("files of {}: requests/s", size.name), &|outcome| {
+            Some(outcome.downloads.get(place)?.requests_per_second)
+        });
     }
-    headings.extend(
-        [
-            "CPU s/GB branch",
-            "office",
-            "ping mean, us",
-            "RSS branch, MB",
-            "office",
-        ]
-        .map(str::to_owned),
-    );
-    let mut table = Table::new(headings);
-    for outcome in outcomes {
-        let mut row = vec![outcome.name.to_owned()];
-        for download in &outcome.downloads {
-            row.push(number(download.requests_per_second));
-            row.push(number(download.bits_per_second / 1e6));
-        }
-        let pair = |values: Option<[f64; 2]>| {
-            let none = || "–".to_owned();
-            values.map_or_else(|| [none(), none()], |values| values.map(number))
-        };
-        row.extend(pair(outcome.downloads.last().and_then(|one| one.cpu)));
-        row.push(format!("{:.0}", outcome.ping.as_secs_f64() * 1e6));
-        row.extend(pair(
-            outcome.rss.map(|rss| rss.map(|bytes| bytes as f64 / 1e6)),
-        ));
-        table.row(row);
+    for (place, end) in ["branch", "office"].iter().enumerate() {
+        row(format!("tunnel at the {end}: CPU s/GB"), &|outcome| {
+            Some(outcome.downloads.last()?.cpu?[place])
+        });
     }
+    for (place, end) in ["branch", "office"].iter().enumerate() {
+        row(format!("tunnel at the {end}: RSS, MB"), &|outcome| {
+            Some(outcome.rss?[place] as f64 / 1e6)
+        });
+    }
+    row("ping: mean, us".to_owned(), &|outcome| {
+        Some(outcome.ping.as_secs_f64() * 1e6)
+    });
     table
 }
 
@@ -154,19 +150,25 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_a_row_for_each_way() {
+    fn the_table_has_a_column_for_each_way() {
         let outcomes = [
             outcome("direct", 1e10, None),
             outcome("millrace", 4e9, Some([1.0, 1.0])),
             outcome("wireguard-go", 2e9, Some([3.0, 5.0])),
         ];
         let text = table(&outcomes).render();
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 5, "{text}");
-        assert!(lines[2].starts_with("| direct ") && lines[2].contains("| 10000 |"));
-        assert!(lines[3].contains("6.00") && lines[3].contains("123"));
-        let width = lines[0].chars().count();
-        assert!(lines.iter().all(|line| line.chars().count() == width));
+        let row = |name: &str| {
+            let line = text.lines().find(|line| line.contains(name)).unwrap();
+            let cells = line.split('|').skip(2).map(str::trim);
+            cells.filter(|cell| !cell.is_empty()).collect::<Vec<_>>()
+        };
+        assert_eq!(row("direct"), ["direct", "millrace", "wireguard-go"]);
+        assert_eq!(row("10 MB: Mbit/s"), ["10000", "4000", "2000"]);
+        assert_eq!(row("office: CPU"), ["–", "1.00", "5.00"]);
+        assert_eq!(row("branch: RSS"), ["–", "6.00", "6.00"]);
+        assert_eq!(row("ping"), ["123", "123", "123"]);
+        let width = text.lines().next().unwrap().chars().count();
+        assert!(width <= 80 && text.lines().all(|line| line.chars().count() == width));
         let said = words(&outcomes);
         assert!(
             said.contains("millrace carried 2.00 times what wireguard-go did, with 0.25 times")

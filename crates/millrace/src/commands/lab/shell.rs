@@ -114,7 +114,15 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
     drop(server);
     if let Line::Emulated(line) = &site.line {
         for (side, way) in [(Side::A, "office to branch"), (Side::B, "branch to office")] {
-            eprintln!("lab: line, {way}: {:?}", line.counters(side));
+            let frames = line.counters(side);
+            eprintln!(
+                "lab: line, {way}: {} frames arrived, {} lost, {} doubled, {} overtook, {} found the queue full",
+                frames.received,
+                frames.lost,
+                frames.duplicated,
+                frames.reordered,
+                frames.queue_full
+            );
         }
     }
     let signal = || status.signal().map_or(1, |signal| 128 + signal);

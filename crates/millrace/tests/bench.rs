@@ -1,0 +1,73 @@
+//! The commands that build networks run, and end as they should.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::process::{Command, Output};
+
+use lab::tools;
+
+/// Runs the program; none where it cannot build networks.
+fn millrace(arguments: &[&str]) -> Option<Output> {
+    let tools = ["wg", "ping", "iperf3"];
+    let missing = tools.iter().find_map(|tool| tools::find(tool).err());
+    if let Some(error) = missing.or_else(|| tools::tun().err()) {
+        eprintln!("skipped: {error}");
+        return None;
+    }
+    if !lab::enter_or_skip() {
+        return None;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(arguments)
+        .output();
+    Some(output.unwrap())
+}
+
+#[test]
+fn a_short_bench_fills_its_tables() {
+    let arguments = [
+        "--impl",
+        "millrace,forwarder",
+        "--test",
+        "setup,ping,memory",
+    ];
+    let mut line = vec!["bench", "--quick", "--reference", "forwarder"];
+    line.extend(arguments);
+    let Some(output) = millrace(&line) else {
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    for part in [
+        "## Time",
+        "## Memory",
+        "set-up",
+        "Ratio to forwarder",
+        "RSS idle",
+    ] {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
+    assert!(!text.contains("## Failed"), "{text}");
+}
+
+#[test]
+fn a_command_in_the_lab_reaches_the_office_and_keeps_its_status() {
+    let ping = ["ping", "-c", "1", "10.9.0.1"];
+    let mut line = vec!["lab", "shell", "--delay", "1", "--"];
+    line.extend(ping);
+    let Some(output) = millrace(&line) else {
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 received"),
+        "{output:?}"
+    );
+    let line = [
+        "lab", "shell", "--tunnel", "none", "--", "sh", "-c", "exit 7",
+    ];
+    let Some(output) = millrace(&line) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+}
