@@ -28,6 +28,15 @@ pub enum LabError {
         hint: String,
     },
 
+    /// Something of this machine cannot be used as it is.
+    #[error("{what} cannot be used: {hint}")]
+    Unusable {
+        /// What it is.
+        what: String,
+        /// Why, and what to do.
+        hint: String,
+    },
+
     /// The operating system refused something in a host.
     #[error("cannot {operation} in host {host}: {error}")]
     Host {

@@ -25,13 +25,13 @@ pub fn find(name: &str) -> Result<PathBuf, LabError> {
 /// Whether TUN interfaces can be made here.
 ///
 /// # Errors
-/// [`LabError::Missing`] if the kernel has none, or the file is not for us: in a user namespace the
+/// [`LabError::Unusable`] if the kernel has none, or the file is not for us: in a user namespace the
 /// rights of the file still count.
 pub fn tun() -> Result<(), LabError> {
     let device = "/dev/net/tun";
     let opened = File::options().read(true).write(true).open(device);
-    opened.map(drop).map_err(|error| LabError::Missing {
-        tool: device.to_owned(),
+    opened.map(drop).map_err(|error| LabError::Unusable {
+        what: device.to_owned(),
         hint: format!("{error}: load the module tun, or as root `chmod 0666 {device}`"),
     })
 }

@@ -218,6 +218,9 @@ pub struct LossFree {
     /// How often a rate at which too much got lost is tried again before it counts as too high. A
     /// processor that others use for a moment loses packets that the tunnel would have carried.
     pub retries: u32,
+    /// How often a rate a fifth above the result is tried at the end. If it works, bad luck had narrowed
+    /// the search to the wrong side, and it goes on from there.
+    pub climbs: u32,
 }
 
 impl Default for LossFree {
@@ -229,6 +232,7 @@ impl Default for LossFree {
             trial: Duration::from_millis(500),
             trials: 8,
             retries: 1,
+            climbs: 2,
         }
     }
 }
@@ -243,32 +247,74 @@ pub fn highest_loss_free<E>(
     search: &LossFree,
     mut trial: impl FnMut(f64, Duration) -> Result<UdpReport, E>,
 ) -> Result<UdpReport, E> {
-    let (mut low, mut high) = (search.low.max(1.0), search.high);
     let mut best = UdpReport::default();
+    let mut low = bisect(search, search.low, &mut best, &mut trial)?;
+    for _ in 0..search.climbs {
+        let rate = low * 1.2;
+        let works = |tried| matches!(tried, Tried::Good);
+        if rate > search.high || !works(try_rate(search, rate, &mut best, &mut trial)?) {
+            break;
+        }
+        low = bisect(search, rate, &mut best, &mut trial)?;
+    }
+    Ok(best)
+}
+
+/// How a rate did, all retries included.
+enum Tried {
+    /// The sender reached it and little enough was lost.
+    Good,
+    /// The sender only reached this, which was carried.
+    Weak(f64),
+    /// Too much was lost; the sender reached this.
+    Lossy(f64),
+}
+
+/// Halves the interval from `low` to the search's end, and returns the highest rate that worked.
+fn bisect<E>(
+    search: &LossFree,
+    low: f64,
+    best: &mut UdpReport,
+    trial: &mut impl FnMut(f64, Duration) -> Result<UdpReport, E>,
+) -> Result<f64, E> {
+    let (mut low, mut high) = (low.max(1.0), search.high);
     for _ in 0..search.trials {
         let rate = (low * high).sqrt();
-        let mut report = trial(rate, search.trial)?;
-        for _ in 0..search.retries {
-            if report.loss() <= search.tolerance {
-                break;
+        match try_rate(search, rate, best, trial)? {
+            Tried::Good => low = rate,
+            Tried::Weak(reached) => {
+                high = rate;
+                low = low.max(reached);
             }
-            report = trial(rate, search.trial)?;
+            Tried::Lossy(reached) => high = rate.min(reached.max(low)),
         }
+    }
+    Ok(low)
+}
+
+fn try_rate<E>(
+    search: &LossFree,
+    rate: f64,
+    best: &mut UdpReport,
+    trial: &mut impl FnMut(f64, Duration) -> Result<UdpReport, E>,
+) -> Result<Tried, E> {
+    let mut reached = 0.0;
+    for _ in 0..=search.retries {
+        let report = trial(rate, search.trial)?;
+        reached = report.sent_rate();
         if report.loss() > search.tolerance {
-            high = rate.min(report.sent_rate().max(low));
             continue;
         }
         if report.received_rate() > best.received_rate() {
-            best = report;
+            *best = report;
         }
-        if report.sent_rate() < rate * 0.97 {
-            high = rate;
-            low = low.max(report.sent_rate());
+        return Ok(if reached < rate * 0.97 {
+            Tried::Weak(reached)
         } else {
-            low = rate;
-        }
+            Tried::Good
+        });
     }
-    Ok(best)
+    Ok(Tried::Lossy(reached))
 }
 
 #[cfg(test)]
@@ -322,7 +368,8 @@ mod tests {
         let found = highest_loss_free::<()>(&search, |rate, duration| {
             trials += 1;
             let sent = (rate * duration.as_secs_f64()) as u64;
-            let unlucky = trials == 1 || rate > 50_000.0;
+            // Twice in the first half of the search, which puts it on the wrong side.
+            let unlucky = trials <= 2 || rate > 50_000.0;
             let lost = if unlucky { sent / 2 } else { 0 };
             Ok(UdpReport {
                 sent,

@@ -97,7 +97,10 @@ fn bench(options: &Options) -> Result<bool, RigError> {
 /// Everything that has to be there before networks are built.
 pub(super) fn prepare(needed: &[&str]) -> Result<(), LabError> {
     lab::enter()?;
-    tools::tun()?;
+    // It configures tunnels, and those are made of TUN interfaces.
+    if needed.contains(&"wg") {
+        tools::tun()?;
+    }
     for tool in needed {
         tools::find(tool)?;
     }

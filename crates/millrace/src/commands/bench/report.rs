@@ -138,7 +138,7 @@ fn head(text: &mut String, run: &Run, records: &Records) -> std::fmt::Result {
         "Both ends of each tunnel, the load and its sink share this one machine, over {cable}; only the \
          ratios say something about another machine. {} repetitions, {} s each; every repetition runs each \
          test with all implementations, one after the other. UDP counts as loss-free up to 0.1 % lost in \
-         trials of {:.1} s, the rate being found by bisection.",
+         trials of {:.1} s: a rate that loses more twice is too high, found by bisection.",
         run.repetitions,
         run.seconds,
         f64::from(run.seconds) / 6.0,
