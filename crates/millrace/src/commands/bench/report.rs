@@ -154,6 +154,12 @@ fn head(text: &mut String, run: &Run, records: &Records) -> std::fmt::Result {
             stolen.show("")
         )?;
     }
+    if cfg!(debug_assertions) {
+        writeln!(
+            text,
+            "THIS IS A DEBUG BUILD: the figures of millrace and of the forwarder say nothing."
+        )?;
+    }
     text.push('\n');
     for contender in &run.contenders {
         writeln!(text, "- {}: {}", contender.name(), contender.what())?;

@@ -104,6 +104,9 @@ pub(super) fn words(outcomes: &[Outcome]) -> String {
          about other machines, and one short run each says it roughly: `millrace bench` measures properly.\n",
         SIZES[SIZES.len() - 1].name
     );
+    if cfg!(debug_assertions) {
+        text += "THIS IS A DEBUG BUILD: the figures of millrace say nothing.\n";
+    }
     let [_, ours, theirs] = outcomes else {
         return text;
     };
