@@ -328,7 +328,12 @@ impl Daemon {
                         return Some(Ended::LinkDeleted);
                     }
                     // Moved to another namespace: the descriptor still works, the news end here.
+                    // The kernel has taken the link down for it, and that it comes up again over
+                    // there is nothing that we hear of.
                     self.moved = true;
+                    if let Some(interface) = &mut *lock(&self.interface) {
+                        interface.link_state(true);
+                    }
                 }
                 Ok(Some(Event::RouteChanged | Event::AddressChanged)) => {
                     self.recheck.get_or_insert_with(|| Instant::now() + SETTLE);

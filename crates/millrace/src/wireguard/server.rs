@@ -71,17 +71,26 @@ impl Listener {
         if UnixStream::connect(path).is_ok() {
             return Err(SocketError::InUse(path.to_owned()));
         }
-        // Nobody answers: a crash left it behind.
-        match fs::remove_file(path) {
+        // Under another name until it listens: `wg` takes a socket that refuses connections for
+        // one that a crash left behind, and removes it. Taking the right name afterwards replaces
+        // what a crash really left.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let early = path.with_file_name(format!(".{name}.{}", std::process::id()));
+        match fs::remove_file(&early) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(io(e)),
             _ => {}
         }
         // The keys can be read through it, so nobody else may connect, not even for a moment.
         let mask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
-        let socket = UnixListener::bind(path);
+        let socket = UnixListener::bind(&early);
         nix::sys::stat::umask(mask);
         let socket = socket.map_err(io)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(io)?;
+        fs::set_permissions(&early, fs::Permissions::from_mode(0o600))
+            .and_then(|()| fs::rename(&early, path))
+            .map_err(|error| {
+                let _ = fs::remove_file(&early);
+                io(error)
+            })?;
         let inode = inode(path).map_err(io)?;
         Ok(Self {
             socket,
