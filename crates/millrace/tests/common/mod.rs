@@ -202,6 +202,8 @@ impl<'h> Tunnel<'h> {
             .unwrap();
         at_b.bring_up(&[(ip(B4), 24), (ip(B6), 64)], setup.mtu)
             .unwrap();
+        usable(a, A6);
+        usable(b, B6);
         Self {
             a: at_a,
             b: at_b,
@@ -250,6 +252,21 @@ pub fn interface(keys: &Keys, port: u16, peers: Vec<WgPeer>) -> WgInterface {
     }
 }
 
+/// Waits until a host takes packets to an address of its own: the kernel makes an IPv6 address usable a
+/// moment after it was added.
+pub fn usable(host: &Host, address: &str) {
+    let address = ip(address);
+    until("an address that is usable", || {
+        let probe = || {
+            let socket = UdpSocket::bind((address, 0))?;
+            socket.set_read_timeout(Some(Duration::from_millis(50)))?;
+            socket.send_to(&[1], socket.local_addr()?)?;
+            socket.recv(&mut [0])
+        };
+        host.run(probe).unwrap().is_ok()
+    });
+}
+
 /// Asserts that so many pings are all answered.
 pub fn pings(host: &Host, target: &str, count: u32) -> PingReport {
     let options = PingOptions {
@@ -260,6 +277,13 @@ pub fn pings(host: &Host, target: &str, count: u32) -> PingReport {
     let report = ping(host, ip(target), &options).unwrap();
     assert!(report.is_perfect(), "{target}: {report:?}");
     report
+}
+
+/// Waits until three pings in a row are answered: for peers that lose some.
+pub fn reaches(host: &Host, target: &str) {
+    until(target, || {
+        ping(host, ip(target), &PingOptions::count(3)).is_ok_and(|report| report.is_perfect())
+    });
 }
 
 /// Asserts that a ping is not answered.
@@ -567,5 +591,11 @@ pub fn run_files(host: &Host) -> Vec<String> {
         walk(Path::new("/run/millrace"), &mut found);
     })
     .unwrap();
+    // Mostly the two are the same directory.
+    for path in &mut found {
+        *path = path.replacen("/var/run/", "/run/", 1);
+    }
+    found.sort();
+    found.dedup();
     found
 }
