@@ -38,6 +38,9 @@ const MOVED_CHECK: Duration = Duration::from_secs(1);
 /// and a routing daemon's can go on for long.
 const SETTLE: Duration = Duration::from_millis(200);
 
+/// How often sockets that could not be opened are tried again.
+const REOPEN: Duration = Duration::from_millis(100);
+
 /// Most threads chosen without being asked: more only reorder and wait.
 const WORKERS_MAX: usize = 4;
 
@@ -252,6 +255,9 @@ impl Daemon {
             if self.moved {
                 timeout = Some(timeout.map_or(MOVED_CHECK, |t| t.min(MOVED_CHECK)));
             }
+            if self.lacks_sockets() {
+                timeout = Some(timeout.map_or(REOPEN, |t| t.min(REOPEN)));
+            }
             if let Some(at) = self.recheck {
                 let left = at.saturating_duration_since(Instant::now());
                 timeout = Some(timeout.map_or(left, |t| t.min(left)));
@@ -308,6 +314,13 @@ impl Daemon {
             }
             Err(e) => log::warn!("{e}"),
         }
+    }
+
+    /// Tries once more to open the sockets if they could not be opened. Whether they still are not.
+    fn lacks_sockets(&self) -> bool {
+        lock(&self.interface)
+            .as_mut()
+            .is_some_and(|i| i.lacks_sockets() && i.bring_up().is_err())
     }
 
     fn is_gone(&self) -> bool {

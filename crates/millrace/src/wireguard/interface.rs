@@ -80,8 +80,14 @@ impl Interface {
         if !up {
             self.bring_down();
         } else if let Err(e) = self.bring_up() {
-            log::error!("{e}");
+            log::warn!("{e}; trying again");
         }
+    }
+
+    /// Whether the link is up and the sockets could not be opened: somebody has the port, or a
+    /// worker still holds the sockets that were closed a moment ago.
+    pub(super) fn lacks_sockets(&self) -> bool {
+        self.link_up && !self.up
     }
 
     /// The routing tables have changed. Peers that are now reached through another interface than
