@@ -1,0 +1,200 @@
+//! Peers that move, and answers that leave from the address that was called.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::net::IpAddr;
+
+use common::{
+    A4, B4, B6, Net, PORT_A, PORT_B, Setup, Tunnel, WG, ip, millrace, pings, reaches, ready,
+    usable, wireguard_go,
+};
+use lab::peer::WireGuardPeer;
+use lab::{Host, Link, LinkOptions};
+use netio::netlink::Route;
+
+fn move_address(host: &Host, from: IpAddr, to: IpAddr, prefix: u8) {
+    let mut netlink = host.netlink().unwrap();
+    let index = netlink.index_of("eth0").unwrap();
+    // In this order: with the first address of a network the kernel removes its others.
+    netlink.remove_address(index, from, prefix).unwrap();
+    host.add_address("eth0", to, prefix).unwrap();
+    usable(host, &to.to_string());
+}
+
+/// The pairs of programs that roaming is tried with. The one that moves is the first.
+fn pairs() -> Vec<[Box<dyn WireGuardPeer>; 2]> {
+    let mut pairs: Vec<[Box<dyn WireGuardPeer>; 2]> =
+        vec![[Box::new(millrace()), Box::new(millrace())]];
+    if let Some(go) = wireguard_go() {
+        pairs.push([go, Box::new(millrace())]);
+    }
+    if let Some(go) = wireguard_go() {
+        pairs.push([Box::new(millrace()), go]);
+    }
+    pairs
+}
+
+/// The first data packet from elsewhere moves the endpoint; no handshake is needed.
+#[test]
+fn endpoint_follows_data_packets() {
+    if !ready() {
+        return;
+    }
+    for [a, b] in pairs() {
+        let names = [a.name(), b.name()];
+        // wireguard-go insists for a while on the address that it had, and sends to half an address
+        // for a while when its peer goes over to IPv6.
+        let strict = names == ["millrace"; 2];
+        let moved = if strict {
+            |host: &Host, target: &str| drop(pings(host, target, 2))
+        } else {
+            |host: &Host, target: &str| reaches(host, target)
+        };
+        let net = Net::new();
+        let tunnel = Tunnel::new(
+            &net,
+            &Setup {
+                a,
+                b,
+                ..Setup::default()
+            },
+        );
+        pings(&net.a, B4, 2);
+        assert_eq!(tunnel.at_b().endpoint, Some((net.link.a4(), PORT_A).into()));
+        let handshake = tunnel.at_b().latest_handshake;
+
+        // From one address to another.
+        let elsewhere = ip("192.168.1.77");
+        move_address(&net.a, net.link.a4(), elsewhere, 24);
+        moved(&net.a, B4);
+        let seen = tunnel.at_b().endpoint;
+        assert_eq!(seen, Some((elsewhere, PORT_A).into()), "{names:?}");
+        moved(&net.b, A4);
+
+        // From IPv4 to IPv6.
+        let to = format!("[{}]:{PORT_B}", net.link.b6());
+        let words = ["peer", &tunnel.keys_b.public, "endpoint", &to];
+        tunnel.a.set(&words).unwrap();
+        moved(&net.a, B4);
+        let seen = tunnel.at_b().endpoint;
+        assert_eq!(seen, Some((net.link.a6(), PORT_A).into()), "{names:?}");
+        moved(&net.b, A4);
+
+        // And on to another IPv6 address.
+        let elsewhere = ip("fd00:1::77");
+        move_address(&net.a, net.link.a6(), elsewhere, 64);
+        moved(&net.a, B4);
+        let seen = tunnel.at_b().endpoint;
+        assert_eq!(seen, Some((elsewhere, PORT_A).into()), "{names:?}");
+        if strict {
+            assert_eq!(tunnel.at_b().latest_handshake, handshake);
+        }
+    }
+}
+
+/// Calls B at `called` and sees that everything comes back from there: an end that is answered from
+/// elsewhere takes that for the other's new address.
+fn answers_come_from(net: &Net, tunnel: &Tunnel<'_>, called: IpAddr) {
+    let endpoint = (called, PORT_B).into();
+    let to = std::net::SocketAddr::to_string(&endpoint);
+    let words = ["peer", &tunnel.keys_b.public, "endpoint", &to];
+    tunnel.a.set(&words).unwrap();
+    // By a data packet of the session that there is, if there is one.
+    pings(&net.a, B4, 2);
+    assert_eq!(tunnel.at_a().endpoint, Some(endpoint));
+    // By what B says of itself.
+    pings(&net.b, A4, 2);
+    assert_eq!(tunnel.at_a().endpoint, Some(endpoint));
+    // By a handshake response: peers made anew have no session.
+    let ends = [
+        (&tunnel.a, &tunnel.keys_b, "2"),
+        (&tunnel.b, &tunnel.keys_a, "1"),
+    ];
+    for (end, other, number) in ends {
+        end.set(&["peer", &other.public, "remove"]).unwrap();
+        let ranges = format!("10.0.0.{number}/32,fd01::{number}/128");
+        end.set(&["peer", &other.public, "allowed-ips", &ranges])
+            .unwrap();
+    }
+    tunnel.a.set(&words).unwrap();
+    pings(&net.a, B6, 2);
+    assert_eq!(tunnel.at_a().endpoint, Some(endpoint));
+}
+
+#[test]
+fn answers_leave_from_the_address_that_was_called_on_one_interface() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    for (address, prefix) in [("192.168.1.22", 24), ("fd00:1::22", 64)] {
+        net.b.add_address("eth0", ip(address), prefix).unwrap();
+        usable(&net.b, address);
+    }
+    let tunnel = Tunnel::new(&net, &Setup::default());
+    for called in [
+        ip("192.168.1.22"),
+        ip("fd00:1::22"),
+        net.link.b4(),
+        net.link.b6(),
+    ] {
+        answers_come_from(&net, &tunnel, called);
+    }
+}
+
+/// The address that was called is on another interface than the way back.
+#[test]
+fn answers_leave_from_the_address_that_was_called_on_another_interface() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let second = LinkOptions::numbered(2);
+    Link::new(&net.a, "eth1", &net.b, "eth1", &second).unwrap();
+    // A reaches the second addresses of B over the first link, and so is answered over it.
+    let mut netlink = net.a.netlink().unwrap();
+    let index = netlink.index_of("eth0").unwrap();
+    for (called, via, bits) in [
+        (second.b4(), net.link.b4(), 32),
+        (second.b6(), net.link.b6(), 128),
+    ] {
+        let route = Route::new(called, bits).via(via).dev(index);
+        netlink.add_route(&route).unwrap();
+    }
+    let tunnel = Tunnel::new(&net, &Setup::default());
+    for called in [second.b4(), second.b6(), net.link.b4(), net.link.b6()] {
+        answers_come_from(&net, &tunnel, called);
+    }
+}
+
+/// An address that goes away is forgotten, not insisted on.
+#[test]
+fn address_that_is_gone_is_not_insisted_on() {
+    if !ready() {
+        return;
+    }
+    for v6 in [false, true] {
+        let net = Net::new();
+        let tunnel = Tunnel::new(
+            &net,
+            &Setup {
+                v6,
+                ..Setup::default()
+            },
+        );
+        pings(&net.a, B4, 2);
+        let (from, to, prefix) = if v6 {
+            (net.link.b6(), ip("fd00:1::88"), 64)
+        } else {
+            (net.link.b4(), ip("192.168.1.88"), 24)
+        };
+        move_address(&net.b, from, to, prefix);
+        // B speaks from its new address, and A follows.
+        pings(&net.b, A4, 2);
+        assert_eq!(tunnel.at_a().endpoint, Some((to, PORT_B).into()));
+        pings(&net.a, B4, 2);
+        assert!(net.b.has_interface(WG).unwrap());
+    }
+}
