@@ -1,0 +1,175 @@
+//! `millrace status` and `millrace check`: what they say and how they end.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use common::{B4, Directory, Net, PORT_A, PROGRAM, Setup, Tunnel, WG, pings, ready, status_of};
+use lab::{Exit, Host};
+
+fn run(host: &Host, words: &[&str]) -> Exit {
+    host.command(PROGRAM).args(words).exit().unwrap()
+}
+
+#[test]
+fn document_says_what_wg_says_and_more() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let tunnel = Tunnel::new(&net, &Setup::default());
+    pings(&net.a, B4, 10);
+    tunnel.settled();
+    let status = status_of(&net.a, WG);
+    let seen = tunnel.at_a();
+    assert_eq!(status["interface"], WG);
+    assert_eq!(status["protocol"], "wireguard");
+    assert_eq!(status["public_key"], tunnel.keys_a.public);
+    assert_eq!(status["listen_port"], PORT_A);
+    assert_eq!(status["mtu"], 1420);
+    assert!(status["workers"].as_u64().unwrap() >= 1);
+    let peer = &status["peers"][0];
+    assert_eq!(peer["public_key"], tunnel.keys_b.public);
+    assert_eq!(peer["endpoint"], seen.endpoint.unwrap().to_string());
+    assert_eq!(peer["rx_bytes"], seen.received);
+    assert_eq!(peer["tx_bytes"], seen.sent);
+    assert_eq!(peer["allowed_ips"].as_array().unwrap().len(), 2);
+    assert!(peer["last_handshake_unix"].as_u64().is_some());
+    let plane = &status["dataplane"];
+    assert_eq!(plane["cipher"], "chacha20-poly1305");
+    // Ten pings of 84 bytes. The first may have waited for the session beside the lane.
+    assert!(
+        plane["outbound"]["packets"].as_u64().unwrap() >= 9,
+        "{plane}"
+    );
+    assert!(
+        plane["inbound"]["packets"].as_u64().unwrap() >= 10,
+        "{plane}"
+    );
+    for rung in [
+        "tun-gso", "tun-uso", "tun-gro", "udp-gso", "udp-gro", "mmsg",
+    ] {
+        let state = plane["rungs"][rung].as_str().unwrap();
+        assert!(
+            state == "on" || state.starts_with("off ("),
+            "{rung}: {state}"
+        );
+    }
+    let drops = plane["drops"].as_object().unwrap();
+    assert!(drops.len() > 10 && drops["not_authentic"] == 0, "{plane}");
+    assert!(!plane["limits"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn text_for_people_and_exit_codes() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let tunnel = Tunnel::new(&net, &Setup::default());
+    pings(&net.a, B4, 2);
+    // With rates, which take a second to measure, and without.
+    for words in [&["status"][..], &["status", WG, "--no-rate"]] {
+        let exit = run(&net.a, words);
+        assert_eq!(exit.status.code(), Some(0), "{exit:?}");
+        for wanted in [WG, &tunnel.keys_b.public, "10.0.0.2/32", "chacha20"] {
+            assert!(
+                exit.stdout.to_lowercase().contains(&wanted.to_lowercase()),
+                "{wanted}: {exit:?}"
+            );
+        }
+        assert!(!exit.stdout.contains('\x1b'), "colours for nobody");
+        assert!(!exit.stdout.contains(&tunnel.keys_a.private));
+    }
+    let exit = run(&net.a, &["status", "wg9"]);
+    assert_eq!(exit.status.code(), Some(1));
+    assert!(exit.stderr.contains("wg9"), "{exit:?}");
+    assert_eq!(run(&net.a, &["status", "--no-such"]).status.code(), Some(2));
+    let exit = run(&net.a, &["status", "../../etc/passwd"]);
+    assert_eq!(exit.status.code(), Some(1), "{exit:?}");
+}
+
+#[test]
+fn no_tunnels_is_an_answer() {
+    if !ready() {
+        return;
+    }
+    let host = Host::private("host").unwrap();
+    let exit = run(&host, &["status", "--json"]);
+    assert_eq!((exit.status.code(), exit.stdout.trim()), (Some(0), "[]"));
+    assert_eq!(run(&host, &["status"]).status.code(), Some(0));
+}
+
+/// A socket that a killed program left behind is no tunnel.
+#[test]
+fn dead_tunnel_is_not_shown() {
+    if !ready() {
+        return;
+    }
+    use lab::peer::WireGuardPeer;
+    let host = Host::private("host").unwrap();
+    let options = lab::peer::PeerOptions::default();
+    let program = common::millrace().start(&host, WG, &options).unwrap();
+    drop(program);
+    assert_eq!(
+        run(&host, &["status", "--json", "--no-rate"]).stdout.trim(),
+        "[]"
+    );
+    assert_eq!(run(&host, &["status", WG]).status.code(), Some(1));
+}
+
+const GOOD: &str = "[Interface]\n\
+    PrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n\
+    Address = 10.0.0.1/24\n\n\
+    [Peer]\n\
+    PublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
+    AllowedIPs = 10.0.0.0/24\n\
+    Endpoint = 192.0.2.1:51820\n";
+
+#[test]
+fn check_judges_every_line() {
+    // Needs no rights: it reads a file.
+    let directory = Directory::new();
+    let check = |name: &str, text: &str, more: &[&str]| {
+        let file = directory.file(name, text);
+        let output = std::process::Command::new(PROGRAM)
+            .arg("check")
+            .args(more)
+            .arg(file)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let (code, text) = check("wg0.conf", GOOD, &[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("5 honoured, 0 ignored, 0 refused"), "{text}");
+
+    let scripts = GOOD.replace("Address", "PostUp = true\nAddress");
+    let (code, text) = check("wg0.conf", &scripts, &[]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("wg0.conf:3: refused PostUp"), "{text}");
+    assert_eq!(check("wg0.conf", &scripts, &["--allow-scripts"]).0, Some(0));
+
+    let wrong = GOOD.replace("10.0.0.0/24", "10.0.0.0/33");
+    let (code, text) = check("wg0.conf", &wrong, &["--json"]);
+    assert_eq!(code, Some(1));
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["refused"], 1, "{text}");
+    assert!(document["usable"].is_boolean());
+
+    assert_eq!(check("not a name.conf", GOOD, &[]).0, Some(1));
+    let missing = std::process::Command::new(PROGRAM)
+        .args(["check", "/nonexistent/wg0.conf"])
+        .output()
+        .unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("/nonexistent/wg0.conf"));
+    let usage = std::process::Command::new(PROGRAM)
+        .arg("check")
+        .output()
+        .unwrap();
+    assert_eq!(usage.status.code(), Some(2));
+}

@@ -1,0 +1,467 @@
+//! `millrace up FILE`: what a file asks for is there while it runs, and nothing of it afterwards.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use common::{
+    A4, B4, B6, Directory, Net, PATIENCE, PORT_B, PROGRAM, WG, inhabitants, ip, millrace, pings,
+    ready, run_files, tcp_both_ways, until,
+};
+use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
+use lab::{Exit, Host, Process};
+use nix::sys::signal::Signal;
+
+/// Name of the interface that the file makes.
+const UP: &str = "up0";
+/// An address behind B that only the tunnel leads to.
+const BEHIND: &str = "203.0.113.1";
+const BEHIND6: &str = "2001:db8:113::1";
+
+/// A, for which the file is, and B, which runs already.
+struct Site {
+    net: Net,
+    keys_a: Keys,
+    keys_b: Keys,
+    directory: Directory,
+}
+
+impl Site {
+    fn new() -> Self {
+        let net = Net::new();
+        let (keys_a, keys_b) = (
+            Keys::generate(&net.a).unwrap(),
+            Keys::generate(&net.b).unwrap(),
+        );
+        Self {
+            net,
+            keys_a,
+            keys_b,
+            directory: Directory::new(),
+        }
+    }
+
+    fn server(&self) -> RunningPeer<'_> {
+        let b = millrace()
+            .start(&self.net.b, WG, &PeerOptions::default())
+            .unwrap();
+        let a_of_b = WgPeer::new(&self.keys_a.public)
+            .allow(ip(A4), 32)
+            .allow(ip("fd01::1"), 128);
+        b.configure(&common::interface(&self.keys_b, PORT_B, vec![a_of_b]))
+            .unwrap();
+        b.bring_up(&[(ip(B4), 24), (ip(B6), 64)], 1420).unwrap();
+        self.net.b.add_address("lo", ip(BEHIND), 32).unwrap();
+        self.net.b.add_address("lo", ip(BEHIND6), 128).unwrap();
+        common::usable(&self.net.b, B6);
+        b
+    }
+
+    /// A file with these lines and ranges.
+    fn file(&self, lines: &str, ranges: &str) -> PathBuf {
+        let text = format!(
+            "[Interface]\nPrivateKey = {}\nAddress = {A4}/24, fd01::1/64\n{lines}\n\
+             [Peer]\nPublicKey = {}\nEndpoint = {}:{PORT_B}\nAllowedIPs = {ranges}\n",
+            self.keys_a.private,
+            self.keys_b.public,
+            self.net.link.b4(),
+        );
+        self.directory.file(&format!("{UP}.conf"), &text)
+    }
+
+    fn command(&self, file: &PathBuf, more: &[&str]) -> lab::HostCommand<'_> {
+        self.net.a.command(PROGRAM).arg("up").args(more).arg(file)
+    }
+
+    /// Starts it and waits until it says that it is up.
+    fn up(&self, file: &PathBuf, more: &[&str]) -> Process {
+        let mut process = self.command(file, more).spawn().unwrap();
+        process
+            .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+            .unwrap();
+        process
+    }
+
+    /// Runs it to an end that comes by itself.
+    fn refused(&self, file: &PathBuf, more: &[&str]) -> Exit {
+        let exit = self
+            .command(file, more)
+            .spawn()
+            .unwrap()
+            .wait_at_most(PATIENCE)
+            .unwrap();
+        assert_eq!(exit.status.code(), Some(1), "{exit:?}");
+        self.nothing_is_left();
+        exit
+    }
+
+    fn nothing_is_left(&self) {
+        until("the end of all processes", || {
+            inhabitants(&self.net.a).is_empty()
+        });
+        assert!(!self.net.a.has_interface(UP).unwrap());
+        assert_eq!(run_files(&self.net.a), Vec::<String>::new());
+    }
+}
+
+/// Everything about the network that could be left behind.
+fn network(host: &Host) -> String {
+    let mut all = String::new();
+    for words in [
+        &["-4", "rule"][..],
+        &["-6", "rule"],
+        &["-4", "route", "show", "table", "all"],
+        &["-6", "route", "show", "table", "all"],
+    ] {
+        all += &host.output("ip", words).unwrap();
+    }
+    let mark = fs::read_to_string;
+    all += &host
+        .run(|| mark("/proc/sys/net/ipv4/conf/all/src_valid_mark"))
+        .unwrap()
+        .unwrap();
+    // Ages of what the kernel learned by itself.
+    let mut lines: Vec<&str> = all
+        .lines()
+        .filter(|line| !line.contains("expires"))
+        .collect();
+    lines.sort_unstable();
+    lines.join("\n")
+}
+
+fn ends(process: Process, signal: Signal) {
+    process.signal(signal).unwrap();
+    let exit = process.wait_at_most(PATIENCE).unwrap();
+    assert!(exit.status.success(), "{exit:?}");
+    assert!(!exit.stderr.contains("error"), "{exit:?}");
+}
+
+#[test]
+fn networks_go_into_the_tunnel_and_back() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let a = &site.net.a;
+    let before = network(a);
+    let ranges = format!("10.0.0.0/24, {BEHIND}/32, fd01::/64, {BEHIND6}/128");
+    let file = site.file("MTU = 1380\nListenPort = 4444", &ranges);
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let process = site.up(&file, &[]);
+        let link = a.netlink().unwrap().link(UP).unwrap();
+        assert!(link.up && link.mtu == 1380, "{link:?}");
+        let addresses = a.output("ip", ["-o", "addr", "show", "dev", UP]).unwrap();
+        assert!(
+            addresses.contains("10.0.0.1/24") && addresses.contains("fd01::1/64"),
+            "{addresses}"
+        );
+        assert_eq!(
+            a.output("wg", ["show", UP, "listen-port"]).unwrap().trim(),
+            "4444"
+        );
+        common::usable(a, "fd01::1");
+        // B may have a session with the A of the last time, under which its first answer is lost.
+        common::reaches(a, B4);
+        for target in [B4, B6, BEHIND, BEHIND6] {
+            pings(a, target, 2);
+        }
+        tcp_both_ways(a, &site.net.b, BEHIND, 1_000_000);
+        // No default route, so neither mark nor rules.
+        assert_eq!(
+            a.output("wg", ["show", UP, "fwmark"]).unwrap().trim(),
+            "off"
+        );
+        ends(process, signal);
+        site.nothing_is_left();
+        assert_eq!(network(a), before);
+    }
+}
+
+/// The MTU that the file does not give is what fits the way to the endpoint.
+#[test]
+fn mtu_follows_the_way_to_the_endpoint() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    site.net.a.set_mtu("eth0", 1492).unwrap();
+    let process = site.up(&site.file("", "10.0.0.0/24"), &[]);
+    assert_eq!(site.net.a.netlink().unwrap().link(UP).unwrap().mtu, 1412);
+    ends(process, Signal::SIGINT);
+}
+
+/// A full tunnel: everything goes in, but for the tunnel's own datagrams; and a killed one is cleaned up
+/// after by the next.
+#[test]
+fn everything_goes_into_a_full_tunnel() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let server = site.server();
+    let a = &site.net.a;
+    a.add_default_route(site.net.link.b4()).unwrap();
+    a.add_default_route(site.net.link.b6()).unwrap();
+    let before = network(a);
+    let file = site.file("", "0.0.0.0/0, ::/0");
+    let check = || {
+        let rules = a.output("ip", ["rule"]).unwrap();
+        assert!(rules.contains("suppress_prefixlength 0"), "{rules}");
+        let mark = a.output("wg", ["show", UP, "fwmark"]).unwrap();
+        assert_ne!(mark.trim(), "off");
+        common::usable(a, "fd01::1");
+        common::reaches(a, BEHIND);
+        let received = common::peer(&server, &site.keys_a).received;
+        pings(a, BEHIND, 3);
+        pings(a, BEHIND6, 3);
+        assert!(common::peer(&server, &site.keys_a).received >= received + 6 * 128);
+        // A network of its own is still reached beside the tunnel.
+        let received = common::peer(&server, &site.keys_a).received;
+        pings(a, &site.net.link.b4().to_string(), 3);
+        assert!(common::peer(&server, &site.keys_a).received < received + 3 * 128);
+    };
+    let process = site.up(&file, &[]);
+    check();
+    ends(process, Signal::SIGINT);
+    site.nothing_is_left();
+    assert_eq!(network(a), before);
+
+    // Killed: the interface goes, the rules stay until the next start.
+    let process = site.up(&file, &[]);
+    process.signal(Signal::SIGKILL).unwrap();
+    assert!(!process.wait_at_most(PATIENCE).unwrap().status.success());
+    assert_ne!(network(a), before);
+    let process = site.up(&file, &[]);
+    check();
+    ends(process, Signal::SIGTERM);
+    site.nothing_is_left();
+    assert_eq!(network(a), before);
+}
+
+#[test]
+fn table_is_the_files_choice() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let a = &site.net.a;
+    let ranges = format!("{BEHIND}/32");
+    let table = |number: &str| {
+        a.output("ip", ["route", "show", "table", number])
+            .unwrap_or_default()
+    };
+    let process = site.up(&site.file("Table = off", &ranges), &[]);
+    assert!(!table("all").contains(BEHIND), "{}", table("all"));
+    ends(process, Signal::SIGINT);
+    let process = site.up(&site.file("Table = 123", &ranges), &[]);
+    assert!(table("123").contains(BEHIND), "{}", table("all"));
+    assert!(!table("main").contains(BEHIND), "{}", table("all"));
+    ends(process, Signal::SIGINT);
+    site.nothing_is_left();
+}
+
+#[test]
+fn saved_file_has_what_wg_changed() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let a = &site.net.a;
+    let file = site.file("SaveConfig = true", "10.0.0.0/24");
+    let other = Keys::generate(a).unwrap();
+    let process = site.up(&file, &[]);
+    let words = [
+        "set",
+        UP,
+        "listen-port",
+        "5555",
+        "peer",
+        &other.public,
+        "allowed-ips",
+        "10.9.0.0/16",
+    ];
+    a.output("wg", words).unwrap();
+    ends(process, Signal::SIGTERM);
+    let text = fs::read_to_string(&file).unwrap();
+    for wanted in [
+        &*other.public,
+        "10.9.0.0/16",
+        "5555",
+        &site.keys_b.public,
+        "SaveConfig = true",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    // And it can be read again.
+    let process = site.up(&file, &[]);
+    assert_eq!(
+        a.output("wg", ["show", UP, "peers"])
+            .unwrap()
+            .lines()
+            .count(),
+        2
+    );
+    ends(process, Signal::SIGINT);
+}
+
+#[test]
+fn scripts_run_only_where_they_may() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let log = site.directory.path().join("log");
+    let line = |phase: &str| format!("{phase} = echo {phase} %i >> {}\n", log.display());
+    let lines: String = ["PreUp", "PostUp", "PreDown", "PostDown"]
+        .map(line)
+        .concat();
+    let file = site.file(&lines, "10.0.0.0/24");
+    let exit = site.refused(&file, &[]);
+    assert!(
+        exit.stderr.contains("PostUp") && exit.stderr.contains("up0.conf:5"),
+        "{exit:?}"
+    );
+    assert!(!log.exists());
+
+    let process = site.up(&file, &["--ignore-refused"]);
+    ends(process, Signal::SIGINT);
+    assert!(!log.exists());
+
+    let process = site.up(&file, &["--allow-scripts"]);
+    assert_eq!(fs::read_to_string(&log).unwrap(), "PreUp up0\nPostUp up0\n");
+    ends(process, Signal::SIGINT);
+    let all = "PreUp up0\nPostUp up0\nPreDown up0\nPostDown up0\n";
+    assert_eq!(fs::read_to_string(&log).unwrap(), all);
+
+    // One that fails takes everything down again.
+    let file = site.file("PostUp = exit 3", "10.0.0.0/24");
+    let before = network(&site.net.a);
+    let exit = site.refused(&file, &["--allow-scripts"]);
+    assert!(exit.stderr.contains("exit 3"), "{exit:?}");
+    assert_eq!(network(&site.net.a), before);
+}
+
+#[test]
+fn wrong_files_are_refused_with_their_lines() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    for (lines, ranges, wanted) in [
+        ("MTU = many", "10.0.0.0/24", "up0.conf:4"),
+        ("NoSuchKey = 1", "10.0.0.0/24", "up0.conf:4"),
+        ("ListenPort = 70000", "10.0.0.0/24", "up0.conf:4"),
+        ("", "10.0.0.0/40", "up0.conf:8"),
+    ] {
+        let exit = site.refused(&site.file(lines, ranges), &[]);
+        assert!(exit.stderr.contains(wanted), "{wanted}: {exit:?}");
+    }
+    let missing = PathBuf::from("/nonexistent/up0.conf");
+    let exit = site.refused(&missing, &[]);
+    assert!(exit.stderr.contains("/nonexistent/up0.conf"), "{exit:?}");
+    // A name that nobody knows.
+    let text = fs::read_to_string(site.file("", "10.0.0.0/24")).unwrap();
+    let text = text.replace(&site.net.link.b4().to_string(), "vpn.invalid");
+    let exit = site.refused(&site.directory.file("up0.conf", &text), &[]);
+    assert!(exit.stderr.contains("vpn.invalid"), "{exit:?}");
+}
+
+#[test]
+fn second_start_is_refused_and_the_first_goes_on() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let file = site.file("", "10.0.0.0/24");
+    let process = site.up(&file, &[]);
+    let exit = site
+        .command(&file, &[])
+        .spawn()
+        .unwrap()
+        .wait_at_most(PATIENCE)
+        .unwrap();
+    assert_eq!(exit.status.code(), Some(1), "{exit:?}");
+    assert!(exit.stderr.contains(UP), "{exit:?}");
+    pings(&site.net.a, B4, 2);
+    ends(process, Signal::SIGINT);
+    site.nothing_is_left();
+}
+
+/// In the background, ended by the deletion of its link: rules are taken back all the same.
+#[test]
+fn background_tunnel_ends_with_its_link() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let a = &site.net.a;
+    a.add_default_route(site.net.link.b4()).unwrap();
+    let before = network(a);
+    let file = site.file("", "0.0.0.0/0");
+    let exit = site
+        .command(&file, &["--daemon"])
+        .spawn()
+        .unwrap()
+        .wait_at_most(PATIENCE)
+        .unwrap();
+    assert!(exit.status.success(), "{exit:?}");
+    pings(a, BEHIND, 2);
+    a.output("ip", ["link", "delete", UP]).unwrap();
+    site.nothing_is_left();
+    assert_eq!(network(a), before);
+}
+
+/// Name servers are told to whoever manages them, and taken back.
+#[test]
+fn name_servers_are_set_and_taken_back() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let log = site.directory.path().join("log");
+    let text = format!(
+        "#!/bin/sh\necho \"$@\" >> {0}\n[ \"$1\" = -a ] && cat >> {0}\nexit 0\n",
+        log.display()
+    );
+    let program = site.directory.file("resolvconf", &text);
+    fs::set_permissions(
+        &program,
+        std::os::unix::fs::PermissionsExt::from_mode(0o700),
+    )
+    .unwrap();
+    let path = format!(
+        "{}:{}",
+        site.directory.path().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let file = site.file("DNS = 192.0.2.53, example.com", "10.0.0.0/24");
+    let start = |more: &[&str]| {
+        let mut process = site
+            .command(&file, more)
+            .env("PATH", &path)
+            .spawn()
+            .unwrap();
+        process
+            .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+            .unwrap();
+        process
+    };
+    ends(start(&["--no-dns"]), Signal::SIGINT);
+    assert!(!log.exists());
+    let process = start(&[]);
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(
+        said.contains("-a") && said.contains(UP) && said.contains("nameserver 192.0.2.53"),
+        "{said}"
+    );
+    assert!(said.contains("example.com"), "{said}");
+    ends(process, Signal::SIGINT);
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(said.lines().last().unwrap().starts_with("-d"), "{said}");
+}
