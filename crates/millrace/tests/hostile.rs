@@ -56,15 +56,8 @@ fn frame(
 fn header_checksum(frame: &mut [u8]) {
     let header = &mut frame[ETHERNET..ETHERNET + IP];
     header[10..12].fill(0);
-    let mut sum: u32 = 0;
-    for word in header.chunks(2) {
-        sum += u32::from(u16::from_be_bytes([word[0], word[1]]));
-    }
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    let sum = !(sum as u16);
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    let sum = common::internet_checksum(header);
+    header[10..12].copy_from_slice(&sum);
 }
 
 /// Random bytes that can be made again.
@@ -180,13 +173,7 @@ fn flood_of_handshakes_stops_nobody() {
             until("the flood has begun", || {
                 sent.load(Ordering::Relaxed) > 2000
             });
-            let options = lab::load::PingOptions {
-                interval: Some(Duration::from_millis(2)),
-                wait: Duration::from_secs(10),
-                ..lab::load::PingOptions::count(500)
-            };
-            let report = lab::load::ping(&net.a, common::ip(B4), &options).unwrap();
-            assert!(report.is_perfect(), "{report:?}");
+            pings(&net.a, B4, 500);
             // A new handshake, which needs a cookie if its server is under load.
             let peer = &tunnel.keys_b.public;
             let to = format!("{}:{PORT_B}", net.link.b4());
@@ -233,7 +220,7 @@ fn rubbish_changes_nothing() {
             IpAddr::V6(_) => ([0; 16], 0).into(),
         };
         let socket = from.run(|| UdpSocket::bind(any)).unwrap().unwrap();
-        let mut send = |bytes: &[u8]| {
+        let send = |bytes: &[u8]| {
             // Whatever the own kernel thinks of it.
             let _ = socket.send_to(bytes, (to, port));
         };

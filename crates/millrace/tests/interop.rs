@@ -6,7 +6,7 @@
 mod common;
 
 use common::{
-    A4, A6, B4, B6, Net, Setup, Tunnel, millrace, no_ping, pings, ready, tcp_both_ways,
+    A4, A6, B4, B6, Net, Setup, Tunnel, millrace, no_ping, pings, pings_of, ready, tcp_both_ways,
     udp_both_ways,
 };
 use lab::LabError;
@@ -161,15 +161,8 @@ fn large_packets_go_through_whole() {
             };
             let tunnel = Tunnel::new(&net, &setup);
             for (target, headers) in [(B4, 28), (B6, 48)] {
-                let options = lab::load::PingOptions {
-                    size: 30_000,
-                    fragment: false,
-                    wait: std::time::Duration::from_secs(10),
-                    ..lab::load::PingOptions::count(3)
-                };
                 let before = tunnel.settled()[1].0;
-                let report = lab::load::ping(&net.a, common::ip(target), &options).unwrap();
-                assert!(report.is_perfect(), "{target}: {report:?}");
+                pings_of(&net.a, target, 3, 30_000);
                 let packet = u64::from(30_000_u32 + headers).next_multiple_of(16) + 32;
                 let received = tunnel.settled()[1].0 - before;
                 // A handshake may have been among them.
