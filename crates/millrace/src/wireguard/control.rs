@@ -19,7 +19,13 @@ impl Interface {
     pub(super) fn serve(&mut self, inbox: &Inbox) -> bool {
         let now = Instant::now();
         let mut out = Vec::new();
-        for (peer, notice) in inbox.take_notices() {
+        // Confirmations first: the answer to the packet that confirmed a session may have found no
+        // key yet and asked for one, and must not begin another handshake for it.
+        let (confirmed, others): (Vec<_>, Vec<_>) = inbox
+            .take_notices()
+            .into_iter()
+            .partition(|(_, notice)| matches!(notice, Notice::Confirmed { .. }));
+        for (peer, notice) in confirmed.into_iter().chain(others) {
             self.notice(PeerId(peer), notice, now, &mut out);
         }
         for _ in 0..MESSAGES_AT_ONCE {
