@@ -5,12 +5,16 @@
 #![allow(
     dead_code,
     unreachable_pub,
+    unused_imports,
     reason = "each test binary uses its own part of what is here"
 )]
 
+mod content;
+mod ping;
+
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -23,6 +27,9 @@ use lab::peer::{
 };
 use lab::{Host, Link, LinkOptions, tools};
 use serde_json::Value;
+
+pub use content::{tcp_both_ways, tcp_both_ways_while, udp_both_ways};
+pub use ping::{internet_checksum, pings, pings_of, reaches};
 
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
@@ -267,282 +274,11 @@ pub fn usable(host: &Host, address: &str) {
     });
 }
 
-/// Asserts that so many pings are all answered, each sent as soon as the one before it was. (`ping` itself
-/// does not wait for the last of them longer than twice the longest of the others, which on a busy
-/// machine is too short.)
-pub fn pings(host: &Host, target: &str, count: u16) {
-    pings_of(host, target, count, 56);
-}
-
-/// [`pings`] with so many bytes of data in each.
-pub fn pings_of(host: &Host, target: &str, count: u16, size: usize) {
-    let answers = host.run(|| {
-        let socket = echo_socket(ip(target))?;
-        (1..=count).try_for_each(|number| echo(&socket, number, size, PATIENCE))
-    });
-    answers
-        .unwrap()
-        .unwrap_or_else(|error| panic!("ping {target} from {}: {error}", host.name()));
-}
-
-/// Waits until three pings in a row are answered: for peers that lose some.
-pub fn reaches(host: &Host, target: &str) {
-    until(target, || {
-        let try_once = || {
-            let socket = echo_socket(ip(target))?;
-            (1..=3).try_for_each(|number| echo(&socket, number, 56, Duration::from_secs(1)))
-        };
-        host.run(try_once).unwrap().is_ok()
-    });
-}
-
-/// A raw socket for ICMP of the target's family. What is sent and received on it are messages, to and from
-/// the target alone, as with a UDP socket that is connected.
-fn echo_socket(target: IpAddr) -> io::Result<UdpSocket> {
-    use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
-    let (family, protocol) = match target {
-        IpAddr::V4(_) => (AddressFamily::Inet, SockProtocol::Icmp),
-        IpAddr::V6(_) => (AddressFamily::Inet6, SockProtocol::IcmpV6),
-    };
-    let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
-    let socket = UdpSocket::from(socket);
-    socket.connect((target, 0))?;
-    Ok(socket)
-}
-
-/// Sends one echo request and waits for its answer.
-fn echo(socket: &UdpSocket, number: u16, size: usize, patience: Duration) -> io::Result<()> {
-    // Different for every socket, so that nobody takes another's answer for its own.
-    static IDENTITIES: AtomicU32 = AtomicU32::new(1);
-    let identity = IDENTITIES.fetch_add(1, Ordering::Relaxed) as u16;
-    let four = socket.local_addr()?.is_ipv4();
-    let (request, reply) = if four { (8, 0) } else { (128, 129) };
-    let mut message = vec![0; 8 + size];
-    Content(u64::from(identity) + 1).fill(&mut message[8..]);
-    message[0] = request;
-    message[4..6].copy_from_slice(&identity.to_be_bytes());
-    message[6..8].copy_from_slice(&number.to_be_bytes());
-    if four {
-        // For IPv6 the kernel does it.
-        let sum = internet_checksum(&message);
-        message[2..4].copy_from_slice(&sum);
-    }
-    socket.send(&message)?;
-    let end = Instant::now() + patience;
-    let mut buffer = vec![0; 65_536];
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            let words = format!("number {number} was not answered");
-            return Err(io::Error::new(io::ErrorKind::TimedOut, words));
-        }
-        socket.set_read_timeout(Some(left))?;
-        let length = match socket.recv(&mut buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            other => other?,
-        };
-        // IPv4 comes with its header.
-        let header = if four {
-            usize::from(buffer[0] & 15) * 4
-        } else {
-            0
-        };
-        let answer = &buffer[header..length];
-        if answer.len() == message.len() && answer[0] == reply && answer[4..] == message[4..] {
-            return Ok(());
-        }
-    }
-}
-
-/// The checksum of RFC 1071, as it stands in a message whose field for it is zero.
-pub fn internet_checksum(bytes: &[u8]) -> [u8; 2] {
-    let mut sum: u32 = bytes
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u32::from))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    (!(sum as u16)).to_be_bytes()
-}
-
 /// Asserts that a ping is not answered.
 pub fn no_ping(host: &Host, target: &str) -> PingReport {
     let report = ping(host, ip(target), &PingOptions::count(1)).unwrap();
     assert_eq!(report.received, 0, "{target}: {report:?}");
     report
-}
-
-/// What is sent, byte by byte: different at every place and in every stream.
-struct Content(u64);
-
-impl Content {
-    fn fill(&mut self, buffer: &mut [u8]) {
-        for byte in buffer {
-            // xorshift64: nothing in it repeats with packets, pages or buffers.
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            *byte = (self.0 >> 32) as u8;
-        }
-    }
-}
-
-fn send_content(mut stream: &TcpStream, seed: u64, mut left: usize) -> io::Result<()> {
-    let (mut content, mut buffer) = (Content(seed), vec![0; 50_021]);
-    while left > 0 {
-        let part = left.min(buffer.len());
-        content.fill(&mut buffer[..part]);
-        stream.write_all(&buffer[..part])?;
-        left -= part;
-    }
-    Ok(())
-}
-
-fn receive_content(
-    mut stream: &TcpStream,
-    seed: u64,
-    size: usize,
-    seen: &AtomicU32,
-) -> io::Result<()> {
-    let mut content = Content(seed);
-    let (mut buffer, mut expected) = (vec![0; 50_021], vec![0; 50_021]);
-    let mut done = 0;
-    while done < size {
-        let part = (size - done).min(buffer.len());
-        let got = stream.read(&mut buffer[..part])?;
-        if got == 0 {
-            let words = format!("the stream ends after {done} of {size} bytes");
-            return Err(io::Error::other(words));
-        }
-        content.fill(&mut expected[..got]);
-        if buffer[..got] != expected[..got] {
-            let words = format!(
-                "other content than was sent, between {done} and {}",
-                done + got
-            );
-            return Err(io::Error::other(words));
-        }
-        done += got;
-        seen.store(u32::try_from(done).unwrap_or(u32::MAX), Ordering::Relaxed);
-    }
-    Ok(())
-}
-
-/// Sends `size` bytes each way at once over one TCP connection from `client` to `server`, compares
-/// what arrives with what was sent, and runs `meanwhile` with a count of the bytes that have reached
-/// the server.
-pub fn tcp_both_ways_while(
-    client: &Host,
-    server: &Host,
-    target: IpAddr,
-    size: usize,
-    meanwhile: impl FnOnce(&AtomicU32) + Send,
-) {
-    let listener = server
-        .run(|| TcpListener::bind((target, 0)))
-        .unwrap()
-        .unwrap();
-    let at = listener.local_addr().unwrap();
-    let seen = AtomicU32::new(0);
-    let unseen = AtomicU32::new(0);
-    let prepare = |stream: &TcpStream| {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-    };
-    let results = thread::scope(|scope| {
-        let serve = scope.spawn(|| {
-            let (stream, _) = listener.accept()?;
-            prepare(&stream);
-            thread::scope(|both| {
-                let sender = both.spawn(|| send_content(&stream, 2, size));
-                receive_content(&stream, 1, size, &seen)?;
-                sender.join().unwrap()
-            })
-        });
-        let call = scope.spawn(|| {
-            let stream = client
-                .run(|| TcpStream::connect_timeout(&at, PATIENCE))
-                .unwrap()?;
-            prepare(&stream);
-            thread::scope(|both| {
-                let sender = both.spawn(|| send_content(&stream, 1, size));
-                receive_content(&stream, 2, size, &unseen)?;
-                sender.join().unwrap()
-            })
-        });
-        meanwhile(&seen);
-        let called = call.join().unwrap();
-        if called.is_err() {
-            // The server may still be waiting for a caller that never came.
-            let _ = client.run(|| TcpStream::connect_timeout(&at, Duration::from_secs(1)));
-            let _ = server.run(|| TcpStream::connect_timeout(&at, Duration::from_secs(1)));
-        }
-        [called, serve.join().unwrap()]
-    });
-    for result in results {
-        result.unwrap_or_else(|error| panic!("TCP to {target}: {error}"));
-    }
-}
-
-pub fn tcp_both_ways(client: &Host, server: &Host, target: &str, size: usize) {
-    tcp_both_ways_while(client, server, ip(target), size, |_| {});
-}
-
-/// Sends numbered datagrams of all lengths from `client` to `server`, which sends them back, and
-/// compares what comes. A few are under way at a time, so that no queue can overflow.
-pub fn udp_both_ways(client: &Host, server: &Host, target: &str, count: u32, largest: usize) {
-    const WINDOW: u32 = 24;
-    let any = |target: IpAddr| -> SocketAddr {
-        match target {
-            IpAddr::V4(_) => ([0; 4], 0).into(),
-            IpAddr::V6(_) => ([0; 16], 0).into(),
-        }
-    };
-    let target = ip(target);
-    let echo = server
-        .run(|| UdpSocket::bind((target, 0)))
-        .unwrap()
-        .unwrap();
-    let at = echo.local_addr().unwrap();
-    let socket = client
-        .run(|| UdpSocket::bind(any(target)))
-        .unwrap()
-        .unwrap();
-    socket.connect(at).unwrap();
-    for socket in [&socket, &echo] {
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    }
-    let payload = |number: u32| {
-        let length = (number as usize * 977) % (largest - 3) + 4;
-        let mut bytes = vec![0; length];
-        Content(u64::from(number) + 1).fill(&mut bytes);
-        bytes[..4].copy_from_slice(&number.to_be_bytes());
-        bytes
-    };
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut buffer = vec![0; 65_536];
-            for _ in 0..count {
-                let (length, from) = echo.recv_from(&mut buffer).expect("a datagram to echo");
-                echo.send_to(&buffer[..length], from).unwrap();
-            }
-        });
-        let mut buffer = vec![0; 65_536];
-        let (mut sent, mut received) = (0, 0);
-        while received < count {
-            while sent < count && sent - received < WINDOW {
-                socket.send(&payload(sent)).unwrap();
-                sent += 1;
-            }
-            let length = socket
-                .recv(&mut buffer)
-                .unwrap_or_else(|error| panic!("{received} of {sent} came back: {error}"));
-            let number = u32::from_be_bytes(buffer[..4].try_into().unwrap());
-            assert_eq!(buffer[..length], payload(number), "datagram {number}");
-            received += 1;
-        }
-    });
 }
 
 /// What `millrace status IFNAME --json` says.
