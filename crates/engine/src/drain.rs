@@ -171,6 +171,7 @@ impl InboundDrain {
         shared.inbound.bytes.add(inner_bytes);
         peer.note_received(millis, data > 0);
         if run.key.confirms() {
+            run.key.switch_sending();
             shared.control.notify(
                 peer.id(),
                 Notice::Confirmed {

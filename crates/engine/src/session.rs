@@ -1,12 +1,12 @@
 //! Receiving sessions: a key, its replay window, and the table that finds them by our names.
 
-use crate::key::KeyLimits;
+use crate::key::{KeyLimits, SendKey};
 use crate::peer::Peer;
 use crate::wire::Wire;
 use arc_swap::ArcSwap;
 use crypto::PacketCipher;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -18,6 +18,8 @@ pub(crate) struct ReceiveKey<W: Wire> {
     pub(crate) limits: KeyLimits,
     /// Only touched where batches are committed in order, so never contended.
     pub(crate) window: Mutex<W::Window>,
+    /// What to send with once a packet has come: only where that has to be waited for.
+    pub(crate) answer: Option<Arc<SendKey>>,
     unconfirmed: AtomicBool,
     refresh_asked: AtomicBool,
     removed: AtomicBool,
@@ -29,7 +31,7 @@ impl<W: Wire> ReceiveKey<W> {
         peer: Arc<Peer>,
         cipher: Arc<dyn PacketCipher>,
         limits: KeyLimits,
-        unconfirmed: bool,
+        answer: Option<Arc<SendKey>>,
     ) -> Self {
         Self {
             index,
@@ -37,7 +39,8 @@ impl<W: Wire> ReceiveKey<W> {
             cipher,
             limits,
             window: Mutex::default(),
-            unconfirmed: AtomicBool::new(unconfirmed),
+            unconfirmed: AtomicBool::new(answer.is_some()),
+            answer,
             refresh_asked: AtomicBool::new(false),
             removed: AtomicBool::new(false),
         }
@@ -50,6 +53,40 @@ impl<W: Wire> ReceiveKey<W> {
     /// Whether this is the packet that confirms the session.
     pub(crate) fn confirms(&self) -> bool {
         self.unconfirmed.load(Ordering::Relaxed) && self.unconfirmed.swap(false, Ordering::Relaxed)
+    }
+
+    /// Answers are sealed with this session's key from now on.
+    ///
+    /// Before the packet that confirmed it is passed on: a peer that has started anew has no
+    /// older key to open its answer with, and control hears of this only later.
+    pub(crate) fn switch_sending(&self) {
+        let current = self.peer.send_key.load_full();
+        // A later session may be in use already; it is the one to stay with.
+        let later = |current: &SendKey| {
+            self.answer
+                .as_ref()
+                .is_none_or(|a| current.limits.expires > a.limits.expires)
+        };
+        if self.removed() || current.as_deref().is_some_and(later) {
+            return;
+        }
+        self.peer.send_key.store(self.answer.clone());
+        // Control may have removed the session meanwhile. It says so before it looks at the
+        // peer's key, and here it is the other way round: one of the two takes the key away.
+        fence(Ordering::SeqCst);
+        if self.removed() {
+            self.stop_sending();
+        }
+    }
+
+    /// A session that is no more is not sent with either.
+    fn stop_sending(&self) {
+        let current = self.peer.send_key.load_full();
+        if let (Some(answer), Some(current)) = (&self.answer, current)
+            && Arc::ptr_eq(answer, &current)
+        {
+            self.peer.send_key.store(None);
+        }
     }
 
     /// Whether the caller is the one to ask for a new key.
@@ -111,7 +148,9 @@ impl<W: Wire> Sessions<W> {
         let shard = self.shard(index);
         let mut map = HashMap::clone(&shard.load());
         if let Some(old) = change(&mut map) {
-            old.removed.store(true, Ordering::Relaxed);
+            old.removed.store(true, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            old.stop_sending();
         }
         shard.store(Arc::new(map));
     }

@@ -136,7 +136,14 @@ impl<W: Wire> Tunnel<W> {
         cipher: Arc<dyn PacketCipher>,
         limits: KeyLimits,
     ) {
-        let key = Arc::new(SendKey::new((index, session), cipher, limits));
+        // A session that a packet has confirmed is being sent with already, and its numbers must
+        // never begin again.
+        let begun = self
+            .shared
+            .sessions
+            .find(session)
+            .and_then(|s| s.answer.clone());
+        let key = begun.unwrap_or_else(|| Arc::new(SendKey::new((index, session), cipher, limits)));
         // What waited is numbered and sent before a worker can see the key, so that the order on
         // the wire is the order of the numbers.
         self.send_staged(peer, &key);
@@ -176,17 +183,25 @@ impl<W: Wire> Tunnel<W> {
             .add(peer.take_staged().len() as u64);
     }
 
-    /// Accepts data packets for `index`, our name for the session, from now on. `unconfirmed`:
-    /// the first of them is to be reported.
+    /// Accepts data packets for `index`, our name for the session, from now on.
+    ///
+    /// With an `answer` (the receiver's name, cipher and limits of the sending half) the first of
+    /// them is reported as [`Notice::Confirmed`], and what is sent to the peer after it is sealed
+    /// with that.
+    ///
+    /// [`Notice::Confirmed`]: crate::Notice::Confirmed
     pub fn add_receive_key(
         &self,
         index: u32,
         peer: &Arc<Peer>,
         cipher: Arc<dyn PacketCipher>,
         limits: KeyLimits,
-        unconfirmed: bool,
+        answer: Option<(u32, Arc<dyn PacketCipher>, KeyLimits)>,
     ) {
-        let key = ReceiveKey::new(index, Arc::clone(peer), cipher, limits, unconfirmed);
+        let answer = answer.map(|(receiver, cipher, limits)| {
+            Arc::new(SendKey::new((receiver, index), cipher, limits))
+        });
+        let key = ReceiveKey::new(index, Arc::clone(peer), cipher, limits, answer);
         self.shared.sessions.insert(key);
     }
 

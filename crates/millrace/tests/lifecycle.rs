@@ -355,8 +355,6 @@ fn goes_on_after_it_was_stopped() {
 /// A peer that has started anew has forgotten the session that its server still has. What the server
 /// answers to the first packet under the new one has to go under the new one too.
 #[test]
-#[ignore = "the first answer goes under the old session: sending keys are switched by control, which \
-            hears of the first packet no sooner than the host does"]
 fn first_answer_to_a_peer_that_started_anew_arrives() {
     if !ready() {
         return;

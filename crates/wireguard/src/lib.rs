@@ -54,7 +54,7 @@ mod timers;
 
 pub use device::{AddPeerError, Device, PeerId};
 pub use keys::Lifetime;
-pub use output::{Datagram, Output};
+pub use output::{Answer, Datagram, Output};
 pub use receive::Dropped;
 pub use replay::ReplayWindow;
 pub use timers::Activity;

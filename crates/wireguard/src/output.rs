@@ -48,6 +48,17 @@ impl core::fmt::Debug for Datagram {
     }
 }
 
+/// The sending half of a session that the other side has yet to confirm.
+#[derive(Debug)]
+pub struct Answer {
+    /// The index to address packets with.
+    pub remote_index: u32,
+    /// The key.
+    pub key: Key,
+    /// Its limits.
+    pub lifetime: Lifetime,
+}
+
 /// Something to do, in the order in which it comes.
 #[derive(Debug)]
 // A handful of these exist at a time; a box for each datagram would cost more than the room that it saves.
@@ -86,8 +97,10 @@ pub enum Output {
         key: Key,
         /// Its limits. An authentic packet after `refresh_after` is reported by [`Device::refresh`](crate::Device::refresh).
         lifetime: Lifetime,
-        /// The first authentic packet is to be reported by [`Device::confirmed`](crate::Device::confirmed).
-        confirm: bool,
+        /// The first authentic packet is to be reported by [`Device::confirmed`](crate::Device::confirmed), and what is
+        /// sent after it is to be sealed with this: the other side may have lost every older key. The report leads to an
+        /// [`InstallSendKey`](Self::InstallSendKey) for the same session, which must go on with the numbers that were used.
+        confirm: Option<Answer>,
     },
     /// Seal with this key from now on, counting from zero, and send what is staged or, if nothing is and `confirm` is set,
     /// an empty packet.

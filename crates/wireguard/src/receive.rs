@@ -12,7 +12,7 @@ use crate::message::{
     TYPE_COOKIE_REPLY, TYPE_INITIATION, TYPE_RESPONSE, UNDER_LOAD_FOR, kind,
 };
 use crate::noise::Responder;
-use crate::output::Output;
+use crate::output::{Answer, Output};
 use crate::send::random_index;
 use crate::tai64n::Tai64n;
 
@@ -202,7 +202,7 @@ impl Device {
             remote_index: message.sender,
             created: now,
             initiator: false,
-            withheld: Some(keys.from_responder),
+            withheld: Some(keys.from_responder.clone()),
             sending: true,
         };
         for old in peer.keys.install_responded(new).into_iter().flatten() {
@@ -219,7 +219,11 @@ impl Device {
             local_index,
             key,
             lifetime,
-            confirm: true,
+            confirm: Some(Answer {
+                remote_index: message.sender,
+                key: keys.from_responder,
+                lifetime: Lifetime::sending(now, false),
+            }),
         });
 
         let response = Response {
@@ -305,7 +309,7 @@ impl Device {
             local_index,
             key,
             lifetime,
-            confirm: false,
+            confirm: None,
         });
         let (remote_index, key) = (message.sender, keys.from_initiator);
         let lifetime = Lifetime::sending(now, true);

@@ -175,7 +175,11 @@ fn one(
         } => {
             let Some(peer) = peer(id) else { return };
             let cipher = interface.cipher(&key);
-            tunnel.add_receive_key(local_index, &peer, cipher, limits(&lifetime), confirm);
+            let answer = confirm.map(|answer| {
+                let cipher = interface.cipher(&answer.key);
+                (answer.remote_index, cipher, limits(&answer.lifetime))
+            });
+            tunnel.add_receive_key(local_index, &peer, cipher, limits(&lifetime), answer);
         }
         Output::InstallSendKey {
             peer: id,

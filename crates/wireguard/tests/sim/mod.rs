@@ -298,7 +298,7 @@ impl Sim {
                         peer,
                         key,
                         lifetime,
-                        confirm,
+                        confirm: confirm.is_some(),
                         window: ReplayWindow::new(),
                     };
                     assert!(self.hosts[at].receive.insert(local_index, key).is_none());
