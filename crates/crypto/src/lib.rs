@@ -9,6 +9,8 @@
 //! dropped.
 
 pub mod aead;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod batch;
 pub mod blake2s;
 mod chacha20poly1305;

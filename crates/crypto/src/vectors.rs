@@ -144,6 +144,58 @@ fn chacha20_poly1305_in_batches_of_good_and_bad() {
     assert!(mixed > 200);
 }
 
+/// The same vectors as runs of equal length, so that they go through the crate's own code where the machine can run it.
+#[test]
+fn chacha20_poly1305_in_groups_of_good_and_bad() {
+    for vector in vectors::<12>(include_str!("../tests/data/chacha20_poly1305.txt")) {
+        let cipher = ChaCha20Poly1305::new(&vector.key);
+        // Fewer packets than lanes, as many, and more.
+        for count in [5, 8, 21] {
+            let broken = |number| number % 3 == 1;
+            let mut bad = vector.sealed.clone();
+            let turned = vector.id as usize % bad.len();
+            bad[turned] ^= 0x10;
+            let messages: Vec<_> = (0..count)
+                .map(|number| if broken(number) { &bad } else { &vector.sealed })
+                .map(Vec::as_slice)
+                .collect();
+            let (mut memory, mut packets) = slot(&messages, 0);
+            let mut batch = Batch {
+                memory: &mut memory,
+                packets: &mut packets,
+            };
+            cipher.open_with(&mut batch, |_| vector.nonce, &vector.aad);
+            let (mut expected, _) = slot(&messages, 0);
+            for (number, packet) in packets.iter().enumerate() {
+                // A vector that is invalid by the very bit that was turned has become valid.
+                let valid = if broken(number) {
+                    !vector.valid && packet.authentic
+                } else {
+                    vector.valid
+                };
+                assert_eq!(packet.authentic, valid, "case {}", vector.id);
+                let text = &mut expected[packet.start as usize..][..packet.len as usize];
+                match valid {
+                    true => text.copy_from_slice(&vector.text),
+                    false => text.fill(0),
+                }
+            }
+            assert_eq!(memory, expected, "case {}", vector.id);
+
+            if vector.valid {
+                let (mut memory, mut packets) = slot(&vec![&vector.text[..]; count], TAG_LEN);
+                let mut batch = Batch {
+                    memory: &mut memory,
+                    packets: &mut packets,
+                };
+                cipher.seal_with(&mut batch, |_| vector.nonce, &vector.aad);
+                let (expected, _) = slot(&vec![&vector.sealed[..]; count], 0);
+                assert_eq!(memory, expected, "case {}", vector.id);
+            }
+        }
+    }
+}
+
 #[test]
 fn xchacha20_poly1305() {
     let vectors = vectors::<24>(include_str!("../tests/data/xchacha20_poly1305.txt"));

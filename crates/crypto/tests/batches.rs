@@ -22,12 +22,34 @@ fn plan() -> impl Strategy<Value = Plan> {
     )
 }
 
+/// Runs of packets of one length, which the cipher may take together. What differs within a run is the text, the counter
+/// and whether a bit is turned.
+fn runs() -> impl Strategy<Value = Vec<Plan>> {
+    let run = (plan(), 1..24_usize).prop_map(|((gap, text, counter, turned), count)| {
+        (0..count)
+            .map(|number| {
+                let text = text.iter().map(|byte| byte ^ number as u8).collect();
+                let turned = turned.filter(|bit| (bit >> number) & 1 == 0);
+                (gap, text, counter.wrapping_add(number as u64), turned)
+            })
+            .collect::<Vec<_>>()
+    });
+    prop::collection::vec(run, 0..6).prop_map(|runs| runs.concat())
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sealing_and_opening_match_the_reference(key: [u8; 32], plans in prop::collection::vec(plan(), 0..20)) {
-        let cipher = ChaCha20Poly1305::new(&key);
+    fn sealing_and_opening_match_the_reference(
+        key: [u8; 32],
+        plans in prop_oneof![prop::collection::vec(plan(), 0..20), runs()],
+        library_only: bool,
+    ) {
+        let cipher = match library_only {
+            true => ChaCha20Poly1305::library_only(&key),
+            false => ChaCha20Poly1305::new(&key),
+        };
         let reference = Reference::new(&key.into());
         let mut memory = Vec::new();
         let mut packets = Vec::new();

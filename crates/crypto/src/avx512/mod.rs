@@ -1,0 +1,220 @@
+//! ChaCha20-Poly1305 (RFC 8439) for groups of equally long packets, on AVX-512 with IFMA.
+//!
+//! A library sees one packet at a time and must find its parallelism inside of it: powers of Poly1305's key to work on
+//! several blocks of one chain, and a tail of every length. A group has it for free. ChaCha20 puts one 64-byte block of
+//! any packet in each of 16 lanes; Poly1305 puts one packet in each of 8. Because the packets are equally long, all lanes
+//! do the same thing to the end, and a column of eight 64-byte blocks goes through both while it is in registers.
+//!
+//! ```text
+//!            block 0    block 1    block 2    block 3   ...   (ChaCha20's counter)
+//! packet 0   key        column 0   column 1   column 2  ...
+//!   ...
+//! packet 7   key        column 0   column 1   column 2  ...
+//!            `---- one pass -----' `---- one pass ----'
+//! ```
+//!
+//! No branch and no address depends on a key or on a text.
+
+mod chacha20;
+mod poly1305;
+mod transpose;
+
+use core::arch::x86_64::*;
+
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use crate::TAG_LEN;
+use chacha20::ChaCha20;
+use poly1305::Poly1305;
+
+/// Packets that are worked on together.
+pub(crate) const LANES: usize = 8;
+
+/// A column of a group: 64 bytes of each packet.
+type Rows = [__m512i; LANES];
+
+/// Packets of one length and one key, in one memory.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// First byte of each packet. A lane without a packet repeats another one's.
+    pub(crate) starts: [usize; LANES],
+    /// The nonce of each.
+    pub(crate) nonces: [[u8; 12]; LANES],
+    /// Lanes with a packet, from the first; nothing is written for the others.
+    pub(crate) filled: usize,
+    /// Bytes of text of every packet. The tag follows directly.
+    pub(crate) len: usize,
+}
+
+/// A key on a machine with the instructions; that there is one proves that they are there.
+pub(crate) struct Avx512 {
+    key: Zeroizing<[u32; 8]>,
+}
+
+impl Avx512 {
+    /// `None` on a machine that lacks the instructions.
+    pub(crate) fn new(key: &[u8; 32]) -> Option<Self> {
+        let present = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512ifma");
+        if !present {
+            return None;
+        }
+        let mut words = Zeroizing::new([0; 8]);
+        for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        Some(Self { key: words })
+    }
+
+    /// Encrypts the packets in place and writes their tags.
+    ///
+    /// # Panics
+    ///
+    /// If a packet and its tag do not lie within `memory`.
+    pub(crate) fn seal(&self, memory: &mut [u8], group: &Group, aad: &[u8]) {
+        // SAFETY: `new` has found the features.
+        let tags = unsafe { apply::<true>(&self.key, memory, group, aad) };
+        for lane in 0..group.filled {
+            memory[group.starts[lane] + group.len..][..TAG_LEN].copy_from_slice(&tags[lane]);
+        }
+    }
+
+    /// Decrypts the packets in place and says which were authentic. Those that were not have become zeros.
+    ///
+    /// # Panics
+    ///
+    /// If a packet and its tag do not lie within `memory`.
+    pub(crate) fn open(&self, memory: &mut [u8], group: &Group, aad: &[u8]) -> [bool; LANES] {
+        // SAFETY: `new` has found the features.
+        let tags = unsafe { apply::<false>(&self.key, memory, group, aad) };
+        let mut authentic = [false; LANES];
+        for lane in 0..group.filled {
+            let (text, rest) = memory[group.starts[lane]..].split_at_mut(group.len);
+            authentic[lane] = rest[..TAG_LEN].ct_eq(&tags[lane]).into();
+            if !authentic[lane] {
+                text.fill(0);
+            }
+        }
+        authentic
+    }
+}
+
+/// Turns plaintext into ciphertext (`SEAL`) or back, and returns the tags of the ciphertext.
+#[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
+fn apply<const SEAL: bool>(
+    key: &[u32; 8],
+    memory: &mut [u8],
+    group: &Group,
+    aad: &[u8],
+) -> [[u8; TAG_LEN]; LANES] {
+    let chacha20 = ChaCha20::new(key, &group.nonces);
+    let (keys, first) = chacha20.blocks(0);
+    let mut poly1305 = Poly1305::new(&transpose::words64(keys));
+    poly1305.absorb_same(aad);
+    let lengths = [
+        _mm512_set1_epi64(aad.len() as i64),
+        _mm512_set1_epi64(group.len as i64),
+    ];
+
+    let columns = group.len.div_ceil(64);
+    let mut work = Work {
+        memory,
+        group,
+        poly1305,
+        lengths,
+    };
+    if columns > 0 {
+        work.column::<SEAL>(0, first);
+    }
+    let mut column = 1;
+    while column < columns {
+        let (even, odd) = chacha20.blocks(column as u32 + 1);
+        work.column::<SEAL>(column, even);
+        if column + 1 < columns {
+            work.column::<SEAL>(column + 1, odd);
+        }
+        column += 2;
+    }
+    if group.len.is_multiple_of(64) {
+        work.poly1305.step([lengths]);
+    }
+    work.poly1305.finish()
+}
+
+/// A group under way.
+struct Work<'a> {
+    memory: &'a mut [u8],
+    group: &'a Group,
+    poly1305: Poly1305,
+    /// The last block of Poly1305's input: bytes of associated data and of ciphertext.
+    lengths: [__m512i; 2],
+}
+
+impl Work<'_> {
+    /// XORs the keystream into a column and authenticates its ciphertext; with the last and partial one, the lengths too.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
+    fn column<const SEAL: bool>(&mut self, column: usize, keystream: Rows) {
+        let bytes = (self.group.len - column * 64).min(64);
+        if bytes == 64 {
+            let [a, b, c, d] = self.xor::<SEAL, true>(column, 64, keystream);
+            self.poly1305.step([a, b, c, d]);
+            return;
+        }
+        let [a, b, c, d] = self.xor::<SEAL, false>(column, bytes, keystream);
+        match bytes.div_ceil(16) {
+            1 => self.poly1305.step([a, self.lengths]),
+            2 => self.poly1305.step([a, b, self.lengths]),
+            3 => self.poly1305.step([a, b, c, self.lengths]),
+            _ => {
+                self.poly1305.step([a, b, c, d]);
+                self.poly1305.step([self.lengths]);
+            }
+        }
+    }
+
+    /// XORs the keystream into `bytes` of each packet and returns the ciphertext, padded with zeros to four blocks.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
+    fn xor<const SEAL: bool, const WHOLE: bool>(
+        &mut self,
+        column: usize,
+        bytes: usize,
+        keystream: Rows,
+    ) -> [[__m512i; 2]; 4] {
+        let mask = if WHOLE { !0 } else { (1 << bytes) - 1 };
+        let mut ciphertext = keystream;
+        for lane in 0..LANES {
+            let at = self.group.starts[lane] + column * 64;
+            let text = &mut self.memory[at..at + bytes];
+            // SAFETY: `text` has as many bytes as the mask has ones, which is all 64 of them in a whole column.
+            let before = unsafe {
+                if WHOLE {
+                    _mm512_loadu_si512(text.as_ptr().cast())
+                } else {
+                    _mm512_maskz_loadu_epi8(mask, text.as_ptr().cast())
+                }
+            };
+            let after = _mm512_xor_si512(before, keystream[lane]);
+            if lane < self.group.filled {
+                // SAFETY: as above.
+                unsafe {
+                    if WHOLE {
+                        _mm512_storeu_si512(text.as_mut_ptr().cast(), after);
+                    } else {
+                        _mm512_mask_storeu_epi8(text.as_mut_ptr().cast(), mask, after);
+                    }
+                }
+            }
+            ciphertext[lane] = match (SEAL, WHOLE) {
+                (false, _) => before,
+                (true, true) => after,
+                (true, false) => _mm512_maskz_mov_epi8(mask, after),
+            };
+        }
+        let [a, b, c, d, e, f, g, h] = transpose::words64(ciphertext);
+        [[a, b], [c, d], [e, f], [g, h]]
+    }
+}
