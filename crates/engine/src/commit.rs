@@ -21,6 +21,8 @@ pub(crate) trait Direction: Send + Sync {
     fn transform(&self, slot: &mut Self::Slot);
     /// On one worker at a time, in order.
     fn drain(&self, drain: &mut Self::Drain, slot: &mut Self::Slot);
+    /// Lets go of everything but the memory.
+    fn clear(&self, slot: &mut Self::Slot);
     fn stats(&self) -> &LaneStats;
 }
 
@@ -38,7 +40,9 @@ impl<D: Direction> Lane<D> {
         let slots = if parallel { RING_SLOTS } else { 1 };
         Self {
             direction,
-            ring: Ring::new(RING_SLOTS),
+            // A slot is spare again a moment before its place in the ring is: with twice as many
+            // places as slots there is room whenever a slot is at hand.
+            ring: Ring::new(2 * RING_SLOTS),
             spare: Mutex::new((0..slots).map(|_| Box::new(D::new_slot())).collect()),
             drain: Mutex::default(),
         }
@@ -75,7 +79,6 @@ impl<D: Direction> Lane<D> {
     /// Puts a batch into the ring. For the producer.
     pub(crate) fn publish(&self, slot: Box<D::Slot>) {
         self.direction.stats().parallel_batches.add(1);
-        // There are no more slots than places, so there is room whenever a slot is at hand.
         if let Err(slot) = self.ring.publish(slot) {
             debug_assert!(false, "more slots than places");
             self.put_back(slot);
@@ -102,6 +105,8 @@ impl<D: Direction> Lane<D> {
         let mut drain = self.drain.lock().unwrap_or_else(PoisonError::into_inner);
         self.direction.drain(&mut drain, &mut slot);
         drop(drain);
+        // What the batch held on to, keys above all, must not outlive it.
+        self.direction.clear(&mut slot);
         self.put_back(slot);
     }
 }

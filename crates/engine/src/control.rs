@@ -14,7 +14,7 @@ pub trait Control: Send + Sync + 'static {
     /// Something happened to the peer with this id.
     fn notify(&self, peer: u32, notice: Notice);
 
-    /// The TUN is gone: somebody deleted the interface. The data plane has stopped.
+    /// The data plane has stopped: somebody deleted the interface, or a worker cannot go on.
     fn device_gone(&self);
 }
 

@@ -144,6 +144,7 @@ impl<W: Wire> InboundFill<W> {
             }
         };
         self.shared.inbound.syscalls.add(receives);
+        self.lookup.finish();
         filled
     }
 

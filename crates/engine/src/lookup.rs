@@ -272,6 +272,11 @@ impl<W: Wire> InboundLookup<W> {
         Self { shared, last: None }
     }
 
+    /// Ends a batch: a key is not held on to while nothing comes.
+    pub(crate) fn finish(&mut self) {
+        self.last = None;
+    }
+
     /// Takes the data packet in the datagram at `start` into the batch.
     pub(crate) fn accept(
         &mut self,

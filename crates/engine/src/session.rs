@@ -60,17 +60,20 @@ impl<W: Wire> ReceiveKey<W> {
     /// Before the packet that confirmed it is passed on: a peer that has started anew has no
     /// older key to open its answer with, and control hears of this only later.
     pub(crate) fn switch_sending(&self) {
-        let current = self.peer.send_key.load_full();
-        // A later session may be in use already; it is the one to stay with.
+        let current = self.peer.send_key.load();
+        // A later session may be in use already; where that is not sure, control decides.
         let later = |current: &SendKey| {
             self.answer
                 .as_ref()
-                .is_none_or(|a| current.limits.expires > a.limits.expires)
+                .is_none_or(|a| current.limits.expires >= a.limits.expires)
         };
         if self.removed() || current.as_deref().is_some_and(later) {
             return;
         }
-        self.peer.send_key.store(self.answer.clone());
+        // Only if control has not changed the key since.
+        self.peer
+            .send_key
+            .compare_and_swap(&*current, self.answer.clone());
         // Control may have removed the session meanwhile. It says so before it looks at the
         // peer's key, and here it is the other way round: one of the two takes the key away.
         fence(Ordering::SeqCst);
@@ -81,11 +84,8 @@ impl<W: Wire> ReceiveKey<W> {
 
     /// A session that is no more is not sent with either.
     fn stop_sending(&self) {
-        let current = self.peer.send_key.load_full();
-        if let (Some(answer), Some(current)) = (&self.answer, current)
-            && Arc::ptr_eq(answer, &current)
-        {
-            self.peer.send_key.store(None);
+        if let Some(answer) = &self.answer {
+            self.peer.send_key.compare_and_swap(answer, None);
         }
     }
 

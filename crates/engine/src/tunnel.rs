@@ -71,6 +71,7 @@ impl<W: Wire> Tunnel<W> {
                         if let Err(e) = crew.work(me) {
                             log::error!("worker {me} stopped: {e}");
                             crew.stop();
+                            crew.tell_gone();
                         }
                     })
             })
@@ -138,12 +139,14 @@ impl<W: Wire> Tunnel<W> {
     ) {
         // A session that a packet has confirmed is being sent with already, and its numbers must
         // never begin again.
-        let begun = self
-            .shared
-            .sessions
-            .find(session)
-            .and_then(|s| s.answer.clone());
-        let key = begun.unwrap_or_else(|| Arc::new(SendKey::new((index, session), cipher, limits)));
+        let Some(receiving) = self.shared.sessions.find(session) else {
+            // Removed meanwhile: with its counter unknown, nothing may be sealed under its key.
+            return;
+        };
+        let key = receiving
+            .answer
+            .clone()
+            .unwrap_or_else(|| Arc::new(SendKey::new((index, session), cipher, limits)));
         // What waited is numbered and sent before a worker can see the key, so that the order on
         // the wire is the order of the numbers.
         self.send_staged(peer, &key);

@@ -41,6 +41,9 @@ impl<W: Wire> Direction for Outbound<W> {
     fn drain(&self, drain: &mut OutboundDrain, slot: &mut OutboundSlot) {
         drain.drain(&self.0, slot);
     }
+    fn clear(&self, slot: &mut Self::Slot) {
+        slot.clear();
+    }
     fn stats(&self) -> &LaneStats {
         &self.0.outbound
     }
@@ -60,6 +63,9 @@ impl<W: Wire> Direction for Inbound<W> {
     }
     fn drain(&self, drain: &mut InboundDrain, slot: &mut InboundSlot<W>) {
         drain.drain(&self.0, slot);
+    }
+    fn clear(&self, slot: &mut Self::Slot) {
+        slot.clear();
     }
     fn stats(&self) -> &LaneStats {
         &self.0.inbound
@@ -125,6 +131,11 @@ impl<W: Wire> Crew<W> {
         self.wake_all();
     }
 
+    /// Tells control that the data plane has ended.
+    pub(crate) fn tell_gone(&self) {
+        self.shared.control.device_gone();
+    }
+
     /// The life of worker `me`.
     ///
     /// # Errors
@@ -161,7 +172,7 @@ impl<W: Wire> Crew<W> {
                         );
                         if filled == Filled::Gone {
                             self.stop();
-                            self.shared.control.device_gone();
+                            self.tell_gone();
                         }
                     }
                     (UDP_V4 | UDP_V6, _, Some(fill)) => {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use wireguard::message::{REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES};
 use wireguard::{Lifetime, Output, PeerId};
 
-/// Most handshake messages served before the interface's lock is given up once: a configuration
-/// command must get in even during a flood.
+/// Most handshake messages served before everything else gets a turn: signals, timers and
+/// configuration must get through even during a flood.
 const MESSAGES_AT_ONCE: usize = 64;
 
 impl Interface {
@@ -49,7 +49,14 @@ impl Interface {
 
     fn notice(&mut self, id: PeerId, notice: Notice, now: Instant, out: &mut Vec<Output>) {
         match notice {
-            Notice::NeedSession => self.device.need_session(id, now, out),
+            Notice::NeedSession => {
+                self.device.need_session(id, now, out);
+                // The rest of a worker's batch may have been staged after a new key was told, and
+                // with that key no handshake will come that sends it.
+                if let Some(entry) = self.peers.get(&id) {
+                    self.tunnel.flush_staged(&entry.engine);
+                }
+            }
             Notice::Confirmed { index } => self.device.confirmed(id, index, now, out),
             Notice::Refresh { index } => self.device.refresh(id, index, now, out),
             Notice::Active => {

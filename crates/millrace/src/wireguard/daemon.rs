@@ -250,8 +250,13 @@ impl Daemon {
         if let Some(status) = &self.status {
             poller.add(&status.socket, STATUS)?;
         }
+        let mut busy = false;
         loop {
             let mut timeout = lock(&self.interface).as_ref().and_then(Interface::idle_for);
+            if busy {
+                // Handshake messages still wait, but so may everybody else.
+                timeout = Some(Duration::ZERO);
+            }
             if self.moved {
                 timeout = Some(timeout.map_or(MOVED_CHECK, |t| t.min(MOVED_CHECK)));
             }
@@ -288,16 +293,14 @@ impl Daemon {
                 return Ok(Ended::LinkDeleted);
             }
             self.recheck_routes();
-            let mut more = true;
-            while more {
-                match &mut *lock(&self.interface) {
-                    Some(interface) => {
-                        more = interface.serve(&self.inbox);
-                        interface.expire();
-                    }
-                    None => more = false,
+            busy = match &mut *lock(&self.interface) {
+                Some(interface) => {
+                    let more = interface.serve(&self.inbox);
+                    interface.expire();
+                    more
                 }
-            }
+                None => false,
+            };
         }
     }
 

@@ -149,12 +149,13 @@ impl Interface {
                 self.remove_peer(id, &mut out);
             }
         }
-        for peer in &set.peers {
-            self.set_peer(peer, now, &mut out)?;
-        }
+        let result = set
+            .peers
+            .iter()
+            .try_for_each(|peer| self.set_peer(peer, now, &mut out));
         self.tunnel.set_routes(self.routes.clone());
         self.perform(&mut out, now);
-        Ok(())
+        result
     }
 
     fn set_private_key(&mut self, key: &Key32, now: Instant, out: &mut Vec<Output>) {
