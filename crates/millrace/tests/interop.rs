@@ -54,7 +54,9 @@ fn interoperates<P: WireGuardPeer + Copy + 'static>(other: P) {
             tcp_both_ways(&net.a, &net.b, B4, 3_000_000);
             tcp_both_ways(&net.b, &net.a, A6, 3_000_000);
             udp_both_ways(&net.a, &net.b, B4, 300, 1392);
-            udp_both_ways(&net.b, &net.a, A6, 300, 1372);
+            // Over IPv4 alone: wireguard-go sends a UDP checksum that comes out as zero as zero, which
+            // IPv6 forbids (RFC 8200 section 8.1), so one datagram in 65,536 is dropped by the host.
+            udp_both_ways(&net.b, &net.a, A4, 300, 1392);
             // boringtun says how long ago it was, and zero would be never.
             let ours = if millrace_calls {
                 tunnel.at_a()
