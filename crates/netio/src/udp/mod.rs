@@ -6,6 +6,7 @@
 
 mod cmsg;
 mod endpoint;
+mod headers;
 mod recv;
 mod selftest;
 mod send;

@@ -1,16 +1,14 @@
 //! Receiving trains: whole ones with `UDP_GRO`, else up to 64 datagrams at a fixed stride.
 
-use super::cmsg::{self, CONTROL_LEN, Control};
+use super::cmsg::{self, CONTROL_LEN};
 use super::endpoint::{Ecn, Source};
+use super::headers::{Headers, MESSAGES};
 use super::socket::{UdpSocket, from_raw};
 use crate::poll::{check, check_len};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
-
-/// Most datagrams of one `recvmmsg`.
-const MESSAGES: usize = 64;
 
 /// Room that a receive needs: the largest datagram or coalesced train, in bytes.
 pub const TRAIN_ROOM: usize = 65_536;
@@ -33,16 +31,7 @@ pub struct ReceivedTrain {
 }
 
 /// Preallocated message headers for one receiver.
-pub struct RecvScratch {
-    headers: Vec<libc::mmsghdr>,
-    vectors: Vec<libc::iovec>,
-    names: Vec<libc::sockaddr_storage>,
-    controls: Vec<Control>,
-}
-
-// SAFETY: the raw pointers inside the headers are written anew before each system call and never
-// read afterwards, so the scratch carries no borrowed state between threads.
-unsafe impl Send for RecvScratch {}
+pub struct RecvScratch(Headers);
 
 impl Default for RecvScratch {
     fn default() -> Self {
@@ -60,28 +49,20 @@ impl RecvScratch {
     /// Allocates the headers, about 22 KiB.
     #[must_use]
     pub fn new() -> Self {
-        // SAFETY: all-zero bytes are valid values of these C structures.
-        let (header, vector, name) =
-            unsafe { (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed()) };
-        Self {
-            headers: vec![header; MESSAGES],
-            vectors: vec![vector; MESSAGES],
-            names: vec![name; MESSAGES],
-            controls: vec![Control::EMPTY; MESSAGES],
-        }
+        Self(Headers::new())
     }
 
     fn prepare(&mut self, i: usize, buffer: &mut [u8]) {
-        self.vectors[i] = libc::iovec {
+        self.0.vectors[i] = libc::iovec {
             iov_base: buffer.as_mut_ptr().cast(),
             iov_len: buffer.len(),
         };
-        let header = &mut self.headers[i].msg_hdr;
-        header.msg_name = (&raw mut self.names[i]).cast();
+        let header = &mut self.0.headers[i].msg_hdr;
+        header.msg_name = (&raw mut self.0.names[i]).cast();
         header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-        header.msg_iov = &raw mut self.vectors[i];
+        header.msg_iov = &raw mut self.0.vectors[i];
         header.msg_iovlen = 1;
-        header.msg_control = self.controls[i].0.as_mut_ptr().cast();
+        header.msg_control = self.0.controls[i].0.as_mut_ptr().cast();
         header.msg_controllen = CONTROL_LEN as _;
         header.msg_flags = 0;
     }
@@ -89,11 +70,11 @@ impl RecvScratch {
     /// What message `i`, of `len` bytes at `start`, says. `None` for what cannot be answered:
     /// an unknown address family or a truncated datagram.
     fn train(&self, i: usize, start: usize, len: usize) -> Option<ReceivedTrain> {
-        let header = &self.headers[i].msg_hdr;
+        let header = &self.0.headers[i].msg_hdr;
         if header.msg_flags & libc::MSG_TRUNC != 0 {
             return None;
         }
-        let from = from_raw(&self.names[i])?;
+        let from = from_raw(&self.0.names[i])?;
         // SAFETY: the header is as the kernel left it, and its buffers are in `self`.
         let parsed = unsafe { cmsg::parse(header) };
         let segment = if parsed.segment == 0 {
@@ -139,7 +120,7 @@ impl UdpSocket {
             let room = memory.len().min(TRAIN_ROOM);
             scratch.prepare(0, &mut memory[..room]);
             // SAFETY: `prepare` has pointed the header at live buffers of the lengths it states.
-            let got = unsafe { libc::recvmsg(fd, &raw mut scratch.headers[0].msg_hdr, 0) };
+            let got = unsafe { libc::recvmsg(fd, &raw mut scratch.0.headers[0].msg_hdr, 0) };
             let len = check_len(got)?;
             return Ok(match scratch.train(0, 0, len) {
                 Some(train) => {
@@ -157,7 +138,7 @@ impl UdpSocket {
         let got = check(unsafe {
             libc::recvmmsg(
                 fd,
-                scratch.headers.as_mut_ptr(),
+                scratch.0.headers.as_mut_ptr(),
                 count as libc::c_uint,
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
@@ -165,12 +146,12 @@ impl UdpSocket {
         })? as usize;
         let mut dropped = 0;
         for i in 0..got {
-            let len = scratch.headers[i].msg_len as usize;
+            let len = scratch.0.headers[i].msg_len as usize;
             match scratch.train(i, i * stride, len) {
                 Some(train) => each(train),
                 None => {
                     dropped += 1;
-                    if scratch.headers[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+                    if scratch.0.headers[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
                         // The peer's MTU is larger than ours: from now on with full-size room.
                         self.long_datagrams.store(true, Ordering::Relaxed);
                     }

@@ -1,16 +1,14 @@
 //! Sending trains: one message each with `UDP_SEGMENT`, else one message a datagram, many
 //! messages a system call.
 
-use super::cmsg::{CONTROL_LEN, Control, Writer};
+use super::cmsg::{CONTROL_LEN, Writer};
 use super::endpoint::{Ecn, Endpoint};
+use super::headers::{Headers, MESSAGES};
 use super::socket::{Family, UdpSocket, to_raw};
 use super::{MAX_SEGMENTS, MAX_TRAIN_BYTES};
 use crate::poll::check;
 use std::io;
 use std::os::fd::AsRawFd;
-
-/// Most messages given to one `sendmmsg`.
-const MESSAGES: usize = 64;
 
 /// How long a full socket buffer is waited for before the rest of a batch is dropped, in
 /// milliseconds. A queue that does not move for this long is a dead line, not a busy one.
@@ -56,16 +54,9 @@ pub struct SendReport {
 
 /// Preallocated message headers for one sender.
 pub struct SendScratch {
-    headers: Vec<libc::mmsghdr>,
-    vectors: Vec<libc::iovec>,
-    names: Vec<libc::sockaddr_storage>,
-    controls: Vec<Control>,
+    headers: Headers,
     pending: Vec<Train>,
 }
-
-// SAFETY: the raw pointers inside the headers are written anew before each system call and never
-// read afterwards, so the scratch carries no borrowed state between threads.
-unsafe impl Send for SendScratch {}
 
 impl Default for SendScratch {
     fn default() -> Self {
@@ -83,14 +74,8 @@ impl SendScratch {
     /// Allocates the headers, about 22 KiB.
     #[must_use]
     pub fn new() -> Self {
-        // SAFETY: all-zero bytes are valid values of these C structures.
-        let (header, vector, name) =
-            unsafe { (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed()) };
         Self {
-            headers: vec![header; MESSAGES],
-            vectors: vec![vector; MESSAGES],
-            names: vec![name; MESSAGES],
-            controls: vec![Control::EMPTY; MESSAGES],
+            headers: Headers::new(),
             pending: Vec::with_capacity(2 * MESSAGES),
         }
     }
@@ -261,6 +246,7 @@ impl UdpSocket {
         memory: &[u8],
         trains: &[Train],
     ) -> io::Result<usize> {
+        let scratch = &mut scratch.headers;
         let count = trains.len().min(MESSAGES);
         for (i, train) in trains[..count].iter().enumerate() {
             let bytes = &memory[train.start as usize..(train.start + train.len) as usize];
