@@ -1,6 +1,7 @@
 //! A WireGuard program that runs, and its interface.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::{WgInterface, WgStatus};
@@ -25,9 +26,14 @@ impl<'h> RunningPeer<'h> {
         deadline: Duration,
     ) -> Result<Self, LabError> {
         let wg = tools::find("wg")?;
+        let socket = format!("/var/run/wireguard/{interface}.sock");
         process.wait_until("an answer to `wg show`", deadline, || {
-            // The link comes first, and asking for it is cheaper than running a program.
+            // The link comes first, and asking for it is cheaper than running a program. And `wg`
+            // removes a socket that refuses it, as one does that is bound and not yet listening.
             host.has_interface(interface).unwrap_or(false)
+                && host
+                    .run(|| UnixStream::connect(&socket).is_ok())
+                    .unwrap_or(false)
                 && host
                     .command(&wg)
                     .args(["show", interface, "dump"])
