@@ -2,6 +2,7 @@
 //!
 //! * [`settings`]: Millrace's own settings file and its overrides.
 //! * [`wgquick`]: import of `wg-quick` files into the model of [`tunnel`], with a [`report`].
+//! * [`openvpn`]: import of OpenVPN files and command lines.
 //! * [`uapi`]: the text that `wg` speaks to a running interface.
 //! * [`types`]: keys, address ranges and endpoints that the others share.
 //!
@@ -10,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod openvpn;
 pub mod report;
 pub mod settings;
 mod suggest;

@@ -1,0 +1,132 @@
+//! The checked model of an OpenVPN configuration: what will be done, every default filled in.
+
+use std::path::{Path, PathBuf};
+
+mod connection;
+mod data;
+mod network;
+mod role;
+mod scripts;
+mod service;
+pub(crate) mod source;
+mod timers;
+mod tls;
+
+pub use connection::*;
+pub use data::*;
+pub use network::*;
+pub use role::*;
+pub use scripts::*;
+pub use service::*;
+pub use source::{Prompted, SOURCE_MAX, Secret, Source, resolve};
+pub use timers::*;
+pub use tls::*;
+
+/// The tunnel's interface.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Device {
+    /// `dev`: `tun` for the next free `tunN`, or the name itself.
+    pub name: String,
+    /// `dev null`: no interface at all; sessions run without one.
+    pub null: bool,
+    /// `dev-node`, by default `/dev/net/tun`.
+    pub node: Option<PathBuf>,
+    /// `txqueuelen`.
+    pub queue_length: Option<u32>,
+}
+
+impl Device {
+    /// True when the kernel is to choose the number.
+    #[must_use]
+    pub fn is_dynamic(&self) -> bool {
+        self.name == "tun"
+    }
+}
+
+/// Options of the outer sockets that all connections share.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Sockets {
+    /// `sndbuf` in bytes; `None` for the kernel's choice.
+    pub send_buffer: Option<u32>,
+    /// `rcvbuf` in bytes.
+    pub receive_buffer: Option<u32>,
+    /// `mark`: firewall mark of outer packets.
+    pub mark: Option<u32>,
+    /// `bind-dev`: the device that outer packets leave through.
+    pub device: Option<String>,
+    /// `multihome`: answers leave from the address that was asked.
+    pub multihome: bool,
+    /// `tcp-nodelay`, `socket-flags TCP_NODELAY`. Millrace always sets it.
+    pub tcp_nodelay: bool,
+    /// `mtu-disc`.
+    pub path_mtu: Option<PathMtu>,
+    /// `passtos`: the inner packet's type of service is copied to the outer.
+    pub pass_tos: bool,
+}
+
+/// `mtu-disc`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PathMtu {
+    /// `no`: never "don't fragment".
+    Never,
+    /// `maybe`: as the route says.
+    Route,
+    /// `yes`: always "don't fragment".
+    Always,
+}
+
+/// An OpenVPN configuration.
+///
+/// Invariant: `connections` is not empty; in a client each has a remote, in a server there is
+/// one without.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct OpenVpn {
+    /// Client or server, with what only that one has.
+    pub role: Role,
+    /// The interface.
+    pub device: Device,
+    /// The servers to try, in order; or how to listen.
+    pub connections: Vec<Connection>,
+    /// Options of the outer sockets.
+    pub sockets: Sockets,
+    /// Certificates and keys.
+    pub tls: Tls,
+    /// Ciphers and framing.
+    pub data: DataChannel,
+    /// Times.
+    pub timers: Timers,
+    /// Addresses, routes, names.
+    pub network: Network,
+    /// Hooks.
+    pub scripts: Scripts,
+    /// The process.
+    pub service: Service,
+    /// `cd`: where relative paths begin; `None` for the directory of the process.
+    pub directory: Option<PathBuf>,
+}
+
+impl OpenVpn {
+    /// The server's part, `None` in a client.
+    #[must_use]
+    pub const fn server(&self) -> Option<&Server> {
+        match &self.role {
+            Role::Server(server) => Some(server),
+            Role::Client(_) => None,
+        }
+    }
+
+    /// The client's part, `None` in a server.
+    #[must_use]
+    pub const fn client(&self) -> Option<&Client> {
+        match &self.role {
+            Role::Client(client) => Some(client),
+            Role::Server(_) => None,
+        }
+    }
+
+    /// A path of the configuration, from where the process stands.
+    #[must_use]
+    pub fn path(&self, path: &Path) -> PathBuf {
+        resolve(self.directory.as_deref(), path)
+    }
+}

@@ -1,0 +1,232 @@
+//! Addresses, routes and names inside the tunnel.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// `topology`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Topology {
+    /// A point-to-point pair of a /30 for each client; the default of 2.4 to 2.6.
+    #[default]
+    Net30,
+    /// A point-to-point pair, the server's address being the same for all.
+    P2p,
+    /// One subnet.
+    Subnet,
+}
+
+/// `ifconfig LOCAL SECOND`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Ifconfig {
+    /// Our address.
+    pub local: Ipv4Addr,
+    /// The peer's address, or the netmask with [`Topology::Subnet`].
+    pub second: Ipv4Addr,
+}
+
+/// `ifconfig-ipv6 LOCAL/BITS REMOTE`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct IfconfigV6 {
+    /// Our address.
+    pub local: Ipv6Addr,
+    /// Length of its prefix in bits.
+    pub bits: u8,
+    /// The peer's address.
+    pub remote: Ipv6Addr,
+}
+
+/// A place in a `route` line: an address, a name, or a word that stands for one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// `vpn_gateway`, or nothing: the other end of the tunnel.
+    VpnGateway,
+    /// `net_gateway`: the gateway of the default route before the tunnel.
+    NetGateway,
+    /// `remote_host`: the server's outer address.
+    RemoteHost,
+    /// An address.
+    Address(IpAddr),
+    /// A name to resolve when the route is set.
+    Name(String),
+}
+
+/// `route NETWORK [NETMASK] [GATEWAY] [METRIC]`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Route {
+    /// The network.
+    pub network: Place,
+    /// Length of its prefix in bits, 0 to 32.
+    pub bits: u8,
+    /// The way there; `None` for [`Network::route_gateway`] or the tunnel.
+    pub gateway: Option<Place>,
+    /// Its metric; `None` for [`Network::route_metric`].
+    pub metric: Option<u32>,
+}
+
+/// `route-ipv6 NETWORK/BITS [GATEWAY] [METRIC]`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RouteV6 {
+    /// The network.
+    pub network: Ipv6Addr,
+    /// Length of its prefix in bits, 0 to 128.
+    pub bits: u8,
+    /// The way there; `None` for the tunnel.
+    pub gateway: Option<Ipv6Addr>,
+    /// Its metric; `None` for [`Network::route_metric`].
+    pub metric: Option<u32>,
+}
+
+/// `route-gateway`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum RouteGateway {
+    /// An address or a name.
+    Fixed(Place),
+    /// `dhcp`.
+    Dhcp,
+}
+
+/// `redirect-gateway` and `redirect-private`, whose flags add up.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Redirect {
+    /// The default route goes through the tunnel (`redirect-gateway`); false for
+    /// `redirect-private` alone.
+    pub gateway: bool,
+    /// IPv4 is redirected: true unless `!ipv4`.
+    pub ipv4: bool,
+    /// `ipv6`: IPv6 is redirected too.
+    pub ipv6: bool,
+    /// `local`: the server is on the same subnet and needs no route of its own.
+    pub local: bool,
+    /// `autolocal`: find out whether it is.
+    pub autolocal: bool,
+    /// `def1`: two half-size routes instead of the default route.
+    pub def1: bool,
+    /// `bypass-dhcp`: a route past the tunnel to the DHCP server.
+    pub bypass_dhcp: bool,
+    /// `bypass-dns`: a route past the tunnel to the name servers.
+    pub bypass_dns: bool,
+    /// `block-local`: the local network is cut off while the tunnel is up.
+    pub block_local: bool,
+}
+
+/// `dhcp-option` lines, by kind, in their order.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct DhcpOptions {
+    /// `DNS`, `DNS6`: name servers.
+    pub dns: Vec<IpAddr>,
+    /// `DOMAIN`: the last one holds.
+    pub domain: Option<String>,
+    /// `DOMAIN-SEARCH`, `ADAPTER_DOMAIN_SUFFIX`.
+    pub search: Vec<String>,
+    /// Every line as it stands, without `dhcp-option`: scripts find them as `foreign_option_N`.
+    pub lines: Vec<String>,
+}
+
+/// `dns`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct DnsOptions {
+    /// `dns server N …` by priority: the lowest number first.
+    pub servers: BTreeMap<i8, DnsServer>,
+    /// `dns search-domains`.
+    pub search_domains: Vec<String>,
+}
+
+/// `dns server N`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct DnsServer {
+    /// `address`: up to 8; port 0 for the default of the transport.
+    pub addresses: Vec<SocketAddr>,
+    /// `resolve-domains`: only these are asked of it.
+    pub resolve_domains: Vec<String>,
+    /// `dnssec`.
+    pub dnssec: Dnssec,
+    /// `transport`.
+    pub transport: DnsTransport,
+    /// `sni`: the server's name in TLS.
+    pub sni: Option<String>,
+}
+
+/// `dns server N dnssec`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Dnssec {
+    /// Not said.
+    #[default]
+    Unset,
+    /// `yes`.
+    Yes,
+    /// `optional`.
+    Optional,
+    /// `no`.
+    No,
+}
+
+/// `dns server N transport`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum DnsTransport {
+    /// `plain`, the default.
+    #[default]
+    Plain,
+    /// `DoT`.
+    Tls,
+    /// `DoH`.
+    Https,
+}
+
+/// What `pull-filter` does with an option that begins with its text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FilterAction {
+    /// It is taken.
+    Accept,
+    /// It is passed over.
+    Ignore,
+    /// The connection is given up.
+    Reject,
+}
+
+/// `pull-filter ACTION TEXT`; the first that fits decides.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PullFilter {
+    /// What is done.
+    pub action: FilterAction,
+    /// How the option begins.
+    pub prefix: String,
+}
+
+/// What the inside of the tunnel looks like.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Network {
+    /// `topology`; `None` when not given: [`Topology::Net30`].
+    pub topology: Option<Topology>,
+    /// `ifconfig`; in a server the address that `server` made.
+    pub ifconfig: Option<Ifconfig>,
+    /// `ifconfig-ipv6`.
+    pub ifconfig_v6: Option<IfconfigV6>,
+    /// `ifconfig-noexec`: addresses are left to scripts.
+    pub ifconfig_noexec: bool,
+    /// `route`.
+    pub routes: Vec<Route>,
+    /// `route-ipv6`.
+    pub routes_v6: Vec<RouteV6>,
+    /// `route-gateway`.
+    pub route_gateway: Option<RouteGateway>,
+    /// `route-ipv6-gateway`.
+    pub route_gateway_v6: Option<Ipv6Addr>,
+    /// `route-metric`.
+    pub route_metric: Option<u32>,
+    /// `route-delay`: seconds before routes are set, `None` for at once.
+    pub route_delay: Option<u32>,
+    /// `route-nopull`: pushed routes and name servers are passed over.
+    pub route_nopull: bool,
+    /// `route-noexec`: routes are left to scripts.
+    pub route_noexec: bool,
+    /// `redirect-gateway`, `redirect-private`.
+    pub redirect: Option<Redirect>,
+    /// `block-ipv6`: IPv6 packets are answered with "unreachable" instead of being sent.
+    pub block_ipv6: bool,
+    /// `allow-recursive-routing`: outer packets may go through the tunnel.
+    pub allow_recursive_routing: bool,
+    /// `dhcp-option`.
+    pub dhcp: DhcpOptions,
+    /// `dns`.
+    pub dns: DnsOptions,
+}

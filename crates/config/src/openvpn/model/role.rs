@@ -1,0 +1,263 @@
+//! What only a client has, and what only a server has.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+use super::network::{Ifconfig, IfconfigV6, PullFilter};
+use super::source::{Prompted, Secret, Source};
+
+/// Which end this is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Role {
+    /// `client`, or `tls-client`.
+    Client(Client),
+    /// `server`, or `mode server` with `tls-server`.
+    Server(Server),
+}
+
+/// `auth-retry`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum AuthRetry {
+    /// Exit when the server refuses the password.
+    #[default]
+    None,
+    /// Try again with the same.
+    NoInteract,
+    /// Ask again.
+    Interact,
+}
+
+/// `static-challenge TEXT ECHO [scrv1|concat]`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StaticChallenge {
+    /// What the user is asked.
+    pub text: String,
+    /// The answer is shown while it is typed.
+    pub echo: bool,
+    /// The answer is appended to the password instead of the SCRV1 form.
+    pub concat: bool,
+}
+
+/// `resolv-retry`: what happens when the server's name does not resolve.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ResolvRetry {
+    /// `infinite`, the default.
+    #[default]
+    Infinite,
+    /// Seconds to go on trying.
+    Seconds(u32),
+}
+
+/// A client.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Client {
+    /// `pull`: ask the server for options.
+    pub pull: bool,
+    /// `pull-filter`, in their order.
+    pub pull_filters: Vec<PullFilter>,
+    /// `remote-random`.
+    pub remote_random: bool,
+    /// `remote-random-hostname`: a random label in front of the name.
+    pub remote_random_hostname: bool,
+    /// `resolv-retry`.
+    pub resolv_retry: ResolvRetry,
+    /// `connect-retry-max`: rounds over all servers; `None` for no end.
+    pub connect_retry_max: Option<u32>,
+    /// `auth-user-pass`.
+    pub auth_user_pass: Option<Prompted>,
+    /// `auth-retry`.
+    pub auth_retry: AuthRetry,
+    /// `static-challenge`.
+    pub static_challenge: Option<StaticChallenge>,
+    /// `auth-token`, `auth-token-user` in the file: used instead of the password at first.
+    pub auth_token: Option<(Option<String>, Secret)>,
+    /// `push-peer-info`: tell the server of this machine, and the `UV_*` of `setenv`.
+    pub push_peer_info: bool,
+    /// `setenv CLIENT_CERT 0`: there is none, and that is meant.
+    pub no_client_cert: bool,
+    /// `allow-pull-fqdn`: names in pushed routes are resolved.
+    pub allow_pull_fqdn: bool,
+}
+
+/// `ifconfig-pool START END [NETMASK]`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Pool {
+    /// First address.
+    pub start: Ipv4Addr,
+    /// Last address, included.
+    pub end: Ipv4Addr,
+    /// What clients get as netmask with `topology subnet`.
+    pub netmask: Option<Ipv4Addr>,
+}
+
+/// `ifconfig-ipv6-pool BASE/BITS`: addresses from `base` on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PoolV6 {
+    /// First address.
+    pub base: Ipv6Addr,
+    /// Length of the prefix that clients get, in bits.
+    pub bits: u8,
+}
+
+/// `ifconfig-pool-persist FILE [SECONDS]`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PoolPersist {
+    /// The file.
+    pub path: PathBuf,
+    /// Seconds between two writings, by default 600; 0 for "read only".
+    pub seconds: u32,
+}
+
+/// `auth-gen-token [LIFETIME] [RENEWAL] [external-auth]`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AuthToken {
+    /// Seconds from the first authentication; 0 for no end.
+    pub lifetime: u32,
+    /// Seconds after which a new one is given out; 0 for the time of renegotiation.
+    pub renewal: u32,
+    /// `external-auth`: the verify script judges tokens too.
+    pub external_auth: bool,
+    /// `auth-gen-token-secret`; `None` for one that lives as long as the process.
+    pub secret: Option<Source>,
+}
+
+/// So many in so many seconds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Rate {
+    /// How many.
+    pub count: u32,
+    /// In how many seconds.
+    pub seconds: u32,
+}
+
+/// `stale-routes-check AGE [EVERY]`, in seconds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct StaleRoutes {
+    /// Learnt addresses not used for so long are forgotten.
+    pub age: u32,
+    /// How often that is looked at.
+    pub every: u32,
+}
+
+/// A server.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Server {
+    /// `ifconfig-pool`, or what `server` makes of its network.
+    pub pool: Option<Pool>,
+    /// `ifconfig-ipv6-pool`, or what `server-ipv6` makes of its network.
+    pub pool_v6: Option<PoolV6>,
+    /// `ifconfig-pool-persist`.
+    pub pool_persist: Option<PoolPersist>,
+    /// `push`, and what `server` and `keepalive` add, in the order in which stock sends them.
+    pub push: Vec<String>,
+    /// `client-config-dir`.
+    pub client_config_dir: Option<PathBuf>,
+    /// `ccd-exclusive`: clients without a file there are refused.
+    pub ccd_exclusive: bool,
+    /// `client-to-client`.
+    pub client_to_client: bool,
+    /// `duplicate-cn`.
+    pub duplicate_cn: bool,
+    /// `max-clients`, by default 1024.
+    pub max_clients: u32,
+    /// `max-routes-per-client`, by default 256.
+    pub max_routes_per_client: u32,
+    /// `username-as-common-name`.
+    pub username_as_common_name: bool,
+    /// `auth-user-pass-optional`.
+    pub auth_user_pass_optional: bool,
+    /// `auth-user-pass-file` (Millrace's own): `name:hash` lines as `htpasswd` writes them.
+    pub password_file: Option<PathBuf>,
+    /// `auth-gen-token`.
+    pub auth_token: Option<AuthToken>,
+    /// `connect-freq`: new sessions; `None` for no limit.
+    pub connect_freq: Option<Rate>,
+    /// `connect-freq-initial`: answers to first packets, by default 100 in 10 seconds.
+    pub connect_freq_initial: Rate,
+    /// `stale-routes-check`.
+    pub stale_routes: Option<StaleRoutes>,
+    /// `opt-verify`: clients whose options differ are refused.
+    pub opt_verify: bool,
+    /// `tcp-queue-limit`: packets waiting for one client, by default 64.
+    pub tcp_queue_limit: u32,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            pool: None,
+            pool_v6: None,
+            pool_persist: None,
+            push: Vec::new(),
+            client_config_dir: None,
+            ccd_exclusive: false,
+            client_to_client: false,
+            duplicate_cn: false,
+            max_clients: 1024,
+            max_routes_per_client: 256,
+            username_as_common_name: false,
+            auth_user_pass_optional: false,
+            password_file: None,
+            auth_token: None,
+            connect_freq: None,
+            connect_freq_initial: Rate {
+                count: 100,
+                seconds: 10,
+            },
+            stale_routes: None,
+            opt_verify: false,
+            tcp_queue_limit: 64,
+        }
+    }
+}
+
+/// What a file of `client-config-dir` or a `client-connect` script says of one client.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ClientSettings {
+    /// `disable`: the client is refused.
+    pub disable: bool,
+    /// `push-reset`: the server's own push list is not for this client.
+    pub push_reset: bool,
+    /// `push` and `push-remove`, in their order, after the server's list.
+    pub push: Vec<PushChange>,
+    /// `ifconfig-push LOCAL SECOND`.
+    pub ifconfig_push: Option<Ifconfig>,
+    /// `ifconfig-push LOCAL SECOND ALIAS`: the address that the server routes to instead.
+    pub ifconfig_push_alias: Option<Ipv4Addr>,
+    /// `ifconfig-ipv6-push`; the remote is the server's own address when it was left out.
+    pub ifconfig_v6_push: Option<IfconfigV6Push>,
+    /// `iroute`: network and length of its prefix in bits.
+    pub iroutes: Vec<(Ipv4Addr, u8)>,
+    /// `iroute-ipv6`.
+    pub iroutes_v6: Vec<(Ipv6Addr, u8)>,
+}
+
+/// `ifconfig-ipv6-push LOCAL/BITS [REMOTE]`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct IfconfigV6Push {
+    /// The client's address.
+    pub local: Ipv6Addr,
+    /// Length of its prefix in bits.
+    pub bits: u8,
+    /// The server's address; `None` for that of `ifconfig-ipv6`.
+    pub remote: Option<Ipv6Addr>,
+}
+
+impl From<IfconfigV6> for IfconfigV6Push {
+    fn from(whole: IfconfigV6) -> Self {
+        Self {
+            local: whole.local,
+            bits: whole.bits,
+            remote: Some(whole.remote),
+        }
+    }
+}
+
+/// A change to the list of pushed options.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum PushChange {
+    /// `push TEXT`.
+    Add(String),
+    /// `push-remove PREFIX`: options that begin so are not sent.
+    Remove(String),
+}

@@ -1,0 +1,163 @@
+//! The process: its rights, its log, who may talk to it.
+
+use std::path::PathBuf;
+
+use super::source::Prompted;
+
+/// `management ADDRESS PORT [PASSWORD FILE]`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ManagementAddress {
+    /// Address or name, and port.
+    Tcp(String, u16),
+    /// `tunnel PORT`: on the tunnel's own address.
+    Tunnel(u16),
+    /// `PATH unix`.
+    Unix(PathBuf),
+}
+
+/// `management` with its companions.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Management {
+    /// Where.
+    pub address: ManagementAddress,
+    /// One line; `None` for no password.
+    pub password: Option<Prompted>,
+    /// `management-client`: connect there instead of listening.
+    pub connect: bool,
+    /// `management-hold`: begin when told.
+    pub hold: bool,
+    /// `management-signal`: SIGUSR1 when the other end goes.
+    pub signal: bool,
+    /// `management-forget-disconnect`: passwords are forgotten when the other end goes.
+    pub forget_disconnect: bool,
+    /// `management-up-down`: tell when the tunnel goes up and down.
+    pub up_down: bool,
+    /// `management-query-passwords`: passwords are asked for there.
+    pub query_passwords: bool,
+    /// `management-query-proxy`.
+    pub query_proxy: bool,
+    /// `management-query-remote`.
+    pub query_remote: bool,
+    /// `management-client-auth`: the other end decides on clients.
+    pub client_auth: bool,
+    /// `management-log-cache`: lines kept for it, by default 250.
+    pub log_cache: u16,
+    /// `management-client-user`: only this user, on a Unix socket.
+    pub user: Option<String>,
+    /// `management-client-group`.
+    pub group: Option<String>,
+}
+
+/// `log`, `log-append`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LogFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What it held stays.
+    pub append: bool,
+}
+
+/// `status FILE [SECONDS]`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StatusFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Seconds between two writings, by default 60.
+    pub seconds: u32,
+}
+
+/// `remap-usr1`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RemapUsr1 {
+    /// `SIGHUP`: read everything again.
+    Hup,
+    /// `SIGTERM`: exit.
+    Term,
+}
+
+/// How the process runs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Service {
+    /// `user`, after the start.
+    pub user: Option<String>,
+    /// `group`, after the start.
+    pub group: Option<String>,
+    /// `chroot`, after the start.
+    pub chroot: Option<PathBuf>,
+    /// `daemon`: detach after the start.
+    pub daemon: bool,
+    /// `syslog`, or `daemon` without a log file.
+    pub syslog: bool,
+    /// The name in the system log, by default `openvpn`.
+    pub syslog_name: Option<String>,
+    /// `writepid`.
+    pub pid_file: Option<PathBuf>,
+    /// `log`, `log-append`.
+    pub log: Option<LogFile>,
+    /// `verb`, 0 to 11, by default 1.
+    pub verb: u8,
+    /// `mute`: so many messages of one kind in a row; 0 for all.
+    pub mute: u32,
+    /// `mute-replay-warnings`.
+    pub mute_replay_warnings: bool,
+    /// `suppress-timestamps`.
+    pub suppress_timestamps: bool,
+    /// `machine-readable-output`.
+    pub machine_readable: bool,
+    /// `status`.
+    pub status: Option<StatusFile>,
+    /// `status-version`, 1 to 3.
+    pub status_version: u8,
+    /// `nice`.
+    pub nice: Option<i32>,
+    /// `mlock`: memory is not swapped out.
+    pub mlock: bool,
+    /// `management`.
+    pub management: Option<Management>,
+    /// `remap-usr1`.
+    pub remap_usr1: Option<RemapUsr1>,
+    /// `persist-tun`: the interface stays over a restart.
+    pub persist_tun: bool,
+    /// `persist-key`: keys are not read again at a restart.
+    pub persist_key: bool,
+    /// `persist-remote-ip`: the server's name is not resolved again at a restart.
+    pub persist_remote_ip: bool,
+    /// `persist-local-ip`.
+    pub persist_local_ip: bool,
+    /// `auth-nocache`: passwords are forgotten when they were used.
+    pub auth_nocache: bool,
+    /// `echo`, `parameter`: texts for the log.
+    pub echo: Vec<String>,
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Self {
+            user: None,
+            group: None,
+            chroot: None,
+            daemon: false,
+            syslog: false,
+            syslog_name: None,
+            pid_file: None,
+            log: None,
+            verb: 1,
+            mute: 0,
+            mute_replay_warnings: false,
+            suppress_timestamps: false,
+            machine_readable: false,
+            status: None,
+            status_version: 1,
+            nice: None,
+            mlock: false,
+            management: None,
+            remap_usr1: None,
+            persist_tun: false,
+            persist_key: false,
+            persist_remote_ip: false,
+            persist_local_ip: false,
+            auth_nocache: false,
+            echo: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Texts that come from a file or stand in the configuration itself.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+/// Largest file of certificates, keys or passwords that is read, in bytes.
+pub const SOURCE_MAX: u64 = 4 << 20;
+
+/// A text that `Debug` hides and that is overwritten when dropped: keys, passwords, and what
+/// stands beside them in inline blocks.
+#[derive(Clone, Default, Eq, PartialEq)]
+pub struct Secret(Zeroizing<String>);
+
+impl Secret {
+    /// Takes the text over.
+    #[must_use]
+    pub fn new(text: String) -> Self {
+        Self(Zeroizing::new(text))
+    }
+
+    /// The text itself.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(hidden)")
+    }
+}
+
+/// Where a certificate, a key, a list or a password is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Source {
+    /// In the configuration, between `<name>` and `</name>`. A PKCS#12 bundle is base64 here.
+    Inline(Secret),
+    /// In a file; a relative path is meant from [`crate::openvpn::OpenVpn::directory`].
+    File(PathBuf),
+}
+
+impl Source {
+    /// The bytes: the inline text, or the file's content, `directory` being where relative
+    /// paths begin.
+    ///
+    /// # Errors
+    /// What the kernel said, or `FileTooLarge` above [`SOURCE_MAX`] bytes.
+    pub fn load(&self, directory: Option<&Path>) -> io::Result<Zeroizing<Vec<u8>>> {
+        match self {
+            Self::Inline(text) => Ok(Zeroizing::new(text.expose().as_bytes().to_vec())),
+            Self::File(path) => read_file(&resolve(directory, path), SOURCE_MAX),
+        }
+    }
+
+    /// True for an inline block.
+    #[must_use]
+    pub const fn is_inline(&self) -> bool {
+        matches!(self, Self::Inline(_))
+    }
+}
+
+/// Where a name and a password come from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Prompted {
+    /// Ask: on the terminal, or through the management interface.
+    Ask,
+    /// Two lines (one for a passphrase); a missing second line is asked for.
+    From(Source),
+}
+
+/// A path as the configuration means it.
+#[must_use]
+pub fn resolve(directory: Option<&Path>, path: &Path) -> PathBuf {
+    match directory {
+        Some(directory) => directory.join(path),
+        None => path.to_owned(),
+    }
+}
+
+/// Reads at most `max` bytes into memory that is overwritten when dropped.
+pub(crate) fn read_file(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len().min(max);
+    // Reserved beforehand: a vector that grows leaves copies of the keys behind.
+    let capacity = usize::try_from(size).unwrap_or(0) + 1;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("larger than {max} bytes"),
+        ));
+    }
+    Ok(bytes)
+}

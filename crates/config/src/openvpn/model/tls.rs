@@ -1,0 +1,154 @@
+//! Certificates, and whom to believe.
+
+use super::scripts::Command;
+use super::source::{Prompted, Source};
+
+/// What the TLS session is made of.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Tls {
+    /// `ca`: PEM.
+    pub ca: Option<Source>,
+    /// `cert`: PEM.
+    pub cert: Option<Source>,
+    /// `key`: PEM, maybe encrypted with [`Tls::askpass`].
+    pub key: Option<Source>,
+    /// `pkcs12`: instead of the three above; base64 when inline.
+    pub pkcs12: Option<Source>,
+    /// `extra-certs`: PEM, sent along with ours.
+    pub extra_certs: Option<Source>,
+    /// `crl-verify`.
+    pub crl: Option<Crl>,
+    /// `askpass`: the passphrase of the key or bundle.
+    pub askpass: Option<Prompted>,
+    /// `tls-version-min`, by default 1.2.
+    pub version_min: TlsVersion,
+    /// `tls-version-max`.
+    pub version_max: Option<TlsVersion>,
+    /// `tls-cipher`: names of TLS 1.2 suites, OpenSSL's or IANA's, in order of preference.
+    pub ciphers: Option<Vec<String>>,
+    /// `tls-ciphersuites`: names of TLS 1.3 suites.
+    pub ciphersuites: Option<Vec<String>>,
+    /// `tls-groups`, or the one of `ecdh-curve`.
+    pub groups: Option<Vec<String>>,
+    /// `tls-cert-profile`.
+    pub profile: CertProfile,
+    /// What the peer's certificate must be.
+    pub verify: Verify,
+    /// `keying-material-exporter`: label and length in bytes, for scripts.
+    pub exporter: Option<(String, u16)>,
+    /// `tls-crypt-v2 … force-cookie`: nothing is kept of a client before it proved its address,
+    /// even if it is one of before 2.6.
+    pub force_cookie: bool,
+    /// `tls-crypt-v2-verify`.
+    pub tls_crypt_v2_verify: Option<Command>,
+    /// `tls-crypt-v2-max-age`: days, `None` for no limit.
+    pub tls_crypt_v2_max_age: Option<u32>,
+}
+
+/// `crl-verify`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Crl {
+    /// A list of revoked certificates, PEM.
+    List(Source),
+    /// `crl-verify DIRECTORY dir`: a file named after the decimal serial number revokes it.
+    Directory(std::path::PathBuf),
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub enum TlsVersion {
+    /// TLS 1.2, the oldest that is spoken.
+    #[default]
+    V1_2,
+    /// TLS 1.3.
+    V1_3,
+}
+
+/// `tls-cert-profile`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum CertProfile {
+    /// SHA-1 refused, RSA from 2048 bits.
+    #[default]
+    Legacy,
+    /// SHA-2, RSA from 2048 bits, any curve.
+    Preferred,
+    /// P-256 and P-384 with their SHA-2 only.
+    SuiteB,
+}
+
+/// Which end a certificate is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CertRole {
+    /// `client`.
+    Client,
+    /// `server`.
+    Server,
+}
+
+/// `verify-x509-name`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct X509Name {
+    /// What it is compared with.
+    pub kind: X509NameKind,
+    /// The name.
+    pub name: String,
+}
+
+/// What `verify-x509-name` compares.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum X509NameKind {
+    /// `subject`, the default: the whole subject, `C=KG, ST=NA, CN=Server-1`.
+    #[default]
+    Subject,
+    /// `name`: the common name (or the field of `x509-username-field`).
+    Name,
+    /// `name-prefix`: how the common name begins.
+    NamePrefix,
+}
+
+/// A digest that names a certificate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fingerprint {
+    /// SHA-256 of the DER.
+    Sha256([u8; 32]),
+    /// SHA-1 of the DER, only with `verify-hash … SHA1`.
+    Sha1([u8; 20]),
+}
+
+/// Whether a client shows a certificate.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ClientCertificate {
+    /// `verify-client-cert none`: not asked for.
+    None,
+    /// `verify-client-cert optional`: verified when shown.
+    Optional,
+    /// It must.
+    #[default]
+    Require,
+}
+
+/// What the peer's certificate must be, beyond being signed by the CA.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Verify {
+    /// `remote-cert-tls`: key usage and extended key usage of this end.
+    pub remote_cert_tls: Option<CertRole>,
+    /// `remote-cert-ku`: one of these masks must be covered; `Some` and empty for "any key usage".
+    pub remote_cert_ku: Option<Vec<u16>>,
+    /// `remote-cert-eku`: object identifier or OpenSSL's name.
+    pub remote_cert_eku: Option<String>,
+    /// `ns-cert-type`: satisfied by the Netscape extension or the extended key usage.
+    pub ns_cert_type: Option<CertRole>,
+    /// `verify-x509-name`.
+    pub x509_name: Option<X509Name>,
+    /// `peer-fingerprint`: the peer's certificate is one of these. Without a CA it may be
+    /// self-signed.
+    pub peer_fingerprints: Vec<Fingerprint>,
+    /// `verify-hash`: the certificate that signed the peer's is one of these.
+    pub issuer_fingerprints: Vec<Fingerprint>,
+    /// `verify-client-cert`, in a server.
+    pub client_certificate: ClientCertificate,
+    /// `x509-username-field`: fields that give the common name, joined by `_`; empty for `CN`.
+    pub username_fields: Vec<String>,
+    /// `x509-track`: attributes for the environment of scripts; `+` in front for the whole chain.
+    pub track: Vec<String>,
+}
