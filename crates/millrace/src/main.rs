@@ -4,6 +4,7 @@
 
 mod commands;
 mod network;
+mod openvpn;
 mod privileges;
 mod status;
 mod wireguard;

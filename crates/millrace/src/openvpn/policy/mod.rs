@@ -1,0 +1,13 @@
+//! What a server or client decides and tells apart from the protocol: addresses, what is pushed
+//! to whom, who may come in, scripts, status files, the management port and the log.
+//!
+//! Nearly all of it is pure; what runs a program or checks a password does so on a thread of its
+//! own ([`background`]), so that neither the control loop nor the data plane ever waits.
+
+#![allow(dead_code, reason = "until the daemon uses all of it")]
+
+pub(crate) mod names;
+pub(crate) mod persist;
+pub(crate) mod pool;
+pub(crate) mod status_file;
+pub(crate) mod timestamp;

@@ -1,0 +1,502 @@
+//! The status file and the `status` answer of the management port: formats 1, 2 and 3 of a
+//! server, and the statistics of a client, to the byte what monitoring programs parse.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+use std::{fs, io};
+
+use super::timestamp::{Clock, unix};
+
+/// What stands for a common name or a user that is not known yet.
+pub(crate) const UNDEFINED: &str = "UNDEF";
+
+/// The format of a server's status.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Format {
+    /// For people, and for old programs.
+    #[default]
+    One,
+    /// Comma-separated lines that say their kind.
+    Two,
+    /// The same with tabs.
+    Three,
+}
+
+impl Format {
+    /// By the number of `status-version` or of the command `status n`.
+    pub(crate) const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::One),
+            2 => Some(Self::Two),
+            3 => Some(Self::Three),
+            _ => None,
+        }
+    }
+}
+
+/// One client of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientRow {
+    /// From its certificate or user name; empty if it has not come so far.
+    pub(crate) common_name: String,
+    /// Where it is: as [`real_address`] writes it.
+    pub(crate) real_address: String,
+    /// Its address in the tunnel.
+    pub(crate) ipv4: Option<Ipv4Addr>,
+    /// Its IPv6 address in the tunnel.
+    pub(crate) ipv6: Option<Ipv6Addr>,
+    /// Bytes of the carrying protocol's payload that came from it.
+    pub(crate) bytes_received: u64,
+    /// Bytes that went to it.
+    pub(crate) bytes_sent: u64,
+    /// When it came.
+    pub(crate) connected_since: SystemTime,
+    /// The user's name; empty if it gave none.
+    pub(crate) username: String,
+    /// Counted by the server, for commands of the management port.
+    pub(crate) client_id: u64,
+    /// The number in its data packets.
+    pub(crate) peer_id: u32,
+    /// OpenVPN's name of the data channel's cipher.
+    pub(crate) cipher: String,
+}
+
+/// One address or network that is behind a client.
+#[derive(Clone, Debug)]
+pub(crate) struct RouteRow {
+    /// The address in the tunnel.
+    pub(crate) address: IpAddr,
+    /// Bits of its prefix where it is a network.
+    pub(crate) prefix: Option<u8>,
+    /// Learned from a packet inside a network of the client, and forgotten again some day.
+    pub(crate) cached: bool,
+    /// Whose it is.
+    pub(crate) common_name: String,
+    /// Where that client is.
+    pub(crate) real_address: String,
+    /// The last packet to it.
+    pub(crate) last_reference: SystemTime,
+}
+
+/// A server's status.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServerStatus {
+    /// Everyone who is connected.
+    pub(crate) clients: Vec<ClientRow>,
+    /// Every address and network behind them.
+    pub(crate) routes: Vec<RouteRow>,
+    /// Most packets that ever waited for broadcast; always zero here, but looked for.
+    pub(crate) broadcast_queue_max: u64,
+    /// A kernel carries the data.
+    pub(crate) kernel_data_plane: bool,
+}
+
+/// A client's status: bytes since the start.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct ClientStatus {
+    /// Read from the tunnel's interface.
+    pub(crate) tun_read: u64,
+    /// Written to the tunnel's interface.
+    pub(crate) tun_write: u64,
+    /// Received from the server.
+    pub(crate) link_read: u64,
+    /// Sent to the server.
+    pub(crate) link_write: u64,
+    /// Received from the server and authentic.
+    pub(crate) auth_read: u64,
+}
+
+/// `10.1.2.3:1194`; IPv6 as `[2001:db8::1]:1194` from release 2.7 on, without brackets before,
+/// which nobody can parse.
+pub(crate) fn real_address(addr: std::net::SocketAddr) -> String {
+    addr.to_string()
+}
+
+impl RouteRow {
+    fn text(&self) -> String {
+        let mut text = self.address.to_string();
+        if let Some(prefix) = self.prefix {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "/{prefix}");
+        }
+        if self.cached {
+            text.push('C');
+        }
+        text
+    }
+}
+
+impl ServerStatus {
+    /// The status as text, lines ended by `\n`, the last of them `END`.
+    pub(crate) fn text(
+        &self,
+        format: Format,
+        title: &str,
+        clock: &Clock,
+        now: SystemTime,
+    ) -> String {
+        match format {
+            Format::One => self.plain(clock, now),
+            Format::Two => self.table(',', title, clock, now),
+            Format::Three => self.table('\t', title, clock, now),
+        }
+    }
+
+    fn plain(&self, clock: &Clock, now: SystemTime) -> String {
+        let mut lines = vec![
+            "OpenVPN CLIENT LIST".to_owned(),
+            format!("Updated,{}", clock.ascii(now)),
+            "Common Name,Real Address,Bytes Received,Bytes Sent,Connected Since".to_owned(),
+        ];
+        lines.extend(self.clients.iter().map(|client| {
+            format!(
+                "{},{},{},{},{}",
+                known(&client.common_name),
+                client.real_address,
+                client.bytes_received,
+                client.bytes_sent,
+                clock.ascii(client.connected_since),
+            )
+        }));
+        lines.push("ROUTING TABLE".to_owned());
+        lines.push("Virtual Address,Common Name,Real Address,Last Ref".to_owned());
+        lines.extend(self.routes.iter().map(|route| {
+            format!(
+                "{},{},{},{}",
+                route.text(),
+                known(&route.common_name),
+                route.real_address,
+                clock.ascii(route.last_reference),
+            )
+        }));
+        lines.push("GLOBAL STATS".to_owned());
+        lines.push(format!(
+            "Max bcast/mcast queue length,{}",
+            self.broadcast_queue_max
+        ));
+        finish(lines)
+    }
+
+    fn table(&self, separator: char, title: &str, clock: &Clock, now: SystemTime) -> String {
+        let row = |fields: &[&str]| fields.join(separator.encode_utf8(&mut [0; 4]));
+        let mut lines = vec![
+            row(&["TITLE", title]),
+            row(&["TIME", &clock.ascii(now), &unix(now).to_string()]),
+            row(&CLIENT_HEADER),
+        ];
+        lines.extend(self.clients.iter().map(|client| {
+            row(&[
+                "CLIENT_LIST",
+                known(&client.common_name),
+                &client.real_address,
+                &client.ipv4.map(|a| a.to_string()).unwrap_or_default(),
+                &client.ipv6.map(|a| a.to_string()).unwrap_or_default(),
+                &client.bytes_received.to_string(),
+                &client.bytes_sent.to_string(),
+                &clock.ascii(client.connected_since),
+                &unix(client.connected_since).to_string(),
+                known(&client.username),
+                &client.client_id.to_string(),
+                &client.peer_id.to_string(),
+                &client.cipher,
+            ])
+        }));
+        lines.push(row(&ROUTE_HEADER));
+        lines.extend(self.routes.iter().map(|route| {
+            row(&[
+                "ROUTING_TABLE",
+                &route.text(),
+                known(&route.common_name),
+                &route.real_address,
+                &clock.ascii(route.last_reference),
+                &unix(route.last_reference).to_string(),
+            ])
+        }));
+        lines.push(row(&[
+            "GLOBAL_STATS",
+            "Max bcast/mcast queue length",
+            &self.broadcast_queue_max.to_string(),
+        ]));
+        let kernel = u8::from(self.kernel_data_plane).to_string();
+        lines.push(row(&["GLOBAL_STATS", "dco_enabled", &kernel]));
+        finish(lines)
+    }
+}
+
+const CLIENT_HEADER: [&str; 14] = [
+    "HEADER",
+    "CLIENT_LIST",
+    "Common Name",
+    "Real Address",
+    "Virtual Address",
+    "Virtual IPv6 Address",
+    "Bytes Received",
+    "Bytes Sent",
+    "Connected Since",
+    "Connected Since (time_t)",
+    "Username",
+    "Client ID",
+    "Peer ID",
+    "Data Channel Cipher",
+];
+
+const ROUTE_HEADER: [&str; 7] = [
+    "HEADER",
+    "ROUTING_TABLE",
+    "Virtual Address",
+    "Common Name",
+    "Real Address",
+    "Last Ref",
+    "Last Ref (time_t)",
+];
+
+fn known(name: &str) -> &str {
+    if name.is_empty() { UNDEFINED } else { name }
+}
+
+fn finish(mut lines: Vec<String>) -> String {
+    lines.push("END\n".to_owned());
+    lines.join("\n")
+}
+
+impl ClientStatus {
+    /// The status as text, lines ended by `\n`, the last of them `END`; there is one format only.
+    pub(crate) fn text(&self, clock: &Clock, now: SystemTime) -> String {
+        format!(
+            "OpenVPN STATISTICS\nUpdated,{}\nTUN/TAP read bytes,{}\nTUN/TAP write bytes,{}\n\
+             TCP/UDP read bytes,{}\nTCP/UDP write bytes,{}\nAuth read bytes,{}\nEND\n",
+            clock.ascii(now),
+            self.tun_read,
+            self.tun_write,
+            self.link_read,
+            self.link_write,
+            self.auth_read,
+        )
+    }
+}
+
+/// A file that is written again every so often, for status or for leases.
+#[derive(Debug)]
+pub(crate) struct PeriodicFile {
+    path: PathBuf,
+    period: Duration,
+    next: Instant,
+}
+
+impl PeriodicFile {
+    /// Due at once, and then every `period`.
+    pub(crate) fn new(path: PathBuf, period: Duration, now: Instant) -> Self {
+        Self {
+            path,
+            period,
+            next: now,
+        }
+    }
+
+    /// When it is to be written next.
+    pub(crate) const fn next_deadline(&self) -> Instant {
+        self.next
+    }
+
+    /// Writes the file if it is time, and says whether it was.
+    ///
+    /// # Errors
+    /// The file cannot be written; it is tried again after the period.
+    pub(crate) fn write_if_due(
+        &mut self,
+        now: Instant,
+        text: impl FnOnce() -> String,
+    ) -> io::Result<bool> {
+        if now < self.next {
+            return Ok(false);
+        }
+        self.next = now + self.period;
+        self.write(&text())?;
+        Ok(true)
+    }
+
+    /// Writes the file now: at the end, or when asked to.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn write(&self, text: &str) -> io::Result<()> {
+        write_atomically(&self.path, text)
+    }
+}
+
+/// Replaces a file so that a reader sees the old text or the new, never half. Where the directory
+/// may not be written (after dropping privileges) or the path is a device, writes in place.
+///
+/// # Errors
+/// The file can be written neither way.
+pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
+    let regular = fs::symlink_metadata(path).map_or(true, |data| data.is_file());
+    if regular && replace(path, text).is_ok() {
+        return Ok(());
+    }
+    fs::write(path, text)
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut temporary = name.to_owned();
+    temporary.push(format!(".{}", std::process::id()));
+    let temporary = path.with_file_name(temporary);
+    // Created anew, so that a link that somebody has laid there is not followed.
+    let _ = fs::remove_file(&temporary);
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    // Who may read the old file may read the new, and nobody else.
+    if let Ok(before) = fs::metadata(path) {
+        use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+        options.mode(before.permissions().mode());
+    }
+    let written = options
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn status() -> ServerStatus {
+        ServerStatus {
+            clients: vec![ClientRow {
+                common_name: "branch1".to_owned(),
+                real_address: real_address("192.0.2.7:40000".parse().unwrap()),
+                ipv4: Some([10, 8, 0, 2].into()),
+                ipv6: None,
+                bytes_received: 1234,
+                bytes_sent: 56_789,
+                connected_since: at(60),
+                username: String::new(),
+                client_id: 3,
+                peer_id: 1,
+                cipher: "AES-256-GCM".to_owned(),
+            }],
+            routes: vec![
+                RouteRow {
+                    address: IpAddr::from([10, 8, 0, 2]),
+                    prefix: None,
+                    cached: false,
+                    common_name: "branch1".to_owned(),
+                    real_address: "192.0.2.7:40000".to_owned(),
+                    last_reference: at(61),
+                },
+                RouteRow {
+                    address: IpAddr::from([192, 168, 3, 0]),
+                    prefix: Some(24),
+                    cached: true,
+                    common_name: String::new(),
+                    real_address: "192.0.2.7:40000".to_owned(),
+                    last_reference: at(62),
+                },
+            ],
+            ..ServerStatus::default()
+        }
+    }
+
+    #[test]
+    fn format_one() {
+        let text = status().text(Format::One, "t", &Clock::utc(), at(120));
+        assert_eq!(
+            text,
+            "OpenVPN CLIENT LIST\n\
+             Updated,1970-01-01 00:02:00\n\
+             Common Name,Real Address,Bytes Received,Bytes Sent,Connected Since\n\
+             branch1,192.0.2.7:40000,1234,56789,1970-01-01 00:01:00\n\
+             ROUTING TABLE\n\
+             Virtual Address,Common Name,Real Address,Last Ref\n\
+             10.8.0.2,branch1,192.0.2.7:40000,1970-01-01 00:01:01\n\
+             192.168.3.0/24C,UNDEF,192.0.2.7:40000,1970-01-01 00:01:02\n\
+             GLOBAL STATS\n\
+             Max bcast/mcast queue length,0\n\
+             END\n"
+        );
+    }
+
+    #[test]
+    fn formats_two_and_three_differ_in_the_separator_alone() {
+        let two = status().text(Format::Two, "Millrace 1", &Clock::utc(), at(120));
+        let three = status().text(Format::Three, "Millrace 1", &Clock::utc(), at(120));
+        assert_eq!(two.replace(',', "\t"), three);
+        assert_eq!(
+            two,
+            "TITLE,Millrace 1\n\
+             TIME,1970-01-01 00:02:00,120\n\
+             HEADER,CLIENT_LIST,Common Name,Real Address,Virtual Address,Virtual IPv6 Address,\
+             Bytes Received,Bytes Sent,Connected Since,Connected Since (time_t),Username,\
+             Client ID,Peer ID,Data Channel Cipher\n\
+             CLIENT_LIST,branch1,192.0.2.7:40000,10.8.0.2,,1234,56789,1970-01-01 00:01:00,60,\
+             UNDEF,3,1,AES-256-GCM\n\
+             HEADER,ROUTING_TABLE,Virtual Address,Common Name,Real Address,Last Ref,\
+             Last Ref (time_t)\n\
+             ROUTING_TABLE,10.8.0.2,branch1,192.0.2.7:40000,1970-01-01 00:01:01,61\n\
+             ROUTING_TABLE,192.168.3.0/24C,UNDEF,192.0.2.7:40000,1970-01-01 00:01:02,62\n\
+             GLOBAL_STATS,Max bcast/mcast queue length,0\n\
+             GLOBAL_STATS,dco_enabled,0\n\
+             END\n"
+        );
+    }
+
+    #[test]
+    fn a_client_prints_statistics() {
+        let status = ClientStatus {
+            tun_read: 1,
+            tun_write: 2,
+            link_read: 3,
+            link_write: 4,
+            auth_read: 5,
+        };
+        assert_eq!(
+            status.text(&Clock::utc(), at(0)),
+            "OpenVPN STATISTICS\nUpdated,1970-01-01 00:00:00\nTUN/TAP read bytes,1\n\
+             TUN/TAP write bytes,2\nTCP/UDP read bytes,3\nTCP/UDP write bytes,4\n\
+             Auth read bytes,5\nEND\n"
+        );
+    }
+
+    #[test]
+    fn a_file_is_replaced_when_it_is_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("status");
+        let start = Instant::now();
+        let mut file = PeriodicFile::new(path.clone(), Duration::from_secs(10), start);
+        assert!(file.write_if_due(start, || "a".to_owned()).unwrap());
+        let early = start + Duration::from_secs(9);
+        assert!(!file.write_if_due(early, || "b".to_owned()).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a");
+        assert!(
+            file.write_if_due(file.next_deadline(), || "c".to_owned())
+                .unwrap()
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "c");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_file_is_written_in_place() {
+        write_atomically(Path::new("/dev/null"), "x").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("target");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        write_atomically(&link, "x").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "x");
+    }
+}

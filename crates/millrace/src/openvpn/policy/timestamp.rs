@@ -1,0 +1,73 @@
+//! Points in time as OpenVPN writes them in logs, status files and environments.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// Writes points in time in one time zone.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    zone: TimeZone,
+}
+
+impl Clock {
+    /// The time zone of this system, by `TZ` or `/etc/localtime`, else UTC.
+    pub(crate) fn system() -> Self {
+        Self {
+            zone: TimeZone::try_system().unwrap_or(TimeZone::UTC),
+        }
+    }
+
+    /// UTC.
+    #[cfg(test)]
+    pub(crate) const fn utc() -> Self {
+        Self {
+            zone: TimeZone::UTC,
+        }
+    }
+
+    /// `2026-03-01 17:04:05`.
+    pub(crate) fn ascii(&self, at: SystemTime) -> String {
+        let seconds = i64::try_from(unix(at)).unwrap_or(0);
+        let at = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
+        at.to_zoned(self.zone.clone())
+            .strftime("%Y-%m-%d %H:%M:%S")
+            .to_string()
+    }
+
+    /// The same with ` us=` and the microseconds behind, unless they are zero.
+    pub(crate) fn ascii_microseconds(&self, at: SystemTime) -> String {
+        let text = self.ascii(at);
+        match since_epoch(at).subsec_micros() {
+            0 => text,
+            micros => format!("{text} us={micros}"),
+        }
+    }
+}
+
+/// Time since 1970-01-01; zero for what was before.
+pub(crate) fn since_epoch(at: SystemTime) -> Duration {
+    at.duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Whole seconds since 1970-01-01.
+pub(crate) fn unix(at: SystemTime) -> u64 {
+    since_epoch(at).as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_written_as_stock_does() {
+        let clock = Clock::utc();
+        let at = UNIX_EPOCH + Duration::new(1_772_384_645, 42_000);
+        assert_eq!(clock.ascii(at), "2026-03-01 17:04:05");
+        assert_eq!(clock.ascii_microseconds(at), "2026-03-01 17:04:05 us=42");
+        let even = UNIX_EPOCH + Duration::from_secs(1);
+        assert_eq!(clock.ascii_microseconds(even), "1970-01-01 00:00:01");
+        assert_eq!(unix(UNIX_EPOCH - Duration::from_secs(5)), 0);
+    }
+}
