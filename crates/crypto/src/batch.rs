@@ -5,27 +5,39 @@ use core::ops::Range;
 /// One packet of a batch. Offsets are bytes into the batch's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
-    /// First byte of the plaintext, which is also the first byte of the ciphertext.
+    /// The payload's first byte. Before [`PacketCipher::open`](crate::PacketCipher::open): the first byte of the cipher's
+    /// head, which is the payload's where a cipher has none.
     pub start: u32,
-    /// Bytes of plaintext, for sealing and for opening; the tag that follows is not counted.
+    /// Bytes of payload. Before opening: bytes from `start` to the end of the datagram.
     pub len: u32,
-    /// The packet's number under its key, from which the nonce is made. Always 64 bits, on every machine.
+    /// The packet's number under its key, from which the nonce is made. Always 64 bits, on every machine. Opening sets it
+    /// where the number is part of what the cipher reads, and takes it as given elsewhere.
     pub counter: u64,
-    /// Set by [`PacketCipher::open`](crate::PacketCipher::open): the tag was right and `memory` holds the plaintext.
+    /// Set by [`PacketCipher::open`](crate::PacketCipher::open): the packet is genuine and `start` and `len` are the
+    /// payload's.
     pub authentic: bool,
 }
 
 impl Packet {
-    /// The plaintext and the tag in a memory of `memory_len` bytes, or `None` if they do not fit in it.
-    pub(crate) fn ranges(
+    /// `start..start + len`, if it lies in a memory of `memory_len` bytes with `front` bytes before it and `behind` after.
+    pub(crate) fn range(
         &self,
-        tag_len: usize,
+        front: usize,
+        behind: usize,
         memory_len: usize,
-    ) -> Option<(Range<usize>, Range<usize>)> {
+    ) -> Option<Range<usize>> {
         let start = usize::try_from(self.start).ok()?;
         let end = start.checked_add(usize::try_from(self.len).ok()?)?;
-        let tag_end = end.checked_add(tag_len)?;
-        (tag_end <= memory_len).then_some((start..end, end..tag_end))
+        let fits = start >= front && end.checked_add(behind)? <= memory_len;
+        fits.then_some(start..end)
+    }
+
+    /// Marks the packet as genuine, its payload at `payload`.
+    pub(crate) fn accept(&mut self, payload: &Range<usize>) {
+        // Within `start..start + len` as they were, so that nothing is cut.
+        self.start = payload.start as u32;
+        self.len = payload.len() as u32;
+        self.authentic = true;
     }
 }
 
@@ -51,10 +63,11 @@ mod tests {
             len,
             ..Packet::default()
         };
-        assert_eq!(packet(4, 8).ranges(16, 28), Some((4..12, 12..28)));
-        assert_eq!(packet(4, 8).ranges(16, 27), None);
-        assert_eq!(packet(u32::MAX, u32::MAX).ranges(16, 65536), None);
-        assert_eq!(packet(0, 0).ranges(16, 15), None);
-        assert_eq!(packet(0, 0).ranges(0, 0), Some((0..0, 0..0)));
+        assert_eq!(packet(4, 8).range(4, 16, 28), Some(4..12));
+        assert_eq!(packet(4, 8).range(5, 16, 28), None);
+        assert_eq!(packet(4, 8).range(4, 16, 27), None);
+        assert_eq!(packet(u32::MAX, u32::MAX).range(0, 16, 65536), None);
+        assert_eq!(packet(0, 0).range(0, 16, 15), None);
+        assert_eq!(packet(0, 0).range(0, 0, 0), Some(0..0));
     }
 }

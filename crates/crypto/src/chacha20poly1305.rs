@@ -1,162 +1,52 @@
 //! ChaCha20-Poly1305 (RFC 8439) as WireGuard uses it for packets.
 
-use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::aead::{CHACHA20_POLY1305, LessSafeKey, UnboundKey};
 
-#[cfg(target_arch = "x86_64")]
-use crate::avx512::{Avx512, Group, LANES};
-use crate::{Batch, Packet, PacketCipher, TAG_LEN};
+use crate::packet_aead::{AeadAlgorithm, Layout, PacketAead};
+use crate::{Batch, PacketCipher};
 
-/// ChaCha20-Poly1305 with the nonce of WireGuard: four zero bytes, then the counter in little-endian order. No
-/// associated data.
-///
-/// The library's "less safe" key is the one that lets the caller number the packets, which the protocol requires.
-///
-/// Runs of packets of one length go through this crate's own AVX-512 code where the machine has the instructions, all
-/// others through AWS-LC.
-pub struct ChaCha20Poly1305 {
-    key: LessSafeKey,
-    #[cfg(target_arch = "x86_64")]
-    groups: Option<Avx512>,
-}
-
-/// Packets of one length that are worth a group, whatever the length. Empty lanes cost as much as the others: with four
-/// of 1420 bytes a group is a little faster than the library, fewer were not tried.
-#[cfg(target_arch = "x86_64")]
-const GROUP_MIN: usize = 4;
+/// ChaCha20-Poly1305 with the nonce of WireGuard: four zero bytes, then the counter in little-endian order. No head, the
+/// tag behind the text, no associated data. The counter is the caller's to find in the header.
+pub struct ChaCha20Poly1305(PacketAead<WireGuard>);
 
 impl ChaCha20Poly1305 {
     /// Prepares a key once, for all packets. The caller's copy of the key stays the caller's to erase.
     #[must_use]
     pub fn new(key: &[u8; 32]) -> Self {
-        Self {
-            key: library_key(key),
-            #[cfg(target_arch = "x86_64")]
-            groups: Avx512::new(key),
-        }
+        Self(PacketAead::new(
+            AeadAlgorithm::ChaCha20Poly1305,
+            key,
+            WireGuard,
+        ))
     }
 
     /// As [`new`](Self::new), but every packet goes through the library whatever the machine has: to compare with.
     #[must_use]
     pub fn library_only(key: &[u8; 32]) -> Self {
-        Self {
-            #[cfg(target_arch = "x86_64")]
-            groups: None,
-            ..Self::new(key)
-        }
+        Self(Self::new(key).0.library_only())
+    }
+}
+
+struct WireGuard;
+
+impl Layout for WireGuard {
+    const NUMBER: usize = 0;
+    const TAG_BEHIND: bool = true;
+
+    fn header(&self) -> usize {
+        0
     }
 
-    /// Seals with a nonce per packet and associated data of the caller's; the one loop behind `seal`.
-    pub(crate) fn seal_with(
-        &self,
-        batch: &mut Batch<'_>,
-        nonce: impl Fn(&Packet) -> [u8; 12],
-        aad: &[u8],
-    ) {
-        let mut rest = &batch.packets[..];
-        while let Some((packet, others)) = rest.split_first() {
-            #[cfg(target_arch = "x86_64")]
-            if let Some((avx512, group)) = self.group(rest, batch.memory.len(), &nonce) {
-                avx512.seal(batch.memory, &group, aad);
-                rest = &rest[group.filled..];
-                continue;
-            }
-            self.seal_one(batch.memory, packet, nonce(packet), aad);
-            rest = others;
-        }
+    fn write_number(&self, _: u64, _: &mut [u8]) -> bool {
+        true
     }
 
-    fn seal_one(&self, memory: &mut [u8], packet: &Packet, nonce: [u8; 12], aad: &[u8]) {
-        let ranges = packet.ranges(TAG_LEN, memory.len());
-        debug_assert!(ranges.is_some(), "packet outside of its slot: {packet:?}");
-        let Some((text, tag_at)) = ranges else {
-            return;
-        };
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        match self
-            .key
-            .seal_in_place_separate_tag(nonce, Aad::from(aad), &mut memory[text.clone()])
-        {
-            Ok(tag) => memory[tag_at].copy_from_slice(tag.as_ref()),
-            // Only a text beyond 256 GiB fails, and `len` has 32 bits. Should a later library find another reason, the
-            // plaintext must still not leave this machine.
-            Err(_) => memory[text.start..tag_at.end].fill(0),
-        }
+    fn read_number(&self, _: &[u8], given: u64) -> u64 {
+        given
     }
 
-    /// Opens with a nonce per packet and associated data of the caller's; the one loop behind `open`.
-    pub(crate) fn open_with(
-        &self,
-        batch: &mut Batch<'_>,
-        nonce: impl Fn(&Packet) -> [u8; 12],
-        aad: &[u8],
-    ) {
-        let mut rest = &mut batch.packets[..];
-        while !rest.is_empty() {
-            #[cfg(target_arch = "x86_64")]
-            if let Some((avx512, group)) = self.group(rest, batch.memory.len(), &nonce) {
-                let authentic = avx512.open(batch.memory, &group, aad);
-                let (packets, others) = rest.split_at_mut(group.filled);
-                for (packet, authentic) in packets.iter_mut().zip(authentic) {
-                    packet.authentic = authentic;
-                }
-                rest = others;
-                continue;
-            }
-            let (packet, others) = rest.split_at_mut(1);
-            let nonce = nonce(&packet[0]);
-            packet[0].authentic = self.open_one(batch.memory, &packet[0], nonce, aad);
-            rest = others;
-        }
-    }
-
-    fn open_one(&self, memory: &mut [u8], packet: &Packet, nonce: [u8; 12], aad: &[u8]) -> bool {
-        let Some((text, tag)) = packet.ranges(TAG_LEN, memory.len()) else {
-            return false;
-        };
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let opened =
-            self.key
-                .open_in_place(nonce, Aad::from(aad), &mut memory[text.start..tag.end]);
-        let authentic = opened.is_ok();
-        if !authentic {
-            // AWS-LC decrypts while it authenticates and then clears; that is its choice, this is our promise.
-            memory[text].fill(0);
-        }
-        authentic
-    }
-
-    /// The first packets as a group, if they make one.
-    #[cfg(target_arch = "x86_64")]
-    fn group(
-        &self,
-        packets: &[Packet],
-        memory_len: usize,
-        nonce: impl Fn(&Packet) -> [u8; 12],
-    ) -> Option<(&Avx512, Group)> {
-        let avx512 = self.groups.as_ref()?;
-        let (first, _) = packets.first()?.ranges(TAG_LEN, memory_len)?;
-        let len = first.len();
-        // ChaCha20's own counter has 32 bits. No packet of a network is even near.
-        if len > usize::from(u16::MAX) {
-            return None;
-        }
-        let mut group = Group {
-            starts: [first.start; LANES],
-            nonces: [[0; 12]; LANES],
-            filled: 0,
-            len,
-        };
-        for packet in packets.iter().take(LANES) {
-            match packet.ranges(TAG_LEN, memory_len) {
-                Some((text, _)) if text.len() == len => {
-                    group.starts[group.filled] = text.start;
-                    group.nonces[group.filled] = nonce(packet);
-                    group.filled += 1;
-                }
-                _ => break,
-            }
-        }
-        (group.filled >= GROUP_MIN).then_some((avx512, group))
+    fn nonce(&self, counter: u64) -> [u8; 12] {
+        counter_nonce(counter)
     }
 }
 
@@ -175,41 +65,28 @@ pub(crate) fn counter_nonce(counter: u64) -> [u8; 12] {
 }
 
 impl PacketCipher for ChaCha20Poly1305 {
-    fn tag_len(&self) -> usize {
-        TAG_LEN
+    fn head(&self) -> usize {
+        self.0.head()
+    }
+
+    fn tail(&self, len: usize) -> usize {
+        self.0.tail(len)
     }
 
     fn seal(&self, batch: &mut Batch<'_>) {
-        self.seal_with(batch, |packet| counter_nonce(packet.counter), &[]);
+        self.0.seal(batch);
     }
 
     fn open(&self, batch: &mut Batch<'_>) {
-        self.open_with(batch, |packet| counter_nonce(packet.counter), &[]);
+        self.0.open(batch);
     }
 
     fn name(&self) -> &'static str {
-        "chacha20-poly1305"
+        self.0.name()
     }
 
     fn backend(&self) -> &'static str {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if self.groups.is_some() {
-                return "own (avx512-ifma) for runs of equal length, aws-lc (avx2) for the rest";
-            }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
-                return "aws-lc (avx2)";
-            }
-            if is_x86_feature_detected!("sse4.1") {
-                return "aws-lc (sse4.1)";
-            }
-        }
-        #[cfg(target_arch = "aarch64")]
-        return "aws-lc (neon)";
-        #[cfg(target_arch = "arm")]
-        return "aws-lc (arm, neon where present)";
-        #[cfg(not(any(target_arch = "aarch64", target_arch = "arm")))]
-        "aws-lc (portable)"
+        self.0.backend()
     }
 }
 
@@ -222,6 +99,7 @@ impl core::fmt::Debug for ChaCha20Poly1305 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Packet, TAG_LEN};
 
     #[test]
     fn a_bad_packet_leaves_zeros_and_spares_its_neighbours() {
@@ -240,12 +118,17 @@ mod tests {
             packets: &mut packets,
         });
         memory[100] ^= 1;
+        let whole = packets.map(|packet| Packet {
+            len: packet.len + TAG_LEN as u32,
+            ..packet
+        });
         let mut received = [
-            packets[0],
-            packets[1],
-            packets[2],
-            at(385, 0, 3),
-            at(u32::MAX, 1, 4),
+            whole[0],
+            whole[1],
+            whole[2],
+            at(385, 16, 3),
+            at(380, 15, 3),
+            at(u32::MAX, 17, 4),
         ];
         cipher.open(&mut Batch {
             memory: &mut memory,
@@ -253,8 +136,10 @@ mod tests {
         });
         assert_eq!(
             received.map(|packet| packet.authentic),
-            [true, true, false, false, false]
+            [true, true, false, false, false, false]
         );
+        assert_eq!((received[0].start, received[0].len), (1, 60));
+        assert_eq!((received[1].start, received[1].len), (77, 0));
         assert_eq!(memory[1..61], before[1..61]);
         assert_eq!(memory[95..195], [0; 100]);
     }

@@ -18,6 +18,8 @@ pub mod checksum;
 mod cipher;
 mod key;
 mod null;
+pub mod openvpn;
+mod packet_aead;
 mod random;
 #[cfg(test)]
 mod vectors;

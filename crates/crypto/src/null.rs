@@ -10,23 +10,32 @@ use crate::{Batch, PacketCipher, TAG_LEN};
 pub struct Null;
 
 impl PacketCipher for Null {
-    fn tag_len(&self) -> usize {
+    fn head(&self) -> usize {
+        0
+    }
+
+    fn tail(&self, _: usize) -> usize {
         TAG_LEN
     }
 
     fn seal(&self, batch: &mut Batch<'_>) {
         for packet in batch.packets.iter() {
-            let ranges = packet.ranges(TAG_LEN, batch.memory.len());
-            debug_assert!(ranges.is_some(), "packet outside of its slot: {packet:?}");
-            if let Some((_, tag)) = ranges {
-                batch.memory[tag].fill(0);
+            let payload = packet.range(0, TAG_LEN, batch.memory.len());
+            debug_assert!(payload.is_some(), "packet outside of its slot: {packet:?}");
+            if let Some(payload) = payload {
+                batch.memory[payload.end..][..TAG_LEN].fill(0);
             }
         }
     }
 
     fn open(&self, batch: &mut Batch<'_>) {
         for packet in batch.packets.iter_mut() {
-            packet.authentic = packet.ranges(TAG_LEN, batch.memory.len()).is_some();
+            packet.authentic = false;
+            if let Some(bytes) = packet.range(0, 0, batch.memory.len())
+                && bytes.len() >= TAG_LEN
+            {
+                packet.accept(&(bytes.start..bytes.end - TAG_LEN));
+            }
         }
     }
 
@@ -60,19 +69,19 @@ mod tests {
         assert_eq!(memory[5..21], [0; 16]);
         assert_eq!(memory[21..], [7; 19]);
 
-        let mut packets = [
-            packets[0],
-            Packet {
-                start: 30,
-                len: 1,
-                ..Packet::default()
-            },
-        ];
+        packets[0].len = 3 + 16;
+        let short = Packet {
+            start: 30,
+            len: 15,
+            ..Packet::default()
+        };
+        let outside = Packet { start: 31, ..short };
+        let mut packets = [packets[0], short, outside];
         Null.open(&mut Batch {
             memory: &mut memory,
             packets: &mut packets,
         });
-        assert!(packets[0].authentic);
-        assert!(!packets[1].authentic);
+        assert_eq!(packets.map(|packet| packet.authentic), [true, false, false]);
+        assert_eq!((packets[0].start, packets[0].len), (2, 3));
     }
 }

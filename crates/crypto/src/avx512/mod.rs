@@ -25,6 +25,7 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::TAG_LEN;
+use crate::packet_aead::Place;
 use chacha20::ChaCha20;
 use poly1305::Poly1305;
 
@@ -34,17 +35,58 @@ pub(crate) const LANES: usize = 8;
 /// A column of a group: 64 bytes of each packet.
 type Rows = [__m512i; LANES];
 
-/// Packets of one length and one key, in one memory.
+/// Packets of one length and one key, in one memory, whose parts lie within it.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// First byte of each packet. A lane without a packet repeats another one's.
-    pub(crate) starts: [usize; LANES],
+    /// First byte of each packet's text. A lane without a packet repeats another one's.
+    starts: [usize; LANES],
+    /// First byte of each packet's associated data.
+    aads: [usize; LANES],
+    /// First byte of each packet's tag.
+    tags: [usize; LANES],
     /// The nonce of each.
-    pub(crate) nonces: [[u8; 12]; LANES],
+    nonces: [[u8; 12]; LANES],
     /// Lanes with a packet, from the first; nothing is written for the others.
-    pub(crate) filled: usize,
-    /// Bytes of text of every packet. The tag follows directly.
-    pub(crate) len: usize,
+    filled: usize,
+    /// Bytes of text of every packet.
+    len: usize,
+    /// Bytes of associated data of every packet.
+    aad_len: usize,
+}
+
+impl Group {
+    /// A group with its first packet; `None` if that is longer than ChaCha20's own counter of 32 bits allows. No packet of
+    /// a network is even near.
+    pub(crate) fn new(first: Place) -> Option<Self> {
+        (first.text.len() <= usize::from(u16::MAX)).then(|| Self {
+            starts: [first.text.start; LANES],
+            aads: [first.aad.start; LANES],
+            tags: [first.tag; LANES],
+            nonces: [first.nonce; LANES],
+            filled: 1,
+            len: first.text.len(),
+            aad_len: first.aad.len(),
+        })
+    }
+
+    /// Adds a packet; `false` if the group is full or its packets have another length.
+    pub(crate) fn push(&mut self, place: &Place) -> bool {
+        let lane = self.filled;
+        if lane == LANES || (place.text.len(), place.aad.len()) != (self.len, self.aad_len) {
+            return false;
+        }
+        self.starts[lane] = place.text.start;
+        self.aads[lane] = place.aad.start;
+        self.tags[lane] = place.tag;
+        self.nonces[lane] = place.nonce;
+        self.filled += 1;
+        true
+    }
+
+    /// How many packets it has.
+    pub(crate) fn filled(&self) -> usize {
+        self.filled
+    }
 }
 
 /// A key on a machine with the instructions; that there is one proves that they are there.
@@ -72,12 +114,12 @@ impl Avx512 {
     ///
     /// # Panics
     ///
-    /// If a packet and its tag do not lie within `memory`.
-    pub(crate) fn seal(&self, memory: &mut [u8], group: &Group, aad: &[u8]) {
+    /// If a packet's parts do not lie within `memory`.
+    pub(crate) fn seal(&self, memory: &mut [u8], group: &Group) {
         // SAFETY: `new` has found the features.
-        let tags = unsafe { apply::<true>(&self.key, memory, group, aad) };
+        let tags = unsafe { apply::<true>(&self.key, memory, group) };
         for lane in 0..group.filled {
-            memory[group.starts[lane] + group.len..][..TAG_LEN].copy_from_slice(&tags[lane]);
+            memory[group.tags[lane]..][..TAG_LEN].copy_from_slice(&tags[lane]);
         }
     }
 
@@ -85,16 +127,16 @@ impl Avx512 {
     ///
     /// # Panics
     ///
-    /// If a packet and its tag do not lie within `memory`.
-    pub(crate) fn open(&self, memory: &mut [u8], group: &Group, aad: &[u8]) -> [bool; LANES] {
+    /// If a packet's parts do not lie within `memory`.
+    pub(crate) fn open(&self, memory: &mut [u8], group: &Group) -> [bool; LANES] {
         // SAFETY: `new` has found the features.
-        let tags = unsafe { apply::<false>(&self.key, memory, group, aad) };
+        let tags = unsafe { apply::<false>(&self.key, memory, group) };
         let mut authentic = [false; LANES];
         for lane in 0..group.filled {
-            let (text, rest) = memory[group.starts[lane]..].split_at_mut(group.len);
-            authentic[lane] = rest[..TAG_LEN].ct_eq(&tags[lane]).into();
+            let tag = &memory[group.tags[lane]..][..TAG_LEN];
+            authentic[lane] = tag.ct_eq(&tags[lane]).into();
             if !authentic[lane] {
-                text.fill(0);
+                memory[group.starts[lane]..][..group.len].fill(0);
             }
         }
         authentic
@@ -107,14 +149,13 @@ fn apply<const SEAL: bool>(
     key: &[u32; 8],
     memory: &mut [u8],
     group: &Group,
-    aad: &[u8],
 ) -> [[u8; TAG_LEN]; LANES] {
     let chacha20 = ChaCha20::new(key, &group.nonces);
     let (keys, first) = chacha20.blocks(0);
     let mut poly1305 = Poly1305::new(&transpose::words64(keys));
-    poly1305.absorb_same(aad);
+    poly1305.absorb(memory, &group.aads, group.aad_len);
     let lengths = [
-        _mm512_set1_epi64(aad.len() as i64),
+        _mm512_set1_epi64(group.aad_len as i64),
         _mm512_set1_epi64(group.len as i64),
     ];
 

@@ -45,17 +45,27 @@ impl Poly1305 {
         }
     }
 
-    /// The same bytes in every message, padded with zeros to whole blocks.
+    /// `len` bytes of `memory` for each message, from the place of its lane, padded with zeros to whole blocks.
     #[target_feature(enable = "avx512f,avx512ifma")]
-    pub(super) fn absorb_same(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(16) {
-            let mut block = [0; 16];
-            block[..chunk.len()].copy_from_slice(chunk);
-            let block = u128::from_le_bytes(block);
-            self.step([[
-                _mm512_set1_epi64(block as i64),
-                _mm512_set1_epi64((block >> 64) as i64),
-            ]]);
+    pub(super) fn absorb(&mut self, memory: &[u8], starts: &[usize; LANES], len: usize) {
+        for at in (0..len).step_by(16) {
+            let bytes = (len - at).min(16);
+            let mut words = [[0_u64; LANES]; 2];
+            for (lane, start) in starts.iter().enumerate() {
+                let mut block = [0; 16];
+                block[..bytes].copy_from_slice(&memory[start + at..][..bytes]);
+                let block = u128::from_le_bytes(block);
+                words[0][lane] = block as u64;
+                words[1][lane] = (block >> 64) as u64;
+            }
+            // SAFETY: each holds 64 bytes.
+            let block = unsafe {
+                [
+                    _mm512_loadu_si512(words[0].as_ptr().cast()),
+                    _mm512_loadu_si512(words[1].as_ptr().cast()),
+                ]
+            };
+            self.step([block]);
         }
     }
 
