@@ -2,8 +2,8 @@
 //!
 //! [`Host`]s are network namespaces, joined by [`Link`]s (veth pairs) or by an [`Emulator`] that
 //! delays, loses and reorders; a [`Router`] forwards and translates between them; a [`Site`] is an office,
-//! a branch router and a device. [`peer`] starts WireGuard programs in a host, a [`Tunnel`] is two of them,
-//! [`load`] puts traffic on what they made, [`cpu`] reads what it cost.
+//! a branch router and a device. [`peer`] starts WireGuard programs in a host, [`openvpn`] OpenVPN ones, a
+//! [`Tunnel`] is two of them, [`load`] puts traffic on what they made, [`cpu`] reads what it cost.
 //!
 //! Everything is held by a value and gone when it is dropped: namespaces have no names, only
 //! descriptors, and processes die with the thread that started them, so that not even a killed test
@@ -33,6 +33,7 @@ pub mod forwarder;
 mod link;
 pub mod load;
 mod namespace;
+pub mod openvpn;
 pub mod peer;
 mod process;
 mod random;

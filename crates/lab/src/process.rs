@@ -310,6 +310,26 @@ impl Process {
         }
     }
 
+    /// Waits until so many lines, of both streams together, have been written for which `wanted` is true.
+    /// Lines that were forgotten count no more.
+    ///
+    /// # Errors
+    /// As [`Process::wait_until`].
+    pub fn wait_for_lines(
+        &mut self,
+        what: &str,
+        count: usize,
+        deadline: Duration,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<(), LabError> {
+        let output = Arc::clone(&self.output);
+        self.wait_until(what, deadline, || {
+            let kept = output.lock();
+            let lines = kept.lines.iter().map(|(_, line)| line.trim_end());
+            lines.filter(|line| wanted(line)).count() >= count
+        })
+    }
+
     fn still_running(&mut self) -> Result<(), LabError> {
         match self.try_wait()? {
             None => Ok(()),

@@ -1,0 +1,143 @@
+//! Configuration files, as every OpenVPN reads them.
+
+use std::fmt::{self, Write};
+
+/// A configuration file: directives and inline blocks, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConfigFile {
+    lines: Vec<Line>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Line {
+    Directive(Vec<String>),
+    Block { name: String, text: String },
+}
+
+impl ConfigFile {
+    /// A file without a line.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The directives of a text with one a line, their words as in a file. For fixtures.
+    pub fn parse(text: &str) -> Self {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        Self {
+            lines: lines.map(|line| Line::Directive(words(line))).collect(),
+        }
+    }
+
+    /// Adds a directive: its name, then its words, separated by blanks.
+    pub fn line(&mut self, directive: &str) -> &mut Self {
+        let words = directive.split_whitespace().map(str::to_owned).collect();
+        self.lines.push(Line::Directive(words));
+        self
+    }
+
+    /// Adds a directive whose words may contain blanks and quotes.
+    pub fn words<S: fmt::Display>(
+        &mut self,
+        name: &str,
+        words: impl IntoIterator<Item = S>,
+    ) -> &mut Self {
+        let words = words.into_iter().map(|word| word.to_string());
+        let all = std::iter::once(name.to_owned()).chain(words).collect();
+        self.lines.push(Line::Directive(all));
+        self
+    }
+
+    /// Adds the content of a file inline, `<name>` to `</name>`.
+    pub fn block(&mut self, name: &str, text: &str) -> &mut Self {
+        self.lines.push(Line::Block {
+            name: name.to_owned(),
+            text: text.trim_end().to_owned(),
+        });
+        self
+    }
+
+    /// Removes every directive and block of this name.
+    pub fn remove(&mut self, name: &str) -> &mut Self {
+        self.lines.retain(|line| line.name() != name);
+        self
+    }
+
+    /// The words after the first directive of this name.
+    pub fn find(&self, name: &str) -> Option<&[String]> {
+        self.lines.iter().find_map(|line| match line {
+            Line::Directive(words) if line.name() == name => words.get(1..),
+            _ => None,
+        })
+    }
+
+    /// Adds all lines of another file.
+    pub fn append(&mut self, other: &Self) -> &mut Self {
+        self.lines.extend(other.lines.iter().cloned());
+        self
+    }
+}
+
+impl Line {
+    fn name(&self) -> &str {
+        match self {
+            Self::Directive(words) => words.first().map_or("", String::as_str),
+            Self::Block { name, .. } => name,
+        }
+    }
+}
+
+impl fmt::Display for ConfigFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.lines {
+            match line {
+                Line::Directive(words) => {
+                    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+                    writeln!(f, "{}", words.join(" "))?;
+                }
+                Line::Block { name, text } => writeln!(f, "<{name}>\n{text}\n</{name}>")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A word as a file has it: in quotes if it would not be one word without.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| !c.is_whitespace() && !"\"'\\#;".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    let mut text = String::from("\"");
+    for c in word.chars() {
+        if matches!(c, '"' | '\\') {
+            text.push('\\');
+        }
+        // Writing to a String does not fail.
+        let _ = text.write_char(c);
+    }
+    text.push('"');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_as_they_were_meant() {
+        let mut file = ConfigFile::new();
+        file.line("proto udp")
+            .words("push", ["route 10.0.0.0 255.0.0.0"])
+            .words("setenv", ["UV_X", "a\"b\\c"])
+            .words("push", [""])
+            .block("ca", "PEM\n");
+        let expected = "proto udp\npush \"route 10.0.0.0 255.0.0.0\"\n\
+                        setenv UV_X \"a\\\"b\\\\c\"\npush \"\"\n<ca>\nPEM\n</ca>\n";
+        assert_eq!(file.to_string(), expected);
+        assert_eq!(file.find("proto").unwrap(), ["udp"]);
+        file.remove("push").remove("ca").remove("setenv");
+        assert_eq!(file.to_string(), "proto udp\n");
+        assert_eq!(ConfigFile::parse("\n proto  udp\n"), file);
+    }
+}

@@ -1,0 +1,343 @@
+//! A public key infrastructure of a test's own: an authority, servers, clients, and what has been revoked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::Directory;
+use crate::{LabError, tools};
+
+/// Kinds of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyKind {
+    /// RSA of 2048 bits.
+    Rsa,
+    /// ECDSA on P-256.
+    Ecdsa,
+    /// Ed25519.
+    Ed25519,
+}
+
+impl KeyKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Rsa, Self::Ecdsa, Self::Ed25519];
+
+    /// What `openssl req -newkey` makes it of.
+    fn newkey(self) -> &'static [&'static str] {
+        match self {
+            Self::Rsa => &["rsa:2048"],
+            Self::Ecdsa => &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
+            Self::Ed25519 => &["ed25519"],
+        }
+    }
+}
+
+/// What a certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// `extendedKeyUsage = serverAuth`.
+    Server,
+    /// `extendedKeyUsage = clientAuth`.
+    Client,
+    /// A common name and no extension at all, as old authorities signed them.
+    Bare,
+}
+
+impl Role {
+    fn extensions(self) -> &'static str {
+        match self {
+            Self::Server => {
+                "basicConstraints=CA:FALSE\nkeyUsage=digitalSignature,keyEncipherment\n\
+                 extendedKeyUsage=serverAuth\n"
+            }
+            Self::Client => {
+                "basicConstraints=CA:FALSE\nkeyUsage=digitalSignature\n\
+                 extendedKeyUsage=clientAuth\n"
+            }
+            Self::Bare => "",
+        }
+    }
+}
+
+/// An authority and what it has signed, in a directory that goes with the value.
+#[derive(Debug)]
+pub struct Pki {
+    directory: Directory,
+    kind: KeyKind,
+    serial: AtomicU32,
+    ca: String,
+    server: Identity,
+    client: Identity,
+}
+
+/// A certificate and its private key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The common name.
+    pub name: String,
+    /// The certificate, PEM.
+    pub certificate: String,
+    /// The private key, PKCS#8 in PEM.
+    pub key: String,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Lets `openssl` work without the machine's own configuration.
+const CONFIGURATION: &str = "\
+[req]
+distinguished_name = name
+[name]
+[authority]
+basicConstraints = critical,CA:TRUE
+keyUsage = critical,keyCertSign,cRLSign
+subjectKeyIdentifier = hash
+[ca]
+default_ca = lab
+[lab]
+database = index.txt
+crlnumber = crlnumber
+default_md = default
+default_crl_days = 30
+";
+
+impl Pki {
+    /// An authority with a server named `server` and a client named `client`, all with keys of one kind.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] without `openssl`, [`LabError::Failed`].
+    pub fn new(kind: KeyKind) -> Result<Self, LabError> {
+        let directory = Directory::new()?;
+        directory.file("openssl.cnf", CONFIGURATION)?;
+        directory.file("index.txt", "")?;
+        directory.file("crlnumber", "01\n")?;
+        let none = || Identity {
+            name: String::new(),
+            certificate: String::new(),
+            key: String::new(),
+        };
+        let mut pki = Self {
+            directory,
+            kind,
+            serial: AtomicU32::new(2),
+            ca: String::new(),
+            server: none(),
+            client: none(),
+        };
+        let mut request = vec![
+            "req",
+            "-config",
+            "openssl.cnf",
+            "-x509",
+            "-nodes",
+            "-newkey",
+        ];
+        request.extend(kind.newkey());
+        request.extend([
+            "-subj",
+            "/CN=Lab CA",
+            "-days",
+            "30",
+            "-extensions",
+            "authority",
+        ]);
+        request.extend(["-keyout", "ca.key", "-out", "ca.crt"]);
+        pki.openssl(&request)?;
+        pki.ca = pki.read("ca.crt")?;
+        pki.server = pki.issue("server", Role::Server)?;
+        pki.client = pki.issue("client", Role::Client)?;
+        Ok(pki)
+    }
+
+    /// The authority's certificate, PEM.
+    pub fn ca(&self) -> &str {
+        &self.ca
+    }
+
+    /// The server.
+    pub fn server(&self) -> &Identity {
+        &self.server
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Identity {
+        &self.client
+    }
+
+    /// Signs another certificate with this common name.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`].
+    pub fn issue(&self, name: &str, role: Role) -> Result<Identity, LabError> {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        let file = |what: &str| format!("{serial}.{what}");
+        let [key, request, certificate, extensions] = ["key", "csr", "crt", "ext"].map(file);
+        let (subject, number) = (format!("/CN={name}"), serial.to_string());
+        let mut words = vec!["req", "-config", "openssl.cnf", "-new", "-nodes", "-newkey"];
+        words.extend(self.kind.newkey());
+        words.extend(["-subj", &subject, "-keyout", &key, "-out", &request]);
+        self.openssl(&words)?;
+        self.directory.file(&extensions, role.extensions())?;
+        let mut words = vec!["x509", "-req", "-in", &request, "-CA", "ca.crt"];
+        words.extend(["-CAkey", "ca.key", "-set_serial", &number, "-days", "30"]);
+        words.extend(["-extfile", &extensions, "-out", &certificate]);
+        self.openssl(&words)?;
+        Ok(Identity {
+            name: name.to_owned(),
+            certificate: self.read(&certificate)?,
+            key: self.read(&key)?,
+        })
+    }
+
+    /// The list of what is revoked, PEM, after these were added to it.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`].
+    pub fn revoke(&self, identities: &[&Identity]) -> Result<String, LabError> {
+        let ca = [
+            "ca",
+            "-config",
+            "openssl.cnf",
+            "-keyfile",
+            "ca.key",
+            "-cert",
+            "ca.crt",
+        ];
+        for identity in identities {
+            self.directory.file("revoked.crt", &identity.certificate)?;
+            self.openssl(&[&ca[..], &["-revoke", "revoked.crt"]].concat())?;
+        }
+        self.openssl(&[&ca[..], &["-gencrl", "-out", "crl.pem"]].concat())?;
+        self.read("crl.pem")
+    }
+
+    /// The private key of `identity` under a password, PEM.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`].
+    pub fn encrypted_key(&self, identity: &Identity, password: &str) -> Result<String, LabError> {
+        self.directory.file("plain.key", &identity.key)?;
+        let password = format!("pass:{password}");
+        let words = ["pkcs8", "-topk8", "-v2", "aes-256-cbc", "-in", "plain.key"];
+        let more = ["-passout", &password, "-out", "encrypted.key"];
+        self.openssl(&[&words[..], &more].concat())?;
+        self.read("encrypted.key")
+    }
+
+    /// A PKCS#12 file with `identity` and the authority.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`].
+    pub fn pkcs12(&self, identity: &Identity, password: &str) -> Result<PathBuf, LabError> {
+        self.directory.file("plain.key", &identity.key)?;
+        self.directory.file("plain.crt", &identity.certificate)?;
+        let file = format!("{}.p12", identity.name);
+        let password = format!("pass:{password}");
+        let words = [
+            "pkcs12",
+            "-export",
+            "-inkey",
+            "plain.key",
+            "-in",
+            "plain.crt",
+        ];
+        let more = ["-certfile", "ca.crt", "-passout", &password, "-out", &file];
+        self.openssl(&[&words[..], &more].concat())?;
+        Ok(self.directory.join(file))
+    }
+
+    /// The SHA-256 fingerprint of a certificate, as `peer-fingerprint` wants it.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`].
+    pub fn fingerprint(&self, identity: &Identity) -> Result<String, LabError> {
+        self.directory.file("plain.crt", &identity.certificate)?;
+        let words = [
+            "x509",
+            "-in",
+            "plain.crt",
+            "-noout",
+            "-fingerprint",
+            "-sha256",
+        ];
+        let text = self.openssl(&words)?;
+        let fingerprint = text.trim().rsplit('=').next().unwrap_or_default();
+        Ok(fingerprint.to_owned())
+    }
+
+    fn openssl(&self, words: &[&str]) -> Result<String, LabError> {
+        let openssl = tools::find("openssl")?;
+        run_in(&openssl, words, self.directory.path())
+    }
+
+    fn read(&self, name: &str) -> Result<String, LabError> {
+        let path = self.directory.join(name);
+        fs::read_to_string(&path).map_err(LabError::load(format!("read {}", path.display())))
+    }
+}
+
+/// Runs a program of this machine, in no host, and returns its output.
+pub(super) fn run<S: AsRef<str>>(program: &Path, words: &[S]) -> Result<String, LabError> {
+    run_in(program, words, Path::new("/"))
+}
+
+fn run_in<S: AsRef<str>>(
+    program: &Path,
+    words: &[S],
+    directory: &Path,
+) -> Result<String, LabError> {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    let label = format!("{} {}", program.display(), words.join(" "));
+    let output = Command::new(program)
+        .args(&words)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(LabError::load(format!("run {label}")))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(LabError::Failed {
+        program: label,
+        host: "(none)".to_owned(),
+        status: output.status.to_string(),
+        output: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_of_every_kind_are_what_they_say() {
+        let Ok(openssl) = tools::find("openssl") else {
+            eprintln!("skipped: no openssl");
+            return;
+        };
+        for kind in KeyKind::ALL {
+            let pki = Pki::new(kind).unwrap();
+            let directory = Directory::new().unwrap();
+            let ca = directory.file("ca", pki.ca()).unwrap();
+            for (identity, purpose) in [(pki.server(), "sslserver"), (pki.client(), "sslclient")] {
+                let file = directory.file("crt", &identity.certificate).unwrap();
+                let [ca, file] = [&ca, &file].map(|path| path.display().to_string());
+                let words = ["verify", "-CAfile", &ca, "-purpose", purpose, &file];
+                assert!(run(&openssl, &words).unwrap().contains("OK"), "{kind:?}");
+            }
+            let spare = pki.issue("spare", Role::Bare).unwrap();
+            assert!(pki.revoke(&[&spare]).unwrap().contains("X509 CRL"));
+            let key = pki.encrypted_key(pki.client(), "secret").unwrap();
+            assert!(key.contains("ENCRYPTED"), "{kind:?}");
+            assert!(pki.pkcs12(pki.client(), "secret").unwrap().is_file());
+            assert_eq!(pki.fingerprint(pki.server()).unwrap().len(), 32 * 3 - 1);
+        }
+    }
+}

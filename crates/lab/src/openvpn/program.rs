@@ -1,0 +1,116 @@
+//! Programs that speak OpenVPN.
+
+use std::env;
+use std::fmt;
+use std::path::PathBuf;
+
+use super::{ConfigFile, RunningOpenVpn};
+use crate::{Host, LabError, tools};
+
+/// A program that takes OpenVPN's own options.
+pub trait OpenVpn: fmt::Debug + Send + Sync {
+    /// Its name in tables and messages.
+    fn name(&self) -> &'static str;
+
+    /// Where it is installed.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`], with how to get it.
+    fn available(&self) -> Result<PathBuf, LabError>;
+
+    /// What comes before OpenVPN's own options on its command line.
+    fn arguments(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The directive without which it refuses ciphers that nobody should use any more.
+    fn insecure(&self) -> &'static str;
+
+    /// Starts it in `host` with a configuration, in a directory of its own: relative paths in the
+    /// configuration are in there.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`], [`LabError::Host`].
+    fn launch<'h>(
+        &self,
+        host: &'h Host,
+        config: &ConfigFile,
+    ) -> Result<RunningOpenVpn<'h>, LabError> {
+        RunningOpenVpn::launch(&self.available()?, self.arguments(), host, config)
+    }
+
+    /// As [`OpenVpn::launch`], and waits until it says that it is ready.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] if it ends at once, [`LabError::Timeout`].
+    fn start<'h>(
+        &self,
+        host: &'h Host,
+        config: &ConfigFile,
+    ) -> Result<RunningOpenVpn<'h>, LabError> {
+        let mut running = self.launch(host, config)?;
+        running.wait_until_ready(1)?;
+        Ok(running)
+    }
+}
+
+/// OpenVPN as its authors make it: the program that `MILLRACE_OPENVPN` names, or else the installed one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StockOpenVpn;
+
+impl OpenVpn for StockOpenVpn {
+    fn name(&self) -> &'static str {
+        "openvpn"
+    }
+
+    fn available(&self) -> Result<PathBuf, LabError> {
+        match env::var_os("MILLRACE_OPENVPN") {
+            Some(path) => Ok(PathBuf::from(path)),
+            None => tools::find("openvpn"),
+        }
+    }
+
+    fn insecure(&self) -> &'static str {
+        // OpenSSL 3 has the old ciphers in a provider that is not loaded by itself.
+        "providers legacy default"
+    }
+}
+
+/// `millrace openvpn`, from a path that the caller knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MillraceOpenVpn {
+    program: PathBuf,
+}
+
+impl MillraceOpenVpn {
+    /// The program at `program`.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+        }
+    }
+}
+
+impl OpenVpn for MillraceOpenVpn {
+    fn name(&self) -> &'static str {
+        "millrace"
+    }
+
+    fn available(&self) -> Result<PathBuf, LabError> {
+        if self.program.is_file() {
+            return Ok(self.program.clone());
+        }
+        Err(LabError::Missing {
+            tool: self.program.display().to_string(),
+            hint: "build it with `cargo build --release`".to_owned(),
+        })
+    }
+
+    fn arguments(&self) -> &'static [&'static str] {
+        &["openvpn"]
+    }
+
+    fn insecure(&self) -> &'static str {
+        "allow-insecure-ciphers"
+    }
+}

@@ -1,0 +1,153 @@
+//! An OpenVPN program that runs in a host.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use super::{ConfigFile, Directory, Management};
+use crate::{Exit, Host, LabError, Process};
+
+/// What every OpenVPN says when it is connected, or ready for clients.
+pub const READY_LINE: &str = "Initialization Sequence Completed";
+
+/// How long a program gets to say it. A busy machine is slow, a broken program is forever.
+const READY: Duration = Duration::from_secs(40);
+
+/// An OpenVPN program in a host. Dropping it kills the program, and its directory is gone.
+#[derive(Debug)]
+pub struct RunningOpenVpn<'h> {
+    host: &'h Host,
+    /// The program itself, for its process id and what it says.
+    pub process: Process,
+    interface: String,
+    directory: Directory,
+}
+
+impl<'h> RunningOpenVpn<'h> {
+    pub(super) fn launch(
+        program: &Path,
+        arguments: &[&str],
+        host: &'h Host,
+        config: &ConfigFile,
+    ) -> Result<Self, LabError> {
+        let directory = Directory::new()?;
+        let file = directory.file("openvpn.conf", &config.to_string())?;
+        let process = host
+            .command(program)
+            .args(arguments)
+            .arg("--cd")
+            .arg(directory.path())
+            .arg("--config")
+            .arg(file)
+            .spawn()?;
+        let interface = config.find("dev").and_then(|words| words.first());
+        Ok(Self {
+            host,
+            process,
+            interface: interface.cloned().unwrap_or_default(),
+            directory,
+        })
+    }
+
+    /// Waits until it has said so many times that it is ready: once at the start, and again after each
+    /// restart.
+    ///
+    /// # Errors
+    /// [`LabError::Timeout`], [`LabError::Failed`] if it ends.
+    pub fn wait_until_ready(&mut self, times: usize) -> Result<(), LabError> {
+        self.wait_for_lines(READY_LINE, times)
+    }
+
+    /// Waits until so many lines of its log contain `text`.
+    ///
+    /// # Errors
+    /// [`LabError::Timeout`], [`LabError::Failed`] if it ends.
+    pub fn wait_for_lines(&mut self, text: &str, times: usize) -> Result<(), LabError> {
+        let what = format!("{text:?}, {times} times");
+        let wanted = |line: &str| line.contains(text);
+        self.process.wait_for_lines(&what, times, READY, wanted)
+    }
+
+    /// How many lines of its log contain `text`.
+    pub fn said(&self, text: &str) -> usize {
+        [self.process.stdout(), self.process.stderr()]
+            .iter()
+            .flat_map(|output| output.lines())
+            .filter(|line| line.contains(text))
+            .count()
+    }
+
+    /// The host that it runs in.
+    pub fn host(&self) -> &'h Host {
+        self.host
+    }
+
+    /// The name of its interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// Its directory.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The addresses of its interface, of both families, but no link-local ones.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] if it has no interface.
+    pub fn addresses(&self) -> Result<Vec<IpAddr>, LabError> {
+        let words = [
+            "-o",
+            "address",
+            "show",
+            "dev",
+            &self.interface,
+            "scope",
+            "global",
+        ];
+        let text = self.host.output("ip", words)?;
+        let address = |line: &str| {
+            let mut words = line.split_whitespace();
+            words.find(|word| word.starts_with("inet"))?;
+            words.next()?.split('/').next()?.parse().ok()
+        };
+        Ok(text.lines().filter_map(address).collect())
+    }
+
+    /// The first IPv6 address of its interface.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] if it has no interface, [`LabError::Report`] if no such address.
+    pub fn inner6(&self) -> Result<IpAddr, LabError> {
+        let addresses = self.addresses()?;
+        let six = addresses.iter().find(|address| address.is_ipv6());
+        six.copied().ok_or_else(|| LabError::Report {
+            program: "ip address".to_owned(),
+            reason: "no IPv6 address".to_owned(),
+            output: format!("{addresses:?}"),
+        })
+    }
+
+    /// The text of a file in its directory, its status file for example; empty if there is none.
+    pub fn file(&self, name: &str) -> String {
+        fs::read_to_string(self.directory.join(name)).unwrap_or_default()
+    }
+
+    /// Calls its management socket, for a configuration with [`Management::DIRECTIVE`].
+    ///
+    /// # Errors
+    /// [`LabError::Load`] if nobody listens or no greeting comes.
+    pub fn management(&self) -> Result<Management, LabError> {
+        Management::connect(&self.directory.join(Management::SOCKET))
+    }
+
+    /// Ends the program by SIGTERM.
+    ///
+    /// # Errors
+    /// [`LabError::Timeout`] if it had to be killed.
+    pub fn stop(self) -> Result<Exit, LabError> {
+        self.process.stop()
+    }
+}

@@ -1,0 +1,172 @@
+//! The stock OpenVPN with itself: the lab's part of every test with it works.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use lab::load::{PingOptions, ping};
+use lab::openvpn::{
+    Cipher, ConfigFile, Credentials, Digest, Framing, KeyKind, Management, OldClient, OldServer,
+    OpenVpn, RunningOpenVpn, Setup, StockOpenVpn, Transport, Wrap,
+};
+use lab::{Host, Link, LinkOptions, enter_or_skip, tools};
+
+fn ready() -> bool {
+    if !enter_or_skip() {
+        return false;
+    }
+    for tool in ["openvpn", "openssl", "ip"] {
+        if let Err(error) = tools::find(tool) {
+            eprintln!("skipped: {error}");
+            return false;
+        }
+    }
+    if let Err(error) = tools::tun() {
+        eprintln!("skipped: {error}");
+        return false;
+    }
+    true
+}
+
+struct Net {
+    server: Host,
+    client: Host,
+    link: LinkOptions,
+}
+
+fn net() -> Net {
+    let (server, client) = (
+        Host::private("server").unwrap(),
+        Host::private("client").unwrap(),
+    );
+    let link = LinkOptions::numbered(1);
+    Link::new(&server, "eth0", &client, "eth0", &link).unwrap();
+    Net {
+        server,
+        client,
+        link,
+    }
+}
+
+fn pair<'n>(
+    net: &'n Net,
+    setup: &Setup,
+    programs: [&dyn OpenVpn; 2],
+    kind: KeyKind,
+) -> [RunningOpenVpn<'n>; 2] {
+    let credentials = Credentials::new(kind).unwrap();
+    let at = net.link.a4();
+    let file = setup.server_file(programs[0], &credentials, at).unwrap();
+    let server = programs[0].start(&net.server, &file).unwrap();
+    let file = setup.client_file(programs[1], &credentials, at).unwrap();
+    let client = programs[1].start(&net.client, &file).unwrap();
+    let report = ping(&net.client, setup.inner4(1), &PingOptions::count(3)).unwrap();
+    assert!(report.is_perfect(), "{setup:?}: {report:?}");
+    let report = ping(&net.client, setup.server6(), &PingOptions::count(3)).unwrap();
+    assert!(report.is_perfect(), "{setup:?}: {report:?}");
+    [server, client]
+}
+
+#[test]
+fn every_part_of_a_setup_works() {
+    if !ready() {
+        return;
+    }
+    let setups = [
+        (KeyKind::Rsa, Setup::default()),
+        (
+            KeyKind::Ecdsa,
+            Setup {
+                transport: Transport::Tcp,
+                wrap: Wrap::TlsAuth,
+                cipher: Cipher::Aes256Cbc,
+                auth: Digest::Sha512,
+                framing: Framing::CompLzoNo,
+                tls12: true,
+                ..Setup::default()
+            },
+        ),
+        (
+            KeyKind::Ed25519,
+            Setup {
+                wrap: Wrap::TlsCrypt,
+                cipher: Cipher::BfCbc,
+                framing: Framing::Compress,
+                fragment: Some(1200),
+                ..Setup::default()
+            },
+        ),
+        (
+            KeyKind::Ecdsa,
+            Setup {
+                wrap: Wrap::TlsCryptV2,
+                cipher: Cipher::None,
+                auth: Digest::None,
+                framing: Framing::StubV2,
+                tun_mtu: Some(9000),
+                mssfix: Some(0),
+                ..Setup::default()
+            },
+        ),
+    ];
+    for (kind, setup) in setups {
+        let net = net();
+        let [server, client] = pair(&net, &setup, [&StockOpenVpn, &StockOpenVpn], kind);
+        assert_eq!(server.addresses().unwrap()[0], setup.inner4(1));
+        assert_eq!(client.addresses().unwrap()[0], setup.inner4(2));
+        assert!(client.stop().unwrap().status.success());
+        assert!(server.stop().unwrap().status.success());
+    }
+}
+
+/// Programs that announce or understand no exporter derive the same keys as one that does both.
+#[test]
+fn old_stand_ins_do_without_the_exporter() {
+    if !ready() {
+        return;
+    }
+    let (old_server, old_client) = (OldServer::new().unwrap(), OldClient::new().unwrap());
+    let mut verbose = Setup::default();
+    verbose.client.line("verb 4");
+    let programs: [[&dyn OpenVpn; 2]; 3] = [
+        [&StockOpenVpn, &StockOpenVpn],
+        [&old_server, &StockOpenVpn],
+        [&StockOpenVpn, &old_client],
+    ];
+    for (number, programs) in programs.into_iter().enumerate() {
+        let net = net();
+        let [_server, client] = pair(&net, &verbose, programs, KeyKind::Ecdsa);
+        assert_eq!(client.said("tls-ekm") > 0, number == 0, "{programs:?}");
+    }
+}
+
+#[test]
+fn management_and_status_are_read() {
+    if !ready() {
+        return;
+    }
+    let net = net();
+    let mut setup = Setup::default();
+    setup.server = ConfigFile::parse("status status 1\nstatus-version 2");
+    setup.server.line(Management::DIRECTIVE);
+    let [mut server, client] = pair(&net, &setup, [&StockOpenVpn, &StockOpenVpn], KeyKind::Ecdsa);
+    let mut management = server.management().unwrap();
+    let status = management.command("status 2").unwrap();
+    assert!(
+        status
+            .iter()
+            .any(|line| line.starts_with("CLIENT_LIST,client,")),
+        "{status:?}"
+    );
+    assert!(management.command("no such command").is_err());
+    server
+        .process
+        .wait_until(
+            "a status file with the client",
+            std::time::Duration::from_secs(20),
+            || std::fs::read_to_string(client.directory().join("x")).is_err(),
+        )
+        .unwrap();
+    assert!(server.file("status").contains("TITLE,"));
+    management.command("kill client").unwrap();
+    server.wait_for_lines("SIGTERM[soft", 1).ok();
+    drop(client);
+}
