@@ -79,7 +79,8 @@ proptest! {
         cipher.seal(&mut Batch { memory: &mut memory, packets: &mut packets });
         prop_assert_eq!(&memory, &expected);
 
-        for (packet, (_, text, _, turned)) in packets.iter().zip(&plans) {
+        for (packet, (_, text, _, turned)) in packets.iter_mut().zip(&plans) {
+            packet.len += TAG_LEN as u32;
             if let Some(bit) = turned {
                 let bit = bit % ((text.len() + TAG_LEN) * 8);
                 memory[packet.start as usize + bit / 8] ^= 1 << (bit % 8);
@@ -90,6 +91,7 @@ proptest! {
             let found = &memory[packet.start as usize..][..text.len()];
             prop_assert_eq!(packet.authentic, turned.is_none());
             if packet.authentic {
+                prop_assert_eq!(packet.len as usize, text.len());
                 prop_assert_eq!(found, &text[..]);
             } else {
                 prop_assert!(found.iter().all(|&byte| byte == 0));
