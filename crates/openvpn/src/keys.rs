@@ -1,0 +1,136 @@
+//! Where the keys of the data channel come from, and whose they are.
+//!
+//! Either way, 256 bytes come out: two sets of a cipher field and an HMAC field. The client seals
+//! with the first set and the server with the second. A cipher or an HMAC uses the first bytes of
+//! its field; the implicit IV of an AEAD is the start of the HMAC field.
+
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use crate::key_method::KeySource;
+use crate::prf::tls1_prf;
+use crate::role::Role;
+use crate::session_id::SessionId;
+use crate::tls::{TlsError, TlsSession};
+
+/// Bytes of a cipher field and of an HMAC field.
+pub const FIELD_LEN: usize = 64;
+
+/// Bytes of both sets together.
+pub const KEY_BLOCK_LEN: usize = 4 * FIELD_LEN;
+
+/// The exporter's label for the keys of the data channel.
+const DATA_KEYS_LABEL: &[u8] = b"EXPORTER-OpenVPN-datakeys";
+
+/// The exporter's label for the key that wraps renegotiations.
+const DYNAMIC_TLS_CRYPT_LABEL: &[u8] = b"EXPORTER-OpenVPN-dynamic-tls-crypt";
+
+/// The key material of one direction.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct KeyMaterial {
+    /// The cipher takes its key from the start of this field.
+    pub cipher: [u8; FIELD_LEN],
+    /// The HMAC takes its key from the start of this field, and an AEAD its implicit IV.
+    pub hmac: [u8; FIELD_LEN],
+}
+
+impl std::fmt::Debug for KeyMaterial {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeyMaterial { .. }")
+    }
+}
+
+/// The key material of both directions.
+#[derive(Clone, Debug, Zeroize, ZeroizeOnDrop)]
+pub struct KeyBlock {
+    /// The client seals with it, the server opens.
+    pub client_to_server: KeyMaterial,
+    /// The server seals with it, the client opens.
+    pub server_to_client: KeyMaterial,
+}
+
+impl KeyBlock {
+    /// Takes the two sets from their bytes.
+    pub fn from_bytes(bytes: &[u8; KEY_BLOCK_LEN]) -> Self {
+        let field = |at: usize| {
+            let mut field = [0; FIELD_LEN];
+            field.copy_from_slice(&bytes[at * FIELD_LEN..(at + 1) * FIELD_LEN]);
+            field
+        };
+        Self {
+            client_to_server: KeyMaterial {
+                cipher: field(0),
+                hmac: field(1),
+            },
+            server_to_client: KeyMaterial {
+                cipher: field(2),
+                hmac: field(3),
+            },
+        }
+    }
+
+    /// Derives the sets from what both ends put into the key method 2 record, as peers up to 2.5 do.
+    ///
+    /// `client` and `server` are what each end sent, each with the session id of its end. The
+    /// pre-master secret is the client's.
+    #[must_use]
+    pub fn from_prf(
+        client: &KeySource,
+        client_session: &SessionId,
+        server: &KeySource,
+        server_session: &SessionId,
+    ) -> Self {
+        let mut master = Zeroizing::new([0; 48]);
+        tls1_prf(
+            client.pre_master(),
+            b"OpenVPN master secret",
+            &[client.random1(), server.random1()],
+            &mut master[..],
+        );
+        let mut block = Zeroizing::new([0; KEY_BLOCK_LEN]);
+        tls1_prf(
+            &master[..],
+            b"OpenVPN key expansion",
+            &[
+                client.random2(),
+                server.random2(),
+                client_session.as_bytes(),
+                server_session.as_bytes(),
+            ],
+            &mut block[..],
+        );
+        Self::from_bytes(&block)
+    }
+
+    /// Exports the sets from the TLS session, as peers from 2.6 on do if both announced it.
+    pub fn from_exporter(tls: &mut TlsSession) -> Result<Self, TlsError> {
+        let mut block = Zeroizing::new([0; KEY_BLOCK_LEN]);
+        tls.export(DATA_KEYS_LABEL, &mut block[..])?;
+        Ok(Self::from_bytes(&block))
+    }
+
+    /// The material to seal with and the material to open with, of the end that plays `role`.
+    pub fn split(self, role: Role) -> (KeyMaterial, KeyMaterial) {
+        let (client, server) = (self.client_to_server.clone(), self.server_to_client.clone());
+        match role {
+            Role::Client => (client, server),
+            Role::Server => (server, client),
+        }
+    }
+}
+
+/// The key that wraps the control packets of renegotiations (dynamic tls-crypt), in the order of a
+/// static key file. `wrapped_by` is the key file of tls-auth, tls-crypt or tls-crypt-v2 that wraps
+/// the first negotiation, if one does: its bytes are mixed in, so that whoever lacks it is kept out.
+pub fn dynamic_tls_crypt(
+    tls: &mut TlsSession,
+    wrapped_by: Option<&[u8; KEY_BLOCK_LEN]>,
+) -> Result<Zeroizing<[u8; KEY_BLOCK_LEN]>, TlsError> {
+    let mut key = Zeroizing::new([0; KEY_BLOCK_LEN]);
+    tls.export(DYNAMIC_TLS_CRYPT_LABEL, &mut key[..])?;
+    if let Some(wrapped_by) = wrapped_by {
+        for (byte, other) in key.iter_mut().zip(wrapped_by) {
+            *byte ^= other;
+        }
+    }
+    Ok(key)
+}

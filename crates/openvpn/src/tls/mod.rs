@@ -1,0 +1,13 @@
+//! TLS inside the control channel: rustls on memory, with OpenVPN's rules for certificates.
+//!
+//! [`TlsSettings`] are made once from what the configuration says; each negotiation makes a
+//! [`TlsSession`] of them. There are no session tickets, no resumption and no server names: every
+//! negotiation proves both ends anew.
+
+mod error;
+mod session;
+mod settings;
+
+pub use error::{SettingsError, TlsError};
+pub use session::TlsSession;
+pub use settings::{CertificateProfile, ClientCertificate, TlsOptions, TlsSettings, TlsVersion};
