@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use std::time::{Duration, Instant};
+
 use lab::load::{PingOptions, ping};
 use lab::openvpn::{
     Cipher, ConfigFile, Credentials, Digest, Framing, KeyKind, Management, OldClient, OldServer,
@@ -147,7 +149,7 @@ fn management_and_status_are_read() {
     let mut setup = Setup::default();
     setup.server = ConfigFile::parse("status status 1\nstatus-version 2");
     setup.server.line(Management::DIRECTIVE);
-    let [mut server, client] = pair(&net, &setup, [&StockOpenVpn, &StockOpenVpn], KeyKind::Ecdsa);
+    let [server, client] = pair(&net, &setup, [&StockOpenVpn, &StockOpenVpn], KeyKind::Ecdsa);
     let mut management = server.management().unwrap();
     let status = management.command("status 2").unwrap();
     assert!(
@@ -157,16 +159,12 @@ fn management_and_status_are_read() {
         "{status:?}"
     );
     assert!(management.command("no such command").is_err());
-    server
-        .process
-        .wait_until(
-            "a status file with the client",
-            std::time::Duration::from_secs(20),
-            || std::fs::read_to_string(client.directory().join("x")).is_err(),
-        )
-        .unwrap();
-    assert!(server.file("status").contains("TITLE,"));
-    management.command("kill client").unwrap();
-    server.wait_for_lines("SIGTERM[soft", 1).ok();
+    let end = Instant::now() + Duration::from_secs(30);
+    while !server.file("status").contains("CLIENT_LIST,client,") {
+        assert!(Instant::now() < end, "{}", server.file("status"));
+        std::thread::yield_now();
+    }
+    let answer = management.command("kill client").unwrap();
+    assert!(answer[0].starts_with("SUCCESS:"), "{answer:?}");
     drop(client);
 }
