@@ -1,18 +1,30 @@
 //! What the data plane tells control. The other half of the boundary is [`Tunnel`](crate::Tunnel).
 
 use netio::udp::Endpoint;
+use std::net::SocketAddr;
 
 /// The data plane's view of the protocol's state machine.
 ///
 /// Called by workers: must not block, and must bound what it queues.
 pub trait Control: Send + Sync + 'static {
-    /// A datagram that is not a data packet. `from` carries our address that was called.
+    /// A datagram that is not a data packet. `from` carries our address that was called; `stream`
+    /// is the [`Stream`](crate::Stream) that it came through, if any.
     ///
     /// Returns whether it was taken; `false` counts as a drop.
-    fn datagram(&self, from: Endpoint, bytes: &[u8]) -> bool;
+    fn datagram(&self, from: Endpoint, stream: Option<u64>, bytes: &[u8]) -> bool;
+
+    /// An authentic data packet of this peer's that carries a message instead of an IP packet.
+    fn message(&self, peer: u32, bytes: &[u8]) {
+        let _ = (peer, bytes);
+    }
 
     /// Something happened to the peer with this id.
     fn notify(&self, peer: u32, notice: Notice);
+
+    /// A stream has ended, or sent what no peer would send.
+    fn stream_closed(&self, stream: u64) {
+        let _ = stream;
+    }
 
     /// The data plane has stopped: somebody deleted the interface, or a worker cannot go on.
     fn device_gone(&self);
@@ -35,4 +47,11 @@ pub enum Notice {
         /// Our name for its session.
         index: u32,
     },
+    /// An authentic packet came from another address, and the peer is there now.
+    Moved {
+        /// Where it is.
+        to: SocketAddr,
+    },
+    /// The peer compresses, which nobody here undoes: told of the first such packet.
+    Compressed,
 }

@@ -3,15 +3,20 @@
 //! Outbound: send the trains. Inbound: replay window, roaming, counters, then join and write.
 
 use crate::control::Notice;
+use crate::format::Format;
 use crate::gro::{Coalescer, JOIN_MAX, Joins, Written};
+use crate::ip::IpPacket;
+use crate::peer::Peer;
 use crate::shared::Shared;
 use crate::slot::{BATCH_PACKETS, InboundRun, InboundSlot, Inner, OutboundRun, OutboundSlot};
+use crate::stream::{self, Stream};
 use crate::wire::{Window, Wire};
 use netio::udp::{Family, SendScratch, Train};
-use netio::vnet::GsoKind;
+use netio::vnet::{GsoKind, VnetHdr};
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 /// What draining outbound batches needs.
 #[derive(Default)]
@@ -21,9 +26,28 @@ pub(crate) struct OutboundDrain {
 
 impl OutboundDrain {
     pub(crate) fn drain<W: Wire>(&mut self, shared: &Shared<W>, slot: &mut OutboundSlot) {
-        let stats = &shared.outbound;
+        if slot.runs.iter().all(|run| run.stream.is_none()) {
+            self.send(shared, slot, &slot.trains);
+        } else {
+            let ends = slot.runs.iter().skip(1).map(|next| next.first_train);
+            let ends = ends.chain([slot.trains.len()]);
+            for (run, end) in slot.runs.iter().zip(ends) {
+                let trains = &slot.trains[run.first_train..end];
+                match &run.stream {
+                    Some(stream) => write(shared, slot, run, stream, trains),
+                    None => self.send(shared, slot, trains),
+                }
+            }
+        }
+        let millis = shared.epoch.millis(slot.now);
+        for run in slot.runs.iter().filter(|r| r.count > 0) {
+            account::<W>(shared, run, slot, millis);
+        }
+        shared.outbound.batches.add(1);
+    }
+
+    fn send<W: Wire>(&mut self, shared: &Shared<W>, slot: &OutboundSlot, mut trains: &[Train]) {
         let sockets = shared.sockets.load();
-        let mut trains = slot.trains.as_slice();
         while let Some(first) = trains.first() {
             // One call for everything of one family; mostly that is everything.
             let family = family_of(first);
@@ -38,7 +62,7 @@ impl OutboundDrain {
                 continue;
             };
             let report = socket.send_trains(&mut self.scratch, &slot.memory, now);
-            stats.syscalls.add(report.syscalls);
+            shared.outbound.syscalls.add(report.syscalls);
             shared.drops.send_failed.add(report.dropped);
             if report.source_gone {
                 for run in &slot.runs {
@@ -46,12 +70,37 @@ impl OutboundDrain {
                 }
             }
         }
-        let millis = shared.epoch.millis(slot.now);
-        for run in slot.runs.iter().filter(|r| r.count > 0) {
-            account::<W>(shared, run, slot, millis);
-        }
-        stats.batches.add(1);
     }
+}
+
+/// Writes the records of a run.
+fn write<W: Wire>(
+    shared: &Shared<W>,
+    slot: &OutboundSlot,
+    run: &OutboundRun,
+    stream: &Stream,
+    trains: &[Train],
+) {
+    for train in trains.iter().filter(|train| train.len > 0) {
+        let bytes = &slot.memory[train.start as usize..(train.start + train.len) as usize];
+        match stream.write(bytes) {
+            stream::Written::Waiting if shared.backpressure => {
+                shared.set_congested(true);
+                // The one who flushes may have done so before this flag was up.
+                if !stream.is_congested() {
+                    shared.set_congested(false);
+                }
+            }
+            stream::Written::Dropped => shared.drops.stream_full.add(run.count as u64),
+            stream::Written::Sent | stream::Written::Waiting => {}
+        }
+        shared.outbound.syscalls.add(1);
+    }
+}
+
+/// Bytes that a format adds to a packet, its padding aside.
+fn overhead(format: &dyn Format) -> usize {
+    format.head() + format.tail(0)
 }
 
 fn account<W: Wire>(shared: &Shared<W>, run: &OutboundRun, slot: &OutboundSlot, millis: u64) {
@@ -59,7 +108,7 @@ fn account<W: Wire>(shared: &Shared<W>, run: &OutboundRun, slot: &OutboundSlot, 
     let bytes: u64 = packets.iter().map(|p| u64::from(p.len)).sum();
     run.peer
         .tx_bytes
-        .add(bytes + (run.count * (W::HEADER + W::TAG)) as u64);
+        .add(bytes + (run.count * overhead(&*run.key.format)) as u64);
     shared.outbound.packets.add(run.count as u64);
     shared.outbound.bytes.add(run.bytes);
     run.peer.note_sent(millis, true);
@@ -123,6 +172,11 @@ impl InboundDrain {
         let (drops, peer) = (&shared.drops, &run.key.peer);
         let (mut heard, mut data, mut bytes, mut inner_bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
         let range = run.first..run.first + run.count;
+        let stays = !run.stream && peer.refuses(run.from);
+        // Packets that are joined from pieces lie elsewhere: all of theirs are written one by one,
+        // to keep their order.
+        let singly = run.key.format.splits();
+        let hairpin = shared.hairpin.load(Ordering::Relaxed);
         let mut window = run
             .key
             .window
@@ -133,18 +187,51 @@ impl InboundDrain {
                 drops.not_authentic.add(1);
                 continue;
             }
+            if stays {
+                drops.wrong_address.add(1);
+                continue;
+            }
             if !window.accept(packet.counter) {
                 drops.replayed.add(1);
                 continue;
             }
             heard += 1;
-            bytes += u64::from(packet.len) + (W::HEADER + W::TAG) as u64;
+            bytes += u64::from(packet.len) + overhead(&*run.key.format) as u64;
+            let start = packet.start as usize;
+            let payload = &slot.memory[start..start + packet.len as usize];
             match *inner {
                 Inner::Packet { len, shape } => {
                     data += 1;
                     inner_bytes += u64::from(len);
-                    self.coalescer
-                        .push(&slot.memory, packet.start, len, shape, joins);
+                    let whole = &payload[..len as usize];
+                    if hairpin && pass_on(shared, whole, peer) {
+                        continue;
+                    }
+                    if singly {
+                        write_one(shared, whole);
+                    } else {
+                        self.coalescer
+                            .push(&slot.memory, packet.start, len, shape, joins);
+                    }
+                }
+                Inner::Piece => {
+                    data += 1;
+                    if let Some(mut whole) = run.key.format.join(payload) {
+                        run.key.format.adjust(&mut whole);
+                        inner_bytes += whole.len() as u64;
+                        if !is_owned(shared, &whole, peer) {
+                            drops.wrong_source.add(1);
+                        } else if !(hairpin && pass_on(shared, &whole, peer)) {
+                            write_one(shared, &whole);
+                        }
+                    }
+                }
+                Inner::Message => shared.control.message(peer.id(), payload),
+                Inner::Compressed => {
+                    drops.compressed.add(1);
+                    if run.key.should_tell_compression() {
+                        shared.control.notify(peer.id(), Notice::Compressed);
+                    }
                 }
                 Inner::Malformed => {
                     data += 1;
@@ -165,7 +252,11 @@ impl InboundDrain {
         if heard == 0 {
             return;
         }
-        peer.roam(run.from);
+        if !run.stream && peer.heard_from(run.from) {
+            shared
+                .control
+                .notify(peer.id(), Notice::Moved { to: run.from.addr });
+        }
         peer.rx_bytes.add(bytes);
         shared.inbound.packets.add(data);
         shared.inbound.bytes.add(inner_bytes);
@@ -231,6 +322,41 @@ impl InboundDrain {
         shared.inbound.syscalls.add(writes);
         shared.inbound.super_packets.add(supers);
     }
+}
+
+/// Writes one packet to the TUN.
+fn write_one<W: Wire>(shared: &Shared<W>, packet: &[u8]) {
+    let hdr = VnetHdr::NONE.emit();
+    let parts = [IoSlice::new(&hdr), IoSlice::new(packet)];
+    let parts = if shared.tun.vnet_hdr() {
+        &parts[..]
+    } else {
+        &parts[1..]
+    };
+    shared.inbound.syscalls.add(1);
+    if shared.tun.write(parts).is_err() {
+        shared.drops.tun_write.add(1);
+    }
+}
+
+/// Whether the packet's source address belongs to `peer`.
+fn is_owned<W: Wire>(shared: &Shared<W>, packet: &[u8], peer: &Arc<Peer>) -> bool {
+    let routes = shared.routes.load();
+    IpPacket::parse(packet)
+        .and_then(|ip| routes.lookup(ip.src))
+        .is_some_and(|owner| Arc::ptr_eq(owner, peer))
+}
+
+/// Passes a packet of one peer's on to the other peer that it is for, if it is for one. Returns
+/// whether that was so.
+fn pass_on<W: Wire>(shared: &Shared<W>, packet: &[u8], from: &Arc<Peer>) -> bool {
+    let routes = shared.routes.load();
+    let to = IpPacket::parse(packet).and_then(|ip| routes.lookup(ip.dst));
+    let Some(to) = to.filter(|to| !Arc::ptr_eq(to, from)) else {
+        return false;
+    };
+    shared.inject(to, packet);
+    true
 }
 
 /// The same number on every Linux architecture.

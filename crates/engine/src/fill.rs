@@ -1,13 +1,14 @@
 //! Fill: reading a batch from the TUN or from the sockets, until nothing waits or the slot is full.
 
-use crate::lookup::{InboundLookup, OutboundLookup};
+use crate::lookup::{InboundLookup, Origin, OutboundLookup};
 use crate::shared::{Shared, tun_is_gone};
 use crate::slot::{BATCH_PACKETS, InboundSlot, OutboundSlot};
+use crate::stream::{RECORD_HEADER, Stream};
 use crate::wire::{Class, Wire};
-use netio::udp::{Endpoint, ReceivedTrain, RecvScratch, TRAIN_ROOM, UdpSocket};
+use netio::udp::{Ecn, Endpoint, ReceivedTrain, RecvScratch, TRAIN_ROOM, UdpSocket};
 use netio::vnet::{VNET_HDR_LEN, VnetHdr};
 use std::io::ErrorKind;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 /// System calls made to fill one slot at most.
@@ -42,6 +43,9 @@ impl<W: Wire> OutboundFill<W> {
     pub(crate) fn fill(&mut self, slot: &mut OutboundSlot) -> Filled {
         slot.clear();
         slot.now = Instant::now();
+        for (peer, payload) in self.shared.take_injected() {
+            self.lookup.inject(slot, &peer, &payload);
+        }
         let vnet = if self.shared.tun.vnet_hdr() {
             VNET_HDR_LEN
         } else {
@@ -53,18 +57,26 @@ impl<W: Wire> OutboundFill<W> {
             if slot.is_full() || reads >= READS_MAX {
                 break Filled::Full;
             }
-            // The packet is read to where it will be sent from. The kernel's header comes to lie
-            // where the tunnel's will be, or on the previous packet's tag, which is yet to come.
-            let start = slot.used + W::HEADER.max(if slot.used == 0 { vnet } else { 0 });
+            if self.shared.congested() {
+                break Filled::Drained;
+            }
+            // The packet is read to where it will be sent from, the kernel's header before it. Where
+            // the tunnel's own is shorter, what lies there is taken away for a moment.
+            let start = (slot.used + self.lookup.head()).max(vnet);
             let from = start - vnet;
             let room = (from + vnet + TRAIN_ROOM).min(slot.memory.len());
+            let mut covered = [0; VNET_HDR_LEN];
+            covered[..vnet].copy_from_slice(&slot.memory[from..start]);
             reads += 1;
-            match self.shared.tun.read(&mut slot.memory[from..room]) {
+            let read = self.shared.tun.read(&mut slot.memory[from..room]);
+            let mut hdr = [0; VNET_HDR_LEN];
+            hdr[..vnet].copy_from_slice(&slot.memory[from..start]);
+            slot.memory[from..start].copy_from_slice(&covered[..vnet]);
+            match read {
                 Ok(n) => {
-                    let hdr = if vnet == 0 {
-                        Some(VnetHdr::NONE)
-                    } else {
-                        VnetHdr::parse(&slot.memory[from..from + n])
+                    let hdr = match vnet {
+                        0 => Some(VnetHdr::NONE),
+                        _ => VnetHdr::parse(&hdr),
                     };
                     match (hdr, n.checked_sub(vnet)) {
                         (Some(hdr), Some(len)) if len > 0 => {
@@ -109,7 +121,7 @@ impl<W: Wire> InboundFill<W> {
         slot.now = Instant::now();
         // A datagram of our own MTU and a little more; longer ones make the socket switch to
         // full-size receives.
-        let stride = (self.shared.mtu() + W::HEADER + W::TAG + 64).clamp(2048, TRAIN_ROOM);
+        let stride = self.shared.longest_datagram().clamp(2048, TRAIN_ROOM);
         let mut receives = 0;
         let filled = loop {
             let full = slot.is_full() || slot.used + TRAIN_ROOM > slot.memory.len();
@@ -148,31 +160,124 @@ impl<W: Wire> InboundFill<W> {
         filled
     }
 
+    /// Reads records, hands control what is control's, and finds out whose the rest is. `None`: the
+    /// stream has ended, or sent what no peer would send.
+    pub(crate) fn fill_stream(
+        &mut self,
+        slot: &mut InboundSlot<W>,
+        stream: &Stream,
+    ) -> Option<Filled> {
+        slot.clear();
+        slot.now = Instant::now();
+        let longest = self.shared.longest_datagram().max(RECORD_MIN);
+        let origin = Origin {
+            from: stream.endpoint(),
+            stream: Some(stream),
+            ecn: Ecn::NotEct,
+        };
+        let mut partial = stream
+            .partial
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        slot.memory[..partial.len()].copy_from_slice(&partial);
+        let (mut parsed, mut receives) = (0, 0);
+        slot.used = partial.len();
+        let filled = loop {
+            loop {
+                match next_record(&slot.memory[parsed..slot.used], longest) {
+                    Some(0) => break,
+                    Some(len) => {
+                        let start = parsed + RECORD_HEADER;
+                        parsed = start + len;
+                        self.datagram(slot, start as u32, len as u32, origin);
+                    }
+                    None => {
+                        partial.clear();
+                        return None;
+                    }
+                }
+            }
+            if slot.is_full() || slot.used + longest + RECORD_HEADER > slot.memory.len() {
+                break Some(Filled::Full);
+            }
+            receives += 1;
+            match stream.read(&mut slot.memory[slot.used..]) {
+                Ok(0) => break None,
+                Ok(n) => slot.used += n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break Some(Filled::Drained),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(_) => break None,
+            }
+        };
+        partial.clear();
+        partial.extend_from_slice(&slot.memory[parsed..slot.used]);
+        if partial.is_empty() {
+            // A thousand idle streams shall not keep a thousand buffers.
+            *partial = Vec::new();
+        }
+        self.shared.inbound.syscalls.add(receives);
+        self.lookup.finish();
+        filled
+    }
+
     fn train(&mut self, slot: &mut InboundSlot<W>, train: &ReceivedTrain) {
-        let from = Endpoint {
-            addr: train.from,
-            source: train.local,
+        let origin = Origin {
+            from: Endpoint {
+                addr: train.from,
+                source: train.local,
+            },
+            stream: None,
+            ecn: train.ecn,
         };
         let end = train.start + train.len;
         let mut start = train.start;
         while start < end {
             let len = train.segment.min(end - start);
-            let datagram = &slot.memory[start as usize..(start + len) as usize];
-            match W::classify(datagram) {
-                Class::Data { index, counter } if datagram.len() >= W::HEADER + W::TAG => {
-                    self.lookup
-                        .accept(slot, start, len, (index, counter), from, train.ecn);
-                }
-                Class::Control => {
-                    if !self.shared.control.datagram(from, datagram) {
-                        self.shared.drops.handshake_queue_full.add(1);
-                    }
-                }
-                _ => self.shared.drops.not_ours.add(1),
-            }
+            self.datagram(slot, start, len, origin);
             start += len;
         }
     }
+
+    fn datagram(&mut self, slot: &mut InboundSlot<W>, start: u32, len: u32, origin: Origin<'_>) {
+        let datagram = &slot.memory[start as usize..(start + len) as usize];
+        match W::classify(datagram) {
+            Class::Data {
+                session,
+                counter,
+                header,
+            } if header <= datagram.len() => {
+                let rest = (start + header as u32, len - header as u32);
+                self.lookup.accept(slot, rest, session, counter, origin);
+            }
+            Class::Control => {
+                let stream = origin.stream.map(Stream::id);
+                if !self.shared.control.datagram(origin.from, stream, datagram) {
+                    self.shared.drops.handshake_queue_full.add(1);
+                }
+            }
+            _ => self.shared.drops.not_ours.add(1),
+        }
+    }
+}
+
+/// Records may be at least this long, however short packets are: control messages are.
+const RECORD_MIN: usize = 4096;
+
+/// The length of the record that `bytes` begin with; 0 while it is not there as a whole. `None`
+/// where its length is none that a peer would announce.
+fn next_record(bytes: &[u8], longest: usize) -> Option<usize> {
+    let Some(len) = bytes.first_chunk::<RECORD_HEADER>() else {
+        return Some(0);
+    };
+    let len = usize::from(u16::from_be_bytes(*len));
+    if len == 0 || len > longest {
+        return None;
+    }
+    Some(if RECORD_HEADER + len <= bytes.len() {
+        len
+    } else {
+        0
+    })
 }
 
 /// The trains of one receive call.
@@ -200,5 +305,24 @@ impl Trains {
 
     fn iter(&self) -> impl Iterator<Item = ReceivedTrain> + '_ {
         self.all[..self.count].iter().flatten().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_whole_or_awaited_or_refused() {
+        assert_eq!(next_record(&[], 10), Some(0));
+        assert_eq!(next_record(&[0], 10), Some(0));
+        assert_eq!(next_record(&[0, 3, 1, 2], 10), Some(0));
+        assert_eq!(next_record(&[0, 3, 1, 2, 3, 9], 10), Some(3));
+        assert_eq!(next_record(&[0, 0, 1], 10), None, "empty");
+        assert_eq!(
+            next_record(&[0, 11], 10),
+            None,
+            "refused before its bytes come"
+        );
     }
 }

@@ -70,8 +70,9 @@ impl IpPacket {
     }
 }
 
-/// What a UDP packet carries, also the first fragment of one; `None` for anything else.
-pub(crate) fn udp_payload(packet: &[u8]) -> Option<&[u8]> {
+/// The port that a UDP packet is for and what it carries, also of the first fragment of one; `None`
+/// for anything else.
+pub(crate) fn udp_payload(packet: &[u8]) -> Option<(u16, &[u8])> {
     const HEADER: usize = 8;
     const FRAGMENT: u8 = 44;
     let (protocol, at) = match packet.first()? >> 4 {
@@ -97,7 +98,11 @@ pub(crate) fn udp_payload(packet: &[u8]) -> Option<&[u8]> {
     if protocol != UDP {
         return None;
     }
-    packet.get(at + HEADER..)
+    let payload = packet.get(at + HEADER..)?;
+    Some((
+        u16::from_be_bytes([packet[at + 2], packet[at + 3]]),
+        payload,
+    ))
 }
 
 /// What decapsulation makes of the two ECN fields (RFC 6040 section 4.2, figure 4).
@@ -170,19 +175,23 @@ pub(crate) mod tests {
         let mut four = vec![0; 20 + 8];
         (four[0], four[9]) = (0x45, UDP);
         four.extend([1, 2, 3]);
-        assert_eq!(udp_payload(&four), Some(&[1, 2, 3][..]));
+        assert_eq!(udp_payload(&four).map(|p| p.1), Some(&[1, 2, 3][..]));
         four[6] = 0x20;
-        assert_eq!(udp_payload(&four), Some(&[1, 2, 3][..]), "first fragment");
+        assert_eq!(
+            udp_payload(&four).map(|p| p.1),
+            Some(&[1, 2, 3][..]),
+            "first fragment"
+        );
         four[7] = 1;
         assert_eq!(udp_payload(&four), None, "a later one");
         let mut six = vec![0; 40 + 8];
         (six[0], six[6]) = (0x60, UDP);
         six.push(9);
-        assert_eq!(udp_payload(&six), Some(&[9][..]));
+        assert_eq!(udp_payload(&six).map(|p| p.1), Some(&[9][..]));
         let mut fragment = vec![0; 48 + 8];
         (fragment[0], fragment[6], fragment[40]) = (0x60, 44, UDP);
         fragment.push(7);
-        assert_eq!(udp_payload(&fragment), Some(&[7][..]));
+        assert_eq!(udp_payload(&fragment).map(|p| p.1), Some(&[7][..]));
         fragment[43] = 8;
         assert_eq!(udp_payload(&fragment), None);
         // Nothing that a packet can say leads beyond its end.

@@ -1,6 +1,6 @@
 //! The key to send with, and the limits that every key has.
 
-use crypto::PacketCipher;
+use crate::format::Format;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -24,7 +24,7 @@ pub(crate) struct SendKey {
     pub(crate) index: u32,
     /// Our name for it.
     pub(crate) session: u32,
-    pub(crate) cipher: Arc<dyn PacketCipher>,
+    pub(crate) format: Arc<dyn Format>,
     pub(crate) limits: KeyLimits,
     counter: AtomicU64,
     refresh_asked: AtomicBool,
@@ -41,14 +41,14 @@ impl std::fmt::Debug for SendKey {
 impl SendKey {
     pub(crate) fn new(
         (index, session): (u32, u32),
-        cipher: Arc<dyn PacketCipher>,
+        format: Arc<dyn Format>,
         limits: KeyLimits,
     ) -> Self {
         let (counter, refresh_asked) = (AtomicU64::new(0), AtomicBool::new(false));
         Self {
             index,
             session,
-            cipher,
+            format,
             limits,
             counter,
             refresh_asked,
@@ -90,7 +90,25 @@ impl SendKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Payload;
+    use crypto::{Batch, Packet};
     use std::time::Duration;
+
+    struct Plain;
+
+    impl Format for Plain {
+        fn head(&self) -> usize {
+            0
+        }
+        fn tail(&self, _: usize) -> usize {
+            0
+        }
+        fn seal(&self, _: &mut Batch<'_>) {}
+        fn open(&self, _: &mut Batch<'_>) {}
+        fn reveal(&self, _: &mut [u8], _: &mut Packet) -> Payload {
+            Payload::Inner
+        }
+    }
 
     fn key(messages_max: u64, refresh_messages: u64) -> SendKey {
         let limits = KeyLimits {
@@ -99,7 +117,7 @@ mod tests {
             refresh_at: None,
             refresh_messages,
         };
-        SendKey::new((1, 2), Arc::new(crypto::Null), limits)
+        SendKey::new((1, 2), Arc::new(Plain), limits)
     }
 
     #[test]

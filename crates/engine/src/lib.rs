@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A *slot* is the memory of one batch. Packets are sealed, opened, cut up and joined in it; they
-//! are never copied to another. A protocol says how its data packets look ([`Wire`]), gives keys
-//! through [`Tunnel`], and hears of what matters to its state machine through [`Control`].
+//! are never copied to another. A protocol says how its messages are told apart ([`Wire`]), gives keys with
+//! the format of their packets ([`Format`]) through [`Tunnel`], and hears of what matters to its state machine through [`Control`].
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,7 @@ mod commit;
 mod control;
 mod drain;
 mod fill;
+mod format;
 mod gro;
 mod gso;
 mod icmp;
@@ -33,19 +34,22 @@ mod session;
 mod shared;
 mod slot;
 mod stats;
+mod stream;
 mod transform;
 mod tunnel;
 mod wire;
 mod worker;
 
 pub use control::{Control, Notice};
+pub use format::{Format, Payload};
 pub use key::KeyLimits;
-pub use peer::{Peer, Times};
+pub use peer::{Moving, Peer, Times};
 pub use routes::Routes;
 pub use shared::Sockets;
 pub use stats::{Counter, Drops, LaneStats};
+pub use stream::{RECORD_HEADER, Stream, Written};
 pub use tunnel::{Tunnel, TunnelOptions};
-pub use wire::{Class, Window, Wire};
+pub use wire::{Class, SessionName, Window, Wire};
 
 /// Entry points for fuzzing what the kernel and peers hand to the data plane. Not an interface.
 #[doc(hidden)]

@@ -3,10 +3,11 @@
 use crate::clock::{Epoch, Moment};
 use crate::key::SendKey;
 use crate::stats::Counter;
+use crate::stream::Stream;
 use arc_swap::ArcSwapOption;
 use netio::udp::Endpoint;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -21,6 +22,8 @@ const STAGED_BYTES: usize = 4 << 20;
 pub struct Peer {
     id: u32,
     endpoint: ArcSwapOption<Endpoint>,
+    stream: ArcSwapOption<Stream>,
+    moving: AtomicU8,
     pub(crate) send_key: ArcSwapOption<SendKey>,
     staged: Mutex<VecDeque<Box<[u8]>>>,
     staged_bytes: Arc<AtomicUsize>,
@@ -35,6 +38,18 @@ pub struct Peer {
     pub rx_bytes: Counter,
     /// Bytes of messages sent, headers and tags included.
     pub tx_bytes: Counter,
+}
+
+/// What authentic packets of a peer's from another address mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Moving {
+    /// That it has moved.
+    Follow,
+    /// That it has moved, and control wants to know ([`Notice::Moved`](crate::Notice::Moved)).
+    Tell,
+    /// Nothing good: they are dropped.
+    Stay,
 }
 
 /// When a peer was last active; see the WireGuard kernel module's `timers.c` for how these drive
@@ -58,6 +73,8 @@ impl Peer {
         Self {
             id,
             endpoint: ArcSwapOption::empty(),
+            stream: ArcSwapOption::empty(),
+            moving: AtomicU8::new(Moving::Follow as u8),
             send_key: ArcSwapOption::empty(),
             staged: Mutex::new(VecDeque::new()),
             staged_bytes,
@@ -97,11 +114,45 @@ impl Peer {
         }
     }
 
-    /// Follows the peer to where an authenticated packet came from.
-    pub(crate) fn roam(&self, from: Endpoint) {
-        if self.endpoint.load().as_deref() != Some(&from) {
-            self.set_endpoint(from);
+    /// The connection that leads to it, where it is not reached by datagrams.
+    #[must_use]
+    pub fn stream(&self) -> Option<Arc<Stream>> {
+        self.stream.load_full()
+    }
+
+    /// Says that it is reached through `stream` from now on, or by datagrams.
+    pub fn set_stream(&self, stream: Option<Arc<Stream>>) {
+        if let Some(stream) = &stream {
+            self.set_endpoint(stream.endpoint());
         }
+        self.stream.store(stream);
+    }
+
+    /// Says what its authentic packets from another address mean.
+    pub fn set_moving(&self, moving: Moving) {
+        self.moving.store(moving as u8, Ordering::Relaxed);
+    }
+
+    /// Whether authentic packets from there are not to be believed.
+    pub(crate) fn refuses(&self, from: Endpoint) -> bool {
+        self.moving.load(Ordering::Relaxed) == Moving::Stay as u8
+            && self
+                .endpoint
+                .load()
+                .as_deref()
+                .is_none_or(|e| e.addr != from.addr)
+    }
+
+    /// Follows the peer to where an authentic packet came from. Returns whether that is news that
+    /// control wants.
+    pub(crate) fn heard_from(&self, from: Endpoint) -> bool {
+        let current = self.endpoint.load();
+        if current.as_deref() == Some(&from) {
+            return false;
+        }
+        let moved = current.as_deref().is_none_or(|e| e.addr != from.addr);
+        self.set_endpoint(from);
+        moved && self.moving.load(Ordering::Relaxed) == Moving::Tell as u8
     }
 
     /// The packet counter of the sending key: how many packets it has sealed.

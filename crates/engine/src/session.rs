@@ -1,11 +1,12 @@
 //! Receiving sessions: a key, its replay window, and the table that finds them by our names.
 
+use crate::format::Format;
 use crate::key::{KeyLimits, SendKey};
 use crate::peer::Peer;
 use crate::wire::Wire;
 use arc_swap::ArcSwap;
-use crypto::PacketCipher;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -14,7 +15,7 @@ use std::time::Instant;
 pub(crate) struct ReceiveKey<W: Wire> {
     pub(crate) index: u32,
     pub(crate) peer: Arc<Peer>,
-    pub(crate) cipher: Arc<dyn PacketCipher>,
+    pub(crate) format: Arc<dyn Format>,
     pub(crate) limits: KeyLimits,
     /// Only touched where batches are committed in order, so never contended.
     pub(crate) window: Mutex<W::Window>,
@@ -22,6 +23,7 @@ pub(crate) struct ReceiveKey<W: Wire> {
     pub(crate) answer: Option<Arc<SendKey>>,
     unconfirmed: AtomicBool,
     refresh_asked: AtomicBool,
+    compression_told: AtomicBool,
     removed: AtomicBool,
 }
 
@@ -29,19 +31,20 @@ impl<W: Wire> ReceiveKey<W> {
     pub(crate) fn new(
         index: u32,
         peer: Arc<Peer>,
-        cipher: Arc<dyn PacketCipher>,
+        format: Arc<dyn Format>,
         limits: KeyLimits,
         answer: Option<Arc<SendKey>>,
     ) -> Self {
         Self {
             index,
             peer,
-            cipher,
+            format,
             limits,
             window: Mutex::default(),
             unconfirmed: AtomicBool::new(answer.is_some()),
             answer,
             refresh_asked: AtomicBool::new(false),
+            compression_told: AtomicBool::new(false),
             removed: AtomicBool::new(false),
         }
     }
@@ -89,6 +92,11 @@ impl<W: Wire> ReceiveKey<W> {
         }
     }
 
+    /// Whether the caller is the one to tell that the peer compresses.
+    pub(crate) fn should_tell_compression(&self) -> bool {
+        !self.compression_told.swap(true, Ordering::Relaxed)
+    }
+
     /// Whether the caller is the one to ask for a new key.
     pub(crate) fn should_refresh(&self, now: Instant) -> bool {
         self.limits.refresh_at.is_some_and(|at| now >= at)
@@ -104,6 +112,9 @@ type Shard<W> = ArcSwap<HashMap<u32, Arc<ReceiveKey<W>>>>;
 /// All receiving sessions by our name for them.
 pub(crate) struct Sessions<W: Wire> {
     shards: Box<[Shard<W>]>,
+    /// The first of our names for the sessions of whoever has an address, where packets do not
+    /// name their session.
+    of_senders: ArcSwap<HashMap<SocketAddr, u32>>,
     /// Changes come from control alone, but may come from two of its threads.
     changing: Mutex<()>,
 }
@@ -116,6 +127,7 @@ impl<W: Wire> Sessions<W> {
             .collect();
         Self {
             shards,
+            of_senders: ArcSwap::default(),
             changing: Mutex::new(()),
         }
     }
@@ -126,6 +138,25 @@ impl<W: Wire> Sessions<W> {
 
     pub(crate) fn find(&self, index: u32) -> Option<Arc<ReceiveKey<W>>> {
         self.shard(index).load().get(&index).cloned()
+    }
+
+    /// Our name for a session that packets from `addr` call `number`.
+    pub(crate) fn of_sender(&self, addr: SocketAddr, number: u8) -> Option<u32> {
+        Some(self.of_senders.load().get(&addr)? + u32::from(number))
+    }
+
+    /// Says whose packets come from `addr`: those of the sessions from `first` on, or nobody's.
+    pub(crate) fn set_sender(&self, addr: SocketAddr, first: Option<u32>) {
+        let _one = self
+            .changing
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut map = HashMap::clone(&self.of_senders.load());
+        match first {
+            Some(first) => map.insert(addr, first),
+            None => map.remove(&addr),
+        };
+        self.of_senders.store(Arc::new(map));
     }
 
     pub(crate) fn insert(&self, key: ReceiveKey<W>) {

@@ -6,15 +6,20 @@ use crate::icmp::{self, ANSWER_MAX};
 use crate::peer::Peer;
 use crate::routes::Routes;
 use crate::session::Sessions;
+use crate::slot::BATCH_PACKETS;
 use crate::stats::{Drops, LaneStats};
 use crate::wire::Wire;
 use arc_swap::ArcSwap;
 use netio::tun::Tun;
 use netio::udp::{Family, UdpSocket};
 use netio::vnet::VnetHdr;
+use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most payloads of our own that wait for a worker.
+const INJECTED_MAX: usize = 1024;
 
 /// Unreachable messages per second, at most.
 const UNREACHABLE_PER_SECOND: u64 = 100;
@@ -60,6 +65,13 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) inbound: LaneStats,
     pub(crate) drops: Drops,
     pub(crate) staged_bytes: Arc<AtomicUsize>,
+    injected: Mutex<VecDeque<(Arc<Peer>, Box<[u8]>)>>,
+    has_injected: AtomicBool,
+    /// Where `true`, the TUN is not read while a stream has no room.
+    pub(crate) backpressure: bool,
+    congested: AtomicBool,
+    /// Packets for other peers do not go through the kernel.
+    pub(crate) hairpin: AtomicBool,
     unreachable: UnreachableLimit,
 }
 
@@ -69,6 +81,7 @@ impl<W: Wire> Shared<W> {
         control: Arc<dyn Control>,
         mtu: usize,
         gso_max_segs: usize,
+        backpressure: bool,
     ) -> Self {
         Self {
             tun,
@@ -83,12 +96,63 @@ impl<W: Wire> Shared<W> {
             inbound: LaneStats::default(),
             drops: Drops::default(),
             staged_bytes: Arc::default(),
+            injected: Mutex::default(),
+            has_injected: AtomicBool::new(false),
+            backpressure,
+            congested: AtomicBool::new(false),
+            hairpin: AtomicBool::new(false),
             unreachable: UnreachableLimit::default(),
         }
     }
 
     pub(crate) fn mtu(&self) -> usize {
         self.mtu.load(Ordering::Relaxed)
+    }
+
+    /// The longest datagram that a peer should send, in bytes, and a little more.
+    pub(crate) fn longest_datagram(&self) -> usize {
+        self.mtu() + W::HEAD_MAX + W::TAIL_MAX + 64
+    }
+
+    /// Queues a payload for a peer; the worker that owns the TUN takes it. Returns whether there
+    /// was room.
+    pub(crate) fn inject(&self, peer: &Arc<Peer>, payload: &[u8]) -> bool {
+        let mut injected = self.injected.lock().unwrap_or_else(PoisonError::into_inner);
+        if injected.len() >= INJECTED_MAX {
+            self.drops.staged.add(1);
+            return false;
+        }
+        injected.push_back((Arc::clone(peer), payload.into()));
+        self.has_injected.store(true, Ordering::Release);
+        true
+    }
+
+    /// Whether payloads of our own wait.
+    pub(crate) fn has_injected(&self) -> bool {
+        self.has_injected.load(Ordering::Acquire)
+    }
+
+    /// A batch's worth of the payloads of our own.
+    pub(crate) fn take_injected(&self) -> Vec<(Arc<Peer>, Box<[u8]>)> {
+        if !self.has_injected() {
+            return Vec::new();
+        }
+        let mut injected = self.injected.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = injected.len().min(BATCH_PACKETS / 2);
+        let taken = injected.drain(..count).collect();
+        self.has_injected
+            .store(!injected.is_empty(), Ordering::Release);
+        taken
+    }
+
+    /// Whether the TUN must not be read for now.
+    pub(crate) fn congested(&self) -> bool {
+        self.congested.load(Ordering::SeqCst)
+    }
+
+    /// A stream has no room, or has room again.
+    pub(crate) fn set_congested(&self, congested: bool) {
+        self.congested.store(congested, Ordering::SeqCst);
     }
 
     /// Tells the sender of `packet`, an inner packet that cannot go, that it cannot.

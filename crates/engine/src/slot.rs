@@ -4,6 +4,7 @@ use crate::gro::Shape;
 use crate::key::SendKey;
 use crate::peer::Peer;
 use crate::session::ReceiveKey;
+use crate::stream::Stream;
 use crate::wire::Wire;
 use crypto::Packet;
 use netio::udp::{Ecn, Endpoint, TRAIN_ROOM, Train};
@@ -31,6 +32,8 @@ pub(crate) struct Item {
     pub(crate) hdr: VnetHdr,
     /// Bytes from one packet's start to the next, where it is a super-packet.
     pub(crate) stride: usize,
+    /// Its run, in [`OutboundSlot::runs`].
+    pub(crate) run: usize,
 }
 
 /// Packets in a row for one peer.
@@ -38,6 +41,8 @@ pub(crate) struct OutboundRun {
     pub(crate) peer: Arc<Peer>,
     pub(crate) key: Arc<SendKey>,
     pub(crate) endpoint: Endpoint,
+    /// The connection that its trains are written to, where there is one.
+    pub(crate) stream: Option<Arc<Stream>>,
     pub(crate) first: usize,
     pub(crate) count: usize,
     /// Its trains, in [`OutboundSlot::trains`].
@@ -100,6 +105,11 @@ pub(crate) enum Inner {
         shape: Shape,
     },
     Keepalive,
+    /// For the protocol's state machine.
+    Message,
+    /// A piece of a packet, to be joined.
+    Piece,
+    Compressed,
     Malformed,
     WrongSource,
     Congestion,
@@ -110,6 +120,8 @@ pub(crate) enum Inner {
 pub(crate) struct InboundRun<W: Wire> {
     pub(crate) key: Arc<ReceiveKey<W>>,
     pub(crate) from: Endpoint,
+    /// Came through a stream, whose other end cannot move.
+    pub(crate) stream: bool,
     pub(crate) ecn: Ecn,
     pub(crate) first: usize,
     pub(crate) count: usize,

@@ -69,6 +69,8 @@ drops! {
     looped,
     /// The kernel refused a datagram.
     send_failed,
+    /// The peer at the other end of a TCP connection reads too slowly.
+    stream_full,
     /// A datagram was longer than the receive buffer.
     truncated,
     /// Not a message of the protocol.
@@ -83,6 +85,10 @@ drops! {
     not_authentic,
     /// Received before, or too old to tell.
     replayed,
+    /// Authentic, but from an address that the peer may not move to.
+    wrong_address,
+    /// Authentic, but compressed: nobody here undoes that.
+    compressed,
     /// Authentic, but not an IP packet.
     inner_malformed,
     /// Authentic, but its source address belongs to another peer.

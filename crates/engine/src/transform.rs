@@ -3,6 +3,7 @@
 //! Outbound: cut super-packets, complete checksums, pad, write headers, seal. Inbound: open, look
 //! at what is inside, verify what may be joined.
 
+use crate::format::Payload;
 use crate::gro::{self, Shape};
 use crate::gso::{self, Super};
 use crate::ip::{IpPacket, decapsulate_ecn};
@@ -28,6 +29,7 @@ pub(crate) fn outbound<W: Wire>(slot: &mut OutboundSlot) {
         if item.hdr.gso == GsoKind::None {
             // A checksum that points outside its packet is left wrong: the receiver drops it.
             gso::complete_checksum(packet, &item.hdr);
+            runs[item.run].key.format.adjust(packet);
         } else if let Some(parsed) = Super::parse(packet, &item.hdr) {
             parsed.spread(memory, item.start, item.stride);
         }
@@ -37,13 +39,8 @@ pub(crate) fn outbound<W: Wire>(slot: &mut OutboundSlot) {
         for (packet, len) in packets[range.clone()].iter().zip(&lens[range.clone()]) {
             let start = packet.start as usize;
             memory[start + *len as usize..start + packet.len as usize].fill(0);
-            W::write_header(
-                &mut memory[start - W::HEADER..start],
-                run.key.index,
-                packet.counter,
-            );
         }
-        run.key.cipher.seal(&mut Batch {
+        run.key.format.seal(&mut Batch {
             memory,
             packets: &mut packets[range],
         });
@@ -61,10 +58,10 @@ pub(crate) fn inbound<W: Wire>(shared: &Shared<W>, slot: &mut InboundSlot<W>) {
     let joins = shared.tun.gro.on() || shared.tun.uso.on();
     for run in runs.iter() {
         let packets = &mut packets[run.first..run.first + run.count];
-        run.key.cipher.open(&mut Batch { memory, packets });
+        run.key.format.open(&mut Batch { memory, packets });
         let routes = shared.routes.load();
         let mut owned: Option<IpAddr> = None;
-        for packet in packets.iter() {
+        for packet in packets.iter_mut() {
             inner.push(look_inside(memory, packet, run, joins, |src| {
                 if owned == Some(src) {
                     return true;
@@ -83,7 +80,7 @@ pub(crate) fn inbound<W: Wire>(shared: &Shared<W>, slot: &mut InboundSlot<W>) {
 
 fn look_inside<W: Wire>(
     memory: &mut [u8],
-    packet: &Packet,
+    packet: &mut Packet,
     run: &InboundRun<W>,
     joins: bool,
     mut owned: impl FnMut(IpAddr) -> bool,
@@ -91,8 +88,13 @@ fn look_inside<W: Wire>(
     if !packet.authentic {
         return Inner::NotAuthentic;
     }
-    if packet.len == 0 {
-        return Inner::Keepalive;
+    match run.key.format.reveal(memory, packet) {
+        Payload::Inner => {}
+        Payload::Keepalive => return Inner::Keepalive,
+        Payload::Message => return Inner::Message,
+        Payload::Piece => return Inner::Piece,
+        Payload::Compressed => return Inner::Compressed,
+        Payload::Malformed => return Inner::Malformed,
     }
     let start = packet.start as usize;
     let bytes = &mut memory[start..start + packet.len as usize];
@@ -103,7 +105,8 @@ fn look_inside<W: Wire>(
         return Inner::WrongSource;
     }
     let bytes = &mut bytes[..ip.len];
-    if !decapsulate_ecn(bytes, ip.ecn, run.ecn) {
+    run.key.format.adjust(bytes);
+    if W::ECN && !decapsulate_ecn(bytes, ip.ecn, run.ecn) {
         return Inner::Congestion;
     }
     let shape = if joins {

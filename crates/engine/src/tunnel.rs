@@ -4,15 +4,17 @@
 //! so that a data plane in the kernel can sit behind the same calls.
 
 use crate::control::Control;
+use crate::format::Format;
 use crate::key::{KeyLimits, SendKey};
 use crate::peer::Peer;
 use crate::routes::Routes;
 use crate::session::ReceiveKey;
 use crate::shared::{Shared, Sockets};
 use crate::stats::{Drops, LaneStats};
+use crate::stream::{Stream, Written};
 use crate::wire::Wire;
 use crate::worker::Crew;
-use crypto::{Batch, Packet, PacketCipher};
+use crypto::{Batch, Packet};
 use netio::tun::Tun;
 use netio::udp::{Ecn, Endpoint, Family, SendReport, SendScratch, Train};
 use std::io;
@@ -33,6 +35,9 @@ pub struct TunnelOptions {
     pub mtu: usize,
     /// Most packets in one super-packet handed to the kernel.
     pub gso_max_segs: usize,
+    /// Stop reading the interface while a stream has no room: right where all packets go to one
+    /// peer. Else packets that find no room are dropped.
+    pub backpressure: bool,
 }
 
 /// A running data plane: one TUN, its sockets, its workers. Stops when dropped.
@@ -58,7 +63,13 @@ impl<W: Wire> Tunnel<W> {
     /// Descriptor or thread limits.
     pub fn start(tun: Tun, control: Arc<dyn Control>, options: &TunnelOptions) -> io::Result<Self> {
         let workers = options.workers.max(1);
-        let shared = Arc::new(Shared::new(tun, control, options.mtu, options.gso_max_segs));
+        let shared = Arc::new(Shared::new(
+            tun,
+            control,
+            options.mtu,
+            options.gso_max_segs,
+            options.backpressure,
+        ));
         let crew = Arc::new(Crew::new(Arc::clone(&shared), workers, options.parallel)?);
         let threads = (0..workers)
             .map(|me| {
@@ -134,7 +145,7 @@ impl<W: Wire> Tunnel<W> {
         &self,
         peer: &Peer,
         (index, session): (u32, u32),
-        cipher: Arc<dyn PacketCipher>,
+        format: Arc<dyn Format>,
         limits: KeyLimits,
     ) {
         // A session that a packet has confirmed is being sent with already, and its numbers must
@@ -146,7 +157,7 @@ impl<W: Wire> Tunnel<W> {
         let key = receiving
             .answer
             .clone()
-            .unwrap_or_else(|| Arc::new(SendKey::new((index, session), cipher, limits)));
+            .unwrap_or_else(|| Arc::new(SendKey::new((index, session), format, limits)));
         // What waited is numbered and sent before a worker can see the key, so that the order on
         // the wire is the order of the numbers.
         self.send_staged(peer, &key);
@@ -197,15 +208,54 @@ impl<W: Wire> Tunnel<W> {
         &self,
         index: u32,
         peer: &Arc<Peer>,
-        cipher: Arc<dyn PacketCipher>,
+        format: Arc<dyn Format>,
         limits: KeyLimits,
-        answer: Option<(u32, Arc<dyn PacketCipher>, KeyLimits)>,
+        answer: Option<(u32, Arc<dyn Format>, KeyLimits)>,
     ) {
-        let answer = answer.map(|(receiver, cipher, limits)| {
-            Arc::new(SendKey::new((receiver, index), cipher, limits))
+        let answer = answer.map(|(receiver, format, limits)| {
+            Arc::new(SendKey::new((receiver, index), format, limits))
         });
-        let key = ReceiveKey::new(index, Arc::clone(peer), cipher, limits, answer);
+        let key = ReceiveKey::new(index, Arc::clone(peer), format, limits, answer);
         self.shared.sessions.insert(key);
+    }
+
+    /// Says whose data packets come from `addr` that name no session: those of the sessions from
+    /// `first` on ([`SessionName::OfSender`](crate::SessionName::OfSender)), or nobody's.
+    pub fn set_sender(&self, addr: SocketAddr, first: Option<u32>) {
+        self.shared.sessions.set_sender(addr, first);
+    }
+
+    /// Seals `payload` for `peer` among its packets, in their order. Dropped where there is no key.
+    pub fn inject(&self, peer: &Arc<Peer>, payload: &[u8]) {
+        if self.shared.inject(peer, payload) {
+            self.crew.wake_tun();
+        }
+    }
+
+    /// Whether packets from one peer to another are passed on here, or left to the kernel.
+    pub fn set_hairpin(&self, hairpin: bool) {
+        self.shared.hairpin.store(hairpin, Ordering::Relaxed);
+    }
+
+    /// Reads from `stream` from now on.
+    ///
+    /// # Errors
+    /// Descriptor limits.
+    pub fn add_stream(&self, stream: &Arc<Stream>) -> io::Result<()> {
+        self.crew.add_stream(stream)
+    }
+
+    /// Reads from a stream no more, and closes it.
+    pub fn remove_stream(&self, stream: &Stream) {
+        self.crew.remove_stream(stream.id());
+        stream.close();
+    }
+
+    /// Sends a message that is not a data packet through a stream. Returns whether it went.
+    pub fn send_record(&self, stream: &Stream, record: &[u8]) -> bool {
+        let sent = stream.write_record(record) != Written::Dropped;
+        self.shared.drops.stream_full.add(u64::from(!sent));
+        sent
     }
 
     /// Accepts no more data packets for `index`.
@@ -228,16 +278,16 @@ impl<W: Wire> Tunnel<W> {
             return false;
         };
         let padded = W::padded(packet.len(), self.mtu());
-        let mut datagram = vec![0; W::HEADER + padded + W::TAG];
-        datagram[W::HEADER..W::HEADER + packet.len()].copy_from_slice(packet);
-        W::write_header(&mut datagram[..W::HEADER], key.index, counter);
+        let (head, tail) = (key.format.head(), key.format.tail(padded));
+        let mut datagram = vec![0; head + padded + tail];
+        datagram[head..head + packet.len()].copy_from_slice(packet);
         let mut packets = [Packet {
-            start: W::HEADER as u32,
+            start: head as u32,
             len: padded as u32,
             counter,
             authentic: false,
         }];
-        key.cipher.seal(&mut Batch {
+        key.format.seal(&mut Batch {
             memory: &mut datagram,
             packets: &mut packets,
         });

@@ -10,18 +10,22 @@ use crate::fill::{Filled, InboundFill, OutboundFill};
 use crate::shared::{Shared, Sockets};
 use crate::slot::{InboundSlot, OutboundSlot};
 use crate::stats::LaneStats;
+use crate::stream::Stream;
 use crate::transform;
 use crate::wire::Wire;
 use netio::poll::{Poller, Waker};
 use netio::udp::Family;
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const WAKE: u64 = 0;
 const TUN: u64 = 1;
 const UDP_V4: u64 = 2;
 const UDP_V6: u64 = 3;
+/// The first stream's; the others follow by number.
+const STREAMS: u64 = 16;
 
 /// Batches that must wait before another worker is woken: waking one costs more than one batch.
 const BACKLOG: usize = 2;
@@ -80,9 +84,11 @@ pub(crate) struct Crew<W: Wire> {
     members: Vec<Member>,
     stop: AtomicBool,
     parallel: bool,
+    streams: Mutex<HashMap<u64, Arc<Stream>>>,
 }
 
 struct Member {
+    poller: Arc<Poller>,
     waker: Waker,
     idle: AtomicBool,
 }
@@ -95,6 +101,7 @@ impl<W: Wire> Crew<W> {
         let members = (0..workers)
             .map(|_| {
                 Ok(Member {
+                    poller: Arc::new(Poller::new()?),
                     waker: Waker::new()?,
                     idle: AtomicBool::new(false),
                 })
@@ -107,6 +114,7 @@ impl<W: Wire> Crew<W> {
             members,
             stop: AtomicBool::new(false),
             parallel,
+            streams: Mutex::default(),
         })
     }
 
@@ -122,6 +130,47 @@ impl<W: Wire> Crew<W> {
     pub(crate) fn wake_all(&self) {
         for member in &self.members {
             member.waker.wake();
+        }
+    }
+
+    /// Makes the worker that owns the TUN look for payloads of our own.
+    pub(crate) fn wake_tun(&self) {
+        self.members[0].waker.wake();
+    }
+
+    /// The worker that owns the sockets.
+    fn receiver(&self) -> &Member {
+        &self.members[1.min(self.members.len() - 1)]
+    }
+
+    fn streams(&self) -> MutexGuard<'_, HashMap<u64, Arc<Stream>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// # Errors
+    /// Descriptor limits.
+    pub(crate) fn add_stream(&self, stream: &Arc<Stream>) -> io::Result<()> {
+        // Known before it is watched: its first event must find it.
+        self.streams().insert(stream.id(), Arc::clone(stream));
+        let token = STREAMS + stream.id();
+        stream
+            .watch(Arc::clone(&self.receiver().poller), token)
+            .inspect_err(|_| drop(self.streams().remove(&stream.id())))
+    }
+
+    pub(crate) fn remove_stream(&self, id: u64) {
+        let stream = self.streams().remove(&id);
+        if let Some(stream) = stream {
+            stream.unwatch();
+            self.room_again(&stream);
+        }
+    }
+
+    /// The TUN may be read again if it was not for this stream's sake.
+    fn room_again(&self, stream: &Stream) {
+        if self.shared.backpressure && (!stream.is_congested() || stream.is_closed()) {
+            self.shared.set_congested(false);
+            self.wake_tun();
         }
     }
 
@@ -141,8 +190,9 @@ impl<W: Wire> Crew<W> {
     /// # Errors
     /// Descriptor limits, at the start.
     pub(crate) fn work(&self, me: usize) -> io::Result<()> {
-        let poller = Poller::new()?;
+        let poller = Arc::clone(&self.members[me].poller);
         poller.add(&self.members[me].waker, WAKE)?;
+        let mut tun_waits = false;
         let mut tun = if me == 0 {
             poller.add(&self.shared.tun, TUN)?;
             Some(OutboundFill::new(Arc::clone(&self.shared)))
@@ -160,19 +210,27 @@ impl<W: Wire> Crew<W> {
                 match (token, &mut tun, &mut udp) {
                     (WAKE, ..) => {
                         self.members[me].waker.clear();
+                        if tun_waits && !self.shared.congested() {
+                            poller.add(&self.shared.tun, TUN)?;
+                            tun_waits = false;
+                        }
+                        if let Some(fill) = &mut tun
+                            && self.shared.has_injected()
+                        {
+                            self.pump_tun(fill);
+                        }
                         if owns_udp {
                             self.follow_sockets(&poller, &mut sockets)?;
                         }
                     }
                     (TUN, Some(fill), _) => {
-                        let filled = self.pump(
-                            &self.outbound,
-                            |slot| fill.fill(slot),
-                            |s| !s.runs.is_empty(),
-                        );
-                        if filled == Filled::Gone {
-                            self.stop();
-                            self.tell_gone();
+                        self.pump_tun(fill);
+                        if self.shared.congested() && !tun_waits {
+                            // Readable all the while: not to be asked until there is room.
+                            poller.remove(&self.shared.tun)?;
+                            tun_waits = true;
+                            // Room may have come between the two.
+                            self.members[me].waker.wake();
                         }
                     }
                     (UDP_V4 | UDP_V6, _, Some(fill)) => {
@@ -189,12 +247,52 @@ impl<W: Wire> Crew<W> {
                             );
                         }
                     }
+                    (STREAMS.., _, Some(fill)) => self.pump_stream(token - STREAMS, fill),
                     _ => {}
                 }
             }
             self.help();
         }
         Ok(())
+    }
+
+    fn pump_tun(&self, fill: &mut OutboundFill<W>) {
+        let filled = self.pump(
+            &self.outbound,
+            |slot| fill.fill(slot),
+            |s| !s.runs.is_empty(),
+        );
+        if filled == Filled::Gone {
+            self.stop();
+            self.tell_gone();
+        }
+    }
+
+    /// A stream is readable, or writable after it was not, or both, or at its end.
+    fn pump_stream(&self, id: u64, fill: &mut InboundFill<W>) {
+        let Some(stream) = self.streams().get(&id).cloned() else {
+            return;
+        };
+        if stream.is_congested() && stream.flush() {
+            self.room_again(&stream);
+        }
+        let mut ended = false;
+        self.pump(
+            &self.inbound,
+            |slot| {
+                fill.fill_stream(slot, &stream).unwrap_or_else(|| {
+                    ended = true;
+                    Filled::Drained
+                })
+            },
+            |s| !s.runs.is_empty(),
+        );
+        if ended {
+            self.remove_stream(id);
+            stream.close();
+            self.room_again(&stream);
+            self.shared.control.stream_closed(id);
+        }
     }
 
     fn wait(&self, me: usize, poller: &Poller) -> io::Result<netio::poll::Ready> {

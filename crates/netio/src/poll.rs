@@ -7,13 +7,13 @@ use std::time::Duration;
 /// Most descriptors reported by one wait.
 const EVENTS: usize = 8;
 
-/// An `epoll` set; level-triggered, readable events only.
+/// An `epoll` set; level-triggered, readable events unless [`Poller::modify`] says otherwise.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
 }
 
-/// What became readable: the tokens given to [`Poller::add`].
+/// What became readable (or writable): the tokens given to [`Poller::add`].
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Ready {
     tokens: [u64; EVENTS],
@@ -60,6 +60,29 @@ impl Poller {
             libc::epoll_ctl(
                 self.epoll.as_raw_fd(),
                 libc::EPOLL_CTL_ADD,
+                fd.as_fd().as_raw_fd(),
+                &raw mut event,
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Says whether `fd`, which is in the set, is also watched for writability. Both are reported
+    /// alike.
+    ///
+    /// # Errors
+    /// What `epoll_ctl` returns; `ENOENT` when it is not in the set.
+    pub fn modify(&self, fd: impl AsFd, token: u64, writable: bool) -> io::Result<()> {
+        let out = if writable { libc::EPOLLOUT } else { 0 };
+        let mut event = libc::epoll_event {
+            events: (libc::EPOLLIN | out) as u32,
+            u64: token,
+        };
+        // SAFETY: `event` lives through the call and both descriptors are open.
+        check(unsafe {
+            libc::epoll_ctl(
+                self.epoll.as_raw_fd(),
+                libc::EPOLL_CTL_MOD,
                 fd.as_fd().as_raw_fd(),
                 &raw mut event,
             )

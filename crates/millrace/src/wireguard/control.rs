@@ -3,7 +3,8 @@
 use super::inbox::{Inbox, UNDER_LOAD};
 use super::interface::Interface;
 use crypto::PacketCipher;
-use engine::{KeyLimits, Notice};
+use super::wire::DataFormat;
+use engine::{Format, KeyLimits, Notice};
 use netio::udp::Endpoint;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -59,6 +60,8 @@ impl Interface {
             }
             Notice::Confirmed { index } => self.device.confirmed(id, index, now, out),
             Notice::Refresh { index } => self.device.refresh(id, index, now, out),
+            // WireGuard's peers roam unasked, and compress nothing.
+            Notice::Moved { .. } | Notice::Compressed => {}
             Notice::Active => {
                 if let Some(entry) = self.peers.get(&id) {
                     let activity = entry.activity();
@@ -98,12 +101,14 @@ impl Interface {
         perform(self, out, now, None);
     }
 
-    fn cipher(&self, key: &crypto::Key) -> Arc<dyn PacketCipher> {
-        if self.uses_null_cipher() {
-            Arc::new(crypto::Null)
+    /// The packets of a session that the receiver calls `receiver`.
+    fn format(&self, receiver: u32, key: &crypto::Key) -> Arc<dyn Format> {
+        let cipher: Box<dyn PacketCipher> = if self.uses_null_cipher() {
+            Box::new(crypto::Null)
         } else {
-            Arc::new(crypto::ChaCha20Poly1305::new(key.as_bytes()))
-        }
+            Box::new(crypto::ChaCha20Poly1305::new(key.as_bytes()))
+        };
+        Arc::new(DataFormat { receiver, cipher })
     }
 }
 
@@ -181,12 +186,12 @@ fn one(
             confirm,
         } => {
             let Some(peer) = peer(id) else { return };
-            let cipher = interface.cipher(&key);
+            let format = interface.format(local_index, &key);
             let answer = confirm.map(|answer| {
-                let cipher = interface.cipher(&answer.key);
-                (answer.remote_index, cipher, limits(&answer.lifetime))
+                let format = interface.format(answer.remote_index, &answer.key);
+                (answer.remote_index, format, limits(&answer.lifetime))
             });
-            tunnel.add_receive_key(local_index, &peer, cipher, limits(&lifetime), answer);
+            tunnel.add_receive_key(local_index, &peer, format, limits(&lifetime), answer);
         }
         Output::InstallSendKey {
             peer: id,
@@ -199,7 +204,8 @@ fn one(
             let Some(peer) = peer(id) else { return };
             let staged = peer.has_staged();
             let indices = (remote_index, local_index);
-            tunnel.set_send_key(&peer, indices, interface.cipher(&key), limits(&lifetime));
+            let format = interface.format(remote_index, &key);
+            tunnel.set_send_key(&peer, indices, format, limits(&lifetime));
             if confirm && !staged {
                 tunnel.send_keepalive(&peer);
             }

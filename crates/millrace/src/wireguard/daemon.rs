@@ -181,6 +181,7 @@ impl Daemon {
             },
             mtu: MTU as usize,
             gso_max_segs: settings.gso_max_segs.map_or(usize::MAX, usize::from),
+            backpressure: false,
         };
         let control: Arc<Inbox> = Arc::clone(&inbox);
         let tunnel = Tunnel::start(tun, control, &tunnel_options).map_err(io("threads"))?;

@@ -73,7 +73,7 @@ impl AsFd for Inbox {
 }
 
 impl Control for Inbox {
-    fn datagram(&self, from: Endpoint, bytes: &[u8]) -> bool {
+    fn datagram(&self, from: Endpoint, _stream: Option<u64>, bytes: &[u8]) -> bool {
         // No message of the handshake is longer than an initiation.
         if bytes.len() > INITIATION_LEN {
             return false;

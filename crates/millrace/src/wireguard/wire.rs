@@ -1,6 +1,9 @@
 //! WireGuard's data packets, as the engine needs to know them.
 
-use engine::{Class, Window, Wire};
+use crypto::{Batch, Packet, PacketCipher};
+use engine::{Class, Format, Payload, SessionName, Window, Wire};
+use netio::udp::Endpoint;
+use std::net::SocketAddr;
 use wireguard::ReplayWindow;
 use wireguard::message::{DATA_HEADER_LEN, DataHeader, TYPE_DATA, kind};
 
@@ -18,16 +21,19 @@ impl Window for Replay {
 }
 
 impl Wire for WireGuard {
-    const HEADER: usize = DATA_HEADER_LEN;
-    const TAG: usize = crypto::TAG_LEN;
+    const HEAD_MAX: usize = DATA_HEADER_LEN;
+    const TAIL_MAX: usize = crypto::TAG_LEN;
+    const STAGES: bool = true;
+    const ECN: bool = true;
     type Window = Replay;
 
     #[inline]
     fn classify(datagram: &[u8]) -> Class {
         if let Some(header) = DataHeader::parse(datagram) {
             return Class::Data {
-                index: header.receiver,
+                session: SessionName::Index(header.receiver),
                 counter: header.counter,
+                header: DATA_HEADER_LEN,
             };
         }
         match kind(datagram) {
@@ -37,15 +43,11 @@ impl Wire for WireGuard {
         }
     }
 
+    /// Wrapped once more it would come back, longer each time and in the end in pieces, and each
+    /// piece would go round as well.
     #[inline]
-    fn write_header(header: &mut [u8], index: u32, counter: u64) {
-        header.copy_from_slice(
-            &DataHeader {
-                receiver: index,
-                counter,
-            }
-            .emit(),
-        );
+    fn loops(datagram: &[u8], _to: SocketAddr, receiver: u32, _endpoint: &Endpoint) -> bool {
+        DataHeader::parse(datagram).is_some_and(|header| header.receiver == receiver)
     }
 
     /// To a multiple of 16 bytes, but not beyond the MTU (white paper section 5.4.6). A packet
@@ -61,6 +63,47 @@ impl Wire for WireGuard {
             } else {
                 padded
             }
+    }
+}
+
+/// One key's packets: the receiver's name for the session in front, the tag behind.
+pub(super) struct DataFormat {
+    /// The receiver's name for the session.
+    pub(super) receiver: u32,
+    pub(super) cipher: Box<dyn PacketCipher>,
+}
+
+impl Format for DataFormat {
+    fn head(&self) -> usize {
+        DATA_HEADER_LEN
+    }
+
+    fn tail(&self, len: usize) -> usize {
+        self.cipher.tail(len)
+    }
+
+    fn seal(&self, batch: &mut Batch<'_>) {
+        for packet in batch.packets.iter() {
+            let start = packet.start as usize;
+            let header = DataHeader {
+                receiver: self.receiver,
+                counter: packet.counter,
+            };
+            batch.memory[start - DATA_HEADER_LEN..start].copy_from_slice(&header.emit());
+        }
+        self.cipher.seal(batch);
+    }
+
+    fn open(&self, batch: &mut Batch<'_>) {
+        self.cipher.open(batch);
+    }
+
+    fn reveal(&self, _memory: &mut [u8], packet: &mut Packet) -> Payload {
+        if packet.len == 0 {
+            Payload::Keepalive
+        } else {
+            Payload::Inner
+        }
     }
 }
 
@@ -90,12 +133,17 @@ mod tests {
         assert_eq!(WireGuard::classify(&[4, 0, 0, 0, 1]), Class::Malformed);
         assert_eq!(WireGuard::classify(&[1, 0, 0, 0]), Class::Control);
         let mut data = [0; 32];
-        WireGuard::write_header(&mut data[..16], 7, 1 << 40);
+        let header = DataHeader {
+            receiver: 7,
+            counter: 1 << 40,
+        };
+        data[..DATA_HEADER_LEN].copy_from_slice(&header.emit());
         assert_eq!(
             WireGuard::classify(&data),
             Class::Data {
-                index: 7,
-                counter: 1 << 40
+                session: SessionName::Index(7),
+                counter: 1 << 40,
+                header: DATA_HEADER_LEN
             }
         );
     }

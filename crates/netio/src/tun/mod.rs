@@ -90,6 +90,7 @@ pub struct Tun {
     fd: OwnedFd,
     name: String,
     vnet_hdr: bool,
+    null: bool,
     /// TCP super-packets are read.
     pub tso: Rung,
     /// UDP super-packets are read, and may be written.
@@ -149,9 +150,31 @@ impl Tun {
             fd,
             name,
             vnet_hdr,
+            null: false,
             tso,
             uso,
             gro,
+        })
+    }
+
+    /// An interface that is none: nothing ever comes from it, and what is written is gone. For
+    /// tunnels that are only made to see whether they can be (`dev null`); needs no privileges.
+    ///
+    /// # Errors
+    /// Descriptor limits.
+    pub fn null() -> io::Result<Self> {
+        const WHY: &str = "no interface";
+        // SAFETY: no pointers are passed; the result is checked before it is owned.
+        let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        Ok(Self {
+            // SAFETY: `fd` is a fresh descriptor that nothing else owns.
+            fd: unsafe { OwnedFd::from_raw_fd(fd) },
+            name: "null".to_owned(),
+            vnet_hdr: false,
+            null: true,
+            tso: Rung::new_off("tun-gso", WHY),
+            uso: Rung::new_off("tun-uso", WHY),
+            gro: Rung::new_off("tun-gro", WHY),
         })
     }
 
@@ -166,6 +189,9 @@ impl Tun {
     /// # Errors
     /// `EBADFD` after the interface was deleted.
     pub fn current_name(&self) -> io::Result<String> {
+        if self.null {
+            return Ok(self.name.clone());
+        }
         let mut req = IfReq {
             name: [0; 16],
             flags: 0,
@@ -208,6 +234,9 @@ impl Tun {
     /// `EINVAL` when the kernel refuses the header or the packet, `EIO` while the interface is
     /// down.
     pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.null {
+            return Ok(parts.iter().map(|part| part.len()).sum());
+        }
         let count = i32::try_from(parts.len()).unwrap_or(i32::MAX);
         // SAFETY: `IoSlice` is ABI-compatible with `iovec`, and the slices live through the call.
         check_len(unsafe { libc::writev(self.fd.as_raw_fd(), parts.as_ptr().cast(), count) })
@@ -307,6 +336,15 @@ fn probe(fd: &OwnedFd, options: TunOptions, vnet_hdr: bool) -> (Rung, Rung, Rung
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_null_interface_swallows_and_gives_nothing() {
+        let tun = Tun::null().unwrap();
+        let packet = [IoSlice::new(&[0x45; 20]), IoSlice::new(&[1])];
+        assert_eq!(tun.write(&packet).unwrap(), 21);
+        let error = tun.read(&mut [0; 100]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
 
     #[test]
     fn bad_names_are_refused_before_the_kernel_sees_them() {
