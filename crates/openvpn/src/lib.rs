@@ -2,13 +2,23 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cookie;
+pub mod digest;
 pub mod epoch;
 pub mod identity;
 pub mod key_method;
+pub mod keyfile;
 pub mod keys;
+pub mod message;
 mod name;
+pub mod negotiate;
+pub mod packet;
 pub mod prf;
+pub mod push;
+pub mod reliable;
 pub mod role;
+pub mod session;
 pub mod session_id;
 pub mod tls;
 pub mod verify;
+pub mod wrap;

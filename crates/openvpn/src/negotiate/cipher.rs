@@ -1,0 +1,284 @@
+//! Which data cipher both sides use.
+
+pub use crypto::openvpn::DataCipher;
+
+use super::PeerInfo;
+
+/// Names in order of preference: `data-ciphers`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CipherList(Vec<DataCipher>);
+
+/// What is wrong with a list of ciphers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CipherListError {
+    /// A name that is not known, without the mark that it may be missing.
+    #[error(
+        "data-ciphers: {0} is not supported here; leave it out, or write ?{0} to do without it where it is missing"
+    )]
+    Unknown(String),
+    /// No cipher is left.
+    #[error("data-ciphers: no supported cipher is in the list; the usual list is {DEFAULT}")]
+    Empty,
+    /// Stock peers refuse such a list.
+    #[error("data-ciphers: the list is longer than the 127 characters that peers accept")]
+    TooLong,
+}
+
+/// What `data-ciphers` is if it is not set.
+const DEFAULT: &str = "AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305";
+
+impl Default for CipherList {
+    fn default() -> Self {
+        Self(vec![
+            DataCipher::Aes256Gcm,
+            DataCipher::Aes128Gcm,
+            DataCipher::ChaCha20Poly1305,
+        ])
+    }
+}
+
+impl CipherList {
+    /// Reads names between colons. `?NAME` may be unknown; `DEFAULT` stands for the default list.
+    ///
+    /// # Errors
+    /// [`CipherListError`] names what to change.
+    pub fn parse(text: &str) -> Result<Self, CipherListError> {
+        let mut list = Vec::new();
+        let mut add = |it| {
+            if !list.contains(&it) {
+                list.push(it);
+            }
+        };
+        for word in text.split(':').filter(|it| !it.is_empty()) {
+            let (optional, name) = match word.strip_prefix('?') {
+                Some(name) => (true, name),
+                None => (false, word),
+            };
+            match DataCipher::from_name(name) {
+                Some(cipher) => add(cipher),
+                None if name == "DEFAULT" => Self::default().0.into_iter().for_each(&mut add),
+                None if optional => {}
+                None => return Err(CipherListError::Unknown(name.to_owned())),
+            }
+        }
+        let list = Self(list);
+        match list.to_string().len() {
+            0 => Err(CipherListError::Empty),
+            1..128 => Ok(list),
+            _ => Err(CipherListError::TooLong),
+        }
+    }
+
+    /// The list with only these, in this order.
+    #[must_use]
+    pub fn of(ciphers: &[DataCipher]) -> Self {
+        Self(ciphers.to_vec())
+    }
+
+    /// Whether the cipher is in the list.
+    #[must_use]
+    pub fn contains(&self, cipher: DataCipher) -> bool {
+        self.0.contains(&cipher)
+    }
+
+    /// The ciphers, the preferred one first.
+    pub fn iter(&self) -> impl Iterator<Item = DataCipher> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Whether `IV_NCP=2` may be said: a peer that knows no more will push one of these two.
+    #[must_use]
+    pub fn has_both_gcm(&self) -> bool {
+        self.contains(DataCipher::Aes128Gcm) && self.contains(DataCipher::Aes256Gcm)
+    }
+}
+
+impl core::fmt::Display for CipherList {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for (at, cipher) in self.0.iter().enumerate() {
+            if at > 0 {
+                f.write_str(":")?;
+            }
+            f.write_str(cipher.name())?;
+        }
+        Ok(())
+    }
+}
+
+/// The server's choice for a client, or why there is none.
+///
+/// `occ` is the cipher of the client's option string. `fallback` is for clients that say nothing at all.
+///
+/// # Errors
+/// What to tell people; the client is told that there is no shared cipher.
+pub fn choose_as_server(
+    list: &CipherList,
+    fallback: Option<DataCipher>,
+    peer: &PeerInfo,
+    occ: Option<&str>,
+) -> Result<DataCipher, String> {
+    let theirs: Vec<&str> = match peer.ciphers() {
+        Some(names) => names.split(':').collect(),
+        None if peer.ncp() >= 2 => vec!["AES-256-GCM", "AES-128-GCM"],
+        None => Vec::new(),
+    };
+    // One that lists its ciphers does not promise to accept the one that it would use by itself.
+    let occ_counts = peer.ciphers().is_none();
+    let known = |cipher: &DataCipher| {
+        let name = cipher.name();
+        theirs.iter().any(|it| it.eq_ignore_ascii_case(name))
+            || (occ_counts && occ.is_some_and(|it| it.eq_ignore_ascii_case(name)))
+    };
+    if let Some(cipher) = list.iter().find(known) {
+        return Ok(cipher);
+    }
+    match (theirs.is_empty(), occ) {
+        (false, _) => Err(format!(
+            "no shared cipher: the client accepts {}, this server {list}; add one of the client's to data-ciphers",
+            theirs.join(":")
+        )),
+        (true, Some(occ)) => Err(format!(
+            "no shared cipher: the client uses {occ}, this server accepts {list}; set data-ciphers {list}:{occ} to let it in"
+        )),
+        (true, None) => fallback.ok_or_else(|| {
+            "the client does not say which cipher it uses; set data-ciphers-fallback to that cipher to let it in".to_owned()
+        }),
+    }
+}
+
+/// The client's choice: what was pushed, or what the server's option string says, or the fallback.
+///
+/// # Errors
+/// What to tell people.
+pub fn choose_as_client(
+    list: &CipherList,
+    fallback: Option<DataCipher>,
+    pushed: Option<&str>,
+    occ: Option<&str>,
+) -> Result<DataCipher, String> {
+    let allowed = |name: &str| DataCipher::from_name(name).filter(|it| list.contains(*it));
+    match (pushed, occ) {
+        (Some(name), _) => allowed(name).ok_or_else(|| {
+            format!(
+                "the server wants the cipher {name}, which is not in data-ciphers ({list}); \
+                 set data-ciphers {list}:{name} to connect to it"
+            )
+        }),
+        (None, Some(name)) => allowed(name).ok_or_else(|| {
+            format!(
+                "failed to negotiate a cipher: the server uses {name}, which is not in data-ciphers ({list}); \
+                 set data-ciphers {list}:{name} to connect to it"
+            )
+        }),
+        (None, None) => fallback.ok_or_else(|| {
+            "the server does not say which cipher it uses; set data-ciphers-fallback to that cipher to connect to it"
+                .to_owned()
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> CipherList {
+        CipherList::parse(text).unwrap()
+    }
+
+    fn info(text: &str) -> PeerInfo {
+        PeerInfo::parse(text)
+    }
+
+    #[test]
+    fn lists_are_read() {
+        assert_eq!(CipherList::default().to_string(), DEFAULT);
+        assert_eq!(
+            list("aes-256-cbc:DEFAULT:AES-256-GCM").to_string(),
+            format!("AES-256-CBC:{DEFAULT}")
+        );
+        assert_eq!(list("?FOO-CBC:AES-128-GCM").to_string(), "AES-128-GCM");
+        assert_eq!(
+            CipherList::parse("FOO:AES-128-GCM"),
+            Err(CipherListError::Unknown("FOO".to_owned()))
+        );
+        assert_eq!(CipherList::parse("?FOO"), Err(CipherListError::Empty));
+        assert_eq!(CipherList::parse(""), Err(CipherListError::Empty));
+        assert!(list("DEFAULT").has_both_gcm() && !list("AES-256-GCM").has_both_gcm());
+    }
+
+    #[test]
+    fn the_server_chooses_by_its_own_order() {
+        let choose = |ours: &str, peer: &str, occ| {
+            choose_as_server(&list(ours), None, &info(peer), occ).ok()
+        };
+        let (gcm128, gcm256) = (Some(DataCipher::Aes128Gcm), Some(DataCipher::Aes256Gcm));
+        assert_eq!(
+            choose(
+                "AES-128-GCM:AES-256-GCM",
+                "IV_CIPHERS=AES-256-GCM:AES-128-GCM",
+                None
+            ),
+            gcm128
+        );
+        // 2.4.
+        assert_eq!(choose("DEFAULT", "IV_NCP=2", Some("BF-CBC")), gcm256);
+        assert_eq!(
+            choose("AES-256-CBC", "IV_NCP=2", Some("AES-256-CBC")),
+            Some(DataCipher::Aes256Cbc)
+        );
+        // 2.3 says nothing of itself but its option string.
+        assert_eq!(
+            choose("DEFAULT:AES-256-CBC", "", Some("AES-256-CBC")),
+            Some(DataCipher::Aes256Cbc)
+        );
+        // 2.5 and later keep to their list.
+        assert_eq!(
+            choose("AES-256-CBC", "IV_CIPHERS=AES-256-GCM", Some("AES-256-CBC")),
+            None
+        );
+        assert_eq!(choose("DEFAULT", "", None), None);
+        assert_eq!(
+            choose_as_server(
+                &list("DEFAULT"),
+                Some(DataCipher::BlowfishCbc),
+                &info(""),
+                None
+            ),
+            Ok(DataCipher::BlowfishCbc)
+        );
+        // The fallback is not for those who do say.
+        assert!(
+            choose_as_server(
+                &list("DEFAULT"),
+                Some(DataCipher::BlowfishCbc),
+                &info(""),
+                Some("BF-CBC")
+            )
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn the_client_takes_only_what_it_allows() {
+        let choose = |pushed, occ, fallback| {
+            choose_as_client(&list("DEFAULT:AES-256-CBC"), fallback, pushed, occ)
+        };
+        assert_eq!(
+            choose(Some("aes-128-gcm"), Some("BF-CBC"), None),
+            Ok(DataCipher::Aes128Gcm)
+        );
+        let refused = choose(Some("BF-CBC"), None, Some(DataCipher::BlowfishCbc)).unwrap_err();
+        assert!(refused.contains("data-ciphers"), "{refused}");
+        assert!(choose(Some("none"), None, None).is_err());
+        assert_eq!(
+            choose(None, Some("AES-256-CBC"), None),
+            Ok(DataCipher::Aes256Cbc)
+        );
+        assert!(choose(None, Some("BF-CBC"), Some(DataCipher::BlowfishCbc)).is_err());
+        assert!(choose(None, None, None).is_err());
+        assert_eq!(
+            choose(None, None, Some(DataCipher::Aes256Cbc)),
+            Ok(DataCipher::Aes256Cbc)
+        );
+    }
+}

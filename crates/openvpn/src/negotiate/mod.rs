@@ -1,0 +1,9 @@
+//! What both sides tell each other about their abilities, and what they agree on.
+
+pub mod cipher;
+pub mod occ;
+pub mod peer_info;
+
+pub use cipher::{CipherList, CipherListError, DataCipher};
+pub use occ::{OccOptions, Transport};
+pub use peer_info::{IvProto, PeerInfo};

@@ -1,0 +1,59 @@
+//! `pull-filter` and `route-nopull`: what a client lets a server push.
+
+/// What becomes of an option that a filter matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterAction {
+    /// It is taken, whatever later filters say.
+    Accept,
+    /// It is left out.
+    Ignore,
+    /// The connection is given up.
+    Reject,
+}
+
+/// Filters in their order; the first one that matches decides.
+#[derive(Clone, Debug, Default)]
+pub struct PullFilter {
+    /// Options that begin with the text are treated so.
+    pub rules: Vec<(FilterAction, String)>,
+    /// `route-nopull`: no routes, no redirection, no name servers.
+    pub no_routes: bool,
+}
+
+impl PullFilter {
+    /// What becomes of this option, as it is between the commas.
+    #[must_use]
+    pub fn decide(&self, option: &str) -> FilterAction {
+        self.rules
+            .iter()
+            .find(|(_, prefix)| option.starts_with(&**prefix))
+            .map_or(FilterAction::Accept, |(action, _)| *action)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_match_decides() {
+        let filter = PullFilter {
+            rules: vec![
+                (FilterAction::Accept, "route 10.".to_owned()),
+                (FilterAction::Ignore, "route ".to_owned()),
+                (FilterAction::Reject, "redirect-gateway".to_owned()),
+            ],
+            no_routes: false,
+        };
+        assert_eq!(
+            filter.decide("route 10.1.0.0 255.255.0.0"),
+            FilterAction::Accept
+        );
+        assert_eq!(filter.decide("route 192.168.0.0"), FilterAction::Ignore);
+        assert_eq!(filter.decide("redirect-gateway def1"), FilterAction::Reject);
+        assert_eq!(
+            filter.decide("route-gateway 10.0.0.1"),
+            FilterAction::Accept
+        );
+    }
+}

@@ -1,0 +1,380 @@
+//! The single options of a push reply, and their bounds.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+/// Why an option of the server was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No server may set this.
+    #[error("a server may not set it")]
+    NotPullable,
+    /// The words behind it are wrong.
+    #[error("it needs {0}")]
+    Malformed(&'static str),
+    /// A number is out of its bounds.
+    #[error("it must be from {min} to {max}")]
+    OutOfRange {
+        /// The least.
+        min: u32,
+        /// The most.
+        max: u32,
+    },
+    /// There are more than can be meant.
+    #[error("there are more than {0} of them")]
+    TooMany(usize),
+    /// `route-nopull` is set.
+    #[error("route-nopull is set")]
+    NoPull,
+    /// A `pull-filter` says so.
+    #[error("a pull-filter ignores it")]
+    Filtered,
+    /// It is for other systems, or changes nothing here.
+    #[error("it has no effect here")]
+    NoEffect,
+}
+
+/// How addresses of the clients' interfaces are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Topology {
+    /// A network of four addresses for each client.
+    #[default]
+    Net30,
+    /// Two addresses that need no common network.
+    P2p,
+    /// One network for all.
+    Subnet,
+}
+
+impl Topology {
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        match word {
+            "net30" => Some(Self::Net30),
+            "p2p" => Some(Self::P2p),
+            "subnet" => Some(Self::Subnet),
+            _ => None,
+        }
+    }
+}
+
+/// The IPv6 address of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ifconfig6 {
+    /// Ours.
+    pub local: Ipv6Addr,
+    /// Leading bits that the network has in common.
+    pub prefix: u8,
+    /// The other end, which becomes the gateway of IPv6 routes.
+    pub remote: Option<Ipv6Addr>,
+}
+
+/// A destination or gateway that is given by what it is, not by its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteTarget<A> {
+    /// An address.
+    Address(A),
+    /// The gateway inside the tunnel.
+    VpnGateway,
+    /// The gateway of the default route that was there before.
+    NetGateway,
+    /// The VPN server's own address.
+    RemoteHost,
+}
+
+/// A route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route<A> {
+    /// The network.
+    pub network: RouteTarget<A>,
+    /// Leading bits of the network.
+    pub prefix: u8,
+    /// The gateway; `None` for that of the tunnel.
+    pub gateway: Option<RouteTarget<A>>,
+    /// The metric; `None` for that of `route-metric`.
+    pub metric: Option<u32>,
+}
+
+/// The words of `redirect-gateway` and `redirect-private`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)]
+pub struct RedirectGateway {
+    /// `redirect-private`: set everything up but the default routes.
+    pub private: bool,
+    /// No route to the server is needed, it is on the same network.
+    pub local: bool,
+    /// As `local` if it is on the same network.
+    pub autolocal: bool,
+    /// Two halves instead of the default route.
+    pub def1: bool,
+    /// Keep the DHCP server reachable.
+    pub bypass_dhcp: bool,
+    /// Keep the name servers reachable.
+    pub bypass_dns: bool,
+    /// Block everything else on the local network.
+    pub block_local: bool,
+    /// IPv6 as well.
+    pub ipv6: bool,
+    /// IPv4 not.
+    pub not_ipv4: bool,
+}
+
+impl RedirectGateway {
+    pub(super) fn parse(words: &[String], private: bool) -> Option<Self> {
+        let mut flags = Self {
+            private,
+            ..Self::default()
+        };
+        for word in words {
+            match &**word {
+                "local" => flags.local = true,
+                "autolocal" => flags.autolocal = true,
+                "def1" => flags.def1 = true,
+                "bypass-dhcp" => flags.bypass_dhcp = true,
+                "bypass-dns" => flags.bypass_dns = true,
+                "block-local" => flags.block_local = true,
+                "ipv6" => flags.ipv6 = true,
+                "!ipv4" => flags.not_ipv4 = true,
+                _ => return None,
+            }
+        }
+        Some(flags)
+    }
+}
+
+/// The framing that `comp-lzo` or `compress` asks for. Nothing is ever compressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// `comp-lzo`, with the word behind it: `no`, `yes`, `adaptive`, or nothing.
+    CompLzo(Option<String>),
+    /// `compress`, with the word behind it: `lzo`, `lz4`, `lz4-v2`, `stub`, `stub-v2`, `migrate`, or nothing.
+    Compress(Option<String>),
+}
+
+/// The `dns` options and those of `dhcp-option` that other systems need for name servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PushedDns {
+    /// `dhcp-option DNS` and `DNS6`.
+    pub servers: Vec<IpAddr>,
+    /// `dhcp-option DOMAIN` and `ADAPTER_DOMAIN_SUFFIX`: the last one counts.
+    pub domain: Option<String>,
+    /// `dhcp-option DOMAIN-SEARCH` and `dns search-domains`.
+    pub search: Vec<String>,
+    /// `dns server`, by priority.
+    pub by_priority: Vec<DnsServer>,
+}
+
+/// One `dns server`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DnsServer {
+    /// The lowest goes first.
+    pub priority: i8,
+    /// Its addresses; port 0 for the usual one.
+    pub addresses: Vec<SocketAddr>,
+    /// The domains that it is asked about; all if empty.
+    pub resolve_domains: Vec<String>,
+    /// `yes`, `optional` or `no`.
+    pub dnssec: Option<String>,
+    /// `DoH`, `DoT` or `plain`.
+    pub transport: Option<String>,
+    /// The name in the server's certificate.
+    pub sni: Option<String>,
+}
+
+/// A number between bounds.
+pub(super) fn number(word: Option<&String>, min: u32, max: u32) -> Result<u32, Refusal> {
+    let word = word.ok_or(Refusal::Malformed("a number"))?;
+    if word.is_empty() || !word.bytes().all(|it| it.is_ascii_digit()) {
+        return Err(Refusal::Malformed("a number"));
+    }
+    // Digits only: what does not fit is too large.
+    match word.parse() {
+        Ok(n) if (min..=max).contains(&n) => Ok(n),
+        _ => Err(Refusal::OutOfRange { min, max }),
+    }
+}
+
+/// Seconds, of at most a day. A longer silence than that is no timer but a way to switch it off.
+pub(super) fn seconds(word: Option<&String>) -> Result<Duration, Refusal> {
+    Ok(Duration::from_secs(number(word, 0, 24 * 3600)?.into()))
+}
+
+/// A name that is safe to hand on: letters, digits, `.`, `-` and `_`.
+pub(super) fn domain(word: &str) -> Result<String, Refusal> {
+    let fits = |it: u8| it.is_ascii_alphanumeric() || b".-_".contains(&it);
+    if word.is_empty() || word.len() > 253 || !word.bytes().all(fits) {
+        return Err(Refusal::Malformed("a domain name"));
+    }
+    Ok(word.to_owned())
+}
+
+pub(super) fn address<A: core::str::FromStr>(word: &str) -> Result<A, Refusal> {
+    word.parse()
+        .map_err(|_| Refusal::Malformed("an IP address"))
+}
+
+pub(super) fn route4(words: &[String]) -> Result<Route<Ipv4Addr>, Refusal> {
+    const SHAPE: Refusal =
+        Refusal::Malformed("a network, and then perhaps netmask, gateway, metric");
+    if words.is_empty() || words.len() > 4 {
+        return Err(SHAPE);
+    }
+    let word = |at: usize| words.get(at).filter(|it| *it != "default");
+    let mask: Ipv4Addr = word(1).map_or(Ok(Ipv4Addr::BROADCAST), |it| address(it))?;
+    let prefix = mask.to_bits().leading_ones();
+    if prefix + mask.to_bits().trailing_zeros() < 32 {
+        return Err(Refusal::Malformed("a netmask of leading ones"));
+    }
+    Ok(Route {
+        network: target(&words[0])?,
+        // At most 32.
+        prefix: prefix as u8,
+        gateway: word(2).map(|it| target(it)).transpose()?,
+        metric: word(3)
+            .map(|it| number(Some(it), 0, i32::MAX as u32))
+            .transpose()?,
+    })
+}
+
+pub(super) fn route6(words: &[String]) -> Result<Route<Ipv6Addr>, Refusal> {
+    const SHAPE: Refusal =
+        Refusal::Malformed("a network with its prefix, and then perhaps gateway, metric");
+    if words.is_empty() || words.len() > 3 {
+        return Err(SHAPE);
+    }
+    let (network, prefix) = prefixed(&words[0])?;
+    let word = |at: usize| words.get(at).filter(|it| *it != "default");
+    Ok(Route {
+        network: RouteTarget::Address(network),
+        prefix,
+        gateway: word(1).map(|it| target(it)).transpose()?,
+        metric: word(2)
+            .map(|it| number(Some(it), 0, i32::MAX as u32))
+            .transpose()?,
+    })
+}
+
+pub(super) fn prefixed(word: &str) -> Result<(Ipv6Addr, u8), Refusal> {
+    let (network, prefix) = word.split_once('/').unwrap_or((word, "128"));
+    let prefix = prefix.parse().ok().filter(|it| *it <= 128);
+    Ok((
+        address(network)?,
+        prefix.ok_or(Refusal::Malformed("a prefix of at most 128 bits"))?,
+    ))
+}
+
+/// An address, or one of the words. Names are not looked up: a server could make us ask anybody for anything.
+fn target<A: core::str::FromStr>(word: &str) -> Result<RouteTarget<A>, Refusal> {
+    Ok(match word {
+        "vpn_gateway" => RouteTarget::VpnGateway,
+        "net_gateway" | "net_gateway_ipv6" => RouteTarget::NetGateway,
+        "remote_host" => RouteTarget::RemoteHost,
+        _ => RouteTarget::Address(address(word)?),
+    })
+}
+
+impl PushedDns {
+    /// Takes `dhcp-option`. What is no name server or domain has no effect here.
+    pub(super) fn dhcp(&mut self, words: &[String]) -> Result<(), Refusal> {
+        let [kind, value, ..] = words else {
+            return Err(Refusal::Malformed("a type and a value"));
+        };
+        match &**kind {
+            "DNS" | "DNS6" => bounded(&mut self.servers, address(value)?, 8),
+            "DOMAIN" | "ADAPTER_DOMAIN_SUFFIX" => {
+                self.domain = Some(domain(value)?);
+                Ok(())
+            }
+            "DOMAIN-SEARCH" => bounded(&mut self.search, domain(value)?, 16),
+            _ => Err(Refusal::NoEffect),
+        }
+    }
+
+    /// Takes `dns`.
+    pub(super) fn dns(&mut self, words: &[String]) -> Result<(), Refusal> {
+        match words {
+            [kind, names @ ..] if kind == "search-domains" && !names.is_empty() => {
+                for name in names {
+                    bounded(&mut self.search, domain(name)?, 16)?;
+                }
+                Ok(())
+            }
+            [kind, priority, what, values @ ..] if kind == "server" && !values.is_empty() => {
+                let priority = priority.parse();
+                let priority =
+                    priority.map_err(|_| Refusal::Malformed("a priority from -128 to 127"))?;
+                self.server(priority)?.set(what, values)
+            }
+            _ => Err(Refusal::Malformed(
+                "search-domains or server, and what belongs to it",
+            )),
+        }
+    }
+
+    fn server(&mut self, priority: i8) -> Result<&mut DnsServer, Refusal> {
+        let at = match self
+            .by_priority
+            .binary_search_by_key(&priority, |it| it.priority)
+        {
+            Ok(at) => at,
+            Err(_) if self.by_priority.len() >= 8 => return Err(Refusal::TooMany(8)),
+            Err(at) => {
+                let server = DnsServer {
+                    priority,
+                    ..DnsServer::default()
+                };
+                self.by_priority.insert(at, server);
+                at
+            }
+        };
+        Ok(&mut self.by_priority[at])
+    }
+
+    /// Whether anything is set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl DnsServer {
+    fn set(&mut self, what: &str, values: &[String]) -> Result<(), Refusal> {
+        let one_of = |words: &[&str]| match values {
+            [value] if words.contains(&&**value) => Ok(Some(value.clone())),
+            _ => Err(Refusal::Malformed("one of the words that it knows")),
+        };
+        match what {
+            "address" => {
+                for value in values {
+                    let plain = value.trim_start_matches('[').trim_end_matches(']');
+                    let address = match plain.parse::<IpAddr>() {
+                        Ok(ip) => SocketAddr::new(ip, 0),
+                        Err(_) => address(value)?,
+                    };
+                    bounded(&mut self.addresses, address, 8)?;
+                }
+            }
+            "resolve-domains" => {
+                for value in values {
+                    bounded(&mut self.resolve_domains, domain(value)?, 16)?;
+                }
+            }
+            "dnssec" => self.dnssec = one_of(&["yes", "optional", "no"])?,
+            "transport" => self.transport = one_of(&["DoH", "DoT", "plain"])?,
+            "sni" => self.sni = Some(domain(&values[0])?),
+            _ => {
+                return Err(Refusal::Malformed(
+                    "address, resolve-domains, dnssec, transport or sni",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn bounded<T>(list: &mut Vec<T>, value: T, max: usize) -> Result<(), Refusal> {
+    if list.len() >= max {
+        return Err(Refusal::TooMany(max));
+    }
+    list.push(value);
+    Ok(())
+}

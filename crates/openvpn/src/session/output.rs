@@ -1,0 +1,202 @@
+//! What a session asks of its surroundings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use crate::message::{AuthFailed, Message, Restart};
+use crate::negotiate::{DataCipher, PeerInfo};
+use crate::push::PushReply;
+use crate::session::{Digest, KeyMaterial, PeerCertificate};
+
+/// The layout of data packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataFormat {
+    /// One byte of opcode and key id, then the packet: peers that know no peer id.
+    V1,
+    /// Three more bytes of peer id.
+    V2 {
+        /// The 24-bit number in the header, of packets both sent and received.
+        peer_id: u32,
+    },
+    /// As V2, with 16 bits of epoch and 48 bits of packet number: both sides of version 2.7, with AEAD ciphers.
+    Epoch {
+        /// The 24-bit number in the header, of packets both sent and received.
+        peer_id: u32,
+    },
+}
+
+/// The keys of both directions of one negotiation, and all that must be known to use them.
+#[derive(Clone, Debug)]
+pub struct DataKeys {
+    /// The number in each packet's first byte: 0 for a session's first keys, then 1 to 7 in turn. Keys with the same
+    /// number that were installed before are replaced.
+    pub key_id: u8,
+    /// The cipher.
+    pub cipher: DataCipher,
+    /// The digest of the HMAC beside a cipher that does not authenticate. `None` is `auth none`.
+    pub auth: Option<Digest>,
+    /// The layout of the packets.
+    pub format: DataFormat,
+    /// For packets that leave.
+    pub send: KeyMaterial,
+    /// For packets that arrive.
+    pub receive: KeyMaterial,
+}
+
+/// Names a question to the daemon, see [`Output::Authenticate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AuthId(pub u64);
+
+/// Who wants to come in: the question that is answered by [`Session::authenticated`](super::Session::authenticated).
+pub struct AuthRequest {
+    /// To be named in the answer.
+    pub id: AuthId,
+    /// Empty if the client sent none.
+    pub username: String,
+    /// Empty if the client sent none.
+    pub password: Zeroizing<String>,
+    /// The client's certificate, whose chain and usage were checked. `None` where none is required and none was shown.
+    pub certificate: Option<Arc<PeerCertificate>>,
+    /// What the client says of itself. Not to be trusted with anything but protocol.
+    pub peer_info: Arc<PeerInfo>,
+    /// The client's option string, as it is.
+    pub options: String,
+    /// The keys of a session that is already up are to be renewed.
+    pub renegotiation: bool,
+    /// How the password relates to our tokens.
+    pub token: TokenState,
+}
+
+/// How a password relates to the tokens that this server gives out (`auth-gen-token`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenState {
+    /// It is not a token, or none are given out.
+    Initial,
+    /// A good token for this user.
+    Authenticated,
+    /// A token that this server made, but too long ago.
+    Expired,
+}
+
+impl core::fmt::Debug for AuthRequest {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("AuthRequest")
+            .field("id", &self.id)
+            .field("username", &self.username)
+            .field("renegotiation", &self.renegotiation)
+            .field("token", &self.token)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The daemon's answer to an [`AuthRequest`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Let the client in.
+    Accept,
+    /// Tell the client `AUTH_FAILED` and end the session.
+    Reject(AuthFailed),
+}
+
+/// Something to do, in the order in which it comes.
+#[derive(Debug)]
+pub enum Output {
+    /// Send this to the peer: one datagram, or over TCP one packet behind its length.
+    Send(Vec<u8>),
+    /// Open packets with these keys. They seal only from [`UseForSending`](Self::UseForSending) on.
+    InstallKeys(Box<DataKeys>),
+    /// Seal with the keys of this number from now on.
+    UseForSending {
+        /// The number, of keys that were installed before.
+        key_id: u8,
+    },
+    /// Forget the keys of this number.
+    RemoveKeys {
+        /// The number.
+        key_id: u8,
+    },
+    /// Send a ping (the 16 bytes of `ping`) on the data channel.
+    SendPing,
+    /// Send this payload on the data channel, through framing and all. It is no IP packet.
+    SendData(Vec<u8>),
+    /// Client: the server's options. Keys follow.
+    Pushed(Box<PushReply>),
+    /// Client: the server renewed the token; the session uses it by itself. For those who keep it over a reconnect.
+    AuthToken(Zeroizing<String>),
+    /// Server: ask whether this client may come in; answer with [`Session::authenticated`](super::Session::authenticated).
+    Authenticate(Box<AuthRequest>),
+    /// Server: the client is authenticated and waits for its options: answer with [`Session::push`](super::Session::push).
+    PushRequested,
+    /// A message from the peer that the session does not deal with: `INFO`, `AUTH_PENDING`, `CR_RESPONSE` and such.
+    Message(Message),
+    /// Keys are installed: packets may flow. Once for each session.
+    Connected,
+    /// New keys were negotiated in a session that is up.
+    Renegotiated {
+        /// Their number.
+        key_id: u8,
+    },
+    /// The session is over and answers no more. Its keys have been removed before.
+    Closed(CloseReason),
+}
+
+/// Why a session ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// Nobody answered, or the negotiation did not end in time.
+    #[error(
+        "TLS key negotiation failed to occur within {} seconds (check your network connectivity)",
+        .0.as_secs()
+    )]
+    HandshakeWindow(Duration),
+    /// The TLS handshake failed. The text names the reason and, where there is one, the remedy.
+    #[error("TLS handshake failed: {0}")]
+    Tls(String),
+    /// The peer broke the protocol in a way that leaves nothing to go on with.
+    #[error("the peer does not keep to the protocol: {0}")]
+    Protocol(String),
+    /// Client: the server does not let us in.
+    #[error("AUTH_FAILED{0}")]
+    AuthFailed(AuthFailed),
+    /// Server: the client was not let in. It has been told.
+    #[error("the client was refused{0}")]
+    Refused(AuthFailed),
+    /// Client: no answer to our requests for options.
+    #[error("the server did not push options within {} seconds", .0.as_secs())]
+    NoPushReply(Duration),
+    /// Client: what the server pushed cannot be used. Where a setting helps the text names it.
+    #[error("the server's options: {0}")]
+    Push(String),
+    /// Both sides have no data cipher in common. The text names the remedy.
+    #[error("{0}")]
+    NoCipher(String),
+    /// Nothing was heard from the peer for so long; a client tries again.
+    #[error("Inactivity timeout (--ping-restart), nothing heard for {} seconds", .0.as_secs())]
+    PingRestart(Duration),
+    /// Nothing was heard from the peer for so long; the program ends.
+    #[error("Inactivity timeout (--ping-exit), nothing heard for {} seconds", .0.as_secs())]
+    PingExit(Duration),
+    /// The tunnel carried too little for so long (`inactive`).
+    #[error("Inactivity timeout (--inactive), idle for {} seconds", .0.as_secs())]
+    Inactive(Duration),
+    /// The session was to last no longer than this (`session-timeout`).
+    #[error("Session timeout (--session-timeout), up for {} seconds", .0.as_secs())]
+    SessionTimeout(Duration),
+    /// The peer said that it leaves.
+    #[error("the peer exits")]
+    PeerExit,
+    /// The server wants us to connect again.
+    #[error("the server restarts{0}")]
+    Restart(Restart),
+    /// The server wants us to stop.
+    #[error("the server halts this connection{0}")]
+    Halt(Restart),
+    /// We ended it.
+    #[error("ended by us")]
+    Local,
+    /// The packet or key numbers of the only keys ran out while their renewal failed.
+    #[error("the keys are worn out and could not be renewed")]
+    WornOut,
+}
