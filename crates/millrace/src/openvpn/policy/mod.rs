@@ -6,8 +6,11 @@
 
 #![allow(dead_code, reason = "until the daemon uses all of it")]
 
+pub(crate) mod background;
+pub(crate) mod environment;
 pub(crate) mod names;
 pub(crate) mod persist;
 pub(crate) mod pool;
 pub(crate) mod status_file;
 pub(crate) mod timestamp;
+pub(crate) mod variables;

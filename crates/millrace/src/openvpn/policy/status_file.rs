@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, io};
@@ -109,10 +109,10 @@ pub(crate) struct ClientStatus {
     pub(crate) auth_read: u64,
 }
 
-/// `10.1.2.3:1194`; IPv6 as `[2001:db8::1]:1194` from release 2.7 on, without brackets before,
-/// which nobody can parse.
-pub(crate) fn real_address(addr: std::net::SocketAddr) -> String {
-    addr.to_string()
+/// `10.1.2.3:1194`, or `[2001:db8::1]:1194` as release 2.7 writes it; those before leave out
+/// brackets and port.
+pub(crate) fn real_address(addr: SocketAddr) -> String {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port()).to_string()
 }
 
 impl RouteRow {

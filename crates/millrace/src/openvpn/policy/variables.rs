@@ -1,0 +1,492 @@
+//! The variables that scripts know, by what they are about; names as in OpenVPN's manual,
+//! "Environmental Variables".
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, SystemTime};
+
+use config::openvpn::{
+    Connection, DnsOptions, DnsTransport, Dnssec, Family, Ifconfig, IfconfigV6, OpenVpn, Protocol,
+    Proxy, Topology, Transport,
+};
+
+use super::environment::Environment;
+use super::timestamp::{Clock, unix};
+
+/// A route of the kernel, for scripts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct RouteFacts {
+    /// Network and gateway are of the same family.
+    pub(crate) network: IpAddr,
+    /// Bits of the network's prefix.
+    pub(crate) bits: u8,
+    /// The way there.
+    pub(crate) gateway: Option<IpAddr>,
+    /// Its metric.
+    pub(crate) metric: Option<u32>,
+}
+
+/// What is told of a certificate of the peer's chain.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CertificateFacts {
+    /// The subject as one line (`C=DE, CN=x`).
+    pub(crate) subject: String,
+    /// The subject's parts: OpenSSL's short name (`CN`, `emailAddress`) and the text.
+    pub(crate) fields: Vec<(String, String)>,
+    /// SHA-1 of the DER form.
+    pub(crate) sha1: [u8; 20],
+    /// SHA-256 of the DER form.
+    pub(crate) sha256: [u8; 32],
+    /// The serial number, most significant byte first, without a sign.
+    pub(crate) serial: Vec<u8>,
+}
+
+/// What a client of a server has in the tunnel.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct PoolFacts {
+    /// Address of the client, and what it was told beside it.
+    pub(crate) ifconfig: Option<Ifconfig>,
+    /// The same for IPv6: local is the client's.
+    pub(crate) ifconfig_v6: Option<IfconfigV6>,
+}
+
+/// Spelling of `proto`, as the protocol of one connection.
+pub(crate) fn protocol_name(protocol: Protocol) -> String {
+    let family = match protocol.family {
+        Family::Any => "",
+        Family::V4 => "4",
+        Family::V6 => "6",
+    };
+    match protocol.transport {
+        Transport::Udp => format!("udp{family}"),
+        Transport::TcpClient => format!("tcp{family}-client"),
+        Transport::TcpServer => format!("tcp{family}-server"),
+    }
+}
+
+impl Environment {
+    /// What the configuration says, for every script. `file` is the first configuration file,
+    /// `start` when the process started.
+    pub(crate) fn set_configuration(
+        &mut self,
+        model: &OpenVpn,
+        file: Option<&str>,
+        pid: u32,
+        start: SystemTime,
+    ) {
+        let service = &model.service;
+        self.set_or_remove("config", file);
+        self.set("verb", service.verb);
+        self.set("daemon", u8::from(service.daemon));
+        self.set("daemon_log_redirect", u8::from(service.log.is_some()));
+        self.set("daemon_start_time", unix(start));
+        self.set("daemon_pid", pid);
+        for (n, connection) in (1u32..).zip(&model.connections) {
+            self.set_connection(n, connection);
+        }
+        // Last, because the administrator may mean to replace what is above.
+        for (name, value) in &model.scripts.environment {
+            self.set(name, value);
+        }
+    }
+
+    fn set_connection(&mut self, n: u32, connection: &Connection) {
+        let name = |what: &str| format!("{what}_{n}");
+        self.set(&name("proto"), protocol_name(connection.protocol));
+        let remote = connection.remote.as_ref();
+        self.set_or_remove(&name("remote"), remote.map(|r| &r.host));
+        self.set_or_remove(&name("remote_port"), remote.map(|r| r.port));
+        let local = &connection.local;
+        self.set_or_remove(&name("local"), local.host.as_ref());
+        self.set_or_remove(&name("local_port"), local.bind.then_some(local.port));
+        let (kind, host, port) = match &connection.proxy {
+            None => return,
+            Some(Proxy::Http(proxy)) => ("http", &proxy.host, proxy.port),
+            Some(Proxy::Socks { host, port, .. }) => ("socks", host, *port),
+        };
+        self.set(&name(&format!("{kind}_proxy_server")), host);
+        self.set(&name(&format!("{kind}_proxy_port")), port);
+    }
+
+    /// Where the peer is: `prefix` is `trusted` once it is authenticated, `untrusted` before.
+    pub(crate) fn set_peer(&mut self, prefix: &str, addr: SocketAddr) {
+        for suffix in ["ip", "ip6", "port"] {
+            self.remove(&format!("{prefix}_{suffix}"));
+        }
+        let (suffix, ip) = match addr.ip().to_canonical() {
+            ip @ IpAddr::V4(_) => ("ip", ip),
+            ip @ IpAddr::V6(_) => ("ip6", ip),
+        };
+        self.set(&format!("{prefix}_{suffix}"), ip);
+        self.set(&format!("{prefix}_port"), addr.port());
+    }
+
+    /// The interface; `context` is `init` or `restart`.
+    pub(crate) fn set_device(&mut self, name: &str, mtu: u16, context: &str) {
+        self.set("dev", name);
+        self.set("dev_type", "tun");
+        self.set("tun_mtu", mtu);
+        self.set("script_context", context);
+    }
+
+    /// The interface's own addresses.
+    pub(crate) fn set_addresses(
+        &mut self,
+        topology: Topology,
+        ifconfig: Option<Ifconfig>,
+        ifconfig_v6: Option<IfconfigV6>,
+    ) {
+        self.remove_all("ifconfig_");
+        if let Some(ifconfig) = ifconfig {
+            self.set("ifconfig_local", ifconfig.local);
+            let second = match topology {
+                Topology::Subnet => "ifconfig_netmask",
+                Topology::Net30 | Topology::P2p => "ifconfig_remote",
+            };
+            self.set(second, ifconfig.second);
+        }
+        if let Some(ifconfig) = ifconfig_v6 {
+            self.set("ifconfig_ipv6_local", ifconfig.local);
+            self.set("ifconfig_ipv6_netbits", ifconfig.bits);
+            self.set("ifconfig_ipv6_remote", ifconfig.remote);
+        }
+    }
+
+    /// The tunnel's gateway, and that of the default route before the tunnel.
+    pub(crate) fn set_gateways(
+        &mut self,
+        vpn: Option<Ipv4Addr>,
+        net: Option<Ipv4Addr>,
+        net_v6: Option<Ipv6Addr>,
+    ) {
+        self.set_or_remove("route_vpn_gateway", vpn);
+        self.set_or_remove("route_net_gateway", net);
+        self.set_or_remove("net_gateway_ipv6", net_v6);
+    }
+
+    /// Routes, counted by family from 1 on.
+    pub(crate) fn set_routes(&mut self, routes: &[RouteFacts]) {
+        for kind in ["network", "netmask", "gateway", "metric"] {
+            self.remove_all(&format!("route_{kind}_"));
+            self.remove_all(&format!("route_ipv6_{kind}_"));
+        }
+        let (v4, v6): (Vec<&RouteFacts>, Vec<_>) = routes.iter().partition(|r| r.network.is_ipv4());
+        for (n, route) in (1u32..).zip(v4) {
+            self.set(&format!("route_network_{n}"), route.network);
+            self.set(&format!("route_netmask_{n}"), netmask(route.bits));
+            self.set_way("route", n, route);
+        }
+        for (n, route) in (1u32..).zip(v6) {
+            let network = format!("{}/{}", route.network, route.bits);
+            self.set(&format!("route_ipv6_network_{n}"), network);
+            self.set_way("route_ipv6", n, route);
+        }
+    }
+
+    fn set_way(&mut self, prefix: &str, n: u32, route: &RouteFacts) {
+        self.set_or_remove(&format!("{prefix}_gateway_{n}"), route.gateway);
+        self.set_or_remove(&format!("{prefix}_metric_{n}"), route.metric);
+    }
+
+    /// Whether the default route goes through the tunnel, by family; `block_local` where the
+    /// local network is cut off.
+    pub(crate) fn set_redirect(&mut self, ipv4: bool, ipv6: bool, block_local: bool) {
+        let how = if block_local { 2 } else { 1 };
+        self.set("redirect_gateway", u8::from(ipv4));
+        self.set_or_remove("route_redirect_gateway_ipv4", ipv4.then_some(how));
+        self.set_or_remove("route_redirect_gateway_ipv6", ipv6.then_some(how));
+    }
+
+    /// Options that are not acted on here but by scripts: the texts of `dhcp-option` lines.
+    pub(crate) fn set_foreign_options(&mut self, lines: &[String]) {
+        self.remove_all("foreign_option_");
+        for (n, line) in (1u32..).zip(lines) {
+            self.set(
+                &format!("foreign_option_{n}"),
+                format!("dhcp-option {line}"),
+            );
+        }
+    }
+
+    /// The `dns` options, for `dns-updown`.
+    pub(crate) fn set_dns(&mut self, dns: &DnsOptions) {
+        self.remove_all("dns_");
+        for (n, domain) in (1u32..).zip(&dns.search_domains) {
+            self.set(&format!("dns_search_domain_{n}"), domain);
+        }
+        for (n, server) in (1u32..).zip(dns.servers.values()) {
+            let name = |what: &str| format!("dns_server_{n}_{what}");
+            for (m, addr) in (1u32..).zip(&server.addresses) {
+                self.set(&name(&format!("address_{m}")), addr.ip());
+                let port = (addr.port() != 0).then_some(addr.port());
+                self.set_or_remove(&name(&format!("port_{m}")), port);
+            }
+            for (m, domain) in (1u32..).zip(&server.resolve_domains) {
+                self.set(&name(&format!("resolve_domain_{m}")), domain);
+            }
+            let dnssec = match server.dnssec {
+                Dnssec::Unset => None,
+                Dnssec::Yes => Some("yes"),
+                Dnssec::Optional => Some("optional"),
+                Dnssec::No => Some("no"),
+            };
+            self.set_or_remove(&name("dnssec"), dnssec);
+            let transport = match server.transport {
+                DnsTransport::Plain => None,
+                DnsTransport::Tls => Some("DoT"),
+                DnsTransport::Https => Some("DoH"),
+            };
+            self.set_or_remove(&name("transport"), transport);
+            self.set_or_remove(&name("sni"), server.sni.as_ref());
+        }
+    }
+
+    /// A certificate of the peer's chain; `depth` 0 is its own.
+    pub(crate) fn set_certificate(&mut self, depth: usize, facts: &CertificateFacts) {
+        self.remove_all(&format!("X509_{depth}_"));
+        for (field, text) in &facts.fields {
+            self.set_another(&format!("X509_{depth}_{field}"), text);
+        }
+        self.set(&format!("tls_id_{depth}"), &facts.subject);
+        self.set(&format!("tls_digest_{depth}"), hex(&facts.sha1));
+        self.set(&format!("tls_digest_sha256_{depth}"), hex(&facts.sha256));
+        self.set(&format!("tls_serial_{depth}"), decimal(&facts.serial));
+        self.set(&format!("tls_serial_hex_{depth}"), hex(&facts.serial));
+    }
+
+    /// A client's addresses in the tunnel.
+    pub(crate) fn set_pool(&mut self, topology: Topology, facts: &PoolFacts) {
+        self.remove_all("ifconfig_pool_");
+        if let Some(ifconfig) = facts.ifconfig {
+            self.set("ifconfig_pool_remote_ip", ifconfig.local);
+            let second = match topology {
+                Topology::Subnet => "ifconfig_pool_netmask",
+                Topology::Net30 | Topology::P2p => "ifconfig_pool_local_ip",
+            };
+            self.set(second, ifconfig.second);
+        }
+        if let Some(ifconfig) = facts.ifconfig_v6 {
+            self.set("ifconfig_pool_remote_ip6", ifconfig.local);
+            self.set("ifconfig_pool_local_ip6", ifconfig.remote);
+            self.set("ifconfig_pool_ip6_netbits", ifconfig.bits);
+        }
+    }
+
+    /// When a client came.
+    pub(crate) fn set_connected(&mut self, at: SystemTime, clock: &Clock) {
+        self.set("time_ascii", clock.ascii(at));
+        self.set("time_unix", unix(at));
+    }
+
+    /// What a client has moved when it goes, in bytes, and how long it was here.
+    pub(crate) fn set_traffic(&mut self, received: u64, sent: u64, duration: Duration) {
+        self.set("bytes_received", received);
+        self.set("bytes_sent", sent);
+        self.set("time_duration", duration.as_secs());
+    }
+}
+
+fn netmask(bits: u8) -> Ipv4Addr {
+    let host = 32u32.saturating_sub(u32::from(bits));
+    Ipv4Addr::from(u32::MAX.checked_shl(host).unwrap_or(0))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let pairs: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    pairs.join(":")
+}
+
+/// A number of any length in decimal. Serial numbers have at most 20 bytes; a longer one is no
+/// serial number, and gives an empty text as stock does for one it cannot read.
+fn decimal(bytes: &[u8]) -> String {
+    const SERIAL_MAX: usize = 64;
+    if bytes.is_empty() || bytes.len() > SERIAL_MAX {
+        return String::new();
+    }
+    // Least significant digit first.
+    let mut digits = vec![0u8];
+    for &byte in bytes {
+        let mut carry = u32::from(byte);
+        for digit in &mut digits {
+            carry += u32::from(*digit) * 256;
+            *digit = (carry % 10) as u8;
+            carry /= 10;
+        }
+        while carry > 0 {
+            digits.push((carry % 10) as u8);
+            carry /= 10;
+        }
+    }
+    digits.iter().rev().map(|d| char::from(b'0' + d)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::openvpn::{DnsServer, ScriptSecurity};
+
+    fn all(environment: &Environment) -> Vec<String> {
+        environment
+            .visible(ScriptSecurity::Passwords)
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect()
+    }
+
+    #[test]
+    fn a_peer_has_an_address_of_one_family() {
+        let mut environment = Environment::default();
+        environment.set_peer("trusted", "[2001:db8::1]:1194".parse().unwrap());
+        assert_eq!(
+            all(&environment),
+            ["trusted_ip6=2001:db8::1", "trusted_port=1194"]
+        );
+        environment.set_peer("trusted", "[::ffff:192.0.2.1]:1".parse().unwrap());
+        assert_eq!(
+            all(&environment),
+            ["trusted_ip=192.0.2.1", "trusted_port=1"]
+        );
+    }
+
+    #[test]
+    fn addresses_follow_the_topology() {
+        let mut environment = Environment::default();
+        let ifconfig = Some(Ifconfig {
+            local: [10, 8, 0, 2].into(),
+            second: [255, 255, 255, 0].into(),
+        });
+        environment.set_addresses(Topology::Subnet, ifconfig, None);
+        assert_eq!(
+            all(&environment),
+            ["ifconfig_local=10.8.0.2", "ifconfig_netmask=255.255.255.0"]
+        );
+        let facts = PoolFacts {
+            ifconfig: Some(Ifconfig {
+                local: [10, 8, 0, 6].into(),
+                second: [10, 8, 0, 5].into(),
+            }),
+            ifconfig_v6: Some(IfconfigV6 {
+                local: "fd00::2".parse().unwrap(),
+                bits: 64,
+                remote: "fd00::1".parse().unwrap(),
+            }),
+        };
+        let mut environment = Environment::default();
+        environment.set_pool(Topology::Net30, &facts);
+        assert_eq!(
+            all(&environment),
+            [
+                "ifconfig_pool_ip6_netbits=64",
+                "ifconfig_pool_local_ip=10.8.0.5",
+                "ifconfig_pool_local_ip6=fd00::1",
+                "ifconfig_pool_remote_ip=10.8.0.6",
+                "ifconfig_pool_remote_ip6=fd00::2",
+            ]
+        );
+    }
+
+    #[test]
+    fn routes_are_counted_by_family() {
+        let mut environment = Environment::default();
+        environment.set("route_net_gateway", "192.0.2.1");
+        let route = |network: &str, bits, gateway: Option<&str>, metric| RouteFacts {
+            network: network.parse().unwrap(),
+            bits,
+            gateway: gateway.map(|g| g.parse().unwrap()),
+            metric,
+        };
+        environment.set_routes(&[
+            route("192.168.3.0", 24, Some("10.8.0.1"), None),
+            route("fd01::", 48, None, Some(7)),
+            route("0.0.0.0", 0, None, Some(5)),
+        ]);
+        assert_eq!(
+            all(&environment),
+            [
+                "route_gateway_1=10.8.0.1",
+                "route_ipv6_metric_1=7",
+                "route_ipv6_network_1=fd01::/48",
+                "route_metric_2=5",
+                "route_net_gateway=192.0.2.1",
+                "route_netmask_1=255.255.255.0",
+                "route_netmask_2=0.0.0.0",
+                "route_network_1=192.168.3.0",
+                "route_network_2=0.0.0.0",
+            ]
+        );
+        environment.set_routes(&[]);
+        assert_eq!(all(&environment), ["route_net_gateway=192.0.2.1"]);
+        environment.set_redirect(true, false, true);
+        assert_eq!(environment.value("redirect_gateway"), Some("1"));
+        assert_eq!(environment.value("route_redirect_gateway_ipv4"), Some("2"));
+        assert_eq!(environment.value("route_redirect_gateway_ipv6"), None);
+    }
+
+    #[test]
+    fn options_for_others_are_handed_on() {
+        let mut environment = Environment::default();
+        environment.set_foreign_options(&["DNS 10.8.0.1".to_owned(), "DOMAIN lan".to_owned()]);
+        let mut dns = DnsOptions::default();
+        dns.search_domains.push("lan".to_owned());
+        dns.servers.insert(
+            -3,
+            DnsServer {
+                addresses: vec![
+                    "10.8.0.1:0".parse().unwrap(),
+                    "[fd00::1]:853".parse().unwrap(),
+                ],
+                transport: DnsTransport::Tls,
+                dnssec: Dnssec::Optional,
+                ..DnsServer::default()
+            },
+        );
+        environment.set_dns(&dns);
+        assert_eq!(
+            all(&environment),
+            [
+                "dns_search_domain_1=lan",
+                "dns_server_1_address_1=10.8.0.1",
+                "dns_server_1_address_2=fd00::1",
+                "dns_server_1_dnssec=optional",
+                "dns_server_1_port_2=853",
+                "dns_server_1_transport=DoT",
+                "foreign_option_1=dhcp-option DNS 10.8.0.1",
+                "foreign_option_2=dhcp-option DOMAIN lan",
+            ]
+        );
+    }
+
+    #[test]
+    fn certificates_are_told_field_by_field() {
+        let mut environment = Environment::default();
+        let field = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let facts = CertificateFacts {
+            subject: "C=DE, CN=Jürgen".to_owned(),
+            fields: vec![field("OU", "a"), field("OU", "b"), field("CN", "Jürgen")],
+            serial: vec![0x01, 0x00, 0xff],
+            ..CertificateFacts::default()
+        };
+        environment.set_certificate(0, &facts);
+        environment.set_certificate(0, &facts);
+        assert_eq!(environment.value("tls_id_0"), Some("C=DE, CN=J__rgen"));
+        assert_eq!(environment.value("X509_0_OU_1"), Some("b"));
+        assert_eq!(environment.value("X509_0_OU_2"), None);
+        assert_eq!(environment.value("tls_serial_0"), Some("65791"));
+        assert_eq!(environment.value("tls_serial_hex_0"), Some("01:00:ff"));
+        assert_eq!(environment.value("tls_digest_0").unwrap().len(), 59);
+    }
+
+    #[test]
+    fn serial_numbers_of_any_length_are_decimal() {
+        assert_eq!(decimal(&[0]), "0");
+        assert_eq!(decimal(&[0, 0, 10]), "10");
+        assert_eq!(decimal(&[0xff; 16]), u128::MAX.to_string());
+        assert_eq!(decimal(&[]), "");
+        assert_eq!(decimal(&[1; 65]), "");
+    }
+
+    #[test]
+    fn protocols_are_spelt_as_in_files() {
+        let name = |transport, family| protocol_name(Protocol { transport, family });
+        assert_eq!(name(Transport::Udp, Family::Any), "udp");
+        assert_eq!(name(Transport::TcpClient, Family::V6), "tcp6-client");
+    }
+}
