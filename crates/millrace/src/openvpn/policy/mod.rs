@@ -6,11 +6,14 @@
 
 #![allow(dead_code, reason = "until the daemon uses all of it")]
 
+pub(crate) mod auth_script;
 pub(crate) mod background;
+pub(crate) mod connect_script;
 pub(crate) mod environment;
 pub(crate) mod names;
 pub(crate) mod persist;
 pub(crate) mod pool;
+pub(crate) mod scripts;
 pub(crate) mod status_file;
 pub(crate) mod timestamp;
 pub(crate) mod variables;

@@ -1,0 +1,191 @@
+//! `client-connect`: a script writes a client's settings, at once or later.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempPath;
+use thiserror::Error;
+
+use super::auth_script::{read, temporary};
+use super::scripts::{Invocation, ScriptError};
+
+/// Largest file of settings that is read, in bytes.
+const SETTINGS_MAX: u64 = 64 << 10;
+
+/// Why a client got no settings from its script. It is sent away.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum ConnectScriptError {
+    /// The script cannot be run, or ended with an error.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// The script said 0, or nothing known, in `client_connect_deferred_file`.
+    #[error("client-connect: the script refused the client in client_connect_deferred_file")]
+    Refused,
+    /// A file for the script cannot be made or read.
+    #[error("a file for client-connect in {directory}: {error}")]
+    File {
+        /// Where, by `tmp-dir`.
+        directory: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+/// What the script has said.
+#[derive(Debug)]
+pub(crate) enum Connected {
+    /// The client's settings, as text in the form of a client configuration file.
+    Settings(String),
+    /// They come later: ask [`ConnectFiles::poll`] again and again.
+    Deferred(ConnectFiles),
+}
+
+/// The files between a script and the daemon. They are removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ConnectFiles {
+    settings: TempPath,
+    deferred: TempPath,
+    directory: PathBuf,
+}
+
+impl ConnectFiles {
+    /// The settings if they are there. Reads a byte of a file, so it may be asked once a second.
+    ///
+    /// # Errors
+    /// The script refused the client, or the file is not readable or far too large.
+    pub(crate) fn poll(self) -> Result<Connected, ConnectScriptError> {
+        match read(&self.deferred).unwrap_or_default().first() {
+            None | Some(b'1') => self.text().map(Connected::Settings),
+            Some(b'2') => Ok(Connected::Deferred(self)),
+            Some(_) => Err(ConnectScriptError::Refused),
+        }
+    }
+
+    fn text(&self) -> Result<String, ConnectScriptError> {
+        let size = |path: &Path| fs::metadata(path).map(|data| data.len());
+        let text = match size(&self.settings) {
+            // A script may remove the file to say that it has nothing to say.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Ok(size) if size > SETTINGS_MAX => Err(io::ErrorKind::FileTooLarge.into()),
+            _ => fs::read_to_string(&self.settings),
+        };
+        text.map_err(|error| self.error(error))
+    }
+
+    fn error(&self, error: io::Error) -> ConnectScriptError {
+        ConnectScriptError::File {
+            directory: self.directory.clone(),
+            error,
+        }
+    }
+}
+
+/// Runs the script. Waits for it: call it on a thread of [`super::background::Background`].
+///
+/// # Errors
+/// The script failed or could not be run.
+pub(crate) fn run(script: Invocation, directory: &Path) -> Result<Connected, ConnectScriptError> {
+    let make = |kind| {
+        temporary(directory, kind)
+            .map(tempfile::NamedTempFile::into_temp_path)
+            .map_err(|error| ConnectScriptError::File {
+                directory: directory.to_owned(),
+                error,
+            })
+    };
+    let files = ConnectFiles {
+        settings: make("cc")?,
+        deferred: make("ccr")?,
+        directory: directory.to_owned(),
+    };
+    let path = files.settings.to_string_lossy().into_owned();
+    script
+        .with("client_connect_config_file", &path)
+        .with(
+            "client_connect_deferred_file",
+            &files.deferred.to_string_lossy(),
+        )
+        .argument(path)
+        .run_well()?;
+    files.poll()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::environment::Environment;
+    use super::super::scripts::{Hook, testing::shell};
+    use super::*;
+    use config::openvpn::ScriptSecurity;
+
+    fn connect(text: &str, directory: &Path) -> Result<Connected, ConnectScriptError> {
+        let environment = Environment::default();
+        let security = ScriptSecurity::Scripts;
+        let script = Invocation::new(
+            Hook::ClientConnect,
+            &shell(text),
+            [],
+            &environment,
+            security,
+        )?;
+        run(script, directory)
+    }
+
+    fn is_clean(directory: &tempfile::TempDir) -> bool {
+        fs::read_dir(directory.path()).unwrap().count() == 0
+    }
+
+    #[test]
+    fn settings_are_what_the_script_wrote() {
+        let directory = tempfile::tempdir().unwrap();
+        for (text, settings) in [
+            ("echo disable > $1", "disable\n"),
+            (
+                "echo a > $client_connect_config_file; echo 1 > $client_connect_deferred_file",
+                "a\n",
+            ),
+            ("rm $1", ""),
+            (":", ""),
+        ] {
+            match connect(text, directory.path()).unwrap() {
+                Connected::Settings(text) => assert_eq!(text, settings),
+                Connected::Deferred(_) => panic!("{text}"),
+            }
+        }
+        assert!(is_clean(&directory));
+    }
+
+    #[test]
+    fn failure_refusal_and_floods_are_errors() {
+        let directory = tempfile::tempdir().unwrap();
+        for text in [
+            "exit 1",
+            "echo 0 > $client_connect_deferred_file",
+            "echo x > $client_connect_deferred_file",
+            "head -c 70000 /dev/zero > $1",
+        ] {
+            assert!(connect(text, directory.path()).is_err(), "{text}");
+        }
+        assert!(is_clean(&directory));
+    }
+
+    #[test]
+    fn settings_may_come_later() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = "echo 2 > $client_connect_deferred_file";
+        let Connected::Deferred(files) = connect(text, directory.path()).unwrap() else {
+            panic!("not deferred")
+        };
+        let Connected::Deferred(files) = files.poll().unwrap() else {
+            panic!("not deferred")
+        };
+        fs::write(&files.settings, "push x\n").unwrap();
+        fs::write(&files.deferred, "1").unwrap();
+        match files.poll().unwrap() {
+            Connected::Settings(text) => assert_eq!(text, "push x\n"),
+            Connected::Deferred(_) => panic!("deferred"),
+        }
+        assert!(is_clean(&directory));
+    }
+}
