@@ -13,14 +13,17 @@ pub mod aead;
 mod avx512;
 mod batch;
 pub mod blake2s;
+mod blocks;
 mod chacha20poly1305;
 pub mod checksum;
 mod cipher;
+pub mod hmac;
 mod key;
 mod null;
 pub mod openvpn;
 mod packet_aead;
 mod random;
+mod unpredictable;
 #[cfg(test)]
 mod vectors;
 pub mod x25519;

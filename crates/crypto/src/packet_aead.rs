@@ -55,7 +55,7 @@ impl AeadAlgorithm {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Aes128Gcm => "aes-128-gcm",
             Self::Aes192Gcm => "aes-192-gcm",

@@ -12,7 +12,10 @@
 //!
 //! [`data_channel`] makes one key's cipher of the algorithms that are still sound, [`legacy::data_channel`] of all.
 
+mod aead;
+mod cbc;
 mod digest;
+mod epoch;
 mod names;
 
 pub use digest::Digest;
@@ -91,7 +94,15 @@ pub fn data_channel(
 
 /// Ciphers that exist because old servers do.
 pub mod legacy {
-    use super::{Arc, DataChannelError, DataCipher, Digest, Format, KeyMaterial, PacketCipher};
+    use std::sync::Arc;
+
+    use zeroize::Zeroizing;
+
+    use super::cbc::CbcHmac;
+    use super::epoch::EpochAead;
+    use super::{DataChannelError, DataCipher, Digest, Format, KeyMaterial, aead};
+    use crate::PacketCipher;
+    use crate::packet_aead::AeadAlgorithm;
 
     /// As [`data_channel`](super::data_channel), with every cipher and digest there is: blocks of 64 bits (a key may seal
     /// 64 MB at most), MD5, and none at all.
@@ -100,13 +111,21 @@ pub mod legacy {
     /// [`DataChannelError::EpochNeedsAead`].
     pub fn data_channel(
         cipher: DataCipher,
-        _digest: Digest,
-        _keys: &KeyMaterial,
+        digest: Digest,
+        keys: &KeyMaterial,
         format: Format,
     ) -> Result<Arc<dyn PacketCipher>, DataChannelError> {
-        if format == Format::Epoch && !cipher.is_aead() {
-            return Err(DataChannelError::EpochNeedsAead(cipher));
+        if let Some(algorithm) = AeadAlgorithm::of(cipher) {
+            if format == Format::Epoch {
+                let mut secret = Zeroizing::new([0; 32]);
+                secret.copy_from_slice(&keys.cipher[..32]);
+                return Ok(Arc::new(EpochAead::new(algorithm, &secret)));
+            }
+            return Ok(aead::new(algorithm, keys, format));
         }
-        Ok(Arc::new(crate::Null))
+        match CbcHmac::new(cipher, digest, keys) {
+            Some(cbc) if format != Format::Epoch => Ok(Arc::new(cbc)),
+            _ => Err(DataChannelError::EpochNeedsAead(cipher)),
+        }
     }
 }

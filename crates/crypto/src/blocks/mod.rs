@@ -1,0 +1,115 @@
+//! Block ciphers in CBC mode, many chains at once.
+//!
+//! Encrypting, a block waits for the one before it, so that a chain alone leaves most of a CPU idle. The chains of different
+//! packets do not wait for each other.
+
+mod aes;
+mod blowfish;
+mod des;
+mod pi;
+
+use core::ops::Range;
+
+use crate::openvpn::DataCipher;
+use aes::Aes;
+use blowfish::Blowfish;
+use des::{Des, TripleDes};
+
+/// An initialisation vector and the whole blocks behind it, in a memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Chain {
+    /// First byte of the first block, behind the initialisation vector.
+    start: usize,
+    /// Bytes of all blocks.
+    len: usize,
+}
+
+impl Chain {
+    /// The chain over `text`.
+    ///
+    /// # Panics
+    /// If there is no room for `iv_len` bytes in front of `text`.
+    pub(crate) fn new(text: &Range<usize>, iv_len: usize) -> Self {
+        assert!(text.start >= iv_len);
+        Self {
+            start: text.start,
+            len: text.len(),
+        }
+    }
+
+    /// Its initialisation vector and its text.
+    fn parts<'a, const N: usize>(&self, memory: &'a mut [u8]) -> ([u8; N], &'a mut [[u8; N]]) {
+        let (front, rest) = memory.split_at_mut(self.start);
+        let mut iv = [0; N];
+        iv.copy_from_slice(&front[self.start - N..]);
+        (iv, rest[..self.len].as_chunks_mut().0)
+    }
+}
+
+/// A block cipher with its key.
+pub(crate) enum BlockCipher {
+    Aes(Box<Aes>),
+    Blowfish(Box<Blowfish>),
+    Des(Box<Des>),
+    TripleDes(Box<TripleDes>),
+}
+
+impl BlockCipher {
+    /// Prepares the first bytes of `key`, as many as the cipher takes. `None` if it is no block cipher.
+    pub(crate) fn new(cipher: DataCipher, key: &[u8; 64]) -> Option<Self> {
+        let key = &key[..cipher.key_len()];
+        Some(match cipher {
+            DataCipher::Aes128Cbc | DataCipher::Aes192Cbc | DataCipher::Aes256Cbc => {
+                Self::Aes(Box::new(Aes::new(key)))
+            }
+            DataCipher::BlowfishCbc => Self::Blowfish(Box::new(Blowfish::new(key))),
+            DataCipher::DesCbc => Self::Des(Box::new(Des::new(key))),
+            DataCipher::TripleDesCbc => Self::TripleDes(Box::new(TripleDes::new(key))),
+            _ => return None,
+        })
+    }
+
+    /// Encrypts the chains in place.
+    ///
+    /// # Panics
+    /// If a chain does not lie within `memory`.
+    pub(crate) fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
+        match self {
+            Self::Aes(aes) => aes.encrypt(memory, chains),
+            Self::Blowfish(blowfish) => blowfish.encrypt(memory, chains),
+            Self::Des(des) => des.encrypt(memory, chains),
+            Self::TripleDes(des) => des.encrypt(memory, chains),
+        }
+    }
+
+    /// Decrypts the chains in place.
+    ///
+    /// # Panics
+    /// If a chain does not lie within `memory`.
+    pub(crate) fn decrypt(&self, memory: &mut [u8], chains: &[Chain]) {
+        match self {
+            Self::Aes(aes) => aes.decrypt(memory, chains),
+            Self::Blowfish(blowfish) => blowfish.decrypt(memory, chains),
+            Self::Des(des) => des.decrypt(memory, chains),
+            Self::TripleDes(des) => des.decrypt(memory, chains),
+        }
+    }
+
+    /// Whose code it is.
+    pub(crate) fn backend(&self) -> &'static str {
+        match self {
+            Self::Aes(aes) => aes.backend(),
+            Self::Blowfish(_) => "own (portable, four chains at once)",
+            Self::Des(_) | Self::TripleDes(_) => "rustcrypto (portable)",
+        }
+    }
+
+    /// For tests: gives up the code that works on several chains at once.
+    #[cfg(test)]
+    pub(crate) fn make_portable(&mut self) {
+        match self {
+            Self::Aes(aes) => aes.make_portable(),
+            Self::Blowfish(_) | Self::Des(_) | Self::TripleDes(_) => {}
+        }
+    }
+}

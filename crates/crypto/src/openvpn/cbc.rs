@@ -1,0 +1,235 @@
+//! Packets of a block cipher in CBC mode, or of none, behind an HMAC, or behind none.
+//!
+//! `HMAC[L], IV[block], CBC(number:u32, payload, padding)`. The HMAC covers what follows it, and is verified before anything
+//! is decrypted.
+
+use core::ops::Range;
+
+use zeroize::Zeroize;
+
+use super::{DataCipher, Digest, KeyMaterial};
+use crate::blocks::{BlockCipher, Chain};
+use crate::hmac::{Hmac, Mac};
+use crate::{Batch, Packet, PacketCipher, unpredictable};
+
+/// Bytes of the packet's number, the first of the encrypted bytes.
+const NUMBER: usize = 4;
+
+/// Packets that are worked on together. Lists of this length live on the stack.
+const CHUNK: usize = 64;
+
+/// One direction of one key.
+pub(super) struct CbcHmac {
+    cipher: DataCipher,
+    blocks: Option<BlockCipher>,
+    hmac: Option<Hmac>,
+    /// Bytes of HMAC in a packet.
+    mac_len: usize,
+}
+
+impl CbcHmac {
+    /// `None` if `cipher` is an AEAD.
+    pub(super) fn new(cipher: DataCipher, digest: Digest, keys: &KeyMaterial) -> Option<Self> {
+        let blocks = match cipher {
+            DataCipher::None => None,
+            _ => Some(BlockCipher::new(cipher, &keys.cipher)?),
+        };
+        Some(Self {
+            cipher,
+            blocks,
+            hmac: Hmac::new(digest, &keys.hmac[..digest.len()]),
+            mac_len: digest.len(),
+        })
+    }
+
+    /// For tests: without the code that works on several packets at once.
+    #[cfg(test)]
+    pub(super) fn portable(mut self) -> Self {
+        if let Some(blocks) = &mut self.blocks {
+            blocks.make_portable();
+        }
+        if let Some(hmac) = &mut self.hmac {
+            hmac.make_portable();
+        }
+        self
+    }
+
+    /// What the HMAC covers of a packet that begins at `head` and whose text ends at `end`.
+    fn covered(&self, head: usize, end: usize) -> Range<usize> {
+        head + self.mac_len..end
+    }
+
+    /// The text, which the IV stands in front of.
+    fn text(&self, head: usize, end: usize) -> Range<usize> {
+        head + self.mac_len + self.cipher.iv_len()..end
+    }
+
+    /// Writes number and padding; `None`, and no plaintext is left, for what must not be sealed.
+    fn prepared(&self, packet: &Packet, memory: &mut [u8]) -> Option<Range<usize>> {
+        let len = usize::try_from(packet.len).ok()?;
+        let tail = self.tail(len);
+        let payload = packet.range(self.head(), tail, memory.len());
+        debug_assert!(payload.is_some(), "packet outside of its slot: {packet:?}");
+        let payload = payload?;
+        let number = u32::try_from(packet.counter);
+        debug_assert!(number.is_ok(), "packet number out of range: {packet:?}");
+        let Ok(number) = number else {
+            memory[payload].fill(0);
+            return None;
+        };
+        memory[payload.start - NUMBER..payload.start].copy_from_slice(&number.to_be_bytes());
+        // PKCS #7: as many bytes as are missing, each of that value. None without a block cipher.
+        memory[payload.end..payload.end + tail].fill(tail as u8);
+        Some(payload.start - self.head()..payload.end + tail)
+    }
+
+    fn seal_chunk(&self, memory: &mut [u8], packets: &[Packet]) {
+        let mut places = [const { 0..0 }; CHUNK];
+        let mut filled = 0;
+        for packet in packets {
+            if let Some(place) = self.prepared(packet, memory) {
+                places[filled] = place;
+                filled += 1;
+            }
+        }
+        let places = &places[..filled];
+
+        if let Some(blocks) = &self.blocks {
+            let iv_len = self.cipher.iv_len();
+            let mut chains = [Chain::default(); CHUNK];
+            unpredictable::with(|fill| {
+                for (place, chain) in places.iter().zip(&mut chains) {
+                    let text = self.text(place.start, place.end);
+                    fill(&mut memory[text.start - iv_len..text.start]);
+                    *chain = Chain::new(&text, iv_len);
+                }
+            });
+            blocks.encrypt(memory, &chains[..filled]);
+        }
+        if let Some(hmac) = &self.hmac {
+            let mut covered = [const { 0..0 }; CHUNK];
+            for (place, covered) in places.iter().zip(&mut covered) {
+                *covered = self.covered(place.start, place.end);
+            }
+            let mut macs = [Mac::EMPTY; CHUNK];
+            hmac.sign_each(memory, &covered[..filled], &mut macs);
+            for (place, mac) in places.iter().zip(&macs) {
+                memory[place.start..][..self.mac_len].copy_from_slice(mac.as_bytes());
+            }
+        }
+    }
+
+    fn open_chunk(&self, memory: &mut [u8], packets: &mut [Packet]) {
+        // Those that can be genuine, by their places and lengths.
+        let mut covered = [const { 0..0 }; CHUNK];
+        let mut which = [0; CHUNK];
+        let mut filled = 0;
+        for (index, packet) in packets.iter_mut().enumerate() {
+            packet.authentic = false;
+            if let Some(bytes) = packet.range(0, 0, memory.len())
+                && self.is_possible(bytes.len())
+            {
+                covered[filled] = self.covered(bytes.start, bytes.end);
+                which[filled] = index;
+                filled += 1;
+            }
+        }
+
+        if let Some(hmac) = &self.hmac {
+            let mut macs = [Mac::EMPTY; CHUNK];
+            hmac.sign_each(memory, &covered[..filled], &mut macs);
+            let mut genuine = 0;
+            for at in 0..filled {
+                let received = &memory[covered[at].start - self.mac_len..covered[at].start];
+                if macs[at].equals(received) {
+                    covered[genuine] = covered[at].clone();
+                    which[genuine] = which[at];
+                    genuine += 1;
+                }
+            }
+            filled = genuine;
+        }
+        if let Some(blocks) = &self.blocks {
+            let iv_len = self.cipher.iv_len();
+            let mut chains = [Chain::default(); CHUNK];
+            for (covered, chain) in covered[..filled].iter().zip(&mut chains) {
+                *chain = Chain::new(&(covered.start + iv_len..covered.end), iv_len);
+            }
+            blocks.decrypt(memory, &chains[..filled]);
+        }
+        for (covered, &index) in covered[..filled].iter().zip(&which) {
+            let text = covered.start + self.cipher.iv_len()..covered.end;
+            let packet = &mut packets[index];
+            match self.unpadded(&memory[text.clone()]) {
+                Some(len) => {
+                    let number = &memory[text.start..text.start + NUMBER];
+                    packet.counter = number
+                        .iter()
+                        .fold(0, |number, &byte| number << 8 | u64::from(byte));
+                    packet.accept(&(text.start + NUMBER..text.start + len));
+                }
+                None => memory[text].zeroize(),
+            }
+        }
+    }
+
+    /// Whether a datagram can have `len` bytes behind its header.
+    fn is_possible(&self, len: usize) -> bool {
+        let Some(text) = len.checked_sub(self.mac_len + self.cipher.iv_len()) else {
+            return false;
+        };
+        text >= NUMBER && text.is_multiple_of(self.cipher.block_len())
+    }
+
+    /// Bytes of number and payload in front of a right padding.
+    ///
+    /// Who fails here has passed the HMAC: nothing about the key can be learnt from how. Without an HMAC the packets have no
+    /// protection against a meddler anyway.
+    fn unpadded(&self, text: &[u8]) -> Option<usize> {
+        if self.blocks.is_none() {
+            return Some(text.len());
+        }
+        let &padding = text.last()?;
+        let padding = usize::from(padding);
+        let len = text.len().checked_sub(padding)?;
+        let right = (1..=self.cipher.block_len()).contains(&padding)
+            && text[len..].iter().all(|&byte| usize::from(byte) == padding);
+        (right && len >= NUMBER).then_some(len)
+    }
+}
+
+impl PacketCipher for CbcHmac {
+    fn head(&self) -> usize {
+        self.mac_len + self.cipher.iv_len() + NUMBER
+    }
+
+    fn tail(&self, len: usize) -> usize {
+        match self.cipher.block_len() {
+            1 => 0,
+            block => block - (NUMBER + len) % block,
+        }
+    }
+
+    fn seal(&self, batch: &mut Batch<'_>) {
+        for packets in batch.packets.chunks(CHUNK) {
+            self.seal_chunk(batch.memory, packets);
+        }
+    }
+
+    fn open(&self, batch: &mut Batch<'_>) {
+        for packets in batch.packets.chunks_mut(CHUNK) {
+            self.open_chunk(batch.memory, packets);
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        self.cipher.name()
+    }
+
+    fn backend(&self) -> &'static str {
+        match &self.blocks {
+            Some(blocks) => blocks.backend(),
+            None => self.hmac.as_ref().map_or("none", Hmac::backend),
+        }
+    }
+}
