@@ -146,8 +146,10 @@ fn management_and_status_are_read() {
         return;
     }
     let net = net();
-    let mut setup = Setup::default();
-    setup.server = ConfigFile::parse("status status 1\nstatus-version 2");
+    let mut setup = Setup {
+        server: ConfigFile::parse("status status 1\nstatus-version 2"),
+        ..Setup::default()
+    };
     setup.server.line(Management::DIRECTIVE);
     let [server, client] = pair(&net, &setup, [&StockOpenVpn, &StockOpenVpn], KeyKind::Ecdsa);
     let mut management = server.management().unwrap();

@@ -1,7 +1,8 @@
-//! A public key infrastructure of a test's own: an authority, servers, clients, and what has been revoked.
+//! A public key infrastructure of a test's own: an authority, servers, clients, and what is revoked.
 
+use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -60,15 +61,22 @@ impl Role {
     }
 }
 
-/// An authority and what it has signed, in a directory that goes with the value.
-#[derive(Debug)]
+/// An authority, with a server and a client that it has signed.
 pub struct Pki {
-    directory: Directory,
     kind: KeyKind,
     serial: AtomicU32,
     ca: String,
+    ca_key: String,
     server: Identity,
     client: Identity,
+}
+
+impl fmt::Debug for Pki {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pki")
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A certificate and its private key.
@@ -82,8 +90,8 @@ pub struct Identity {
     pub key: String,
 }
 
-impl std::fmt::Debug for Identity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity")
             .field("name", &self.name)
             .finish_non_exhaustive()
@@ -114,24 +122,8 @@ impl Pki {
     /// # Errors
     /// [`LabError::Missing`] without `openssl`, [`LabError::Failed`].
     pub fn new(kind: KeyKind) -> Result<Self, LabError> {
-        let directory = Directory::new()?;
-        directory.file("openssl.cnf", CONFIGURATION)?;
-        directory.file("index.txt", "")?;
-        directory.file("crlnumber", "01\n")?;
-        let none = || Identity {
-            name: String::new(),
-            certificate: String::new(),
-            key: String::new(),
-        };
-        let mut pki = Self {
-            directory,
-            kind,
-            serial: AtomicU32::new(2),
-            ca: String::new(),
-            server: none(),
-            client: none(),
-        };
-        let mut request = vec![
+        let desk = Desk::empty()?;
+        let mut words = vec![
             "req",
             "-config",
             "openssl.cnf",
@@ -139,8 +131,8 @@ impl Pki {
             "-nodes",
             "-newkey",
         ];
-        request.extend(kind.newkey());
-        request.extend([
+        words.extend(kind.newkey());
+        words.extend([
             "-subj",
             "/CN=Lab CA",
             "-days",
@@ -148,9 +140,21 @@ impl Pki {
             "-extensions",
             "authority",
         ]);
-        request.extend(["-keyout", "ca.key", "-out", "ca.crt"]);
-        pki.openssl(&request)?;
-        pki.ca = pki.read("ca.crt")?;
+        words.extend(["-keyout", "ca.key", "-out", "ca.crt"]);
+        desk.openssl(&words)?;
+        let nobody = || Identity {
+            name: String::new(),
+            certificate: String::new(),
+            key: String::new(),
+        };
+        let mut pki = Self {
+            kind,
+            serial: AtomicU32::new(2),
+            ca: desk.read("ca.crt")?,
+            ca_key: desk.read("ca.key")?,
+            server: nobody(),
+            client: nobody(),
+        };
         pki.server = pki.issue("server", Role::Server)?;
         pki.client = pki.issue("client", Role::Client)?;
         Ok(pki)
@@ -176,31 +180,31 @@ impl Pki {
     /// # Errors
     /// [`LabError::Failed`].
     pub fn issue(&self, name: &str, role: Role) -> Result<Identity, LabError> {
-        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-        let file = |what: &str| format!("{serial}.{what}");
-        let [key, request, certificate, extensions] = ["key", "csr", "crt", "ext"].map(file);
-        let (subject, number) = (format!("/CN={name}"), serial.to_string());
+        let desk = self.desk()?;
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed).to_string();
+        let subject = format!("/CN={name}");
         let mut words = vec!["req", "-config", "openssl.cnf", "-new", "-nodes", "-newkey"];
         words.extend(self.kind.newkey());
-        words.extend(["-subj", &subject, "-keyout", &key, "-out", &request]);
-        self.openssl(&words)?;
-        self.directory.file(&extensions, role.extensions())?;
-        let mut words = vec!["x509", "-req", "-in", &request, "-CA", "ca.crt"];
-        words.extend(["-CAkey", "ca.key", "-set_serial", &number, "-days", "30"]);
-        words.extend(["-extfile", &extensions, "-out", &certificate]);
-        self.openssl(&words)?;
+        words.extend(["-subj", &subject, "-keyout", "own.key", "-out", "own.csr"]);
+        desk.openssl(&words)?;
+        desk.file("own.ext", role.extensions())?;
+        let mut words = vec!["x509", "-req", "-in", "own.csr", "-CA", "ca.crt"];
+        words.extend(["-CAkey", "ca.key", "-set_serial", &serial, "-days", "30"]);
+        words.extend(["-extfile", "own.ext", "-out", "own.crt"]);
+        desk.openssl(&words)?;
         Ok(Identity {
             name: name.to_owned(),
-            certificate: self.read(&certificate)?,
-            key: self.read(&key)?,
+            certificate: desk.read("own.crt")?,
+            key: desk.read("own.key")?,
         })
     }
 
-    /// The list of what is revoked, PEM, after these were added to it.
+    /// A list that revokes these, PEM.
     ///
     /// # Errors
     /// [`LabError::Failed`].
     pub fn revoke(&self, identities: &[&Identity]) -> Result<String, LabError> {
+        let desk = self.desk()?;
         let ca = [
             "ca",
             "-config",
@@ -211,11 +215,11 @@ impl Pki {
             "ca.crt",
         ];
         for identity in identities {
-            self.directory.file("revoked.crt", &identity.certificate)?;
-            self.openssl(&[&ca[..], &["-revoke", "revoked.crt"]].concat())?;
+            desk.file("own.crt", &identity.certificate)?;
+            desk.openssl(&[&ca[..], &["-revoke", "own.crt"]].concat())?;
         }
-        self.openssl(&[&ca[..], &["-gencrl", "-out", "crl.pem"]].concat())?;
-        self.read("crl.pem")
+        desk.openssl(&[&ca[..], &["-gencrl", "-out", "crl.pem"]].concat())?;
+        desk.read("crl.pem")
     }
 
     /// The private key of `identity` under a password, PEM.
@@ -223,34 +227,36 @@ impl Pki {
     /// # Errors
     /// [`LabError::Failed`].
     pub fn encrypted_key(&self, identity: &Identity, password: &str) -> Result<String, LabError> {
-        self.directory.file("plain.key", &identity.key)?;
+        let desk = self.desk()?;
+        desk.file("own.key", &identity.key)?;
         let password = format!("pass:{password}");
-        let words = ["pkcs8", "-topk8", "-v2", "aes-256-cbc", "-in", "plain.key"];
+        let words = ["pkcs8", "-topk8", "-v2", "aes-256-cbc", "-in", "own.key"];
         let more = ["-passout", &password, "-out", "encrypted.key"];
-        self.openssl(&[&words[..], &more].concat())?;
-        self.read("encrypted.key")
+        desk.openssl(&[&words[..], &more].concat())?;
+        desk.read("encrypted.key")
     }
 
     /// A PKCS#12 file with `identity` and the authority.
     ///
     /// # Errors
     /// [`LabError::Failed`].
-    pub fn pkcs12(&self, identity: &Identity, password: &str) -> Result<PathBuf, LabError> {
-        self.directory.file("plain.key", &identity.key)?;
-        self.directory.file("plain.crt", &identity.certificate)?;
-        let file = format!("{}.p12", identity.name);
+    pub fn pkcs12(&self, identity: &Identity, password: &str) -> Result<Vec<u8>, LabError> {
+        let desk = self.desk()?;
+        desk.file("own.key", &identity.key)?;
+        desk.file("own.crt", &identity.certificate)?;
         let password = format!("pass:{password}");
-        let words = [
-            "pkcs12",
-            "-export",
-            "-inkey",
-            "plain.key",
-            "-in",
-            "plain.crt",
+        let words = ["pkcs12", "-export", "-inkey", "own.key", "-in", "own.crt"];
+        let more = [
+            "-certfile",
+            "ca.crt",
+            "-passout",
+            &password,
+            "-out",
+            "own.p12",
         ];
-        let more = ["-certfile", "ca.crt", "-passout", &password, "-out", &file];
-        self.openssl(&[&words[..], &more].concat())?;
-        Ok(self.directory.join(file))
+        desk.openssl(&[&words[..], &more].concat())?;
+        let path = desk.0.join("own.p12");
+        fs::read(&path).map_err(LabError::load(format!("read {}", path.display())))
     }
 
     /// The SHA-256 fingerprint of a certificate, as `peer-fingerprint` wants it.
@@ -258,28 +264,52 @@ impl Pki {
     /// # Errors
     /// [`LabError::Failed`].
     pub fn fingerprint(&self, identity: &Identity) -> Result<String, LabError> {
-        self.directory.file("plain.crt", &identity.certificate)?;
+        let desk = Desk::empty()?;
+        desk.file("own.crt", &identity.certificate)?;
         let words = [
             "x509",
             "-in",
-            "plain.crt",
+            "own.crt",
             "-noout",
             "-fingerprint",
             "-sha256",
         ];
-        let text = self.openssl(&words)?;
+        let text = desk.openssl(&words)?;
         let fingerprint = text.trim().rsplit('=').next().unwrap_or_default();
         Ok(fingerprint.to_owned())
     }
 
-    fn openssl(&self, words: &[&str]) -> Result<String, LabError> {
-        let openssl = tools::find("openssl")?;
-        run_in(&openssl, words, self.directory.path())
+    fn desk(&self) -> Result<Desk, LabError> {
+        let desk = Desk::empty()?;
+        desk.file("ca.crt", &self.ca)?;
+        desk.file("ca.key", &self.ca_key)?;
+        Ok(desk)
+    }
+}
+
+/// Where `openssl` works: a directory for one task.
+struct Desk(Directory);
+
+impl Desk {
+    fn empty() -> Result<Self, LabError> {
+        let desk = Self(Directory::new()?);
+        desk.file("openssl.cnf", CONFIGURATION)?;
+        desk.file("index.txt", "")?;
+        desk.file("crlnumber", "01\n")?;
+        Ok(desk)
+    }
+
+    fn file(&self, name: &str, text: &str) -> Result<(), LabError> {
+        self.0.file(name, text).map(drop)
     }
 
     fn read(&self, name: &str) -> Result<String, LabError> {
-        let path = self.directory.join(name);
+        let path = self.0.join(name);
         fs::read_to_string(&path).map_err(LabError::load(format!("read {}", path.display())))
+    }
+
+    fn openssl(&self, words: &[&str]) -> Result<String, LabError> {
+        run_in(&tools::find("openssl")?, words, self.0.path())
     }
 }
 
@@ -336,7 +366,7 @@ mod tests {
             assert!(pki.revoke(&[&spare]).unwrap().contains("X509 CRL"));
             let key = pki.encrypted_key(pki.client(), "secret").unwrap();
             assert!(key.contains("ENCRYPTED"), "{kind:?}");
-            assert!(pki.pkcs12(pki.client(), "secret").unwrap().is_file());
+            assert!(!pki.pkcs12(pki.client(), "secret").unwrap().is_empty());
             assert_eq!(pki.fingerprint(pki.server()).unwrap().len(), 32 * 3 - 1);
         }
     }

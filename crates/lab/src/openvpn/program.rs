@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::{ConfigFile, RunningOpenVpn};
+use crate::peer::Invocation;
 use crate::{Host, LabError, tools};
 
 /// A program that takes OpenVPN's own options.
@@ -23,6 +24,11 @@ pub trait OpenVpn: fmt::Debug + Send + Sync {
         &[]
     }
 
+    /// Environment variables that it needs.
+    fn environment(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// The directive without which it refuses ciphers that nobody should use any more.
     fn insecure(&self) -> &'static str;
 
@@ -36,7 +42,15 @@ pub trait OpenVpn: fmt::Debug + Send + Sync {
         host: &'h Host,
         config: &ConfigFile,
     ) -> Result<RunningOpenVpn<'h>, LabError> {
-        RunningOpenVpn::launch(&self.available()?, self.arguments(), host, config)
+        let invocation = Invocation {
+            arguments: self
+                .arguments()
+                .iter()
+                .map(|&word| word.to_owned())
+                .collect(),
+            environment: self.environment(),
+        };
+        RunningOpenVpn::launch(&self.available()?, &invocation, host, config)
     }
 
     /// As [`OpenVpn::launch`], and waits until it says that it is ready.
@@ -80,6 +94,7 @@ impl OpenVpn for StockOpenVpn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MillraceOpenVpn {
     program: PathBuf,
+    settings: String,
 }
 
 impl MillraceOpenVpn {
@@ -87,7 +102,15 @@ impl MillraceOpenVpn {
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
+            settings: String::new(),
         }
+    }
+
+    /// The same with settings of its own, `dataplane.udp-gso=off,...`.
+    #[must_use]
+    pub fn with_settings(mut self, settings: &str) -> Self {
+        settings.clone_into(&mut self.settings);
+        self
     }
 }
 
@@ -108,6 +131,13 @@ impl OpenVpn for MillraceOpenVpn {
 
     fn arguments(&self) -> &'static [&'static str] {
         &["openvpn"]
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        match self.settings.as_str() {
+            "" => Vec::new(),
+            settings => vec![("MILLRACE_SET".to_owned(), settings.to_owned())],
+        }
     }
 
     fn insecure(&self) -> &'static str {

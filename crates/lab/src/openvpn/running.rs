@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{ConfigFile, Directory, Management};
+use crate::peer::Invocation;
 use crate::{Exit, Host, LabError, Process};
 
 /// What every OpenVPN says when it is connected, or ready for clients.
@@ -27,15 +28,17 @@ pub struct RunningOpenVpn<'h> {
 impl<'h> RunningOpenVpn<'h> {
     pub(super) fn launch(
         program: &Path,
-        arguments: &[&str],
+        invocation: &Invocation,
         host: &'h Host,
         config: &ConfigFile,
     ) -> Result<Self, LabError> {
         let directory = Directory::new()?;
         let file = directory.file("openvpn.conf", &config.to_string())?;
-        let process = host
-            .command(program)
-            .args(arguments)
+        let mut command = host.command(program).args(&invocation.arguments);
+        for (key, value) in &invocation.environment {
+            command = command.env(key, value);
+        }
+        let process = command
             .arg("--cd")
             .arg(directory.path())
             .arg("--config")

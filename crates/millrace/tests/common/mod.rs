@@ -10,6 +10,8 @@
 )]
 
 mod content;
+pub mod openvpn;
+pub mod pairwise;
 mod ping;
 
 use std::fs;

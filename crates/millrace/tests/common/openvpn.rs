@@ -1,0 +1,153 @@
+//! What the tests with OpenVPN share: programs in both roles, and what goes through their tunnels.
+
+use std::env;
+use std::sync::OnceLock;
+
+use lab::openvpn::{
+    Credentials, KeyKind, MillraceOpenVpn, OldClient, OldServer, OpenVpn, RunningOpenVpn, Setup,
+    StockOpenVpn,
+};
+use lab::{Host, LinkOptions, tools};
+
+use super::{Net, PROGRAM, pings, tcp_both_ways, udp_both_ways};
+
+/// Whether tunnels can be made here, with the stock program to compare with; says why not.
+pub fn ready() -> bool {
+    if !lab::enter_or_skip() {
+        return false;
+    }
+    let all = ["openvpn", "openssl", "ip"].map(tools::find);
+    let missing = all.into_iter().find_map(Result::err);
+    match missing.or_else(|| tools::tun().err()) {
+        None => true,
+        Some(error) => {
+            eprintln!("skipped: {error}");
+            false
+        }
+    }
+}
+
+/// Bytes that each test of content sends each way: 2 MB, or what `MILLRACE_TEST_BYTES` says.
+pub fn amount() -> usize {
+    env::var("MILLRACE_TEST_BYTES")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(2_000_000)
+}
+
+/// Keys of each kind, made once a process.
+pub fn credentials(kind: KeyKind) -> &'static Credentials {
+    static ALL: [OnceLock<Credentials>; 3] = [const { OnceLock::new() }; 3];
+    let place = match kind {
+        KeyKind::Rsa => 0,
+        KeyKind::Ecdsa => 1,
+        KeyKind::Ed25519 => 2,
+    };
+    ALL[place].get_or_init(|| Credentials::new(kind).unwrap())
+}
+
+/// The program under test, with OpenVPN's options.
+pub fn millrace() -> MillraceOpenVpn {
+    MillraceOpenVpn::new(PROGRAM)
+}
+
+/// Which program is where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pair {
+    /// Millrace at both ends.
+    Both,
+    /// Millrace calls the stock server.
+    Client,
+    /// The stock client calls Millrace.
+    Server,
+}
+
+impl Pair {
+    pub const ALL: [Self; 3] = [Self::Both, Self::Client, Self::Server];
+
+    /// The programs, server first. `old` has the stock one derive keys as before 2.6.
+    pub fn programs(self, old: bool) -> [Box<dyn OpenVpn>; 2] {
+        let ours = || -> Box<dyn OpenVpn> { Box::new(millrace()) };
+        let stock = || -> Box<dyn OpenVpn> { Box::new(StockOpenVpn) };
+        match (self, old) {
+            (Self::Both, _) => [ours(), ours()],
+            (Self::Client, false) => [stock(), ours()],
+            (Self::Client, true) => [Box::new(OldServer::new().unwrap()), ours()],
+            (Self::Server, false) => [ours(), stock()],
+            (Self::Server, true) => [ours(), Box::new(OldClient::new().unwrap())],
+        }
+    }
+}
+
+/// A server and its client: at B and at A of a [`Net`].
+pub struct Ends<'h> {
+    pub server: RunningOpenVpn<'h>,
+    pub client: RunningOpenVpn<'h>,
+    pub setup: Setup,
+    /// Inner addresses of the server.
+    pub server4: String,
+    pub server6: String,
+    /// The programs, which may live in directories of their own.
+    _programs: [Box<dyn OpenVpn>; 2],
+}
+
+impl<'h> Ends<'h> {
+    /// Starts both over IPv4 and waits until they are connected.
+    pub fn new(net: &'h Net, setup: &Setup, programs: [Box<dyn OpenVpn>; 2]) -> Self {
+        Self::with(net, setup, programs, KeyKind::Ecdsa, false)
+    }
+
+    /// As [`Ends::new`], with keys of this kind, over this outer family.
+    pub fn with(
+        net: &'h Net,
+        setup: &Setup,
+        programs: [Box<dyn OpenVpn>; 2],
+        kind: KeyKind,
+        v6: bool,
+    ) -> Self {
+        Self::between([&net.b, &net.a], &net.link, setup, programs, kind, v6)
+    }
+
+    /// Between a server and a client, the server being end B of `link`.
+    pub fn between(
+        [server, client]: [&'h Host; 2],
+        link: &LinkOptions,
+        setup: &Setup,
+        programs: [Box<dyn OpenVpn>; 2],
+        kind: KeyKind,
+        v6: bool,
+    ) -> Self {
+        let outer = if v6 { link.b6() } else { link.b4() };
+        let keys = credentials(kind);
+        let [at_server, at_client] = &programs;
+        let file = setup.server_file(at_server.as_ref(), keys, outer).unwrap();
+        let server = at_server.start(server, &file).unwrap();
+        let file = setup.client_file(at_client.as_ref(), keys, outer).unwrap();
+        let client = at_client.start(client, &file).unwrap();
+        Self {
+            server,
+            client,
+            setup: setup.clone(),
+            server4: setup.inner4(1).to_string(),
+            server6: setup.server6().to_string(),
+            _programs: programs,
+        }
+    }
+
+    /// Pings, TCP and UDP of both inner families, both ways, the content compared.
+    pub fn carries(&self, bytes: usize) {
+        let (a, b) = (self.client.host(), self.server.host());
+        let client4 = self.setup.inner4(2).to_string();
+        let client6 = self.client.inner6().unwrap().to_string();
+        for target in [&self.server4, &self.server6] {
+            pings(a, target, 3);
+        }
+        for target in [&client4, &client6] {
+            pings(b, target, 3);
+        }
+        tcp_both_ways(a, b, &self.server4, bytes / 2);
+        tcp_both_ways(b, a, &client6, bytes / 2);
+        udp_both_ways(a, b, &self.server6, 100, 1400);
+        udp_both_ways(b, a, &client4, 100, 1400);
+    }
+}

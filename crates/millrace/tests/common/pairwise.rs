@@ -1,0 +1,76 @@
+//! Sets of cases in which every pair of choices occurs.
+
+use std::collections::BTreeSet;
+
+/// A choice of one thing, by numbers: which thing, and which of its values.
+type Choice = (usize, usize);
+
+/// Cases, one value of each thing in each, so that any two values of two things occur together in one of
+/// them. `sizes` are the numbers of values; pairs for which `forbidden` is true (the first thing
+/// having the smaller number) never occur. Always the same for the same arguments.
+///
+/// Every value must be possible with each forbidden-free partial case; otherwise this panics.
+pub fn pairwise(sizes: &[usize], forbidden: impl Fn(Choice, Choice) -> bool) -> Vec<Vec<usize>> {
+    let clash = |a: Choice, b: Choice| forbidden(a.min(b), a.max(b));
+    let mut open: BTreeSet<(Choice, Choice)> = BTreeSet::new();
+    for (one, &values) in sizes.iter().enumerate() {
+        for (two, &others) in sizes.iter().enumerate().skip(one + 1) {
+            for pair in (0..values).flat_map(|v| (0..others).map(move |w| ((one, v), (two, w)))) {
+                if !clash(pair.0, pair.1) {
+                    open.insert(pair);
+                }
+            }
+        }
+    }
+    let mut cases = Vec::new();
+    while let Some(&(first, second)) = open.first() {
+        let mut case = vec![first, second];
+        while case.len() < sizes.len() {
+            // The choice that covers most of what is open; of equals, the one that was used least.
+            let best = (0..sizes.len())
+                .filter(|thing| case.iter().all(|(chosen, _)| chosen != thing))
+                .flat_map(|thing| (0..sizes[thing]).map(move |value| (thing, value)))
+                .filter(|choice| case.iter().all(|other| !clash(*choice, *other)))
+                .max_by_key(|choice| {
+                    let new = |other: &&Choice| {
+                        open.contains(&((*choice).min(**other), (*choice).max(**other)))
+                    };
+                    let used = |case: &&Vec<usize>| case[choice.0] == choice.1;
+                    let covered = case.iter().filter(new).count();
+                    (
+                        covered,
+                        std::cmp::Reverse(cases.iter().filter(used).count()),
+                    )
+                });
+            case.push(best.expect("a value that is possible"));
+        }
+        case.sort_unstable();
+        for (place, one) in case.iter().enumerate() {
+            for two in &case[place + 1..] {
+                open.remove(&(*one, *two));
+            }
+        }
+        cases.push(case.into_iter().map(|(_, value)| value).collect());
+    }
+    cases
+}
+
+#[test]
+fn every_pair_occurs_and_no_forbidden_one() {
+    let sizes = [3, 2, 4, 5, 2];
+    let forbidden = |a: Choice, b: Choice| a == (0, 0) && b == (1, 1);
+    let cases = pairwise(&sizes, forbidden);
+    for (one, &values) in sizes.iter().enumerate() {
+        for (two, &others) in sizes.iter().enumerate().skip(one + 1) {
+            for (v, w) in (0..values).flat_map(|v| (0..others).map(move |w| (v, w))) {
+                let occurs = cases.iter().any(|case| case[one] == v && case[two] == w);
+                assert_eq!(
+                    occurs,
+                    !forbidden((one, v), (two, w)),
+                    "{one}:{v} {two}:{w}"
+                );
+            }
+        }
+    }
+    assert!(cases.len() < 30, "{}", cases.len());
+}

@@ -1,0 +1,174 @@
+//! OpenVPN tunnels in all their forms, each way round with the stock program and with ourselves: a set of
+//! cases in which every two choices occur together, and the content that they carry compared.
+//!
+//! `MILLRACE_TEST_BYTES=100000000` sends 100 MB each way in each case; the usual few megabytes find what
+//! goes wrong with the first packets.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use common::Net;
+use common::openvpn::{Ends, Pair, amount, ready};
+use common::pairwise::pairwise;
+use lab::openvpn::{Cipher, Digest, Framing, KeyKind, Setup, StockOpenVpn, Transport, Wrap};
+
+const TRANSPORTS: [Transport; 2] = [Transport::Udp, Transport::Tcp];
+const WRAPS: [Wrap; 4] = [Wrap::Plain, Wrap::TlsAuth, Wrap::TlsCrypt, Wrap::TlsCryptV2];
+const DIGESTS: [Digest; 5] = [
+    Digest::Sha1,
+    Digest::Sha256,
+    Digest::Sha384,
+    Digest::Sha512,
+    Digest::None,
+];
+const FRAMINGS: [Framing; 4] = [
+    Framing::None,
+    Framing::CompLzoNo,
+    Framing::Compress,
+    Framing::StubV2,
+];
+const FRAGMENTS: [Option<u16>; 2] = [None, Some(1300)];
+
+/// What a case is made of, by its place.
+const PAIR: usize = 0;
+const TRANSPORT: usize = 1;
+const WRAP: usize = 2;
+const AUTH: usize = 3;
+const FRAGMENT: usize = 4;
+const PRF: usize = 5;
+
+#[derive(Debug)]
+struct Case {
+    pair: Pair,
+    /// Keys from the PRF of TLS 1.0, as before 2.6, and not from TLS's exporter.
+    prf: bool,
+    v6: bool,
+    kind: KeyKind,
+    setup: Setup,
+}
+
+fn cases() -> Vec<Case> {
+    let sizes = [
+        Pair::ALL.len(),
+        TRANSPORTS.len(),
+        WRAPS.len(),
+        DIGESTS.len(),
+        FRAGMENTS.len(),
+        2,
+        2,
+        KeyKind::ALL.len(),
+        Cipher::ALL.len(),
+        FRAMINGS.len(),
+        2,
+    ];
+    let forbidden = |a: (usize, usize), b: (usize, usize)| match (a, b) {
+        // Two of ours always have the exporter.
+        ((PAIR, pair), (PRF, prf)) => Pair::ALL[pair] == Pair::Both && prf == 1,
+        // A stream is not cut into datagrams.
+        ((TRANSPORT, transport), (FRAGMENT, fragment)) => {
+            TRANSPORTS[transport] == Transport::Tcp && FRAGMENTS[fragment].is_some()
+        }
+        // There is no HMAC without a digest.
+        ((WRAP, wrap), (AUTH, auth)) => {
+            WRAPS[wrap] == Wrap::TlsAuth && DIGESTS[auth] == Digest::None
+        }
+        _ => false,
+    };
+    let case = |values: Vec<usize>| Case {
+        pair: Pair::ALL[values[PAIR]],
+        prf: values[PRF] == 1,
+        v6: values[6] == 1,
+        kind: KeyKind::ALL[values[7]],
+        setup: Setup {
+            transport: TRANSPORTS[values[TRANSPORT]],
+            wrap: WRAPS[values[WRAP]],
+            auth: DIGESTS[values[AUTH]],
+            fragment: FRAGMENTS[values[FRAGMENT]],
+            cipher: Cipher::ALL[values[8]],
+            framing: FRAMINGS[values[9]],
+            tls12: values[10] == 1,
+            ..Setup::default()
+        },
+    };
+    pairwise(&sizes, forbidden).into_iter().map(case).collect()
+}
+
+/// Runs every case of one pair of programs, and fails with the list of those that failed.
+fn interoperates(pair: Pair) {
+    if !ready() {
+        return;
+    }
+    let mut failed = Vec::new();
+    let cases: Vec<Case> = cases()
+        .into_iter()
+        .filter(|case| case.pair == pair)
+        .collect();
+    for case in &cases {
+        let run = || {
+            let net = Net::new();
+            let programs = pair.programs(case.prf);
+            Ends::with(&net, &case.setup, programs, case.kind, case.v6).carries(amount());
+        };
+        // One failure must not hide the others: together they show what they have in common.
+        if std::panic::catch_unwind(run).is_err() {
+            failed.push(case);
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "{} of {} cases failed: {failed:#?}",
+        failed.len(),
+        cases.len()
+    );
+}
+
+#[test]
+fn millrace_at_both_ends() {
+    interoperates(Pair::Both);
+}
+
+#[test]
+fn millrace_calls_the_stock_server() {
+    interoperates(Pair::Client);
+}
+
+#[test]
+fn stock_client_calls_millrace() {
+    interoperates(Pair::Server);
+}
+
+/// What is expected of us is possible: the stock program passes the same test.
+#[test]
+fn stock_at_both_ends() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let setup = Setup {
+        wrap: Wrap::TlsCryptV2,
+        cipher: Cipher::Aes256Cbc,
+        auth: Digest::Sha256,
+        framing: Framing::StubV2,
+        fragment: Some(1300),
+        ..Setup::default()
+    };
+    let programs = [Box::new(StockOpenVpn) as _, Box::new(StockOpenVpn) as _];
+    Ends::new(&net, &setup, programs).carries(amount());
+}
+
+/// The same for every case of the set, for whoever changes the set: slow, and about the stock program
+/// alone.
+#[test]
+#[ignore = "tests the stock program alone"]
+fn stock_in_every_case() {
+    if !ready() {
+        return;
+    }
+    for case in cases() {
+        let net = Net::new();
+        let programs = [Box::new(StockOpenVpn) as _, Box::new(StockOpenVpn) as _];
+        println!("{case:?}");
+        Ends::with(&net, &case.setup, programs, case.kind, case.v6).carries(amount());
+    }
+}
