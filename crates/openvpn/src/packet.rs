@@ -1,0 +1,530 @@
+//! The head of every packet and the body of the control packets, without the wrap.
+//!
+//! ```text
+//! opcode<<3 | key_id : u8
+//! own session id     : [u8; 8]
+//! n                  : u8          acknowledgements
+//! acknowledged id    : [u32; n]
+//! peer session id    : [u8; 8]     only if n > 0
+//! message id         : u32         not in ACK_V1
+//! payload            : rest
+//! ```
+//! What the wrap puts between the session id and the rest is in [`crate::wrap`]. Numbers are big-endian.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::session_id::SessionId;
+
+/// The greatest key id; after it comes 1, since 0 is only for the first key of a session.
+pub const MAX_KEY_ID: u8 = 7;
+
+/// Bytes before the wrap: the first byte and the sender's session id.
+pub const CONTROL_HEAD_LEN: usize = 1 + SessionId::LEN;
+
+/// Bytes of the longest control packet that is looked at, wrap and all. Stock's buffers have 2048 of payload.
+pub const MAX_CONTROL_LEN: usize = 4096;
+
+/// What a packet is: the upper five bits of its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Opcode {
+    /// Begins the next key of an established session.
+    SoftResetV1 = 3,
+    /// Bytes of the TLS stream.
+    ControlV1 = 4,
+    /// Acknowledgements alone.
+    AckV1 = 5,
+    /// A packet of the tunnel.
+    DataV1 = 6,
+    /// Begins a session; from the client.
+    HardResetClientV2 = 7,
+    /// Answers the client's reset.
+    HardResetServerV2 = 8,
+    /// A packet of the tunnel, with the peer id of its sender.
+    DataV2 = 9,
+    /// Begins a session; from a client with a tls-crypt-v2 key, which is appended wrapped.
+    HardResetClientV3 = 10,
+    /// [`Opcode::ControlV1`] with the wrapped key appended once more, for a server that remembered nothing.
+    ControlWkcV1 = 11,
+}
+
+impl Opcode {
+    /// The opcode of this number. `None` for those that never were and for the resets 1 and 2 of key method 1, which
+    /// no version since 2.0 speaks.
+    #[must_use]
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        Some(match number {
+            3 => Self::SoftResetV1,
+            4 => Self::ControlV1,
+            5 => Self::AckV1,
+            6 => Self::DataV1,
+            7 => Self::HardResetClientV2,
+            8 => Self::HardResetServerV2,
+            9 => Self::DataV2,
+            10 => Self::HardResetClientV3,
+            11 => Self::ControlWkcV1,
+            _ => return None,
+        })
+    }
+
+    /// Whether it belongs to the data channel.
+    #[must_use]
+    pub const fn is_data(self) -> bool {
+        matches!(self, Self::DataV1 | Self::DataV2)
+    }
+
+    /// Whether it begins a session: stock's three hard resets.
+    #[must_use]
+    pub const fn is_hard_reset(self) -> bool {
+        matches!(
+            self,
+            Self::HardResetClientV2 | Self::HardResetServerV2 | Self::HardResetClientV3
+        )
+    }
+
+    /// Whether a wrapped client key of tls-crypt-v2 is appended.
+    #[must_use]
+    pub const fn carries_client_key(self) -> bool {
+        matches!(self, Self::HardResetClientV3 | Self::ControlWkcV1)
+    }
+}
+
+/// The first byte of every packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What the packet is.
+    pub opcode: Opcode,
+    /// Which key of the session it belongs to, 0..=7.
+    pub key_id: u8,
+}
+
+impl Head {
+    /// Reads the first byte. `None` if there is none or its opcode is unknown.
+    #[must_use]
+    pub fn peek(packet: &[u8]) -> Option<Self> {
+        let first = *packet.first()?;
+        Some(Self {
+            opcode: Opcode::from_u8(first >> 3)?,
+            key_id: first & MAX_KEY_ID,
+        })
+    }
+
+    /// The byte on the wire.
+    #[must_use]
+    pub const fn emit(self) -> u8 {
+        // The opcode of a variant is its number.
+        (self.opcode as u8) << 3 | (self.key_id & MAX_KEY_ID)
+    }
+}
+
+/// What is in the clear in front of every control packet, whatever the wrap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlHead {
+    /// What the packet is; never data.
+    pub opcode: Opcode,
+    /// Which key of the session it belongs to, 0..=7.
+    pub key_id: u8,
+    /// The sender's session id.
+    pub session: SessionId,
+}
+
+impl ControlHead {
+    /// Reads the head of a control packet. It is not authentic until the wrap has been opened.
+    ///
+    /// # Errors
+    /// If the packet is cut off, has an unknown opcode or the session id zero, or is a data packet.
+    pub fn peek(packet: &[u8]) -> Result<Self, PacketError> {
+        let first = *packet.first().ok_or(PacketError::TooShort)?;
+        let head = Head::peek(packet).ok_or(PacketError::Opcode(first >> 3))?;
+        if head.opcode.is_data() {
+            return Err(PacketError::Opcode(first >> 3));
+        }
+        let session = packet
+            .get(1..CONTROL_HEAD_LEN)
+            .ok_or(PacketError::TooShort)?;
+        let (session, _) = SessionId::split_from(session).ok_or(PacketError::NoSession)?;
+        Ok(Self {
+            opcode: head.opcode,
+            key_id: head.key_id,
+            session,
+        })
+    }
+
+    /// The bytes on the wire.
+    #[must_use]
+    pub fn emit(&self) -> [u8; CONTROL_HEAD_LEN] {
+        let mut bytes = [0; CONTROL_HEAD_LEN];
+        bytes[0] = Head {
+            opcode: self.opcode,
+            key_id: self.key_id,
+        }
+        .emit();
+        bytes[1..].copy_from_slice(self.session.as_bytes());
+        bytes
+    }
+}
+
+/// Ids of messages that the sender acknowledges: up to eight.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct AckList {
+    ids: [u32; Self::MAX],
+    len: u8,
+}
+
+impl AckList {
+    /// Most ids in a packet, and in every packet that carries nothing else.
+    pub const MAX: usize = 8;
+    /// Most ids in a packet with a message: more take room from the message.
+    pub const MAX_WITH_MESSAGE: usize = 4;
+
+    /// A list of nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            ids: [0; Self::MAX],
+            len: 0,
+        }
+    }
+
+    /// Appends an id; `false` if eight are there already.
+    pub fn push(&mut self, id: u32) -> bool {
+        let Some(slot) = self.ids.get_mut(usize::from(self.len)) else {
+            return false;
+        };
+        *slot = id;
+        self.len += 1;
+        true
+    }
+
+    /// The ids.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u32] {
+        &self.ids[..usize::from(self.len)]
+    }
+
+    /// Whether it acknowledges nothing.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes that it takes in a packet, with the session id that goes with it.
+    #[must_use]
+    pub fn wire_len(&self) -> usize {
+        match self.as_slice().len() {
+            0 => 1,
+            n => 1 + 4 * n + SessionId::LEN,
+        }
+    }
+}
+
+impl fmt::Debug for AckList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
+    }
+}
+
+impl FromIterator<u32> for AckList {
+    /// The first eight; what comes after them is left out.
+    fn from_iter<T: IntoIterator<Item = u32>>(ids: T) -> Self {
+        let mut list = Self::new();
+        for id in ids.into_iter().take(Self::MAX) {
+            list.push(id);
+        }
+        list
+    }
+}
+
+/// A packet of the control channel, unwrapped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ControlPacket {
+    /// What it is; never data.
+    pub opcode: Opcode,
+    /// Which key of the session it belongs to, 0..=7.
+    pub key_id: u8,
+    /// The sender's session id.
+    pub session: SessionId,
+    /// What it acknowledges.
+    pub acks: AckList,
+    /// The session id of the receiver, whose messages are acknowledged. On the wire exactly if `acks` is not empty:
+    /// without it no acknowledgement is sent.
+    pub peer_session: Option<SessionId>,
+    /// The number of the message in the payload; `None` in ACK_V1 and only there. Missing elsewhere, 0 is sent.
+    pub message_id: Option<u32>,
+    /// The message: bytes of the TLS stream in CONTROL_V1 and CONTROL_WKC_V1, early negotiation in
+    /// HARD_RESET_SERVER_V2, otherwise nothing.
+    pub payload: Vec<u8>,
+}
+
+impl ControlPacket {
+    /// Reads a packet that has no wrap.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
+    pub fn parse(packet: &[u8]) -> Result<Self, PacketError> {
+        let head = ControlHead::peek(packet)?;
+        Self::parse_body(head, &packet[CONTROL_HEAD_LEN..])
+    }
+
+    /// Reads what follows the head once the wrap is off.
+    ///
+    /// # Errors
+    /// If it is cut off, acknowledges more than eight messages, or names the receiver's session zero.
+    pub fn parse_body(head: ControlHead, body: &[u8]) -> Result<Self, PacketError> {
+        let (&count, mut rest) = body.split_first().ok_or(PacketError::TooShort)?;
+        if usize::from(count) > AckList::MAX {
+            return Err(PacketError::TooManyAcks(count));
+        }
+        let mut acks = AckList::new();
+        for _ in 0..count {
+            acks.push(take_u32(&mut rest)?);
+        }
+        let peer_session = if acks.is_empty() {
+            None
+        } else {
+            if rest.len() < SessionId::LEN {
+                return Err(PacketError::TooShort);
+            }
+            let (session, after) = SessionId::split_from(rest).ok_or(PacketError::NoSession)?;
+            rest = after;
+            Some(session)
+        };
+        let message_id = match head.opcode {
+            Opcode::AckV1 => None,
+            _ => Some(take_u32(&mut rest)?),
+        };
+        Ok(Self {
+            opcode: head.opcode,
+            key_id: head.key_id,
+            session: head.session,
+            acks,
+            peer_session,
+            message_id,
+            payload: rest.to_vec(),
+        })
+    }
+
+    /// What is in the clear in front of it.
+    #[must_use]
+    pub const fn head(&self) -> ControlHead {
+        ControlHead {
+            opcode: self.opcode,
+            key_id: self.key_id,
+            session: self.session,
+        }
+    }
+
+    /// The packet without any wrap.
+    #[must_use]
+    pub fn emit(&self) -> Vec<u8> {
+        let mut packet = Vec::with_capacity(CONTROL_HEAD_LEN + self.body_len());
+        packet.extend_from_slice(&self.head().emit());
+        self.emit_body(&mut packet);
+        packet
+    }
+
+    /// Appends what follows the head.
+    pub fn emit_body(&self, out: &mut Vec<u8>) {
+        let (acks, peer) = self.acknowledged();
+        // Eight at most.
+        out.push(acks.len() as u8);
+        for id in acks {
+            out.extend_from_slice(&id.to_be_bytes());
+        }
+        out.extend_from_slice(peer);
+        if self.opcode != Opcode::AckV1 {
+            out.extend_from_slice(&self.message_id.unwrap_or(0).to_be_bytes());
+        }
+        out.extend_from_slice(&self.payload);
+    }
+
+    /// Bytes of what [`Self::emit_body`] appends.
+    #[must_use]
+    pub fn body_len(&self) -> usize {
+        let (acks, peer) = self.acknowledged();
+        let id = if self.opcode == Opcode::AckV1 { 0 } else { 4 };
+        1 + 4 * acks.len() + peer.len() + id + self.payload.len()
+    }
+
+    fn acknowledged(&self) -> (&[u32], &[u8]) {
+        match &self.peer_session {
+            Some(peer) if !self.acks.is_empty() => (self.acks.as_slice(), peer.as_bytes()),
+            _ => (&[], &[]),
+        }
+    }
+}
+
+/// The payload is TLS, so it is not secret; it is only long.
+impl fmt::Debug for ControlPacket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControlPacket")
+            .field("opcode", &self.opcode)
+            .field("key_id", &self.key_id)
+            .field("session", &self.session)
+            .field("acks", &self.acks)
+            .field("peer_session", &self.peer_session)
+            .field("message_id", &self.message_id)
+            .field("payload_len", &self.payload.len())
+            .finish()
+    }
+}
+
+/// Why bytes are no control packet. All of them are the sender's fault, or a stranger's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum PacketError {
+    /// It ends before it should.
+    #[error("control packet cut off")]
+    TooShort,
+    /// An opcode that does not exist, is no longer spoken, or belongs to the data channel.
+    #[error("opcode {0} is no control packet")]
+    Opcode(u8),
+    /// A session id of zero, which no end may choose.
+    #[error("control packet with session id zero")]
+    NoSession,
+    /// More acknowledgements than any end sends.
+    #[error("control packet acknowledges {0} messages, more than 8")]
+    TooManyAcks(u8),
+}
+
+fn take_u32(bytes: &mut &[u8]) -> Result<u32, PacketError> {
+    let (number, rest) = bytes.split_first_chunk().ok_or(PacketError::TooShort)?;
+    *bytes = rest;
+    Ok(u32::from_be_bytes(*number))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn session(byte: u8) -> SessionId {
+        SessionId::new([byte; 8]).unwrap()
+    }
+
+    #[test]
+    fn a_clients_reset() {
+        let bytes = [
+            &[0x38][..],
+            &[1; 8],
+            &[0],          // no acknowledgement, so no peer session either
+            &[0, 0, 0, 0], // message 0
+        ]
+        .concat();
+        let packet = ControlPacket::parse(&bytes).unwrap();
+        assert_eq!(packet.opcode, Opcode::HardResetClientV2);
+        assert_eq!((packet.key_id, packet.message_id), (0, Some(0)));
+        assert_eq!(packet.peer_session, None);
+        assert!(packet.acks.is_empty() && packet.payload.is_empty());
+        assert_eq!(packet.emit(), bytes);
+    }
+
+    #[test]
+    fn an_acknowledgement_has_no_message() {
+        let bytes = [
+            &[5 << 3 | 2][..],
+            &[1; 8],
+            &[2, 0, 0, 0, 7, 0, 0, 0, 6],
+            &[2; 8],
+        ]
+        .concat();
+        let packet = ControlPacket::parse(&bytes).unwrap();
+        assert_eq!(packet.acks.as_slice(), [7, 6]);
+        assert_eq!(packet.peer_session, Some(session(2)));
+        assert_eq!((packet.key_id, packet.message_id), (2, None));
+        assert_eq!(packet.emit(), bytes);
+    }
+
+    #[test]
+    fn every_cut_is_an_error() {
+        let packet = ControlPacket {
+            opcode: Opcode::ControlV1,
+            key_id: 0,
+            session: session(1),
+            acks: [3, 2, 1, 0].into_iter().collect(),
+            peer_session: Some(session(2)),
+            message_id: Some(1),
+            payload: Vec::new(),
+        };
+        let bytes = packet.emit();
+        for len in 0..bytes.len() {
+            assert_eq!(
+                ControlPacket::parse(&bytes[..len]),
+                Err(PacketError::TooShort),
+                "{len} bytes"
+            );
+        }
+    }
+
+    #[test]
+    fn nine_acknowledgements_are_refused_before_they_are_read() {
+        let mut bytes = vec![0x20];
+        bytes.extend([1; 8]);
+        bytes.push(9);
+        assert_eq!(
+            ControlPacket::parse(&bytes),
+            Err(PacketError::TooManyAcks(9))
+        );
+        bytes[9] = 255;
+        assert_eq!(
+            ControlPacket::parse(&bytes),
+            Err(PacketError::TooManyAcks(255))
+        );
+    }
+
+    #[test]
+    fn only_living_opcodes() {
+        for number in 0..32 {
+            let legal = (3..=11).contains(&number);
+            assert_eq!(Opcode::from_u8(number).is_some(), legal, "{number}");
+            if let Some(opcode) = Opcode::from_u8(number) {
+                assert_eq!(opcode as u8, number);
+            }
+        }
+        let data = [&[9 << 3][..], &[1; 30]].concat();
+        assert_eq!(ControlPacket::parse(&data), Err(PacketError::Opcode(9)));
+    }
+
+    fn any_packet() -> impl Strategy<Value = ControlPacket> {
+        (
+            prop::sample::select(&[3_u8, 4, 5, 7, 8, 10, 11][..]),
+            0..=7_u8,
+            any::<([u8; 8], [u8; 8])>(),
+            prop::collection::vec(any::<u32>(), 0..=8),
+            any::<u32>(),
+            prop::collection::vec(any::<u8>(), 0..100),
+        )
+            .prop_map(|(opcode, key_id, ids, acks, message_id, payload)| {
+                let opcode = Opcode::from_u8(opcode).unwrap();
+                let acks: AckList = acks.into_iter().collect();
+                ControlPacket {
+                    opcode,
+                    key_id,
+                    session: SessionId::new(ids.0).unwrap_or_else(|| session(1)),
+                    peer_session: (!acks.is_empty())
+                        .then(|| SessionId::new(ids.1).unwrap_or_else(|| session(2))),
+                    acks,
+                    message_id: (opcode != Opcode::AckV1).then_some(message_id),
+                    payload,
+                }
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_emitted_is_parsed(packet in any_packet()) {
+            let bytes = packet.emit();
+            prop_assert_eq!(bytes.len(), CONTROL_HEAD_LEN + packet.body_len());
+            prop_assert_eq!(ControlPacket::parse(&bytes), Ok(packet));
+        }
+
+        #[test]
+        fn what_is_parsed_is_emitted(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            if let Ok(packet) = ControlPacket::parse(&bytes) {
+                prop_assert_eq!(packet.emit(), bytes);
+            }
+        }
+    }
+}

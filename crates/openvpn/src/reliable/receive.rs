@@ -1,0 +1,99 @@
+//! Messages that came, put in order.
+
+use super::{RECEIVE_WINDOW, distance, is_before};
+use crate::packet::Opcode;
+
+/// Up to twelve messages, of which the next has yet to come or to be taken.
+#[derive(Debug)]
+pub struct ReceiveWindow {
+    /// The number of the message to hand on next.
+    next_id: u32,
+    /// Slot `n % 12` is for message n. Invariant: what is there is less than 12 after `next_id`.
+    slots: [Option<Message>; RECEIVE_WINDOW],
+}
+
+/// A message from the peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The kind of packet that it came in.
+    pub opcode: Opcode,
+    /// What it says.
+    pub payload: Vec<u8>,
+}
+
+/// What became of a message that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receipt {
+    /// It is new. Acknowledge it.
+    New,
+    /// It was here before: the acknowledgement was lost. Acknowledge it again.
+    Duplicate,
+    /// It is further ahead than any message may be. Not to be acknowledged: it is not kept.
+    TooFarAhead,
+}
+
+impl Receipt {
+    /// Whether the message is to be acknowledged.
+    #[must_use]
+    pub const fn is_acknowledged(self) -> bool {
+        matches!(self, Self::New | Self::Duplicate)
+    }
+}
+
+impl ReceiveWindow {
+    /// A window whose first message has number 0.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::starting_at(0)
+    }
+
+    /// A window whose first message has this number: 1 where the client's reset came before there was a session.
+    #[must_use]
+    pub fn starting_at(next_id: u32) -> Self {
+        Self {
+            next_id,
+            slots: Default::default(),
+        }
+    }
+
+    /// The number of the message to hand on next.
+    #[must_use]
+    pub const fn next_id(&self) -> u32 {
+        self.next_id
+    }
+
+    /// Takes a message that came.
+    pub fn insert(&mut self, id: u32, message: Message) -> Receipt {
+        if is_before(id, self.next_id) {
+            return Receipt::Duplicate;
+        }
+        if distance(id, self.next_id) as usize >= RECEIVE_WINDOW {
+            return Receipt::TooFarAhead;
+        }
+        let slot = self.slot(id);
+        if slot.is_some() {
+            return Receipt::Duplicate;
+        }
+        *slot = Some(message);
+        Receipt::New
+    }
+
+    /// Hands on the next message, if it has come.
+    pub fn pop(&mut self) -> Option<Message> {
+        let message = self.slot(self.next_id).take()?;
+        self.next_id = self.next_id.wrapping_add(1);
+        Some(message)
+    }
+
+    /// Twelve numbers in a row have twelve slots, but for where the numbers wrap: 12 does not divide 2^32, and a
+    /// session that sends four thousand million messages may lose its order.
+    const fn slot(&mut self, id: u32) -> &mut Option<Message> {
+        &mut self.slots[id as usize % RECEIVE_WINDOW]
+    }
+}
+
+impl Default for ReceiveWindow {
+    fn default() -> Self {
+        Self::new()
+    }
+}

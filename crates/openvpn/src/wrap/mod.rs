@@ -1,0 +1,305 @@
+//! What protects the control channel before TLS does: nothing, tls-auth, tls-crypt or tls-crypt-v2.
+//!
+//! [`WrapSettings`] is what the configuration says. From it comes one [`Wrap`] for each session, which numbers what it
+//! seals and takes each number once from what it opens. A server that has no session yet opens a stranger's first
+//! packet with [`WrapSettings::open_first`], which remembers nothing.
+//!
+//! A wrap is a filter: it keeps out those who have no key. Who the peer is, TLS finds out.
+
+pub(crate) mod client_key;
+mod ctr;
+mod early;
+mod replay;
+mod settings;
+mod tls_auth;
+mod tls_crypt;
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+pub use client_key::ClientKeyError;
+pub use early::EarlyNegotiation;
+pub use replay::ReplayId;
+pub use settings::{FirstPacket, WrapSettings};
+
+use crate::digest::Digest;
+use crate::keyfile::v2::ClientKey;
+use crate::keyfile::{KeyDirection, StaticKey};
+use crate::packet::{CONTROL_HEAD_LEN, ControlHead, ControlPacket, MAX_CONTROL_LEN, PacketError};
+use crate::role::Role;
+use replay::{Counter, ReplayWindow};
+use tls_auth::TlsAuth;
+use tls_crypt::TlsCrypt;
+
+/// The wrap of one session, or, with [`Wrap::dynamic`], of its renegotiations.
+#[derive(Debug)]
+pub struct Wrap {
+    keys: Keys,
+    counter: Counter,
+    window: ReplayWindow,
+}
+
+/// What a wrap has that does not change, shared by all sessions with the same keys.
+#[derive(Clone, Debug)]
+struct Keys {
+    method: Method,
+    client_key: WrappedClientKey,
+    /// The key file, for [`Wrap::dynamic`].
+    material: Option<Arc<StaticKey>>,
+}
+
+#[derive(Clone, Debug)]
+enum Method {
+    None,
+    TlsAuth(Arc<TlsAuth>),
+    TlsCrypt(Arc<TlsCrypt>),
+}
+
+/// What is done about the wrapped client key at the end of the opcodes that have one.
+#[derive(Clone, Debug)]
+enum WrappedClientKey {
+    /// Not tls-crypt-v2: such packets are refused.
+    Refused,
+    /// A client appends its own and takes none.
+    Appended(Arc<[u8]>),
+    /// A server has unwrapped it before, and skips it when it comes again.
+    Skipped,
+}
+
+impl Wrap {
+    fn with(keys: Keys) -> Self {
+        let first = match keys.client_key {
+            WrappedClientKey::Appended(_) => ReplayId::EARLY_NEGOTIATION,
+            WrappedClientKey::Refused | WrappedClientKey::Skipped => 0,
+        };
+        Self {
+            keys,
+            counter: Counter::after(first),
+            window: ReplayWindow::default(),
+        }
+    }
+
+    /// No protection at all.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::with(Keys::none())
+    }
+
+    /// tls-auth with an HMAC of `digest`, which is that of `--auth`.
+    #[must_use]
+    pub fn tls_auth(key: &StaticKey, direction: KeyDirection, digest: Digest) -> Self {
+        Self::with(Keys::tls_auth(key, direction, digest))
+    }
+
+    /// tls-crypt.
+    #[must_use]
+    pub fn tls_crypt(key: &StaticKey, role: Role) -> Self {
+        Self::with(Keys::tls_crypt(key, role))
+    }
+
+    /// tls-crypt-v2 at the client. Its first packets announce that it understands early negotiation.
+    #[must_use]
+    pub fn tls_crypt_v2_client(key: &ClientKey) -> Self {
+        Self::with(Keys::tls_crypt_v2_client(key))
+    }
+
+    /// tls-crypt-v2 at the server, with the key that the client has sent. [`WrapSettings::open_first`] makes this.
+    #[must_use]
+    pub fn tls_crypt_v2_server(key: &StaticKey) -> Self {
+        Self::with(Keys::tls_crypt_v2_server(key))
+    }
+
+    /// Dynamic tls-crypt: the wrap of the renegotiations of a session that began under this wrap, if both ends offered
+    /// it.
+    ///
+    /// `exported` is from TLS (label `EXPORTER-OpenVPN-dynamic-tls-crypt`). The key file of this wrap, where it has
+    /// one, is mixed in. It counts and remembers by itself.
+    #[must_use]
+    pub fn dynamic(&self, exported: &[u8; StaticKey::LEN], role: Role) -> Self {
+        let key = match &self.keys.material {
+            Some(material) => material.xor(exported),
+            None => StaticKey::new(exported),
+        };
+        Self::with(Keys {
+            method: Method::TlsCrypt(Arc::new(TlsCrypt::new(&key, role))),
+            client_key: WrappedClientKey::Refused,
+            material: None,
+        })
+    }
+
+    /// The key file that this wrap is made from: tls-auth's, tls-crypt's, or the client's key of tls-crypt-v2.
+    #[must_use]
+    pub fn static_key(&self) -> Option<&StaticKey> {
+        self.keys.material.as_deref()
+    }
+
+    /// Bytes that it adds to a packet, without the wrapped client key.
+    #[must_use]
+    pub fn overhead(&self) -> usize {
+        match &self.keys.method {
+            Method::None => 0,
+            Method::TlsAuth(keys) => keys.overhead(),
+            Method::TlsCrypt(_) => TlsCrypt::OVERHEAD,
+        }
+    }
+
+    /// Bytes of the wrapped client key that it appends to the opcodes which carry one; 0 but for a client with
+    /// tls-crypt-v2.
+    #[must_use]
+    pub fn client_key_len(&self) -> usize {
+        match &self.keys.client_key {
+            WrappedClientKey::Appended(wrapped) => wrapped.len(),
+            WrappedClientKey::Refused | WrappedClientKey::Skipped => 0,
+        }
+    }
+
+    /// Whether it is tls-crypt or made like it, so that packets cannot be read.
+    #[must_use]
+    pub const fn is_encrypted(&self) -> bool {
+        matches!(self.keys.method, Method::TlsCrypt(_))
+    }
+
+    /// Whether packets go as they are.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        matches!(self.keys.method, Method::None)
+    }
+
+    /// Goes on after a reset that another [`Wrap`] sealed, as a server does when it has answered without keeping
+    /// anything: that reset was the first packet.
+    pub fn skip_reset(&mut self) {
+        self.counter = Counter::after(1);
+    }
+
+    /// Wraps a packet under the next number. `now` is in seconds since 1970; that of the first call is the time of all.
+    ///
+    /// A packet that is sent again is wrapped again: the number is new.
+    #[must_use]
+    pub fn seal(&mut self, packet: &ControlPacket, now: u32) -> Vec<u8> {
+        let plain = packet.emit();
+        let mut sealed = match &self.keys.method {
+            Method::None => plain,
+            Method::TlsAuth(keys) => keys.seal(&plain, self.counter.next(now)),
+            Method::TlsCrypt(keys) => {
+                let room = self.client_key_len();
+                keys.seal(&plain, self.counter.next(now), room)
+            }
+        };
+        if let WrappedClientKey::Appended(wrapped) = &self.keys.client_key
+            && packet.opcode.carries_client_key()
+        {
+            sealed.extend_from_slice(wrapped);
+        }
+        sealed
+    }
+
+    /// Unwraps a packet: authentic first, then new, then parsed.
+    ///
+    /// # Errors
+    /// See [`WrapError`]. A packet that is refused leaves no trace, but for one that is authentic and malformed: its
+    /// number is spent.
+    pub fn open(&mut self, packet: &[u8]) -> Result<ControlPacket, WrapError> {
+        let head = control_head(packet)?;
+        let wrapped = if head.opcode.carries_client_key() {
+            match self.keys.client_key {
+                WrappedClientKey::Skipped => client_key::split(packet, CONTROL_HEAD_LEN)?.0,
+                _ => return Err(ClientKeyError::NotConfigured.into()),
+            }
+        } else {
+            packet
+        };
+        let (number, body) = self.keys.open(wrapped)?;
+        if number.is_some_and(|number| !self.window.accept(number)) {
+            return Err(WrapError::Replay);
+        }
+        Ok(ControlPacket::parse_body(head, &body)?)
+    }
+}
+
+impl Keys {
+    const fn none() -> Self {
+        Self {
+            method: Method::None,
+            client_key: WrappedClientKey::Refused,
+            material: None,
+        }
+    }
+
+    fn tls_auth(key: &StaticKey, direction: KeyDirection, digest: Digest) -> Self {
+        Self {
+            method: Method::TlsAuth(Arc::new(TlsAuth::new(key, direction, digest))),
+            client_key: WrappedClientKey::Refused,
+            material: Some(Arc::new(key.clone())),
+        }
+    }
+
+    fn tls_crypt(key: &StaticKey, role: Role) -> Self {
+        Self {
+            method: Method::TlsCrypt(Arc::new(TlsCrypt::new(key, role))),
+            client_key: WrappedClientKey::Refused,
+            material: Some(Arc::new(key.clone())),
+        }
+    }
+
+    fn tls_crypt_v2_client(key: &ClientKey) -> Self {
+        Self {
+            client_key: WrappedClientKey::Appended(key.wrapped().into()),
+            ..Self::tls_crypt(key.key(), Role::Client)
+        }
+    }
+
+    fn tls_crypt_v2_server(key: &StaticKey) -> Self {
+        Self {
+            client_key: WrappedClientKey::Skipped,
+            ..Self::tls_crypt(key, Role::Server)
+        }
+    }
+
+    /// The number, where the method has one, and the body of a packet that is authentic.
+    fn open(&self, packet: &[u8]) -> Result<(Option<ReplayId>, Vec<u8>), WrapError> {
+        let opened = match &self.method {
+            Method::None => {
+                let body = packet
+                    .get(CONTROL_HEAD_LEN..)
+                    .ok_or(PacketError::TooShort)?;
+                return Ok((None, body.to_vec()));
+            }
+            Method::TlsAuth(keys) => keys.open(packet),
+            Method::TlsCrypt(keys) => keys.open(packet),
+        };
+        let (number, body) = opened.ok_or(WrapError::NotAuthentic)?;
+        Ok((Some(number), body))
+    }
+}
+
+/// The head of a packet that is not longer than any.
+fn control_head(packet: &[u8]) -> Result<ControlHead, WrapError> {
+    if packet.len() > MAX_CONTROL_LEN {
+        return Err(WrapError::TooLong(packet.len()));
+    }
+    Ok(ControlHead::peek(packet)?)
+}
+
+/// Why a control packet was refused. It costs a counter and, at most, a line in a detailed log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WrapError {
+    /// More bytes than any control packet has.
+    #[error("control packet of {0} bytes")]
+    TooLong(usize),
+    /// It was not sealed with the right key, or not at all, or it is too short to say: a stranger, or a peer with
+    /// another key, key direction or digest.
+    #[error(
+        "control packet is not authentic; do both ends have the same tls-auth or tls-crypt key?"
+    )]
+    NotAuthentic,
+    /// It was here before, or is too old to tell.
+    #[error("control packet is a replay")]
+    Replay,
+    /// The wrapped client key of tls-crypt-v2 was refused.
+    #[error(transparent)]
+    ClientKey(#[from] ClientKeyError),
+    /// What was in the wrap is no control packet.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
+}

@@ -1,0 +1,164 @@
+//! What the configuration says about the wrap, and the first packet of a stranger.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::client_key::{ClientKeyError, Wrapper, split};
+use super::{Keys, ReplayId, Wrap, WrapError, control_head};
+use crate::digest::Digest;
+use crate::keyfile::v2::{ClientKey, Metadata, ServerKey};
+use crate::keyfile::{KeyDirection, StaticKey};
+use crate::packet::{CONTROL_HEAD_LEN, ControlPacket};
+use crate::role::Role;
+
+/// How the control channel is wrapped, with the keys prepared. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct WrapSettings {
+    keys: Keys,
+    /// Whether packets that carry no client key are taken.
+    takes_plain: bool,
+    v2: Option<Server>,
+}
+
+/// A server's key of tls-crypt-v2.
+#[derive(Clone, Debug)]
+struct Server {
+    wrapper: Arc<Wrapper>,
+    max_age: Option<Duration>,
+}
+
+/// What a stranger's packet turned out to be.
+#[derive(Debug)]
+pub struct FirstPacket {
+    /// The packet, unwrapped.
+    pub packet: ControlPacket,
+    /// A wrap for this client, with nothing sent and this packet received: the reset is answered with it, and if the
+    /// packet begins a session it is the session's. A server that answered without keeping it calls
+    /// [`Wrap::skip_reset`] on that of the client's next packet.
+    pub wrap: Wrap,
+    /// The number of the packet, where the wrap has one. It may well be a replay.
+    pub number: Option<ReplayId>,
+    /// What the client's key says of the client, if the packet carried one (tls-crypt-v2), for a script to judge.
+    pub metadata: Option<Metadata>,
+}
+
+impl FirstPacket {
+    /// Whether the client understands what a reset may carry, so that it can be asked to send its key again.
+    #[must_use]
+    pub fn announces_early_negotiation(&self) -> bool {
+        self.metadata.is_some()
+            && self
+                .number
+                .is_some_and(ReplayId::announces_early_negotiation)
+    }
+}
+
+impl WrapSettings {
+    const fn with(keys: Keys) -> Self {
+        Self {
+            keys,
+            takes_plain: true,
+            v2: None,
+        }
+    }
+
+    /// No wrap.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self::with(Keys::none())
+    }
+
+    /// tls-auth with an HMAC of `digest`, which is that of `--auth`.
+    #[must_use]
+    pub fn tls_auth(key: &StaticKey, direction: KeyDirection, digest: Digest) -> Self {
+        Self::with(Keys::tls_auth(key, direction, digest))
+    }
+
+    /// tls-crypt.
+    #[must_use]
+    pub fn tls_crypt(key: &StaticKey, role: Role) -> Self {
+        Self::with(Keys::tls_crypt(key, role))
+    }
+
+    /// tls-crypt-v2 of a client.
+    #[must_use]
+    pub fn tls_crypt_v2_client(key: &ClientKey) -> Self {
+        Self::with(Keys::tls_crypt_v2_client(key))
+    }
+
+    /// tls-crypt-v2 of a server, for clients with a key of their own and no others. With
+    /// [`WrapSettings::and_tls_crypt_v2`] a server takes others as well.
+    #[must_use]
+    pub fn tls_crypt_v2_server(key: &ServerKey, max_age: Option<Duration>) -> Self {
+        Self {
+            takes_plain: false,
+            ..Self::none().and_tls_crypt_v2(key, max_age)
+        }
+    }
+
+    /// Takes clients with keys of tls-crypt-v2 besides those of this wrap. Keys that are older than `max_age`, or do
+    /// not say how old they are, are refused.
+    ///
+    /// On [`WrapSettings::none`] this leaves the server open to everyone; stock does not offer that.
+    #[must_use]
+    pub fn and_tls_crypt_v2(self, key: &ServerKey, max_age: Option<Duration>) -> Self {
+        Self {
+            v2: Some(Server {
+                wrapper: Arc::new(Wrapper::new(key)),
+                max_age,
+            }),
+            ..self
+        }
+    }
+
+    /// A wrap for a new session of a client, or of a server that has a peer by configuration.
+    #[must_use]
+    pub fn wrap(&self) -> Wrap {
+        Wrap::with(self.keys.clone())
+    }
+
+    /// Opens the packet of an unknown client and remembers nothing. `now` is in seconds since 1970.
+    ///
+    /// What it costs: an HMAC and decryption of the packet, for tls-crypt-v2 twice that and the preparation of a key.
+    ///
+    /// # Errors
+    /// See [`WrapError`]. That the packet is a replay cannot be seen.
+    pub fn open_first(&self, packet: &[u8], now: u64) -> Result<FirstPacket, WrapError> {
+        let head = control_head(packet)?;
+        let (keys, wrapped, metadata) = if head.opcode.carries_client_key() {
+            let server = self.v2.as_ref().ok_or(ClientKeyError::NotConfigured)?;
+            let (wrapped, client_key) = split(packet, CONTROL_HEAD_LEN)?;
+            let (key, metadata) = server.wrapper.unwrap(client_key)?;
+            server.check_age(&metadata, now)?;
+            (Keys::tls_crypt_v2_server(&key), wrapped, Some(metadata))
+        } else if self.takes_plain {
+            (self.keys.clone(), packet, None)
+        } else {
+            return Err(WrapError::NotAuthentic);
+        };
+        let (number, body) = keys.open(wrapped)?;
+        let mut wrap = Wrap::with(keys);
+        if number.is_some_and(|number| !wrap.window.accept(number)) {
+            return Err(WrapError::Replay);
+        }
+        Ok(FirstPacket {
+            packet: ControlPacket::parse_body(head, &body)?,
+            wrap,
+            number,
+            metadata,
+        })
+    }
+}
+
+impl Server {
+    /// A key from the future is not too old, as with stock: clocks of new routers are wrong.
+    fn check_age(&self, metadata: &Metadata, now: u64) -> Result<(), ClientKeyError> {
+        let Some(max_age) = self.max_age else {
+            return Ok(());
+        };
+        match metadata.made_at() {
+            Some(made) if now.saturating_sub(made) <= max_age.as_secs() => Ok(()),
+            _ => Err(ClientKeyError::TooOld),
+        }
+    }
+}
