@@ -8,8 +8,11 @@
 
 pub(crate) mod auth_script;
 pub(crate) mod background;
+pub(crate) mod clients;
 pub(crate) mod connect_script;
 pub(crate) mod environment;
+pub(crate) mod htpasswd;
+mod md5_crypt;
 pub(crate) mod names;
 pub(crate) mod persist;
 pub(crate) mod pool;

@@ -1,0 +1,247 @@
+//! One key's data packets: `[length] opcode [peer-id] | head | framing, payload | tail`.
+//!
+//! The cipher writes and reads its own head and tail; here is what stands around them.
+
+use crypto::openvpn::{self as ciphers, DataChannelError, Digest, KeyMaterial};
+use crypto::{Batch, Packet, PacketCipher};
+use engine::{Format, Payload, RECORD_HEADER};
+use openvpn::data::{Framing, Unframed, fragment, is_occ, is_ping, mss};
+use openvpn::session::{DataFormat as Layout, DataKeys};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// `DATA_V1` and `DATA_V2`, as they stand in a packet's first byte.
+const DATA_V1: u8 = 6 << 3;
+const DATA_V2: u8 = 9 << 3;
+
+/// Packets in one epoch. AES-GCM may seal 2^36 blocks under a key; packets have 4,096 at most.
+const EPOCH_PACKETS_LOG2: u32 = 24;
+
+/// What all keys of a peer have in common.
+#[derive(Clone, Default)]
+pub(crate) struct Shape {
+    /// The bytes that `comp-lzo` or `compress` puts around payloads.
+    pub(crate) framing: Framing,
+    /// Packets go through TCP.
+    pub(crate) stream: bool,
+    /// `fragment`: pieces out and in, across keys.
+    pub(crate) fragments: Option<Arc<Fragments>>,
+    /// `mssfix`: the largest TCP payload for packets of either family; 0 for any.
+    pub(crate) mss: mss::MaxSegment,
+}
+
+/// `fragment`, both ways.
+pub(crate) struct Fragments {
+    out: Mutex<fragment::Fragmenter>,
+    back: Mutex<fragment::Reassembler>,
+}
+
+impl Fragments {
+    /// Pieces of at most `size` bytes.
+    pub(crate) fn new(out: fragment::Fragmenter) -> Self {
+        Self {
+            out: Mutex::new(out),
+            back: Mutex::default(),
+        }
+    }
+}
+
+/// One direction of one key.
+pub(crate) struct DataFormat {
+    prefix: [u8; 4],
+    prefix_len: usize,
+    cipher: Arc<dyn PacketCipher>,
+    shape: Shape,
+    /// The other direction's cipher where packets have epochs: ours must not fall behind the peer's.
+    peer_epoch: Option<Arc<dyn PacketCipher>>,
+}
+
+impl DataFormat {
+    /// The formats to seal and to open with.
+    ///
+    /// # Errors
+    /// A cipher that is insecure, unless `allow_insecure`, or that the layout cannot carry.
+    pub(crate) fn pair(
+        keys: &DataKeys,
+        shape: &Shape,
+        allow_insecure: bool,
+    ) -> Result<(Arc<Self>, Arc<Self>), DataChannelError> {
+        let layout = match keys.format {
+            Layout::V1 => ciphers::Format::V1,
+            Layout::V2 { .. } => ciphers::Format::V2,
+            Layout::Epoch { .. } => ciphers::Format::Epoch,
+        };
+        let make = if allow_insecure {
+            ciphers::legacy::data_channel
+        } else {
+            ciphers::data_channel
+        };
+        let material = |keys: &openvpn::keys::KeyMaterial| KeyMaterial {
+            cipher: keys.cipher,
+            hmac: keys.hmac,
+        };
+        let digest = keys.auth.map_or(Ok(Digest::None), digest_of)?;
+        let send = make(keys.cipher, digest, &material(&keys.send), layout)?;
+        let receive = make(keys.cipher, digest, &material(&keys.receive), layout)?;
+        let (prefix, prefix_len) = match keys.format {
+            Layout::V1 => ([DATA_V1 | keys.key_id, 0, 0, 0], 1),
+            Layout::V2 { peer_id } | Layout::Epoch { peer_id } => {
+                let mut prefix = peer_id.to_be_bytes();
+                prefix[0] = DATA_V2 | keys.key_id;
+                (prefix, 4)
+            }
+        };
+        let one = |cipher: &Arc<dyn PacketCipher>, peer_epoch| {
+            Arc::new(Self {
+                prefix,
+                prefix_len,
+                cipher: Arc::clone(cipher),
+                shape: shape.clone(),
+                peer_epoch,
+            })
+        };
+        let epochs = layout == ciphers::Format::Epoch;
+        let peer_epoch = epochs.then(|| Arc::clone(&receive));
+        Ok((one(&send, peer_epoch), one(&receive, None)))
+    }
+
+    /// The cipher's name and whose code runs.
+    pub(crate) fn cipher(&self) -> (&'static str, &'static str) {
+        (self.cipher.name(), self.cipher.backend())
+    }
+
+    /// Whether the framing is put around whole payloads here; pieces were framed before they were
+    /// cut.
+    fn frames(&self) -> Framing {
+        if self.shape.fragments.is_some() {
+            Framing::None
+        } else {
+            self.shape.framing
+        }
+    }
+
+    /// The packet id of packet `n`, counted from 0.
+    fn packet_id(&self, n: u64) -> u64 {
+        match &self.peer_epoch {
+            None => n + 1,
+            Some(peer) => {
+                // An epoch begins anew after so many packets, or when the peer has begun one. Ids
+                // go on instead of starting from 1, which no receiver minds.
+                let own = 1 + (n >> EPOCH_PACKETS_LOG2);
+                (own.max(u64::from(peer.epoch())) << 48) | (n + 1)
+            }
+        }
+    }
+}
+
+/// The digest of the HMAC in the data channel, by the one of the control channel.
+fn digest_of(digest: openvpn::digest::Digest) -> Result<Digest, DataChannelError> {
+    Digest::from_name(digest.name()).ok_or(DataChannelError::UnknownDigest)
+}
+
+impl Format for DataFormat {
+    fn head(&self) -> usize {
+        let record = if self.shape.stream { RECORD_HEADER } else { 0 };
+        record + self.prefix_len + self.cipher.head() + self.frames().head()
+    }
+
+    fn tail(&self, len: usize) -> usize {
+        let (head, tail) = (self.frames().head(), self.frames().tail());
+        tail + self.cipher.tail(head + len + tail)
+    }
+
+    fn seal(&self, batch: &mut Batch<'_>) {
+        let (framing, head) = (self.frames(), self.cipher.head());
+        for packet in batch.packets.iter_mut() {
+            let range = packet.start as usize..(packet.start + packet.len) as usize;
+            let framed = framing.frame(batch.memory, range);
+            packet.start = framed.start as u32;
+            packet.len = framed.len() as u32;
+            packet.counter = self.packet_id(packet.counter);
+            let prefix = framed.start - head - self.prefix_len;
+            batch.memory[prefix..prefix + self.prefix_len]
+                .copy_from_slice(&self.prefix[..self.prefix_len]);
+            if self.shape.stream {
+                let len = self.prefix_len + head + framed.len() + self.cipher.tail(framed.len());
+                // Packets are shorter than 64 KiB, and so are records but for a few bytes; one that
+                // is not is cut, and its peer drops it.
+                let len = (len as u16).to_be_bytes();
+                batch.memory[prefix - RECORD_HEADER..prefix].copy_from_slice(&len);
+            }
+        }
+        self.cipher.seal(batch);
+    }
+
+    fn open(&self, batch: &mut Batch<'_>) {
+        self.cipher.open(batch);
+        for packet in batch.packets.iter_mut() {
+            // Ids begin with 1.
+            packet.authentic &= packet.counter != 0;
+        }
+    }
+
+    fn reveal(&self, memory: &mut [u8], packet: &mut Packet) -> Payload {
+        let mut range = packet.start as usize..(packet.start + packet.len) as usize;
+        if self.shape.fragments.is_some() {
+            match fragment::whole(&memory[range.clone()]) {
+                Some(true) => range.start += fragment::HEADER_LEN,
+                Some(false) => return Payload::Piece,
+                None => return Payload::Malformed,
+            }
+        }
+        match self.shape.framing.unframe(memory, range) {
+            Unframed::Payload(range) => {
+                packet.start = range.start as u32;
+                packet.len = range.len() as u32;
+                kind(&memory[range])
+            }
+            Unframed::Compressed(_) => Payload::Compressed,
+            Unframed::Malformed => Payload::Malformed,
+        }
+    }
+
+    fn adjust(&self, packet: &mut [u8]) {
+        self.shape.mss.clamp(packet);
+    }
+
+    fn splits(&self) -> bool {
+        self.shape.fragments.is_some()
+    }
+
+    fn split(&self, packet: &[u8], emit: &mut dyn FnMut(&[u8], &[u8])) {
+        let Some(fragments) = &self.shape.fragments else {
+            return emit(&[], packet);
+        };
+        let framing = self.shape.framing;
+        let mut framed = vec![0; framing.head() + packet.len() + framing.tail()];
+        let range = framing.head()..framing.head() + packet.len();
+        framed[range.clone()].copy_from_slice(packet);
+        let range = framing.frame(&mut framed, range);
+        let mut out = fragments.out.lock().unwrap_or_else(PoisonError::into_inner);
+        out.split(&framed[range], |header, piece| emit(&header, piece));
+    }
+
+    fn join(&self, piece: &[u8]) -> Option<Vec<u8>> {
+        let fragments = self.shape.fragments.as_ref()?;
+        let mut back = fragments
+            .back
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut whole = back.add(piece)?;
+        let range = 0..whole.len();
+        match self.shape.framing.unframe(&mut whole, range) {
+            Unframed::Payload(range) => Some(whole[range].to_vec()),
+            Unframed::Compressed(_) | Unframed::Malformed => None,
+        }
+    }
+}
+
+/// What a payload is without its framing.
+fn kind(payload: &[u8]) -> Payload {
+    if is_ping(payload) {
+        Payload::Keepalive
+    } else if is_occ(payload) {
+        Payload::Message
+    } else {
+        Payload::Inner
+    }
+}
