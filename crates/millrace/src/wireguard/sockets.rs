@@ -47,6 +47,7 @@ impl SocketPlan {
     fn try_open(&self) -> Result<Sockets, SocketError> {
         let mut options = SocketOptions {
             port: self.port,
+            address: None,
             fwmark: self.fwmark,
             device: self.device.clone(),
             buffer: Some(self.buffer),

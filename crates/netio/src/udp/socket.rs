@@ -3,7 +3,7 @@
 use crate::poll::check;
 use crate::rung::Rung;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 
@@ -21,6 +21,8 @@ pub enum Family {
 pub struct SocketOptions {
     /// Local UDP port; 0 lets the kernel choose.
     pub port: u16,
+    /// Local address; all of them when `None`.
+    pub address: Option<IpAddr>,
     /// `SO_MARK` of everything sent; 0 for none.
     pub fwmark: u32,
     /// `SO_BINDTODEVICE`.
@@ -130,7 +132,7 @@ impl UdpSocket {
         if let Some(bytes) = options.buffer {
             set_buffers(&fd, bytes);
         }
-        bind(&fd, family, options.port).map_err(|source| match source.raw_os_error() {
+        bind(&fd, family, options).map_err(|source| match source.raw_os_error() {
             Some(libc::EADDRINUSE) => SocketError::PortInUse(options.port),
             Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT) => SocketError::NoFamily(family),
             _ => SocketError::Option {
@@ -266,11 +268,12 @@ fn set_buffers(fd: &OwnedFd, bytes: usize) {
     }
 }
 
-fn bind(fd: &OwnedFd, family: Family, port: u16) -> io::Result<()> {
-    let addr: SocketAddr = match family {
-        Family::V4 => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port).into(),
-        Family::V6 => SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0).into(),
+fn bind(fd: &OwnedFd, family: Family, options: &SocketOptions) -> io::Result<()> {
+    let any: IpAddr = match family {
+        Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
+        Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
     };
+    let addr = SocketAddr::new(options.address.unwrap_or(any), options.port);
     let (raw, len) = to_raw(addr);
     // SAFETY: `raw` is an initialised sockaddr of `len` bytes that lives through the call.
     check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const raw).cast(), len) }).map(drop)
