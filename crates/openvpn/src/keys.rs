@@ -102,7 +102,7 @@ impl KeyBlock {
     }
 
     /// Exports the sets from the TLS session, as peers from 2.6 on do if both announced it.
-    pub fn from_exporter(tls: &mut TlsSession) -> Result<Self, TlsError> {
+    pub fn from_exporter(tls: &TlsSession) -> Result<Self, TlsError> {
         let mut block = Zeroizing::new([0; KEY_BLOCK_LEN]);
         tls.export(DATA_KEYS_LABEL, &mut block[..])?;
         Ok(Self::from_bytes(&block))
@@ -122,7 +122,7 @@ impl KeyBlock {
 /// static key file. `wrapped_by` is the key file of tls-auth, tls-crypt or tls-crypt-v2 that wraps
 /// the first negotiation, if one does: its bytes are mixed in, so that whoever lacks it is kept out.
 pub fn dynamic_tls_crypt(
-    tls: &mut TlsSession,
+    tls: &TlsSession,
     wrapped_by: Option<&[u8; KEY_BLOCK_LEN]>,
 ) -> Result<Zeroizing<[u8; KEY_BLOCK_LEN]>, TlsError> {
     let mut key = Zeroizing::new([0; KEY_BLOCK_LEN]);

@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 pub mod cookie;
+pub mod data;
+mod der;
 pub mod digest;
 pub mod epoch;
 pub mod identity;

@@ -1,37 +1,117 @@
 //! Who we are: a certificate, its chain, and the private key.
 
+mod encrypted;
+mod kdf;
+pub(crate) mod pem;
+mod pkcs12;
+mod private_key;
+
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::sign::{CertifiedKey, SigningKey};
+
+/// The label of a certificate, and what old programs wrote instead.
+const CERTIFICATE_LABELS: &[&str] = &["CERTIFICATE", "X509 CERTIFICATE"];
+
 /// A certificate chain and its private key, ready to sign.
 #[derive(Clone)]
-pub struct Identity {}
+pub struct Identity {
+    pub(crate) key: Arc<CertifiedKey>,
+    /// Certificates of authorities that came in the same container.
+    pub(crate) authorities: Vec<CertificateDer<'static>>,
+}
 
 impl Identity {
     /// From `cert`, `key` and `extra-certs` (empty if not given): PEM, or DER.
     ///
     /// The key may be PKCS#1, PKCS#8 or SEC1, and may be encrypted: then `passphrase` is needed.
     pub fn from_pem(
-        _cert: &[u8],
-        _key: &[u8],
-        _extra_certs: &[u8],
-        _passphrase: Option<&[u8]>,
+        cert: &[u8],
+        key: &[u8],
+        extra_certs: &[u8],
+        passphrase: Option<&[u8]>,
     ) -> Result<Self, IdentityError> {
-        todo!()
+        let mut chain = certificates("cert", cert)?;
+        if !extra_certs.is_empty() {
+            chain.append(&mut certificates("extra-certs", extra_certs)?);
+        }
+        let key = private_key::read("key", key, passphrase)?;
+        Self::new(chain, key, Vec::new())
     }
 
     /// From `pkcs12` (DER) and `extra-certs`. Certificates of authorities in the file are trusted
-    /// if there is no `ca`.
+    /// if there is no `ca`, and sent along if there is.
     pub fn from_pkcs12(
-        _file: &[u8],
-        _extra_certs: &[u8],
-        _passphrase: Option<&[u8]>,
+        file: &[u8],
+        extra_certs: &[u8],
+        passphrase: Option<&[u8]>,
     ) -> Result<Self, IdentityError> {
-        todo!()
+        let contents = pkcs12::read(file, passphrase)?;
+        let mut chain = vec![contents.certificate];
+        if !extra_certs.is_empty() {
+            chain.append(&mut certificates("extra-certs", extra_certs)?);
+        }
+        Self::new(chain, contents.key, contents.authorities)
+    }
+
+    fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: Arc<dyn SigningKey>,
+        authorities: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, IdentityError> {
+        let key = CertifiedKey::new(chain, key);
+        match key.keys_match() {
+            // Some keys do not tell their public half; then the handshake finds out.
+            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
+            Err(rustls::Error::InconsistentKeys(_)) => return Err(IdentityError::Mismatch),
+            Err(_) => {
+                return Err(IdentityError::Unreadable {
+                    what: "cert",
+                    reason: "it is no X.509 certificate of version 3; have it made anew".to_owned(),
+                });
+            }
+        }
+        Ok(Self {
+            key: Arc::new(key),
+            authorities,
+        })
+    }
+
+    /// The certificates that are sent, as DER, our own first.
+    pub fn certificates(&self) -> impl Iterator<Item = &[u8]> {
+        self.key.cert.iter().map(AsRef::as_ref)
+    }
+
+    /// The same with the authorities of the container in the chain.
+    pub(crate) fn with_authorities_sent(&self) -> Self {
+        let mut chain = self.key.cert.clone();
+        chain.extend(self.authorities.iter().cloned());
+        let key = CertifiedKey::new(chain, Arc::clone(&self.key.key));
+        Self {
+            key: Arc::new(key),
+            authorities: Vec::new(),
+        }
     }
 }
 
 impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Identity").finish_non_exhaustive()
+        let certificates = self.key.cert.len();
+        f.debug_struct("Identity")
+            .field("certificates", &certificates)
+            .finish_non_exhaustive()
     }
+}
+
+/// The certificates of a file: PEM with one or several, or one as DER.
+pub(crate) fn certificates(
+    what: &'static str,
+    bytes: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+    let blocks = pem::blocks_or_der(bytes, CERTIFICATE_LABELS)
+        .map_err(|reason| IdentityError::Unreadable { what, reason })?;
+    Ok(blocks.into_iter().map(CertificateDer::from).collect())
 }
 
 /// Why a certificate or a key of ours cannot be used.
@@ -61,6 +141,8 @@ pub enum IdentityError {
         reason: String,
     },
     /// The key is not the certificate's.
-    #[error("the private key does not belong to the certificate; one of the two is of another pair")]
+    #[error(
+        "the private key does not belong to the certificate; one of the two is of another pair"
+    )]
     Mismatch,
 }

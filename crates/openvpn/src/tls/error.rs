@@ -1,5 +1,7 @@
 //! What goes wrong with TLS, by whose fault it is.
 
+use rustls::{AlertDescription, PeerIncompatible};
+
 use crate::identity::IdentityError;
 use crate::verify::VerifyError;
 
@@ -64,6 +66,11 @@ pub enum TlsError {
         /// What to do at which end.
         remedy: &'static str,
     },
+    /// The peer must show a certificate and has none.
+    #[error(
+        "the peer sent no certificate; give it one, or set verify-client-cert optional or none"
+    )]
+    NoCertificate,
     /// The peer sent what TLS forbids, or something on the way changed it.
     #[error("the peer breaks TLS: {0}")]
     Protocol(String),
@@ -82,4 +89,93 @@ pub enum TlsError {
     /// The TLS library refuses what we ask of it.
     #[error("TLS: {0}")]
     Library(String),
+}
+
+impl TlsError {
+    /// What rustls says, by whose fault it is; `refused` is what our own rules say.
+    pub(super) fn of_rustls(error: rustls::Error, refused: Option<VerifyError>) -> Self {
+        use rustls::Error as E;
+        if let (E::InvalidCertificate(_), Some(refused)) = (&error, refused) {
+            return Self::Certificate(refused);
+        }
+        match error {
+            E::AlertReceived(alert) => Self::Alert {
+                alert: format!("{alert:?}"),
+                hint: alert_hint(alert),
+            },
+            E::PeerIncompatible(reason) => Self::Incompatible {
+                reason: format!("{reason:?}"),
+                remedy: incompatible_remedy(&reason),
+            },
+            E::NoCertificatesPresented => Self::NoCertificate,
+            E::InvalidCertificate(reason) => Self::Protocol(format!(
+                "its certificate does not match its signature, or cannot be used ({reason})"
+            )),
+            E::General(_)
+            | E::FailedToGetCurrentTime
+            | E::FailedToGetRandomBytes
+            | E::EncryptError
+            | E::InconsistentKeys(_) => Self::Library(error.to_string()),
+            other => Self::Protocol(other.to_string()),
+        }
+    }
+}
+
+/// What an alert of the peer means, most likely.
+fn alert_hint(alert: AlertDescription) -> &'static str {
+    match alert {
+        AlertDescription::UnknownCA => ": it does not know the authority of our certificate",
+        AlertDescription::CertificateExpired => {
+            ": our certificate has expired, or its clock is wrong"
+        }
+        AlertDescription::CertificateRevoked => ": our certificate is revoked",
+        AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
+            ": it wants a certificate of ours; give cert and key"
+        }
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::AccessDenied => {
+            ": our certificate does not satisfy it; its log says why"
+        }
+        AlertDescription::ProtocolVersion => {
+            ": it speaks neither TLS 1.2 nor 1.3; update it (OpenVPN 2.3.3 and later have TLS 1.2)"
+        }
+        AlertDescription::HandshakeFailure | AlertDescription::InsufficientSecurity => {
+            ": most likely it has no cipher suite in common with us; allow it ECDHE with AES-GCM or \
+             ChaCha20-Poly1305 (its tls-cipher), or update it"
+        }
+        _ => "",
+    }
+}
+
+/// What to do about a peer with which we have nothing in common.
+fn incompatible_remedy(reason: &PeerIncompatible) -> &'static str {
+    match reason {
+        PeerIncompatible::ServerDoesNotSupportTls12Or13
+        | PeerIncompatible::Tls12NotOffered
+        | PeerIncompatible::Tls12NotOfferedOrEnabled
+        | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+        | PeerIncompatible::SupportedVersionsExtensionRequired => {
+            "TLS 1.2 or 1.3 is needed: update the peer (OpenVPN 2.3.3 and later have TLS 1.2), and \
+             look at tls-version-min and tls-version-max at both ends"
+        }
+        PeerIncompatible::NoCipherSuitesInCommon => {
+            "ECDHE with AES-GCM or ChaCha20-Poly1305 is needed: look at tls-cipher at both ends, and \
+             update the peer if its OpenSSL is older than 1.0.1"
+        }
+        PeerIncompatible::NoKxGroupsInCommon
+        | PeerIncompatible::NamedGroupsExtensionRequired
+        | PeerIncompatible::EcPointsExtensionRequired
+        | PeerIncompatible::NoEcPointFormatsInCommon => {
+            "X25519, P-256 or P-384 is needed: look at tls-groups and ecdh-curve at both ends"
+        }
+        PeerIncompatible::NoSignatureSchemesInCommon
+        | PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon
+        | PeerIncompatible::SignatureAlgorithmsExtensionRequired => {
+            "signatures with SHA-256 or better are needed: look at the kind of key of both \
+             certificates, and update the peer"
+        }
+        _ => "update the peer",
+    }
 }

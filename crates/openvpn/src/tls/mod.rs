@@ -4,9 +4,13 @@
 //! [`TlsSession`] of them. There are no session tickets, no resumption and no server names: every
 //! negotiation proves both ends anew.
 
+mod client;
 mod error;
+mod server;
 mod session;
 mod settings;
+mod suites;
+mod verifier;
 
 pub use error::{SettingsError, TlsError};
 pub use session::TlsSession;

@@ -1,70 +1,191 @@
 //! One TLS session over memory.
 
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+
+use rustls::Connection;
 use zeroize::Zeroizing;
 
-use crate::tls::{TlsError, TlsSettings};
+use crate::role::Role;
+use crate::tls::verifier::PeerVerifier;
+use crate::tls::{TlsError, TlsSettings, client, server};
 use crate::verify::PeerCertificate;
 
+/// Bytes of what the peer said that are kept until they are read. The largest record of the
+/// protocol is well below.
+const PLAIN_MAX: usize = 64 * 1024;
+
+/// Bytes that wait to be sent, in the clear during the handshake or encrypted after it.
+const SEND_MAX: usize = 64 * 1024;
+
 /// One negotiation and what follows inside it.
-pub struct TlsSession {}
+pub struct TlsSession {
+    connection: Connection,
+    verifier: Arc<PeerVerifier>,
+    /// What the peer said and nobody read yet.
+    plain: Zeroizing<Vec<u8>>,
+    failed: Option<TlsError>,
+    peer_closed: bool,
+}
 
 impl TlsSession {
     /// Starts a negotiation; a client has something to send at once.
-    pub fn new(_settings: &TlsSettings) -> Result<Self, TlsError> {
-        todo!()
+    pub fn new(settings: &TlsSettings) -> Result<Self, TlsError> {
+        let verifier = Arc::new(settings.verifier());
+        let mut connection = match settings.role() {
+            Role::Client => client::connect(settings, Arc::clone(&verifier))?,
+            Role::Server => server::accept(settings, Arc::clone(&verifier))?,
+        };
+        connection.set_buffer_limit(Some(SEND_MAX));
+        let plain = Zeroizing::new(Vec::new());
+        Ok(Self {
+            connection,
+            verifier,
+            plain,
+            failed: None,
+            peer_closed: false,
+        })
     }
 
     /// Takes in TLS bytes of the peer, in order. After an error the session is of no use, but an
     /// alert that tells the peer why may wait in [`Self::take_tls`].
-    pub fn read_tls(&mut self, _bytes: &[u8]) -> Result<(), TlsError> {
-        todo!()
+    pub fn read_tls(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let result = self.take_in(bytes);
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
+    fn take_in(&mut self, mut bytes: &[u8]) -> Result<(), TlsError> {
+        while !bytes.is_empty() && !self.peer_closed {
+            // It reads from memory, so only what is kept for the peer can be at fault.
+            self.connection
+                .read_tls(&mut bytes)
+                .map_err(|error| TlsError::Protocol(error.to_string()))?;
+            let state = self
+                .connection
+                .process_new_packets()
+                .map_err(|error| TlsError::of_rustls(error, self.verifier.refused()))?;
+            self.peer_closed |= state.peer_has_closed();
+            self.keep_plain(state.plaintext_bytes_to_read())?;
+        }
+        Ok(())
+    }
+
+    /// Moves what was decrypted over to us.
+    fn keep_plain(&mut self, len: usize) -> Result<(), TlsError> {
+        let before = self.plain.len();
+        let total = before + len;
+        if total > PLAIN_MAX {
+            return Err(TlsError::Flood(PLAIN_MAX));
+        }
+        if total > self.plain.capacity() {
+            // Growing in place would leave the old copy behind.
+            let mut grown = Zeroizing::new(Vec::with_capacity(total.next_power_of_two()));
+            grown.extend_from_slice(&self.plain);
+            self.plain = grown;
+        }
+        self.plain.resize(total, 0);
+        self.connection
+            .reader()
+            .read_exact(&mut self.plain[before..])
+            .map_err(|error| TlsError::Library(error.to_string()))
     }
 
     /// The TLS bytes that are to be sent; empty if there are none.
     pub fn take_tls(&mut self) -> Vec<u8> {
-        todo!()
+        let mut out = Vec::new();
+        // Writing to a vector does not fail.
+        while self.connection.wants_write() && self.connection.write_tls(&mut out).is_ok() {}
+        out
     }
 
     /// What the peer said inside TLS since the last call; empty if nothing.
     pub fn read_plain(&mut self) -> Zeroizing<Vec<u8>> {
-        todo!()
+        std::mem::take(&mut self.plain)
     }
 
     /// Says something inside TLS; it goes out with the next [`Self::take_tls`] if the handshake is
-    /// done, else when it is.
-    pub fn write_plain(&mut self, _plain: &[u8]) -> Result<(), TlsError> {
-        todo!()
+    /// done, else when it is. All of it is taken, or nothing.
+    pub fn write_plain(&mut self, plain: &[u8]) -> Result<(), TlsError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let written = self
+            .connection
+            .writer()
+            .write(plain)
+            .map_err(|error| TlsError::Library(error.to_string()))?;
+        if written < plain.len() {
+            let full = TlsError::Full(SEND_MAX);
+            // Half a message is out; nothing sensible can follow it.
+            self.failed = Some(full.clone());
+            return Err(full);
+        }
+        Ok(())
     }
 
     /// Whether the handshake goes on.
     pub fn is_handshaking(&self) -> bool {
-        todo!()
+        self.connection.is_handshaking()
     }
 
     /// Whether the peer has closed the session, so that nothing more will be read.
     pub fn peer_closed(&self) -> bool {
-        todo!()
+        self.peer_closed
     }
 
     /// Fills `out` with a secret that both ends have and nobody else (RFC 5705, RFC 8446 §7.5),
     /// without context. Only after the handshake.
-    pub fn export(&mut self, _label: &[u8], _out: &mut [u8]) -> Result<(), TlsError> {
-        todo!()
+    pub fn export(&self, label: &[u8], out: &mut [u8]) -> Result<(), TlsError> {
+        if self.is_handshaking() {
+            return Err(TlsError::NotReady);
+        }
+        self.connection
+            .export_keying_material(out, label, None)
+            .map(|_| ())
+            .map_err(|error| TlsError::Library(error.to_string()))
     }
 
-    /// The peer's verified certificate; none before the handshake is done, nor if a server did not
-    /// ask for one.
+    /// The peer's verified certificate; none before the handshake is done, nor if the peer sent
+    /// none to a server that does not insist.
     pub fn peer(&self) -> Option<&PeerCertificate> {
-        todo!()
+        self.verifier.verified().filter(|_| !self.is_handshaking())
     }
 
-    /// The version and the suite in use, as `TLSv1.3, cipher TLS_AES_256_GCM_SHA384`, for the log.
+    /// The version, the suite and the group in use, for the log; none before they are agreed upon.
     pub fn describe(&self) -> Option<String> {
-        todo!()
+        let version = match self.connection.protocol_version()? {
+            rustls::ProtocolVersion::TLSv1_3 => "TLSv1.3",
+            _ => "TLSv1.2",
+        };
+        let suite = self.connection.negotiated_cipher_suite()?.suite();
+        let suite = suite
+            .as_str()
+            .unwrap_or_default()
+            .replacen("TLS13_", "TLS_", 1);
+        let group = self.connection.negotiated_key_exchange_group();
+        let group = group
+            .map(|group| format!(", group {:?}", group.name()))
+            .unwrap_or_default();
+        Some(format!("{version}, cipher {suite}{group}"))
     }
 
     /// Tells the peer that nothing more will be said.
     pub fn close(&mut self) {
-        todo!()
+        self.connection.send_close_notify();
+    }
+}
+
+impl std::fmt::Debug for TlsSession {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsSession")
+            .field("handshaking", &self.is_handshaking())
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
     }
 }

@@ -1,9 +1,16 @@
 //! What the configuration says about TLS, checked once.
 
-use crate::identity::Identity;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
+use rustls::pki_types::CertificateDer;
+use rustls::{DistinguishedName, SupportedCipherSuite, SupportedProtocolVersion};
+
+use crate::identity::{self, Identity};
 use crate::role::Role;
-use crate::tls::SettingsError;
-use crate::verify::PeerRules;
+use crate::tls::verifier::PeerVerifier;
+use crate::tls::{SettingsError, suites};
+use crate::verify::{PeerRules, RevocationLists, Trust};
 
 /// A version of TLS that is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,12 +98,68 @@ impl TlsOptions {
 /// Checked settings, from which every negotiation starts.
 pub struct TlsSettings {
     role: Role,
+    pub(super) identity: Option<Identity>,
+    pub(super) provider: Arc<CryptoProvider>,
+    pub(super) versions: Vec<&'static SupportedProtocolVersion>,
+    pub(super) client_certificate: ClientCertificate,
+    trust: Arc<Trust>,
+    hints: Arc<[DistinguishedName]>,
+    lists: Mutex<Option<Arc<RevocationLists>>>,
+    warnings: Vec<String>,
 }
 
 impl TlsSettings {
     /// Checks what the configuration says.
     pub fn new(options: TlsOptions) -> Result<Self, SettingsError> {
-        Ok(Self { role: options.role })
+        let mut warnings = Vec::new();
+        let versions = versions(&options)?;
+        let suites = suites(&options, &versions, &mut warnings)?;
+        // With no suite of TLS 1.2 left, that version is not offered.
+        let versions: Vec<_> = versions
+            .into_iter()
+            .filter(|version| suites.iter().any(|suite| suite.version() == *version))
+            .collect();
+        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+        provider.cipher_suites = suites;
+        provider.kx_groups = groups(&options, &provider, &mut warnings)?;
+
+        let mut identity = options.identity;
+        let authorities = authorities(&options.ca, &mut identity)?;
+        let asks =
+            options.role == Role::Client || options.client_certificate != ClientCertificate::None;
+        if options.role == Role::Server && identity.is_none() {
+            return Err(SettingsError::Missing(
+                "a server needs its certificate and key: give cert and key, or pkcs12",
+            ));
+        }
+        if asks && authorities.is_empty() && options.rules.peer_fingerprints.is_empty() {
+            return Err(SettingsError::Missing(
+                "nothing says which peers to trust: give ca, or peer-fingerprint",
+            ));
+        }
+        let trust = Trust::new(
+            authorities,
+            provider.signature_verification_algorithms.all,
+            options.profile,
+            options.rules,
+        )
+        .map_err(|reason| SettingsError::Unreadable { what: "ca", reason })?;
+        let hints = trust
+            .subjects()
+            .map(DistinguishedName::in_sequence)
+            .collect();
+        let lists = options.crl.as_deref().map(revocation_lists).transpose()?;
+        Ok(Self {
+            role: options.role,
+            identity,
+            provider: Arc::new(provider),
+            versions,
+            client_certificate: options.client_certificate,
+            trust: Arc::new(trust),
+            hints,
+            lists: Mutex::new(lists),
+            warnings,
+        })
     }
 
     /// Which end we are.
@@ -106,12 +169,163 @@ impl TlsSettings {
 
     /// What the configuration names and is not known, one sentence each, for the log.
     pub fn warnings(&self) -> &[String] {
-        &[]
+        &self.warnings
     }
 
     /// Puts another revocation list in the place of the one before; sessions that start from now
     /// on are checked with it. A list that cannot be read changes nothing.
-    pub fn replace_crl(&self, _crl: &[u8]) -> Result<(), SettingsError> {
-        todo!()
+    pub fn replace_crl(&self, crl: &[u8]) -> Result<(), SettingsError> {
+        let lists = revocation_lists(crl)?;
+        *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(lists);
+        Ok(())
     }
+
+    /// What checks the peer of one negotiation.
+    pub(super) fn verifier(&self) -> PeerVerifier {
+        let lists = self
+            .lists
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        PeerVerifier::new(
+            Arc::clone(&self.trust),
+            lists,
+            Arc::clone(&self.provider),
+            self.client_certificate,
+            Arc::clone(&self.hints),
+        )
+    }
+}
+
+impl std::fmt::Debug for TlsSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsSettings")
+            .field("role", &self.role)
+            .finish_non_exhaustive()
+    }
+}
+
+fn revocation_lists(crl: &[u8]) -> Result<Arc<RevocationLists>, SettingsError> {
+    let lists = RevocationLists::parse(crl);
+    lists
+        .map(Arc::new)
+        .map_err(|reason| SettingsError::Unreadable {
+            what: "crl-verify",
+            reason,
+        })
+}
+
+fn versions(options: &TlsOptions) -> Result<Vec<&'static SupportedProtocolVersion>, SettingsError> {
+    let range = options.version_min..=options.version_max;
+    let all = [
+        (TlsVersion::V1_3, &rustls::version::TLS13),
+        (TlsVersion::V1_2, &rustls::version::TLS12),
+    ];
+    let versions: Vec<_> = all
+        .into_iter()
+        .filter(|(version, _)| range.contains(version))
+        .map(|(_, it)| it)
+        .collect();
+    if versions.is_empty() {
+        return Err(SettingsError::Refused {
+            directive: "tls-version-max",
+            reason: "it is below tls-version-min; remove one of the two",
+        });
+    }
+    Ok(versions)
+}
+
+fn suites(
+    options: &TlsOptions,
+    versions: &[&'static SupportedProtocolVersion],
+    warnings: &mut Vec<String>,
+) -> Result<Vec<SupportedCipherSuite>, SettingsError> {
+    let mut unknown = Vec::new();
+    let mut suites = match &options.ciphersuites {
+        Some(list) => suites::parse_1_3(list, &mut unknown),
+        None => suites::default_1_3(),
+    };
+    suites.extend(match &options.cipher {
+        Some(list) => suites::parse_1_2(list, &mut unknown),
+        None => suites::default_1_2(),
+    });
+    suites.retain(|suite| versions.contains(&suite.version()));
+    if !unknown.is_empty() {
+        warnings.push(format!(
+            "tls-cipher: not supported and left out: {}; only forward secret suites with \
+             authenticated encryption are",
+            unknown.join(" ")
+        ));
+    }
+    for (version, name) in [
+        (&rustls::version::TLS12, "TLS 1.2"),
+        (&rustls::version::TLS13, "TLS 1.3"),
+    ] {
+        if versions.contains(&version) && !suites.iter().any(|suite| suite.version() == version) {
+            warnings.push(format!(
+                "tls-cipher: no supported suite of {name} is named, so that version is not offered; \
+                 remove the line if the peer needs it"
+            ));
+        }
+    }
+    if suites.is_empty() {
+        let (directive, list) = match (&options.cipher, &options.ciphersuites) {
+            (Some(list), _) => ("tls-cipher", list),
+            (None, Some(list)) => ("tls-ciphersuites", list),
+            (None, None) => ("tls-cipher", &String::new()),
+        };
+        return Err(SettingsError::NothingLeft {
+            directive,
+            value: list.clone(),
+            reason: "none of these suites is supported for the allowed versions of TLS; remove the \
+                     line, or name ECDHE suites with GCM or ChaCha20-Poly1305",
+        });
+    }
+    Ok(suites)
+}
+
+fn groups(
+    options: &TlsOptions,
+    provider: &CryptoProvider,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<&'static dyn SupportedKxGroup>, SettingsError> {
+    let Some(list) = &options.groups else {
+        return Ok(provider.kx_groups.clone());
+    };
+    let mut unknown = Vec::new();
+    let groups = suites::parse_groups(list, &mut unknown);
+    if groups.is_empty() {
+        return Err(SettingsError::NothingLeft {
+            directive: "tls-groups",
+            value: list.clone(),
+            reason: "none of these groups is supported; remove the line, or name X25519, secp256r1 or \
+                     secp384r1",
+        });
+    }
+    if !unknown.is_empty() {
+        warnings.push(format!(
+            "tls-groups: not supported and left out: {}",
+            unknown.join(" ")
+        ));
+    }
+    Ok(groups)
+}
+
+/// The authorities to trust. Those of a PKCS#12 container are trusted if there is no `ca`, and
+/// else go into the chain that is sent.
+fn authorities(
+    ca: &[u8],
+    identity: &mut Option<Identity>,
+) -> Result<Vec<CertificateDer<'static>>, SettingsError> {
+    let from_container = identity
+        .as_ref()
+        .map(|own| own.authorities.clone())
+        .unwrap_or_default();
+    if ca.is_empty() {
+        return Ok(from_container);
+    }
+    if !from_container.is_empty() {
+        *identity = identity.as_ref().map(Identity::with_authorities_sent);
+    }
+    Ok(identity::certificates("ca", ca)?)
 }

@@ -1,0 +1,221 @@
+//! Reading DER (X.690), as far as certificates, keys and their containers need it.
+//!
+//! Every reader borrows from its input and steps over one element at a time; nothing recurses but
+//! what its caller makes recurse. Lengths of up to four bytes are read; the indefinite form of BER
+//! is not.
+
+/// The bytes are not the DER that was expected here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BadDer;
+
+pub(crate) const BOOLEAN: u8 = 0x01;
+pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const BIT_STRING: u8 = 0x03;
+pub(crate) const OCTET_STRING: u8 = 0x04;
+pub(crate) const OID: u8 = 0x06;
+pub(crate) const UTC_TIME: u8 = 0x17;
+pub(crate) const GENERALIZED_TIME: u8 = 0x18;
+pub(crate) const SEQUENCE: u8 = 0x30;
+pub(crate) const SET: u8 = 0x31;
+
+/// The tag of a constructed, context-specific element (`[n]` around another).
+pub(crate) const fn context(number: u8) -> u8 {
+    0xa0 | number
+}
+
+/// One element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Element<'a> {
+    pub(crate) tag: u8,
+    pub(crate) content: &'a [u8],
+    /// Tag and length included.
+    pub(crate) whole: &'a [u8],
+}
+
+/// What is left of a row of elements.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next element, whatever it is.
+    pub(crate) fn any(&mut self) -> Result<Element<'a>, BadDer> {
+        let bytes = self.rest;
+        let (&tag, rest) = bytes.split_first().ok_or(BadDer)?;
+        let (&first, rest) = rest.split_first().ok_or(BadDer)?;
+        // Tag numbers from 31 on take more bytes; nothing that is read here has them.
+        if tag & 0x1f == 0x1f {
+            return Err(BadDer);
+        }
+        let (len, rest) = match first {
+            0..=0x7f => (usize::from(first), rest),
+            0x81..=0x84 => {
+                let (len, rest) = rest
+                    .split_at_checked(usize::from(first & 0x7f))
+                    .ok_or(BadDer)?;
+                (
+                    len.iter()
+                        .fold(0, |sum, &byte| sum << 8 | usize::from(byte)),
+                    rest,
+                )
+            }
+            _ => return Err(BadDer),
+        };
+        let (content, rest) = rest.split_at_checked(len).ok_or(BadDer)?;
+        self.rest = rest;
+        Ok(Element {
+            tag,
+            content,
+            whole: &bytes[..bytes.len() - rest.len()],
+        })
+    }
+
+    /// The next element, which must have this tag.
+    pub(crate) fn element(&mut self, tag: u8) -> Result<Element<'a>, BadDer> {
+        let element = self.any()?;
+        if element.tag == tag {
+            Ok(element)
+        } else {
+            Err(BadDer)
+        }
+    }
+
+    /// The content of the next element, which must have this tag.
+    pub(crate) fn content(&mut self, tag: u8) -> Result<&'a [u8], BadDer> {
+        Ok(self.element(tag)?.content)
+    }
+
+    /// The elements inside the next one, which must have this tag.
+    pub(crate) fn inside(&mut self, tag: u8) -> Result<Self, BadDer> {
+        Ok(Self::new(self.content(tag)?))
+    }
+
+    /// The next element if it has this tag.
+    pub(crate) fn optional(&mut self, tag: u8) -> Result<Option<Element<'a>>, BadDer> {
+        if self.rest.first() == Some(&tag) {
+            self.any().map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// The whole octets of a BIT STRING; none may be left over.
+    pub(crate) fn bit_string(&mut self) -> Result<&'a [u8], BadDer> {
+        match self.content(BIT_STRING)?.split_first() {
+            Some((0, bits)) => Ok(bits),
+            _ => Err(BadDer),
+        }
+    }
+
+    /// A small number that is not negative.
+    pub(crate) fn number(&mut self) -> Result<u32, BadDer> {
+        let bytes = unsigned(self.content(INTEGER)?);
+        if bytes.len() > 4 {
+            return Err(BadDer);
+        }
+        Ok(bytes
+            .iter()
+            .fold(0, |sum, &byte| sum << 8 | u32::from(byte)))
+    }
+
+    /// Nothing may be left.
+    pub(crate) fn end(&self) -> Result<(), BadDer> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(BadDer)
+        }
+    }
+}
+
+/// The one element that `bytes` are.
+pub(crate) fn only(bytes: &[u8], tag: u8) -> Result<Reader<'_>, BadDer> {
+    let mut reader = Reader::new(bytes);
+    let inside = reader.inside(tag)?;
+    reader.end()?;
+    Ok(inside)
+}
+
+/// An INTEGER's bytes without the zeros in front.
+pub(crate) fn unsigned(integer: &[u8]) -> &[u8] {
+    let zeros = integer.iter().take_while(|&&byte| byte == 0).count();
+    &integer[zeros..]
+}
+
+/// An object identifier in dotted form.
+pub(crate) fn dotted(oid: &[u8]) -> String {
+    let mut text = String::new();
+    let mut arc: u64 = 0;
+    for &byte in oid {
+        // What overflows is no identifier that anyone has registered.
+        arc = arc.wrapping_shl(7) | u64::from(byte & 0x7f);
+        if byte & 0x80 != 0 {
+            continue;
+        }
+        if text.is_empty() {
+            let root = (arc / 40).min(2);
+            text = format!("{root}.{}", arc - 40 * root);
+        } else {
+            text.push('.');
+            text.push_str(&arc.to_string());
+        }
+        arc = 0;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_read_one_by_one() {
+        let bytes = [0x30, 5, 2, 1, 7, 4, 0, 0x05, 0];
+        let mut outer = Reader::new(&bytes);
+        let mut inner = outer.inside(SEQUENCE).expect("a sequence");
+        assert_eq!(inner.number(), Ok(7));
+        assert_eq!(inner.optional(OID).expect("nothing broken"), None);
+        assert_eq!(inner.content(OCTET_STRING), Ok(&[][..]));
+        assert_eq!(inner.end(), Ok(()));
+        assert_eq!(outer.end(), Err(BadDer));
+    }
+
+    #[test]
+    fn long_lengths_are_read_and_lies_refused() {
+        let mut long = vec![4, 0x82, 1, 0];
+        long.extend([9; 256]);
+        assert_eq!(
+            Reader::new(&long).content(OCTET_STRING).map(<[u8]>::len),
+            Ok(256)
+        );
+        long.pop();
+        for bad in [
+            &long[..],
+            &[4],
+            &[4, 0x80, 0, 0],
+            &[4, 0x85, 0, 0, 0, 0, 0],
+            &[0x1f, 1, 0],
+        ] {
+            assert_eq!(Reader::new(bad).any(), Err(BadDer), "{bad:02x?}");
+        }
+    }
+
+    #[test]
+    fn identifiers_are_dotted() {
+        assert_eq!(dotted(&[0x55, 4, 3]), "2.5.4.3");
+        assert_eq!(
+            dotted(&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1]),
+            "1.2.840.113549.1.9.1"
+        );
+        assert_eq!(dotted(&[0x88, 0x37, 3]), "2.999.3");
+    }
+}

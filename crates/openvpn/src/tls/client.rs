@@ -1,0 +1,36 @@
+//! rustls as a TLS client.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, ClientConnection, Connection};
+
+use crate::tls::verifier::PeerVerifier;
+use crate::tls::{TlsError, TlsSettings};
+
+pub(super) fn connect(
+    settings: &TlsSettings,
+    verifier: Arc<PeerVerifier>,
+) -> Result<Connection, TlsError> {
+    let library = |error: rustls::Error| TlsError::Library(error.to_string());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&settings.provider))
+        .with_protocol_versions(&settings.versions)
+        .map_err(library)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match &settings.identity {
+        Some(identity) => builder
+            .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&identity.key)))),
+        None => builder.with_no_client_auth(),
+    };
+    config.enable_sni = false;
+    config.resumption = Resumption::disabled();
+    // Nobody is told this name, and the verifier does not look at it.
+    let name =
+        ServerName::try_from("openvpn").map_err(|error| TlsError::Library(error.to_string()))?;
+    Ok(ClientConnection::new(Arc::new(config), name)
+        .map_err(library)?
+        .into())
+}

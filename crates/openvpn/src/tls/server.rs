@@ -1,0 +1,40 @@
+//! rustls as a TLS server.
+
+use std::sync::Arc;
+
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::SingleCertAndKey;
+use rustls::{Connection, ServerConfig, ServerConnection};
+
+use crate::tls::verifier::PeerVerifier;
+use crate::tls::{ClientCertificate, TlsError, TlsSettings};
+
+pub(super) fn accept(
+    settings: &TlsSettings,
+    verifier: Arc<PeerVerifier>,
+) -> Result<Connection, TlsError> {
+    let library = |error: rustls::Error| TlsError::Library(error.to_string());
+    let identity = settings.identity.as_ref().ok_or_else(|| {
+        TlsError::Library(
+            "a server has no certificate; the settings should have said so".to_owned(),
+        )
+    })?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&settings.provider))
+        .with_protocol_versions(&settings.versions)
+        .map_err(library)?;
+    let builder = match settings.client_certificate {
+        ClientCertificate::None => {
+            builder.with_client_cert_verifier(WebPkiClientVerifier::no_client_auth())
+        }
+        ClientCertificate::Optional | ClientCertificate::Require => {
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config =
+        builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&identity.key))));
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(ServerConnection::new(Arc::new(config))
+        .map_err(library)?
+        .into())
+}

@@ -1,0 +1,215 @@
+//! What stands between rustls and our rules for certificates.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+
+use crate::tls::ClientCertificate;
+use crate::verify::{PeerCertificate, RevocationLists, Trust, Usage, VerifyError, VerifyFault};
+
+/// Checks the certificate of one peer in one negotiation, and keeps what came of it.
+pub(super) struct PeerVerifier {
+    pub(super) trust: Arc<Trust>,
+    pub(super) lists: Option<Arc<RevocationLists>>,
+    pub(super) provider: Arc<CryptoProvider>,
+    /// What a server asks of its client.
+    pub(super) client_certificate: ClientCertificate,
+    /// The names of the authorities, which a server tells its clients.
+    pub(super) hints: Arc<[DistinguishedName]>,
+    verified: OnceLock<PeerCertificate>,
+    refused: Mutex<Option<VerifyError>>,
+}
+
+impl PeerVerifier {
+    pub(super) fn new(
+        trust: Arc<Trust>,
+        lists: Option<Arc<RevocationLists>>,
+        provider: Arc<CryptoProvider>,
+        client_certificate: ClientCertificate,
+        hints: Arc<[DistinguishedName]>,
+    ) -> Self {
+        let (verified, refused) = (OnceLock::new(), Mutex::new(None));
+        Self {
+            trust,
+            lists,
+            provider,
+            client_certificate,
+            hints,
+            verified,
+            refused,
+        }
+    }
+
+    /// The peer, once its certificate was found good. That it has the key to it is known only at
+    /// the end of the handshake.
+    pub(super) fn verified(&self) -> Option<&PeerCertificate> {
+        self.verified.get()
+    }
+
+    /// Why the peer was refused, if it was.
+    pub(super) fn refused(&self) -> Option<VerifyError> {
+        self.refused
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn verify(
+        &self,
+        peer: &CertificateDer<'_>,
+        sent: &[CertificateDer<'_>],
+        usage: Usage,
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        match self
+            .trust
+            .verify(peer, sent, usage, self.lists.as_deref(), now)
+        {
+            Ok(verified) => {
+                // A handshake has one certificate; were there a second, the first would count.
+                let _ = self.verified.set(verified);
+                Ok(())
+            }
+            Err(refused) => {
+                // The alert that tells the peer follows from this.
+                let told = match refused.fault {
+                    VerifyFault::Unreadable => CertificateError::BadEncoding,
+                    VerifyFault::Time => CertificateError::Expired,
+                    VerifyFault::Revoked => CertificateError::Revoked,
+                    VerifyFault::Unknown => CertificateError::UnknownIssuer,
+                    VerifyFault::Weak => CertificateError::BadSignature,
+                    VerifyFault::Purpose => CertificateError::InvalidPurpose,
+                    VerifyFault::Rule => CertificateError::ApplicationVerificationFailure,
+                };
+                *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(refused);
+                Err(Error::InvalidCertificate(told))
+            }
+        }
+    }
+
+    fn verify_1_2(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_1_3(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+impl std::fmt::Debug for PeerVerifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PeerVerifier").finish_non_exhaustive()
+    }
+}
+
+impl ServerCertVerifier for PeerVerifier {
+    fn verify_server_cert(
+        &self,
+        peer: &CertificateDer<'_>,
+        sent: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.verify(peer, sent, Usage::Server, now)
+            .map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify_1_2(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify_1_3(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}
+
+impl ClientCertVerifier for PeerVerifier {
+    fn offer_client_auth(&self) -> bool {
+        self.client_certificate != ClientCertificate::None
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.client_certificate == ClientCertificate::Require
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        peer: &CertificateDer<'_>,
+        sent: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.verify(peer, sent, Usage::Client, now)
+            .map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify_1_2(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify_1_3(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}

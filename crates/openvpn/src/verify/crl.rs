@@ -1,0 +1,219 @@
+//! Certificate revocation lists (RFC 5280 §5).
+//!
+//! webpki reads only lists of version 2, while `openssl ca` writes version 1 unless told otherwise;
+//! hence a reader of our own. Partial lists (delta, indirect, by distribution point) are refused
+//! when they are loaded, as they would let revoked certificates through. As in stock programs, a
+//! list that has expired lets nobody through, and an authority without a list revokes nothing.
+
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
+use rustls::pki_types::SignatureVerificationAlgorithm;
+
+use crate::der::{self, BadDer, Reader};
+use crate::identity::pem;
+use crate::verify::time::Time;
+
+/// All lists of `crl-verify`.
+#[derive(Debug, Default)]
+pub(crate) struct RevocationLists {
+    lists: Vec<RevocationList>,
+}
+
+#[derive(Debug)]
+struct RevocationList {
+    /// The content of the issuer's name.
+    issuer: Box<[u8]>,
+    this_update: Time,
+    next_update: Option<Time>,
+    /// Serial numbers without zeros in front.
+    revoked: HashSet<Box<[u8]>>,
+    /// What is signed; kept until an authority was found that has signed it.
+    signed: Box<[u8]>,
+    algorithm: Box<[u8]>,
+    signature: Box<[u8]>,
+    /// The key (the content of its SubjectPublicKeyInfo) that has signed it.
+    signed_by: OnceLock<Box<[u8]>>,
+}
+
+/// What a list says about a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// No list revokes it.
+    Good,
+    /// It is revoked.
+    Revoked,
+    /// The list cannot be relied upon; why, and what to do.
+    Unusable(String),
+}
+
+impl RevocationLists {
+    /// Reads PEM with any number of lists, or one as DER.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let blocks = pem::blocks_or_der(bytes, &["X509 CRL"])
+            .map_err(|error| format!("{error}; write it with 'openssl ca -gencrl'"))?;
+        let lists = blocks
+            .iter()
+            .map(|block| RevocationList::parse(block))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { lists })
+    }
+
+    /// What the lists of the authority with this name and key say about a serial number.
+    pub(crate) fn standing(
+        &self,
+        issuer: &[u8],
+        issuer_key: &[u8],
+        serial: &[u8],
+        now: Time,
+        algorithms: &[&dyn SignatureVerificationAlgorithm],
+    ) -> Standing {
+        let mut standing = Standing::Good;
+        for list in self.lists.iter().filter(|list| *list.issuer == *issuer) {
+            if !list.is_signed_by(issuer_key, algorithms) {
+                standing = Standing::Unusable(
+                    "the revocation list for its authority is not signed by that authority (with \
+                     SHA-256 or better); make a new list"
+                        .to_owned(),
+                );
+                continue;
+            }
+            if list.revoked.contains(serial) {
+                return Standing::Revoked;
+            }
+            if list.this_update > now {
+                standing = Standing::Unusable(format!(
+                    "the revocation list is valid from {} on, and the clock says {now}; set the clock",
+                    list.this_update
+                ));
+            }
+            if let Some(next) = list.next_update.filter(|next| *next < now) {
+                standing = Standing::Unusable(format!(
+                    "the revocation list expired on {next}; make a new one, and reload"
+                ));
+            }
+        }
+        standing
+    }
+}
+
+impl RevocationList {
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let unreadable = |BadDer| "it is no revocation list, or it is damaged".to_owned();
+        let (list, partial) = Self::read(bytes).map_err(unreadable)?;
+        if partial {
+            return Err(
+                "it is a partial list (delta, indirect, or of a distribution point), which \
+                        is not supported; make a complete one"
+                    .to_owned(),
+            );
+        }
+        Ok(list)
+    }
+
+    /// The list, and whether it has an extension without whose understanding it must not be used.
+    fn read(bytes: &[u8]) -> Result<(Self, bool), BadDer> {
+        let mut outer = der::only(bytes, der::SEQUENCE)?;
+        let body = outer.element(der::SEQUENCE)?;
+        let algorithm = outer.content(der::SEQUENCE)?;
+        let signature = outer.bit_string()?;
+        outer.end()?;
+
+        let mut list = Reader::new(body.content);
+        list.optional(der::INTEGER)?;
+        list.content(der::SEQUENCE)?;
+        let issuer = list.content(der::SEQUENCE)?;
+        let this_update = Time::read(&mut list)?;
+        let mut partial = false;
+        let mut next_update = None;
+        let mut revoked = HashSet::new();
+        // Next update, entries and extensions may each be absent.
+        let mut rest = list;
+        if !rest.is_empty() && matches!(rest.any()?.tag, der::UTC_TIME | der::GENERALIZED_TIME) {
+            next_update = Some(Time::read(&mut list)?);
+        }
+        if let Some(entries) = list.optional(der::SEQUENCE)? {
+            let mut entries = Reader::new(entries.content);
+            while !entries.is_empty() {
+                let mut entry = entries.inside(der::SEQUENCE)?;
+                revoked.insert(der::unsigned(entry.content(der::INTEGER)?).into());
+                Time::read(&mut entry)?;
+                if let Some(extensions) = entry.optional(der::SEQUENCE)? {
+                    partial |= has_critical(extensions.content)?;
+                }
+            }
+        }
+        if let Some(extensions) = list.optional(der::context(0))? {
+            let extensions = Reader::new(extensions.content).content(der::SEQUENCE)?;
+            partial |= has_critical(extensions)?;
+        }
+        list.end()?;
+        let list = Self {
+            issuer: issuer.into(),
+            this_update,
+            next_update,
+            revoked,
+            signed: body.whole.into(),
+            algorithm: algorithm.into(),
+            signature: signature.into(),
+            signed_by: OnceLock::new(),
+        };
+        Ok((list, partial))
+    }
+
+    /// Whether the key has signed the list. It is computed once, as lists can be long.
+    fn is_signed_by(&self, key: &[u8], algorithms: &[&dyn SignatureVerificationAlgorithm]) -> bool {
+        if let Some(known) = self.signed_by.get() {
+            return **known == *key;
+        }
+        let signed = verify(
+            key,
+            &self.algorithm,
+            &self.signed,
+            &self.signature,
+            algorithms,
+        );
+        if signed {
+            // Another thread can only have found the same.
+            let _ = self.signed_by.set(key.into());
+        }
+        signed
+    }
+}
+
+/// Whether one of the algorithms verifies a signature by the key with this SubjectPublicKeyInfo.
+fn verify(
+    public_key: &[u8],
+    algorithm: &[u8],
+    message: &[u8],
+    signature: &[u8],
+    algorithms: &[&dyn SignatureVerificationAlgorithm],
+) -> bool {
+    let mut info = Reader::new(public_key);
+    let (Ok(key_algorithm), Ok(key)) = (info.content(der::SEQUENCE), info.bit_string()) else {
+        return false;
+    };
+    algorithms
+        .iter()
+        .filter(|known| {
+            known.public_key_alg_id().as_ref() == key_algorithm
+                && known.signature_alg_id().as_ref() == algorithm
+        })
+        .any(|known| known.verify_signature(key, message, signature).is_ok())
+}
+
+/// Whether one of these extensions is critical. All that a complete list needs are not.
+fn has_critical(extensions: &[u8]) -> Result<bool, BadDer> {
+    let mut extensions = Reader::new(extensions);
+    while !extensions.is_empty() {
+        let mut extension = extensions.inside(der::SEQUENCE)?;
+        extension.content(der::OID)?;
+        if extension
+            .optional(der::BOOLEAN)?
+            .is_some_and(|critical| critical.content != [0])
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
