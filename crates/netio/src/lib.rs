@@ -9,6 +9,7 @@ pub mod netlink;
 pub mod packet;
 pub mod poll;
 pub mod rung;
+pub mod tcp;
 pub mod tun;
 pub mod udp;
 pub mod vnet;

@@ -10,7 +10,7 @@ mod headers;
 mod recv;
 mod selftest;
 mod send;
-mod socket;
+pub(crate) mod socket;
 
 pub use endpoint::{Ecn, Endpoint, Source};
 pub use recv::{ReceivedTrain, RecvScratch, TRAIN_ROOM};

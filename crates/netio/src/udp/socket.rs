@@ -221,7 +221,7 @@ fn probe_mmsg(fd: &OwnedFd) -> io::Result<()> {
 }
 
 fn set_option<T>(
-    fd: &OwnedFd,
+    fd: &impl AsRawFd,
     level: libc::c_int,
     name: libc::c_int,
     value: &[T],
@@ -233,8 +233,8 @@ fn set_option<T>(
     check(result).map(drop)
 }
 
-fn set_int(
-    fd: &OwnedFd,
+pub(crate) fn set_int(
+    fd: &impl AsRawFd,
     level: libc::c_int,
     name: libc::c_int,
     value: libc::c_int,
@@ -242,11 +242,11 @@ fn set_int(
     set_option(fd, level, name, &[value])
 }
 
-fn set_mark(fd: &OwnedFd, mark: u32) -> io::Result<()> {
+pub(crate) fn set_mark(fd: &impl AsRawFd, mark: u32) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_MARK, &[mark])
 }
 
-fn set_device(fd: &OwnedFd, device: &str) -> io::Result<()> {
+pub(crate) fn set_device(fd: &impl AsRawFd, device: &str) -> io::Result<()> {
     set_option(
         fd,
         libc::SOL_SOCKET,
@@ -289,7 +289,7 @@ fn local_port(fd: &OwnedFd) -> io::Result<u16> {
 }
 
 /// A `sockaddr` of either family and its length.
-pub(super) fn to_raw(addr: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+pub(crate) fn to_raw(addr: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: all-zero bytes are a valid sockaddr_storage.
     let mut raw: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let len = match addr {
