@@ -2,19 +2,23 @@
 
 /// What to write instead of `found`: the nearest of `known` when it is near, or all of them.
 pub(crate) fn suggest(found: &str, known: &[&str]) -> String {
+    match nearest(found, known) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None => format!("known are: {}", known.join(", ")),
+    }
+}
+
+/// The nearest of `known`, when it is near.
+pub(crate) fn nearest<'k>(found: &str, known: &[&'k str]) -> Option<&'k str> {
     // Long input is no typing mistake, and the distance is quadratic in its length.
     let found = if found.len() <= 64 { found } else { "" };
-    let nearest = known
+    known
         .iter()
-        .map(|word| (distance(&found.to_lowercase(), &word.to_lowercase()), word))
-        .min();
-    match nearest {
+        .map(|word| (distance(&found.to_lowercase(), &word.to_lowercase()), *word))
+        .min()
         // A third of the word may be wrong.
-        Some((steps, word)) if steps <= word.len().div_ceil(3) => {
-            format!("did you mean `{word}`?")
-        }
-        _ => format!("known are: {}", known.join(", ")),
-    }
+        .filter(|(steps, word)| *steps <= word.len().div_ceil(3))
+        .map(|(_, word)| word)
 }
 
 /// Least number of bytes inserted, removed, replaced or swapped with their neighbour that leads

@@ -1,22 +1,35 @@
 //! OpenVPN's files and command line.
 //!
 //! A configuration is a list of directives: lines of a file, or `--name value…` arguments, which
-//! may name further files. The way is: bytes -> [`lexer`] words -> directives -> model and
+//! may name further files. The way is: bytes -> words ([`split`]) -> directives -> model and
 //! [`Report`]. As with `wg-quick` files the import does not stop at the first fault, because
 //! whoever moves a profile to a router wants to hear everything at once; every directive is
 //! honoured, ignored with the reason why that does no harm, or refused with what to do.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use zeroize::Zeroizing;
 
 use crate::report::Report;
 
+mod argv;
+mod build;
+mod ccd;
+mod directive;
 mod error;
+mod lexer;
 mod model;
+mod report;
+mod table;
 
+use build::Builder;
+use directive::Collector;
+
+pub use ccd::parse_client_settings;
+pub use directive::{DEPTH_MAX, DIRECTIVES_MAX, FILE_MAX};
 pub use error::OpenVpnError;
+pub use lexer::{LINE_MAX, LexError, WORD_MAX, WORDS_MAX, split};
 pub use model::*;
 
 /// Reads a file that a configuration names with `config`. Given from outside so that parsing
@@ -29,6 +42,9 @@ pub struct Options {
     /// Ciphers with 64-bit blocks, DES and `cipher none` are permitted, as
     /// `--allow-insecure-ciphers` says.
     pub allow_insecure_ciphers: bool,
+    /// Scripts of the configuration will be run as `script-security` says. Whoever writes them
+    /// owns the box, so a file from elsewhere does not decide this itself.
+    pub allow_scripts: bool,
 }
 
 /// A configuration that has been read, whatever was wrong in it.
@@ -39,6 +55,8 @@ pub struct Import {
     pub report: Report,
     /// What stock prints as a warning and goes on, one sentence each.
     pub warnings: Vec<String>,
+    /// What was asked for instead of a tunnel; there is no model then.
+    pub action: Option<Action>,
     fault: Option<(String, usize)>,
 }
 
@@ -69,8 +87,28 @@ impl Import {
 /// # Errors
 /// When there is no text to look at; faults in the text are in the [`Import`].
 pub fn read(path: &Path, options: Options) -> Result<Import, OpenVpnError> {
-    let _ = (path, options);
-    todo!()
+    let mut read = read_config;
+    let mut collector = Collector::new(&mut read);
+    collector.file(path, 1)?;
+    let file = path.display().to_string();
+    Ok(import(collector, &file, options))
+}
+
+/// Parses the bytes of a file, whose `path` only names it in the report; files that it names are
+/// read with `read`.
+///
+/// # Errors
+/// When a text is none; faults in it are in the [`Import`].
+pub fn parse_bytes(
+    bytes: &[u8],
+    path: &Path,
+    read: &mut ReadFile<'_>,
+    options: Options,
+) -> Result<Import, OpenVpnError> {
+    let mut collector = Collector::new(read);
+    collector.bytes(bytes, path, 1)?;
+    let file = path.display().to_string();
+    Ok(import(collector, &file, options))
 }
 
 /// Parses the arguments of `openvpn`, without the program's name, and the files that they name.
@@ -82,14 +120,45 @@ pub fn parse_arguments(
     read: &mut ReadFile<'_>,
     options: Options,
 ) -> Result<Import, OpenVpnError> {
-    let _ = (arguments, read, options);
-    todo!()
+    let mut collector = Collector::new(read);
+    argv::collect(arguments, &mut collector)?;
+    // A file alone is what everything is about; otherwise the command line is.
+    let file = match arguments {
+        [file] if !file.starts_with("--") => file.as_str(),
+        _ => report::COMMAND_LINE,
+    };
+    Ok(import(collector, file, options))
 }
 
-/// Parses a file of `client-config-dir`, or what a `client-connect` script wrote; `file` only
-/// names it in the report. Lines that are refused are left out of the settings.
-#[must_use]
-pub fn parse_client_settings(text: &str, file: &str) -> (ClientSettings, Report) {
-    let _ = (text, file);
-    todo!()
+/// Reads a file of at most 4 MiB, or standard input by the name `stdin`, for
+/// [`parse_arguments`].
+///
+/// # Errors
+/// What the kernel said.
+pub fn read_config(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+    if path == Path::new("stdin") {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(1 << 16));
+        io::stdin().lock().take(FILE_MAX).read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    source::read_file(path, FILE_MAX)
+}
+
+fn import(collector: Collector<'_, '_>, file: &str, options: Options) -> Import {
+    let mut builder = Builder::new(options);
+    for misread in collector.misread {
+        builder.misread(misread);
+    }
+    for directive in &collector.directives {
+        builder.hear(directive);
+    }
+    let model = builder.finish(collector.directory);
+    let fault = report::first_fault(&builder.judged, file).map(|first| (first, builder.faults()));
+    Import {
+        model,
+        report: report::report(&builder.judged, file),
+        warnings: builder.warnings,
+        action: builder.action,
+        fault,
+    }
 }

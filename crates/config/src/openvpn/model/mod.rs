@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+mod action;
 mod connection;
 mod data;
 mod network;
@@ -12,6 +13,7 @@ pub(crate) mod source;
 mod timers;
 mod tls;
 
+pub use action::*;
 pub use connection::*;
 pub use data::*;
 pub use network::*;
@@ -58,21 +60,8 @@ pub struct Sockets {
     pub multihome: bool,
     /// `tcp-nodelay`, `socket-flags TCP_NODELAY`. Millrace always sets it.
     pub tcp_nodelay: bool,
-    /// `mtu-disc`.
-    pub path_mtu: Option<PathMtu>,
     /// `passtos`: the inner packet's type of service is copied to the outer.
     pub pass_tos: bool,
-}
-
-/// `mtu-disc`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum PathMtu {
-    /// `no`: never "don't fragment".
-    Never,
-    /// `maybe`: as the route says.
-    Route,
-    /// `yes`: always "don't fragment".
-    Always,
 }
 
 /// An OpenVPN configuration.

@@ -51,8 +51,6 @@ pub enum ResolvRetry {
 /// A client.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Client {
-    /// `pull`: ask the server for options.
-    pub pull: bool,
     /// `pull-filter`, in their order.
     pub pull_filters: Vec<PullFilter>,
     /// `remote-random`.
@@ -148,6 +146,9 @@ pub struct Server {
     pub pool_v6: Option<PoolV6>,
     /// `ifconfig-pool-persist`.
     pub pool_persist: Option<PoolPersist>,
+    /// `ifconfig-push-constraint`, or the network of `server` with `topology subnet`: addresses
+    /// given to clients lie in it. Network and netmask.
+    pub ifconfig_push_constraint: Option<(Ipv4Addr, Ipv4Addr)>,
     /// `push`, and what `server` and `keepalive` add, in the order in which stock sends them.
     pub push: Vec<String>,
     /// `client-config-dir`.
@@ -188,6 +189,7 @@ impl Default for Server {
             pool: None,
             pool_v6: None,
             pool_persist: None,
+            ifconfig_push_constraint: None,
             push: Vec::new(),
             client_config_dir: None,
             ccd_exclusive: false,
@@ -226,6 +228,12 @@ pub struct ClientSettings {
     pub ifconfig_push_alias: Option<Ipv4Addr>,
     /// `ifconfig-ipv6-push`; the remote is the server's own address when it was left out.
     pub ifconfig_v6_push: Option<IfconfigV6Push>,
+    /// `inactive SECONDS [BYTES]` for this client.
+    pub inactive: Option<(u32, u64)>,
+    /// `session-timeout` for this client, in seconds.
+    pub session_timeout: Option<u32>,
+    /// `max-routes-per-client` for this client.
+    pub max_routes: Option<u32>,
     /// `iroute`: network and length of its prefix in bits.
     pub iroutes: Vec<(Ipv4Addr, u8)>,
     /// `iroute-ipv6`.

@@ -98,8 +98,6 @@ pub struct Service {
     pub verb: u8,
     /// `mute`: so many messages of one kind in a row; 0 for all.
     pub mute: u32,
-    /// `mute-replay-warnings`.
-    pub mute_replay_warnings: bool,
     /// `suppress-timestamps`.
     pub suppress_timestamps: bool,
     /// `machine-readable-output`.
@@ -143,7 +141,6 @@ impl Default for Service {
             log: None,
             verb: 1,
             mute: 0,
-            mute_replay_warnings: false,
             suppress_timestamps: false,
             machine_readable: false,
             status: None,

@@ -3,9 +3,12 @@
 /// What happens when nothing is heard of the peer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum PingTimeout {
-    /// Nothing.
+    /// Neither was given: in a client over UDP 120 seconds to a new attempt, until the server
+    /// pushes its own; otherwise nothing.
     #[default]
-    None,
+    Unset,
+    /// `ping-restart 0`: nothing.
+    Off,
     /// `ping-restart`: connect again after so many seconds.
     Restart(u32),
     /// `ping-exit`: give up after so many seconds.
@@ -66,7 +69,7 @@ impl Default for Timers {
     fn default() -> Self {
         Self {
             ping: 0,
-            ping_timeout: PingTimeout::None,
+            ping_timeout: PingTimeout::Unset,
             ping_timer_rem: false,
             inactive: None,
             session_timeout: None,

@@ -1,0 +1,554 @@
+//! Remotes and what `<connection>` may hold.
+
+use super::Builder;
+use super::value::{
+    OK, Outcome, Remark, at, credentials, host, number, one_of, port, prompted, seconds, source,
+};
+use crate::openvpn::directive::{Directive, Origin};
+use crate::openvpn::{
+    Family, Fragment, HttpAuth, HttpProxy, KeyDirection, MssFix, Mtu, PORT, PathMtu, Prompted,
+    Proxy, ResolvRetry, Source,
+};
+
+/// `proto`, while it may still be `tcp` alone.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum RawTransport {
+    #[default]
+    Udp,
+    Tcp,
+    TcpClient,
+    TcpServer,
+}
+
+/// A `remote` outside of any block.
+pub(crate) struct RemoteLine {
+    pub host: String,
+    pub port: Option<u16>,
+    pub protocol: Option<(RawTransport, Family)>,
+}
+
+/// One connection as far as it is known; the template of all outside of blocks.
+#[derive(Clone)]
+pub(crate) struct Draft {
+    pub host: Option<String>,
+    pub remote_port: u16,
+    pub transport: RawTransport,
+    pub family: Family,
+    pub local: Option<String>,
+    pub local_port: u16,
+    /// `lport` was given, which means to bind.
+    pub local_port_defined: bool,
+    pub bind: bool,
+    pub nobind: bool,
+    pub ipv6_only: bool,
+    pub float: bool,
+    pub retry: u32,
+    pub retry_max: u32,
+    pub timeout: u32,
+    pub http: Option<HttpProxy>,
+    pub http_options: HttpOptions,
+    pub socks: Option<Proxy>,
+    pub mtu: Mtu,
+    pub exit_notify: u8,
+    pub tls_auth: Option<Source>,
+    pub tls_crypt: Option<Source>,
+    pub tls_crypt_v2: Option<Source>,
+    pub key_direction: Option<KeyDirection>,
+    pub force_cookie: Option<bool>,
+    pub origin: Option<Origin>,
+}
+
+/// `http-proxy-option`, which may stand before `http-proxy`.
+#[derive(Clone, Default)]
+pub(crate) struct HttpOptions {
+    pub version: Option<String>,
+    pub user_agent: Option<String>,
+    pub headers: Vec<(String, Option<String>)>,
+}
+
+impl HttpOptions {
+    pub(crate) const fn is_some(&self) -> bool {
+        self.version.is_some() || self.user_agent.is_some() || !self.headers.is_empty()
+    }
+
+    pub(crate) const fn is_none(&self) -> bool {
+        !self.is_some()
+    }
+}
+
+/// Most `http-proxy-option CUSTOM-HEADER`, as in stock.
+const HEADERS_MAX: usize = 10;
+
+impl Default for Draft {
+    fn default() -> Self {
+        Self {
+            host: None,
+            remote_port: PORT,
+            transport: RawTransport::Udp,
+            family: Family::Any,
+            local: None,
+            local_port: PORT,
+            local_port_defined: false,
+            bind: false,
+            nobind: false,
+            ipv6_only: false,
+            float: false,
+            retry: 1,
+            retry_max: 300,
+            timeout: 120,
+            http: None,
+            http_options: HttpOptions::default(),
+            socks: None,
+            mtu: Mtu::default(),
+            exit_notify: 0,
+            tls_auth: None,
+            tls_crypt: None,
+            tls_crypt_v2: None,
+            key_direction: None,
+            force_cookie: None,
+            origin: None,
+        }
+    }
+}
+
+/// Directives of this group at the top level.
+pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
+    Some(match directive.name.as_str() {
+        "connection" => connection(builder, directive),
+        "remote" => remote(directive).map(|line| {
+            builder.remotes.push(line);
+            Remark::Plain
+        }),
+        "remote-random" => {
+            builder.client.remote_random = true;
+            OK
+        }
+        "remote-random-hostname" => {
+            builder.client.remote_random_hostname = true;
+            OK
+        }
+        "resolv-retry" => resolv_retry(at(directive, 0)).map(|retry| {
+            builder.client.resolv_retry = retry;
+            Remark::Plain
+        }),
+        "connect-retry-max" => {
+            match at(directive, 0) {
+                "unlimited" | "0" => builder.client.connect_retry_max = None,
+                text => match seconds(text) {
+                    Ok(times) => builder.client.connect_retry_max = Some(times),
+                    Err(reason) => return Some(Err(reason)),
+                },
+            }
+            OK
+        }
+        "proto-force" => match at(directive, 0) {
+            "udp" => {
+                builder.proto_tcp_forced = Some(false);
+                OK
+            }
+            "tcp" | "tcp-client" => {
+                builder.proto_tcp_forced = Some(true);
+                OK
+            }
+            other => Err(one_of(other, &["udp", "tcp"])),
+        },
+        "http-proxy-user-pass" => {
+            builder.http_user_pass = Some(prompted(directive));
+            OK
+        }
+        "http-proxy-override" => http_override(directive).map(|proxy| {
+            builder.http_override = Some(proxy);
+            Remark::Plain
+        }),
+        _ => return apply_to(&mut builder.draft, directive, false),
+    })
+}
+
+/// Directives that may stand in `<connection>` as well as outside.
+pub(super) fn apply_to(draft: &mut Draft, directive: &Directive, block: bool) -> Option<Outcome> {
+    let outcome = match directive.name.as_str() {
+        "remote" => remote(directive).map(|line| {
+            draft.host = Some(line.host);
+            draft.remote_port = line.port.unwrap_or(draft.remote_port);
+            (draft.transport, draft.family) =
+                line.protocol.unwrap_or((draft.transport, draft.family));
+            Remark::Plain
+        }),
+        "proto" => protocol(at(directive, 0)).map(|(transport, family)| {
+            (draft.transport, draft.family) = (transport, family);
+            Remark::Plain
+        }),
+        "local" => local(draft, directive),
+        "port" => port(at(directive, 0)).map(|port| {
+            (draft.local_port, draft.remote_port) = (port, port);
+            Remark::Plain
+        }),
+        "lport" => number(at(directive, 0), 0..=u16::MAX).map(|port| {
+            draft.local_port = port;
+            draft.local_port_defined = true;
+            Remark::Plain
+        }),
+        "rport" => port(at(directive, 0)).map(|port| {
+            draft.remote_port = port;
+            Remark::Plain
+        }),
+        "bind" => {
+            draft.bind = true;
+            match directive.get(0) {
+                None => OK,
+                Some("ipv6only") => {
+                    draft.ipv6_only = true;
+                    OK
+                }
+                Some(other) => Err(one_of(other, &["ipv6only"])),
+            }
+        }
+        "nobind" => {
+            draft.nobind = true;
+            OK
+        }
+        "float" => {
+            draft.float = true;
+            OK
+        }
+        "connect-retry" => retry(draft, directive),
+        "connect-timeout" | "server-poll-timeout" => {
+            number(at(directive, 0), 1..=86_400).map(|seconds| {
+                draft.timeout = seconds;
+                Remark::Plain
+            })
+        }
+        "http-proxy" => http_proxy(directive).map(|proxy| {
+            draft.http = Some(proxy);
+            Remark::Plain
+        }),
+        "http-proxy-option" => http_option(&mut draft.http_options, directive),
+        "socks-proxy" => socks_proxy(directive).map(|proxy| {
+            draft.socks = Some(proxy);
+            Remark::Plain
+        }),
+        "explicit-exit-notify" => {
+            let times = directive
+                .get(0)
+                .map_or(Ok(1), |text| number(text, 0..=u8::MAX));
+            times.map(|times| {
+                draft.exit_notify = times;
+                Remark::Plain
+            })
+        }
+        "tls-auth" => tls_auth(draft, directive, block),
+        "key-direction" => direction(at(directive, 0)).map(|direction| {
+            draft.key_direction = Some(direction);
+            Remark::Plain
+        }),
+        "tls-crypt" => {
+            draft.tls_crypt = Some(source(directive));
+            match directive.get(1) {
+                Some(_) => Ok(Remark::Note("a tls-crypt key has no direction".to_owned())),
+                None => OK,
+            }
+        }
+        "tls-crypt-v2" => tls_crypt_v2(draft, directive),
+        _ => return sizes(draft, directive),
+    };
+    Some(outcome)
+}
+
+fn connection(builder: &mut Builder, directive: &Directive) -> Outcome {
+    if directive.inline.is_none() {
+        return Err("is a block: <connection> … </connection>".to_owned());
+    }
+    // What stands outside before the block holds inside; what follows does not.
+    let mut draft = builder.draft.clone();
+    draft.host = None;
+    draft.origin = Some(directive.origin.clone());
+    for inner in &directive.block {
+        builder.hear_in(&mut draft, inner);
+    }
+    if draft.host.is_none() {
+        return Err("each <connection> must contain exactly one `remote`".to_owned());
+    }
+    if builder.blocks.len() == CONNECTIONS_MAX {
+        return Err(format!("more than {CONNECTIONS_MAX} connections"));
+    }
+    builder.blocks.push(draft);
+    OK
+}
+
+/// Most remotes of one client.
+pub(crate) const CONNECTIONS_MAX: usize = 4096;
+
+fn remote(directive: &Directive) -> Result<RemoteLine, String> {
+    Ok(RemoteLine {
+        host: host(at(directive, 0))?,
+        port: directive.get(1).map(port).transpose()?,
+        protocol: directive.get(2).map(protocol).transpose()?,
+    })
+}
+
+const PROTOCOLS: [&str; 12] = [
+    "udp",
+    "udp4",
+    "udp6",
+    "tcp",
+    "tcp4",
+    "tcp6",
+    "tcp-client",
+    "tcp4-client",
+    "tcp6-client",
+    "tcp-server",
+    "tcp4-server",
+    "tcp6-server",
+];
+
+fn protocol(name: &str) -> Result<(RawTransport, Family), String> {
+    if !PROTOCOLS.contains(&name) {
+        return Err(one_of(name, &PROTOCOLS));
+    }
+    let family = match name.as_bytes().get(3) {
+        Some(b'4') => Family::V4,
+        Some(b'6') => Family::V6,
+        _ => Family::Any,
+    };
+    let transport = match name {
+        _ if name.starts_with("udp") => RawTransport::Udp,
+        _ if name.ends_with("-client") => RawTransport::TcpClient,
+        _ if name.ends_with("-server") => RawTransport::TcpServer,
+        _ => RawTransport::Tcp,
+    };
+    Ok((transport, family))
+}
+
+fn local(draft: &mut Draft, directive: &Directive) -> Outcome {
+    draft.local = match at(directive, 0) {
+        "*" => None,
+        text => Some(host(text)?),
+    };
+    if let Some(text) = directive.get(1) {
+        draft.local_port = port(text)?;
+        draft.local_port_defined = true;
+    }
+    if let Some(text) = directive.get(2) {
+        (draft.transport, draft.family) = protocol(text)?;
+    }
+    OK
+}
+
+fn resolv_retry(text: &str) -> Result<ResolvRetry, String> {
+    match text {
+        "infinite" => Ok(ResolvRetry::Infinite),
+        _ => Ok(ResolvRetry::Seconds(seconds(text)?)),
+    }
+}
+
+fn retry(draft: &mut Draft, directive: &Directive) -> Outcome {
+    let seconds = number(at(directive, 0), 0..=0xffff_u32)?;
+    draft.retry = seconds;
+    if let Some(text) = directive.get(1) {
+        draft.retry_max = number(text, 0..=86_400)?;
+    }
+    draft.retry_max = draft.retry_max.max(seconds);
+    OK
+}
+
+fn http_proxy(directive: &Directive) -> Result<HttpProxy, String> {
+    let mut proxy = HttpProxy {
+        host: host(at(directive, 0))?,
+        port: port(at(directive, 1))?,
+        auth: HttpAuth::None,
+        credentials: None,
+        version: "1.0".to_owned(),
+        user_agent: None,
+        headers: Vec::new(),
+    };
+    match directive.get(2) {
+        None => return Ok(proxy),
+        Some("auto") => {
+            (proxy.auth, proxy.credentials) = (HttpAuth::Auto, Some(Prompted::Ask));
+        }
+        Some("auto-nct") => {
+            (proxy.auth, proxy.credentials) = (HttpAuth::AutoNoClearText, Some(Prompted::Ask));
+        }
+        Some(file) => {
+            (proxy.auth, proxy.credentials) = (HttpAuth::Basic, Some(credentials(file)));
+        }
+    }
+    match directive.get(3) {
+        None | Some("basic") => {}
+        Some("none") => (proxy.auth, proxy.credentials) = (HttpAuth::None, None),
+        Some("digest") => proxy.auth = HttpAuth::Auto,
+        Some("ntlm" | "ntlm2") => {
+            return Err(
+                "NTLM rests on broken ciphers; use `basic` or `auto`, or another proxy".to_owned(),
+            );
+        }
+        Some(other) => return Err(one_of(other, &["none", "basic", "digest"])),
+    }
+    Ok(proxy)
+}
+
+fn http_override(directive: &Directive) -> Result<HttpProxy, String> {
+    Ok(HttpProxy {
+        host: host(at(directive, 0))?,
+        port: port(at(directive, 1))?,
+        auth: match directive.get(2) {
+            Some("nct") => HttpAuth::AutoNoClearText,
+            _ => HttpAuth::Auto,
+        },
+        credentials: Some(Prompted::Ask),
+        version: "1.0".to_owned(),
+        user_agent: None,
+        headers: Vec::new(),
+    })
+}
+
+fn http_option(options: &mut HttpOptions, directive: &Directive) -> Outcome {
+    let value = |text: &str| -> Result<String, String> {
+        if text.is_empty() || text.bytes().any(|byte| byte.is_ascii_control()) {
+            return Err("has an empty value or control characters".to_owned());
+        }
+        Ok(text.to_owned())
+    };
+    match (at(directive, 0), directive.values.len()) {
+        ("VERSION", 2) => match at(directive, 1) {
+            version @ ("1.0" | "1.1") => options.version = Some(version.to_owned()),
+            other => return Err(one_of(other, &["1.0", "1.1"])),
+        },
+        ("AGENT", 2) => options.user_agent = Some(value(at(directive, 1))?),
+        ("CUSTOM-HEADER" | "EXT1" | "EXT2", 2 | 3) => {
+            if options.headers.len() == HEADERS_MAX {
+                return Err(format!("more than {HEADERS_MAX} headers"));
+            }
+            let content = directive.get(2).map(value).transpose()?;
+            options.headers.push((value(at(directive, 1))?, content));
+        }
+        (other, _) => {
+            return Err(one_of(
+                other,
+                &["VERSION v", "AGENT name", "CUSTOM-HEADER name value"],
+            ));
+        }
+    }
+    OK
+}
+
+fn socks_proxy(directive: &Directive) -> Result<Proxy, String> {
+    Ok(Proxy::Socks {
+        host: host(at(directive, 0))?,
+        port: directive.get(1).map_or(Ok(1080), port)?,
+        credentials: directive.get(2).map(credentials),
+    })
+}
+
+/// `0` and `1`.
+fn direction(text: &str) -> Result<KeyDirection, String> {
+    match text {
+        "0" => Ok(KeyDirection::Normal),
+        "1" => Ok(KeyDirection::Inverse),
+        other => Err(one_of(other, &["0", "1"])),
+    }
+}
+
+fn tls_auth(draft: &mut Draft, directive: &Directive, block: bool) -> Outcome {
+    let given = directive.get(1).map(direction).transpose()?;
+    draft.tls_auth = Some(source(directive));
+    if block {
+        // A key of its own does not take over the direction of another.
+        draft.key_direction = given;
+    } else if given.is_some() {
+        draft.key_direction = given;
+    }
+    OK
+}
+
+fn tls_crypt_v2(draft: &mut Draft, directive: &Directive) -> Outcome {
+    draft.force_cookie = match directive.get(1) {
+        None => draft.force_cookie,
+        Some("force-cookie") => Some(true),
+        Some("allow-noncookie") => Some(false),
+        Some(other) => return Err(one_of(other, &["force-cookie", "allow-noncookie"])),
+    };
+    draft.tls_crypt_v2 = Some(source(directive));
+    OK
+}
+
+/// Sizes of packets.
+fn sizes(draft: &mut Draft, directive: &Directive) -> Option<Outcome> {
+    let value = at(directive, 0);
+    let mtu = &mut draft.mtu;
+    Some(match directive.name.as_str() {
+        "tun-mtu" => (|| {
+            // 100 is stock's TUN_MTU_MIN; the kernel itself takes 68.
+            mtu.tun = Some(number(value, 100..=u16::MAX)?);
+            mtu.occ = directive
+                .get(1)
+                .map(|text| number(text, 100..=u16::MAX))
+                .transpose()?;
+            OK
+        })(),
+        "tun-mtu-max" => number(value, 68..=u16::MAX).map(|size| {
+            mtu.tun_max = Some(size);
+            Remark::Plain
+        }),
+        "link-mtu" | "udp-mtu" => number(value, 150..=u16::MAX).map(|size| {
+            mtu.link = Some(size);
+            Remark::Note("`tun-mtu` says it better: the overhead depends on the cipher".to_owned())
+        }),
+        "mssfix" => mssfix(directive).map(|mssfix| {
+            mtu.mssfix = mssfix;
+            Remark::Plain
+        }),
+        "fragment" => (|| {
+            let with_headers = match directive.get(1) {
+                None => false,
+                Some("mtu") => true,
+                Some(other) => return Err(one_of(other, &["mtu"])),
+            };
+            mtu.fragment = match number(value, 0..=u16::MAX)? {
+                0 => None,
+                size @ 68.. => Some(Fragment { size, with_headers }),
+                _ => return Err("needs to be at least 68".to_owned()),
+            };
+            OK
+        })(),
+        "mtu-disc" => match value {
+            "no" => {
+                mtu.path = Some(PathMtu::Never);
+                OK
+            }
+            "maybe" => {
+                mtu.path = Some(PathMtu::Route);
+                OK
+            }
+            "yes" => {
+                mtu.path = Some(PathMtu::Always);
+                OK
+            }
+            other => Err(one_of(other, &["no", "maybe", "yes"])),
+        },
+        "max-packet-size" => number(value, 0..=u16::MAX).map(|size| {
+            let held = size.clamp(154, 2048);
+            mtu.control = Some(held);
+            mtu.mssfix = MssFix::Mtu(size);
+            match held == size {
+                true => Remark::Plain,
+                false => Remark::Note(format!("{held} is used: the limits are 154 and 2048")),
+            }
+        }),
+        _ => return None,
+    })
+}
+
+fn mssfix(directive: &Directive) -> Result<MssFix, String> {
+    let Some(size) = directive.get(0) else {
+        return Ok(MssFix::Default);
+    };
+    let size = number(size, 0..=u16::MAX)?;
+    match (size, directive.get(1)) {
+        (0, _) => Ok(MssFix::Off),
+        (_, None) => Ok(MssFix::Payload(size)),
+        (_, Some("mtu")) => Ok(MssFix::Mtu(size)),
+        (_, Some("fixed")) => Ok(MssFix::Fixed(size)),
+        (_, Some(other)) => Err(one_of(other, &["mtu", "fixed"])),
+    }
+}

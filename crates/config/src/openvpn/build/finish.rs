@@ -1,0 +1,281 @@
+//! The whole: roles, helper directives, and what only all lines together show.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+use super::{Builder, ServerHelper, TAP};
+use crate::openvpn::directive::Origin;
+use crate::openvpn::{
+    Ifconfig, IfconfigV6, OpenVpn, PingTimeout, Place, Pool, PoolV6, Role, Route, RouteGateway,
+    Topology,
+};
+
+/// Which end the lines make.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum End {
+    Client,
+    Server,
+}
+
+impl Builder {
+    /// The model; `None` when something that it needs was refused, or when another action was
+    /// asked for.
+    pub(crate) fn finish(&mut self, directory: Option<PathBuf>) -> Option<OpenVpn> {
+        if self.action.is_some() {
+            return None;
+        }
+        let end = self.end();
+        self.settle_device(end);
+        if end == Some(End::Server) {
+            self.expand_server();
+        }
+        self.expand_keepalive(end);
+        if end == Some(End::Server) && self.sockets.tcp_nodelay {
+            self.server.push.push("socket-flags TCP_NODELAY".to_owned());
+        }
+        self.settle_ciphers();
+        let server = end? == End::Server;
+        let connections = self.settle_connections(server);
+        self.check_tls(server);
+        self.check_scripts();
+        self.check_management();
+        match server {
+            true => self.check_server(&connections),
+            false => self.check_client(),
+        }
+        self.check_network();
+        if !self.is_sound() || connections.is_empty() {
+            return None;
+        }
+        let role = match server {
+            true => Role::Server(std::mem::take(&mut self.server)),
+            false => Role::Client(std::mem::take(&mut self.client)),
+        };
+        self.service.management = self.management.build();
+        Some(OpenVpn {
+            role,
+            device: std::mem::take(&mut self.device),
+            connections,
+            sockets: std::mem::take(&mut self.sockets),
+            tls: std::mem::take(&mut self.tls),
+            data: std::mem::take(&mut self.data),
+            timers: self.timers,
+            network: std::mem::take(&mut self.network),
+            scripts: std::mem::take(&mut self.scripts),
+            service: std::mem::take(&mut self.service),
+            directory,
+        })
+    }
+
+    /// True when options are asked of a server.
+    pub(super) const fn pulls(&self) -> bool {
+        self.pull || self.client_helper
+    }
+
+    fn end(&mut self) -> Option<End> {
+        let nowhere = Origin {
+            file: None,
+            line: 0,
+        };
+        let helper = self.server_helper.is_some() || self.server_v6_helper.is_some();
+        let server = helper || self.mode_server;
+        let tls_server = helper || self.tls_server;
+        let tls_client = self.client_helper || self.tls_client;
+        if tls_server && tls_client {
+            let name = if self.client_helper {
+                "client"
+            } else {
+                "tls-client"
+            };
+            self.conflict(
+                name,
+                "the lines for a server say the opposite; keep one of them",
+            );
+            return None;
+        }
+        if server && !tls_server {
+            self.conflict("mode", "a server also needs `tls-server`");
+            return None;
+        }
+        if server && self.pull {
+            self.conflict("pull", "a server asks nobody for options; remove the line");
+            return None;
+        }
+        if server {
+            return Some(End::Server);
+        }
+        if tls_server {
+            let reason = "a tunnel between two equal ends is not supported; add \
+                `server NETWORK NETMASK` here and let the other end be a `client`";
+            self.conflict("tls-server", reason);
+            return None;
+        }
+        if tls_client && !self.pulls() {
+            let reason = "a tunnel between two equal ends is not supported; add `pull`, or \
+                write `client`, and let the other end be a `server`";
+            self.conflict("tls-client", reason);
+            return None;
+        }
+        if tls_client {
+            return Some(End::Client);
+        }
+        let reason = "neither `client` nor `server NETWORK NETMASK` is given; add one";
+        // A static key was already refused with its own advice.
+        if self.is_sound() {
+            self.refuse(&nowhere, "", reason);
+        }
+        None
+    }
+
+    fn settle_device(&mut self, end: Option<End>) {
+        let Some(name) = self.dev.take() else {
+            let nowhere = Origin {
+                file: None,
+                line: 0,
+            };
+            if !self.was_refused("dev") {
+                self.refuse(&nowhere, "dev", "is missing; write `dev tun`");
+            }
+            return;
+        };
+        let typed = self.dev_type.is_some();
+        if name == "null" {
+            self.device.null = true;
+            if end == Some(End::Server) {
+                self.conflict("dev", "a server needs an interface: `dev tun`");
+            }
+        } else if name.starts_with("tap") && !typed {
+            self.conflict("dev", TAP);
+        } else if !name.starts_with("tun") && !typed {
+            let reason = "of which type the interface is cannot be seen from its name; add \
+                `dev-type tun`";
+            self.conflict("dev", reason);
+        }
+        self.device.name = name;
+    }
+
+    /// `server` and `server-ipv6`, as stock expands them and in its order of pushed options.
+    fn expand_server(&mut self) {
+        if let Some((network, bits)) = self.server_v6_helper {
+            self.expand_server_v6(network, bits);
+        }
+        let Some(helper) = self.server_helper else {
+            return;
+        };
+        if self.server.pool.is_some() && helper.pool {
+            self.conflict(
+                "ifconfig-pool",
+                "`server` makes a pool already; add `nopool` to it",
+            );
+        }
+        let (network, netmask) = (helper.network, helper.netmask);
+        let topology = self.network.topology.unwrap_or_default();
+        let local = plus(network, 1);
+        let last = Ipv4Addr::from_bits(network.to_bits() | !netmask.to_bits());
+        if topology == Topology::Subnet {
+            self.expand_subnet(helper, local, last);
+        } else {
+            self.network.ifconfig = Some(Ifconfig {
+                local,
+                second: plus(network, 2),
+            });
+            if helper.pool {
+                // In the smallest network there is nothing to hold back.
+                let reserve = if helper.bits == 29 { 0 } else { 4 };
+                self.server.pool = Some(Pool {
+                    start: plus(network, 4),
+                    end: Ipv4Addr::from_bits(last.to_bits() - reserve),
+                    netmask: None,
+                });
+            }
+            self.network.routes.push(Route {
+                network: Place::Address(IpAddr::V4(network)),
+                bits: helper.bits,
+                gateway: None,
+                metric: None,
+            });
+            if self.server.client_to_client {
+                self.server.push.push(format!("route {network} {netmask}"));
+            } else if topology == Topology::Net30 {
+                self.server.push.push(format!("route {local}"));
+            }
+        }
+        let name = match topology {
+            Topology::Net30 => "net30",
+            Topology::P2p => "p2p",
+            Topology::Subnet => "subnet",
+        };
+        self.server.push.push(format!("topology {name}"));
+    }
+
+    fn expand_subnet(&mut self, helper: ServerHelper, local: Ipv4Addr, last: Ipv4Addr) {
+        self.network.ifconfig = Some(Ifconfig {
+            local,
+            second: helper.netmask,
+        });
+        if helper.pool {
+            self.server.pool = Some(Pool {
+                start: plus(helper.network, 2),
+                end: Ipv4Addr::from_bits(last.to_bits() - 1),
+                netmask: Some(helper.netmask),
+            });
+        } else if let Some(pool) = &mut self.server.pool {
+            pool.netmask = Some(helper.netmask);
+        }
+        self.server.push.push(format!("route-gateway {local}"));
+        if self.network.route_gateway.is_none() {
+            let gateway = Place::Address(IpAddr::V4(plus(helper.network, 2)));
+            self.network.route_gateway = Some(RouteGateway::Fixed(gateway));
+        }
+        if self.server.ifconfig_push_constraint.is_none() {
+            self.server.ifconfig_push_constraint = Some((helper.network, helper.netmask));
+        }
+    }
+
+    fn expand_server_v6(&mut self, network: Ipv6Addr, bits: u8) {
+        if self.server.pool_v6.is_some() {
+            let reason = "`server-ipv6` makes a pool already; remove one of them";
+            self.conflict("ifconfig-ipv6-pool", reason);
+        }
+        if self.server_helper.is_some_and(|helper| !helper.pool) {
+            self.conflict("server-ipv6", "does not go with `server … nopool`");
+        }
+        let plus = |n: u128| Ipv6Addr::from_bits(network.to_bits().wrapping_add(n));
+        self.network.ifconfig_v6 = Some(IfconfigV6 {
+            local: plus(1),
+            bits,
+            remote: plus(2),
+        });
+        let base = plus(if bits < 112 { 0x1000 } else { 2 });
+        self.server.pool_v6 = Some(PoolV6 { base, bits });
+        // Clients of today need no telling; those of before 2.4 did.
+        self.server.push.push("tun-ipv6".to_owned());
+    }
+
+    fn expand_keepalive(&mut self, end: Option<End>) {
+        let Some((ping, timeout)) = self.keepalive else {
+            return;
+        };
+        for name in ["ping", "ping-restart", "ping-exit"] {
+            if self.has(name) {
+                self.conflict(name, "`keepalive` says this already; remove the line");
+            }
+        }
+        self.timers.ping = ping;
+        match end {
+            Some(End::Server) => {
+                // Clients notice first, so that they are the ones to come back.
+                let doubled = timeout.saturating_mul(2);
+                self.timers.ping_timeout = PingTimeout::Restart(doubled);
+                self.server.push.push(format!("ping {ping}"));
+                self.server.push.push(format!("ping-restart {timeout}"));
+            }
+            _ => self.timers.ping_timeout = PingTimeout::Restart(timeout),
+        }
+    }
+}
+
+/// The address so many further on; the callers stay inside of a network.
+fn plus(address: Ipv4Addr, n: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(address.to_bits().wrapping_add(n))
+}

@@ -1,0 +1,137 @@
+//! Programs that are run when something happens.
+
+use std::path::PathBuf;
+
+use super::Builder;
+use super::value::{OK, Outcome, Remark, at, command, one_of, seconds};
+use crate::openvpn::directive::Directive;
+use crate::openvpn::{PasswordMethod, ScriptSecurity};
+
+const HOOKS: [&str; 12] = [
+    "up",
+    "down",
+    "route-up",
+    "route-pre-down",
+    "ipchange",
+    "tls-verify",
+    "client-connect",
+    "client-disconnect",
+    "learn-address",
+    "client-crresponse",
+    "auth-user-pass-verify",
+    "tls-crypt-v2-verify",
+];
+
+/// Directives of this group.
+pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
+    let value = at(directive, 0);
+    let scripts = &mut builder.scripts;
+    let name = directive.name.as_str();
+    match name {
+        "script-security" => {
+            if let Some(method) = directive.get(1) {
+                return Some(match method {
+                    "execve" => security(builder, value),
+                    other => Err(one_of(other, &["execve"])),
+                });
+            }
+            return Some(security(builder, value));
+        }
+        "up-delay" => scripts.up_delay = true,
+        "up-restart" => scripts.up_restart = true,
+        "down-pre" => scripts.down_pre = true,
+        "tmp-dir" => scripts.tmp_dir = Some(PathBuf::from(value)),
+        "setenv" | "setenv-safe" => return Some(setenv(builder, directive)),
+        _ if HOOKS.contains(&name) => return Some(hook(builder, directive)),
+        _ => return None,
+    }
+    Some(OK)
+}
+
+fn hook(builder: &mut Builder, directive: &Directive) -> Outcome {
+    let name = directive.name.as_str();
+    let command = command(at(directive, 0))?;
+    let method = match directive.get(1) {
+        Some("via-env") => PasswordMethod::Environment,
+        None | Some("via-file") => PasswordMethod::File,
+        Some(other) => return Err(one_of(other, &["via-env", "via-file"])),
+    };
+    if !builder.options.allow_scripts {
+        return Ok(Remark::Denied(
+            "scripts are not run unless --allow-scripts is given; look at what it does first"
+                .to_owned(),
+        ));
+    }
+    let scripts = &mut builder.scripts;
+    if name == "auth-user-pass-verify" {
+        scripts.auth_user_pass_verify = Some((command, method));
+        return OK;
+    }
+    let slot = match name {
+        "tls-crypt-v2-verify" => &mut builder.tls.tls_crypt_v2_verify,
+        "up" => &mut scripts.up,
+        "down" => &mut scripts.down,
+        "route-up" => &mut scripts.route_up,
+        "route-pre-down" => &mut scripts.route_pre_down,
+        "ipchange" => &mut scripts.ipchange,
+        "tls-verify" => &mut scripts.tls_verify,
+        "client-connect" => &mut scripts.client_connect,
+        "client-disconnect" => &mut scripts.client_disconnect,
+        "learn-address" => &mut scripts.learn_address,
+        _ => &mut scripts.client_crresponse,
+    };
+    *slot = Some(command);
+    OK
+}
+
+fn security(builder: &mut Builder, level: &str) -> Outcome {
+    builder.scripts.security = match level {
+        "0" => ScriptSecurity::None,
+        "1" => ScriptSecurity::BuiltIn,
+        "2" => ScriptSecurity::Scripts,
+        "3" => ScriptSecurity::Passwords,
+        other => return Err(one_of(other, &["0", "1", "2", "3"])),
+    };
+    OK
+}
+
+fn setenv(builder: &mut Builder, directive: &Directive) -> Outcome {
+    let (name, value) = (at(directive, 0), directive.get(1));
+    let client = &mut builder.client;
+    match (name, value) {
+        _ if directive.name == "setenv-safe" => {}
+        ("GENERIC_CONFIG", _) => {
+            return Err(
+                "this is a template without a user's keys; ask for the profile itself".to_owned(),
+            );
+        }
+        ("REMOTE_RANDOM_HOSTNAME", None) => {
+            client.remote_random_hostname = true;
+            return OK;
+        }
+        ("PUSH_PEER_INFO", None) => {
+            client.push_peer_info = true;
+            return OK;
+        }
+        ("SERVER_POLL_TIMEOUT", Some(value)) => {
+            builder.draft.timeout = seconds(value)?.max(1);
+            return OK;
+        }
+        ("CLIENT_CERT", Some("0")) => client.no_client_cert = true,
+        _ => {}
+    }
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.is_empty() || !name.bytes().all(good) {
+        return Err("a variable's name is made of letters, digits and _".to_owned());
+    }
+    let prefix = match directive.name.as_str() {
+        "setenv-safe" => "OPENVPN_",
+        _ => "",
+    };
+    let value = value.unwrap_or_default().to_owned();
+    builder
+        .scripts
+        .environment
+        .push((format!("{prefix}{name}"), value));
+    Ok(Remark::Plain)
+}

@@ -1,0 +1,230 @@
+//! Values of directives: numbers, addresses, hosts.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::openvpn::directive::Directive;
+use crate::openvpn::lexer::{shown, split_command};
+use crate::openvpn::{Command, Place, Prompted, Source};
+use crate::types::decimal;
+
+/// What is said of a directive that was understood.
+#[derive(Debug)]
+pub(crate) enum Remark {
+    /// Nothing.
+    Plain,
+    /// It is honoured, and this is worth knowing.
+    Note(String),
+    /// It has no effect, for this reason.
+    Ignored(String),
+    /// It is refused, and the rest can be used without it.
+    Denied(String),
+}
+
+/// A remark, or why the directive is refused.
+pub(crate) type Outcome = Result<Remark, String>;
+
+/// The plain remark.
+pub(crate) const OK: Outcome = Ok(Remark::Plain);
+
+/// A number in decimal within a range.
+pub(crate) fn number<T>(text: &str, range: RangeInclusive<T>) -> Result<T, String>
+where
+    T: TryFrom<u64> + PartialOrd + std::fmt::Display,
+{
+    decimal(text)
+        .and_then(|number| T::try_from(number).ok())
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| {
+            let (low, high) = (range.start(), range.end());
+            format!("`{}` is no number from {low} to {high}", shown(text))
+        })
+}
+
+/// A time in seconds.
+pub(crate) fn seconds(text: &str) -> Result<u32, String> {
+    number(text, 0..=i32::MAX.unsigned_abs())
+}
+
+/// The value at `index`, which the table made sure of.
+pub(crate) fn at(directive: &Directive, index: usize) -> &str {
+    directive.get(index).unwrap_or_default()
+}
+
+/// A port from 1 to 65535.
+pub(crate) fn port(text: &str) -> Result<u16, String> {
+    number(text, 1..=u16::MAX)
+}
+
+/// An IPv4 address.
+pub(crate) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
+    address(text, "IPv4")
+}
+
+/// An IPv6 address, or one with `/BITS`, which stock lets pass in places.
+pub(crate) fn ipv6(text: &str) -> Result<Ipv6Addr, String> {
+    address(text.split('/').next().unwrap_or_default(), "IPv6")
+}
+
+fn address<T: FromStr>(text: &str, family: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_| format!("`{}` is no {family} address", shown(text)))
+}
+
+/// `ADDRESS/BITS`.
+pub(crate) fn ipv6_network(text: &str) -> Result<(Ipv6Addr, u8), String> {
+    let (addr, bits) = text
+        .split_once('/')
+        .ok_or_else(|| format!("`{}` has no prefix length; write ADDRESS/BITS", shown(text)))?;
+    Ok((ipv6(addr)?, number(bits, 0..=128)?))
+}
+
+/// `ADDRESS` or `ADDRESS/BITS`, for a network of one address.
+pub(crate) fn ipv6_network_or_host(text: &str) -> Result<(Ipv6Addr, u8), String> {
+    if text.contains('/') {
+        return ipv6_network(text);
+    }
+    Ok((ipv6(text)?, 128))
+}
+
+/// The prefix length of a netmask.
+pub(crate) fn netmask_bits(mask: Ipv4Addr) -> Result<u8, String> {
+    let bits = mask.to_bits();
+    let ones = bits.leading_ones();
+    if bits.count_ones() != ones {
+        return Err(format!(
+            "{mask} is no netmask; write for example 255.255.255.0"
+        ));
+    }
+    Ok(u8::try_from(ones).unwrap_or(32))
+}
+
+/// A network and its prefix length; bits of the host are an error as in stock.
+pub(crate) fn ipv4_network(network: &str, mask: Option<&str>) -> Result<(Ipv4Addr, u8), String> {
+    let network = ipv4(network)?;
+    let mask = mask.map_or(Ok(Ipv4Addr::BROADCAST), ipv4)?;
+    let bits = netmask_bits(mask)?;
+    let cleared = Ipv4Addr::from_bits(network.to_bits() & mask.to_bits());
+    if cleared != network {
+        return Err(format!(
+            "{network} is not the first address of a network with netmask {mask}; \
+             write {cleared} {mask}"
+        ));
+    }
+    Ok((network, bits))
+}
+
+/// A host: a name or an address, at most 253 characters of those that such things have.
+pub(crate) fn host(text: &str) -> Result<String, String> {
+    let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':' | b'%');
+    if text.is_empty() || text.len() > 253 || !text.bytes().all(good) {
+        return Err(format!("`{}` is no host name or address", shown(text)));
+    }
+    Ok(text.to_owned())
+}
+
+/// A place in a route.
+pub(crate) fn place(text: &str) -> Result<Place, String> {
+    Ok(match text {
+        "vpn_gateway" => Place::VpnGateway,
+        "net_gateway" => Place::NetGateway,
+        "remote_host" => Place::RemoteHost,
+        _ => match text.parse() {
+            Ok(address) => Place::Address(address),
+            Err(_) => Place::Name(host(text)?),
+        },
+    })
+}
+
+/// The words of a command.
+pub(crate) fn command(text: &str) -> Result<Command, String> {
+    let words = split_command(text).map_err(|error| error.to_string())?;
+    if words.first().is_none_or(String::is_empty) {
+        return Err("names no program".to_owned());
+    }
+    Ok(Command { words })
+}
+
+/// The inline block, or the file of the first value.
+pub(crate) fn source(directive: &Directive) -> Source {
+    match &directive.inline {
+        Some(text) => Source::Inline(text.clone()),
+        None => Source::File(PathBuf::from(at(directive, 0))),
+    }
+}
+
+/// As [`source`], but nothing and `stdin` mean to ask.
+pub(crate) fn prompted(directive: &Directive) -> Prompted {
+    if directive.inline.is_none() && matches!(directive.get(0), None | Some("stdin")) {
+        return Prompted::Ask;
+    }
+    Prompted::From(source(directive))
+}
+
+/// A file of credentials as a value.
+pub(crate) fn credentials(text: &str) -> Prompted {
+    match text {
+        "stdin" => Prompted::Ask,
+        _ => Prompted::From(Source::File(PathBuf::from(text))),
+    }
+}
+
+/// The refusal of a word that is none of those known.
+pub(crate) fn one_of(found: &str, known: &[&str]) -> String {
+    format!(
+        "`{}` is not known here; {}",
+        shown(found),
+        crate::suggest::suggest(found, known)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_ports() {
+        assert_eq!(number("0", 0..=5u8), Ok(0));
+        for text in ["", "-1", "+1", "6", "256", "1x", "99999999999999999999"] {
+            assert!(number(text, 0..=5u8).is_err(), "{text}");
+        }
+        assert!(port("0").is_err() && port("65536").is_err());
+    }
+
+    #[test]
+    fn networks() {
+        assert_eq!(
+            ipv4_network("10.8.0.0", Some("255.255.255.0")).unwrap().1,
+            24
+        );
+        assert_eq!(ipv4_network("10.8.0.1", None).unwrap().1, 32);
+        assert!(
+            ipv4_network("10.8.0.1", Some("255.255.255.0"))
+                .unwrap_err()
+                .contains("10.8.0.0")
+        );
+        assert!(ipv4_network("10.8.0.0", Some("255.0.255.0")).is_err());
+        assert_eq!(netmask_bits(Ipv4Addr::UNSPECIFIED), Ok(0));
+        assert_eq!(ipv6_network("fd00::/64").unwrap().1, 64);
+        assert!(ipv6_network("fd00::").is_err() && ipv6_network("fd00::/129").is_err());
+    }
+
+    #[test]
+    fn hosts_and_places() {
+        assert!(host("vpn.example.org").is_ok() && host("fe80::1%eth0").is_ok());
+        assert!(host("a b").is_err() && host("").is_err() && host("a;b").is_err());
+        assert_eq!(place("net_gateway"), Ok(Place::NetGateway));
+        assert!(matches!(place("10.0.0.1"), Ok(Place::Address(_))));
+    }
+
+    #[test]
+    fn commands_have_words() {
+        assert_eq!(
+            command("/bin/up 'a b' c").unwrap().words,
+            ["/bin/up", "a b", "c"]
+        );
+        assert!(command("").is_err() && command("\"\" x").is_err() && command("'x").is_err());
+    }
+}

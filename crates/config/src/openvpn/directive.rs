@@ -1,0 +1,365 @@
+//! Directives: what lines, inline blocks and arguments become before they have a meaning.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::error::OpenVpnError;
+use super::lexer::{self, split};
+use super::{ReadFile, Secret, resolve};
+
+/// Deepest nesting of `config`, as in stock.
+pub const DEPTH_MAX: usize = 10;
+
+/// Largest file that is read, in bytes; certificates may stand in it.
+pub const FILE_MAX: u64 = 4 << 20;
+
+/// Most directives of a configuration, its files and arguments together.
+pub const DIRECTIVES_MAX: usize = 1 << 16;
+
+/// Most lines without words that are kept; a text with more is not what it was taken for.
+const FAULTS_MAX: usize = 1000;
+
+/// Where a directive stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Origin {
+    /// The file, or `None` for the command line.
+    pub file: Option<Rc<str>>,
+    /// Line or argument, counted from 1.
+    pub line: usize,
+}
+
+impl Origin {
+    /// `FILE:LINE`, or `argument N`.
+    pub(crate) fn describe(&self) -> String {
+        match &self.file {
+            Some(file) => format!("{file}:{}", self.line),
+            None => format!("argument {}", self.line),
+        }
+    }
+}
+
+/// A directive with its values.
+#[derive(Clone)]
+pub(crate) struct Directive {
+    pub origin: Origin,
+    /// Without leading dashes.
+    pub name: String,
+    /// The words after the name.
+    pub values: Vec<String>,
+    /// The text of an inline block.
+    pub inline: Option<Secret>,
+    /// For `<connection>`: its lines.
+    pub block: Vec<Self>,
+    /// It was given as `setenv opt`: wanted if it can be had.
+    pub optional: bool,
+}
+
+impl Directive {
+    /// The value at this place, if there is one.
+    pub(crate) fn get(&self, index: usize) -> Option<&str> {
+        self.values.get(index).map(String::as_str)
+    }
+
+    /// Values, an inline block counting as one.
+    pub(crate) fn count(&self) -> usize {
+        self.values.len() + usize::from(self.inline.is_some())
+    }
+}
+
+/// What is wrong with words, before they have a meaning.
+pub(crate) struct Misread {
+    pub origin: Origin,
+    /// The directive's name where there is one.
+    pub name: String,
+    pub reason: String,
+}
+
+/// Collects directives from arguments and files.
+pub(crate) struct Collector<'a, 'b> {
+    read: &'a mut ReadFile<'b>,
+    pub directives: Vec<Directive>,
+    pub misread: Vec<Misread>,
+    /// `cd`, so far.
+    pub directory: Option<PathBuf>,
+}
+
+impl<'a, 'b> Collector<'a, 'b> {
+    pub(crate) fn new(read: &'a mut ReadFile<'b>) -> Self {
+        Self {
+            read,
+            directives: Vec::new(),
+            misread: Vec::new(),
+            directory: None,
+        }
+    }
+
+    /// Reads a file and those that it names.
+    pub(crate) fn file(&mut self, path: &Path, depth: usize) -> Result<(), OpenVpnError> {
+        let place = resolve(self.directory.as_deref(), path);
+        let bytes =
+            (self.read)(&place).map_err(|error| OpenVpnError::Read { path: place, error })?;
+        self.bytes(&bytes, path, depth)
+    }
+
+    /// Reads the bytes of a file, and the files that it names.
+    pub(crate) fn bytes(
+        &mut self,
+        bytes: &[u8],
+        path: &Path,
+        depth: usize,
+    ) -> Result<(), OpenVpnError> {
+        let text = std::str::from_utf8(bytes).map_err(|error| OpenVpnError::NotText {
+            path: path.to_owned(),
+            line: 1 + bytes[..error.valid_up_to()]
+                .iter()
+                .filter(|&&byte| byte == b'\n')
+                .count(),
+        })?;
+        self.text(text, &path.display().to_string(), depth)
+    }
+
+    /// Reads the text of a file, and the files that it names.
+    pub(crate) fn text(
+        &mut self,
+        text: &str,
+        file: &str,
+        depth: usize,
+    ) -> Result<(), OpenVpnError> {
+        let mut misread = Vec::new();
+        for directive in parse_text(text, file, &mut misread) {
+            self.directive(directive, depth)?;
+        }
+        misread.truncate(FAULTS_MAX.saturating_sub(self.misread.len()));
+        self.misread.append(&mut misread);
+        Ok(())
+    }
+
+    /// Takes a directive; `config` and `cd` have their effect at once, as in stock.
+    pub(crate) fn directive(
+        &mut self,
+        mut directive: Directive,
+        depth: usize,
+    ) -> Result<(), OpenVpnError> {
+        while directive.name == "setenv" && directive.get(0) == Some("opt") {
+            directive.values.remove(0);
+            if directive.values.is_empty() {
+                self.misread(directive, "`setenv opt` is followed by an option");
+                return Ok(());
+            }
+            directive.name = directive.values.remove(0);
+            directive.optional = true;
+        }
+        if self.directives.len() >= DIRECTIVES_MAX {
+            if self.directives.len() == DIRECTIVES_MAX {
+                let reason = format!("more than {DIRECTIVES_MAX} directives");
+                self.directives.push(directive.clone());
+                self.misread(directive, &reason);
+            }
+            return Ok(());
+        }
+        match (directive.name.as_str(), directive.count()) {
+            ("cd", 1) => {
+                let path = Path::new(directive.get(0).unwrap_or_default());
+                self.directory = Some(resolve(self.directory.as_deref(), path));
+                self.directives.push(directive);
+            }
+            ("config", 1) if directive.inline.is_none() => {
+                let path = PathBuf::from(directive.get(0).unwrap_or_default());
+                if depth >= DEPTH_MAX {
+                    let reason = format!(
+                        "files are nested deeper than {DEPTH_MAX}; does a file name itself?"
+                    );
+                    self.misread(directive, &reason);
+                    return Ok(());
+                }
+                self.directives.push(directive);
+                self.file(&path, depth + 1)?;
+            }
+            _ => self.directives.push(directive),
+        }
+        Ok(())
+    }
+
+    fn misread(&mut self, directive: Directive, reason: &str) {
+        self.misread.push(Misread {
+            origin: directive.origin,
+            name: directive.name,
+            reason: reason.to_owned(),
+        });
+    }
+}
+
+/// The directives of a text; faults go to `misread`.
+pub(crate) fn parse_text(text: &str, file: &str, misread: &mut Vec<Misread>) -> Vec<Directive> {
+    let file: Rc<str> = Rc::from(file);
+    // Editors of another system put a byte order mark first.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lines = text.lines().enumerate();
+    let mut directives = Vec::new();
+    while let Some((index, line)) = lines.next() {
+        let origin = Origin {
+            file: Some(Rc::clone(&file)),
+            line: index + 1,
+        };
+        let words = match split(line) {
+            Ok(words) => words,
+            Err(error) => {
+                misread.push(Misread {
+                    origin,
+                    name: first_word(line),
+                    reason: error.to_string(),
+                });
+                continue;
+            }
+        };
+        let mut words = words.into_iter();
+        let Some(first) = words.next() else { continue };
+        let name = first.strip_prefix("--").unwrap_or(&first).to_owned();
+        let values: Vec<String> = words.collect();
+        let mut directive = Directive {
+            origin,
+            name,
+            values,
+            inline: None,
+            block: Vec::new(),
+            optional: false,
+        };
+        let tag = directive
+            .name
+            .strip_prefix('<')
+            .and_then(|name| name.strip_suffix('>'))
+            .map(str::to_owned);
+        if let (Some(tag), true) = (tag, directive.values.is_empty()) {
+            directive.name = tag;
+            match inline_block(&directive.name, &mut lines) {
+                Some(block) if directive.name == "connection" => {
+                    directive.block = connection_block(&block, &directive.origin, misread);
+                    directive.inline = Some(Secret::default());
+                }
+                Some(block) => directive.inline = Some(Secret::new(block)),
+                None => {
+                    misread.push(Misread {
+                        reason: format!("no line `</{}>` ends this block", directive.name),
+                        origin: directive.origin,
+                        name: directive.name,
+                    });
+                    break;
+                }
+            }
+        }
+        directives.push(directive);
+    }
+    directives
+}
+
+/// The lines up to `</name>`, with `\n` after each; `None` when there is no end.
+fn inline_block<'t>(
+    name: &str,
+    lines: &mut impl Iterator<Item = (usize, &'t str)>,
+) -> Option<String> {
+    let end = format!("</{name}>");
+    let mut inside: Vec<&str> = Vec::new();
+    for (_, line) in lines {
+        if line.trim_start().starts_with(&end) {
+            // One allocation of the right size: growing would leave copies of a key behind.
+            let mut block = String::with_capacity(inside.iter().map(|line| line.len() + 1).sum());
+            for line in inside {
+                block.push_str(line);
+                block.push('\n');
+            }
+            return Some(block);
+        }
+        inside.push(line);
+    }
+    None
+}
+
+/// The lines of a `<connection>`, numbered as in the file.
+fn connection_block(text: &str, head: &Origin, misread: &mut Vec<Misread>) -> Vec<Directive> {
+    let mut inner = Vec::new();
+    let file = head.file.as_deref().unwrap_or_default();
+    let mut directives = parse_text(text, file, &mut inner);
+    for directive in &mut directives {
+        directive.origin.line += head.line;
+    }
+    for mut fault in inner {
+        fault.origin.line += head.line;
+        misread.push(fault);
+    }
+    directives
+}
+
+fn first_word(line: &str) -> String {
+    lexer::shown(line.split_whitespace().next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> (Vec<Directive>, Vec<Misread>) {
+        let mut misread = Vec::new();
+        let directives = parse_text(text, "a.ovpn", &mut misread);
+        (directives, misread)
+    }
+
+    #[test]
+    fn lines_and_blocks() {
+        let text = "\u{feff}client\r\n--dev tun\n<ca>\n-----BEGIN\n # kept\n </ca> rest\nverb 3\n";
+        let (directives, misread) = parse(text);
+        assert!(misread.is_empty());
+        let names: Vec<_> = directives
+            .iter()
+            .map(|d| (d.name.as_str(), d.origin.line))
+            .collect();
+        assert_eq!(names, [("client", 1), ("dev", 2), ("ca", 3), ("verb", 7)]);
+        let block = directives[2].inline.as_ref().unwrap();
+        assert_eq!(block.expose(), "-----BEGIN\n # kept\n");
+    }
+
+    #[test]
+    fn connections_keep_their_line_numbers() {
+        let (directives, misread) =
+            parse("dev tun\n<connection>\nremote a\n\nproto 'x\n</connection>\n");
+        assert_eq!(directives[1].block[0].origin.line, 3);
+        assert_eq!(misread[0].origin.describe(), "a.ovpn:5");
+        assert_eq!(misread[0].name, "proto");
+    }
+
+    #[test]
+    fn a_block_without_end_is_named() {
+        let (directives, misread) = parse("<ca>\nx\n");
+        assert!(directives.is_empty());
+        assert!(misread[0].reason.contains("`</ca>`"));
+    }
+
+    #[test]
+    fn config_and_cd_act_in_order_and_loops_end() {
+        let mut asked = Vec::new();
+        let mut read = |path: &Path| {
+            asked.push(path.display().to_string());
+            Ok(zeroize::Zeroizing::new(b"config self\nverb 1\n".to_vec()))
+        };
+        let mut collector = Collector::new(&mut read);
+        collector
+            .text("config a\ncd /etc\ncd vpn\nconfig b\n", "top", 1)
+            .unwrap();
+        assert_eq!(collector.misread.len(), 2);
+        assert_eq!(collector.directory, Some(PathBuf::from("/etc/vpn")));
+        assert_eq!(asked[0], "a");
+        assert!(asked.contains(&"/etc/vpn/b".to_owned()));
+        assert_eq!(asked.len(), 2 * (DEPTH_MAX - 1));
+    }
+
+    #[test]
+    fn setenv_opt_is_the_option_itself() {
+        let mut read = |_: &Path| unreachable!();
+        let mut collector = Collector::new(&mut read);
+        collector
+            .text("setenv opt block-outside-dns\nsetenv a b\n", "top", 1)
+            .unwrap();
+        assert_eq!(collector.directives[0].name, "block-outside-dns");
+        assert!(collector.directives[0].optional);
+        assert_eq!(collector.directives[1].name, "setenv");
+    }
+}

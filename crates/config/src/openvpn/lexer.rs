@@ -1,0 +1,201 @@
+//! One line into words, by the rules of OpenVPN.
+//!
+//! Words are separated by white space. `"…"` and `'…'` keep it; a closing quotation mark ends
+//! the word. Outside of `'…'` a backslash takes the meaning from a backslash, a quotation mark or
+//! white space, and nothing else may follow it. `#` and `;` begin a comment where a word could.
+
+use thiserror::Error;
+
+/// Longest line of a file, in bytes, as stock reads it; inline blocks and arguments may be longer.
+pub const LINE_MAX: usize = 256;
+
+/// Longest word, in bytes.
+pub const WORD_MAX: usize = 256;
+
+/// Most words of a directive, its name included.
+pub const WORDS_MAX: usize = 16;
+
+/// Why a line has no words.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum LexError {
+    /// A line above [`LINE_MAX`].
+    #[error("the line is longer than {LINE_MAX} bytes; split it, or use an inline block")]
+    Line,
+    /// A word above [`WORD_MAX`].
+    #[error("a word is longer than {WORD_MAX} bytes")]
+    Word,
+    /// More than [`WORDS_MAX`] words.
+    #[error("more than {WORDS_MAX} words")]
+    Words,
+    /// A quotation mark without its partner.
+    #[error("no closing quotation mark {0}")]
+    Quote(char),
+    /// A backslash that stands before something harmless, or at the end.
+    #[error("a backslash may stand only before `\\`, `\"` and white space; double it")]
+    Backslash,
+}
+
+/// Splits a command, the value of a directive such as `up`, into the program and its arguments,
+/// by the same rules, of any length.
+///
+/// # Errors
+/// [`LexError`].
+pub(crate) fn split_command(text: &str) -> Result<Vec<String>, LexError> {
+    split_words(text)
+}
+
+enum State {
+    Between,
+    Plain,
+    Quoted(char),
+}
+
+/// Splits a line; no words for an empty line or a comment.
+///
+/// # Errors
+/// [`LexError`], in the cases in which stock refuses the line, and when it would silently drop
+/// words.
+pub fn split(line: &str) -> Result<Vec<String>, LexError> {
+    let words = split_words(line)?;
+    if line.len() > LINE_MAX && !words.is_empty() {
+        return Err(LexError::Line);
+    }
+    Ok(words)
+}
+
+fn split_words(line: &str) -> Result<Vec<String>, LexError> {
+    let mut words: Vec<String> = Vec::new();
+    let mut word = String::new();
+    let mut state = State::Between;
+    let mut backslash = false;
+    for c in line.chars() {
+        if !backslash && c == '\\' && !matches!(state, State::Quoted('\'')) {
+            backslash = true;
+            continue;
+        }
+        let escaped = std::mem::take(&mut backslash);
+        match state {
+            State::Between if is_space(c) => continue,
+            State::Between if c == '#' || c == ';' => break,
+            State::Between => {
+                if words.len() == WORDS_MAX {
+                    return Err(LexError::Words);
+                }
+                if !escaped && (c == '"' || c == '\'') {
+                    state = State::Quoted(c);
+                    continue;
+                }
+                state = State::Plain;
+            }
+            State::Plain if !escaped && is_space(c) => {
+                words.push(std::mem::take(&mut word));
+                state = State::Between;
+                continue;
+            }
+            State::Quoted(mark) if !escaped && c == mark => {
+                words.push(std::mem::take(&mut word));
+                state = State::Between;
+                continue;
+            }
+            State::Plain | State::Quoted(_) => {}
+        }
+        if escaped && !(c == '\\' || c == '"' || is_space(c)) {
+            return Err(LexError::Backslash);
+        }
+        if word.len() + c.len_utf8() > WORD_MAX {
+            return Err(LexError::Word);
+        }
+        word.push(c);
+    }
+    match state {
+        State::Quoted(mark) => return Err(LexError::Quote(mark)),
+        State::Plain => words.push(word),
+        State::Between => {}
+    }
+    // At the end of a word, that is; between words stock does not mind.
+    if backslash && line.trim_end_matches('\\').ends_with(|c| !is_space(c)) {
+        return Err(LexError::Backslash);
+    }
+    Ok(words)
+}
+
+/// A word as it may be printed: short, and without control characters.
+pub(crate) fn shown(word: &str) -> String {
+    let cut: String = word.chars().take(60).collect();
+    cut.escape_debug().to_string()
+}
+
+/// White space of the C locale.
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        split(line).unwrap()
+    }
+
+    #[test]
+    fn words_quotes_escapes_and_comments() {
+        assert_eq!(
+            words("remote  a.example\t1194\r"),
+            ["remote", "a.example", "1194"]
+        );
+        assert_eq!(words("up \"/bin/a b\" 'c\\d'"), ["up", "/bin/a b", "c\\d"]);
+        assert_eq!(
+            words(r#"push "route 10.0.0.0 \"x\"""#),
+            ["push", "route 10.0.0.0 \"x\""]
+        );
+        assert_eq!(words(r"a b\ c \\"), ["a", "b c", "\\"]);
+        assert_eq!(words("verb 3 # loud"), ["verb", "3"]);
+        assert_eq!(words("verb 3 ;loud"), ["verb", "3"]);
+        assert_eq!(words("verb 3#quiet"), ["verb", "3#quiet"]);
+        assert_eq!(words("a ''"), ["a", ""]);
+        assert_eq!(words("\"a\"b"), ["a", "b"]);
+        assert!(words("  # nothing").is_empty());
+        assert!(words("").is_empty());
+    }
+
+    #[test]
+    fn what_stock_refuses() {
+        assert_eq!(split("a \"b"), Err(LexError::Quote('"')));
+        assert_eq!(split("a 'b"), Err(LexError::Quote('\'')));
+        assert_eq!(split(r"up C:\dir\file"), Err(LexError::Backslash));
+        assert_eq!(split("a b\\"), Err(LexError::Backslash));
+        assert_eq!(split(&"a ".repeat(17)), Err(LexError::Words));
+        assert_eq!(split(&"a ".repeat(16)).unwrap().len(), 16);
+        assert_eq!(split(&"a".repeat(257)), Err(LexError::Word));
+        assert_eq!(
+            split(&format!("a {}", "b ".repeat(3).repeat(50))),
+            Err(LexError::Words)
+        );
+        assert_eq!(
+            split(&format!("a{}b", " ".repeat(300))),
+            Err(LexError::Line)
+        );
+        assert!(split(&format!("#{}", "x".repeat(1000))).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_panics(line in "\\PC{0,300}") {
+            if let Ok(words) = split(&line) {
+                prop_assert!(words.len() <= WORDS_MAX);
+            }
+        }
+
+        #[test]
+        fn quoting_keeps_words(words in proptest::collection::vec("[ -~]{0,40}", 1..5)) {
+            let quote = |word: &String| format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""));
+            let line = words.iter().map(quote).collect::<Vec<_>>().join(" ");
+            prop_assume!(line.len() <= LINE_MAX);
+            prop_assert_eq!(split(&line).unwrap(), words);
+        }
+    }
+}

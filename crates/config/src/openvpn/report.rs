@@ -1,0 +1,57 @@
+//! From verdicts to the report on one file.
+
+use super::build::Judged;
+use crate::report::{Entry, Report, Verdict};
+
+/// What messages call the command line, as in stock.
+pub(crate) const COMMAND_LINE: &str = "[CMD-LINE]";
+
+/// The report on `file`; verdicts on other files keep their place in the reason.
+pub(crate) fn report(judged: &[Judged], file: &str) -> Report {
+    let mut report = Report {
+        file: file.to_owned(),
+        entries: Vec::with_capacity(judged.len()),
+    };
+    for judged in judged {
+        let here = judged.origin.file.as_deref() == Some(file)
+            || (judged.origin.file.is_none() && file == COMMAND_LINE);
+        let (line, place) = match judged.origin.line {
+            0 => (0, None),
+            line if here => (line, None),
+            _ => (0, Some(judged.origin.describe())),
+        };
+        let parts = [place.as_deref().unwrap_or_default(), &judged.reason];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        report.entries.push(Entry {
+            line,
+            key: judged.name.clone(),
+            verdict: judged.verdict,
+            reason: parts.join(": "),
+        });
+    }
+    // What is missing stands first; lines in the order of the file. The sort is stable: verdicts
+    // on other files stay in their order.
+    if judged
+        .iter()
+        .all(|judged| judged.origin.line == 0 || judged.origin.file.as_deref() == Some(file))
+    {
+        report.entries.sort_by_key(|entry| entry.line);
+    }
+    report
+}
+
+/// The first fault that leaves no model, in words.
+pub(crate) fn first_fault(judged: &[Judged], file: &str) -> Option<String> {
+    let fault = judged
+        .iter()
+        .find(|judged| judged.verdict == Verdict::Refused && judged.fatal)?;
+    let place = match fault.origin.line {
+        0 => file.to_owned(),
+        _ => fault.origin.describe(),
+    };
+    let name = match fault.name.as_str() {
+        "" => String::new(),
+        name => format!(": {name}"),
+    };
+    Some(format!("{place}{name}: {}", fault.reason))
+}
