@@ -1,0 +1,266 @@
+//! Sizes, by stock's arithmetic: how large an inner packet may be for the outer one to fit.
+//!
+//! The two ends compute these figures by themselves and compare one of them; so what matters is that ours are those of
+//! the stock program, even where a better one could be had.
+
+use crypto::openvpn::DataCipher;
+
+use super::framing::Framing;
+use super::header::Layout;
+use crate::digest::Digest;
+use crate::packet::AckList;
+use crate::session_id::SessionId;
+use crate::wrap::Wrap;
+
+/// The MTU of the interface, unless `tun-mtu` says another.
+pub const DEFAULT_TUN_MTU: u16 = 1500;
+/// `mssfix` where nothing is said of it and the interface's MTU is the default: bytes of the outer IP packet.
+pub const DEFAULT_MSSFIX: u16 = 1492;
+/// `max-packet-size` where nothing is said of it: bytes of the outer IP packet of a control packet.
+pub const DEFAULT_MAX_PACKET_SIZE: u16 = 1250;
+/// The least and the greatest that `max-packet-size` can be.
+pub const MAX_PACKET_SIZE_RANGE: std::ops::RangeInclusive<u16> = 154..=2048;
+/// The least that `fragment` can be.
+pub const MIN_FRAGMENT: u16 = 68;
+
+/// Bytes of IPv4 and TCP headers without options: what `mssfix` takes off for the inner packet.
+const INNER_HEADERS: usize = 20 + 20;
+/// Bytes that a SOCKS5 proxy puts before each datagram to IPv4.
+const SOCKS: usize = 10;
+/// Bytes of the length before each packet in a TCP stream.
+const STREAM: usize = 2;
+/// The least that is sent of TLS in a control packet, however small `max-packet-size` is.
+const MIN_CONTROL_PAYLOAD: usize = 16;
+
+/// What the outer packet travels in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Outer {
+    /// IPv6, or a family that is not known yet. An IPv4 address that a socket for both families shows as
+    /// `::ffff:a.b.c.d` counts as IPv6, as with stock.
+    pub v6: bool,
+    /// TCP instead of UDP.
+    pub tcp: bool,
+    /// UDP by way of a SOCKS5 proxy.
+    pub socks: bool,
+}
+
+impl Outer {
+    /// Bytes of the outer IP and UDP or TCP headers.
+    #[must_use]
+    pub const fn headers(self) -> usize {
+        (if self.v6 { 40 } else { 20 }) + (if self.tcp { 20 } else { 8 })
+    }
+}
+
+/// What a packet gets on its way from the interface to the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encapsulation {
+    /// The cipher of the data channel.
+    pub cipher: DataCipher,
+    /// The digest beside a cipher that does not authenticate; of no account for one that does.
+    pub auth: Option<Digest>,
+    /// The head and the packet id.
+    pub layout: Layout,
+    /// Compression framing.
+    pub framing: Framing,
+    /// Whether there is `fragment`.
+    pub fragment: bool,
+    /// What it travels in.
+    pub outer: Outer,
+}
+
+/// `mssfix`: what the size of TCP segments is made to fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MssFix {
+    /// `mssfix 0`: nothing is changed.
+    Off,
+    /// `mssfix N`: the UDP or TCP payload shall have at most so many bytes.
+    Link(u16),
+    /// `mssfix N mtu`: the outer IP packet shall.
+    Mtu(u16),
+    /// `mssfix N fixed`: the inner packet shall.
+    Fixed(u16),
+}
+
+impl MssFix {
+    /// What stands for no `mssfix` at all, or one without a number. `fragment` is the number of that directive.
+    #[must_use]
+    pub const fn default_for(tun_mtu: u16, fragment: Option<u16>) -> Self {
+        match (fragment, tun_mtu) {
+            (Some(fragment), _) => Self::Mtu(fragment),
+            (None, DEFAULT_TUN_MTU) => Self::Mtu(DEFAULT_MSSFIX),
+            // Another MTU was chosen so as to fit.
+            (None, tun_mtu) => Self::Fixed(tun_mtu),
+        }
+    }
+}
+
+/// `fragment`: what pieces are made to fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FragmentSize {
+    /// Bytes, [`MIN_FRAGMENT`] or more.
+    pub bytes: u16,
+    /// `fragment N mtu`: of the outer IP packet instead of the UDP payload.
+    pub of_outer_packet: bool,
+}
+
+impl Encapsulation {
+    /// Bytes of the UDP or TCP payload that are no part of what is encrypted, with the proxy's and the stream's. For CBC
+    /// the packet id is part of that.
+    #[must_use]
+    pub fn protocol_headers(&self) -> usize {
+        let transport = match (self.outer.tcp, self.outer.socks) {
+            (true, _) => STREAM,
+            (false, true) => SOCKS,
+            (false, false) => 0,
+        };
+        transport + self.packet_headers()
+    }
+
+    /// Bytes of a data packet that are no part of what is encrypted.
+    fn packet_headers(&self) -> usize {
+        let packet_id = if self.is_cbc() {
+            0
+        } else {
+            self.layout.packet_id_len()
+        };
+        let cipher = if self.cipher.is_aead() {
+            16
+        } else {
+            self.cipher.iv_len() + self.auth.map_or(0, Digest::len)
+        };
+        self.layout.header_len() + packet_id + cipher
+    }
+
+    /// Bytes of what is encrypted that are no part of the inner packet, without padding.
+    #[must_use]
+    pub fn payload_headers(&self) -> usize {
+        let packet_id = if self.is_cbc() {
+            self.layout.packet_id_len()
+        } else {
+            0
+        };
+        self.framing.overhead() + if self.fragment { 4 } else { 0 } + packet_id
+    }
+
+    /// The largest segment that TCP in IPv4 may use, for [`mss::clamp`](super::mss::clamp), which takes off the rest
+    /// for IPv6. `None` if nothing is to be changed: `mssfix 0`, or a size with no room for a packet in it.
+    #[must_use]
+    pub fn mss(&self, mssfix: MssFix) -> Option<u16> {
+        let (bytes, outer) = match mssfix {
+            MssFix::Off => return None,
+            MssFix::Fixed(bytes) => {
+                let mss = usize::from(bytes).checked_sub(INNER_HEADERS)?;
+                return u16::try_from(mss).ok();
+            }
+            MssFix::Link(bytes) => (bytes, 0),
+            MssFix::Mtu(bytes) => (bytes, self.outer.headers()),
+        };
+        let room = usize::from(bytes).checked_sub(self.protocol_headers() + outer)?;
+        let mss = self
+            .plaintext(room)?
+            .checked_sub(self.payload_headers() + INNER_HEADERS)?;
+        u16::try_from(mss).ok()
+    }
+
+    /// Bytes of the largest packet that [`Fragmenter`](super::fragment::Fragmenter) leaves whole, and of its pieces:
+    /// with compression framing and without the head that each gets. `None` if there is no room for anything.
+    #[must_use]
+    pub fn max_fragment(&self, size: FragmentSize) -> Option<usize> {
+        let outer = if size.of_outer_packet {
+            self.outer.headers()
+        } else {
+            0
+        };
+        let room = usize::from(size.bytes).checked_sub(self.protocol_headers() + outer)?;
+        let packet_id = if self.is_cbc() {
+            self.layout.packet_id_len()
+        } else {
+            0
+        };
+        // The least that pieces are made of.
+        self.plaintext(room)?
+            .checked_sub(super::fragment::HEADER_LEN + packet_id)
+            .filter(|&most| most >= 4)
+    }
+
+    /// `link-mtu` in the string of options that the ends compare (OCC): without peer id, with the longest padding, and
+    /// for AEAD with an IV and a block that nobody sends.
+    #[must_use]
+    pub fn occ_link_mtu(&self, tun_mtu: u16) -> usize {
+        let plain = Self {
+            layout: Layout::V1,
+            ..*self
+        };
+        let block = match self.cipher {
+            // To OpenSSL it is a stream cipher.
+            DataCipher::ChaCha20Poly1305 => 1,
+            cipher if cipher.is_aead() => 16,
+            cipher => cipher.iv_len(),
+        };
+        let iv = if self.cipher.is_aead() { 12 } else { 0 };
+        // Stock pretends that BF-CBC is no cipher, and adds its block and IV: the packet id comes to the same.
+        usize::from(tun_mtu) + plain.payload_headers() + plain.protocol_headers() + block + iv
+    }
+
+    /// Bytes of the data packet that an inner packet of `len` bytes comes to, in one piece.
+    #[must_use]
+    pub fn sealed_len(&self, len: usize) -> usize {
+        let text = len + self.payload_headers();
+        let text = if self.is_cbc() {
+            // There is always padding: a whole block if the text fills its blocks.
+            (text + 1).next_multiple_of(self.cipher.block_len())
+        } else {
+            text
+        };
+        self.packet_headers() + text
+    }
+
+    const fn is_cbc(&self) -> bool {
+        self.cipher.block_len() > 1
+    }
+
+    /// Bytes that fit, before encryption, into so many after it.
+    const fn plaintext(&self, sealed: usize) -> Option<usize> {
+        if self.is_cbc() {
+            let block = self.cipher.block_len();
+            // At least one byte is padding.
+            (sealed / block * block).checked_sub(1)
+        } else {
+            Some(sealed)
+        }
+    }
+}
+
+/// Bytes of TLS that go into a control packet.
+///
+/// `max_packet_size` is that of the directive, in bytes of the outer IP packet; `v6` whether the peer's address is
+/// IPv6; `acks` what [`Acks::wire_len`](crate::reliable::Acks::wire_len) says. `client_key` is true for
+/// CONTROL_WKC_V1, which carries the wrapped client key as well.
+///
+/// Stock counts 16 bytes more for tls-crypt than it adds, and UDP's headers even over TCP.
+#[must_use]
+pub fn control_payload(
+    max_packet_size: u16,
+    v6: bool,
+    wrap: &Wrap,
+    acks: usize,
+    client_key: bool,
+) -> usize {
+    let headers = Outer {
+        v6,
+        tcp: false,
+        socks: false,
+    }
+    .headers();
+    let block = if wrap.is_encrypted() { 16 } else { 0 };
+    let key = if client_key { wrap.client_key_len() } else { 0 };
+    let overhead = headers + 1 + SessionId::LEN + acks + 4 + wrap.overhead() + block + key;
+    let (least, most) = (MAX_PACKET_SIZE_RANGE.start(), MAX_PACKET_SIZE_RANGE.end());
+    usize::from(max_packet_size.clamp(*least, *most))
+        .saturating_sub(overhead)
+        .max(MIN_CONTROL_PAYLOAD)
+}
+
+/// Bytes of acknowledgements in a packet with a message, at most.
+pub const MAX_ACKS_LEN: usize = 1 + 4 * AckList::MAX_WITH_MESSAGE + SessionId::LEN;
