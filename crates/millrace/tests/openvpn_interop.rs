@@ -3,15 +3,17 @@
 //!
 //! `MILLRACE_TEST_BYTES=100000000` sends 100 MB each way in each case; the usual few megabytes find what
 //! goes wrong with the first packets.
+//! `MILLRACE_TEST_STOCK=1` puts the stock program in our place, here and in the other tests with OpenVPN: what
+//! is asked of us must be possible.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod common;
 
 use common::Net;
-use common::openvpn::{Ends, Pair, amount, ready};
+use common::openvpn::{Ends, Pair, amount, ready, stock};
 use common::pairwise::pairwise;
-use lab::openvpn::{Cipher, Digest, Framing, KeyKind, Setup, StockOpenVpn, Transport, Wrap};
+use lab::openvpn::{Cipher, Digest, Framing, KeyKind, Setup, Transport, Wrap};
 
 const TRANSPORTS: [Transport; 2] = [Transport::Udp, Transport::Tcp];
 const WRAPS: [Wrap; 4] = [Wrap::Plain, Wrap::TlsAuth, Wrap::TlsCrypt, Wrap::TlsCryptV2];
@@ -153,22 +155,5 @@ fn stock_at_both_ends() {
         fragment: Some(1300),
         ..Setup::default()
     };
-    let programs = [Box::new(StockOpenVpn) as _, Box::new(StockOpenVpn) as _];
-    Ends::new(&net, &setup, programs).carries(amount());
-}
-
-/// The same for every case of the set, for whoever changes the set: slow, and about the stock program
-/// alone.
-#[test]
-#[ignore = "tests the stock program alone"]
-fn stock_in_every_case() {
-    if !ready() {
-        return;
-    }
-    for case in cases() {
-        let net = Net::new();
-        let programs = [Box::new(StockOpenVpn) as _, Box::new(StockOpenVpn) as _];
-        println!("{case:?}");
-        Ends::with(&net, &case.setup, programs, case.kind, case.v6).carries(amount());
-    }
+    Ends::new(&net, &setup, stock(false)).carries(amount());
 }

@@ -26,7 +26,8 @@ pub fn pairwise(sizes: &[usize], forbidden: impl Fn(Choice, Choice) -> bool) -> 
     while let Some(&(first, second)) = open.first() {
         let mut case = vec![first, second];
         while case.len() < sizes.len() {
-            // The choice that covers most of what is open; of equals, the one that was used least.
+            // The choice that covers most of what is open. Equals are mixed, or else things that have the
+            // same number of values would take turns in step.
             let best = (0..sizes.len())
                 .filter(|thing| case.iter().all(|(chosen, _)| chosen != thing))
                 .flat_map(|thing| (0..sizes[thing]).map(move |value| (thing, value)))
@@ -35,12 +36,8 @@ pub fn pairwise(sizes: &[usize], forbidden: impl Fn(Choice, Choice) -> bool) -> 
                     let new = |other: &&Choice| {
                         open.contains(&((*choice).min(**other), (*choice).max(**other)))
                     };
-                    let used = |case: &&Vec<usize>| case[choice.0] == choice.1;
                     let covered = case.iter().filter(new).count();
-                    (
-                        covered,
-                        std::cmp::Reverse(cases.iter().filter(used).count()),
-                    )
+                    (covered, mixed([cases.len(), choice.0, choice.1]))
                 });
             case.push(best.expect("a value that is possible"));
         }
@@ -53,6 +50,13 @@ pub fn pairwise(sizes: &[usize], forbidden: impl Fn(Choice, Choice) -> bool) -> 
         cases.push(case.into_iter().map(|(_, value)| value).collect());
     }
     cases
+}
+
+/// A number that seems to have nothing to do with those that it is made of (FNV-1a, and a last shake).
+fn mixed(numbers: [usize; 3]) -> u64 {
+    let step = |hash: u64, number: usize| (hash ^ number as u64).wrapping_mul(0x0100_0000_01b3);
+    let hash = numbers.into_iter().fold(0xcbf2_9ce4_8422_2325, step);
+    (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
 }
 
 #[test]
