@@ -59,6 +59,45 @@ impl Netlink {
         self.add(index, ip, prefix, AddressHeaderFlags::Nodad)
     }
 
+    /// Gives an interface an address whose only neighbour is `peer`, of the same family: the two
+    /// ends of a point-to-point link, which need no network in common.
+    ///
+    /// # Errors
+    /// As [`Netlink::add_address`].
+    pub fn add_peer_address(
+        &mut self,
+        index: u32,
+        ip: IpAddr,
+        peer: IpAddr,
+    ) -> Result<(), NetlinkError> {
+        self.change(
+            RouteNetlinkMessage::NewAddress(peer_message(index, ip, peer)),
+            NLM_F_CREATE | NLM_F_EXCL,
+            "add address",
+            format_args!("{ip} with peer {peer} to interface number {index}"),
+        )
+        .map_err(|error| error.about(format!("{ip} with peer {peer} to {}", self.label(index))))
+    }
+
+    /// Takes an address away that [`Netlink::add_peer_address`] gave.
+    ///
+    /// # Errors
+    /// [`NetlinkError::is_not_found`] if the interface does not have it.
+    pub fn remove_peer_address(
+        &mut self,
+        index: u32,
+        ip: IpAddr,
+        peer: IpAddr,
+    ) -> Result<(), NetlinkError> {
+        self.change(
+            RouteNetlinkMessage::DelAddress(peer_message(index, ip, peer)),
+            0,
+            "remove address",
+            format_args!("{ip} with peer {peer} from interface number {index}"),
+        )
+        .map_err(|error| error.about(format!("{ip} with peer {peer} from {}", self.label(index))))
+    }
+
     /// Takes an address away from an interface.
     ///
     /// # Errors
@@ -138,6 +177,13 @@ fn message(index: u32, ip: IpAddr, prefix: u8, flags: AddressHeaderFlags) -> Add
         message.header.scope = AddressScope::Host;
     }
     message.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
+    message
+}
+
+fn peer_message(index: u32, ip: IpAddr, peer: IpAddr) -> AddressMessage {
+    let bits = Family::of(ip).bits();
+    let mut message = message(index, ip, bits, AddressHeaderFlags::empty());
+    message.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(peer)];
     message
 }
 

@@ -101,6 +101,9 @@ pub struct Route {
     /// How far the destination is, as the kernel's number (0 anywhere, 253 on the link, 254 this
     /// host). None derives it from the rest.
     pub scope: Option<u8>,
+    /// Who made it, as the kernel's number (2 the kernel, 3 at boot, 4 by hand, 16 DHCP). None
+    /// is 4 to add, and any to delete.
+    pub protocol: Option<u8>,
     /// Whether the gateway is taken as directly reachable even if no network says so.
     pub onlink: bool,
 }
@@ -119,6 +122,7 @@ impl Route {
             mtu: None,
             kind: RouteKind::Unicast,
             scope: None,
+            protocol: None,
             onlink: false,
         }
     }
@@ -173,7 +177,10 @@ impl Route {
         let mut message = RouteMessage::default();
         message.header.address_family = Family::of(self.dst).wire();
         message.header.destination_prefix_length = self.prefix;
-        message.header.protocol = RouteProtocol::Static;
+        message.header.protocol = match self.protocol {
+            Some(number) => RouteProtocol::from(number),
+            None => RouteProtocol::Static,
+        };
         message.header.scope = self.wire_scope();
         message.header.kind = self.kind.wire();
         if self.onlink {
@@ -268,7 +275,9 @@ impl Netlink {
     pub fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         let mut message = route.message();
         // What was not given must not narrow the match down.
-        message.header.protocol = RouteProtocol::Unspec;
+        if route.protocol.is_none() {
+            message.header.protocol = RouteProtocol::Unspec;
+        }
         if route.scope.is_none() {
             message.header.scope = RouteScope::NoWhere;
         }
@@ -323,7 +332,7 @@ impl Netlink {
 }
 
 fn parse(body: &[u8]) -> Option<Route> {
-    let &[family, prefix, _, _, table, _, scope, kind, ..] = body else {
+    let &[family, prefix, _, _, table, protocol, scope, kind, ..] = body else {
         return None;
     };
     let family = Family::from_wire(family)?;
@@ -331,6 +340,9 @@ fn parse(body: &[u8]) -> Option<Route> {
     route.prefix = prefix;
     route.table = u32::from(table);
     route.scope = Some(scope);
+    route.protocol = Some(protocol);
+    let flags = decode_u32(body.get(8..HEADER_SIZE)?)?;
+    route.onlink = flags & RouteFlags::Onlink.bits() != 0;
     route.kind = RouteKind::from_wire(kind);
     for (kind, value) in attributes(body.get(HEADER_SIZE..)?) {
         match kind {
