@@ -19,6 +19,7 @@ pub mod prf;
 pub mod push;
 pub mod reliable;
 pub mod role;
+pub mod server;
 pub mod session;
 pub mod session_id;
 pub mod tls;

@@ -14,5 +14,6 @@ pub use option::{
     Compression, DnsServer, Ifconfig6, PushedDns, RedirectGateway, Refusal, Route, RouteTarget,
     Topology,
 };
+pub(crate) use reply::loggable;
 pub use reply::{Assembler, MAX_OPTIONS, PushError, PushReply};
 pub use server::{PushOptions, bundles};

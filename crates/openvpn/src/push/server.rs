@@ -1,6 +1,6 @@
 //! The server's half: a list of options becomes messages.
 
-use super::reply::loggable;
+use super::loggable;
 
 /// Room for options in one message: stock reads 1,024 bytes and keeps some of it for what comes last.
 const BUNDLE: usize = 1024;

@@ -1,11 +1,43 @@
 //! The state machine of one peer, as client or as server.
+//!
+//! [`Session`] is told of packets and of time, and puts out [`Output`]: what to send, which keys to install, what to ask.
+//! It negotiates keys, renews them, and notices when the peer is gone. It does not open data packets; the data plane does,
+//! with the keys that it is given here.
+//!
+//! ```text
+//! client                        server
+//!   reset            ->                          no state (cookie)
+//!                    <-         reset
+//!   TLS, key record  <->        TLS, key record  Output::Authenticate, Session::authenticated
+//!   PUSH_REQUEST     ->                          Output::PushRequested, Session::push
+//!                    <-         PUSH_REPLY       keys are installed at both ends: Output::Connected
+//!   SOFT_RESET       <->        SOFT_RESET       from either end, whenever keys are worn out
+//! ```
 
+mod challenge;
+mod client;
+mod key_state;
+mod liveness;
+mod machine;
 mod output;
+mod renegotiation;
+mod server;
+mod settings;
+mod slots;
+mod token;
 
+pub use challenge::{DynamicChallenge, parse_static_response, static_response};
+pub use liveness::Times;
+pub use machine::{Dropped, Session};
 pub use output::{
     AuthId, AuthRequest, CloseReason, DataFormat, DataKeys, Decision, Output, TokenState,
 };
+pub use renegotiation::KeyUsage;
+pub(crate) use server::Start;
+pub use settings::{ClientSettings, Renegotiate, ServerSettings, Settings, Timers};
+pub use token::TokenKeeper;
 
 pub use crate::digest::Digest;
+pub use crate::key_method::Credentials;
 pub use crate::keys::KeyMaterial;
 pub use crate::verify::PeerCertificate;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
+use super::{Digest, KeyMaterial, PeerCertificate};
 use crate::message::{AuthFailed, Message, Restart};
 use crate::negotiate::{DataCipher, PeerInfo};
 use crate::push::PushReply;
-use crate::session::{Digest, KeyMaterial, PeerCertificate};
 
 /// The layout of data packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,10 +193,10 @@ pub enum CloseReason {
     /// The server wants us to stop.
     #[error("the server halts this connection{0}")]
     Halt(Restart),
+    /// Server: the client has begun another session, and proved who it is.
+    #[error("the client has begun another session")]
+    Replaced,
     /// We ended it.
     #[error("ended by us")]
     Local,
-    /// The packet or key numbers of the only keys ran out while their renewal failed.
-    #[error("the keys are worn out and could not be renewed")]
-    WornOut,
 }

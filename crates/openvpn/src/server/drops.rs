@@ -1,0 +1,71 @@
+//! Why packets were dropped, and how many.
+
+use crate::cookie::CookieError;
+use crate::session::{CloseReason, Dropped};
+use crate::wrap::WrapError;
+
+/// Why a packet changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The session that it belongs to does not want it.
+    #[error(transparent)]
+    Session(Dropped),
+    /// A stranger's, which the wrap does not let through.
+    #[error(transparent)]
+    Wrap(WrapError),
+    /// A stranger's that begins no session.
+    #[error(transparent)]
+    Cookie(CookieError),
+    /// A reset beyond those that are answered in a while (`connect-freq-initial`).
+    #[error("a reset too many, see connect-freq-initial")]
+    Limited,
+    /// The server has as many clients as it may (`max-clients`).
+    #[error("the server is full, see max-clients")]
+    Full,
+    /// `force-cookie` is set, and the client is too old to prove its address.
+    #[error("the client cannot prove its address, and force-cookie is set")]
+    NoCookie,
+    /// A reset with a message or key id that no reset has.
+    #[error("a reset that is not the first message")]
+    NotFirst,
+    /// The session could not begin.
+    #[error("the session could not begin: {0}")]
+    Begin(CloseReason),
+}
+
+/// How many packets were dropped, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops {
+    /// Sessions did not want them: of another session, key id or place.
+    pub session: u64,
+    /// Cut off, too long, of an unknown kind.
+    pub malformed: u64,
+    /// Sealed with another key, or not at all.
+    pub not_authentic: u64,
+    /// There before.
+    pub replay: u64,
+    /// Of no session, and beginning none.
+    pub unknown: u64,
+    /// Resets that were not answered, because of `connect-freq-initial`.
+    pub limited: u64,
+    /// Clients that were not let in, because of `max-clients`.
+    pub full: u64,
+}
+
+impl Drops {
+    pub(super) fn count(&mut self, why: &Refused) {
+        let counter = match why {
+            Refused::Session(Dropped::Wrap(it)) | Refused::Wrap(it) => match it {
+                WrapError::NotAuthentic | WrapError::ClientKey(_) => &mut self.not_authentic,
+                WrapError::Replay => &mut self.replay,
+                WrapError::TooLong(_) | WrapError::Packet(_) => &mut self.malformed,
+            },
+            Refused::Session(Dropped::Packet(_)) | Refused::NotFirst => &mut self.malformed,
+            Refused::Session(_) => &mut self.session,
+            Refused::Cookie(_) | Refused::NoCookie | Refused::Begin(_) => &mut self.unknown,
+            Refused::Limited => &mut self.limited,
+            Refused::Full => &mut self.full,
+        };
+        *counter += 1;
+    }
+}

@@ -1,0 +1,367 @@
+//! The listener: one UDP port, or all connections of one TCP port.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use super::drops::{Drops, Refused};
+use super::settings::{ListenerSettings, ServerOutput};
+use super::table::{ClientId, Table};
+use crate::cookie::{CookieKeeper, ResetLimiter};
+use crate::packet::{AckList, ControlHead, ControlPacket, Head, Opcode};
+use crate::session::{CloseReason, Dropped, Output, Session, Start, Times};
+use crate::wrap::{EarlyNegotiation, FirstPacket};
+
+/// Most peer ids that there are; the last one means that there is none.
+const MAX_SESSIONS: usize = (1 << 24) - 1;
+
+/// All sessions of a server behind one port.
+///
+/// Sessions are numbered, and the number is the peer id. The daemon talks to a session through [`Listener::with`], so that
+/// what it puts out is sent to the right address and its next deadline is known.
+pub struct Listener {
+    settings: ListenerSettings,
+    cookies: CookieKeeper,
+    limiter: ResetLimiter,
+    table: Table,
+    drops: Drops,
+    /// The time of day, and when it was.
+    clock: (SystemTime, Instant),
+}
+
+impl Listener {
+    /// A listener without sessions. `wall` is the time of day at `now`.
+    #[must_use]
+    pub fn new(settings: ListenerSettings, now: Instant, wall: SystemTime) -> Self {
+        let mut secret = zeroize::Zeroizing::new([0; 32]);
+        crypto::random(&mut secret[..]);
+        let hand_window = settings.server.common.hand_window;
+        let (most, period) = settings.resets;
+        Self {
+            cookies: CookieKeeper::new(&secret, hand_window, now),
+            limiter: ResetLimiter::new(most, period),
+            settings,
+            table: Table::default(),
+            drops: Drops::default(),
+            clock: (wall, now),
+        }
+    }
+
+    /// Takes a control packet.
+    ///
+    /// # Errors
+    /// Why it was dropped; it is counted in [`drops`](Self::drops).
+    pub fn receive(
+        &mut self,
+        datagram: &[u8],
+        from: SocketAddr,
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+    ) -> Result<(), Refused> {
+        let outcome = self.dispatch(datagram, from, now, out);
+        if let Err(why) = &outcome {
+            self.drops.count(why);
+        }
+        outcome
+    }
+
+    fn dispatch(
+        &mut self,
+        datagram: &[u8],
+        from: SocketAddr,
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+    ) -> Result<(), Refused> {
+        if Head::peek(datagram).is_some_and(|it| it.opcode.is_data()) {
+            return Err(Refused::Session(Dropped::Data));
+        }
+        let head =
+            ControlHead::peek(datagram).map_err(|it| Refused::Session(Dropped::Packet(it)))?;
+        if let Some(id) = self.table.find(from, head.session) {
+            let mut outcome = Ok(());
+            self.with(id, out, |session, out| {
+                outcome = session.receive(datagram, now, out);
+            });
+            return outcome.map_err(Refused::Session);
+        }
+        let wall = self.wall(now);
+        let seconds = wall
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |it| it.as_secs());
+        let first = self
+            .settings
+            .wrap
+            .open_first(datagram, seconds)
+            .map_err(Refused::Wrap)?;
+        match head.opcode {
+            Opcode::HardResetClientV2 | Opcode::HardResetClientV3 => {
+                // One that is not the first message is no client's.
+                if first.packet.message_id != Some(0) || first.packet.key_id != 0 {
+                    return Err(Refused::NotFirst);
+                }
+                self.room(from)?;
+                let stream = self.settings.server.common.occ.transport.is_stream();
+                let cannot_resend = head.opcode == Opcode::HardResetClientV3
+                    && !first.announces_early_negotiation();
+                if !stream && cannot_resend && self.settings.force_cookie {
+                    return Err(Refused::NoCookie);
+                }
+                if !self.limiter.allow(now) {
+                    return Err(Refused::Limited);
+                }
+                if stream || cannot_resend {
+                    return self.begin(first, Start::Reset, from, now, out);
+                }
+                self.answer(first, from, now, seconds, out);
+                Ok(())
+            }
+            _ => {
+                let own = self
+                    .cookies
+                    .check(&first.packet, from, now)
+                    .map_err(Refused::Cookie)?;
+                self.room(from)?;
+                self.limiter.proven();
+                let mut first = first;
+                first.wrap.skip_reset();
+                self.begin(first, Start::AfterResets(own), from, now, out)
+            }
+        }
+    }
+
+    /// Whether there is room for one more session. A client that begins anew shall not be kept out by its own old session.
+    fn room(&self, from: SocketAddr) -> Result<(), Refused> {
+        let most = self.settings.max_clients.min(MAX_SESSIONS - 1);
+        let here = self.table.at(from).len();
+        if here >= 2 || (self.table.len() >= most && here == 0) {
+            return Err(Refused::Full);
+        }
+        Ok(())
+    }
+
+    /// Answers a reset, and forgets it.
+    fn answer(
+        &self,
+        mut first: FirstPacket,
+        from: SocketAddr,
+        now: Instant,
+        seconds: u64,
+        out: &mut Vec<ServerOutput>,
+    ) {
+        let client = first.packet.session;
+        let early = EarlyNegotiation {
+            resend_client_key: first.packet.opcode == Opcode::HardResetClientV3,
+        };
+        let reset = ControlPacket {
+            opcode: Opcode::HardResetServerV2,
+            key_id: 0,
+            session: self.cookies.session_id(client, from, now),
+            acks: AckList::from_iter([0]),
+            peer_session: Some(client),
+            message_id: Some(0),
+            payload: early.emit(),
+        };
+        out.push(ServerOutput::Send {
+            to: from,
+            // The field has 32 bits.
+            datagram: first.wrap.seal(&reset, seconds as u32),
+        });
+    }
+
+    fn begin(
+        &mut self,
+        first: FirstPacket,
+        start: Start,
+        from: SocketAddr,
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+    ) -> Result<(), Refused> {
+        let metadata = first.metadata;
+        let mut outputs = Vec::new();
+        let session = Session::accept(
+            Arc::clone(&self.settings.server),
+            start,
+            first.packet,
+            first.wrap,
+            now,
+            self.wall(now),
+            &mut outputs,
+        )
+        .map_err(Refused::Begin)?;
+        let client = self.table.insert(session, from);
+        out.push(ServerOutput::Started {
+            client,
+            from,
+            metadata,
+        });
+        self.route(client, outputs, out);
+        Ok(())
+    }
+
+    /// Talks to a session. `None` if there is none of this number.
+    pub fn with<R>(
+        &mut self,
+        id: ClientId,
+        out: &mut Vec<ServerOutput>,
+        call: impl FnOnce(&mut Session, &mut Vec<Output>) -> R,
+    ) -> Option<R> {
+        let mut outputs = Vec::new();
+        let result = call(self.table.session(id)?, &mut outputs);
+        self.route(id, outputs, out);
+        Some(result)
+    }
+
+    /// Passes on what a session puts out.
+    fn route(&mut self, client: ClientId, outputs: Vec<Output>, out: &mut Vec<ServerOutput>) {
+        let Some(to) = self.address(client) else {
+            return;
+        };
+        let (mut closed, mut connected) = (false, false);
+        for output in outputs {
+            match output {
+                Output::Send(datagram) => {
+                    out.push(ServerOutput::Send { to, datagram });
+                    continue;
+                }
+                Output::Closed(_) => closed = true,
+                Output::Connected => connected = true,
+                _ => {}
+            }
+            out.push(ServerOutput::Client { client, output });
+        }
+        if closed {
+            self.table.remove(client);
+        } else {
+            self.table.requeue(client);
+        }
+        if connected {
+            self.replace(client, to, out);
+        }
+    }
+
+    /// Ends the sessions that the client had before this one.
+    fn replace(&mut self, client: ClientId, address: SocketAddr, out: &mut Vec<ServerOutput>) {
+        let older: Vec<ClientId> = self
+            .table
+            .at(address)
+            .iter()
+            .copied()
+            .filter(|it| *it != client)
+            .collect();
+        for id in older {
+            self.with(id, out, |session, out| {
+                session.close(CloseReason::Replaced, out);
+            });
+        }
+    }
+
+    /// Does what time asks for. `times` tells what the data plane saw last of a client.
+    pub fn expired(
+        &mut self,
+        now: Instant,
+        times: impl Fn(ClientId) -> Times,
+        out: &mut Vec<ServerOutput>,
+    ) {
+        for id in self.table.due(now) {
+            let times = times(id);
+            self.with(id, out, |session, out| {
+                session.activity(times);
+                session.expired(now, out);
+            });
+        }
+    }
+
+    /// When [`expired`](Self::expired) has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.table.next_deadline()
+    }
+
+    /// An authentic data packet of the client came from another address: control packets go there from now on.
+    ///
+    /// Returns `false`, and changes nothing, if somebody else's session is at that address: a client that could take it
+    /// would cut the other off.
+    pub fn floated(
+        &mut self,
+        client: ClientId,
+        to: SocketAddr,
+        out: &mut Vec<ServerOutput>,
+    ) -> bool {
+        let Some(entry) = self.table.entry(client) else {
+            return false;
+        };
+        if entry.address == to {
+            return true;
+        }
+        let name = |id: ClientId| {
+            let certificate = self.table.entry(id)?.session.certificate();
+            certificate.map(|it| it.common_name.clone())
+        };
+        let ours = name(client);
+        let others: Vec<ClientId> = self.table.at(to).to_vec();
+        if others.iter().any(|it| ours.is_none() || name(*it) != ours) {
+            return false;
+        }
+        self.table.move_to(client, to);
+        self.replace(client, to, out);
+        true
+    }
+
+    /// A TCP connection has ended: so have the sessions on it.
+    pub fn disconnected(&mut self, from: SocketAddr, out: &mut Vec<ServerOutput>) {
+        for id in self.table.at(from).to_vec() {
+            self.with(id, out, |session, out| {
+                session.close(CloseReason::PeerExit, out);
+            });
+        }
+    }
+
+    /// A session by its number.
+    #[must_use]
+    pub fn session(&self, id: ClientId) -> Option<&Session> {
+        self.table.entry(id).map(|it| &*it.session)
+    }
+
+    /// Where a client is.
+    #[must_use]
+    pub fn address(&self, id: ClientId) -> Option<SocketAddr> {
+        self.table.entry(id).map(|it| it.address)
+    }
+
+    /// All sessions, those that are not up yet among them.
+    pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.table.ids()
+    }
+
+    /// How many sessions there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there is no session.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.table.len() == 0
+    }
+
+    /// How many packets were dropped.
+    #[must_use]
+    pub fn drops(&self) -> Drops {
+        self.drops
+    }
+
+    fn wall(&self, now: Instant) -> SystemTime {
+        let (wall, then) = self.clock;
+        wall + now.saturating_duration_since(then)
+    }
+}
+
+impl core::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Listener")
+            .field("sessions", &self.table.len())
+            .field("drops", &self.drops)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,19 @@
+//! What stands in front of the sessions of a server: strangers are answered without keeping anything of them, clients are
+//! found by their address.
+//!
+//! ```text
+//! datagram -> a session with this address and client session id?  -> Session::receive
+//!          -> a reset?                   -> answered with a cookie, nothing is kept; so many in a while, no more
+//!          -> the packet that follows?   -> the cookie is good: a session begins
+//!          -> anything else              -> dropped and counted
+//! ```
+
+mod drops;
+mod listener;
+mod settings;
+mod table;
+
+pub use drops::{Drops, Refused};
+pub use listener::Listener;
+pub use settings::{ListenerSettings, ServerOutput};
+pub use table::ClientId;

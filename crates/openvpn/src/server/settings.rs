@@ -1,0 +1,68 @@
+//! What a listener is made from, and what it puts out.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::table::ClientId;
+use crate::keyfile::v2::Metadata;
+use crate::session::{Output, ServerSettings};
+use crate::wrap::WrapSettings;
+
+/// What a listener is made from.
+#[derive(Clone)]
+pub struct ListenerSettings {
+    /// What its sessions are made from.
+    pub server: Arc<ServerSettings>,
+    /// How the control channel is wrapped.
+    pub wrap: WrapSettings,
+    /// `max-clients`, at most 2^24 - 1, the number of peer ids.
+    pub max_clients: usize,
+    /// `connect-freq-initial`: so many resets are answered in such a time.
+    pub resets: (u32, Duration),
+    /// `force-cookie` of `tls-crypt-v2`: clients before 2.6 that use it are not let in, for they make the server keep
+    /// a session before they have proved their address.
+    pub force_cookie: bool,
+}
+
+impl ListenerSettings {
+    /// OpenVPN's defaults.
+    #[must_use]
+    pub fn new(server: Arc<ServerSettings>, wrap: WrapSettings) -> Self {
+        Self {
+            server,
+            wrap,
+            max_clients: 1024,
+            resets: (100, Duration::from_secs(10)),
+            force_cookie: false,
+        }
+    }
+}
+
+/// Something to do, in the order in which it comes.
+#[derive(Debug)]
+pub enum ServerOutput {
+    /// Send this, for a session or to a stranger.
+    Send {
+        /// Where to.
+        to: SocketAddr,
+        /// One datagram; over TCP one packet behind its length.
+        datagram: Vec<u8>,
+    },
+    /// A session began. Nothing is known of the client but its address.
+    Started {
+        /// Its number.
+        client: ClientId,
+        /// Where it is.
+        from: SocketAddr,
+        /// What its tls-crypt-v2 key says of it, for a script to judge.
+        metadata: Option<Metadata>,
+    },
+    /// A session asks for something; never [`Output::Send`]. After [`Output::Closed`] the number may be another's.
+    Client {
+        /// Which.
+        client: ClientId,
+        /// What.
+        output: Output,
+    },
+}

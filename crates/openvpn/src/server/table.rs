@@ -1,0 +1,158 @@
+//! Sessions by number and by address.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use crate::session::Session;
+use crate::session_id::SessionId;
+
+/// A client's session: a dense number below 2^24, which is its peer id too. Used again as late as possible, for packets of
+/// the one before may still be on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(pub u32);
+
+impl ClientId {
+    fn slot(self) -> usize {
+        // A table has fewer than 2^24 slots.
+        self.0 as usize
+    }
+}
+
+pub(super) struct Entry {
+    pub(super) session: Box<Session>,
+    pub(super) address: SocketAddr,
+    queued: Option<Instant>,
+}
+
+/// Invariant: `by_address` and `deadlines` have each entry under its address and its `queued`.
+#[derive(Default)]
+pub(super) struct Table {
+    entries: Vec<Option<Entry>>,
+    free: VecDeque<ClientId>,
+    by_address: HashMap<SocketAddr, Vec<ClientId>>,
+    deadlines: BTreeSet<(Instant, ClientId)>,
+    count: usize,
+}
+
+impl Table {
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn insert(&mut self, session: Session, address: SocketAddr) -> ClientId {
+        let entry = Some(Entry {
+            session: Box::new(session),
+            address,
+            queued: None,
+        });
+        // While there are few, a new number is better than one that was used lately.
+        let id = if self.entries.len() >= 64 {
+            self.free.pop_front()
+        } else {
+            None
+        };
+        let id = match id {
+            Some(id) => {
+                self.entries[id.slot()] = entry;
+                id
+            }
+            None => {
+                self.entries.push(entry);
+                // Less than 2^24, see `Listener`.
+                ClientId((self.entries.len() - 1) as u32)
+            }
+        };
+        self.by_address.entry(address).or_default().push(id);
+        self.count += 1;
+        self.requeue(id);
+        id
+    }
+
+    pub(super) fn remove(&mut self, id: ClientId) {
+        let Some(entry) = self.entries.get_mut(id.slot()).and_then(Option::take) else {
+            return;
+        };
+        self.forget_address(id, entry.address);
+        if let Some(at) = entry.queued {
+            self.deadlines.remove(&(at, id));
+        }
+        self.free.push_back(id);
+        self.count -= 1;
+    }
+
+    fn forget_address(&mut self, id: ClientId, address: SocketAddr) {
+        if let Some(ids) = self.by_address.get_mut(&address) {
+            ids.retain(|it| *it != id);
+            if ids.is_empty() {
+                self.by_address.remove(&address);
+            }
+        }
+    }
+
+    pub(super) fn move_to(&mut self, id: ClientId, address: SocketAddr) {
+        let Some(entry) = self.entries.get_mut(id.slot()).and_then(Option::as_mut) else {
+            return;
+        };
+        let before = core::mem::replace(&mut entry.address, address);
+        self.forget_address(id, before);
+        self.by_address.entry(address).or_default().push(id);
+    }
+
+    pub(super) fn entry(&self, id: ClientId) -> Option<&Entry> {
+        self.entries.get(id.slot())?.as_ref()
+    }
+
+    pub(super) fn session(&mut self, id: ClientId) -> Option<&mut Session> {
+        let entry = self.entries.get_mut(id.slot())?.as_mut()?;
+        Some(&mut entry.session)
+    }
+
+    /// The sessions at an address, the oldest first.
+    pub(super) fn at(&self, address: SocketAddr) -> &[ClientId] {
+        self.by_address.get(&address).map_or(&[], |it| it)
+    }
+
+    /// The session at this address that the client has given this name.
+    pub(super) fn find(&self, address: SocketAddr, peer: SessionId) -> Option<ClientId> {
+        let named = |id: &&ClientId| {
+            self.entry(**id)
+                .is_some_and(|it| it.session.peer_id() == Some(peer))
+        };
+        self.at(address).iter().find(named).copied()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = ClientId> + '_ {
+        let some = |(at, entry): (usize, &Option<Entry>)| entry.is_some().then_some(at);
+        // Less than 2^24.
+        let ids = self.entries.iter().enumerate().filter_map(some);
+        ids.map(|at| ClientId(at as u32))
+    }
+
+    /// Notes when the session has something to do next.
+    pub(super) fn requeue(&mut self, id: ClientId) {
+        let Some(entry) = self.entries.get_mut(id.slot()).and_then(Option::as_mut) else {
+            return;
+        };
+        let next = entry.session.next_deadline();
+        if next == entry.queued {
+            return;
+        }
+        if let Some(at) = core::mem::replace(&mut entry.queued, next) {
+            self.deadlines.remove(&(at, id));
+        }
+        if let Some(at) = next {
+            self.deadlines.insert((at, id));
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|it| it.0)
+    }
+
+    /// The sessions that have something to do now.
+    pub(super) fn due(&self, now: Instant) -> Vec<ClientId> {
+        let due = self.deadlines.iter().take_while(|it| it.0 <= now);
+        due.map(|it| it.1).collect()
+    }
+}

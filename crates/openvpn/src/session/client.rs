@@ -1,0 +1,391 @@
+//! The client's part: begins, asks for its options, and leaves politely.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use zeroize::Zeroizing;
+
+use super::key_state::KeyState;
+use super::machine::{Agreed, Phase, Session, Side};
+use super::output::{CloseReason, DataFormat, Output};
+use super::settings::{ClientSettings, Timers};
+use crate::key_method::{Credentials, KeyMethod, Login};
+use crate::message::{Message, Restart};
+use crate::negotiate::{cipher, occ};
+use crate::packet::Opcode;
+use crate::push::{Assembler, PushReply};
+use crate::role::Role;
+use crate::session_id::SessionId;
+
+/// How often a client asks for its options.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+/// How often the data channel says that we leave, where the control channel cannot.
+const EXIT_EVERY: Duration = Duration::from_secs(1);
+
+/// What is only a client's.
+pub(super) struct ClientSide {
+    pub(super) settings: Arc<ClientSettings>,
+    credentials: Option<Credentials>,
+    /// What the server gave us to show instead of the password.
+    token: Option<Credentials>,
+    assembler: Assembler,
+    /// When to ask for the options next, and when to give up.
+    pull: Option<(Instant, Instant)>,
+    /// How often the server is told that we leave.
+    exit_notify: u32,
+    /// How often it has yet to be told, and when next.
+    leaving: Option<(u32, Instant)>,
+}
+
+impl ClientSide {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let pull = self.pull.map(|(ask, give_up)| ask.min(give_up));
+        pull.into_iter().chain(self.leaving.map(|it| it.1)).min()
+    }
+}
+
+impl Session {
+    /// Begins a session with a server. `wall` is the time of day at `now`.
+    ///
+    /// # Errors
+    /// [`CloseReason::Protocol`] if the system has no random numbers.
+    pub fn client(
+        settings: Arc<ClientSettings>,
+        credentials: Option<Credentials>,
+        now: Instant,
+        wall: SystemTime,
+        out: &mut Vec<Output>,
+    ) -> Result<Self, CloseReason> {
+        let own = SessionId::random()
+            .ok_or_else(|| CloseReason::Protocol("no random numbers from the system".into()))?;
+        let wrap = settings.wrap.wrap();
+        let reset = if wrap.client_key_len() > 0 {
+            Opcode::HardResetClientV3
+        } else {
+            Opcode::HardResetClientV2
+        };
+        let timeout = settings.common.tls_timeout;
+        let primary = KeyState::begin(Role::Client, 0, reset, timeout, now)?;
+        let side = Side::Client(Box::new(ClientSide {
+            exit_notify: settings.explicit_exit_notify.unwrap_or(0),
+            settings,
+            credentials,
+            token: None,
+            assembler: Assembler::default(),
+            pull: None,
+            leaving: None,
+        }));
+        let mut session = Self::new(side, own, None, wrap, primary, now, wall);
+        session.run(now, out);
+        Ok(session)
+    }
+
+    fn client_side(&mut self) -> Option<&mut ClientSide> {
+        match &mut self.side {
+            Side::Client(client) => Some(client),
+            Side::Server(_) => None,
+        }
+    }
+
+    /// Changes what is shown to the server from the next negotiation on. A token goes before it.
+    pub fn set_credentials(&mut self, credentials: Option<Credentials>) {
+        if let Some(client) = self.client_side() {
+            client.credentials = credentials;
+        }
+    }
+
+    pub(super) fn write_client_record(&mut self) -> Result<(), CloseReason> {
+        let source = self.primary.source.clone();
+        let Some(client) = self.client_side() else {
+            return Ok(());
+        };
+        let login = client.token.as_ref().or(client.credentials.as_ref());
+        let record = KeyMethod {
+            source,
+            options: client.settings.common.occ.local(Role::Client),
+            login: login.cloned().map_or(Login::Absent, Login::Given),
+            peer_info: client.settings.peer_info().emit(),
+        };
+        self.primary.write_record(&record)
+    }
+
+    pub(super) fn active_client(
+        &mut self,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), CloseReason> {
+        if self.agreed.is_some() {
+            return self.install_keys(now, out);
+        }
+        let window = self.settings().hand_window;
+        if let Some(client) = self.client_side() {
+            client.pull = Some((now + ASK_EVERY, now + window));
+        }
+        self.say(&Message::PushRequest)
+    }
+
+    pub(super) fn tick_client(
+        &mut self,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), CloseReason> {
+        self.say_exit(now, out);
+        let window = self.settings().hand_window;
+        let Some(client) = self.client_side() else {
+            return Ok(());
+        };
+        if let Some((ask, give_up)) = &mut client.pull {
+            if now >= *give_up {
+                return Err(CloseReason::NoPushReply(window));
+            }
+            if now >= *ask {
+                *ask = now + ASK_EVERY;
+                return self.say(&Message::PushRequest);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn message_for_client(
+        &mut self,
+        message: Message,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), CloseReason> {
+        match message {
+            Message::PushReply(part) => self.push_reply(&part, now, out),
+            Message::PushUpdate(_) => {
+                log::warn!(
+                    "the server changes options of the running tunnel, which is not supported: PUSH_UPDATE"
+                );
+                Ok(())
+            }
+            Message::AuthFailed(failed) => {
+                self.close_now(CloseReason::AuthFailed(failed), out);
+                Ok(())
+            }
+            Message::Restart(restart) => {
+                self.close_now(CloseReason::Restart(restart), out);
+                Ok(())
+            }
+            Message::Halt(restart) => {
+                self.close_now(CloseReason::Halt(restart), out);
+                Ok(())
+            }
+            Message::Exit => {
+                self.close_now(CloseReason::Restart(Restart::default()), out);
+                Ok(())
+            }
+            Message::AuthPending { timeout } => {
+                self.auth_is_pending(timeout, now);
+                out.push(Output::Message(Message::AuthPending { timeout }));
+                Ok(())
+            }
+            Message::Unknown(text) => {
+                log::debug!("unknown message: {}", crate::push::loggable(&text));
+                Ok(())
+            }
+            // Only clients say these.
+            Message::PushRequest | Message::CrResponse(_) => Ok(()),
+            other @ (Message::Info(_) | Message::InfoPre(_)) => {
+                out.push(Output::Message(other));
+                Ok(())
+            }
+        }
+    }
+
+    /// The server asks for patience: as long as it says, but no longer than keys would last.
+    fn auth_is_pending(&mut self, timeout: Option<Duration>, now: Instant) {
+        let settings = self.settings();
+        let window = settings.hand_window;
+        let longest = settings
+            .renegotiate
+            .time
+            .map_or(window, |(_, most)| most / 2);
+        let wait = timeout.unwrap_or(window).min(longest.max(window));
+        if let Some(ClientSide {
+            pull: Some((_, give_up)),
+            ..
+        }) = self.client_side()
+        {
+            *give_up = now + wait;
+        }
+    }
+
+    fn push_reply(
+        &mut self,
+        part: &str,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), CloseReason> {
+        let up = matches!(self.phase, Phase::Up);
+        let Some(client) = self.client_side() else {
+            return Ok(());
+        };
+        let whole = match client.assembler.add(part) {
+            Ok(Some(whole)) => whole,
+            Ok(None) => return Ok(()),
+            Err(error) => return Err(CloseReason::Push(error.to_string())),
+        };
+        let settings = Arc::clone(&client.settings);
+        let options = whole.split(',').filter(|it| !it.is_empty());
+        let reply = match PushReply::parse(options, &settings.filter) {
+            Ok(reply) => reply,
+            // What comes later can only renew the token.
+            Err(error) if up => {
+                log::warn!("dropped a push reply of a session that is up: {error}");
+                return Ok(());
+            }
+            Err(error) => return Err(CloseReason::Push(error.to_string())),
+        };
+        self.take_token(&reply, out);
+        if up {
+            return Ok(());
+        }
+        self.agree(&reply)?;
+        let timers = merged(&settings.common.timers, &reply);
+        if let Some(client) = self.client_side() {
+            client.pull = None;
+            if let Some(times) = reply.explicit_exit_notify {
+                client.exit_notify = times;
+            }
+        }
+        out.push(Output::Pushed(Box::new(reply)));
+        self.install_keys(now, out)?;
+        self.up(timers, now, out);
+        Ok(())
+    }
+
+    fn take_token(&mut self, reply: &PushReply, out: &mut Vec<Output>) {
+        let (Some(token), Some(client)) = (&reply.auth_token, self.client_side()) else {
+            return;
+        };
+        let username = match (&reply.auth_token_user, &client.token, &client.credentials) {
+            (Some(user), _, _) => user.clone().into_bytes(),
+            (None, Some(known), _) | (None, None, Some(known)) => known.username.clone(),
+            (None, None, None) => Vec::new(),
+        };
+        client.token = Some(Credentials {
+            username,
+            password: token.as_bytes().to_vec(),
+        });
+        out.push(Output::AuthToken(Zeroizing::clone(token)));
+    }
+
+    /// Takes what the server chose, if we offered it.
+    fn agree(&mut self, reply: &PushReply) -> Result<(), CloseReason> {
+        let options = self.primary.peer.as_ref().map_or("", |it| &it.options);
+        let settings = self.settings();
+        let cipher = cipher::choose_as_client(
+            &settings.data_ciphers,
+            settings.fallback,
+            reply.cipher.as_deref(),
+            occ::value(options, "cipher"),
+        )
+        .map_err(CloseReason::NoCipher)?;
+        let not_offered = |flag: &str| {
+            Err(CloseReason::Push(format!(
+                "it wants {flag}, which was not offered"
+            )))
+        };
+        if (reply.tls_ekm || reply.dyn_tls_crypt) && !settings.exporter {
+            return not_offered("keys from the TLS exporter");
+        }
+        let format = match (reply.aead_epoch, reply.peer_id) {
+            (true, _) if !settings.epoch || !cipher.is_aead() => return not_offered("aead-epoch"),
+            (true, None) => return not_offered("aead-epoch without a peer id"),
+            (true, Some(peer_id)) => DataFormat::Epoch { peer_id },
+            // A server that knows no peer ids, or pushes the number that stands for none.
+            (false, None | Some(0x00ff_ffff)) => DataFormat::V1,
+            (false, Some(peer_id)) => DataFormat::V2 { peer_id },
+        };
+        self.agreed = Some(Agreed {
+            cipher,
+            format,
+            exporter: reply.tls_ekm,
+            dynamic_wrap: reply.dyn_tls_crypt,
+            cc_exit: reply.cc_exit,
+        });
+        Ok(())
+    }
+
+    /// Leaves, and tells the peer if that was agreed on. [`Output::Closed`] follows, perhaps later.
+    pub fn leave(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let (up, stream) = (self.is_up(), self.settings().transport().is_stream());
+        let cc_exit = self.agreed.is_some_and(|it| it.cc_exit);
+        let tries = self.client_side().map_or(0, |it| it.exit_notify);
+        if !up || tries == 0 {
+            return self.close_now(CloseReason::Local, out);
+        }
+        if cc_exit {
+            if self.say(&Message::Exit).is_err() {
+                return self.close_now(CloseReason::Local, out);
+            }
+            self.linger(CloseReason::Local, true, now);
+            return self.run(now, out);
+        }
+        if stream {
+            // The end of the connection says it.
+            return self.close_now(CloseReason::Local, out);
+        }
+        if let Some(client) = self.client_side() {
+            client.leaving = Some((tries, now));
+        }
+        self.say_exit(now, out);
+    }
+
+    /// Says on the data channel that we leave, once more or for the last time.
+    fn say_exit(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let Some(client) = self.client_side() else {
+            return;
+        };
+        match client.leaving {
+            Some((_, at)) if now < at => {}
+            Some((0, _)) => self.close_now(CloseReason::Local, out),
+            Some((tries, _)) => {
+                client.leaving = Some((tries - 1, now + EXIT_EVERY));
+                out.push(Output::SendData(occ_exit()));
+            }
+            None => {}
+        }
+    }
+
+    /// The peer said on the data channel that it leaves.
+    pub fn peer_exits(&mut self, now: Instant, out: &mut Vec<Output>) {
+        match self.role() {
+            Role::Client => self.close_now(CloseReason::Restart(Restart::default()), out),
+            Role::Server => self.client_exits(now, out),
+        }
+    }
+}
+
+/// `OCC_EXIT`: the magic of the option channel and its number 6.
+fn occ_exit() -> Vec<u8> {
+    let mut payload = OCC_MAGIC.to_vec();
+    payload.push(6);
+    payload
+}
+
+/// What the option channel's payloads begin with.
+const OCC_MAGIC: [u8; 16] = [
+    0x28, 0x7f, 0x34, 0x6b, 0xd4, 0xef, 0x7a, 0x81, 0x2d, 0x56, 0xb8, 0xd3, 0xaf, 0xc5, 0x45, 0x9c,
+];
+
+/// What is pushed goes before what is configured.
+fn merged(ours: &Timers, reply: &PushReply) -> Timers {
+    let mut timers = Timers {
+        ping: reply.ping.or(ours.ping),
+        ping_restart: ours.ping_restart,
+        ping_exit: ours.ping_exit,
+        inactive: reply.inactive.or(ours.inactive),
+        session_timeout: reply.session_timeout.or(ours.session_timeout),
+    };
+    // Only one of the two counts: the one that came last.
+    if reply.ping_restart.is_some() {
+        (timers.ping_restart, timers.ping_exit) = (reply.ping_restart, None);
+    }
+    if reply.ping_exit.is_some() {
+        (timers.ping_restart, timers.ping_exit) = (None, reply.ping_exit);
+    }
+    timers
+}

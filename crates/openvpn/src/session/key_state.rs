@@ -1,0 +1,399 @@
+//! One negotiation of keys: its messages, its TLS session, and how far it has come.
+
+use std::time::{Duration, Instant};
+
+use zeroize::Zeroizing;
+
+use super::output::{AuthId, CloseReason};
+use crate::key_method::{KeyMethod, KeySource, RECORD_MAX};
+use crate::packet::{AckList, ControlPacket, Opcode};
+use crate::reliable::{Acks, Message, Receipt, ReceiveWindow, SendWindow};
+use crate::role::Role;
+use crate::session_id::SessionId;
+use crate::tls::{TlsError, TlsSession, TlsSettings};
+use crate::wrap::{EarlyNegotiation, Wrap};
+
+/// Most bytes of TLS that wait to be sent. The longest handshakes, with chains of RSA certificates, have some 16 KiB.
+const MAX_TLS_OUT: usize = 64 * 1024;
+
+/// How far a negotiation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    /// Our reset is not acknowledged, or the peer's has not come.
+    Reset,
+    /// The TLS handshake goes on, or the peer's record has yet to come.
+    Tls,
+    /// Client: our record is written, the peer's has yet to come. Server: the peer's has come.
+    Records,
+    /// Both records are there, and the peer has yet to acknowledge everything.
+    Exchanged,
+    /// The peer has everything. Messages may flow.
+    Active,
+}
+
+/// Whether the peer may use the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Authorisation {
+    /// Nobody was asked yet.
+    Open,
+    /// The daemon was asked.
+    Asked(AuthId),
+    /// It may.
+    Granted,
+}
+
+/// What happened in a negotiation.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// Client: the server's reset asks for our wrapped key once more.
+    ResendClientKey,
+    /// The TLS handshake is done.
+    Handshaked,
+    /// The peer's record has come, see [`KeyState::peer`].
+    Record,
+    /// The negotiation is [`Step::Active`].
+    Active,
+    /// Messages of the peer.
+    Text(Zeroizing<Vec<u8>>),
+}
+
+pub(super) struct KeyState {
+    pub(super) key_id: u8,
+    pub(super) step: Step,
+    role: Role,
+    send: SendWindow,
+    receive: ReceiveWindow,
+    acks: Acks,
+    /// There from [`Step::Tls`] on, until other keys have followed.
+    pub(super) tls: Option<TlsSession>,
+    handshaked: bool,
+    tls_out: Vec<u8>,
+    /// What TLS delivered of the peer's record so far.
+    record: Zeroizing<Vec<u8>>,
+    pub(super) source: KeySource,
+    pub(super) peer: Option<KeyMethod>,
+    /// The next message of TLS carries the wrapped client key.
+    append_client_key: bool,
+    pub(super) started: Instant,
+    pub(super) established: Option<Instant>,
+    pub(super) authorisation: Authorisation,
+    /// The data keys of this negotiation are installed.
+    pub(super) installed: bool,
+}
+
+impl KeyState {
+    /// Begins with a reset of this kind.
+    pub(super) fn begin(
+        role: Role,
+        key_id: u8,
+        reset: Opcode,
+        timeout: Duration,
+        now: Instant,
+    ) -> Result<Self, CloseReason> {
+        let mut send = SendWindow::new(timeout);
+        // The window is empty.
+        let _ = send.push(reset, Vec::new(), now);
+        Self::with(role, key_id, send, ReceiveWindow::new(), Step::Reset, now)
+    }
+
+    /// Goes on behind resets that were exchanged without keeping anything.
+    pub(super) fn resume(timeout: Duration, now: Instant) -> Result<Self, CloseReason> {
+        let send = SendWindow::starting_at(1, timeout);
+        let receive = ReceiveWindow::starting_at(1);
+        Self::with(Role::Server, 0, send, receive, Step::Reset, now)
+    }
+
+    fn with(
+        role: Role,
+        key_id: u8,
+        send: SendWindow,
+        receive: ReceiveWindow,
+        step: Step,
+        now: Instant,
+    ) -> Result<Self, CloseReason> {
+        let source =
+            KeySource::generate(role).map_err(|it| CloseReason::Protocol(it.to_string()))?;
+        Ok(Self {
+            key_id,
+            step,
+            role,
+            send,
+            receive,
+            acks: Acks::new(),
+            tls: None,
+            handshaked: false,
+            tls_out: Vec::new(),
+            record: Zeroizing::default(),
+            source,
+            peer: None,
+            append_client_key: false,
+            started: now,
+            established: None,
+            authorisation: Authorisation::Open,
+            installed: false,
+        })
+    }
+
+    /// Takes a packet that the wrap has let through. Returns `false` for a message from too far ahead.
+    pub(super) fn take(&mut self, packet: ControlPacket, now: Instant) -> bool {
+        self.send.acknowledge(&packet.acks, now);
+        let Some(id) = packet.message_id else {
+            return true;
+        };
+        let receipt: Receipt = self.receive.insert(
+            id,
+            Message {
+                opcode: packet.opcode,
+                payload: packet.payload,
+            },
+        );
+        if receipt.is_acknowledged() {
+            self.acks.push(id);
+        }
+        receipt.is_acknowledged()
+    }
+
+    /// Goes on as far as what has come allows, and says what happened first. Call it until nothing did.
+    pub(super) fn progress(
+        &mut self,
+        settings: &TlsSettings,
+        peer_known: bool,
+        now: Instant,
+    ) -> Result<Option<Event>, CloseReason> {
+        if self.step == Step::Reset && self.send.is_empty() && peer_known {
+            self.tls = Some(TlsSession::new(settings).map_err(failed)?);
+            self.step = Step::Tls;
+        }
+        if let Some(event) = self.read()? {
+            return Ok(Some(event));
+        }
+        if let Some(event) = self.deliver()? {
+            return Ok(Some(event));
+        }
+        self.fill()?;
+        if self.step == Step::Exchanged && self.send.is_empty() && self.tls_out.is_empty() {
+            self.step = Step::Active;
+            self.established = Some(now);
+            return Ok(Some(Event::Active));
+        }
+        Ok(None)
+    }
+
+    /// Hands what has come in order to TLS.
+    fn read(&mut self) -> Result<Option<Event>, CloseReason> {
+        // What belongs to TLS waits until there is a TLS session; before that only the reset is taken.
+        while self.tls.is_some() || self.receive.next_id() == 0 {
+            let Some(message) = self.receive.pop() else {
+                break;
+            };
+            match message.opcode {
+                Opcode::HardResetServerV2 if self.role == Role::Client => {
+                    let asked = EarlyNegotiation::parse(&message.payload)
+                        .map_err(|it| CloseReason::Protocol(it.to_string()))?;
+                    if asked.resend_client_key {
+                        return Ok(Some(Event::ResendClientKey));
+                    }
+                }
+                Opcode::ControlV1 | Opcode::ControlWkcV1 => {
+                    let Some(tls) = &mut self.tls else {
+                        return Err(CloseReason::Protocol(
+                            "it does not begin with a reset".into(),
+                        ));
+                    };
+                    if let Err(error) = tls.read_tls(&message.payload) {
+                        // The alert says why, if the peer still listens.
+                        self.tls_out.extend(tls.take_tls());
+                        return Err(failed(error));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks at what TLS has to say.
+    fn deliver(&mut self) -> Result<Option<Event>, CloseReason> {
+        let Some(tls) = &mut self.tls else {
+            return Ok(None);
+        };
+        if !self.handshaked {
+            if tls.is_handshaking() {
+                return Ok(None);
+            }
+            self.handshaked = true;
+            return Ok(Some(Event::Handshaked));
+        }
+        let waits_for_record = match self.role {
+            Role::Client => self.step == Step::Records,
+            Role::Server => self.step == Step::Tls,
+        };
+        if waits_for_record {
+            self.record.extend_from_slice(&tls.read_plain());
+            if self.record.is_empty() {
+                return Ok(None);
+            }
+            let decoded = KeyMethod::decode(&self.record, self.role.peer())
+                .map_err(|it| CloseReason::Protocol(it.to_string()))?;
+            return match decoded {
+                Some((record, length)) => {
+                    self.peer = Some(record);
+                    // The rest are messages, which came early.
+                    self.record = Zeroizing::new(self.record.split_off(length));
+                    self.step = match self.role {
+                        Role::Client => Step::Exchanged,
+                        Role::Server => Step::Records,
+                    };
+                    Ok(Some(Event::Record))
+                }
+                None if self.record.len() > RECORD_MAX => {
+                    Err(CloseReason::Protocol("its key record never ends".into()))
+                }
+                None => Ok(None),
+            };
+        }
+        if self.step == Step::Active {
+            let early = core::mem::take(&mut self.record);
+            let text = if early.is_empty() {
+                tls.read_plain()
+            } else {
+                early
+            };
+            return Ok((!text.is_empty()).then_some(Event::Text(text)));
+        }
+        Ok(None)
+    }
+
+    /// Writes our record, which the peer's answers or answered.
+    pub(super) fn write_record(&mut self, record: &KeyMethod) -> Result<(), CloseReason> {
+        let bytes = record
+            .encode(self.role)
+            .map_err(|it| CloseReason::Protocol(it.to_string()))?;
+        self.say(&bytes)?;
+        self.step = match self.role {
+            Role::Client => Step::Records,
+            Role::Server => Step::Exchanged,
+        };
+        Ok(())
+    }
+
+    /// Writes a message.
+    pub(super) fn say(&mut self, plain: &[u8]) -> Result<(), CloseReason> {
+        match &mut self.tls {
+            Some(tls) => tls.write_plain(plain).map_err(failed),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends the wrapped client key to the next message of TLS.
+    pub(super) fn append_client_key(&mut self) {
+        self.append_client_key = true;
+    }
+
+    /// Takes from TLS what it wants to send.
+    fn fill(&mut self) -> Result<(), CloseReason> {
+        if let Some(tls) = &mut self.tls {
+            self.tls_out.extend(tls.take_tls());
+        }
+        if self.tls_out.len() > MAX_TLS_OUT {
+            return Err(CloseReason::Protocol(
+                "it does not acknowledge what it is sent".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The packets that are due, wrapped. `largest` is how many bytes of payload a packet may have.
+    pub(super) fn flush(
+        &mut self,
+        link: &mut Link<'_>,
+        now: Instant,
+        mut send: impl FnMut(Vec<u8>),
+    ) {
+        if let Some(tls) = &mut self.tls {
+            self.tls_out.extend(tls.take_tls());
+        }
+        while !self.tls_out.is_empty() && self.send.room() > 0 {
+            let (opcode, room) = if core::mem::take(&mut self.append_client_key) {
+                let room = link.largest.saturating_sub(link.wrap.client_key_len());
+                (Opcode::ControlWkcV1, room.max(128))
+            } else {
+                (Opcode::ControlV1, link.largest)
+            };
+            let rest = self.tls_out.split_off(room.min(self.tls_out.len()));
+            let payload = core::mem::replace(&mut self.tls_out, rest);
+            // There is room.
+            let _ = self.send.push(opcode, payload, now);
+        }
+        while let Some(message) = self.send.pop_due(now) {
+            let acks = match link.peer {
+                Some(_) => self.acks.take(AckList::MAX_WITH_MESSAGE),
+                None => AckList::new(),
+            };
+            send(link.seal(
+                self.key_id,
+                message.opcode,
+                acks,
+                Some(message.message_id),
+                message.payload.to_vec(),
+            ));
+        }
+        // SoftEther drops packets with more than four, and has no wrap.
+        let most = if link.wrap.is_none() {
+            AckList::MAX_WITH_MESSAGE
+        } else {
+            AckList::MAX
+        };
+        while link.peer.is_some() && self.acks.is_due() {
+            let acks = self.acks.take(most);
+            send(link.seal(self.key_id, Opcode::AckV1, acks, None, Vec::new()));
+        }
+    }
+
+    /// Everything that was said has reached the peer.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.send.is_empty() && self.tls_out.is_empty()
+    }
+
+    /// When something is to be sent again.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.send.next_deadline()
+    }
+}
+
+fn failed(error: TlsError) -> CloseReason {
+    CloseReason::Tls(error.to_string())
+}
+
+/// What puts messages into packets.
+pub(super) struct Link<'a> {
+    pub(super) wrap: &'a mut Wrap,
+    pub(super) own: SessionId,
+    pub(super) peer: Option<SessionId>,
+    /// Seconds since 1970.
+    pub(super) wall: u32,
+    /// Bytes of payload that fit into a packet.
+    pub(super) largest: usize,
+}
+
+impl Link<'_> {
+    fn seal(
+        &mut self,
+        key_id: u8,
+        opcode: Opcode,
+        acks: AckList,
+        message_id: Option<u32>,
+        payload: Vec<u8>,
+    ) -> Vec<u8> {
+        let packet = ControlPacket {
+            opcode,
+            key_id,
+            session: self.own,
+            acks,
+            peer_session: self.peer,
+            message_id,
+            payload,
+        };
+        self.wrap.seal(&packet, self.wall)
+    }
+}

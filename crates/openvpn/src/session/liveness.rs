@@ -1,0 +1,197 @@
+//! Silence: when to ping, when to give up, when enough is enough.
+
+use std::time::{Duration, Instant};
+
+use super::output::CloseReason;
+use super::settings::Timers;
+
+/// What the data plane saw last, of data packets; told by [`Session::activity`](super::Session::activity).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// When an authentic packet came, pings included.
+    pub last_received: Option<Instant>,
+    /// When a packet left, pings included.
+    pub last_sent: Option<Instant>,
+    /// Bytes of payload of both directions since the session began, without pings.
+    pub payload_bytes: u64,
+}
+
+/// The timers of a session that is up.
+#[derive(Debug)]
+pub(super) struct Liveness {
+    timers: Timers,
+    times: Times,
+    /// When the session came up.
+    since: Instant,
+    control_received: Instant,
+    control_sent: Instant,
+    /// When `inactive` began to count, and the bytes then.
+    counted: (Instant, u64),
+}
+
+/// What is due.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Ping,
+    Close(CloseReason),
+}
+
+impl Liveness {
+    pub(super) fn new(timers: Timers, now: Instant) -> Self {
+        Self {
+            timers,
+            times: Times::default(),
+            since: now,
+            control_received: now,
+            control_sent: now,
+            counted: (now, 0),
+        }
+    }
+
+    pub(super) fn activity(&mut self, times: Times) {
+        self.times = times;
+    }
+
+    pub(super) fn control_received(&mut self, now: Instant) {
+        self.control_received = now;
+    }
+
+    pub(super) fn control_sent(&mut self, now: Instant) {
+        self.control_sent = now;
+    }
+
+    fn received(&self) -> Instant {
+        latest(self.control_received, self.times.last_received)
+    }
+
+    fn sent(&self) -> Instant {
+        latest(self.control_sent, self.times.last_sent)
+    }
+
+    /// What is due now. A ping counts as sent from now on, though nobody has told so yet.
+    pub(super) fn due(&mut self, now: Instant) -> Option<Due> {
+        let over = |since: Instant, limit: Option<Duration>| {
+            limit.filter(|it| !it.is_zero() && now >= since + *it)
+        };
+        let close = |reason| Some(Due::Close(reason));
+        if let Some(limit) = over(self.since, self.timers.session_timeout) {
+            return close(CloseReason::SessionTimeout(limit));
+        }
+        if let Some(limit) = over(self.received(), self.timers.ping_exit) {
+            return close(CloseReason::PingExit(limit));
+        }
+        if let Some(limit) = over(self.received(), self.timers.ping_restart) {
+            return close(CloseReason::PingRestart(limit));
+        }
+        if let Some((limit, bytes)) = self.timers.inactive
+            && !limit.is_zero()
+        {
+            let (since, before) = self.counted;
+            let moved = self.times.payload_bytes.saturating_sub(before);
+            if moved > 0 && moved >= bytes {
+                self.counted = (now, self.times.payload_bytes);
+            } else if now >= since + limit {
+                return close(CloseReason::Inactive(limit));
+            }
+        }
+        if over(self.sent(), self.timers.ping).is_some() {
+            self.control_sent = now;
+            return Some(Due::Ping);
+        }
+        None
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let at = |since: Instant, limit: Option<Duration>| {
+            limit.filter(|it| !it.is_zero()).map(|it| since + it)
+        };
+        [
+            at(self.since, self.timers.session_timeout),
+            at(self.received(), self.timers.ping_exit),
+            at(self.received(), self.timers.ping_restart),
+            at(self.counted.0, self.timers.inactive.map(|it| it.0)),
+            at(self.sent(), self.timers.ping),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+}
+
+fn latest(a: Instant, b: Option<Instant>) -> Instant {
+    b.map_or(a, |b| a.max(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEC: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn pings_after_silence_of_our_own() {
+        let start = Instant::now();
+        let timers = Timers {
+            ping: Some(10 * SEC),
+            ..Timers::default()
+        };
+        let mut liveness = Liveness::new(timers, start);
+        assert_eq!(liveness.next_deadline(), Some(start + 10 * SEC));
+        assert_eq!(liveness.due(start + 9 * SEC), None);
+        assert_eq!(liveness.due(start + 10 * SEC), Some(Due::Ping));
+        assert_eq!(liveness.due(start + 10 * SEC), None);
+        liveness.activity(Times {
+            last_sent: Some(start + 15 * SEC),
+            ..Times::default()
+        });
+        assert_eq!(liveness.next_deadline(), Some(start + 25 * SEC));
+    }
+
+    #[test]
+    fn gives_up_after_silence_of_the_peer() {
+        let start = Instant::now();
+        let timers = Timers {
+            ping_restart: Some(60 * SEC),
+            session_timeout: Some(1000 * SEC),
+            ..Timers::default()
+        };
+        let mut liveness = Liveness::new(timers, start);
+        liveness.control_received(start + 30 * SEC);
+        assert_eq!(liveness.due(start + 60 * SEC), None);
+        assert_eq!(
+            liveness.due(start + 90 * SEC),
+            Some(Due::Close(CloseReason::PingRestart(60 * SEC)))
+        );
+        liveness.activity(Times {
+            last_received: Some(start + 999 * SEC),
+            ..Times::default()
+        });
+        assert_eq!(liveness.due(start + 999 * SEC), None);
+        assert_eq!(
+            liveness.due(start + 1000 * SEC),
+            Some(Due::Close(CloseReason::SessionTimeout(1000 * SEC)))
+        );
+    }
+
+    #[test]
+    fn inactivity_counts_bytes() {
+        let start = Instant::now();
+        let timers = Timers {
+            inactive: Some((100 * SEC, 1000)),
+            ..Timers::default()
+        };
+        let mut liveness = Liveness::new(timers, start);
+        let moved = |bytes| Times {
+            payload_bytes: bytes,
+            ..Times::default()
+        };
+        liveness.activity(moved(1000));
+        assert_eq!(liveness.due(start + 99 * SEC), None);
+        liveness.activity(moved(1999));
+        assert_eq!(liveness.due(start + 198 * SEC), None);
+        assert_eq!(
+            liveness.due(start + 199 * SEC),
+            Some(Due::Close(CloseReason::Inactive(100 * SEC)))
+        );
+    }
+}

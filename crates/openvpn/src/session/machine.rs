@@ -1,0 +1,686 @@
+//! The part of a session that is the same for both roles: packets, keys, time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::client::ClientSide;
+use super::key_state::{Event, KeyState, Link, Step};
+use super::liveness::{Due, Liveness, Times};
+use super::output::{CloseReason, DataFormat, DataKeys, Output};
+use super::server::ServerSide;
+use super::settings::Settings;
+use super::slots::Slots;
+use crate::keys::{self, KeyBlock};
+use crate::message::{self, Message};
+use crate::negotiate::{DataCipher, Transport};
+use crate::packet::{CONTROL_HEAD_LEN, ControlHead, ControlPacket, Head, Opcode, PacketError};
+use crate::role::Role;
+use crate::session_id::SessionId;
+use crate::verify::PeerCertificate;
+use crate::wrap::{Wrap, WrapError};
+
+/// Most messages that wait for a negotiation to end.
+const MAX_QUEUED: usize = 16;
+/// How long a session that ends waits for the peer to acknowledge why.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Why a packet changed nothing. It costs a counter and, at most, a line in a detailed log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Dropped {
+    /// It belongs to the data channel.
+    #[error("packet of the data channel")]
+    Data,
+    /// It is no control packet.
+    #[error(transparent)]
+    Packet(PacketError),
+    /// The wrap does not let it through.
+    #[error(transparent)]
+    Wrap(WrapError),
+    /// It comes from, or is meant for, another session.
+    #[error("control packet of another session")]
+    OtherSession,
+    /// No negotiation with this key id goes on, nor may one begin.
+    #[error("control packet with key id {0}, which is not in use")]
+    KeyId(u8),
+    /// This kind of packet has no place here.
+    #[error("control packet of opcode {0:?}, which has no place here")]
+    Unexpected(Opcode),
+    /// It is too far ahead of what has come.
+    #[error("control packet from too far ahead")]
+    TooFarAhead,
+    /// The session is over.
+    #[error("the session is over")]
+    Closed,
+}
+
+/// What both sides agreed on when the session came up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreed {
+    pub(super) cipher: DataCipher,
+    pub(super) format: DataFormat,
+    /// Keys come from the exporter.
+    pub(super) exporter: bool,
+    /// Renegotiations are wrapped by keys from the exporter.
+    pub(super) dynamic_wrap: bool,
+    /// `EXIT` is understood.
+    pub(super) cc_exit: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// No keys yet.
+    Starting,
+    /// Packets may flow.
+    Up,
+    /// It only waits for the peer to hear of it.
+    Closing {
+        until: Instant,
+        /// Over as soon as the peer has acknowledged everything.
+        early: bool,
+        reason: CloseReason,
+    },
+    Closed,
+}
+
+pub(super) enum Side {
+    Client(Box<ClientSide>),
+    Server(Box<ServerSide>),
+}
+
+/// One peer's session, from the first packet to the last.
+///
+/// Whatever is called, everything that is to be done is put out, to be done in order. Once
+/// [`Output::Closed`] came, there is nothing more to do with it.
+pub struct Session {
+    pub(super) side: Side,
+    pub(super) own: SessionId,
+    pub(super) peer: Option<SessionId>,
+    pub(super) wrap: Wrap,
+    /// The wrap of renegotiations, where it is another.
+    dynamic: Option<Wrap>,
+    pub(super) primary: KeyState,
+    /// The negotiation before, which may have something to acknowledge still.
+    pub(super) previous: Option<KeyState>,
+    pub(super) slots: Slots,
+    pub(super) agreed: Option<Agreed>,
+    pub(super) liveness: Liveness,
+    pub(super) phase: Phase,
+    /// When new keys are wanted, if time is what they are wanted for.
+    pub(super) renegotiate_at: Option<Instant>,
+    /// What is to be said once there is a negotiation to say it in.
+    queued: VecDeque<Message>,
+    certificate: Option<Arc<PeerCertificate>>,
+    /// Seconds since 1970, and when.
+    clock: (u64, Instant),
+}
+
+impl Session {
+    pub(super) fn new(
+        side: Side,
+        own: SessionId,
+        peer: Option<SessionId>,
+        wrap: Wrap,
+        primary: KeyState,
+        now: Instant,
+        wall: SystemTime,
+    ) -> Self {
+        let seconds = wall
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |it| it.as_secs());
+        Self {
+            side,
+            own,
+            peer,
+            wrap,
+            dynamic: None,
+            primary,
+            previous: None,
+            slots: Slots::default(),
+            agreed: None,
+            liveness: Liveness::new(super::Timers::default(), now),
+            phase: Phase::Starting,
+            renegotiate_at: None,
+            queued: VecDeque::new(),
+            certificate: None,
+            clock: (seconds, now),
+        }
+    }
+
+    /// Takes a packet of the control channel from the peer's address.
+    ///
+    /// # Errors
+    /// Why it was dropped. Nothing has changed then.
+    pub fn receive(
+        &mut self,
+        datagram: &[u8],
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Dropped> {
+        let packet = self.open(datagram)?;
+        self.take(packet, now, out)?;
+        self.run(now, out);
+        Ok(())
+    }
+
+    /// Unwraps a packet and sees whether it is for this session.
+    fn open(&mut self, datagram: &[u8]) -> Result<ControlPacket, Dropped> {
+        if matches!(self.phase, Phase::Closed) {
+            return Err(Dropped::Closed);
+        }
+        if Head::peek(datagram).is_some_and(|it| it.opcode.is_data()) {
+            return Err(Dropped::Data);
+        }
+        let head = ControlHead::peek(datagram).map_err(Dropped::Packet)?;
+        if self.peer.is_some_and(|it| it != head.session) {
+            return Err(Dropped::OtherSession);
+        }
+        let packet = match &mut self.dynamic {
+            Some(wrap) if head.key_id > 0 => wrap.open(datagram),
+            _ => self.wrap.open(datagram),
+        }
+        .map_err(Dropped::Wrap)?;
+        if packet.peer_session.is_some_and(|it| it != self.own) {
+            return Err(Dropped::OtherSession);
+        }
+        Ok(packet)
+    }
+
+    /// Gives a packet to the negotiation that it belongs to.
+    pub(super) fn take(
+        &mut self,
+        packet: ControlPacket,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Dropped> {
+        let (opcode, key_id) = (packet.opcode, packet.key_id);
+        let ours = match self.role() {
+            Role::Client => matches!(opcode, Opcode::HardResetServerV2),
+            Role::Server => matches!(
+                opcode,
+                Opcode::HardResetClientV2 | Opcode::HardResetClientV3 | Opcode::ControlWkcV1
+            ),
+        };
+        let common = matches!(
+            opcode,
+            Opcode::SoftResetV1 | Opcode::ControlV1 | Opcode::AckV1
+        );
+        if !ours && !common {
+            return Err(Dropped::Unexpected(opcode));
+        }
+        // A hard reset that is not the first message of the first key was made by nobody who keeps to the protocol.
+        if opcode.is_hard_reset() && (key_id != 0 || packet.message_id != Some(0)) {
+            return Err(Dropped::Unexpected(opcode));
+        }
+        if self.peer.is_none() {
+            // The answer to our reset names our session; what does not was not meant for it.
+            if !opcode.is_hard_reset() || packet.peer_session != Some(self.own) {
+                return Err(Dropped::OtherSession);
+            }
+            self.peer = Some(packet.session);
+        }
+        if opcode == Opcode::SoftResetV1 && key_id != self.primary.key_id {
+            if key_id != next_key_id(self.primary.key_id) || !self.may_renegotiate() {
+                return Err(Dropped::KeyId(key_id));
+            }
+            log::debug!("the peer renews the keys, key id {key_id}");
+            self.begin_renegotiation(now, out);
+        }
+        let state = if key_id == self.primary.key_id {
+            &mut self.primary
+        } else {
+            self.previous
+                .as_mut()
+                .filter(|it| it.key_id == key_id)
+                .ok_or(Dropped::KeyId(key_id))?
+        };
+        if !state.take(packet, now) {
+            return Err(Dropped::TooFarAhead);
+        }
+        self.liveness.control_received(now);
+        Ok(())
+    }
+
+    /// Does what time asks for. Call it at [`next_deadline`](Self::next_deadline), and
+    /// [`activity`](Self::activity) just before.
+    pub fn expired(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if matches!(self.phase, Phase::Closed) {
+            return;
+        }
+        self.slots.expire(now, out);
+        if let Err(reason) = self.tick(now, out) {
+            self.fail(reason, now, out);
+        }
+        self.run(now, out);
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
+        let window = self.settings().hand_window;
+        if let Phase::Closing { .. } = self.phase {
+            return Ok(());
+        }
+        if self.primary.step < Step::Active && now >= self.primary.started + window {
+            return Err(CloseReason::HandshakeWindow(window));
+        }
+        if self.renegotiate_at.is_some_and(|at| now >= at) {
+            self.renegotiate(now, out);
+        }
+        match &self.side {
+            Side::Client(_) => self.tick_client(now, out)?,
+            Side::Server(_) => self.tick_server(now, out)?,
+        }
+        if matches!(self.phase, Phase::Up) {
+            match self.liveness.due(now) {
+                Some(Due::Ping) => out.push(Output::SendPing),
+                // Nobody is there to be told, or the daemon ends anyway.
+                Some(Due::Close(reason)) => self.close_now(reason, out),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// When [`expired`](Self::expired) has something to do; in the past if it has already.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let window = self.settings().hand_window;
+        let mut deadlines = vec![self.primary.next_deadline()];
+        deadlines.push(self.previous.as_ref().and_then(KeyState::next_deadline));
+        match &self.phase {
+            Phase::Closed => return None,
+            Phase::Closing { until, .. } => deadlines.push(Some(*until)),
+            Phase::Starting | Phase::Up => {
+                if self.primary.step < Step::Active {
+                    deadlines.push(Some(self.primary.started + window));
+                }
+                deadlines.push(self.renegotiate_at);
+                deadlines.push(self.slots.next_deadline());
+                deadlines.push(match &self.side {
+                    Side::Client(client) => client.next_deadline(),
+                    Side::Server(server) => server.next_deadline(),
+                });
+                if matches!(self.phase, Phase::Up) {
+                    deadlines.push(self.liveness.next_deadline());
+                }
+            }
+        }
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Tells when the data plane moved something last.
+    pub fn activity(&mut self, times: Times) {
+        self.liveness.activity(times);
+    }
+
+    /// Goes on as far as possible, and sends what is due.
+    pub(super) fn run(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if let Err(reason) = self.advance(now, out) {
+            self.fail(reason, now, out);
+        }
+        self.flush(now, out);
+        if let Phase::Closing {
+            until,
+            early,
+            reason,
+        } = &self.phase
+            && (now >= *until || (*early && self.primary.is_quiet()))
+        {
+            let reason = reason.clone();
+            self.close_now(reason, out);
+        }
+    }
+
+    fn advance(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
+        let tls = Arc::clone(&self.settings().tls);
+        while let Some(event) = self.primary.progress(&tls, self.peer.is_some(), now)? {
+            if matches!(self.phase, Phase::Closing { .. } | Phase::Closed) {
+                continue;
+            }
+            match event {
+                Event::ResendClientKey => self.primary.append_client_key(),
+                Event::Handshaked => self.handshaked()?,
+                Event::Record => self.record(now, out)?,
+                Event::Active => self.active(now, out)?,
+                Event::Text(text) => self.text(&text, now, out)?,
+            }
+        }
+        // The one before has nothing to say but what was on its way when the new one began.
+        while let Some(previous) = &mut self.previous
+            && let Ok(Some(event)) = previous.progress(&tls, true, now)
+        {
+            if let (Event::Text(text), Phase::Up) = (event, &self.phase) {
+                self.text(&text, now, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn handshaked(&mut self) -> Result<(), CloseReason> {
+        let Some(tls) = &self.primary.tls else {
+            return Ok(());
+        };
+        if let Some(description) = tls.describe() {
+            log::info!("Control Channel: {description}");
+        }
+        let certificate = tls.peer().cloned().map(Arc::new);
+        if self.agreed.is_some() && !same_peer(self.certificate.as_deref(), certificate.as_deref())
+        {
+            return Err(CloseReason::Tls(
+                "the peer shows another certificate than when the session began".to_owned(),
+            ));
+        }
+        self.certificate = certificate;
+        match &self.side {
+            Side::Client(_) => self.write_client_record(),
+            Side::Server(_) => Ok(()),
+        }
+    }
+
+    fn record(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
+        if let Some(record) = &self.primary.peer
+            && self.agreed.is_none()
+        {
+            let expected = self.settings().occ.expected(self.role());
+            for difference in crate::negotiate::occ::differences(&expected, &record.options) {
+                log::warn!("WARNING: {difference}");
+            }
+        }
+        match &self.side {
+            Side::Client(_) => Ok(()),
+            Side::Server(_) => self.take_client_record(now, out),
+        }
+    }
+
+    fn active(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
+        if let Some(previous) = &mut self.previous {
+            // What is said from now on is said in the new one.
+            previous.tls = None;
+        }
+        for message in core::mem::take(&mut self.queued) {
+            self.say(&message)?;
+        }
+        match &self.side {
+            Side::Client(_) => self.active_client(now, out),
+            Side::Server(_) => self.active_server(now, out),
+        }
+    }
+
+    fn text(
+        &mut self,
+        text: &[u8],
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), CloseReason> {
+        for part in message::split(text) {
+            match Message::parse(part) {
+                Ok(message) => match &self.side {
+                    Side::Client(_) => self.message_for_client(message, now, out)?,
+                    Side::Server(_) => self.message_for_server(message, now, out)?,
+                },
+                Err(error) => log::warn!("dropped {error}"),
+            }
+            if !matches!(self.phase, Phase::Starting | Phase::Up) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says something, now or when the negotiation that goes on has ended.
+    pub(super) fn say(&mut self, message: &Message) -> Result<(), CloseReason> {
+        let state = if self.primary.step == Step::Active {
+            &mut self.primary
+        } else if let Some(previous) = &mut self.previous
+            && previous.tls.is_some()
+        {
+            previous
+        } else {
+            if self.queued.len() < MAX_QUEUED {
+                self.queued.push_back(message.clone());
+            }
+            return Ok(());
+        };
+        state.say(&message.emit())
+    }
+
+    /// Says something to the peer, for example `INFO_PRE` of a server or `CR_RESPONSE` of a client.
+    pub fn send_message(&mut self, message: &Message, now: Instant, out: &mut Vec<Output>) {
+        if let Err(reason) = self.say(message) {
+            self.fail(reason, now, out);
+        }
+        self.run(now, out);
+    }
+
+    /// Derives the keys of the negotiation that has ended, and has them installed.
+    pub(super) fn install_keys(
+        &mut self,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), CloseReason> {
+        let (Some(agreed), Some(peer)) = (self.agreed, self.peer) else {
+            return Ok(());
+        };
+        let role = self.role();
+        let failed = |it: crate::tls::TlsError| CloseReason::Tls(it.to_string());
+        let (Some(tls), Some(record)) = (&mut self.primary.tls, &self.primary.peer) else {
+            return Ok(());
+        };
+        let block = if agreed.exporter {
+            KeyBlock::from_exporter(tls).map_err(failed)?
+        } else {
+            let (own, theirs) = (&self.primary.source, &record.source);
+            match role {
+                Role::Client => KeyBlock::from_prf(own, &self.own, theirs, &peer),
+                Role::Server => KeyBlock::from_prf(theirs, &peer, own, &self.own),
+            }
+        };
+        if agreed.dynamic_wrap && self.dynamic.is_none() {
+            let exported = keys::dynamic_tls_crypt(tls, None).map_err(failed)?;
+            self.dynamic = Some(self.wrap.dynamic(&exported, role));
+        }
+        let (send, receive) = block.split(role);
+        let key_id = self.primary.key_id;
+        let auth = self.settings().auth;
+        out.push(Output::InstallKeys(Box::new(DataKeys {
+            key_id,
+            cipher: agreed.cipher,
+            auth: auth.filter(|_| !agreed.cipher.is_aead()),
+            format: agreed.format,
+            send,
+            receive,
+        })));
+        let seals_from = self.primary.started + self.settings().defer();
+        let older_die = now + self.settings().tran_window;
+        self.slots.install(key_id, seals_from, older_die, now, out);
+        self.primary.installed = true;
+        self.schedule_renegotiation();
+        if matches!(self.phase, Phase::Up) {
+            out.push(Output::Renegotiated { key_id });
+        }
+        Ok(())
+    }
+
+    /// The session is up from now on.
+    pub(super) fn up(&mut self, timers: super::Timers, now: Instant, out: &mut Vec<Output>) {
+        self.phase = Phase::Up;
+        self.liveness = Liveness::new(timers, now);
+        out.push(Output::Connected);
+    }
+
+    /// Whether new keys may be negotiated: the last negotiation has ended, and its keys are installed.
+    pub(super) fn may_renegotiate(&self) -> bool {
+        matches!(self.phase, Phase::Up)
+            && self.primary.step == Step::Active
+            && self.primary.installed
+    }
+
+    pub(super) fn begin_renegotiation(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let key_id = next_key_id(self.primary.key_id);
+        let timeout = self.settings().tls_timeout;
+        self.renegotiate_at = None;
+        match KeyState::begin(self.role(), key_id, Opcode::SoftResetV1, timeout, now) {
+            Ok(state) => self.previous = Some(core::mem::replace(&mut self.primary, state)),
+            Err(reason) => self.fail(reason, now, out),
+        }
+    }
+
+    /// The negotiation that goes on cannot go on.
+    pub(super) fn fail(&mut self, reason: CloseReason, now: Instant, out: &mut Vec<Output>) {
+        if matches!(self.phase, Phase::Closing { .. } | Phase::Closed) {
+            return self.close_now(reason, out);
+        }
+        let renewal = matches!(self.phase, Phase::Up) && !self.primary.installed;
+        if renewal
+            && self.role() == Role::Server
+            && !self.slots.is_empty()
+            && let Some(previous) = self.previous.take()
+        {
+            // The client will begin a new session, in which it proves who it is; until then the keys are good.
+            log::warn!("keys were not renewed: {reason}");
+            self.primary = previous;
+            return;
+        }
+        // The last word may be an alert that says why.
+        self.flush(now, out);
+        self.close_now(reason, out);
+    }
+
+    /// Ends the session once the peer has acknowledged what was said, or after a while.
+    pub(super) fn linger(&mut self, reason: CloseReason, early: bool, now: Instant) {
+        let until = now + LINGER;
+        self.phase = Phase::Closing {
+            until,
+            early,
+            reason,
+        };
+    }
+
+    pub(super) fn close_now(&mut self, reason: CloseReason, out: &mut Vec<Output>) {
+        if matches!(self.phase, Phase::Closed) {
+            return;
+        }
+        self.phase = Phase::Closed;
+        self.slots.clear(out);
+        out.push(Output::Closed(reason));
+    }
+
+    /// Ends the session without a word, for this reason.
+    pub fn close(&mut self, reason: CloseReason, out: &mut Vec<Output>) {
+        self.close_now(reason, out);
+    }
+
+    fn flush(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if matches!(self.phase, Phase::Closed) {
+            return;
+        }
+        let wall = self.wall(now) as u32;
+        let transport = match self.settings().transport() {
+            // IPv6 and UDP; a packet over IPv4 is a little smaller than it might be.
+            Transport::Udp => 48,
+            Transport::Tcp => 40 + 20 + 2,
+        };
+        let packet = usize::from(self.settings().max_packet_size);
+        let before = out.len();
+        for state in self.previous.iter_mut().chain([&mut self.primary]) {
+            let wrap = match &mut self.dynamic {
+                Some(wrap) if state.key_id > 0 => wrap,
+                _ => &mut self.wrap,
+            };
+            // Four acknowledgements with the session id that belongs to them, and the message's number.
+            let head = CONTROL_HEAD_LEN + wrap.overhead() + (1 + 4 * 4 + SessionId::LEN) + 4;
+            let mut link = Link {
+                own: self.own,
+                peer: self.peer,
+                wall,
+                largest: packet.saturating_sub(transport + head).max(128),
+                wrap,
+            };
+            state.flush(&mut link, now, |it| out.push(Output::Send(it)));
+        }
+        if out.len() > before {
+            self.liveness.control_sent(now);
+        }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        match &self.side {
+            Side::Client(client) => &client.settings.common,
+            Side::Server(server) => &server.settings.common,
+        }
+    }
+
+    /// Which end we are.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        match &self.side {
+            Side::Client(_) => Role::Client,
+            Side::Server(_) => Role::Server,
+        }
+    }
+
+    /// Whether [`Output::Closed`] came.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
+    }
+
+    /// Our name for the session.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.own
+    }
+
+    /// The peer's name for the session, once it was heard.
+    #[must_use]
+    pub fn peer_id(&self) -> Option<SessionId> {
+        self.peer
+    }
+
+    /// The peer's verified certificate, if it showed one, once the handshake is done.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&Arc<PeerCertificate>> {
+        self.certificate.as_ref()
+    }
+
+    /// The peer's option string, once it has come.
+    #[must_use]
+    pub fn peer_options(&self) -> Option<&str> {
+        let record = self.primary.peer.as_ref();
+        record.map(|it| &*it.options)
+    }
+
+    /// The cipher and the layout of data packets, once they are agreed on.
+    #[must_use]
+    pub fn data_channel(&self) -> Option<(DataCipher, DataFormat)> {
+        self.agreed.map(|it| (it.cipher, it.format))
+    }
+
+    /// Seconds since 1970. It runs with `now` from when it was told, so a clock that is set meanwhile moves nothing.
+    pub(super) fn wall(&self, now: Instant) -> u64 {
+        let (seconds, then) = self.clock;
+        seconds + now.saturating_duration_since(then).as_secs()
+    }
+}
+
+impl core::fmt::Debug for Session {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Session")
+            .field("role", &self.role())
+            .field("own", &self.own)
+            .field("peer", &self.peer)
+            .field("phase", &self.phase)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Numbers go from 0 to 7 and then from 1: 0 is only for the first keys of a session.
+pub(super) fn next_key_id(key_id: u8) -> u8 {
+    key_id % 7 + 1
+}
+
+/// Whether a renewal comes from who began: somebody who stole a token must not go on with another certificate.
+fn same_peer(before: Option<&PeerCertificate>, now: Option<&PeerCertificate>) -> bool {
+    let own = |it: Option<&PeerCertificate>| it.and_then(|it| it.chain.first()).map(|it| it.sha256);
+    let name = |it: Option<&PeerCertificate>| it.map(|it| it.common_name.clone());
+    own(before) == own(now) && name(before) == name(now)
+}

@@ -1,0 +1,124 @@
+//! When keys are worn out, and new ones are negotiated.
+
+use std::time::{Duration, Instant};
+
+use super::machine::{Phase, Session};
+use super::output::{DataFormat, Output};
+use crate::negotiate::DataCipher;
+use crate::role::Role;
+
+/// Packet ids have 32 bits and must not come again: renewal begins with a 256th of them left.
+const PACKET_ID_RENEW: u64 = 0xff00_0000;
+/// Epochs have 16 bits.
+const EPOCH_RENEW: u16 = 0xf000;
+/// Messages and blocks of 16 bytes that a key of AES-GCM may seal.
+const GCM_LIMIT: u64 = (1 << 36) - 1;
+/// Forgeries after which a key of an AEAD is to be replaced.
+const FAILED_RENEW: u64 = 1 << 35;
+/// Bytes after which a cipher with blocks of 64 bits needs a new key (SWEET32).
+const SMALL_BLOCK_BYTES: u64 = 64 * 1024 * 1024;
+
+/// What the data plane has done with one set of keys, told by [`Session::traffic`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyUsage {
+    /// The keys' number.
+    pub key_id: u8,
+    /// Bytes of payload, of both directions.
+    pub bytes: u64,
+    /// Packets sealed.
+    pub sealed: u64,
+    /// The greatest packet id opened.
+    pub opened: u64,
+    /// Blocks of 16 bytes sealed, each packet's rounded up.
+    pub blocks_sealed: u64,
+    /// Blocks of 16 bytes opened, each packet's rounded up.
+    pub blocks_opened: u64,
+    /// Packets that were not authentic.
+    pub failed: u64,
+    /// The epoch that seals, in the epoch format.
+    pub epoch: u16,
+}
+
+impl Session {
+    /// Tells how much the newest keys were used. Some megabytes late is early enough.
+    pub fn traffic(&mut self, usage: &KeyUsage, now: Instant, out: &mut Vec<Output>) {
+        if self.slots.newest() != Some(usage.key_id) || !self.may_renegotiate() {
+            return;
+        }
+        if let Some(why) = self.worn_out(usage) {
+            log::info!("new keys are negotiated: {why}");
+            self.renegotiate(now, out);
+            self.run(now, out);
+        }
+    }
+
+    fn worn_out(&self, usage: &KeyUsage) -> Option<&'static str> {
+        let agreed = self.agreed?;
+        let limits = self.settings().renegotiate;
+        let small = agreed
+            .cipher
+            .has_small_blocks()
+            .then_some(SMALL_BLOCK_BYTES);
+        if limits.bytes.or(small).is_some_and(|it| usage.bytes >= it) {
+            return Some("reneg-bytes");
+        }
+        let packets = usage.sealed.saturating_add(usage.opened);
+        if limits.packets.is_some_and(|it| packets >= it) {
+            return Some("reneg-pkts");
+        }
+        if matches!(agreed.format, DataFormat::Epoch { .. }) {
+            // Each epoch has keys of its own; only they run out.
+            return (usage.epoch >= EPOCH_RENEW).then_some("the epochs run out");
+        }
+        if usage.sealed >= PACKET_ID_RENEW {
+            return Some("the packet ids run out");
+        }
+        let gcm = matches!(
+            agreed.cipher,
+            DataCipher::Aes128Gcm | DataCipher::Aes192Gcm | DataCipher::Aes256Gcm
+        );
+        let limit = GCM_LIMIT / 8 * 7;
+        // The peer may not know of the limit, so its direction is watched too.
+        let sealed = usage.sealed.saturating_add(usage.blocks_sealed);
+        let opened = usage.opened.saturating_add(usage.blocks_opened);
+        if gcm && (sealed >= limit || opened >= limit) {
+            return Some("the usage limit of AES-GCM is near");
+        }
+        (usage.failed >= FAILED_RENEW).then_some("too many forgeries")
+    }
+
+    /// Negotiates new keys, if nothing else is being negotiated.
+    pub fn renegotiate(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if self.may_renegotiate() {
+            self.begin_renegotiation(now, out);
+        }
+    }
+
+    /// Sets when time asks for new keys.
+    pub(super) fn schedule_renegotiation(&mut self) {
+        let established = self.primary.established;
+        let times = self.settings().renegotiate.time;
+        self.renegotiate_at = match (established, times) {
+            (Some(at), Some((least, most))) => Some(match self.role() {
+                // Clients that connected together shall not all come together again.
+                Role::Server => at + between(least, most),
+                Role::Client => at + most,
+            }),
+            _ => None,
+        };
+    }
+
+    /// Whether packets may flow.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        matches!(self.phase, Phase::Up)
+    }
+}
+
+fn between(least: Duration, most: Duration) -> Duration {
+    let span = most.saturating_sub(least);
+    let mut random = [0; 4];
+    crypto::random(&mut random);
+    // Less than 2^32.
+    least + span.mul_f64(f64::from(u32::from_be_bytes(random)) / f64::from(u32::MAX))
+}

@@ -1,0 +1,568 @@
+//! The server's part: asks who the client is, gives it its options, and says goodbye.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use zeroize::Zeroizing;
+
+use super::key_state::{Authorisation, KeyState, Step};
+use super::machine::{Agreed, Phase, Session, Side};
+use super::output::{AuthId, AuthRequest, CloseReason, DataFormat, Decision, Output, TokenState};
+use super::settings::ServerSettings;
+use super::token::{Checked, TokenKeeper, TokenSession};
+use crate::key_method::{KeyMethod, Login};
+use crate::message::{AuthFailed, AuthFailedKind, Message, Restart};
+use crate::negotiate::{IvProto, PeerInfo, cipher, occ};
+use crate::packet::{ControlPacket, Opcode};
+use crate::push::{PushOptions, bundles};
+use crate::role::Role;
+use crate::session_id::SessionId;
+use crate::wrap::Wrap;
+
+/// How long the same options are not sent again to a client that asks again.
+const ANSWERED_FOR: Duration = Duration::from_secs(30);
+/// Longest user name and password that are handed on, in bytes.
+const MAX_LOGIN: usize = 4096;
+
+/// What is only a server's.
+pub(super) struct ServerSide {
+    pub(super) settings: Arc<ServerSettings>,
+    /// Questions asked so far.
+    asked: u64,
+    peer_info: Arc<PeerInfo>,
+    /// The user name of the first negotiation, which others must keep.
+    username: Option<String>,
+    /// What is to be told to the client once it listens.
+    refusal: Option<AuthFailed>,
+    /// When an answer of the daemon comes too late.
+    answer_by: Option<Instant>,
+    /// The client has asked for its options, or needs no asking.
+    push_wanted: bool,
+    /// The daemon was asked for them.
+    push_asked: bool,
+    /// What was sent, and when.
+    reply: Vec<String>,
+    replied: Option<Instant>,
+    token: Option<TokenSession>,
+}
+
+impl ServerSide {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.answer_by
+    }
+}
+
+/// How a client's session begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// With its reset, which is answered by the session.
+    Reset,
+    /// With the packet that follows the resets; the answer was the listener's.
+    AfterResets(SessionId),
+}
+
+impl Session {
+    /// Begins a session with a client's reset: over TCP, where the address needs no proof, and with clients of
+    /// tls-crypt-v2 that cannot be asked to prove theirs.
+    ///
+    /// `packet` and `wrap` are what [`open_first`](crate::wrap::WrapSettings::open_first) made of the datagram. `wall` is
+    /// the time of day at `now`.
+    ///
+    /// # Errors
+    /// [`CloseReason`] if it is no reset, or the system has no random numbers.
+    pub fn server(
+        settings: Arc<ServerSettings>,
+        packet: ControlPacket,
+        wrap: Wrap,
+        now: Instant,
+        wall: SystemTime,
+        out: &mut Vec<Output>,
+    ) -> Result<Self, CloseReason> {
+        Self::accept(settings, Start::Reset, packet, wrap, now, wall, out)
+    }
+
+    pub(crate) fn accept(
+        settings: Arc<ServerSettings>,
+        start: Start,
+        packet: ControlPacket,
+        wrap: Wrap,
+        now: Instant,
+        wall: SystemTime,
+        out: &mut Vec<Output>,
+    ) -> Result<Self, CloseReason> {
+        let timeout = settings.common.tls_timeout;
+        let (own, primary) = match start {
+            Start::AfterResets(own) => (Some(own), KeyState::resume(timeout, now)?),
+            Start::Reset => {
+                let reset = Opcode::HardResetServerV2;
+                let primary = KeyState::begin(Role::Server, 0, reset, timeout, now)?;
+                (SessionId::random(), primary)
+            }
+        };
+        let own =
+            own.ok_or_else(|| CloseReason::Protocol("no random numbers from the system".into()))?;
+        let side = Side::Server(Box::new(ServerSide {
+            settings,
+            asked: 0,
+            peer_info: Arc::default(),
+            username: None,
+            refusal: None,
+            answer_by: None,
+            push_wanted: false,
+            push_asked: false,
+            reply: Vec::new(),
+            replied: None,
+            token: None,
+        }));
+        let peer = Some(packet.session);
+        let mut session = Self::new(side, own, peer, wrap, primary, now, wall);
+        session
+            .take(packet, now, out)
+            .map_err(|it| CloseReason::Protocol(it.to_string()))?;
+        session.run(now, out);
+        Ok(session)
+    }
+
+    fn server_side(&mut self) -> Option<&mut ServerSide> {
+        match &mut self.side {
+            Side::Server(server) => Some(server),
+            Side::Client(_) => None,
+        }
+    }
+
+    /// What the client says of itself. Empty until it has.
+    #[must_use]
+    pub fn peer_info(&self) -> Option<&Arc<PeerInfo>> {
+        match &self.side {
+            Side::Server(server) => Some(&server.peer_info),
+            Side::Client(_) => None,
+        }
+    }
+
+    pub(super) fn take_client_record(
+        &mut self,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), CloseReason> {
+        let (wall, certificate) = (self.wall(now), self.certificate().cloned());
+        let renegotiation = self.agreed.is_some();
+        let Some(record) = self.primary.peer.clone() else {
+            return Ok(());
+        };
+        let source = self.primary.source.clone();
+        let window = self.settings().hand_window;
+        let Some(server) = self.server_side() else {
+            return Ok(());
+        };
+        if !renegotiation {
+            server.peer_info = Arc::new(PeerInfo::parse(&record.peer_info));
+            let proto = server.peer_info.proto();
+            if proto.has(IvProto::NCP_P2P) {
+                log::warn!(
+                    "the client has neither --client nor --pull: it will not take the cipher that it is told"
+                );
+            }
+            server.push_wanted = proto.has(IvProto::REQUEST_PUSH);
+        }
+        let answer = KeyMethod {
+            source,
+            options: server.settings.common.occ.local(Role::Server),
+            login: Login::Absent,
+            peer_info: String::new(),
+        };
+        server.asked += 1;
+        let id = AuthId(server.asked);
+        server.answer_by = Some(now + window);
+        let login = login_of(&record.login);
+        let checked = match (&server.settings.tokens, &login) {
+            (Some(tokens), Some((user, password))) => tokens.check(user, password, wall),
+            _ => Checked {
+                state: TokenState::Initial,
+                session: None,
+            },
+        };
+        let refusal = refusal(server, login.as_ref(), checked);
+        self.primary.authorisation = Authorisation::Asked(id);
+        self.primary.write_record(&answer)?;
+        if let Some(refusal) = refusal {
+            return self.refuse(refusal, now);
+        }
+        let Some(server) = self.server_side() else {
+            return Ok(());
+        };
+        let (username, password) = login.unwrap_or_default();
+        server.username.get_or_insert_with(|| username.clone());
+        if checked.state == TokenState::Authenticated {
+            server.token = checked.session;
+        }
+        out.push(Output::Authenticate(Box::new(AuthRequest {
+            id,
+            username,
+            password,
+            certificate,
+            peer_info: Arc::clone(&server.peer_info),
+            options: record.options.clone(),
+            renegotiation,
+            token: checked.state,
+        })));
+        Ok(())
+    }
+
+    /// The daemon's answer. One to a question that is no longer open does nothing.
+    pub fn authenticated(
+        &mut self,
+        id: AuthId,
+        decision: Decision,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) {
+        let open = self.primary.authorisation == Authorisation::Asked(id);
+        if !open || !matches!(self.phase, Phase::Starting | Phase::Up) {
+            return;
+        }
+        if let Some(server) = self.server_side() {
+            server.answer_by = None;
+        }
+        let outcome = match decision {
+            Decision::Accept => {
+                self.primary.authorisation = Authorisation::Granted;
+                self.go_on(now, out)
+            }
+            Decision::Reject(failed) => self.refuse(failed, now),
+        };
+        if let Err(reason) = outcome {
+            self.fail(reason, now, out);
+        }
+        self.run(now, out);
+    }
+
+    /// The daemon's answer takes longer, because somebody else must answer first: the client is told to wait so long.
+    pub fn authentication_pending(
+        &mut self,
+        timeout: Duration,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) {
+        let knows_words = self
+            .peer_info()
+            .is_some_and(|it| it.proto().has(IvProto::AUTH_PENDING_KW));
+        if let Some(server) = self.server_side()
+            && server.answer_by.is_some()
+        {
+            server.answer_by = Some(now + timeout);
+        }
+        let timeout = knows_words.then_some(timeout);
+        self.send_message(&Message::AuthPending { timeout }, now, out);
+    }
+
+    pub(super) fn active_server(
+        &mut self,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), CloseReason> {
+        if let Some(refusal) = self.server_side().and_then(|it| it.refusal.take()) {
+            return self.refuse(refusal, now);
+        }
+        self.go_on(now, out)
+    }
+
+    /// Goes on once the client is both let in and listening.
+    fn go_on(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
+        let ready = self.primary.step == Step::Active
+            && self.primary.authorisation == Authorisation::Granted;
+        if !ready || self.primary.installed {
+            return Ok(());
+        }
+        if self.agreed.is_some() {
+            self.install_keys(now, out)?;
+            return self.renew_token(now);
+        }
+        let Some(server) = self.server_side() else {
+            return Ok(());
+        };
+        if server.push_wanted && !server.push_asked {
+            server.push_asked = true;
+            out.push(Output::PushRequested);
+        }
+        Ok(())
+    }
+
+    /// The daemon's options for the client, after [`Output::PushRequested`].
+    pub fn push(&mut self, options: &PushOptions, now: Instant, out: &mut Vec<Output>) {
+        let asked = self.server_side().is_some_and(|it| it.push_asked);
+        if !asked || self.agreed.is_some() || !matches!(self.phase, Phase::Starting) {
+            return;
+        }
+        if let Err(reason) = self.push_options(options, now, out) {
+            self.fail(reason, now, out);
+        }
+        self.run(now, out);
+    }
+
+    fn push_options(
+        &mut self,
+        options: &PushOptions,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), CloseReason> {
+        let occ_cipher = self.peer_options().and_then(|it| occ::value(it, "cipher"));
+        let occ_cipher = occ_cipher.map(str::to_owned);
+        let token = self.issue_token(now);
+        let settings = self.settings();
+        let (list, fallback) = (settings.data_ciphers.clone(), settings.fallback);
+        let (exporter, epoch) = (settings.exporter, settings.epoch);
+        let Some(server) = self.server_side() else {
+            return Ok(());
+        };
+        let info = Arc::clone(&server.peer_info);
+        let chosen = cipher::choose_as_server(&list, fallback, &info, occ_cipher.as_deref());
+        let cipher = match chosen {
+            Ok(cipher) => cipher,
+            Err(why) => {
+                log::warn!("{why}");
+                let told = "Data channel cipher negotiation failed (no shared cipher)";
+                return self.refuse(AuthFailed::because(told), now);
+            }
+        };
+        let proto = info.proto();
+        let exporter = exporter && proto.has(IvProto::TLS_KEY_EXPORT);
+        let peer_id = options.peer_id.filter(|_| proto.has(IvProto::DATA_V2));
+        let format = match peer_id {
+            None => DataFormat::V1,
+            Some(peer_id)
+                if epoch && exporter && cipher.is_aead() && proto.has(IvProto::DATA_EPOCH) =>
+            {
+                DataFormat::Epoch { peer_id }
+            }
+            Some(peer_id) => DataFormat::V2 { peer_id },
+        };
+        let agreed = Agreed {
+            cipher,
+            format,
+            exporter,
+            dynamic_wrap: exporter && proto.has(IvProto::DYN_TLS_CRYPT),
+            cc_exit: proto.has(IvProto::CC_EXIT_NOTIFY),
+        };
+        let mut list = options.options.clone();
+        list.extend(peer_id.map(|it| format!("peer-id {it}")));
+        list.extend(token.unwrap_or_default());
+        list.extend(negotiated(&agreed, &info));
+        list.extend(
+            options
+                .tun_mtu
+                .filter(|_| info.mtu().is_some())
+                .map(|it| format!("tun-mtu {it}")),
+        );
+        server.reply = bundles(&list);
+        self.agreed = Some(agreed);
+        self.send_reply(now)?;
+        self.install_keys(now, out)?;
+        let timers = self.settings().timers;
+        self.up(timers, now, out);
+        Ok(())
+    }
+
+    fn send_reply(&mut self, now: Instant) -> Result<(), CloseReason> {
+        let Some(server) = self.server_side() else {
+            return Ok(());
+        };
+        server.replied = Some(now);
+        for bundle in server.reply.clone() {
+            self.say(&Message::PushReply(bundle))?;
+        }
+        Ok(())
+    }
+
+    /// The options that carry a token, if tokens are given out and the client has a name.
+    fn issue_token(&mut self, now: Instant) -> Option<Vec<String>> {
+        use base64::Engine as _;
+        let wall = self.wall(now);
+        let server = self.server_side()?;
+        let keeper: Arc<TokenKeeper> = server.settings.tokens.clone()?;
+        let username = server.username.clone().filter(|it| !it.is_empty())?;
+        let (token, session) = keeper.issue(&username, server.token, wall);
+        server.token = Some(session);
+        let user = base64::engine::general_purpose::STANDARD.encode(&username);
+        Some(vec![
+            format!("auth-token {}", *token),
+            format!("auth-token-user {user}"),
+        ])
+    }
+
+    fn renew_token(&mut self, now: Instant) -> Result<(), CloseReason> {
+        match self.issue_token(now) {
+            // The name is known; only the first reply has it.
+            Some(options) => self.say(&Message::PushReply(options[0].clone())),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn tick_server(
+        &mut self,
+        now: Instant,
+        _out: &mut Vec<Output>,
+    ) -> Result<(), CloseReason> {
+        let late = self
+            .server_side()
+            .is_some_and(|it| it.answer_by.is_some_and(|by| now >= by));
+        if late {
+            return self.refuse(AuthFailed::because("Authentication timed out"), now);
+        }
+        Ok(())
+    }
+
+    pub(super) fn message_for_server(
+        &mut self,
+        message: Message,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), CloseReason> {
+        match message {
+            Message::PushRequest => {
+                let Some(server) = self.server_side() else {
+                    return Ok(());
+                };
+                server.push_wanted = true;
+                match server.replied {
+                    Some(at) if now < at + ANSWERED_FOR => Ok(()),
+                    Some(_) => self.send_reply(now),
+                    None => self.go_on(now, out),
+                }
+            }
+            Message::Exit => {
+                self.client_exits(now, out);
+                Ok(())
+            }
+            other @ (Message::CrResponse(_) | Message::Info(_)) => {
+                out.push(Output::Message(other));
+                Ok(())
+            }
+            other => {
+                log::debug!("a client has no business with {other:?}");
+                Ok(())
+            }
+        }
+    }
+
+    /// The client said that it leaves. What it sends once more must find the session, or it would begin another.
+    pub(super) fn client_exits(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if matches!(self.phase, Phase::Starting | Phase::Up) {
+            self.slots.clear(out);
+            self.linger(CloseReason::PeerExit, false, now);
+        }
+    }
+
+    /// Tells the client why it is not let in, and ends the session.
+    fn refuse(&mut self, failed: AuthFailed, now: Instant) -> Result<(), CloseReason> {
+        if self.primary.step != Step::Active {
+            // It would not listen yet.
+            if let Some(server) = self.server_side() {
+                server.answer_by = None;
+                server.refusal = Some(failed);
+            }
+            return Ok(());
+        }
+        self.say(&Message::AuthFailed(failed.clone()))?;
+        self.linger(CloseReason::Refused(failed), true, now);
+        Ok(())
+    }
+
+    /// Tells the client to connect again, and ends the session.
+    pub fn restart(&mut self, restart: Restart, now: Instant, out: &mut Vec<Output>) {
+        self.farewell(&Message::Restart(restart), now, out);
+    }
+
+    /// Tells the client to stop, and ends the session.
+    pub fn halt(&mut self, halt: Restart, now: Instant, out: &mut Vec<Output>) {
+        self.farewell(&Message::Halt(halt), now, out);
+    }
+
+    /// Tells the client that it is no longer let in, and ends the session.
+    pub fn deny(&mut self, failed: AuthFailed, now: Instant, out: &mut Vec<Output>) {
+        if let Err(reason) = self.refuse(failed, now) {
+            self.fail(reason, now, out);
+        }
+        self.run(now, out);
+    }
+
+    fn farewell(&mut self, message: &Message, now: Instant, out: &mut Vec<Output>) {
+        if !matches!(self.phase, Phase::Up) || self.say(message).is_err() {
+            return self.close_now(CloseReason::Local, out);
+        }
+        self.linger(CloseReason::Local, true, now);
+        self.run(now, out);
+    }
+}
+
+/// What both ends agreed on, in words for the client.
+fn negotiated(agreed: &Agreed, info: &PeerInfo) -> Vec<String> {
+    let mut list = Vec::new();
+    if info.negotiates_cipher() {
+        list.push(format!("cipher {}", agreed.cipher.name()));
+    }
+    let mut flags = String::new();
+    let mut add = |flag: &str, wanted: bool| {
+        if wanted {
+            flags.push(' ');
+            flags.push_str(flag);
+        }
+    };
+    add("cc-exit", agreed.cc_exit);
+    // Who understands the one understands the other in this place.
+    add("tls-ekm", agreed.cc_exit && agreed.exporter);
+    add("dyn-tls-crypt", agreed.dynamic_wrap);
+    add(
+        "aead-epoch",
+        matches!(agreed.format, DataFormat::Epoch { .. }),
+    );
+    if agreed.exporter && !agreed.cc_exit {
+        list.push("key-derivation tls-ekm".to_owned());
+    }
+    if !flags.is_empty() {
+        list.push(format!("protocol-flags{flags}"));
+    }
+    list
+}
+
+/// User name and password as text; `None` if there are none.
+fn login_of(login: &Login) -> Option<(String, Zeroizing<String>)> {
+    match login {
+        Login::Given(given) if given.username.len() + given.password.len() <= MAX_LOGIN => Some((
+            String::from_utf8_lossy(&given.username).into_owned(),
+            Zeroizing::new(String::from_utf8_lossy(&given.password).into_owned()),
+        )),
+        _ => None,
+    }
+}
+
+/// Why a login is wrong whatever the daemon would say.
+fn refusal(
+    server: &ServerSide,
+    login: Option<&(String, Zeroizing<String>)>,
+    checked: Checked,
+) -> Option<AuthFailed> {
+    let expired = AuthFailed {
+        kind: AuthFailedKind::Session,
+        reason: "token expired".to_owned(),
+    };
+    let username = login.map_or("", |it| &it.0);
+    if server.username.as_deref().is_some_and(|it| it != username) {
+        return Some(AuthFailed::because("the user name has changed"));
+    }
+    let password = login.map_or("", |it| &it.1);
+    if server.settings.tokens.is_some() && TokenKeeper::is_token(password) {
+        let same = |it: TokenSession| server.token.is_none_or(|known| known == it);
+        match checked {
+            Checked {
+                state: TokenState::Expired,
+                ..
+            } => return Some(expired),
+            Checked {
+                session: Some(session),
+                ..
+            } if same(session) => {}
+            _ => return Some(AuthFailed::default()),
+        }
+    }
+    None
+}

@@ -1,0 +1,208 @@
+//! What a session is made from. One of these serves all sessions of a tunnel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::token::TokenKeeper;
+use crate::digest::Digest;
+use crate::negotiate::{CipherList, DataCipher, IvProto, OccOptions, PeerInfo, Transport};
+use crate::push::PullFilter;
+use crate::tls::TlsSettings;
+use crate::wrap::WrapSettings;
+
+/// What both roles need.
+#[derive(Clone)]
+pub struct Settings {
+    /// Certificates and rules.
+    pub tls: Arc<TlsSettings>,
+    /// What is said, and compared, about the rest of the configuration.
+    pub occ: OccOptions,
+    /// The ciphers that may be negotiated, the preferred one first.
+    pub data_ciphers: CipherList,
+    /// The cipher for peers that negotiate none.
+    pub fallback: Option<DataCipher>,
+    /// The digest beside ciphers that do not authenticate; `None` is `auth none`.
+    pub auth: Option<Digest>,
+    /// Whether keys may come from the TLS exporter. Off, the peer is taken for one of version 2.5.
+    pub exporter: bool,
+    /// Whether the epoch format is offered.
+    pub epoch: bool,
+    /// When keys are renewed.
+    pub renegotiate: Renegotiate,
+    /// How long a negotiation may take.
+    pub hand_window: Duration,
+    /// How long keys open packets after others have followed them.
+    pub tran_window: Duration,
+    /// How long to wait before sending a control packet the second time.
+    pub tls_timeout: Duration,
+    /// The largest IP packet of the control channel, in bytes.
+    pub max_packet_size: u16,
+    /// Timers of the tunnel.
+    pub timers: Timers,
+}
+
+impl Settings {
+    /// OpenVPN's defaults.
+    #[must_use]
+    pub fn new(tls: Arc<TlsSettings>, occ: OccOptions) -> Self {
+        Self {
+            tls,
+            occ,
+            data_ciphers: CipherList::default(),
+            fallback: None,
+            auth: Some(Digest::Sha1),
+            exporter: true,
+            epoch: false,
+            renegotiate: Renegotiate::default(),
+            hand_window: Duration::from_secs(60),
+            tran_window: Duration::from_secs(3600),
+            tls_timeout: Duration::from_secs(2),
+            max_packet_size: 1250,
+            timers: Timers::default(),
+        }
+    }
+
+    pub(super) fn transport(&self) -> Transport {
+        self.occ.transport
+    }
+
+    /// How long keys wait before they seal, so that a peer that is slow to accept them never sees an unknown key.
+    pub(super) fn defer(&self) -> Duration {
+        match self.renegotiate.time {
+            Some((_, most)) => self.hand_window.min(most / 2),
+            None => self.hand_window,
+        }
+    }
+}
+
+/// When a side asks for new keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renegotiate {
+    /// After a time between these; a server chooses at random, a client takes the longest. `None` is never.
+    pub time: Option<(Duration, Duration)>,
+    /// After so many bytes, of both directions.
+    pub bytes: Option<u64>,
+    /// After so many packets, of both directions.
+    pub packets: Option<u64>,
+}
+
+impl Renegotiate {
+    /// After this time, which a server shortens at random by up to a tenth.
+    #[must_use]
+    pub fn every(time: Duration) -> Self {
+        Self {
+            time: (!time.is_zero()).then(|| (time - time / 10, time)),
+            bytes: None,
+            packets: None,
+        }
+    }
+}
+
+impl Default for Renegotiate {
+    /// An hour.
+    fn default() -> Self {
+        Self::every(Duration::from_secs(3600))
+    }
+}
+
+/// What happens when the tunnel is silent, or was up for too long. `None` is off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timers {
+    /// Send a ping after so long without sending.
+    pub ping: Option<Duration>,
+    /// End with [`CloseReason::PingRestart`](super::CloseReason::PingRestart) after so long without receiving.
+    pub ping_restart: Option<Duration>,
+    /// End with [`CloseReason::PingExit`](super::CloseReason::PingExit) after so long without receiving.
+    pub ping_exit: Option<Duration>,
+    /// End after so long with less than so many bytes of payload.
+    pub inactive: Option<(Duration, u64)>,
+    /// End after so long, whatever happens.
+    pub session_timeout: Option<Duration>,
+}
+
+/// What only a client needs.
+#[derive(Clone)]
+pub struct ClientSettings {
+    /// What both roles need.
+    pub common: Settings,
+    /// How the control channel is wrapped.
+    pub wrap: WrapSettings,
+    /// `IV_VER` and `IV_PLAT`, and with `push-peer-info` more. The lines of the protocol are added.
+    pub peer_info: PeerInfo,
+    /// What the server may push.
+    pub filter: PullFilter,
+    /// `tun-mtu-max`: the largest MTU that the server may push, in bytes.
+    pub tun_mtu_max: u32,
+    /// Tell the server when we leave, so many times; the server may push another number.
+    pub explicit_exit_notify: Option<u32>,
+}
+
+impl ClientSettings {
+    /// OpenVPN's defaults.
+    #[must_use]
+    pub fn new(common: Settings, wrap: WrapSettings) -> Self {
+        Self {
+            common,
+            wrap,
+            peer_info: PeerInfo::default(),
+            filter: PullFilter::default(),
+            tun_mtu_max: 1600,
+            explicit_exit_notify: None,
+        }
+    }
+
+    /// All that we say of ourselves, in stock's order.
+    pub(super) fn peer_info(&self) -> PeerInfo {
+        let common = &self.common;
+        let mut info = PeerInfo::default();
+        let first = ["IV_VER", "IV_PLAT"];
+        for name in first {
+            if let Some(value) = self.peer_info.value(name) {
+                info.set(name, value);
+            }
+        }
+        info.set("IV_TCPNL", "1");
+        info.set("IV_MTU", &self.tun_mtu_max.to_string());
+        if common.data_ciphers.has_both_gcm() {
+            info.set("IV_NCP", "2");
+        }
+        info.set("IV_CIPHERS", &common.data_ciphers.to_string());
+        let mut proto = IvProto::client(common.epoch);
+        if !common.exporter {
+            proto = proto
+                .without(IvProto::TLS_KEY_EXPORT)
+                .without(IvProto::DYN_TLS_CRYPT);
+        }
+        info.set("IV_PROTO", &proto.0.to_string());
+        // The framings are understood; nothing is ever compressed.
+        for name in ["IV_LZO_STUB", "IV_COMP_STUB", "IV_COMP_STUBv2"] {
+            info.set(name, "1");
+        }
+        for (name, value) in self.peer_info.iter() {
+            if !first.contains(&name) {
+                info.set(name, value);
+            }
+        }
+        info
+    }
+}
+
+/// What only a server needs.
+#[derive(Clone)]
+pub struct ServerSettings {
+    /// What both roles need.
+    pub common: Settings,
+    /// `auth-gen-token`: tokens instead of passwords for renegotiations.
+    pub tokens: Option<Arc<TokenKeeper>>,
+}
+
+impl ServerSettings {
+    /// OpenVPN's defaults.
+    #[must_use]
+    pub fn new(common: Settings) -> Self {
+        Self {
+            common,
+            tokens: None,
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Which keys are installed, and which of them seal.
+
+use std::time::Instant;
+
+use super::output::Output;
+
+/// Most keys that are installed at a time: those in use, those before them, and those before these while packets
+/// that were sealed with them may still be on their way.
+const MAX_KEYS: usize = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot {
+    key_id: u8,
+    /// From when on they are preferred for sealing.
+    seals_from: Instant,
+    /// When they go.
+    dies: Option<Instant>,
+}
+
+/// The installed keys, the newest first.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    sealing: Option<u8>,
+}
+
+impl Slots {
+    /// Notes newly installed keys. Those before them die at `older_die`, if they do not sooner.
+    pub(super) fn install(
+        &mut self,
+        key_id: u8,
+        seals_from: Instant,
+        older_die: Instant,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) {
+        // Numbers come again after seven renewals; the keys that had this one are replaced.
+        self.slots.retain(|it| it.key_id != key_id);
+        for slot in &mut self.slots {
+            slot.dies = Some(slot.dies.map_or(older_die, |it| it.min(older_die)));
+        }
+        let slot = Slot {
+            key_id,
+            seals_from,
+            dies: None,
+        };
+        self.slots.insert(0, slot);
+        let surplus = self.slots.split_off(self.slots.len().min(MAX_KEYS));
+        // Others seal before these are gone.
+        self.choose(now, out);
+        for oldest in surplus {
+            out.push(Output::RemoveKeys {
+                key_id: oldest.key_id,
+            });
+        }
+    }
+
+    /// Removes keys whose time is over, and lets others seal whose time has come.
+    pub(super) fn expire(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let dead: Vec<u8> = self
+            .slots
+            .iter()
+            .filter(|it| it.dies.is_some_and(|at| now >= at))
+            .map(|it| it.key_id)
+            .collect();
+        self.slots.retain(|it| !dead.contains(&it.key_id));
+        self.choose(now, out);
+        for key_id in dead {
+            out.push(Output::RemoveKeys { key_id });
+        }
+    }
+
+    /// Lets those seal whose time has come, the newest of them; or if there are none, the newest of all.
+    fn choose(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let chosen = self
+            .slots
+            .iter()
+            .find(|it| now >= it.seals_from)
+            .or_else(|| self.slots.first())
+            .map(|it| it.key_id);
+        if let Some(key_id) = chosen
+            && self.sealing != chosen
+        {
+            out.push(Output::UseForSending { key_id });
+        }
+        self.sealing = chosen;
+    }
+
+    /// Removes all.
+    pub(super) fn clear(&mut self, out: &mut Vec<Output>) {
+        for slot in self.slots.drain(..) {
+            out.push(Output::RemoveKeys {
+                key_id: slot.key_id,
+            });
+        }
+        self.sealing = None;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The number of the newest keys.
+    pub(super) fn newest(&self) -> Option<u8> {
+        self.slots.first().map(|it| it.key_id)
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let sealing = |it: &&Slot| Some(it.key_id) == self.sealing;
+        // Only what is newer than the keys that seal can take over from them.
+        let newer = self.slots.iter().take_while(|it| !sealing(it));
+        let takes_over = newer.map(|it| it.seals_from).min();
+        let dies = self.slots.iter().filter_map(|it| it.dies).min();
+        takes_over.into_iter().chain(dies).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const SEC: Duration = Duration::from_secs(1);
+
+    fn said(out: &mut Vec<Output>) -> Vec<String> {
+        out.drain(..).map(|it| format!("{it:?}")).collect()
+    }
+
+    #[test]
+    fn the_first_keys_seal_at_once_and_later_ones_wait() {
+        let (start, mut out, mut slots) = (Instant::now(), Vec::new(), Slots::default());
+        slots.install(0, start + 60 * SEC, start, start, &mut out);
+        assert_eq!(said(&mut out), ["UseForSending { key_id: 0 }"]);
+        assert_eq!(slots.next_deadline(), None);
+
+        let later = start + 3600 * SEC;
+        slots.install(1, later + 60 * SEC, later + 3600 * SEC, later, &mut out);
+        assert!(said(&mut out).is_empty());
+        assert_eq!(slots.next_deadline(), Some(later + 60 * SEC));
+        slots.expire(later + 59 * SEC, &mut out);
+        assert!(said(&mut out).is_empty());
+        slots.expire(later + 60 * SEC, &mut out);
+        assert_eq!(said(&mut out), ["UseForSending { key_id: 1 }"]);
+        assert_eq!(slots.next_deadline(), Some(later + 3600 * SEC));
+        slots.expire(later + 3600 * SEC, &mut out);
+        assert_eq!(said(&mut out), ["RemoveKeys { key_id: 0 }"]);
+    }
+
+    #[test]
+    fn keys_that_die_hand_over_first() {
+        let (start, mut out, mut slots) = (Instant::now(), Vec::new(), Slots::default());
+        slots.install(0, start, start, start, &mut out);
+        slots.install(1, start + 60 * SEC, start + 5 * SEC, start, &mut out);
+        said(&mut out);
+        slots.expire(start + 5 * SEC, &mut out);
+        assert_eq!(
+            said(&mut out),
+            ["UseForSending { key_id: 1 }", "RemoveKeys { key_id: 0 }"]
+        );
+    }
+
+    #[test]
+    fn three_at_most() {
+        let (start, mut out, mut slots) = (Instant::now(), Vec::new(), Slots::default());
+        for key_id in 0..4 {
+            slots.install(key_id, start, start + 3600 * SEC, start, &mut out);
+        }
+        assert_eq!(
+            said(&mut out).pop().as_deref(),
+            Some("RemoveKeys { key_id: 0 }")
+        );
+        assert_eq!(slots.slots.len(), MAX_KEYS);
+        slots.clear(&mut out);
+        assert_eq!(said(&mut out).len(), 3);
+    }
+}
