@@ -1,10 +1,13 @@
 //! A tunnel between two hosts, made by whichever program.
 
+use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::peer::{Keys, PeerOptions, RunningPeer, WgInterface, WgPeer, WireGuardPeer};
+use crate::openvpn::{ConfigFile, Credentials, OpenVpn, RunningOpenVpn, Setup};
+use crate::peer::{Invocation, Keys, PeerOptions, RunningPeer, WgInterface, WgPeer, WireGuardPeer};
 use crate::{Host, LabError, LinkOptions, Process};
 
 /// How long a forwarder gets to make its interface.
@@ -14,6 +17,17 @@ const READY: Duration = Duration::from_secs(10);
 pub enum Carrier {
     /// A WireGuard program, the same at both ends.
     WireGuard(Box<dyn WireGuardPeer>, PeerOptions),
+    /// OpenVPN programs: a client and its server.
+    OpenVpn {
+        /// The program that calls.
+        client: Box<dyn OpenVpn>,
+        /// The program that listens.
+        server: Box<dyn OpenVpn>,
+        /// What they agree on; its port, interface and network are those of the tunnel.
+        setup: Box<Setup>,
+        /// Whom they trust.
+        credentials: Arc<Credentials>,
+    },
     /// The forwarder without a cipher ([`crate::forwarder`]), in processes of its own: this program,
     /// called with `arguments`, then `IFNAME PORT REMOTE`.
     Forwarder {
@@ -42,7 +56,7 @@ pub struct TunnelOptions {
     pub interface: String,
     /// UDP port of both ends.
     pub port: u16,
-    /// MTU of the tunnel, in bytes.
+    /// MTU of the tunnel, in bytes. OpenVPN knows its own.
     pub mtu: u32,
     /// The end that calls, and the one that listens.
     pub ends: [TunnelEnd; 2],
@@ -89,11 +103,25 @@ pub struct Tunnel<'h> {
 #[derive(Debug)]
 enum End<'h> {
     WireGuard(RunningPeer<'h>, WgInterface),
+    OpenVpnServer(RunningOpenVpn<'h>),
+    OpenVpnClient(OpenVpnClient<'h>),
     Forwarder(&'h Host, Process),
 }
 
+/// A client that is started only when it shall connect: there is nothing to configure afterwards.
+#[derive(Debug)]
+struct OpenVpnClient<'h> {
+    host: &'h Host,
+    program: PathBuf,
+    invocation: Invocation,
+    file: ConfigFile,
+    running: OnceCell<RunningOpenVpn<'h>>,
+}
+
 impl<'h> Tunnel<'h> {
-    /// Starts the programs; [`Tunnel::connect`] then makes a tunnel of them.
+    /// Starts the programs; [`Tunnel::connect`] then makes a tunnel of them. An OpenVPN server hands out the
+    /// addresses of its network and has the first one itself, so that for it the ends change their
+    /// inner addresses: see [`Tunnel::options`].
     ///
     /// # Errors
     /// [`LabError::Missing`] if the program is not installed, [`LabError::Failed`] if it ends at once,
@@ -101,7 +129,7 @@ impl<'h> Tunnel<'h> {
     pub fn start(
         carrier: &Carrier,
         hosts: [&'h Host; 2],
-        options: TunnelOptions,
+        mut options: TunnelOptions,
     ) -> Result<Self, LabError> {
         let [a, b] = hosts;
         let ends = match carrier {
@@ -112,6 +140,27 @@ impl<'h> Tunnel<'h> {
                     Ok::<_, LabError>(End::WireGuard(running, interface(&options, &keys, number)))
                 };
                 [start(a, 0)?, start(b, 1)?]
+            }
+            Carrier::OpenVpn {
+                client,
+                server,
+                setup,
+                credentials,
+            } => {
+                let [at_a, at_b] = &mut options.ends;
+                std::mem::swap(&mut at_a.inner, &mut at_b.inner);
+                let setup = openvpn_setup(setup, &options);
+                let remote = options.ends[1].outer;
+                let file = setup.server_file(server.as_ref(), credentials, remote)?;
+                let listens = server.start(b, &file)?;
+                let calls = OpenVpnClient {
+                    host: a,
+                    program: client.available()?,
+                    invocation: client.invocation(),
+                    file: setup.client_file(client.as_ref(), credentials, remote)?,
+                    running: OnceCell::new(),
+                };
+                [End::OpenVpnClient(calls), End::OpenVpnServer(listens)]
             }
             Carrier::Forwarder { program, arguments } => {
                 let start = |host: &'h Host, remote: IpAddr| {
@@ -135,7 +184,7 @@ impl<'h> Tunnel<'h> {
     }
 
     /// Configures both ends, first the one that listens, and returns the time at which it began with
-    /// the one that calls. The handshake comes with the first packet.
+    /// the one that calls. The handshake comes with the first packet. An OpenVPN client is started now.
     ///
     /// # Errors
     /// [`LabError::Failed`] if `wg` does, [`LabError::Netlink`].
@@ -151,10 +200,16 @@ impl<'h> Tunnel<'h> {
         &self.options
     }
 
-    /// The process ids of both ends.
+    /// The process ids of both ends; 0 for an OpenVPN client that has not been started by
+    /// [`Tunnel::connect`].
     pub fn processes(&self) -> [u32; 2] {
         self.ends.each_ref().map(|end| match end {
             End::WireGuard(peer, _) => peer.process.id(),
+            End::OpenVpnServer(running) => running.process.id(),
+            End::OpenVpnClient(client) => {
+                let running = client.running.get();
+                running.map_or(0, |running| running.process.id())
+            }
             End::Forwarder(_, process) => process.id(),
         })
     }
@@ -167,6 +222,8 @@ impl<'h> Tunnel<'h> {
                 peer.configure(configuration)?;
                 peer.host()
             }
+            End::OpenVpnServer(_) => return Ok(()),
+            End::OpenVpnClient(client) => return client.connect(),
             End::Forwarder(host, _) => host,
         };
         host.set_mtu(interface, self.options.mtu)?;
@@ -178,6 +235,60 @@ impl<'h> Tunnel<'h> {
             host.add_device_route(*network, interface)?;
         }
         Ok(())
+    }
+}
+
+impl OpenVpnClient<'_> {
+    fn connect(&self) -> Result<(), LabError> {
+        let Self {
+            host,
+            program,
+            invocation,
+            file,
+            running,
+        } = self;
+        let launched = RunningOpenVpn::launch(program, invocation, host, file)?;
+        running.set(launched).map_err(|_| LabError::Unusable {
+            what: "the OpenVPN client".to_owned(),
+            hint: "it has been started already; make another tunnel".to_owned(),
+        })
+    }
+}
+
+/// What both ends of a tunnel shall agree on, with the networks behind them.
+fn openvpn_setup(setup: &Setup, options: &TunnelOptions) -> Setup {
+    let mut setup = Setup {
+        port: options.port,
+        interface: options.interface.clone(),
+        ..setup.clone()
+    };
+    if let IpAddr::V4(inner) = options.inner(1) {
+        setup.network = inner.octets()[1];
+    }
+    let [client, server] = &options.ends;
+    for (network, prefix) in &server.behind {
+        setup.client.line(&route("route", *network, *prefix));
+    }
+    let mut of_client = String::new();
+    for (network, prefix) in &client.behind {
+        setup.server.line(&route("route", *network, *prefix));
+        of_client += &(route("iroute", *network, *prefix) + "\n");
+    }
+    if !of_client.is_empty() {
+        setup.server.line("client-config-dir ccd");
+        setup.server.file("ccd/DEFAULT", of_client);
+    }
+    setup
+}
+
+/// The directive `name` or its IPv6 sister with a network.
+fn route(name: &str, network: IpAddr, prefix: u8) -> String {
+    match network {
+        IpAddr::V4(_) => {
+            let ones = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+            format!("{name} {network} {}", Ipv4Addr::from(ones))
+        }
+        IpAddr::V6(_) => format!("{name}-ipv6 {network}/{prefix}"),
     }
 }
 
@@ -205,6 +316,23 @@ fn interface(options: &TunnelOptions, keys: &[Keys; 2], number: usize) -> WgInte
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn openvpn_routes_what_is_behind_either_end() {
+        let mut options = TunnelOptions::over(&LinkOptions::numbered(1), 9);
+        options.ends[0].behind = vec![
+            ([192, 168, 2, 0].into(), 24),
+            ([0xfd00, 2, 0, 0, 0, 0, 0, 0].into(), 64),
+        ];
+        let setup = openvpn_setup(&Setup::default(), &options);
+        assert_eq!(setup.network, 9);
+        let server = setup.server.to_string();
+        assert!(
+            server.contains("route 192.168.2.0 255.255.255.0\n"),
+            "{server}"
+        );
+        assert!(server.contains("route-ipv6 fd00:2::/64\n"), "{server}");
+    }
 
     #[test]
     fn one_end_calls_and_each_allows_what_is_behind_the_other() {

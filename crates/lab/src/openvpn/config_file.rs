@@ -2,10 +2,11 @@
 
 use std::fmt::{self, Write};
 
-/// A configuration file: directives and inline blocks, in order.
+/// A configuration file: directives and inline blocks, in order, and the files that they name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConfigFile {
     lines: Vec<Line>,
+    files: Vec<(String, Vec<u8>)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,7 @@ impl ConfigFile {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         Self {
             lines: lines.map(|line| Line::Directive(words(line))).collect(),
+            files: Vec::new(),
         }
     }
 
@@ -57,6 +59,18 @@ impl ConfigFile {
         self
     }
 
+    /// Adds a file that shall lie beside the configuration, readable only by us; its path is relative to
+    /// the program's directory, and one directory deep at most.
+    pub fn file(&mut self, path: &str, content: impl Into<Vec<u8>>) -> &mut Self {
+        self.files.push((path.to_owned(), content.into()));
+        self
+    }
+
+    /// The files to lie beside it.
+    pub(super) fn files(&self) -> &[(String, Vec<u8>)] {
+        &self.files
+    }
+
     /// Removes every directive and block of this name.
     pub fn remove(&mut self, name: &str) -> &mut Self {
         self.lines.retain(|line| line.name() != name);
@@ -74,6 +88,7 @@ impl ConfigFile {
     /// Adds all lines of another file.
     pub fn append(&mut self, other: &Self) -> &mut Self {
         self.lines.extend(other.lines.iter().cloned());
+        self.files.extend(other.files.iter().cloned());
         self
     }
 }

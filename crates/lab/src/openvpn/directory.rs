@@ -46,16 +46,20 @@ impl Directory {
         self.0.join(name)
     }
 
-    /// Writes a file that only we can read, and returns its path.
+    /// Writes a file that only we can read, in a directory of its own if its path says so, and returns its
+    /// path.
     ///
     /// # Errors
     /// [`LabError::Load`].
-    pub fn file(&self, name: &str, text: &str) -> Result<PathBuf, LabError> {
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf, LabError> {
         let path = self.join(name);
         let write = || {
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
             let mut options = fs::OpenOptions::new();
             options.write(true).create(true).truncate(true).mode(0o600);
-            io::Write::write_all(&mut options.open(&path)?, text.as_bytes())
+            io::Write::write_all(&mut options.open(&path)?, content.as_ref())
         };
         write().map_err(LabError::load(format!("write {}", path.display())))?;
         Ok(path)

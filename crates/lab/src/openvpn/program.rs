@@ -19,14 +19,9 @@ pub trait OpenVpn: fmt::Debug + Send + Sync {
     /// [`LabError::Missing`], with how to get it.
     fn available(&self) -> Result<PathBuf, LabError>;
 
-    /// What comes before OpenVPN's own options on its command line.
-    fn arguments(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Environment variables that it needs.
-    fn environment(&self) -> Vec<(String, String)> {
-        Vec::new()
+    /// What comes before OpenVPN's own options on its command line, and the environment that it needs.
+    fn invocation(&self) -> Invocation {
+        Invocation::default()
     }
 
     /// The directive without which it refuses ciphers that nobody should use any more.
@@ -42,15 +37,7 @@ pub trait OpenVpn: fmt::Debug + Send + Sync {
         host: &'h Host,
         config: &ConfigFile,
     ) -> Result<RunningOpenVpn<'h>, LabError> {
-        let invocation = Invocation {
-            arguments: self
-                .arguments()
-                .iter()
-                .map(|&word| word.to_owned())
-                .collect(),
-            environment: self.environment(),
-        };
-        RunningOpenVpn::launch(&self.available()?, &invocation, host, config)
+        RunningOpenVpn::launch(&self.available()?, &self.invocation(), host, config)
     }
 
     /// As [`OpenVpn::launch`], and waits until it says that it is ready.
@@ -129,14 +116,14 @@ impl OpenVpn for MillraceOpenVpn {
         })
     }
 
-    fn arguments(&self) -> &'static [&'static str] {
-        &["openvpn"]
-    }
-
-    fn environment(&self) -> Vec<(String, String)> {
-        match self.settings.as_str() {
+    fn invocation(&self) -> Invocation {
+        let environment = match self.settings.as_str() {
             "" => Vec::new(),
             settings => vec![("MILLRACE_SET".to_owned(), settings.to_owned())],
+        };
+        Invocation {
+            arguments: vec!["openvpn".to_owned()],
+            environment,
         }
     }
 

@@ -26,14 +26,17 @@ pub struct RunningOpenVpn<'h> {
 }
 
 impl<'h> RunningOpenVpn<'h> {
-    pub(super) fn launch(
+    pub(crate) fn launch(
         program: &Path,
         invocation: &Invocation,
         host: &'h Host,
         config: &ConfigFile,
     ) -> Result<Self, LabError> {
         let directory = Directory::new()?;
-        let file = directory.file("openvpn.conf", &config.to_string())?;
+        let file = directory.file("openvpn.conf", config.to_string())?;
+        for (path, content) in config.files() {
+            directory.file(path, content)?;
+        }
         let mut command = host.command(program).args(&invocation.arguments);
         for (key, value) in &invocation.environment {
             command = command.env(key, value);
