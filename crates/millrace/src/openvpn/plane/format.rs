@@ -5,9 +5,13 @@
 use crypto::openvpn::{self as ciphers, DataChannelError, Digest, KeyMaterial};
 use crypto::{Batch, Packet, PacketCipher};
 use engine::{Format, Payload, RECORD_HEADER};
-use openvpn::data::{Framing, Unframed, fragment, is_occ, is_ping, mss};
+use openvpn::data::fragment::{self, Fragmenter, Reassembled, Reassembler};
+use openvpn::data::framing::{Framing, Unframed};
+use openvpn::data::mss;
+use openvpn::data::signal::Signal;
 use openvpn::session::{DataFormat as Layout, DataKeys};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// `DATA_V1` and `DATA_V2`, as they stand in a packet's first byte.
 const DATA_V1: u8 = 6 << 3;
@@ -25,24 +29,37 @@ pub(crate) struct Shape {
     pub(crate) stream: bool,
     /// `fragment`: pieces out and in, across keys.
     pub(crate) fragments: Option<Arc<Fragments>>,
-    /// `mssfix`: the largest TCP payload for packets of either family; 0 for any.
-    pub(crate) mss: mss::MaxSegment,
+    /// `mssfix`: the largest TCP segment over IPv4, in bytes; 0 for any.
+    pub(crate) mss: u16,
 }
 
 /// `fragment`, both ways.
 pub(crate) struct Fragments {
-    out: Mutex<fragment::Fragmenter>,
-    back: Mutex<fragment::Reassembler>,
+    out: Mutex<Fragmenter>,
+    back: Mutex<Reassembler>,
 }
 
 impl Fragments {
-    /// Pieces of at most `size` bytes.
-    pub(crate) fn new(out: fragment::Fragmenter) -> Self {
+    /// Pieces of at most `most` bytes, of packets of at most `longest` bytes.
+    pub(crate) fn new(most: usize, longest: usize) -> Self {
+        let mut number = [0];
+        crypto::random(&mut number);
         Self {
-            out: Mutex::new(out),
-            back: Mutex::default(),
+            out: Mutex::new(Fragmenter::new(most, number[0])),
+            back: Mutex::new(Reassembler::new(longest)),
         }
     }
+}
+
+/// Bytes that a framing puts in front of a packet. (That of version 2 puts some in front of packets
+/// that begin with a byte that no IP packet and no signal of ours begins with.)
+fn framing_head(framing: Framing) -> usize {
+    usize::from(framing == Framing::Lzo)
+}
+
+/// Bytes that a framing puts behind a packet.
+fn framing_tail(framing: Framing) -> usize {
+    usize::from(framing == Framing::Swap)
 }
 
 /// One direction of one key.
@@ -79,7 +96,9 @@ impl DataFormat {
             cipher: keys.cipher,
             hmac: keys.hmac,
         };
-        let digest = keys.auth.map_or(Ok(Digest::None), digest_of)?;
+        // The configuration names only digests that both channels have.
+        let digest = keys.auth.map_or(Some(Digest::None), |d| Digest::from_name(d.name()));
+        let digest = digest.unwrap_or(Digest::Sha1);
         let send = make(keys.cipher, digest, &material(&keys.send), layout)?;
         let receive = make(keys.cipher, digest, &material(&keys.receive), layout)?;
         let (prefix, prefix_len) = match keys.format {
@@ -133,19 +152,15 @@ impl DataFormat {
     }
 }
 
-/// The digest of the HMAC in the data channel, by the one of the control channel.
-fn digest_of(digest: openvpn::digest::Digest) -> Result<Digest, DataChannelError> {
-    Digest::from_name(digest.name()).ok_or(DataChannelError::UnknownDigest)
-}
-
 impl Format for DataFormat {
     fn head(&self) -> usize {
         let record = if self.shape.stream { RECORD_HEADER } else { 0 };
-        record + self.prefix_len + self.cipher.head() + self.frames().head()
+        record + self.prefix_len + self.cipher.head() + framing_head(self.frames())
     }
 
     fn tail(&self, len: usize) -> usize {
-        let (head, tail) = (self.frames().head(), self.frames().tail());
+        let framing = self.frames();
+        let (head, tail) = (framing_head(framing), framing_tail(framing));
         tail + self.cipher.tail(head + len + tail)
     }
 
@@ -153,7 +168,8 @@ impl Format for DataFormat {
         let (framing, head) = (self.frames(), self.cipher.head());
         for packet in batch.packets.iter_mut() {
             let range = packet.start as usize..(packet.start + packet.len) as usize;
-            let framed = framing.frame(batch.memory, range);
+            // Nothing but an empty packet has no frame, and none is sealed.
+            let framed = framing.frame(batch.memory, range.clone()).unwrap_or(range);
             packet.start = framed.start as u32;
             packet.len = framed.len() as u32;
             packet.counter = self.packet_id(packet.counter);
@@ -182,9 +198,9 @@ impl Format for DataFormat {
     fn reveal(&self, memory: &mut [u8], packet: &mut Packet) -> Payload {
         let mut range = packet.start as usize..(packet.start + packet.len) as usize;
         if self.shape.fragments.is_some() {
-            match fragment::whole(&memory[range.clone()]) {
-                Some(true) => range.start += fragment::HEADER_LEN,
-                Some(false) => return Payload::Piece,
+            match memory[range.clone()].first_chunk::<{ fragment::HEADER_LEN }>() {
+                Some([.., 0]) => range.start += fragment::HEADER_LEN,
+                Some(_) => return Payload::Piece,
                 None => return Payload::Malformed,
             }
         }
@@ -200,7 +216,9 @@ impl Format for DataFormat {
     }
 
     fn adjust(&self, packet: &mut [u8]) {
-        self.shape.mss.clamp(packet);
+        if self.shape.mss > 0 {
+            mss::clamp(packet, self.shape.mss);
+        }
     }
 
     fn splits(&self) -> bool {
@@ -212,12 +230,19 @@ impl Format for DataFormat {
             return emit(&[], packet);
         };
         let framing = self.shape.framing;
-        let mut framed = vec![0; framing.head() + packet.len() + framing.tail()];
-        let range = framing.head()..framing.head() + packet.len();
+        let head = framing_head(framing);
+        let mut framed = vec![0; head + packet.len() + framing_tail(framing)];
+        let range = head..head + packet.len();
         framed[range.clone()].copy_from_slice(packet);
-        let range = framing.frame(&mut framed, range);
+        let Some(range) = framing.frame(&mut framed, range) else {
+            return;
+        };
+        let framed = &framed[range];
         let mut out = fragments.out.lock().unwrap_or_else(PoisonError::into_inner);
-        out.split(&framed[range], |header, piece| emit(&header, piece));
+        match out.cut(framed.len()) {
+            Ok(pieces) => pieces.for_each(|piece| emit(&piece.header, &framed[piece.range])),
+            Err(error) => log::debug!("{error}"),
+        }
     }
 
     fn join(&self, piece: &[u8]) -> Option<Vec<u8>> {
@@ -226,7 +251,17 @@ impl Format for DataFormat {
             .back
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut whole = back.add(piece)?;
+        let now = Instant::now();
+        back.expire(now);
+        let mut whole = match back.receive(piece, now) {
+            Ok(Reassembled::Complete(whole)) => whole.to_vec(),
+            Ok(Reassembled::Whole) => piece.get(fragment::HEADER_LEN..)?.to_vec(),
+            Ok(Reassembled::Waiting) => return None,
+            Err(error) => {
+                log::debug!("{error}");
+                return None;
+            }
+        };
         let range = 0..whole.len();
         match self.shape.framing.unframe(&mut whole, range) {
             Unframed::Payload(range) => Some(whole[range].to_vec()),
@@ -237,11 +272,12 @@ impl Format for DataFormat {
 
 /// What a payload is without its framing.
 fn kind(payload: &[u8]) -> Payload {
-    if is_ping(payload) {
-        Payload::Keepalive
-    } else if is_occ(payload) {
-        Payload::Message
-    } else {
-        Payload::Inner
+    match Signal::of(payload) {
+        None => Payload::Inner,
+        Some(Signal::Ping) => Payload::Keepalive,
+        Some(_) => Payload::Message,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ pub(crate) mod clients;
 pub(crate) mod connect_script;
 pub(crate) mod environment;
 pub(crate) mod htpasswd;
+pub(crate) mod management;
 mod md5_crypt;
 pub(crate) mod names;
 pub(crate) mod persist;

@@ -1,0 +1,421 @@
+//! One connection to one server, from the first packet to the last.
+
+use super::super::conduit::{Conduit, Way};
+use super::super::connect::{Attempts, Socket, Target};
+use super::super::plane::{Arrival, ClientWire};
+use super::super::policy::scripts::{Hook, ipchange_arguments};
+use super::super::signals::Signal;
+use super::super::{device, setup, sizes, terms};
+use super::inside::Inside;
+use super::{Client, Outcome};
+use engine::{Moving, Notice, Routes, Sockets, Stream, Tunnel};
+use netio::poll::Poller;
+use netio::udp::Endpoint;
+use openvpn::data::signal::Signal as DataSignal;
+use openvpn::key_method::Credentials;
+use openvpn::message::Message;
+use openvpn::session::{CloseReason, Output, Session};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+const INBOX: u64 = 0;
+const SIGNAL: u64 = 1;
+const NEWS: u64 = 2;
+
+/// How often the use of keys is looked at: a cipher with short blocks may be good for a second.
+const TRAFFIC: Duration = Duration::from_millis(500);
+
+/// A connection while it lasts.
+struct Attempt<'c, 'a> {
+    client: &'c mut Client<'a>,
+    target: &'c Target,
+    remote: SocketAddr,
+    session: Session,
+    conduit: Conduit,
+    /// The newest keys, and the bytes of both directions before them.
+    keys: Option<(u8, u64)>,
+    traffic_at: Instant,
+    ended: Option<CloseReason>,
+    leaving: Option<Signal>,
+    heard: bool,
+}
+
+impl Client<'_> {
+    /// Connects to a server and stays until the connection ends.
+    pub(super) fn attempt(&mut self, target: &Target, attempts: &mut Attempts) -> Outcome {
+        match self.connected(target) {
+            Ok(Ok(reason)) => self.after(&reason, attempts),
+            Ok(Err(signal)) => Outcome::Signal(signal),
+            Err(error) => {
+                log::error!("{error}");
+                Outcome::Again
+            }
+        }
+    }
+
+    /// The reason why it ended, or the signal that ended it.
+    fn connected(
+        &mut self,
+        target: &Target,
+    ) -> Result<Result<CloseReason, Signal>, Box<dyn std::error::Error>> {
+        let context = self.context;
+        let config = &context.config;
+        let connection = &target.connection;
+        let wrap = setup::wrap_settings(config, connection)?;
+        let credentials = self.credentials()?;
+        self.device(target)?;
+        let inbox = Arc::clone(&self.inbox);
+        let Some((tunnel, _)) = &self.device else {
+            return Err("no interface".into());
+        };
+        // What the last connection left behind is nobody's now.
+        while inbox.next_arrival().is_some() || inbox.next_message().is_some() {}
+        inbox.take_notices();
+        inbox.take_closed();
+
+        let way = match target.open(&context.stop())? {
+            None => match context.signals.take() {
+                Some(signal) => return Ok(Err(signal)),
+                None => return Err("interrupted".into()),
+            },
+            Some(Socket::Udp(remote)) => {
+                let family = device::family_of(remote);
+                let sockets = device::open_udp(config, connection, &context.dataplane, Some(family))?;
+                tunnel.set_sockets(sockets);
+                log::info!("UDPv{} link remote: {}", if remote.is_ipv4() { 4 } else { 6 }, name(remote));
+                Way::Datagrams(Endpoint::new(remote))
+            }
+            Some(Socket::Tcp(socket)) => {
+                tunnel.set_sockets(Sockets::default());
+                self.streams += 1;
+                let stream = Arc::new(Stream::new(self.streams, socket)?);
+                let remote = stream.endpoint().addr;
+                log::info!("TCP connection established with {}", name(remote));
+                Way::Stream(stream)
+            }
+        };
+        let remote = way.addr();
+        let moving = if connection.float {
+            Moving::Follow
+        } else {
+            Moving::Stay
+        };
+        let conduit = Conduit::new(tunnel, 0, way, moving, config.data.allow_insecure);
+        let mut routes = Routes::default();
+        for (net, bits) in device::EVERYWHERE {
+            routes.insert(net, bits, Arc::clone(&conduit.peer));
+        }
+        tunnel.set_routes(routes);
+        if let Way::Stream(stream) = conduit.way() {
+            tunnel.add_stream(stream)?;
+        }
+
+        let settings = terms::client(config, connection, Arc::clone(&self.tls), wrap);
+        let login = credentials.map(|login| Credentials {
+            username: login.name.into_bytes(),
+            password: login.password.as_bytes().to_vec(),
+        });
+        let mut out = Vec::new();
+        let now = Instant::now();
+        let session = Session::client(Arc::new(settings), login, now, SystemTime::now(), &mut out)?;
+        let mut attempt = Attempt {
+            client: self,
+            target,
+            remote,
+            session,
+            conduit,
+            keys: None,
+            traffic_at: now + TRAFFIC,
+            ended: None,
+            leaving: None,
+            heard: false,
+        };
+        let result = attempt.perform(out).and_then(|()| attempt.serve());
+        attempt.clear();
+        let leaving = attempt.leaving;
+        let ended = attempt.ended.take();
+        result?;
+        Ok(match leaving {
+            Some(signal) => Err(signal),
+            None => Ok(ended.unwrap_or(CloseReason::Local)),
+        })
+    }
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+impl Attempt<'_, '_> {
+    fn tunnel(&self) -> Result<&Tunnel<ClientWire>, Failure> {
+        match &self.client.device {
+            Some((tunnel, _)) => Ok(tunnel),
+            None => Err("no interface".into()),
+        }
+    }
+
+    fn clear(&mut self) {
+        if let Some((tunnel, _)) = &self.client.device {
+            self.conduit.clear(tunnel);
+            tunnel.set_routes(Routes::default());
+            tunnel.set_sockets(Sockets::default());
+        }
+    }
+
+    /// Serves until the session ends.
+    fn serve(&mut self) -> Result<(), Failure> {
+        let inbox = Arc::clone(&self.client.inbox);
+        let context = self.client.context;
+        let poller = Poller::new()?;
+        poller.add(&*inbox, INBOX)?;
+        poller.add(&context.signals, SIGNAL)?;
+        poller.add(&context.news, NEWS)?;
+        while self.ended.is_none() {
+            let now = Instant::now();
+            let mut deadline = self.session.next_deadline();
+            if self.keys.is_some() {
+                deadline = Some(deadline.map_or(self.traffic_at, |d| d.min(self.traffic_at)));
+            }
+            deadline = context.service_deadline(deadline);
+            let timeout = deadline.map(|at| at.saturating_duration_since(now));
+            for token in poller.wait(timeout)?.iter() {
+                match token {
+                    INBOX => inbox.waker.clear(),
+                    SIGNAL => self.signal()?,
+                    NEWS => self.network_changed()?,
+                    _ => {}
+                }
+            }
+            self.hear()?;
+            self.tick()?;
+            context.serve(|| self.status());
+        }
+        Ok(())
+    }
+
+    fn signal(&mut self) -> Result<(), Failure> {
+        match self.client.context.signals.take() {
+            None => {}
+            Some(Signal::Status) => self.client.context.print_status(&self.status()),
+            Some(signal) => {
+                if self.leaving.replace(signal).is_some() {
+                    // Asked twice: no more patience.
+                    self.ended = Some(CloseReason::Local);
+                    return Ok(());
+                }
+                let mut out = Vec::new();
+                self.session.leave(Instant::now(), &mut out);
+                self.perform(out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What workers have left in the inbox.
+    fn hear(&mut self) -> Result<(), Failure> {
+        let inbox = Arc::clone(&self.client.inbox);
+        while let Some(arrival) = inbox.next_arrival() {
+            self.arrived(&arrival)?;
+        }
+        while let Some((_, message)) = inbox.next_message() {
+            if DataSignal::of(&message) == Some(DataSignal::Exit) {
+                let mut out = Vec::new();
+                self.session.peer_exits(Instant::now(), &mut out);
+                self.perform(out)?;
+            }
+        }
+        for (_, notice) in inbox.take_notices() {
+            match notice {
+                Notice::Compressed => log::error!(
+                    "the server compresses packets, which is not undone here: they are dropped. \
+                     Remove comp-lzo and compress at the server, or set `comp-lzo no` there"
+                ),
+                Notice::Refresh { .. } => {
+                    let mut out = Vec::new();
+                    self.session.renegotiate(Instant::now(), &mut out);
+                    self.perform(out)?;
+                }
+                _ => {}
+            }
+        }
+        if !inbox.take_closed().is_empty() && matches!(self.conduit.way(), Way::Stream(_)) {
+            log::info!("Connection reset, restarting [0]");
+            self.ended.get_or_insert(CloseReason::Local);
+        }
+        if inbox.device_is_gone() {
+            return Err("the interface was deleted by somebody else".into());
+        }
+        Ok(())
+    }
+
+    fn arrived(&mut self, arrival: &Arrival) -> Result<(), Failure> {
+        let stream = arrival.stream.is_some();
+        // A stream of an earlier attempt, or a stranger's datagram.
+        if stream != matches!(self.conduit.way(), Way::Stream(_))
+            || (!stream && arrival.from.addr != self.remote && !self.target.connection.float)
+        {
+            return Ok(());
+        }
+        let mut out = Vec::new();
+        let now = Instant::now();
+        match self.session.receive(&arrival.bytes, now, &mut out) {
+            Ok(()) if !self.heard => {
+                self.heard = true;
+                log::info!("TLS: Initial packet from {}", name(self.remote));
+            }
+            Ok(()) => {}
+            // Whoever can reach the port can cause this: never more than a debug line.
+            Err(why) => log::debug!("control packet from {}: {why}", name(arrival.from.addr)),
+        }
+        self.perform(out)
+    }
+
+    fn tick(&mut self) -> Result<(), Failure> {
+        let now = Instant::now();
+        let mut out = Vec::new();
+        self.session.activity(self.conduit.times());
+        if self.session.next_deadline().is_some_and(|at| at <= now) {
+            self.session.expired(now, &mut out);
+        }
+        if now >= self.traffic_at {
+            self.traffic_at = now + TRAFFIC;
+            if let Some((key_id, bytes)) = self.keys {
+                let usage = self.conduit.usage(key_id, bytes);
+                self.session.traffic(&usage, now, &mut out);
+            }
+        }
+        self.perform(out)
+    }
+
+    /// Does what the session asks for, in order.
+    fn perform(&mut self, out: Vec<Output>) -> Result<(), Failure> {
+        for output in out {
+            self.one(output)?;
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, output: Output) -> Result<(), Failure> {
+        match output {
+            Output::Send(packet) => self.conduit.send_control(self.tunnel()?, &packet),
+            Output::InstallKeys(keys) => {
+                let Some((tunnel, _)) = &self.client.device else {
+                    return Ok(());
+                };
+                self.conduit.install(tunnel, &keys)?;
+                self.keys = Some((keys.key_id, self.conduit.bytes()));
+                log::info!(
+                    "Data Channel: cipher '{}'{}",
+                    keys.cipher.name(),
+                    self.conduit
+                        .cipher()
+                        .map(|(_, backend)| format!(", {backend}"))
+                        .unwrap_or_default()
+                );
+            }
+            Output::UseForSending { key_id } => {
+                if let Some((tunnel, _)) = &self.client.device {
+                    self.conduit.seal_with(tunnel, key_id);
+                }
+            }
+            Output::RemoveKeys { key_id } => {
+                if let Some((tunnel, _)) = &self.client.device {
+                    self.conduit.remove(tunnel, key_id);
+                }
+            }
+            Output::SendPing => self.conduit.ping(self.tunnel()?),
+            Output::SendData(payload) => self.tunnel()?.inject(&self.conduit.peer, &payload),
+            Output::Pushed(reply) => self.pushed(&reply)?,
+            Output::AuthToken(token) => self.client.keep_token(&token),
+            Output::Message(message) => self.message(&message),
+            Output::Connected => self.connected()?,
+            Output::Renegotiated { key_id } => {
+                log::info!("new data channel keys, key id {key_id}");
+            }
+            Output::Closed(reason) => self.ended = Some(reason),
+            // A server's.
+            Output::Authenticate(_) | Output::PushRequested => {}
+        }
+        Ok(())
+    }
+
+    /// The server's options: what is sealed from now on has their shape, and the interface gets
+    /// their addresses.
+    fn pushed(&mut self, reply: &openvpn::push::PushReply) -> Result<(), Failure> {
+        for (option, why) in &reply.refused {
+            log::warn!("pushed option '{option}' is not taken: {why}");
+        }
+        let config = &self.client.context.config;
+        let connection = &self.target.connection;
+        let mtu = reply
+            .tun_mtu
+            .and_then(|mtu| u16::try_from(mtu).ok())
+            .unwrap_or_else(|| terms::tun_mtu(connection));
+        let framing = match &reply.compression {
+            Some(pushed) => sizes::pushed(pushed),
+            None => sizes::configured(config.data.framing),
+        };
+        if let Some(agreed) = self.session.data_channel() {
+            self.conduit.shape =
+                sizes::shape(config, connection, agreed, framing, mtu, self.remote)?;
+        }
+        self.tunnel()?.set_mtu(mtu.into());
+        let inside = Inside::plan(self.client, connection, reply, mtu, self.remote)?;
+        self.client.bring_up(inside, self.remote)
+    }
+
+    fn connected(&mut self) -> Result<(), Failure> {
+        let client = &mut *self.client;
+        let mut environment = client.hooks.base.clone();
+        environment.set_peer("trusted", self.remote);
+        let script = client.context.config.scripts.ipchange.as_ref();
+        let arguments = ipchange_arguments(self.remote);
+        client.hooks.tell(Hook::IpChange, script, arguments, &environment);
+        let peer = self.session.certificate().map(|c| c.common_name.clone());
+        log::info!(
+            "[{}] Peer Connection Initiated with {}",
+            peer.unwrap_or_default(),
+            name(self.remote)
+        );
+        client.restarted = true;
+        client.context.connected();
+        log::info!("Initialization Sequence Completed");
+        Ok(())
+    }
+
+    fn message(&self, message: &Message) {
+        match message {
+            Message::Info(text) | Message::InfoPre(text) => {
+                log::info!("Info command was pushed by server ('{text}')");
+            }
+            Message::AuthPending { .. } => log::info!("AUTH_PENDING received, waiting"),
+            other => log::debug!("{other:?}"),
+        }
+    }
+
+    fn network_changed(&mut self) -> Result<(), Failure> {
+        self.client.context.drain_news();
+        let remote = self.remote;
+        if let Some(inside) = &mut self.client.inside {
+            inside.follow(remote)?;
+        }
+        Ok(())
+    }
+
+    fn status(&self) -> super::super::status::Client {
+        let (tunnel, peer) = (self.client.device.as_ref(), &self.conduit.peer);
+        super::super::status::Client {
+            tun_read: tunnel.map_or(0, |(t, _)| t.outbound().bytes.value()),
+            tun_written: tunnel.map_or(0, |(t, _)| t.inbound().bytes.value()),
+            link_read: peer.rx_bytes.value(),
+            link_written: peer.tx_bytes.value(),
+        }
+    }
+}
+
+/// An address as stock writes it.
+pub(in super::super) fn name(addr: SocketAddr) -> String {
+    match addr {
+        SocketAddr::V4(_) => format!("[AF_INET]{addr}"),
+        SocketAddr::V6(v6) => format!("[AF_INET6]{}:{}", v6.ip(), v6.port()),
+    }
+}

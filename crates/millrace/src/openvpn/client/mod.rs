@@ -1,0 +1,268 @@
+//! A client: one server at a time, connected again and again until told to stop.
+
+mod attempt;
+mod inside;
+
+use super::connect::{self, Attempts, Target};
+use super::device::{self, Link};
+use super::hooks::Hooks;
+use super::plane::{ClientWire, Inbox};
+use super::secrets::{self, Login};
+use super::signals::Signal;
+use super::{Context, Ended, setup};
+use config::openvpn::{AuthRetry, RemapUsr1};
+use engine::Tunnel;
+use openvpn::session::CloseReason;
+use openvpn::tls::TlsSettings;
+use std::sync::Arc;
+use std::time::SystemTime;
+use zeroize::Zeroizing;
+
+/// What an attempt to be connected came to.
+pub(super) enum Outcome {
+    /// Try again, the next server.
+    Again,
+    /// Try again, the same server.
+    Same,
+    /// Try again after so many seconds at least.
+    Later(u32),
+    /// Leave with this status.
+    Exit(u8),
+    /// Somebody outside wants something.
+    Signal(Signal),
+}
+
+/// A client and what it keeps from one connection to the next.
+pub(super) struct Client<'a> {
+    pub(super) context: &'a Context,
+    pub(super) hooks: Hooks<'a>,
+    pub(super) tls: Arc<TlsSettings>,
+    pub(super) inbox: Arc<Inbox>,
+    /// The interface, while there is one.
+    pub(super) device: Option<(Tunnel<ClientWire>, Link)>,
+    /// Addresses, routes and name servers, while they are set.
+    pub(super) inside: Option<inside::Inside>,
+    login: Option<Login>,
+    /// A token of the server's, in the place of the password.
+    pub(super) token: Option<Login>,
+    /// Whether a session was up before: scripts are told.
+    pub(super) restarted: bool,
+    pub(super) streams: u64,
+}
+
+/// Runs a client until somebody says stop.
+pub(super) fn run(context: &Context) -> Ended {
+    let mut client = match Client::new(context) {
+        Ok(client) => client,
+        Err(error) => {
+            log::error!("{error}");
+            return Ended::Exit(1);
+        }
+    };
+    let ended = client.connect_again_and_again();
+    client.take_down("init");
+    ended
+}
+
+impl<'a> Client<'a> {
+    fn new(context: &'a Context) -> Result<Self, Box<dyn std::error::Error>> {
+        let config = &context.config;
+        let tls = load_tls(context)?;
+        for warning in tls.warnings() {
+            log::warn!("WARNING: {warning}");
+        }
+        Ok(Self {
+            context,
+            hooks: Hooks::new(config, context.file.as_deref(), SystemTime::now()),
+            tls: Arc::new(tls),
+            inbox: Arc::new(Inbox::new()?),
+            device: None,
+            inside: None,
+            login: None,
+            token: None,
+            restarted: false,
+            streams: 0,
+        })
+    }
+
+    fn connect_again_and_again(&mut self) -> Ended {
+        let config = &self.context.config;
+        let mut attempts = Attempts::new(config);
+        loop {
+            let outcome = match attempts.next(&self.context.stop()) {
+                connect::Next::Target(target) => self.attempt(&target, &mut attempts),
+                connect::Next::Stopped => match self.context.signals.take() {
+                    Some(signal) => Outcome::Signal(signal),
+                    None => continue,
+                },
+                connect::Next::GiveUp(why) => {
+                    log::error!("{why}");
+                    Outcome::Exit(1)
+                }
+            };
+            match outcome {
+                Outcome::Again => {}
+                Outcome::Same => attempts.same(),
+                Outcome::Later(seconds) => attempts.wait_at_least(seconds),
+                Outcome::Exit(status) => return Ended::Exit(status),
+                Outcome::Signal(signal) => match signal {
+                    Signal::Exit(name) => {
+                        log::info!("{name}[hard,] received, process exiting");
+                        return Ended::Exit(0);
+                    }
+                    Signal::Reload => {
+                        log::info!("SIGHUP[hard,] received, process restarting");
+                        return Ended::Reload;
+                    }
+                    Signal::Restart => match config.service.remap_usr1 {
+                        Some(RemapUsr1::Hup) => return Ended::Reload,
+                        Some(RemapUsr1::Term) => return Ended::Exit(0),
+                        None => log::info!("SIGUSR1[hard,] received, process restarting"),
+                    },
+                    Signal::Status => {}
+                },
+            }
+            if !config.service.persist_tun {
+                self.take_down("restart");
+                self.device = None;
+            }
+        }
+    }
+
+    /// The name and password to show, if the configuration has any.
+    fn credentials(&mut self) -> Result<Option<Login>, secrets::SecretError> {
+        if let Some(token) = &self.token {
+            return Ok(Some(token.clone()));
+        }
+        let config = &self.context.config;
+        let Some(client) = config.client() else {
+            return Ok(None);
+        };
+        let Some(prompted) = &client.auth_user_pass else {
+            return Ok(None);
+        };
+        if let Some(login) = &self.login {
+            return Ok(Some(login.clone()));
+        }
+        let mut login = secrets::login("auth-user-pass", "Auth", prompted, config)?;
+        if let Some(challenge) = &client.static_challenge {
+            let answer = secrets::ask(&format!("CHALLENGE: {} ", challenge.text), challenge.echo)
+                .map_err(|error| secrets::SecretError::NoTerminal {
+                    what: "static-challenge",
+                    error,
+                })?;
+            login.password = if challenge.concat {
+                Zeroizing::new(format!("{}{}", *login.password, *answer))
+            } else {
+                openvpn::session::static_response(&login.password, &answer)
+            };
+        }
+        // An answer to a challenge is good once.
+        if !config.service.auth_nocache && client.static_challenge.is_none() {
+            self.login = Some(login.clone());
+        }
+        Ok(Some(login))
+    }
+
+    /// What the end of a session means.
+    fn after(&mut self, reason: &CloseReason, attempts: &mut Attempts) -> Outcome {
+        let config = &self.context.config;
+        match reason {
+            CloseReason::AuthFailed(failed) => {
+                log::error!("AUTH: Received control message: AUTH_FAILED{failed}");
+                let had_token = self.token.take().is_some();
+                if had_token {
+                    // The token is spent; the password may still be good.
+                    return Outcome::Same;
+                }
+                if let Some(outcome) = attempts.after_auth_failed(failed) {
+                    return outcome;
+                }
+                match config.client().map(|client| client.auth_retry) {
+                    Some(AuthRetry::NoInteract) => Outcome::Again,
+                    Some(AuthRetry::Interact) => {
+                        self.login = None;
+                        Outcome::Again
+                    }
+                    _ => {
+                        log::info!("SIGTERM[soft,auth-failure] received, process exiting");
+                        Outcome::Exit(1)
+                    }
+                }
+            }
+            CloseReason::Halt(_) => {
+                log::info!("Connection reset command was pushed by server: {reason}");
+                Outcome::Exit(1)
+            }
+            CloseReason::PingExit(_) => {
+                log::info!("{reason}");
+                log::info!("SIGTERM[soft,ping-exit] received, process exiting");
+                Outcome::Exit(0)
+            }
+            CloseReason::Inactive(_) | CloseReason::SessionTimeout(_) => {
+                log::info!("{reason}, exiting");
+                Outcome::Exit(0)
+            }
+            CloseReason::PingRestart(_) => {
+                log::info!("{reason}, restarting");
+                log::info!("SIGUSR1[soft,ping-restart] received, process restarting");
+                Outcome::Again
+            }
+            CloseReason::HandshakeWindow(_) | CloseReason::Tls(_) => {
+                log::error!("TLS Error: {reason}");
+                log::error!("TLS Error: TLS handshake failed");
+                if config.timers.tls_exit {
+                    return Outcome::Exit(1);
+                }
+                log::info!("SIGUSR1[soft,tls-error] received, process restarting");
+                Outcome::Again
+            }
+            CloseReason::Restart(restart) => {
+                log::info!("Connection reset command was pushed by server: {reason}");
+                attempts.after_restart(restart)
+            }
+            CloseReason::NoCipher(_) | CloseReason::Push(_) => {
+                log::error!("OPTIONS ERROR: {reason}");
+                log::error!("ERROR: Failed to apply push options");
+                Outcome::Again
+            }
+            _ => {
+                log::info!("{reason}");
+                Outcome::Again
+            }
+        }
+    }
+
+    /// The interface, made now if there is none.
+    fn device(&mut self, target: &Target) -> Result<(), device::DeviceError> {
+        if self.device.is_some() {
+            return Ok(());
+        }
+        let connection = &target.connection;
+        let (tunnel, link) = device::start(
+            &self.context.config.device,
+            &self.context.dataplane,
+            super::terms::tun_mtu(connection),
+            connection.mtu.fragment.is_some(),
+            &self.inbox,
+            connection.protocol.transport.is_tcp(),
+        )?;
+        if link.index != 0 {
+            log::info!("TUN/TAP device {} opened", link.name);
+        }
+        self.device = Some((tunnel, link));
+        Ok(())
+    }
+}
+
+/// Certificates and keys, with a passphrase asked for where one is needed.
+pub(super) fn load_tls(context: &Context) -> Result<TlsSettings, Box<dyn std::error::Error>> {
+    let config = &context.config;
+    match setup::tls_settings(config, None) {
+        Err(error) if setup::wants_passphrase(&error) => {
+            let passphrase = secrets::passphrase(config.tls.askpass.as_ref(), config)?;
+            Ok(setup::tls_settings(config, Some(passphrase.as_bytes()))?)
+        }
+        other => Ok(other?),
+    }
+}

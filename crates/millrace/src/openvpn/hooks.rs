@@ -1,0 +1,68 @@
+//! Running the configured scripts, with the environment that they know.
+
+use config::openvpn::{Command, OpenVpn};
+use std::time::SystemTime;
+
+use super::policy::environment::Environment;
+use super::policy::scripts::{Hook, Invocation, ScriptError};
+
+/// The scripts of a configuration.
+pub(crate) struct Hooks<'a> {
+    config: &'a OpenVpn,
+    /// What every script is told.
+    pub(crate) base: Environment,
+}
+
+impl<'a> Hooks<'a> {
+    /// `file` is the first configuration file, `start` when the process started.
+    pub(crate) fn new(config: &'a OpenVpn, file: Option<&str>, start: SystemTime) -> Self {
+        let mut base = Environment::default();
+        base.set_configuration(config, file, std::process::id(), start);
+        Self { config, base }
+    }
+
+    /// The script of a hook, ready to run.
+    pub(crate) fn invocation(
+        &self,
+        hook: Hook,
+        command: &Command,
+        arguments: impl IntoIterator<Item = String>,
+        environment: &Environment,
+    ) -> Result<Invocation, ScriptError> {
+        let security = self.config.scripts.security;
+        Ok(Invocation::new(hook, command, arguments, environment, security)?
+            .in_directory(self.config.directory.clone()))
+    }
+
+    /// Runs the script of a hook, if there is one, and waits for it.
+    ///
+    /// # Errors
+    /// It could not be run, or ended with an error.
+    pub(crate) fn run(
+        &self,
+        hook: Hook,
+        command: Option<&Command>,
+        arguments: impl IntoIterator<Item = String>,
+        environment: &Environment,
+    ) -> Result<(), ScriptError> {
+        let Some(command) = command else {
+            return Ok(());
+        };
+        let invocation = self.invocation(hook, command, arguments, environment)?;
+        log::info!("{}", invocation.line());
+        invocation.run_well()
+    }
+
+    /// As [`Hooks::run`], for scripts whose failure changes nothing.
+    pub(crate) fn tell(
+        &self,
+        hook: Hook,
+        command: Option<&Command>,
+        arguments: impl IntoIterator<Item = String>,
+        environment: &Environment,
+    ) {
+        if let Err(e) = self.run(hook, command, arguments, environment) {
+            log::warn!("WARNING: {e}");
+        }
+    }
+}

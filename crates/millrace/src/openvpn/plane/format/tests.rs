@@ -1,0 +1,187 @@
+use super::*;
+use crypto::openvpn::DataCipher;
+use openvpn::digest;
+use openvpn::keys::KeyMaterial as Material;
+
+const INNER: [u8; 5] = [0x45, 1, 2, 3, 4];
+
+fn material(byte: u8) -> Material {
+    Material {
+        cipher: [byte; 64],
+        hmac: [byte ^ 0xff; 64],
+    }
+}
+
+fn keys(cipher: DataCipher, format: Layout, back: bool) -> DataKeys {
+    let (send, receive) = if back { (2, 1) } else { (1, 2) };
+    DataKeys {
+        key_id: 3,
+        cipher,
+        auth: (!cipher.is_aead()).then_some(digest::Digest::Sha256),
+        format,
+        send: material(send),
+        receive: material(receive),
+    }
+}
+
+/// Seals payloads as the engine does, and returns the datagrams.
+fn seal(format: &DataFormat, payloads: &[&[u8]]) -> Vec<Vec<u8>> {
+    let mut memory = Vec::new();
+    let mut packets = Vec::new();
+    let mut datagrams = Vec::new();
+    for (n, payload) in payloads.iter().enumerate() {
+        let begin = memory.len();
+        memory.resize(begin + format.head(), 0);
+        packets.push(Packet {
+            start: memory.len() as u32,
+            len: payload.len() as u32,
+            counter: n as u64,
+            authentic: false,
+        });
+        memory.extend_from_slice(payload);
+        memory.resize(memory.len() + format.tail(payload.len()), 0);
+        datagrams.push(begin..memory.len());
+    }
+    format.seal(&mut Batch {
+        memory: &mut memory,
+        packets: &mut packets,
+    });
+    datagrams.into_iter().map(|d| memory[d].to_vec()).collect()
+}
+
+/// Opens a datagram whose header has `header` bytes.
+fn open(format: &DataFormat, header: usize, mut datagram: Vec<u8>) -> Option<(Payload, Vec<u8>)> {
+    let len = datagram.len() - header;
+    let mut packets = [Packet {
+        start: header as u32,
+        len: len as u32,
+        ..Packet::default()
+    }];
+    format.open(&mut Batch {
+        memory: &mut datagram,
+        packets: &mut packets,
+    });
+    if !packets[0].authentic {
+        return None;
+    }
+    let kind = format.reveal(&mut datagram, &mut packets[0]);
+    let start = packets[0].start as usize;
+    Some((
+        kind,
+        datagram[start..start + packets[0].len as usize].to_vec(),
+    ))
+}
+
+#[test]
+fn every_layout_and_framing_comes_back() {
+    let ciphers = [
+        DataCipher::Aes256Gcm,
+        DataCipher::ChaCha20Poly1305,
+        DataCipher::Aes128Cbc,
+    ];
+    let layouts = [
+        (Layout::V1, 1),
+        (Layout::V2 { peer_id: 7 }, 4),
+        (Layout::Epoch { peer_id: 7 }, 4),
+    ];
+    for cipher in ciphers {
+        for (layout, header) in layouts {
+            if matches!(layout, Layout::Epoch { .. }) && !cipher.is_aead() {
+                continue;
+            }
+            for framing in [Framing::None, Framing::Lzo, Framing::Swap, Framing::V2] {
+                for stream in [false, true] {
+                    let shape = Shape {
+                        framing,
+                        stream,
+                        ..Shape::default()
+                    };
+                    let ours = keys(cipher, layout, false);
+                    let theirs = keys(cipher, layout, true);
+                    let (out, _) = DataFormat::pair(&ours, &shape, false).unwrap();
+                    let (_, back) = DataFormat::pair(&theirs, &shape, false).unwrap();
+                    let payloads: [&[u8]; 2] = [&INNER, &openvpn::data::signal::PING];
+                    let mut kinds = [Payload::Inner, Payload::Keepalive].into_iter();
+                    for (mut datagram, payload) in seal(&out, &payloads).into_iter().zip(payloads) {
+                        if stream {
+                            let rest = datagram.split_off(RECORD_HEADER);
+                            let len = u16::from_be_bytes([datagram[0], datagram[1]]);
+                            assert_eq!(usize::from(len), rest.len());
+                            datagram = rest;
+                        }
+                        let opened = open(&back, header, datagram);
+                        let wanted = (kinds.next().unwrap(), payload.to_vec());
+                        assert_eq!(opened, Some(wanted), "{cipher:?} {layout:?} {framing:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn packets_are_cut_and_joined_across_keys() {
+    let shape = || Shape {
+        framing: Framing::Lzo,
+        fragments: Some(Arc::new(Fragments::new(100, 2000))),
+        ..Shape::default()
+    };
+    let layout = Layout::V2 { peer_id: 0 };
+    let (ours, theirs) = (shape(), shape());
+    let pair = |back, shape| {
+        DataFormat::pair(&keys(DataCipher::Aes256Gcm, layout, back), shape, false).unwrap()
+    };
+    let ((out, _), (_, back)) = (pair(false, &ours), pair(true, &theirs));
+    let (_, later) = pair(true, &theirs);
+    let mut packet = vec![0x45; 333];
+    packet[332] = 9;
+    let mut pieces = Vec::new();
+    out.split(&packet, &mut |header, piece| pieces.push([header, piece].concat()));
+    assert_eq!(pieces.len(), 4);
+    let payloads: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+    let mut joined = None;
+    for datagram in seal(&out, &payloads) {
+        let (kind, piece) = open(&back, 4, datagram).unwrap();
+        assert_eq!(kind, Payload::Piece);
+        assert_eq!(joined, None);
+        // The key may have changed between two pieces.
+        joined = later.join(&piece);
+    }
+    assert_eq!(joined, Some(packet));
+    let mut whole = Vec::new();
+    out.split(&INNER, &mut |header, piece| whole.push([header, piece].concat()));
+    let datagram = seal(&out, &[&whole[0]]).remove(0);
+    assert_eq!(
+        open(&back, 4, datagram),
+        Some((Payload::Inner, INNER.to_vec()))
+    );
+}
+
+#[test]
+fn broken_ciphers_need_the_switch() {
+    let keys = keys(DataCipher::BfCbc, Layout::V1, false);
+    assert!(DataFormat::pair(&keys, &Shape::default(), false).is_err());
+    assert!(DataFormat::pair(&keys, &Shape::default(), true).is_ok());
+}
+
+#[test]
+fn a_compressed_packet_is_told() {
+    let layout = Layout::V1;
+    let shape = Shape {
+        framing: Framing::Lzo,
+        ..Shape::default()
+    };
+    let (_, back) =
+        DataFormat::pair(&keys(DataCipher::Aes128Gcm, layout, true), &shape, false).unwrap();
+    // What a peer sends that frames by itself, and compresses.
+    let plain = Shape::default();
+    let (out, _) =
+        DataFormat::pair(&keys(DataCipher::Aes128Gcm, layout, false), &plain, false).unwrap();
+    for (payload, kind) in [
+        (&[0x66, 1, 2, 3][..], Payload::Compressed),
+        (&[0x99, 1, 2, 3], Payload::Malformed),
+    ] {
+        let datagram = seal(&out, &[payload]).remove(0);
+        assert_eq!(open(&back, 1, datagram).map(|(kind, _)| kind), Some(kind));
+    }
+}

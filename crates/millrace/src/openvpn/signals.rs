@@ -1,0 +1,65 @@
+//! Signals, as OpenVPN gives them meaning.
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A wish of somebody outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// SIGTERM, SIGINT: leave.
+    Exit(&'static str),
+    /// SIGHUP: read the configuration again and start anew.
+    Reload,
+    /// SIGUSR1: connect again.
+    Restart,
+    /// SIGUSR2: print the status.
+    Status,
+}
+
+const SIGNALS: [i32; 5] = [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2];
+
+/// The signals caught so far; readable when there is one.
+pub(crate) struct Signals {
+    caught: Arc<AtomicUsize>,
+    pipe: UnixStream,
+}
+
+impl Signals {
+    /// Catches signals from now on, for the life of the program.
+    pub(crate) fn catch() -> io::Result<Self> {
+        let caught = Arc::new(AtomicUsize::new(0));
+        let (pipe, write) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        for signal in SIGNALS {
+            // The number first: whoever is woken by the pipe finds it there.
+            signal_hook::flag::register_usize(signal, Arc::clone(&caught), signal as usize)?;
+            signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+        }
+        Ok(Self { caught, pipe })
+    }
+
+    /// The last signal that was not taken yet.
+    pub(crate) fn take(&self) -> Option<Signal> {
+        use std::io::Read as _;
+        let mut bytes = [0; 64];
+        while matches!((&self.pipe).read(&mut bytes), Ok(n) if n > 0) {}
+        match self.caught.swap(0, Ordering::Relaxed) as i32 {
+            SIGTERM => Some(Signal::Exit("SIGTERM")),
+            SIGINT => Some(Signal::Exit("SIGINT")),
+            SIGHUP => Some(Signal::Reload),
+            SIGUSR1 => Some(Signal::Restart),
+            SIGUSR2 => Some(Signal::Status),
+            _ => None,
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
