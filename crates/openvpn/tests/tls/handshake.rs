@@ -1,0 +1,259 @@
+//! Handshakes, and what the session is for.
+
+use openvpn::keys::{KeyBlock, dynamic_tls_crypt};
+use openvpn::role::Role;
+use openvpn::tls::{
+    ClientCertificate, SettingsError, TlsError, TlsOptions, TlsSettings, TlsVersion,
+};
+
+use crate::{Pair, file, options, session};
+
+const KINDS: [&str; 5] = ["rsa2048", "rsa4096", "p256", "p384", "ed25519"];
+
+fn pair_of(kind: &str, version: TlsVersion) -> Pair {
+    let limited = |role| {
+        let mut options = options(kind, role);
+        (options.version_min, options.version_max) = (version, version);
+        options
+    };
+    Pair::new(limited(Role::Client), limited(Role::Server))
+}
+
+#[test]
+fn every_kind_of_key_and_both_versions_connect() {
+    for kind in KINDS {
+        for (version, name) in [(TlsVersion::V1_2, "TLSv1.2"), (TlsVersion::V1_3, "TLSv1.3")] {
+            let mut pair = pair_of(kind, version);
+            assert!(pair.client.peer().is_none());
+            assert_eq!(
+                pair.client.export(b"x", &mut [0; 32]),
+                Err(TlsError::NotReady)
+            );
+            pair.connect();
+
+            let server = pair.client.peer().expect("the server's certificate");
+            assert_eq!(server.common_name, "server");
+            assert_eq!(server.subject(), "C=DE, O=Millrace Test, CN=server");
+            assert_eq!(server.chain.len(), 2);
+            let client = pair.server.peer().expect("the client's certificate");
+            assert_eq!(
+                (client.common_name.as_str(), client.chain[0].serial.as_str()),
+                ("client", "258")
+            );
+            let description = pair.client.describe().expect("agreed");
+            assert!(
+                description.starts_with(&format!("{name}, cipher TLS_")),
+                "{description}"
+            );
+            assert_eq!(pair.server.describe().as_ref(), Some(&description));
+        }
+    }
+}
+
+#[test]
+fn both_ends_export_the_same_keys() {
+    for version in [TlsVersion::V1_2, TlsVersion::V1_3] {
+        let mut pair = pair_of("p256", version);
+        pair.connect();
+        let client = KeyBlock::from_exporter(&pair.client).expect("keys");
+        let server = KeyBlock::from_exporter(&pair.server).expect("keys");
+        let (send, receive) = client.split(Role::Client);
+        let (server_send, server_receive) = server.split(Role::Server);
+        assert_eq!(
+            (send.cipher, send.hmac),
+            (server_receive.cipher, server_receive.hmac)
+        );
+        assert_eq!(
+            (receive.cipher, receive.hmac),
+            (server_send.cipher, server_send.hmac)
+        );
+        assert_ne!(send.cipher, receive.cipher);
+
+        let bare = dynamic_tls_crypt(&pair.client, None).expect("a key");
+        let mixed = dynamic_tls_crypt(&pair.server, Some(&[0xff; 256])).expect("a key");
+        assert!(
+            bare.iter()
+                .zip(mixed.iter())
+                .all(|(bare, mixed)| bare ^ mixed == 0xff)
+        );
+    }
+}
+
+#[test]
+fn what_is_said_arrives_byte_by_byte_too() {
+    let mut pair = pair_of("p256", TlsVersion::V1_3);
+    // Said before the handshake is done; it waits.
+    pair.client.write_plain(b"early ").expect("kept");
+    pair.connect();
+    pair.client.write_plain(b"late").expect("sent");
+    for byte in pair.client.take_tls() {
+        pair.server.read_tls(&[byte]).expect("taken in");
+    }
+    assert_eq!(&pair.server.read_plain()[..], b"early late");
+    assert!(pair.server.read_plain().is_empty());
+    assert!(!pair.server.peer_closed());
+    pair.client.close();
+    assert_eq!(pair.run(), (Ok(()), Ok(())));
+    assert!(pair.server.peer_closed());
+}
+
+#[test]
+fn there_are_no_tickets() {
+    let mut pair = pair_of("p256", TlsVersion::V1_3);
+    pair.connect();
+    assert!(pair.server.take_tls().is_empty());
+}
+
+#[test]
+fn nobody_is_kept_more_than_is_bounded() {
+    let mut pair = pair_of("p256", TlsVersion::V1_3);
+    pair.connect();
+    let mut flooded = Ok(());
+    for _ in 0..10 {
+        pair.client.write_plain(&[0; 8192]).expect("sent");
+        flooded = flooded.and_then(|()| pair.server.read_tls(&pair.client.take_tls()));
+    }
+    assert!(matches!(flooded, Err(TlsError::Flood(_))), "{flooded:?}");
+    assert!(matches!(
+        pair.client.write_plain(&[0; 100_000]),
+        Err(TlsError::Full(_))
+    ));
+}
+
+#[test]
+fn noise_is_an_error_and_no_more() {
+    let mut server = session(options("p256", Role::Server));
+    let noise: Vec<u8> = (0..200u8).collect();
+    let error = server.read_tls(&noise).expect_err("noise");
+    assert!(matches!(error, TlsError::Protocol(_)), "{error}");
+    assert_eq!(server.read_tls(b"x"), Err(error));
+}
+
+#[test]
+fn a_server_may_ask_for_no_certificate() {
+    for (asks, client_has, name) in [
+        (ClientCertificate::None, true, None),
+        (ClientCertificate::Optional, false, None),
+        (ClientCertificate::Optional, true, Some("client")),
+    ] {
+        let mut server = options("p256", Role::Server);
+        server.client_certificate = asks;
+        let mut client = options("p256", Role::Client);
+        if !client_has {
+            client.identity = None;
+        }
+        let mut pair = Pair::new(client, server);
+        pair.connect();
+        assert_eq!(
+            pair.server.peer().map(|peer| peer.common_name.as_str()),
+            name
+        );
+    }
+}
+
+#[test]
+fn a_client_without_a_certificate_is_told_what_to_do() {
+    for version in [TlsVersion::V1_2, TlsVersion::V1_3] {
+        let mut client = options("p256", Role::Client);
+        client.identity = None;
+        client.version_max = version;
+        let (client, server) = Pair::new(client, options("p256", Role::Server)).run();
+        assert_eq!(server, Err(TlsError::NoCertificate));
+        let told = client.expect_err("an alert").to_string();
+        assert!(told.contains("alert"), "{told}");
+    }
+}
+
+#[test]
+fn versions_that_do_not_meet_are_explained() {
+    let mut client = options("p256", Role::Client);
+    client.version_max = TlsVersion::V1_2;
+    let mut server = options("p256", Role::Server);
+    server.version_min = TlsVersion::V1_3;
+    let (client, server) = Pair::new(client, server).run();
+    let server = server.expect_err("no common version").to_string();
+    assert!(server.contains("tls-version-min"), "{server}");
+    let client = client.expect_err("an alert").to_string();
+    assert!(client.contains("neither TLS 1.2 nor 1.3"), "{client}");
+}
+
+#[test]
+fn suites_that_do_not_meet_are_explained() {
+    let limited = |role, suite: &str| {
+        let mut options = options("p256", role);
+        options.version_max = TlsVersion::V1_2;
+        options.cipher = Some(suite.to_owned());
+        options
+    };
+    let (client, server) = Pair::new(
+        limited(Role::Client, "ECDHE-ECDSA-AES128-GCM-SHA256"),
+        limited(Role::Server, "TLS-ECDHE-ECDSA-WITH-AES-256-GCM-SHA384"),
+    )
+    .run();
+    assert!(
+        server
+            .expect_err("no suite")
+            .to_string()
+            .contains("look at tls-cipher")
+    );
+    assert!(
+        client
+            .expect_err("an alert")
+            .to_string()
+            .contains("cipher suite in common")
+    );
+}
+
+#[test]
+fn the_groups_of_the_settings_are_used() {
+    let mut client = options("p256", Role::Client);
+    client.groups = Some("secp384r1:brainpoolP256r1".to_owned());
+    let settings = TlsSettings::new(client.clone()).expect("settings");
+    assert!(settings.warnings()[0].contains("brainpoolP256r1"));
+    let mut pair = Pair::new(client, options("p256", Role::Server));
+    pair.connect();
+    assert!(
+        pair.client
+            .describe()
+            .is_some_and(|text| text.ends_with("secp384r1"))
+    );
+}
+
+#[test]
+fn old_suites_are_left_out_or_refused() {
+    let with = |cipher: &str, max| {
+        let mut options = options("p256", Role::Client);
+        options.cipher = Some(cipher.to_owned());
+        options.version_max = max;
+        TlsSettings::new(options)
+    };
+    let settings = with("DHE-RSA-AES256-SHA", TlsVersion::V1_3).expect("TLS 1.3 is left");
+    assert_eq!(settings.warnings().len(), 2, "{:?}", settings.warnings());
+    let refused = with("DHE-RSA-AES256-SHA", TlsVersion::V1_2).expect_err("nothing is left");
+    assert!(matches!(
+        refused,
+        SettingsError::NothingLeft {
+            directive: "tls-cipher",
+            ..
+        }
+    ));
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    let refused = |change: &dyn Fn(&mut TlsOptions), role| {
+        let mut options = options("p256", role);
+        change(&mut options);
+        TlsSettings::new(options).expect_err("refused").to_string()
+    };
+    assert!(refused(&|o| o.identity = None, Role::Server).contains("cert and key"));
+    assert!(refused(&|o| o.ca.clear(), Role::Client).contains("give ca"));
+    assert!(refused(&|o| o.ca = b"x".to_vec(), Role::Client).contains("BEGIN CERTIFICATE"));
+    assert!(refused(&|o| o.ca = vec![0x30, 0], Role::Client).contains("cannot be read"));
+    assert!(refused(&|o| o.crl = Some(file("p256/ca.crt")), Role::Client).contains("X509 CRL"));
+    assert!(refused(&|o| o.groups = Some("x".to_owned()), Role::Client).contains("X25519"));
+    let backwards = |o: &mut TlsOptions| {
+        (o.version_min, o.version_max) = (TlsVersion::V1_3, TlsVersion::V1_2);
+    };
+    assert!(refused(&backwards, Role::Client).contains("tls-version-min"));
+}

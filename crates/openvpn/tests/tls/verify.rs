@@ -1,0 +1,438 @@
+//! Which certificates are accepted, and what is said of those that are not.
+
+use openvpn::identity::Identity;
+use openvpn::role::Role;
+use openvpn::tls::{CertificateProfile, TlsError, TlsOptions, TlsSession, TlsSettings};
+use openvpn::verify::{
+    Fingerprint, KeyUsageRule, NameRule, PeerCertificate, PeerRules, Usage, VerifyError,
+    VerifyFault,
+};
+
+use crate::{Pair, file, identity, options};
+
+/// What a client with these options says of a server with this certificate (and the P-256 key).
+fn client_sees(cert: &str, client: TlsOptions) -> Result<PeerCertificate, VerifyError> {
+    let mut server = options("p256", Role::Server);
+    server.identity = Some(identity(cert, "p256/server.key"));
+    let mut pair = Pair::new(client, server);
+    match pair.run().0 {
+        Ok(()) => Ok(pair.client.peer().expect("a peer").clone()),
+        Err(TlsError::Certificate(refused)) => Err(refused),
+        Err(other) => panic!("{cert}: {other}"),
+    }
+}
+
+fn client() -> TlsOptions {
+    options("p256", Role::Client)
+}
+
+fn client_with(rules: impl FnOnce(&mut PeerRules)) -> TlsOptions {
+    let mut options = client();
+    rules(&mut options.rules);
+    options
+}
+
+#[track_caller]
+fn assert_refused(
+    seen: Result<PeerCertificate, VerifyError>,
+    subject: &str,
+    fault: VerifyFault,
+    says: &[&str],
+) {
+    let refused = seen.expect_err("to be refused");
+    assert_eq!(
+        (refused.subject.as_str(), refused.fault),
+        (subject, fault),
+        "{refused}"
+    );
+    for part in says {
+        assert!(refused.reason.contains(part), "{refused}");
+    }
+}
+
+#[test]
+fn certificates_of_all_honest_kinds_are_accepted() {
+    for (cert, name) in [
+        ("p256/server.crt", "server"),
+        ("odd/no-eku.crt", "no-eku"),
+        ("odd/netscape.crt", "netscape"),
+        ("odd/names.crt", "second"),
+    ] {
+        assert_eq!(client_sees(cert, client()).expect(cert).common_name, name);
+    }
+    let mut version_1 = client();
+    version_1.ca = file("odd/ca-version-1.crt");
+    assert_eq!(
+        client_sees("odd/by-version-1.crt", version_1)
+            .expect("v1 CA")
+            .common_name,
+        "by-version-1"
+    );
+}
+
+#[test]
+fn names_serials_and_digests_are_what_openssl_says() {
+    let peer = client_sees("odd/names.crt", client()).expect("accepted");
+    assert_eq!(
+        peer.subject(),
+        "C=DE, ST=Bayern, L=N\u{fc}rnberg, OU=Rad + O=M\u{fc}hle, CN=first, CN=second, \
+         emailAddress=a@example.org"
+    );
+    assert_eq!(peer.chain[0].serial, "5373003642731685151011");
+    let environment = peer.environment();
+    let get = |name: &str| {
+        let found = environment.iter().find(|(other, _)| other == name);
+        found
+            .map(|(_, value)| value.as_str())
+            .unwrap_or_else(|| panic!("{name} is missing"))
+    };
+    assert_eq!(get("common_name"), "second");
+    assert_eq!(get("X509_0_CN"), "first");
+    assert_eq!(get("X509_0_CN_1"), "second");
+    assert_eq!(get("X509_0_emailAddress"), "a@example.org");
+    assert_eq!(get("X509_1_CN"), "p256 CA");
+    assert_eq!(get("tls_id_1"), "O=Millrace Test, CN=p256 CA");
+    assert_eq!(get("tls_serial_0"), "5373003642731685151011");
+    assert_eq!(get("tls_serial_hex_0"), "01:23:45:67:89:ab:cd:ef:01:23");
+    assert_eq!(get("tls_digest_0").len(), 59);
+    assert_eq!(get("tls_digest_sha256_1").len(), 95);
+}
+
+#[test]
+fn the_common_name_may_be_another_field() {
+    for (field, name) in [
+        ("ext:subjectAltName", "b@example.org"),
+        ("emailAddress", "a@example.org"),
+        ("serialNumber", "0x0123456789abcdef0123"),
+        ("2.5.4.7", "N\u{fc}rnberg"),
+    ] {
+        let options = client_with(|rules| rules.username_fields = vec![field.to_owned()]);
+        assert_eq!(
+            client_sees("odd/names.crt", options)
+                .expect(field)
+                .common_name,
+            name
+        );
+    }
+    let two = client_with(|rules| rules.username_fields = vec!["CN".to_owned(), "C".to_owned()]);
+    assert_eq!(
+        client_sees("odd/names.crt", two).expect("two").common_name,
+        "second_DE"
+    );
+    let seen = client_sees("odd/no-cn.crt", client());
+    assert_refused(
+        seen,
+        "O=No Name",
+        VerifyFault::Rule,
+        &["no CN", "x509-username-field"],
+    );
+}
+
+#[test]
+fn dates_are_in_the_message() {
+    let seen = client_sees("odd/expired.crt", client());
+    assert_refused(
+        seen,
+        "CN=expired",
+        VerifyFault::Time,
+        &["expired on 2021-02-03 04:05 UTC"],
+    );
+    let seen = client_sees("odd/not-yet.crt", client());
+    assert_refused(
+        seen,
+        "CN=not-yet",
+        VerifyFault::Time,
+        &["2100-01-01 00:00 UTC", "set the clock"],
+    );
+    let mut old = client();
+    old.ca = file("odd/ca-expired.crt");
+    let seen = client_sees("odd/by-expired.crt", old);
+    assert_refused(seen, "CN=Expired CA", VerifyFault::Time, &["2021-02-03"]);
+}
+
+#[test]
+fn weak_certificates_are_refused_with_a_remedy() {
+    let seen = client_sees("odd/sha1.crt", client());
+    assert_refused(seen, "CN=sha1", VerifyFault::Weak, &["SHA-1", "SHA-256"]);
+    let mut weak = client();
+    weak.ca = file("odd/ca-weak.crt");
+    let seen = client_sees("odd/by-weak.crt", weak);
+    assert_refused(
+        seen,
+        "CN=Weak CA",
+        VerifyFault::Weak,
+        &["1024 bits", "2048"],
+    );
+}
+
+#[test]
+fn suite_b_takes_its_own_alone() {
+    let strict = |kind| {
+        let mut options = options(kind, Role::Client);
+        options.profile = CertificateProfile::SuiteB;
+        options
+    };
+    for kind in ["p256", "p384"] {
+        Pair::new(strict(kind), options(kind, Role::Server)).connect();
+    }
+    for kind in ["rsa2048", "ed25519"] {
+        let (seen, _) = Pair::new(strict(kind), options(kind, Role::Server)).run();
+        let Err(TlsError::Certificate(refused)) = seen else {
+            panic!("{kind}: {seen:?}")
+        };
+        assert_eq!(refused.fault, VerifyFault::Weak);
+        assert!(refused.reason.contains("suiteb"));
+    }
+}
+
+#[test]
+fn strangers_are_refused() {
+    let seen = client_sees("odd/by-sub.crt", client());
+    let says = ["'CN=Sub CA' is not among those of ca", "extra-certs"];
+    assert_refused(seen, "CN=by-sub", VerifyFault::Unknown, &says);
+    let seen = client_sees("odd/self-signed.crt", client());
+    assert_refused(
+        seen,
+        "CN=self-signed",
+        VerifyFault::Unknown,
+        &["peer-fingerprint"],
+    );
+    // The same name, another key.
+    let mut other = client();
+    other.ca = file("odd/ca-other.crt");
+    let seen = client_sees("p256/server.crt", other);
+    let subject = "C=DE, O=Millrace Test, CN=server";
+    assert_refused(seen, subject, VerifyFault::Unknown, &["not the key"]);
+}
+
+#[test]
+fn the_link_to_the_authority_may_come_from_either_end() {
+    let sees = |ca: &[&str], extra: &str| {
+        let mut client = client();
+        client.ca = ca.iter().flat_map(|name| file(name)).collect();
+        let extra = if extra.is_empty() {
+            Vec::new()
+        } else {
+            file(extra)
+        };
+        let mut server = options("p256", Role::Server);
+        let own = Identity::from_pem(
+            &file("odd/by-sub.crt"),
+            &file("p256/server.key"),
+            &extra,
+            None,
+        );
+        server.identity = Some(own.expect("an identity"));
+        let mut pair = Pair::new(client, server);
+        let seen = pair.run().0;
+        seen.map(|()| pair.client.peer().expect("a peer").chain.len())
+    };
+    assert_eq!(sees(&["p256/ca.crt"], "odd/sub.crt"), Ok(3));
+    assert_eq!(sees(&["odd/sub.crt", "p256/ca.crt"], ""), Ok(3));
+    // An authority whose own is not here is trusted for itself.
+    assert_eq!(sees(&["odd/sub.crt"], ""), Ok(2));
+    assert!(sees(&["p256/ca.crt"], "").is_err());
+}
+
+#[test]
+fn who_must_not_sign_has_not_signed() {
+    let mut client = client();
+    client.ca.extend(file("odd/sub-no-sign.crt"));
+    let seen = client_sees("odd/by-sub-no-sign.crt", client);
+    assert_refused(
+        seen,
+        "CN=No Sign CA",
+        VerifyFault::Purpose,
+        &["sign certificates"],
+    );
+    let seen = client_sees("odd/ca-flag.crt", self::client());
+    assert_refused(seen, "CN=ca-flag", VerifyFault::Purpose, &["CA:TRUE"]);
+}
+
+#[test]
+fn a_certificate_for_clients_is_no_servers() {
+    for kind in ["p256", "rsa2048"] {
+        let mut server = options(kind, Role::Server);
+        let own = format!("{kind}/client");
+        server.identity = Some(identity(&format!("{own}.crt"), &format!("{own}.key")));
+        let (seen, told) = Pair::new(options(kind, Role::Client), server).run();
+        let Err(TlsError::Certificate(refused)) = seen else {
+            panic!("{seen:?}")
+        };
+        assert_eq!(refused.fault, VerifyFault::Purpose);
+        assert!(matches!(told, Err(TlsError::Alert { .. })), "{told:?}");
+    }
+    let seen = client_sees("odd/netscape-client.crt", client());
+    assert_refused(
+        seen,
+        "CN=netscape-client",
+        VerifyFault::Purpose,
+        &["another purpose"],
+    );
+}
+
+#[test]
+fn a_self_signed_certificate_can_be_trusted_by_name_or_by_print() {
+    let mut by_ca = client();
+    by_ca.ca = file("odd/self-signed.crt");
+    assert_eq!(
+        client_sees("odd/self-signed.crt", by_ca)
+            .expect("trusted")
+            .chain
+            .len(),
+        1
+    );
+
+    // Its fingerprint is told when another one is refused.
+    let mut pinned = TlsOptions::new(Role::Client);
+    pinned.identity = client().identity;
+    pinned.rules.peer_fingerprints = vec![Fingerprint::Sha256([0; 32])];
+    let refused = client_sees("odd/self-signed.crt", pinned.clone()).expect_err("not it");
+    let shown = refused.reason.split("add ").nth(1).expect("a fingerprint");
+    let bytes: Vec<u8> = shown
+        .split(':')
+        .map(|byte| u8::from_str_radix(byte, 16).expect("hex"))
+        .collect();
+    pinned
+        .rules
+        .peer_fingerprints
+        .push(Fingerprint::Sha256(bytes.try_into().expect("32 bytes")));
+    let peer = client_sees("odd/self-signed.crt", pinned).expect("it is");
+    assert_eq!(
+        (peer.common_name.as_str(), peer.chain.len()),
+        ("self-signed", 1)
+    );
+}
+
+#[test]
+fn a_fingerprint_beside_an_authority_is_one_rule_more() {
+    let server = client_sees("p256/server.crt", client()).expect("accepted");
+    let print = Fingerprint::Sha256(*server.fingerprint().expect("a digest"));
+    let pinned = || client_with(|rules| rules.peer_fingerprints = vec![print]);
+    client_sees("p256/server.crt", pinned()).expect("it is");
+    let seen = client_sees("odd/no-eku.crt", pinned());
+    assert_refused(seen, "CN=no-eku", VerifyFault::Rule, &["peer-fingerprint"]);
+
+    let issuer = |digest| client_with(|rules| rules.issuer_fingerprints = vec![digest]);
+    let authority = &server.chain[1];
+    for digest in [
+        Fingerprint::Sha1(authority.sha1),
+        Fingerprint::Sha256(authority.sha256),
+    ] {
+        client_sees("p256/server.crt", issuer(digest)).expect("it is");
+    }
+    let seen = client_sees("p256/server.crt", issuer(print));
+    let subject = "C=DE, O=Millrace Test, CN=server";
+    assert_refused(seen, subject, VerifyFault::Rule, &["verify-hash"]);
+}
+
+#[test]
+fn usages_are_demanded_as_stock_programs_do() {
+    let tls = || client_with(|rules| rules.remote_cert_tls(Usage::Server));
+    client_sees("p256/server.crt", tls()).expect("made for servers");
+    let seen = client_sees("odd/no-eku.crt", tls());
+    assert_refused(
+        seen,
+        "CN=no-eku",
+        VerifyFault::Rule,
+        &["no key usage", "remote-cert-tls"],
+    );
+
+    let eku = |name: &str| client_with(|rules| rules.extended_key_usage = Some(name.to_owned()));
+    client_sees("p256/server.crt", eku("1.3.6.1.5.5.7.3.1")).expect("by number");
+    assert!(client_sees("p256/server.crt", eku("TLS Web Client Authentication")).is_err());
+    assert!(client_sees("odd/no-eku.crt", eku("1.3.6.1.5.5.7.3.1")).is_err());
+
+    let ku = |masks| client_with(|rules| rules.key_usage = Some(KeyUsageRule::AnyOf(masks)));
+    client_sees("p256/server.crt", ku(vec![0x88, 0xa0])).expect("the second");
+    let seen = client_sees("p256/server.crt", ku(vec![0x88, 0]));
+    let subject = "C=DE, O=Millrace Test, CN=server";
+    assert_refused(seen, subject, VerifyFault::Rule, &["key usage is a0", "88"]);
+
+    let netscape = |usage| client_with(|rules| rules.netscape_type = Some(usage));
+    client_sees("odd/netscape.crt", netscape(Usage::Server)).expect("by the old extension");
+    client_sees("p256/server.crt", netscape(Usage::Server)).expect("by the new one");
+    client_sees("odd/no-eku.crt", netscape(Usage::Server)).expect("by none");
+    let seen = client_sees("odd/netscape.crt", netscape(Usage::Client));
+    assert_refused(seen, "CN=netscape", VerifyFault::Rule, &["ns-cert-type"]);
+}
+
+#[test]
+fn names_are_compared_in_three_ways() {
+    let named = |rule| client_with(|rules| rules.name = Some(rule));
+    let subject = "C=DE, O=Millrace Test, CN=server";
+    for (rule, good) in [
+        (NameRule::Subject(subject.to_owned()), true),
+        (NameRule::Subject("CN=server".to_owned()), false),
+        (NameRule::Name("server".to_owned()), true),
+        (NameRule::Name("serve".to_owned()), false),
+        (NameRule::NamePrefix("serv".to_owned()), true),
+        (NameRule::NamePrefix("server-".to_owned()), false),
+    ] {
+        let seen = client_sees("p256/server.crt", named(rule.clone()));
+        if good {
+            seen.expect("the right name");
+        } else {
+            assert_refused(seen, subject, VerifyFault::Rule, &["verify-x509-name"]);
+        }
+    }
+}
+
+#[test]
+fn revoked_certificates_are_refused() {
+    let with = |name: &str| {
+        let mut options = client();
+        options.crl = Some(file(name));
+        options
+    };
+    for list in ["odd/crl.pem", "odd/crl-version-1.pem"] {
+        let seen = client_sees("odd/revoked.crt", with(list));
+        assert_refused(seen, "CN=revoked", VerifyFault::Revoked, &["crl-verify"]);
+        client_sees("p256/server.crt", with(list)).expect("not revoked");
+    }
+    let subject = "C=DE, O=Millrace Test, CN=server";
+    let seen = client_sees("p256/server.crt", with("odd/crl-expired.pem"));
+    assert_refused(
+        seen,
+        subject,
+        VerifyFault::Revoked,
+        &["expired on 2021-02-03"],
+    );
+    let seen = client_sees("p256/server.crt", with("odd/crl-forged.pem"));
+    assert_refused(
+        seen,
+        subject,
+        VerifyFault::Revoked,
+        &["not signed by that authority"],
+    );
+    let partial = TlsSettings::new(with("odd/crl-partial.pem"))
+        .expect_err("partial")
+        .to_string();
+    assert!(partial.contains("complete"), "{partial}");
+    // A list of another authority says nothing.
+    let mut other = options("p384", Role::Client);
+    other.crl = Some(file("odd/crl.pem"));
+    Pair::new(other, options("p384", Role::Server)).connect();
+}
+
+#[test]
+fn a_list_can_be_replaced_while_running() {
+    let mut server = options("p256", Role::Server);
+    server.identity = Some(identity("odd/revoked.crt", "p256/server.key"));
+    let server = TlsSettings::new(server).expect("settings");
+    let client = TlsSettings::new(client()).expect("settings");
+    let connect = || {
+        let (client, server) = (TlsSession::new(&client), TlsSession::new(&server));
+        Pair {
+            client: client.expect("a session"),
+            server: server.expect("a session"),
+        }
+        .run()
+        .0
+    };
+    connect().expect("no list yet");
+    client.replace_crl(b"nonsense").expect_err("no list");
+    connect().expect("still none");
+    client.replace_crl(&file("odd/crl.pem")).expect("a list");
+    assert!(matches!(connect(), Err(TlsError::Certificate(_))));
+}
