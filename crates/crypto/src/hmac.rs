@@ -11,6 +11,8 @@ use md5::Digest as _;
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, Zeroizing};
 
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::Lanes;
 use crate::openvpn::Digest;
 
 /// Bytes of the longest MAC.
@@ -21,6 +23,9 @@ pub struct Hmac {
     digest: Digest,
     inner: State,
     outer: State,
+    /// For many messages at once.
+    #[cfg(target_arch = "x86_64")]
+    lanes: Option<Lanes>,
 }
 
 /// A message authentication code of up to [`MAX_LEN`] bytes.
@@ -40,6 +45,14 @@ impl Mac {
     /// Whether it is `mac`, in a time that does not depend on either's content.
     pub(crate) fn equals(&self, mac: &[u8]) -> bool {
         self.as_bytes().ct_eq(mac).into()
+    }
+
+    /// The first `len` bytes of `bytes`.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn new(bytes: &[u8], len: usize) -> Self {
+        let mut mac = Self { len, ..Self::EMPTY };
+        mac.bytes[..len].copy_from_slice(&bytes[..len]);
+        mac
     }
 
     /// Nothing yet.
@@ -74,6 +87,8 @@ impl Hmac {
             digest,
             inner: keyed(0x36),
             outer: keyed(0x5c),
+            #[cfg(target_arch = "x86_64")]
+            lanes: Lanes::new(&start),
         })
     }
 
@@ -110,6 +125,14 @@ impl Hmac {
     /// # Panics
     /// If a message does not lie within `memory`, or there are more messages than `macs`.
     pub(crate) fn sign_each(&self, memory: &[u8], messages: &[Range<usize>], macs: &mut [Mac]) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(lanes) = &self.lanes
+            && lanes.is_worth(messages.len())
+        {
+            let states = (&self.inner, &self.outer);
+            lanes.sign(states, self.digest.len(), memory, messages, macs);
+            return;
+        }
         for (message, mac) in messages.iter().zip(&mut macs[..messages.len()]) {
             *mac = self.sign(&[&memory[message.clone()]]);
         }
@@ -117,12 +140,28 @@ impl Hmac {
 
     /// Whose code hashes.
     pub(crate) fn backend(&self) -> &'static str {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(lanes) = &self.lanes {
+            return lanes.name();
+        }
         "aws-lc"
     }
 
     /// For tests: gives up the code that hashes several messages at once.
     #[cfg(test)]
-    pub(crate) fn make_portable(&mut self) {}
+    pub(crate) fn make_portable(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            self.lanes = None;
+        }
+    }
+
+    /// For tests: the code of one width, whether it is the best or not; `false` if there is none.
+    #[cfg(all(test, target_arch = "x86_64"))]
+    pub(crate) fn choose_width(&mut self, width: crate::lanes::Width) -> bool {
+        self.lanes = Lanes::of_width(&self.inner, width);
+        self.lanes.is_some()
+    }
 }
 
 impl core::fmt::Debug for Hmac {
@@ -287,5 +326,47 @@ mod tests {
             hex(sha256.sign(&message).as_bytes()),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
         );
+    }
+
+    /// Every length around the ends of blocks, in batches of all sizes, on every width that the machine has.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn many_at_once_are_the_same_as_one_by_one() {
+        use crate::lanes::Width;
+
+        let memory: Vec<u8> = (0..20_000_u32)
+            .map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8)
+            .collect();
+        let mut tried = 0;
+        for digest in Digest::ALL {
+            let Some(mut hmac) = Hmac::new(digest, b"a key") else {
+                continue;
+            };
+            for width in [Width::Avx2, Width::Avx512] {
+                if !hmac.choose_width(width) {
+                    continue;
+                }
+                tried += 1;
+                let mut lens: Vec<_> = (0..600).collect();
+                // Long and short in turn, so that lanes end at different times.
+                lens.extend((0..300).map(|at| if at % 7 == 0 { 9000 - at } else { at % 5 }));
+                let messages: Vec<_> = lens
+                    .iter()
+                    .enumerate()
+                    .map(|(number, len)| number..number + len)
+                    .collect();
+                for count in [900, 64, 17, 5, 4] {
+                    for messages in messages.chunks(count) {
+                        let mut macs = vec![Mac::EMPTY; messages.len()];
+                        hmac.sign_each(&memory, messages, &mut macs);
+                        for (message, mac) in messages.iter().zip(macs) {
+                            let alone = hmac.sign(&[&memory[message.clone()]]);
+                            assert!(mac.equals(alone.as_bytes()), "{digest} {message:?}");
+                        }
+                    }
+                }
+            }
+        }
+        println!("{tried} combinations of hash and width");
     }
 }

@@ -19,6 +19,8 @@ pub mod checksum;
 mod cipher;
 pub mod hmac;
 mod key;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 mod null;
 pub mod openvpn;
 mod packet_aead;

@@ -17,7 +17,7 @@
 
 mod chacha20;
 mod poly1305;
-mod transpose;
+pub(crate) mod transpose;
 
 use core::arch::x86_64::*;
 

@@ -5,7 +5,7 @@ use core::arch::x86_64::*;
 /// The 8x8 matrix of 64-bit words whose rows are the registers, transposed.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn words64(rows: [__m512i; 8]) -> [__m512i; 8] {
+pub(crate) fn words64(rows: [__m512i; 8]) -> [__m512i; 8] {
     // Pairs of rows, then quarters of registers (128 bits, as wide as a pair) at distance 2 and 1.
     let mut pairs = rows;
     for i in [0, 2, 4, 6] {
@@ -20,7 +20,7 @@ pub(super) fn words64(rows: [__m512i; 8]) -> [__m512i; 8] {
 /// The 16x16 matrix of 32-bit words whose rows are the registers, transposed.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn words32(rows: [__m512i; 16]) -> ([__m512i; 8], [__m512i; 8]) {
+pub(crate) fn words32(rows: [__m512i; 16]) -> ([__m512i; 8], [__m512i; 8]) {
     let mut fours = rows;
     for i in [0, 4, 8, 12] {
         let (low, high) = (

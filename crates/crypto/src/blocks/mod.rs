@@ -4,6 +4,8 @@
 //! packets do not wait for each other.
 
 mod aes;
+#[cfg(target_arch = "x86_64")]
+mod aesni;
 mod blowfish;
 mod des;
 mod pi;
@@ -35,6 +37,12 @@ impl Chain {
             start: text.start,
             len: text.len(),
         }
+    }
+
+    /// Whether it lies within a memory of `memory_len` bytes, with `iv_len` bytes in front of it.
+    #[cfg(target_arch = "x86_64")]
+    fn is_within(&self, memory_len: usize, iv_len: usize) -> bool {
+        self.start >= iv_len && self.start <= memory_len && self.len <= memory_len - self.start
     }
 
     /// Its initialisation vector and its text.

@@ -1,0 +1,214 @@
+//! AES in CBC mode on AES-NI, eight chains at once.
+//!
+//! A round of AES takes a few cycles until its result is there, and a CPU can begin one or two in each of them: a chain
+//! alone leaves most of that unused. A lane whose chain has ended takes the next one, so that packets of all lengths go
+//! together.
+
+use core::arch::x86_64::*;
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use super::Chain;
+
+/// Chains that are worked on together.
+const LANES: usize = 8;
+
+/// Rounds of the longest key.
+const MAX_ROUNDS: usize = 14;
+
+/// A key on a machine with the instructions; that there is one proves that they are there.
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub(super) struct AesNi {
+    /// The key of each round, and of what comes before the first.
+    keys: [[u8; 16]; MAX_ROUNDS + 1],
+    rounds: usize,
+}
+
+impl AesNi {
+    /// `None` on a machine that lacks the instructions.
+    ///
+    /// # Panics
+    /// If `key` has not 16, 24 or 32 bytes.
+    pub(super) fn new(key: &[u8]) -> Option<Self> {
+        assert!(matches!(key.len(), 16 | 24 | 32));
+        if !is_x86_feature_detected!("aes") || !is_x86_feature_detected!("avx") {
+            return None;
+        }
+        let mut cipher = Self {
+            keys: [[0; 16]; MAX_ROUNDS + 1],
+            rounds: key.len() / 4 + 6,
+        };
+        // SAFETY: the features have just been found.
+        unsafe { expand(key, &mut cipher.keys) };
+        Some(cipher)
+    }
+
+    /// Encrypts the chains in place.
+    ///
+    /// # Panics
+    /// If a chain does not lie within `memory`.
+    pub(super) fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
+        for chain in chains {
+            assert!(chain.is_within(memory.len(), 16));
+        }
+        let mut idle = [0; 16];
+        let mut work = Work::new(memory.as_mut_ptr(), idle.as_mut_ptr(), chains);
+        // SAFETY: `new` has found the features, and the lines above that the chains lie within the memory.
+        unsafe {
+            match self.rounds {
+                10 => work.all::<10>(&self.keys),
+                12 => work.all::<12>(&self.keys),
+                _ => work.all::<14>(&self.keys),
+            }
+        }
+    }
+}
+
+/// The key schedule of FIPS 197, section 5.2.
+#[target_feature(enable = "aes,avx")]
+fn expand(key: &[u8], keys: &mut [[u8; 16]; MAX_ROUNDS + 1]) {
+    let words = key.len() / 4;
+    let all = keys.as_flattened_mut();
+    all[..key.len()].copy_from_slice(key);
+    let mut constant = 1_u32;
+    for at in words..(words + 7) * 4 {
+        let word = |all: &[u8], at: usize| {
+            u32::from_le_bytes([
+                all[4 * at],
+                all[4 * at + 1],
+                all[4 * at + 2],
+                all[4 * at + 3],
+            ])
+        };
+        let mut next = word(all, at - 1);
+        if at % words == 0 {
+            next = substituted(next.rotate_right(8)) ^ constant;
+            constant = constant << 1 ^ (constant >> 7) * 0x11b;
+        } else if words == 8 && at % words == 4 {
+            next = substituted(next);
+        }
+        next ^= word(all, at - words);
+        all[4 * at..4 * at + 4].copy_from_slice(&next.to_le_bytes());
+    }
+}
+
+/// The S-box on each byte. Of a last round the shifting of rows does nothing to four equal columns.
+#[target_feature(enable = "aes,avx")]
+fn substituted(word: u32) -> u32 {
+    let columns = _mm_set1_epi32(word as i32);
+    _mm_cvtsi128_si32(_mm_aesenclast_si128(columns, _mm_setzero_si128())) as u32
+}
+
+/// Lanes under way.
+struct Work<'a> {
+    memory: *mut u8,
+    next: core::slice::Iter<'a, Chain>,
+    /// The next block of each lane, bytes to the one after it, and blocks left. An idle lane works on `idle`, and never
+    /// leaves it.
+    at: [*mut u8; LANES],
+    step: [usize; LANES],
+    left: [usize; LANES],
+    idle: *mut u8,
+}
+
+impl<'a> Work<'a> {
+    fn new(memory: *mut u8, idle: *mut u8, chains: &'a [Chain]) -> Self {
+        Self {
+            memory,
+            next: chains.iter(),
+            at: [memory; LANES],
+            step: [0; LANES],
+            left: [0; LANES],
+            idle,
+        }
+    }
+
+    /// # Safety
+    /// The chains lie within the memory, with their initialisation vectors.
+    #[target_feature(enable = "aes,avx")]
+    unsafe fn all<const ROUNDS: usize>(&mut self, keys: &[[u8; 16]; MAX_ROUNDS + 1]) {
+        let mut round_keys = [_mm_setzero_si128(); MAX_ROUNDS + 1];
+        for (key, bytes) in round_keys.iter_mut().zip(keys) {
+            // SAFETY: 16 bytes each.
+            *key = unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
+        }
+        let mut previous = [_mm_setzero_si128(); LANES];
+        loop {
+            for lane in 0..LANES {
+                if self.left[lane] == 0 {
+                    // SAFETY: the caller's promise.
+                    previous[lane] = unsafe { self.refill(lane) };
+                }
+            }
+            let steps = self.left.into_iter().min().unwrap_or(usize::MAX);
+            if steps == usize::MAX {
+                return;
+            }
+            // SAFETY: no lane has fewer blocks left.
+            previous = unsafe { self.run::<ROUNDS>(&round_keys, previous, steps) };
+            for left in &mut self.left {
+                // Idle lanes stay idle.
+                if *left != usize::MAX {
+                    *left -= steps;
+                }
+            }
+        }
+    }
+
+    /// Gives the lane the next chain and returns its initialisation vector; without one the lane becomes idle.
+    ///
+    /// # Safety
+    /// As `all`.
+    #[target_feature(enable = "aes,avx")]
+    unsafe fn refill(&mut self, lane: usize) -> __m128i {
+        let chain = self.next.find(|chain| chain.len >= 16);
+        let Some(chain) = chain else {
+            self.at[lane] = self.idle;
+            self.step[lane] = 0;
+            self.left[lane] = usize::MAX;
+            return _mm_setzero_si128();
+        };
+        // SAFETY: the chain and 16 bytes in front of it lie within the memory.
+        unsafe {
+            self.at[lane] = self.memory.add(chain.start);
+            self.step[lane] = 16;
+            self.left[lane] = chain.len / 16;
+            _mm_loadu_si128(self.at[lane].sub(16).cast())
+        }
+    }
+
+    /// # Safety
+    /// Each lane has at least `steps` blocks left, or is idle.
+    #[target_feature(enable = "aes,avx")]
+    unsafe fn run<const ROUNDS: usize>(
+        &mut self,
+        keys: &[__m128i; MAX_ROUNDS + 1],
+        mut previous: [__m128i; LANES],
+        steps: usize,
+    ) -> [__m128i; LANES] {
+        let mut at = self.at;
+        let step = self.step;
+        for _ in 0..steps {
+            for lane in 0..LANES {
+                // SAFETY: the caller's promise.
+                let text = unsafe { _mm_loadu_si128(at[lane].cast()) };
+                previous[lane] = _mm_xor_si128(previous[lane], _mm_xor_si128(text, keys[0]));
+            }
+            for key in &keys[1..ROUNDS] {
+                for block in &mut previous {
+                    *block = _mm_aesenc_si128(*block, *key);
+                }
+            }
+            for lane in 0..LANES {
+                previous[lane] = _mm_aesenclast_si128(previous[lane], keys[ROUNDS]);
+                // SAFETY: as above. Behind its last block a pointer is not used.
+                unsafe {
+                    _mm_storeu_si128(at[lane].cast(), previous[lane]);
+                    at[lane] = at[lane].wrapping_add(step[lane]);
+                }
+            }
+        }
+        self.at = at;
+        previous
+    }
+}

@@ -1,0 +1,356 @@
+//! HMACs of many messages at once: a message in each lane of the vector registers.
+//!
+//! SHA's rounds wait for each other, so that one message cannot fill wide registers. Sixteen messages can. A lane goes
+//! through its message in four steps, and then takes the next one, so that messages of all lengths go together:
+//!
+//! ```text
+//! body    the whole blocks, where they lie in memory
+//! tail    what remains, and the padding: one block or two, from a buffer
+//! outer   the hash of that, behind the outer key: one block
+//! take    the code; then the next message, or none: the lane is idle
+//! ```
+
+mod avx2;
+mod avx512;
+mod sha1;
+mod sha2;
+
+use core::ops::Range;
+
+use zeroize::Zeroize;
+
+use crate::hmac::{Mac, State};
+
+/// Lanes of the widest.
+const MAX_LANES: usize = 16;
+
+/// Words of the longest chaining value.
+const MAX_WORDS: usize = 8;
+
+/// A word of a hash: 32 or 64 bits.
+pub(crate) trait Word: Copy + Default + Zeroize {
+    /// Bytes of it.
+    const LEN: usize;
+
+    /// Writes it, big-endian.
+    fn write(self, bytes: &mut [u8]);
+}
+
+impl Word for u32 {
+    const LEN: usize = 4;
+
+    fn write(self, bytes: &mut [u8]) {
+        bytes[..4].copy_from_slice(&self.to_be_bytes());
+    }
+}
+
+impl Word for u64 {
+    const LEN: usize = 8;
+
+    fn write(self, bytes: &mut [u8]) {
+        bytes[..8].copy_from_slice(&self.to_be_bytes());
+    }
+}
+
+/// The chaining values of all lanes, by word.
+#[repr(align(64))]
+struct States<W>([[W; MAX_LANES]; MAX_WORDS]);
+
+/// Hashes a number of blocks in every lane: the blocks at `at`, which goes on by `step` for each.
+///
+/// # Safety
+/// The CPU has the instructions, and the blocks are in memory that can be read.
+type Compress<W> = unsafe fn(
+    states: &mut States<W>,
+    at: &mut [*const u8; MAX_LANES],
+    step: &[usize; MAX_LANES],
+    blocks: usize,
+);
+
+/// Code for one hash on this machine.
+#[derive(Clone, Copy)]
+struct Kernel<W> {
+    compress: Compress<W>,
+    /// How many of [`MAX_LANES`] it uses.
+    lanes: usize,
+    /// Messages from which on it is faster than hashing one after the other.
+    worth: usize,
+    name: &'static str,
+}
+
+/// The code for an HMAC's hash on this machine.
+#[derive(Clone, Copy)]
+pub(crate) enum Lanes {
+    Sha1(Kernel32),
+    Sha256(Kernel32),
+    Sha512(Kernel64),
+}
+
+/// A kernel over words of 32 bits.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernel32(Kernel<u32>);
+
+/// A kernel over words of 64 bits.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernel64(Kernel<u64>);
+
+/// Which instructions to look for: tests try all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Width {
+    Avx2,
+    Avx512,
+}
+
+impl Lanes {
+    /// The best code for the hash, if there is any on this machine.
+    pub(crate) fn new(hash: &State) -> Option<Self> {
+        Self::of_width(hash, Width::Avx512).or_else(|| {
+            // One message after the other through the instructions for SHA is faster than eight at once without them.
+            let instructions =
+                is_x86_feature_detected!("sha") && !matches!(hash, State::Sha512(..));
+            if instructions {
+                return None;
+            }
+            Self::of_width(hash, Width::Avx2)
+        })
+    }
+
+    /// The code of one width, if the machine has the instructions.
+    pub(crate) fn of_width(hash: &State, width: Width) -> Option<Self> {
+        let present = match width {
+            Width::Avx2 => is_x86_feature_detected!("avx2"),
+            Width::Avx512 => {
+                is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
+            }
+        };
+        if !present {
+            return None;
+        }
+        Some(match (hash, width) {
+            (State::Sha1(_), Width::Avx512) => Self::Sha1(Kernel32(avx512::SHA1)),
+            (State::Sha1(_), Width::Avx2) => Self::Sha1(Kernel32(avx2::SHA1)),
+            (State::Sha256(..), Width::Avx512) => Self::Sha256(Kernel32(avx512::SHA256)),
+            (State::Sha256(..), Width::Avx2) => Self::Sha256(Kernel32(avx2::SHA256)),
+            (State::Sha512(..), Width::Avx512) => Self::Sha512(Kernel64(avx512::SHA512)),
+            (State::Sha512(..), Width::Avx2) => Self::Sha512(Kernel64(avx2::SHA512)),
+            (State::Md5(_), _) => return None,
+        })
+    }
+
+    /// Whether `messages` are enough for it.
+    pub(crate) fn is_worth(&self, messages: usize) -> bool {
+        messages
+            >= match self {
+                Self::Sha1(kernel) | Self::Sha256(kernel) => kernel.0.worth,
+                Self::Sha512(kernel) => kernel.0.worth,
+            }
+    }
+
+    /// Whose code it is, for which instructions.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Sha1(kernel) | Self::Sha256(kernel) => kernel.0.name,
+            Self::Sha512(kernel) => kernel.0.name,
+        }
+    }
+
+    /// The code of each message.
+    ///
+    /// # Panics
+    /// If a message does not lie within `memory`, there are more messages than `macs`, or the states are another hash's.
+    pub(crate) fn sign(
+        &self,
+        (inner, outer): (&State, &State),
+        mac_len: usize,
+        memory: &[u8],
+        messages: &[Range<usize>],
+        macs: &mut [Mac],
+    ) {
+        match (self, inner, outer) {
+            (Self::Sha1(kernel), State::Sha1(inner), State::Sha1(outer)) => {
+                let keys = Keys {
+                    inner: &inner.h,
+                    outer: &outer.h,
+                    mac_len,
+                };
+                Work::new(kernel.0, keys, memory, messages).all(macs);
+            }
+            (Self::Sha256(kernel), State::Sha256(inner, _), State::Sha256(outer, _)) => {
+                let keys = Keys {
+                    inner: &inner.h,
+                    outer: &outer.h,
+                    mac_len,
+                };
+                Work::new(kernel.0, keys, memory, messages).all(macs);
+            }
+            (Self::Sha512(kernel), State::Sha512(inner, _), State::Sha512(outer, _)) => {
+                let keys = Keys {
+                    inner: &inner.h,
+                    outer: &outer.h,
+                    mac_len,
+                };
+                Work::new(kernel.0, keys, memory, messages).all(macs);
+            }
+            _ => unreachable!("made for these states"),
+        }
+    }
+}
+
+/// The chaining values behind an HMAC's keys, and how many bytes of hash it takes.
+struct Keys<'a, W> {
+    inner: &'a [W],
+    outer: &'a [W],
+    mac_len: usize,
+}
+
+/// What a lane does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Body,
+    Tail,
+    Outer,
+    Idle,
+}
+
+/// Bytes of the longest tail: two blocks of SHA-512.
+const TAIL_LEN: usize = 256;
+
+/// Messages under way.
+struct Work<'a, W> {
+    kernel: Kernel<W>,
+    keys: Keys<'a, W>,
+    memory: &'a [u8],
+    messages: &'a [Range<usize>],
+    /// The next message to be taken.
+    next: usize,
+    states: States<W>,
+    steps: [Step; MAX_LANES],
+    /// The message of each lane.
+    current: [usize; MAX_LANES],
+    /// Blocks left in each lane's step. An idle lane has any number.
+    left: [usize; MAX_LANES],
+}
+
+impl<'a, W: Word> Work<'a, W> {
+    const BLOCK_LEN: usize = W::LEN * 16;
+
+    fn new(
+        kernel: Kernel<W>,
+        keys: Keys<'a, W>,
+        memory: &'a [u8],
+        messages: &'a [Range<usize>],
+    ) -> Self {
+        Self {
+            kernel,
+            keys,
+            memory,
+            messages,
+            next: 0,
+            states: States([[W::default(); MAX_LANES]; MAX_WORDS]),
+            steps: [Step::Idle; MAX_LANES],
+            current: [0; MAX_LANES],
+            left: [0; MAX_LANES],
+        }
+    }
+
+    fn all(&mut self, macs: &mut [Mac]) {
+        // Outside of `self`, so that what points into them stays good while `self` changes. Nothing is read of them but what
+        // a lane has written, or zeros.
+        let mut tails = [[0_u8; TAIL_LEN]; MAX_LANES];
+        let mut at: [*const u8; MAX_LANES] = [tails[0].as_ptr(); MAX_LANES];
+        let mut step = [0; MAX_LANES];
+        loop {
+            for lane in 0..self.kernel.lanes {
+                while self.left[lane] == 0 {
+                    self.advance(lane, &mut tails[lane], macs);
+                    (at[lane], step[lane]) = match self.steps[lane] {
+                        Step::Body => {
+                            let message = self.messages[self.current[lane]].clone();
+                            (self.memory[message].as_ptr(), Self::BLOCK_LEN)
+                        }
+                        Step::Tail | Step::Outer => (tails[lane].as_ptr(), Self::BLOCK_LEN),
+                        Step::Idle => (tails[lane].as_ptr(), 0),
+                    };
+                }
+            }
+            let blocks = self.left[..self.kernel.lanes].iter().copied().min();
+            let Some(blocks) = blocks.filter(|&blocks| blocks != usize::MAX) else {
+                break;
+            };
+            // SAFETY: who made the kernel has found its instructions. Every lane's pointer is at `left` whole blocks of a
+            // message or of a tail, or stays at a tail's beginning.
+            unsafe { (self.kernel.compress)(&mut self.states, &mut at, &step, blocks) };
+            for left in &mut self.left[..self.kernel.lanes] {
+                if *left != usize::MAX {
+                    *left -= blocks;
+                }
+            }
+        }
+        self.states.0.zeroize();
+    }
+
+    /// Ends the lane's step and begins the next one.
+    fn advance(&mut self, lane: usize, tail: &mut [u8; TAIL_LEN], macs: &mut [Mac]) {
+        match self.steps[lane] {
+            Step::Idle => self.take(lane),
+            Step::Body => {
+                let message = &self.memory[self.messages[self.current[lane]].clone()];
+                let rest = message.len() % Self::BLOCK_LEN;
+                tail[..rest].copy_from_slice(&message[message.len() - rest..]);
+                self.left[lane] = Self::pad(tail, rest, Self::BLOCK_LEN + message.len());
+                self.steps[lane] = Step::Tail;
+            }
+            Step::Tail => {
+                self.write_hash(lane, tail);
+                let len = self.keys.mac_len;
+                self.left[lane] = Self::pad(tail, len, Self::BLOCK_LEN + len);
+                self.load_state(lane, self.keys.outer);
+                self.steps[lane] = Step::Outer;
+            }
+            Step::Outer => {
+                let mut hash = [0; TAIL_LEN];
+                self.write_hash(lane, &mut hash);
+                macs[self.current[lane]] = Mac::new(&hash, self.keys.mac_len);
+                self.take(lane);
+            }
+        }
+    }
+
+    /// Gives the lane the next message. Its body may have no block.
+    fn take(&mut self, lane: usize) {
+        let Some(message) = self.messages.get(self.next) else {
+            self.steps[lane] = Step::Idle;
+            self.left[lane] = usize::MAX;
+            return;
+        };
+        self.load_state(lane, self.keys.inner);
+        self.steps[lane] = Step::Body;
+        self.current[lane] = self.next;
+        self.left[lane] = message.len() / Self::BLOCK_LEN;
+        self.next += 1;
+    }
+
+    fn load_state(&mut self, lane: usize, state: &[W]) {
+        for (words, word) in self.states.0.iter_mut().zip(state) {
+            words[lane] = *word;
+        }
+    }
+
+    fn write_hash(&self, lane: usize, bytes: &mut [u8; TAIL_LEN]) {
+        for (words, bytes) in self.states.0.iter().zip(bytes.chunks_mut(W::LEN)) {
+            words[lane].write(bytes);
+        }
+    }
+
+    /// Ends a message of `total` bytes whose last `len` are in `tail` (FIPS 180-4, section 5.1), and returns the tail's
+    /// blocks.
+    fn pad(tail: &mut [u8; TAIL_LEN], len: usize, total: usize) -> usize {
+        // The length takes two words.
+        let blocks = (len + 1 + 2 * W::LEN).div_ceil(Self::BLOCK_LEN);
+        let end = blocks * Self::BLOCK_LEN;
+        tail[len] = 0x80;
+        tail[len + 1..end - 8].fill(0);
+        tail[end - 8..end].copy_from_slice(&(total as u64 * 8).to_be_bytes());
+        blocks
+    }
+}
