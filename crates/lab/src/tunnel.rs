@@ -1,9 +1,8 @@
 //! A tunnel between two hosts, made by whichever program.
 
-use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::openvpn::{ConfigFile, Credentials, OpenVpn, RunningOpenVpn, Setup};
@@ -115,7 +114,7 @@ struct OpenVpnClient<'h> {
     program: PathBuf,
     invocation: Invocation,
     file: ConfigFile,
-    running: OnceCell<RunningOpenVpn<'h>>,
+    running: OnceLock<RunningOpenVpn<'h>>,
 }
 
 impl<'h> Tunnel<'h> {
@@ -158,7 +157,7 @@ impl<'h> Tunnel<'h> {
                     program: client.available()?,
                     invocation: client.invocation(),
                     file: setup.client_file(client.as_ref(), credentials, remote)?,
-                    running: OnceCell::new(),
+                    running: OnceLock::new(),
                 };
                 [End::OpenVpnClient(calls), End::OpenVpnServer(listens)]
             }

@@ -3,10 +3,13 @@
 use std::env;
 use std::path::PathBuf;
 
+use lab::openvpn::{OpenVpn as _, StockOpenVpn};
 use lab::peer::{
     BoringTun, GotaTun, Millrace, PeerOptions, WireGuardPeer, WireguardGo, WireguardGoPackaged,
 };
 use lab::{Carrier, LabError, tools};
+
+use super::openvpn::{self, Ends, Suite};
 
 /// One way to carry packets from one host to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +23,7 @@ pub(crate) enum Contender {
     GotaTun,
     Forwarder,
     Nothing,
+    OpenVpn(Ends, Suite),
 }
 
 /// The settings of `millrace-plain`: every segmentation and receive offload off. sendmmsg and recvmmsg
@@ -27,6 +31,7 @@ pub(crate) enum Contender {
 const PLAIN: [&str; 5] = ["tun-gso", "tun-uso", "tun-gro", "udp-gso", "udp-gro"];
 
 impl Contender {
+    /// Those with WireGuard, and what they are compared with.
     pub(crate) const ALL: [Self; 9] = [
         Self::Millrace,
         Self::WireguardGo,
@@ -38,6 +43,17 @@ impl Contender {
         Self::Forwarder,
         Self::Nothing,
     ];
+
+    /// Those with OpenVPN: all pairs of programs, cipher by cipher.
+    pub(crate) fn openvpn() -> impl Iterator<Item = Self> {
+        let of = |suite| Ends::ALL.map(|ends| Self::OpenVpn(ends, suite));
+        Suite::ALL.into_iter().flat_map(of)
+    }
+
+    /// All of them.
+    pub(crate) fn every() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().chain(Self::openvpn())
+    }
 
     /// The name on the command line and in tables.
     pub(crate) fn name(self) -> &'static str {
@@ -51,12 +67,14 @@ impl Contender {
             Self::GotaTun => "gotatun",
             Self::Forwarder => "forwarder",
             Self::Nothing => "none",
+            Self::OpenVpn(ends, suite) => openvpn::name(ends, suite),
         }
     }
 
     /// What it is, for a person who reads the table.
-    pub(crate) fn what(self) -> &'static str {
-        match self {
+    pub(crate) fn what(self) -> String {
+        let words = match self {
+            Self::OpenVpn(ends, suite) => return format!("{}: {}", ends.what(), suite.what()),
             Self::Millrace => "this program",
             Self::MillracePlain => "this program, all segmentation and receive offloads off",
             Self::MillraceNull => "this program with a cipher that does nothing",
@@ -68,12 +86,13 @@ impl Contender {
             Self::GotaTun => "gotatun, by Mullvad",
             Self::Forwarder => "packets to datagrams and back without a cipher: the ceiling",
             Self::Nothing => "no tunnel",
-        }
+        };
+        words.to_owned()
     }
 
     /// The one with this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.name() == name)
+        Self::every().find(|one| one.name() == name)
     }
 
     /// How to start it, or nothing if there is nothing to start.
@@ -110,11 +129,18 @@ impl Contender {
                 arguments: ["lab", "forward"].map(str::to_owned).to_vec(),
             })),
             Self::Nothing => Ok(None),
+            Self::OpenVpn(ends, suite) => openvpn::carrier(ends, suite).map(Some),
         }
     }
 
     /// What its program says of its version; empty for one that has none of its own.
     pub(crate) fn version(self) -> String {
+        if let Self::OpenVpn(..) = self {
+            let stock = StockOpenVpn.available().ok();
+            return stock
+                .and_then(|path| tools::version(&path))
+                .unwrap_or_default();
+        }
         match self.carrier() {
             Ok(Some(Carrier::WireGuard(program, _))) => program
                 .available()
@@ -137,9 +163,9 @@ mod tests {
 
     #[test]
     fn names_are_different_and_found() {
-        for one in Contender::ALL {
+        for one in Contender::every() {
             assert_eq!(Contender::named(one.name()), Some(one));
         }
-        assert_eq!(Contender::named("openvpn"), None);
+        assert_eq!(Contender::named("pptp"), None);
     }
 }

@@ -3,6 +3,7 @@
 pub(super) mod contender;
 mod document;
 pub(super) mod machine;
+mod openvpn;
 mod options;
 mod records;
 mod report;
@@ -12,6 +13,7 @@ pub(super) mod table;
 mod targets;
 mod test;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -48,7 +50,13 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 
 /// Measures and reports; true if nothing failed.
 fn bench(options: &Options) -> Result<bool, RigError> {
-    prepare(&["wg", "ping", "iperf3"])?;
+    let wireguard = |one: &Contender| !matches!(one, Contender::OpenVpn(..));
+    if options.contenders.iter().any(wireguard) {
+        prepare(&["wg", "ping", "iperf3"])?;
+    } else {
+        prepare(&["openssl", "ping", "iperf3"])?;
+        tools::tun()?;
+    }
     let mut run = plan(options);
     let offloads = if options.segmentation {
         Offloads::On
@@ -143,6 +151,10 @@ fn plan(options: &Options) -> Run {
             run.versions.push(version);
         }
     }
+    let stock = Contender::openvpn().find(|one| run.contenders.contains(one));
+    if let Some(stock) = stock {
+        run.versions.push(("openvpn".to_owned(), stock.version()));
+    }
     if let Some(version) = tools::find("iperf3").ok().and_then(|p| tools::version(&p)) {
         run.versions.push(("iperf3".to_owned(), version));
     }
@@ -157,9 +169,13 @@ fn plan(options: &Options) -> Run {
         options.repetitions,
         (all / 60.0).ceil()
     );
-    if !run.contenders.contains(&run.reference) {
-        let name = run.reference.name();
-        eprintln!("bench: no ratios, for {name} is not measured (--reference names another)");
+    let references = run.contenders.iter().map(|one| run.reference_of(*one));
+    let missing: BTreeSet<&str> = references
+        .filter(|one| !run.contenders.contains(one))
+        .map(Contender::name)
+        .collect();
+    for name in missing {
+        eprintln!("bench: no ratios to {name}, which is not measured (--reference names another)");
     }
     run
 }
@@ -168,6 +184,7 @@ fn plan(options: &Options) -> Run {
 fn measure(options: &Options, rigs: &[Rig<'_>], records: &mut Records) {
     let effort = Effort {
         seconds: options.seconds,
+        requests: options.requests,
     };
     for repetition in 0..options.repetitions {
         for test in &options.tests {

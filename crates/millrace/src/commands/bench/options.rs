@@ -6,6 +6,7 @@ use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::contender::Contender;
+use super::openvpn::Suite;
 use super::test::Test;
 
 const COLUMNS: &str = "\
@@ -17,8 +18,13 @@ What the columns say:
                        of payload; with both ways at once, a counts as sending
   ping mean, p99       round trip times in µs; under load: while one TCP stream runs, every 5 ms
   set-up               ms from the configuration of the caller by `wg` to the first answered datagram; the
-                       listener runs and is configured already; includes the time that `wg` takes
+                       listener runs and is configured already; includes the time that `wg` takes. With
+                       OpenVPN from the start of the client's process
   idle, after, at most MB in RAM of the bigger end: fresh with one handshake, after all loads, ever
+
+Names of OpenVPN are CIPHER after ovpn- (Millrace at both ends), ovpn-client- (Millrace calls the stock server),
+ovpn-server- (the stock client calls Millrace) or openvpn- (the stock program at both ends, to which the others
+are compared). Their certificates are RSA of 2048 bits; MILLRACE_OPENVPN names another stock program.
 
 Every repetition runs each test with all implementations one after the other, so that a change of the machine
 hits all of them; the ratio to the reference is taken in each repetition, and the median of the ratios counts.
@@ -33,6 +39,8 @@ pub(crate) struct Options {
     pub tests: Vec<Test>,
     pub repetitions: u32,
     pub seconds: u32,
+    /// Files that the HTTP test fetches.
+    pub requests: u64,
     pub segmentation: bool,
     pub reference: Contender,
     pub json: Option<PathBuf>,
@@ -42,7 +50,10 @@ pub(crate) struct Options {
 /// The command's own command line.
 pub(crate) fn command() -> Command {
     let names = |values: Vec<&'static str>| values.into_iter().map(PossibleValue::new);
-    let contenders = || Contender::ALL.map(|one| PossibleValue::new(one.name()).help(one.what()));
+    let contenders = || {
+        let value = |one: Contender| PossibleValue::new(one.name()).help(one.what());
+        Contender::every().map(value).collect::<Vec<_>>()
+    };
     let flag = |name: &'static str, help: &'static str| {
         Arg::new(name)
             .long(name)
@@ -71,16 +82,33 @@ pub(crate) fn command() -> Command {
                 .long("impl")
                 .value_name("NAMES")
                 .value_delimiter(',')
-                .value_parser(contenders().to_vec())
-                .help("Implementations, by commas [default: all but millrace-null]"),
+                .value_parser(contenders())
+                .hide_possible_values(true)
+                .help("Implementations, by commas [default: all with WireGuard but millrace-null]"),
         )
+        .arg(flag(
+            "openvpn",
+            "Measure OpenVPN: Millrace and the stock program at either end, with every cipher",
+        ))
+        .arg(
+            Arg::new("cipher")
+                .long("cipher")
+                .value_name("NAMES")
+                .value_delimiter(',')
+                .value_parser(Suite::ALL.map(|one| PossibleValue::new(one.name()).help(one.what())))
+                .help("Measure OpenVPN with these ciphers alone, by commas"),
+        )
+        .arg(flag(
+            "http",
+            "Fetch 500 files of 1 MB on eight connections, as `ab -k -c 8 -n 500`; alone unless --test names more",
+        ))
         .arg(
             Arg::new("test")
                 .long("test")
                 .value_name("NAMES")
                 .value_delimiter(',')
                 .value_parser(names(Test::ALL.map(Test::name).to_vec()).collect::<Vec<_>>())
-                .help("Tests, by commas [default: all]"),
+                .help("Tests, by commas [default: all but http]"),
         )
         .arg(number("reps", 1000, "Repetitions [default: 3]"))
         .arg(number("seconds", 3600, "Seconds of each load [default: 3]"))
@@ -96,7 +124,8 @@ pub(crate) fn command() -> Command {
             Arg::new("reference")
                 .long("reference")
                 .value_name("NAME")
-                .value_parser(contenders().to_vec())
+                .value_parser(contenders())
+                .hide_possible_values(true)
                 .default_value(Contender::WireguardGo.name())
                 .help("What the ratios are taken to"),
         )
@@ -114,6 +143,16 @@ impl From<&ArgMatches> for Options {
         let mut contenders: Vec<Contender> = names("impl")
             .filter_map(|name| Contender::named(name))
             .collect();
+        let suites: Vec<Suite> = names("cipher")
+            .filter_map(|name| Suite::named(name))
+            .collect();
+        if matches.get_flag("openvpn") || !suites.is_empty() {
+            let wanted = |one: &Contender| match one {
+                Contender::OpenVpn(_, suite) => suites.is_empty() || suites.contains(suite),
+                _ => false,
+            };
+            contenders.extend(Contender::openvpn().filter(wanted));
+        }
         if contenders.is_empty() {
             contenders = Contender::ALL.to_vec();
             contenders.retain(|one| *one != Contender::MillraceNull);
@@ -121,11 +160,15 @@ impl From<&ArgMatches> for Options {
         if matches.get_flag("null") && !contenders.contains(&Contender::MillraceNull) {
             contenders.push(Contender::MillraceNull);
         }
-        contenders.sort_by_key(|one| Contender::ALL.iter().position(|other| other == one));
+        contenders.sort_by_key(|one| Contender::every().position(|other| other == *one));
         contenders.dedup();
         let mut tests = Test::ALL.to_vec();
         let wanted: Vec<Test> = names("test").filter_map(|name| Test::named(name)).collect();
-        tests.retain(|test| wanted.is_empty() || wanted.contains(test));
+        let http = matches.get_flag("http");
+        tests.retain(|test| match test {
+            Test::Http => http || wanted.contains(test),
+            _ => wanted.contains(test) || wanted.is_empty() && !http,
+        });
         let quick = matches.get_flag("quick");
         let number = |key, otherwise| {
             let given = matches.get_one::<u32>(key).copied();
@@ -137,6 +180,7 @@ impl From<&ArgMatches> for Options {
             tests,
             repetitions: number("reps", 3),
             seconds: number("seconds", 3),
+            requests: if quick { 16 } else { 500 },
             segmentation: !matches.get_flag("nogso"),
             reference: reference
                 .and_then(|name| Contender::named(name))
@@ -161,13 +205,26 @@ mod tests {
     fn everything_is_measured_unless_told_otherwise() {
         let options = parse("").unwrap();
         assert_eq!(options.contenders.len(), Contender::ALL.len() - 1);
-        assert_eq!(options.tests, Test::ALL);
+        assert_eq!(options.tests.len(), Test::ALL.len() - 1);
+        assert!(!options.tests.contains(&Test::Http));
         assert_eq!((options.repetitions, options.seconds), (3, 3));
         assert!(options.segmentation);
         let options = parse("--null --quick --nogso").unwrap();
         assert_eq!(options.contenders, Contender::ALL);
         assert_eq!((options.repetitions, options.seconds), (1, 1));
         assert!(!options.segmentation);
+    }
+
+    #[test]
+    fn openvpn_is_measured_by_cipher() {
+        let all = parse("--openvpn").unwrap().contenders;
+        assert_eq!(all, Contender::openvpn().collect::<Vec<_>>());
+        let options = parse("--cipher gcm,bf --http").unwrap();
+        assert_eq!(options.contenders.len(), 8);
+        assert_eq!(options.tests, [Test::Http]);
+        let options = parse("--impl openvpn-gcm,millrace --http --test ping").unwrap();
+        assert_eq!(options.contenders[0], Contender::Millrace);
+        assert_eq!(options.tests, [Test::Ping, Test::Http]);
     }
 
     #[test]
@@ -180,7 +237,13 @@ mod tests {
         );
         assert_eq!(options.tests, [Test::Tcp1, Test::Udp64]);
         assert_eq!((options.repetitions, options.seconds), (2, 1));
-        for wrong in ["--impl openvpn", "--test tcp2", "--reps 0", "--reference x"] {
+        for wrong in [
+            "--impl openvpn",
+            "--cipher rc4",
+            "--test tcp2",
+            "--reps 0",
+            "--reference x",
+        ] {
             assert_eq!(parse(wrong).unwrap_err().exit_code(), 2, "{wrong}");
         }
     }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::contender::Contender;
 use super::machine::Machine;
+use super::openvpn::Ends;
 use super::records::Records;
 use super::table::Table;
 use super::targets;
@@ -16,6 +17,7 @@ pub(crate) struct Run {
     pub repetitions: u32,
     pub seconds: u32,
     pub segmentation: bool,
+    /// What the ratios of tunnels without OpenVPN are taken to.
     pub reference: Contender,
     pub contenders: Vec<Contender>,
     /// Which were asked for and are not there, and how to get them.
@@ -24,10 +26,20 @@ pub(crate) struct Run {
     pub versions: Vec<(String, String)>,
 }
 
+impl Run {
+    /// What the ratios of `contender` are taken to: for OpenVPN the stock program with the same cipher.
+    pub(crate) fn reference_of(&self, contender: Contender) -> Contender {
+        match contender {
+            Contender::OpenVpn(_, suite) => Contender::OpenVpn(Ends::Stock, suite),
+            _ => self.reference,
+        }
+    }
+}
+
 struct Column(&'static str, Test, Metric);
 
 /// The tables: a title, what the figures are, the columns.
-const TABLES: [(&str, &str, &[Column]); 4] = [
+const TABLES: [(&str, &str, &[Column]); 5] = [
     (
         "Throughput",
         "TCP in Mbit/s of payload, all streams together; UDP at the highest loss-free rate",
@@ -67,6 +79,16 @@ const TABLES: [(&str, &str, &[Column]); 4] = [
         ],
     ),
     (
+        "Files over HTTP",
+        "as `ab -k -c 8 -n 500` measures it: 500 files of 1 MB on eight connections from b to a; Kbyte of 1024 bytes",
+        &[
+            Column("Kbyte/s", Test::Http, Metric::Kbytes),
+            Column("requests/s", Test::Http, Metric::Requests),
+            Column("CPU s/GB send", Test::Http, Metric::CpuSend),
+            Column("receive", Test::Http, Metric::CpuReceive),
+        ],
+    ),
+    (
         "Memory",
         "MB (1e6 B) in RAM of the bigger end; smaller is better",
         &[
@@ -91,11 +113,16 @@ pub(crate) fn markdown(run: &Run, records: &Records) -> String {
         }
         let _ = write!(text, "\n## {title}\n\n{unit}.\n\n{}", absolute.render());
         let ratios = table(run, columns, |contender, test, metric| {
-            let ratio = records.ratio(contender, run.reference, test, metric)?;
+            let ratio = records.ratio(contender, run.reference_of(contender), test, metric)?;
             Some(ratio.show("x"))
         });
         if !ratios.is_empty() {
-            let reference = run.reference.name();
+            let of_openvpn = |one: &Contender| matches!(one, Contender::OpenVpn(..));
+            let reference = if run.contenders.iter().all(of_openvpn) {
+                "the stock OpenVPN at both ends with the same cipher"
+            } else {
+                run.reference.name()
+            };
             let _ = write!(
                 text,
                 "\nRatio to {reference}, taken in each repetition: median (min–max).\n\n{}",

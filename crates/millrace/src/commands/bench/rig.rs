@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lab::cpu::{CpuMeter, CpuReport, usage};
 use lab::load::{
-    Direction, EchoServer, Iperf, IperfServer, LossFree, PingOptions, PingReport, UdpLoad,
-    highest_loss_free, ping, udp_load,
+    Direction, EchoServer, HttpLoad, HttpServer, Iperf, IperfServer, LossFree, PingOptions,
+    PingReport, UdpLoad, highest_loss_free, ping, udp_load,
 };
 use lab::{Host, LabError, Link, LinkOptions, Offloads, Tunnel, TunnelOptions};
 
@@ -23,6 +23,9 @@ const RAMP: Duration = Duration::from_millis(300);
 const ECHO_PORT: u16 = 7;
 const IPERF_PORT: u16 = 5201;
 const UDP_PORT: u16 = 9000;
+const HTTP_PORT: u16 = 80;
+/// Size of a file, in bytes.
+const HTTP_SIZE: u64 = 1_000_000;
 
 /// Why a test brought nothing.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +75,8 @@ pub(crate) struct Rig<'g> {
 pub(crate) struct Effort {
     /// Seconds of each load.
     pub seconds: u32,
+    /// Files that are fetched over HTTP.
+    pub requests: u64,
 }
 
 type Values = Vec<(Metric, f64)>;
@@ -86,8 +91,8 @@ impl<'g> Rig<'g> {
             None => None,
             Some(carrier) => {
                 let options = TunnelOptions::over(&ground.link, 9);
-                target = options.inner(1);
                 let tunnel = Tunnel::start(&carrier, hosts, options)?;
+                target = tunnel.options().inner(1);
                 tunnel.connect()?;
                 Some(tunnel)
             }
@@ -127,6 +132,7 @@ impl<'g> Rig<'g> {
             Test::Udp1300 => self.udp(1300, effort),
             Test::Udp64 => self.udp(64, effort),
             Test::PingLoaded => self.loaded(&tcp(1, Direction::Forward), effort),
+            Test::Http => self.http(effort),
             Test::Memory => self.memory(),
         }
     }
@@ -148,8 +154,8 @@ impl<'g> Rig<'g> {
             port: 51_821,
             ..TunnelOptions::over(&ground.link, 8)
         };
-        let target = options.inner(1);
         let tunnel = Tunnel::start(&carrier, [&ground.a, &ground.b], options)?;
+        let target = tunnel.options().inner(1);
         let start = tunnel.connect()?;
         let answer = self
             .echo
@@ -208,6 +214,31 @@ impl<'g> Rig<'g> {
             report.bytes(),
             iperf.direction == Direction::Reverse,
         ));
+        Ok(values)
+    }
+
+    fn http(&self, effort: Effort) -> Result<Values, RigError> {
+        let _server = HttpServer::start(&self.ground.b, (self.target, HTTP_PORT).into())?;
+        // Content that is compared costs processor time of neither end's program.
+        let load = HttpLoad {
+            verify: false,
+            ..HttpLoad::new((self.target, HTTP_PORT), HTTP_SIZE, effort.requests)
+        };
+        let meter = CpuMeter::start(&self.processes())?;
+        let report = load.run(&self.ground.a)?;
+        let used = meter.read()?;
+        if let Some(why) = report.first_error {
+            return Err(LabError::Load {
+                what: "fetch files".to_owned(),
+                error: io::Error::other(why),
+            }
+            .into());
+        }
+        let mut values = vec![
+            (Metric::Kbytes, report.bits_per_second() / 8.0 / 1024.0),
+            (Metric::Requests, report.requests_per_second()),
+        ];
+        values.extend(cost(&used, report.bytes, true));
         Ok(values)
     }
 

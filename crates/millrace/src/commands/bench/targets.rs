@@ -1,6 +1,7 @@
 //! What the project wants to reach, and whether this run did.
 
 use super::contender::Contender;
+use super::openvpn::{Ends, Suite};
 use super::records::Records;
 use super::statistics::{Spread, number};
 use super::table::Table;
@@ -136,6 +137,75 @@ const TARGETS: [Target; 20] = {
     ]
 };
 
+/// What OpenVPN shall reach: the cipher, TCP one stream against the stock program at both ends, and, where one
+/// is set, processor time per gigabyte at each end.
+const OPENVPN: [(Suite, f64, Option<f64>); 7] = [
+    (Suite::None, 8.0, None),
+    (Suite::Gcm, 6.0, Some(0.2)),
+    (Suite::ChaCha, 6.0, None),
+    (Suite::Cbc, 8.0, Some(0.15)),
+    (Suite::Bf, 2.0, None),
+    (Suite::NoneJumbo, 1.5, None),
+    (Suite::GcmJumbo, 1.5, None),
+];
+
+/// Our end's processor time against a stock one's where the other end is stock. Jumbo packets have a
+/// target of their own.
+const MIXED: f64 = 0.25;
+
+fn openvpn() -> Vec<Target> {
+    use Limit::{AtLeast, AtMost};
+    use Metric::{CpuReceive, CpuSend, Rate};
+    use Test::{Tcp1, Tcp1Back};
+    let mut targets = Vec::new();
+    for (suite, faster, cpu) in OPENVPN {
+        let against = |ends| {
+            let stock = Contender::OpenVpn(Ends::Stock, suite);
+            (Contender::OpenVpn(ends, suite), stock)
+        };
+        let both = against(Ends::Millrace);
+        let mut add = |what, pair, figure, limit| targets.push(ratio(what, pair, figure, limit));
+        add("TCP, one stream", both, (Tcp1, Rate), AtLeast(faster));
+        add(
+            "TCP, one stream back",
+            both,
+            (Tcp1Back, Rate),
+            AtLeast(faster),
+        );
+        if let Some(most) = cpu {
+            add("CPU per GB, sending", both, (Tcp1, CpuSend), AtMost(most));
+            add(
+                "CPU per GB, receiving",
+                both,
+                (Tcp1, CpuReceive),
+                AtMost(most),
+            );
+        }
+        if matches!(suite, Suite::NoneJumbo | Suite::GcmJumbo) {
+            continue;
+        }
+        // The client is end a, which sends; what comes back it receives. The server is the other.
+        let client = against(Ends::Client);
+        let server = against(Ends::Server);
+        let most = AtMost(MIXED);
+        add("own CPU per GB, sending", client, (Tcp1, CpuSend), most);
+        add(
+            "own CPU per GB, receiving",
+            client,
+            (Tcp1Back, CpuReceive),
+            most,
+        );
+        add(
+            "own CPU per GB, receiving",
+            server,
+            (Tcp1, CpuReceive),
+            most,
+        );
+        add("own CPU per GB, sending", server, (Tcp1Back, CpuSend), most);
+    }
+    targets
+}
+
 /// A target for our own memory.
 const fn memory(what: &'static str, test: Test, metric: Metric) -> Target {
     Target {
@@ -173,7 +243,7 @@ fn verdict(value: f64, limit: Limit) -> String {
 /// All targets for which this run has figures.
 pub(crate) fn table(records: &Records) -> Table {
     let mut table = Table::of_words(["target", "against", "wanted", "measured", "verdict"]);
-    for target in TARGETS {
+    for target in TARGETS.into_iter().chain(openvpn()) {
         let Some(spread) = target.measured(records) else {
             continue;
         };

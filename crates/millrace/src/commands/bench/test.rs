@@ -12,12 +12,13 @@ pub(crate) enum Test {
     Udp1300,
     Udp64,
     PingLoaded,
+    Http,
     Memory,
 }
 
 impl Test {
     /// In the order in which they are run: memory last, after all loads.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Setup,
         Self::Ping,
         Self::Tcp1,
@@ -27,6 +28,7 @@ impl Test {
         Self::Udp1300,
         Self::Udp64,
         Self::PingLoaded,
+        Self::Http,
         Self::Memory,
     ];
 
@@ -42,6 +44,7 @@ impl Test {
             Self::Udp1300 => "udp1300",
             Self::Udp64 => "udp64",
             Self::PingLoaded => "ping-load",
+            Self::Http => "http",
             Self::Memory => "memory",
         }
     }
@@ -58,6 +61,8 @@ impl Test {
             Self::Setup => 0.5,
             Self::Memory => 0.0,
             Self::Ping => seconds * 0.1,
+            // As long as it takes: as many requests, however fast.
+            Self::Http => 10.0,
             // Eight rates and one more, some of them twice.
             Self::Udp1300 | Self::Udp64 => 15.0 * (seconds / 6.0 + 0.2),
             _ => seconds + 0.3,
@@ -70,6 +75,10 @@ impl Test {
 pub(crate) enum Metric {
     /// Mbit/s of payload that arrived, all streams together.
     Rate,
+    /// Kilobytes (1024 bytes) of files per second, as `ab` counts them.
+    Kbytes,
+    /// Files per second.
+    Requests,
     /// Thousand datagrams per second that arrived.
     Packets,
     /// Processor seconds of the sending end's tunnel process per gigabyte (1e9 bytes) of payload.
@@ -99,6 +108,8 @@ impl Metric {
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::Rate => "mbit_per_s",
+            Self::Kbytes => "kbyte_per_s",
+            Self::Requests => "requests_per_s",
             Self::Packets => "kilopackets_per_s",
             Self::CpuSend => "cpu_send_s_per_gb",
             Self::CpuReceive => "cpu_receive_s_per_gb",

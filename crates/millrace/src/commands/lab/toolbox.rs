@@ -48,7 +48,7 @@ fn table() -> Table {
             Ok(_) => contender.version(),
             Err(error) => error.to_string(),
         };
-        table.row([contender.name(), contender.what(), &here]);
+        table.row([contender.name(), &contender.what(), &here]);
     }
     let tun = tools::tun().map_or_else(|error| error.to_string(), |()| "usable".to_owned());
     table.row(["/dev/net/tun", "every tunnel", &tun]);
