@@ -112,3 +112,95 @@ fn expand_label(secret: &[u8; SECRET_LEN], label: &[u8], context: &[u8], out: &m
         .and_then(|okm| okm.fill(out))
         .expect("at most 64 bytes are expanded, into a buffer of that length");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn first() -> EpochKey {
+        let mut material = KeyMaterial {
+            cipher: [0xff; 64],
+            hmac: [0xff; 64],
+        };
+        material.cipher[..32]
+            .iter_mut()
+            .zip(0..)
+            .for_each(|(byte, at)| *byte = at);
+        EpochKey::first(&material)
+    }
+
+    /// Made with another implementation of HKDF (RFC 5869).
+    #[test]
+    fn each_epoch_has_its_keys() {
+        let mut epoch = first();
+        for (number, key, short_key, iv) in [
+            (
+                1,
+                "ebbbf838a8658beb56f2324d691351bd4c8c230fb271ada8f67de830b7ee3192",
+                "c0b015350de890ee8e1849d2c29a1b94",
+                "568de14f8f744bfb0b721f66",
+            ),
+            (
+                2,
+                "4010426e3e169cd80289883d7f38d7eee445ead5fa21812fabebe155a4408ee5",
+                "2586116e6e44094e7e8659d311948333",
+                "9caaa619cb6277bbb0e90c48",
+            ),
+            (
+                3,
+                "97262f79e388a314377b63881143f2490755d3396aa5c4fe98ab8384318cc859",
+                "4254f2a6c4ab003f3857ab2e4c25bf53",
+                "cd8fc5d76f8d9e1d521e6401",
+            ),
+        ] {
+            assert_eq!(epoch.epoch(), number);
+            let data = epoch.data_key(32);
+            assert_eq!(
+                (hex(&data.key), hex(&data.implicit_iv)),
+                (key.to_owned(), iv.to_owned())
+            );
+            assert_eq!(hex(&epoch.data_key(16).key), short_key);
+            epoch = epoch.next().expect("an epoch after it");
+        }
+    }
+
+    #[test]
+    fn there_is_a_last_epoch() {
+        let last = EpochKey {
+            epoch: u16::MAX,
+            secret: [0; 32],
+        };
+        assert!(last.next().is_none());
+        assert_eq!(format!("{last:?}"), "EpochKey { epoch: 65535, .. }");
+    }
+
+    /// RFC 5869 appendix A.1 gives the expansion that the labels go through.
+    #[test]
+    fn expansion_is_that_of_rfc_5869() {
+        struct Length;
+        impl KeyType for Length {
+            fn len(&self) -> usize {
+                42
+            }
+        }
+        let prk = [
+            0x07, 0x77, 0x09, 0x36, 0x2c, 0x2e, 0x32, 0xdf, 0x0d, 0xdc, 0x3f, 0x0d, 0xc4, 0x7b,
+            0xba, 0x63, 0x90, 0xb6, 0xc7, 0x3b, 0xb5, 0x0f, 0x9c, 0x31, 0x22, 0xec, 0x84, 0x4a,
+            0xd7, 0xc2, 0xb3, 0xe5,
+        ];
+        let info: Vec<u8> = (0xf0..=0xf9).collect();
+        let mut out = [0; 42];
+        let prk = Prk::new_less_safe(HKDF_SHA256, &prk);
+        prk.expand(&[&info], Length)
+            .and_then(|okm| okm.fill(&mut out))
+            .expect("42 bytes");
+        assert_eq!(
+            hex(&out),
+            "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"
+        );
+    }
+}

@@ -134,3 +134,66 @@ pub fn dynamic_tls_crypt(
     }
     Ok(key)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn session(bytes: &[u8; 8]) -> SessionId {
+        SessionId::new(*bytes).expect("not zero")
+    }
+
+    /// Made with another implementation of the function, checked with `openssl kdf TLS1-PRF`.
+    #[test]
+    fn the_sets_are_those_of_the_function() {
+        let mut pre_master = [0; 48];
+        pre_master
+            .iter_mut()
+            .zip(0..)
+            .for_each(|(byte, at)| *byte = at);
+        let client = KeySource::from_bytes(pre_master, [1; 32], [3; 32]);
+        let server = KeySource::from_bytes([0; 48], [2; 32], [4; 32]);
+        let block = KeyBlock::from_prf(
+            &client,
+            &session(b"CLIENTID"),
+            &server,
+            &session(b"SERVERID"),
+        );
+        let (client_sends, client_receives) = block.clone().split(Role::Client);
+        let (server_sends, server_receives) = block.split(Role::Server);
+        for (set, cipher, hmac) in [
+            (
+                [client_sends, server_receives],
+                "fb3974522062284b6ebab9d7b612b454a24d11fafe7251f710e381a95f688c57c898cdfe3fe2899779dd784c\
+                 cdb53c8f869976268d3a5ef493b79058ee7b5bae",
+                "2ec33aac294803eb4402c9d6c4f4ec11a2975336bd7f038a93153b62e346877f8d645654a02b46595b2544ab\
+                 69bac1fccd749406ca846fc79342bc5382cf5f7b",
+            ),
+            (
+                [server_sends, client_receives],
+                "8f90c4da05cc8a88aa1c262506e1b6ae7ab9079dab8b80af15b963346a8d082d578e0397849d055a055c016e\
+                 61b18a27ece460be58306b2f7fe502659e94f2f8",
+                "b381c184a7724f5db250dbf99695921a6f7387e3dbe2cd9769ccb67f663a080d2bdb608ae891fe486b0b5850\
+                 7053a17cede5be385818220ad1b450d718b66078",
+            ),
+        ] {
+            for end in set {
+                assert_eq!(
+                    (hex(&end.cipher), hex(&end.hmac)),
+                    (cipher.to_owned(), hmac.to_owned())
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_key() {
+        let block = KeyBlock::from_bytes(&[0xab; KEY_BLOCK_LEN]);
+        let shown = format!("{block:?}");
+        assert!(!shown.contains("171") && !shown.contains("ab,"), "{shown}");
+    }
+}

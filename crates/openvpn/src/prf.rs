@@ -92,3 +92,38 @@ fn expand<P: Prf>(mac: &P, seed: &[&[u8]], out: &mut [u8]) {
     }
     a.zeroize();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Made with `openssl kdf TLS1-PRF`, and again with a few lines of Python.
+    #[test]
+    fn the_answers_are_openssls() {
+        let counting: Vec<u8> = (0..164).collect();
+        let (secret, seed) = (&counting[..48], &counting[100..164]);
+        let mut out = [0; 48];
+        tls1_prf(secret, b"a label", &[seed], &mut out);
+        assert_eq!(
+            hex(&out),
+            "a7324fb57401b5961a8ef07f0f3e199fed026113d5842c2c4722937d27f6329e853276995ff19411934aa710\
+             ebe99b04"
+        );
+        // A secret of odd length, whose halves share a byte; and a seed in pieces.
+        let mut out = [0; 37];
+        tls1_prf(
+            &secret[..5],
+            b"a label",
+            &[&seed[..1], b"", &seed[1..]],
+            &mut out,
+        );
+        assert_eq!(
+            hex(&out),
+            "4c1484d5a787e7968ada4b33939c7a103297287222fc3625ab2041667c382ab1a2b631e969"
+        );
+    }
+}

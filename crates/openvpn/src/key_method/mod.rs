@@ -11,9 +11,15 @@
 //! options or after the password; so a record that ends there, at the end of what TLS delivered, is
 //! whole: every known peer writes its record in one piece.
 
+mod source;
+mod text;
+
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::role::Role;
+
+pub use source::{KeySource, RandomError};
+use text::{Reader, Stop, Text, put_string};
 
 /// The largest options string, its NUL included.
 pub const OPTIONS_MAX: usize = 512;
@@ -34,67 +40,6 @@ pub const STOCK_RECORD_MAX: usize = 2048;
 const METHOD: u8 = 2;
 /// The upper half of the byte once held flags.
 const METHOD_MASK: u8 = 0x0f;
-
-/// The random bytes of one end. The server has no pre-master secret: it is zeros.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct KeySource {
-    pre_master: [u8; 48],
-    random1: [u8; 32],
-    random2: [u8; 32],
-}
-
-impl KeySource {
-    /// Draws the random bytes of an end.
-    pub fn generate(role: Role) -> Result<Self, RandomError> {
-        let mut source = Self {
-            pre_master: [0; 48],
-            random1: [0; 32],
-            random2: [0; 32],
-        };
-        let fill = |bytes: &mut [u8]| aws_lc_rs::rand::fill(bytes).map_err(|_| RandomError);
-        if role == Role::Client {
-            fill(&mut source.pre_master)?;
-        }
-        fill(&mut source.random1)?;
-        fill(&mut source.random2)?;
-        Ok(source)
-    }
-
-    /// Takes given bytes, for known answers.
-    pub fn from_bytes(pre_master: [u8; 48], random1: [u8; 32], random2: [u8; 32]) -> Self {
-        Self {
-            pre_master,
-            random1,
-            random2,
-        }
-    }
-
-    /// The pre-master secret; zeros if this is a server's.
-    pub fn pre_master(&self) -> &[u8; 48] {
-        &self.pre_master
-    }
-
-    /// The seed of the master secret.
-    pub fn random1(&self) -> &[u8; 32] {
-        &self.random1
-    }
-
-    /// The seed of the key expansion.
-    pub fn random2(&self) -> &[u8; 32] {
-        &self.random2
-    }
-}
-
-impl std::fmt::Debug for KeySource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("KeySource { .. }")
-    }
-}
-
-/// The system gave no random numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the system gave no random numbers")]
-pub struct RandomError;
 
 /// What a person or a token shows to be let in. Bytes, as no encoding is agreed upon.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
@@ -269,59 +214,6 @@ impl KeyMethod {
     }
 }
 
-/// Why reading ended early.
-enum Stop {
-    Incomplete,
-    Bad(KeyMethodError),
-}
-
-impl From<KeyMethodError> for Stop {
-    fn from(error: KeyMethodError) -> Self {
-        Self::Bad(error)
-    }
-}
-
-enum Text<'a> {
-    /// Without the NUL.
-    Fits(&'a [u8]),
-    /// How long it is, with the NUL.
-    TooLong(usize),
-}
-
-struct Reader<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8], Stop> {
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or(Stop::Incomplete)?;
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
-        let mut array = [0; N];
-        array.copy_from_slice(self.take(N)?);
-        Ok(array)
-    }
-
-    /// A string, up to its first NUL. What is too long is skipped.
-    fn string(&mut self, max: usize) -> Result<Text<'a>, Stop> {
-        let len = usize::from(u16::from_be_bytes(self.array()?));
-        if len > max {
-            // What cannot be a record is refused before it is waited for.
-            self.take(len.min(RECORD_MAX))?;
-            return Ok(Text::TooLong(len));
-        }
-        let bytes = self.take(len)?;
-        let end = bytes
-            .iter()
-            .position(|&byte| byte == 0)
-            .unwrap_or(len.saturating_sub(1));
-        Ok(Text::Fits(&bytes[..end.min(len)]))
-    }
-}
-
 /// Options go to the log: what is not printable becomes a dot.
 fn printable(text: &[u8]) -> String {
     text.iter()
@@ -335,19 +227,214 @@ fn printable(text: &[u8]) -> String {
         .collect()
 }
 
-fn put_string(
-    out: &mut Vec<u8>,
-    field: &'static str,
-    text: &[u8],
-    max: usize,
-) -> Result<(), TooLongToSend> {
-    let len = text.len() + 1;
-    if len > max {
-        return Err(TooLongToSend { field, len, max });
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record(login: Login, peer_info: &str) -> KeyMethod {
+        KeyMethod {
+            source: KeySource::from_bytes([1; 48], [2; 32], [3; 32]),
+            options: "V4,dev-type tun".to_owned(),
+            login,
+            peer_info: peer_info.to_owned(),
+        }
     }
-    // `max` of every caller is below 65536.
-    out.extend_from_slice(&(len as u16).to_be_bytes());
-    out.extend_from_slice(text);
-    out.push(0);
-    Ok(())
+
+    fn login(username: &str, password: &str) -> Login {
+        let (username, password) = (username.into(), password.into());
+        Login::Given(Credentials { username, password })
+    }
+
+    fn decode(bytes: &[u8], sender: Role) -> (KeyMethod, usize) {
+        KeyMethod::decode(bytes, sender)
+            .expect("no error")
+            .expect("whole")
+    }
+
+    #[test]
+    fn a_clients_record_has_this_layout() {
+        let bytes = record(login("u", "pw"), "IV_VER=x\n")
+            .encode(Role::Client)
+            .expect("fits");
+        let mut expected = vec![0, 0, 0, 0, 2];
+        expected.extend([1; 48]);
+        expected.extend([2; 32]);
+        expected.extend([3; 32]);
+        expected.extend(b"\0\x10V4,dev-type tun\0\0\x02u\0\0\x03pw\0\0\x0aIV_VER=x\n\0");
+        assert_eq!(*bytes, expected);
+    }
+
+    #[test]
+    fn a_servers_record_has_no_pre_master_and_empty_strings() {
+        let bytes = record(Login::Absent, "")
+            .encode(Role::Server)
+            .expect("fits");
+        assert_eq!(bytes.len(), 5 + 64 + 2 + 16 + 2 + 2 + 2);
+        assert!(bytes.ends_with(&[0; 6]));
+        let (read, used) = decode(&bytes, Role::Server);
+        assert_eq!((read.login, used), (Login::Absent, bytes.len()));
+        assert_eq!(*read.source.pre_master(), [0; 48]);
+    }
+
+    /// Written by programs that follow the draft's idea of an empty string.
+    #[test]
+    fn an_empty_string_may_hold_its_nul() {
+        let mut bytes = record(Login::Absent, "")
+            .encode(Role::Server)
+            .expect("fits");
+        let len = bytes.len();
+        bytes.truncate(len - 6);
+        bytes.extend(b"\0\x01\0\0\x01\0\0\x01\0");
+        let (read, used) = decode(&bytes, Role::Server);
+        assert_eq!(
+            (read.login, read.peer_info, used),
+            (Login::Absent, String::new(), len + 3)
+        );
+    }
+
+    #[test]
+    fn old_peers_end_their_record_early() {
+        let bytes = record(Login::Absent, "")
+            .encode(Role::Server)
+            .expect("fits");
+        for missing in [2, 6] {
+            let (read, used) = decode(&bytes[..bytes.len() - missing], Role::Server);
+            assert_eq!(
+                (read.options.as_str(), used),
+                ("V4,dev-type tun", bytes.len() - missing)
+            );
+        }
+        // Between username and password nothing ends.
+        assert!(matches!(
+            KeyMethod::decode(&bytes[..bytes.len() - 4], Role::Server),
+            Ok(None)
+        ));
+    }
+
+    #[test]
+    fn bad_records_are_refused() {
+        let good = record(Login::Absent, "")
+            .encode(Role::Client)
+            .expect("fits");
+        let mut other = good.clone();
+        other[4] = 1;
+        let error = KeyMethod::decode(&other, Role::Client).expect_err("another method");
+        assert_eq!(error, KeyMethodError::Method(1));
+
+        let mut long = good[..5 + 48 + 64].to_vec();
+        long.extend(513u16.to_be_bytes());
+        assert!(matches!(KeyMethod::decode(&long, Role::Client), Ok(None)));
+        long.extend([b'x'; 513]);
+        let error = KeyMethod::decode(&long, Role::Client).expect_err("too long");
+        assert_eq!(error, KeyMethodError::OptionsTooLong(513));
+
+        let endless = [&good[..5 + 48 + 64 + 2 + 16], &[0xff; RECORD_MAX]].concat();
+        let error = KeyMethod::decode(&endless, Role::Client).expect_err("endless");
+        assert_eq!(error, KeyMethodError::TooLong);
+    }
+
+    #[test]
+    fn credentials_that_are_too_long_do_not_end_the_session() {
+        let mut bytes = record(Login::Absent, "")
+            .encode(Role::Client)
+            .expect("fits");
+        let len = bytes.len();
+        bytes.truncate(len - 6);
+        bytes.extend((CREDENTIAL_MAX as u16 + 1).to_be_bytes());
+        bytes.extend([b'x'; CREDENTIAL_MAX + 1]);
+        bytes.extend(b"\0\x02p\0\0\x04abc\0");
+        let (read, used) = decode(&bytes, Role::Client);
+        assert_eq!(
+            (read.login, read.peer_info.as_str()),
+            (Login::TooLong, "abc")
+        );
+        assert_eq!(used, bytes.len());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_sent() {
+        let mut long = record(login(&"u".repeat(CREDENTIAL_MAX), ""), "");
+        assert_eq!(
+            long.encode(Role::Client).map_err(|error| error.field).err(),
+            Some("username")
+        );
+        long.login = Login::Absent;
+        long.options = "x".repeat(OPTIONS_MAX);
+        assert_eq!(
+            long.encode(Role::Client).map_err(|error| error.field).err(),
+            Some("options string")
+        );
+        long.options.pop();
+        long.encode(Role::Client).expect("fits");
+    }
+
+    #[test]
+    fn options_for_the_log_are_printable() {
+        let mut bytes = record(Login::Absent, "")
+            .encode(Role::Server)
+            .expect("fits");
+        bytes[5 + 64 + 2] = 0x1b;
+        assert_eq!(decode(&bytes, Role::Server).0.options, ".4,dev-type tun");
+    }
+
+    #[test]
+    fn debug_shows_neither_password_nor_randoms() {
+        let shown = format!("{:?}", record(login("name", "hunter2"), ""));
+        assert!(
+            shown.contains("name") && !shown.contains("hunter2") && !shown.contains("[1,"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn sources_differ_and_a_server_has_no_pre_master() {
+        let (one, two) = (
+            KeySource::generate(Role::Client),
+            KeySource::generate(Role::Server),
+        );
+        let (one, two) = (one.expect("random"), two.expect("random"));
+        assert_ne!(one.random1(), two.random1());
+        assert_ne!(one.random1(), one.random2());
+        assert_ne!(*one.pre_master(), [0; 48]);
+        assert_eq!(*two.pre_master(), [0; 48]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_encoded_is_decoded(
+            client: bool,
+            options in "[ -~]{0,511}",
+            credentials in proptest::option::of(("[^\0]{1,64}", "[^\0]{0,64}")),
+            peer_info in "[^\0]{0,400}",
+            tail in proptest::collection::vec(any::<u8>(), 0..8),
+        ) {
+            let role = if client { Role::Client } else { Role::Server };
+            let login = credentials.map_or(Login::Absent, |(name, word)| login(&name, &word));
+            let mut sent = record(login, &peer_info);
+            sent.options = options;
+            let mut bytes = sent.encode(role).expect("fits");
+            let len = bytes.len();
+            bytes.extend(&tail);
+            let (read, used) = decode(&bytes, role);
+            prop_assert_eq!(used, len);
+            prop_assert_eq!(read.options, sent.options);
+            prop_assert_eq!(read.login, sent.login);
+            prop_assert_eq!(read.peer_info, sent.peer_info);
+            prop_assert_eq!(read.source.random2(), sent.source.random2());
+        }
+
+        #[test]
+        fn any_bytes_are_an_answer(bytes in proptest::collection::vec(any::<u8>(), 0..600), client: bool) {
+            let mut bytes = bytes;
+            if let Some(method) = bytes.get_mut(4) {
+                *method = 2;
+            }
+            let role = if client { Role::Client } else { Role::Server };
+            if let Ok(Some((_, used))) = KeyMethod::decode(&bytes, role) {
+                prop_assert!(used <= bytes.len());
+            }
+        }
+    }
 }
