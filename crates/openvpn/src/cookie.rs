@@ -177,3 +177,107 @@ impl Default for ResetLimiter {
         Self::new(100, Duration::from_secs(10))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HAND_WINDOW: Duration = Duration::from_secs(60);
+
+    fn client() -> SessionId {
+        SessionId::new([7; 8]).unwrap()
+    }
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn third(given: SessionId) -> ControlPacket {
+        ControlPacket {
+            opcode: Opcode::ControlV1,
+            key_id: 0,
+            session: client(),
+            acks: [0].into_iter().collect(),
+            peer_session: Some(given),
+            message_id: Some(1),
+            payload: vec![22],
+        }
+    }
+
+    #[test]
+    fn a_cookie_is_good_for_its_client_and_for_a_while() {
+        let start = Instant::now();
+        let from = address("192.0.2.1:1194");
+        let keeper = CookieKeeper::new(&[1; 32], HAND_WINDOW, start);
+        for offset in [0, 29, 30, 1000] {
+            let made = start + Duration::from_secs(offset);
+            let given = keeper.session_id(client(), from, made);
+            let check =
+                |from, after| keeper.check(&third(given), from, made + Duration::from_secs(after));
+            assert_eq!(check(from, 0), Ok(given));
+            assert_eq!(check(from, 60), Ok(given));
+            assert_eq!(check(from, 90), Err(CookieError::Wrong));
+            assert_eq!(check(address("192.0.2.1:1195"), 0), Err(CookieError::Wrong));
+            assert_eq!(check(address("192.0.2.2:1194"), 0), Err(CookieError::Wrong));
+            // The same client as a socket for both families shows it.
+            assert_eq!(check(address("[::ffff:192.0.2.1]:1194"), 0), Ok(given));
+            let mut other = third(given);
+            other.session = SessionId::new([8; 8]).unwrap();
+            assert_eq!(keeper.check(&other, from, made), Err(CookieError::Wrong));
+        }
+        let other = CookieKeeper::new(&[2; 32], HAND_WINDOW, start);
+        let given = other.session_id(client(), from, start);
+        assert_eq!(
+            keeper.check(&third(given), from, start),
+            Err(CookieError::Wrong)
+        );
+    }
+
+    #[test]
+    fn only_the_third_packet() {
+        let now = Instant::now();
+        let from = address("[2001:db8::1]:1194");
+        let keeper = CookieKeeper::new(&[1; 32], HAND_WINDOW, now);
+        let given = keeper.session_id(client(), from, now);
+        let good = third(given);
+        let check = |change: fn(&mut ControlPacket)| {
+            let mut packet = good.clone();
+            change(&mut packet);
+            keeper.check(&packet, from, now)
+        };
+        assert_eq!(check(|_| ()), Ok(given));
+        assert_eq!(check(|it| it.opcode = Opcode::ControlWkcV1), Ok(given));
+        assert_eq!(check(|it| it.message_id = Some(0)), Ok(given));
+        assert_eq!(
+            check(|it| {
+                it.opcode = Opcode::AckV1;
+                it.message_id = None;
+            }),
+            Ok(given)
+        );
+        let refused: [fn(&mut ControlPacket); 6] = [
+            |it| it.opcode = Opcode::HardResetClientV2,
+            |it| it.opcode = Opcode::SoftResetV1,
+            |it| it.key_id = 1,
+            |it| it.message_id = Some(2),
+            |it| it.acks = [0, 2].into_iter().collect(),
+            |it| it.peer_session = None,
+        ];
+        for change in refused {
+            assert_eq!(check(change), Err(CookieError::NotThirdPacket));
+        }
+    }
+
+    #[test]
+    fn answers_are_rationed() {
+        let start = Instant::now();
+        let mut limiter = ResetLimiter::default();
+        assert_eq!((0..150).filter(|_| limiter.allow(start)).count(), 100);
+        assert_eq!(limiter.refused(), 50);
+        limiter.proven();
+        assert!(limiter.allow(start) && !limiter.allow(start));
+        let later = start + Duration::from_secs(10);
+        assert!(limiter.allow(later));
+        assert_eq!(limiter.refused(), 0);
+    }
+}

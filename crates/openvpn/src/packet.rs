@@ -306,6 +306,17 @@ impl ControlPacket {
         })
     }
 
+    /// Whether it is a client's reset that begins a session: its first key and its first message. Resets with another
+    /// number are forged or mistaken, and are to be dropped.
+    #[must_use]
+    pub const fn begins_session(&self) -> bool {
+        matches!(
+            self.opcode,
+            Opcode::HardResetClientV2 | Opcode::HardResetClientV3
+        ) && self.key_id == 0
+            && matches!(self.message_id, Some(0))
+    }
+
     /// What is in the clear in front of it.
     #[must_use]
     pub const fn head(&self) -> ControlHead {
@@ -472,6 +483,21 @@ mod tests {
             ControlPacket::parse(&bytes),
             Err(PacketError::TooManyAcks(255))
         );
+    }
+
+    /// OpenVPN before 2.7.6 began a session with any of these.
+    #[test]
+    fn a_reset_with_another_number_begins_nothing() {
+        let reset = |first: u8, id: u32| {
+            let bytes = [&[first][..], &[1; 8], &[0], &id.to_be_bytes()].concat();
+            ControlPacket::parse(&bytes).unwrap().begins_session()
+        };
+        assert!(reset(7 << 3, 0));
+        assert!(reset(10 << 3, 0));
+        assert!(!reset(7 << 3, 1));
+        assert!(!reset(7 << 3 | 1, 0));
+        assert!(!reset(8 << 3, 0));
+        assert!(!reset(4 << 3, 0));
     }
 
     #[test]

@@ -97,3 +97,45 @@ impl Default for ReceiveWindow {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(byte: u8) -> Message {
+        Message {
+            opcode: Opcode::ControlV1,
+            payload: vec![byte],
+        }
+    }
+
+    #[test]
+    fn in_order_whatever_comes_first() {
+        let mut window = ReceiveWindow::new();
+        for id in (0..12).rev() {
+            assert_eq!(window.pop(), None);
+            assert_eq!(window.insert(id, message(id as u8)), Receipt::New);
+            assert_eq!(window.insert(id, message(0xff)), Receipt::Duplicate);
+        }
+        assert_eq!(window.insert(12, message(12)), Receipt::TooFarAhead);
+        for id in 0..12 {
+            assert_eq!(window.pop(), Some(message(id)));
+            assert_eq!(window.insert(id.into(), message(0xff)), Receipt::Duplicate);
+        }
+        assert_eq!(window.pop(), None);
+        assert_eq!(window.next_id(), 12);
+        assert_eq!(window.insert(12, message(12)), Receipt::New);
+    }
+
+    #[test]
+    fn numbers_that_nobody_sends() {
+        let mut window = ReceiveWindow::starting_at(1);
+        assert_eq!(window.insert(0, message(0)), Receipt::Duplicate);
+        assert_eq!(window.insert(13, message(0)), Receipt::TooFarAhead);
+        assert_eq!(window.insert(1 << 31, message(0)), Receipt::TooFarAhead);
+        assert_eq!(window.insert(u32::MAX, message(0)), Receipt::Duplicate);
+        assert!(Receipt::Duplicate.is_acknowledged());
+        assert!(!Receipt::TooFarAhead.is_acknowledged());
+        assert_eq!(window.pop(), None);
+    }
+}

@@ -170,3 +170,88 @@ impl SendWindow {
         is_before(id, self.next_id) && !self.messages.iter().any(|message| message.id == id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(2);
+
+    fn sent(window: &mut SendWindow, now: Instant) -> Vec<u32> {
+        std::iter::from_fn(|| window.pop_due(now).map(|message| message.message_id)).collect()
+    }
+
+    fn filled(count: u8, now: Instant) -> SendWindow {
+        let mut window = SendWindow::new(TIMEOUT);
+        for n in 0..count {
+            window.push(Opcode::ControlV1, vec![n], now).unwrap();
+        }
+        window
+    }
+
+    #[test]
+    fn six_at_most_and_the_oldest_holds_up_the_rest() {
+        let now = Instant::now();
+        let mut window = filled(6, now);
+        assert_eq!(window.room(), 0);
+        assert_eq!(window.push(Opcode::ControlV1, vec![], now), Err(WindowFull));
+        assert_eq!(sent(&mut window, now), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(sent(&mut window, now), []);
+        window.acknowledge(&[1, 2].into_iter().collect(), now);
+        assert_eq!(window.room(), 0, "0 is still out");
+        window.acknowledge(&[0].into_iter().collect(), now);
+        assert_eq!(window.room(), 3);
+        assert_eq!(window.push(Opcode::ControlV1, vec![], now), Ok(6));
+        assert!(window.is_acknowledged(0) && !window.is_acknowledged(3));
+        assert!(!window.is_acknowledged(7));
+    }
+
+    #[test]
+    fn again_after_two_four_eight_seconds() {
+        let start = Instant::now();
+        let mut window = filled(1, start);
+        let mut at = start;
+        for wait in [2, 4, 8, 16, 32, 60, 60] {
+            assert_eq!(window.next_deadline(), Some(at));
+            assert_eq!(sent(&mut window, at), [0]);
+            at += Duration::from_secs(wait);
+            assert_eq!(sent(&mut window, at - Duration::from_millis(1)), []);
+        }
+        window.schedule_now(at);
+        assert_eq!(sent(&mut window, at), [0]);
+        assert_eq!(window.next_deadline(), Some(at + TIMEOUT));
+        window.acknowledge(&[0].into_iter().collect(), at);
+        assert_eq!(window.next_deadline(), None);
+        assert!(window.is_empty());
+    }
+
+    #[test]
+    fn at_once_when_three_later_ones_have_arrived() {
+        let now = Instant::now();
+        let mut window = filled(6, now);
+        sent(&mut window, now);
+        window.acknowledge(&[1, 2].into_iter().collect(), now);
+        // The same acknowledgement again, and numbers that were never sent, do not count.
+        window.acknowledge(&[1, 2, 77, u32::MAX].into_iter().collect(), now);
+        assert_eq!(sent(&mut window, now), []);
+        window.acknowledge(&[4].into_iter().collect(), now);
+        assert_eq!(window.next_deadline(), Some(now));
+        assert_eq!(sent(&mut window, now), [0]);
+        assert_eq!(sent(&mut window, now), []);
+    }
+
+    #[test]
+    fn starts_where_the_reset_ended() {
+        let now = Instant::now();
+        let mut window = SendWindow::starting_at(1, TIMEOUT);
+        assert_eq!(window.push(Opcode::ControlV1, vec![5], now), Ok(1));
+        assert_eq!(
+            window.pop_due(now),
+            Some(Outgoing {
+                opcode: Opcode::ControlV1,
+                message_id: 1,
+                payload: &[5]
+            })
+        );
+    }
+}

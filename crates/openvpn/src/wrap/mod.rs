@@ -11,6 +11,8 @@ mod ctr;
 mod early;
 mod replay;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod tls_auth;
 mod tls_crypt;
 

@@ -78,6 +78,12 @@ pub(super) struct ReplayWindow {
 }
 
 impl ReplayWindow {
+    /// The greatest number taken.
+    #[cfg(test)]
+    pub(super) fn greatest(&self) -> Option<ReplayId> {
+        self.greatest
+    }
+
     /// Takes a number if it is new. Only for packets that are authentic.
     pub(super) fn accept(&mut self, new: ReplayId) -> bool {
         if new.id == 0 {
