@@ -1,60 +1,38 @@
-//! Where the log of an OpenVPN process goes: standard output, a file or the system log, and what
-//! management clients want to hear of it.
+//! The process's log, in OpenVPN's form: what the `log` macros say goes to the one [`Logger`], and
+//! to whoever listens on the management port.
 //!
-//! Levels are OpenVPN's `verb`: errors always, warnings and information from 1, debug lines from 4,
-//! traces from 6.
+//! Errors are shown always, warnings too, information from `verb 1` on, debug lines from 4, traces
+//! from 6.
 
 use config::openvpn::Service;
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use netio::poll::Waker;
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, Write as _};
-use std::os::unix::net::UnixDatagram;
+use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-use super::policy::timestamp::{Clock, since_epoch};
+use super::policy::log_lines::Line;
+use super::policy::logger::{Form, Logger, Sink, Syslog};
+use super::policy::timestamp::Clock;
 
-/// Lines kept for management clients until they are taken.
+/// Lines kept for the management port until they are taken.
 const LINES: usize = 250;
 
-/// `LOG_DAEMON`, shifted as the protocol of syslog wants it (RFC 3164 section 4.1.1).
-const FACILITY: u8 = 3 << 3;
-
-/// A line of the log, for management clients.
-#[derive(Clone, Debug)]
-pub(crate) struct Line {
-    pub(crate) at: SystemTime,
-    pub(crate) level: Level,
-    pub(crate) text: String,
-}
-
-enum Sink {
-    Stdout,
-    File(File),
-    Syslog(UnixDatagram, String),
-}
-
 /// The one logger of the process.
-pub(crate) struct Console {
-    sink: Mutex<Sink>,
-    clock: Clock,
-    timestamps: bool,
-    machine: bool,
-    lines: Mutex<VecDeque<Line>>,
-    /// Rung for each line while somebody listens.
-    waker: OnceLock<Arc<Waker>>,
-    listening: AtomicBool,
+pub(crate) struct Console(Mutex<Inner>);
+
+struct Inner {
+    logger: Logger,
+    lines: VecDeque<(SystemTime, Line)>,
+    listening: bool,
 }
 
 static CONSOLE: OnceLock<Console> = OnceLock::new();
 
-fn level(verb: u8) -> LevelFilter {
+const fn level(verb: u8) -> LevelFilter {
     match verb {
-        0 => LevelFilter::Error,
+        0 => LevelFilter::Warn,
         1..=3 => LevelFilter::Info,
         4..=5 => LevelFilter::Debug,
         _ => LevelFilter::Trace,
@@ -62,66 +40,64 @@ fn level(verb: u8) -> LevelFilter {
 }
 
 impl Console {
-    /// Makes the process log as the configuration says. Once for each process.
+    /// Makes the process log as the configuration says; called again after SIGHUP.
     ///
     /// # Errors
     /// The file cannot be opened.
     pub(crate) fn install(service: &Service, log_path: Option<&Path>) -> io::Result<&'static Self> {
         let sink = match (&service.log, log_path) {
-            (Some(log), Some(path)) => {
-                let mut options = File::options();
-                options.create(true).write(true);
-                if log.append {
-                    options.append(true);
-                } else {
-                    options.truncate(true);
-                }
-                Sink::File(options.open(path)?)
+            (Some(log), Some(path)) => Sink::file(path, log.append)?,
+            _ if service.syslog => {
+                let name = service.syslog_name.as_deref().unwrap_or("openvpn");
+                // Without a log daemon: better on standard output than nowhere.
+                Syslog::new(name).map_or(Sink::Stdout, Sink::Syslog)
             }
-            _ if service.syslog => match UnixDatagram::unbound().and_then(|socket| {
-                socket.connect("/dev/log")?;
-                Ok(socket)
-            }) {
-                Ok(socket) => {
-                    let name = service.syslog_name.clone();
-                    Sink::Syslog(socket, name.unwrap_or_else(|| "openvpn".to_owned()))
-                }
-                // No log daemon: better on standard output than nowhere.
-                Err(_) => Sink::Stdout,
-            },
             _ => Sink::Stdout,
         };
-        let console = CONSOLE.get_or_init(|| Self {
-            sink: Mutex::new(Sink::Stdout),
-            clock: Clock::system(),
-            timestamps: !service.suppress_timestamps,
-            machine: service.machine_readable,
-            lines: Mutex::default(),
-            waker: OnceLock::new(),
-            listening: AtomicBool::new(false),
+        let form = match (service.machine_readable, service.suppress_timestamps) {
+            (true, _) => Form::Machine,
+            (false, true) => Form::Bare,
+            (false, false) => Form::Timed,
+        };
+        let logger = Logger::new(sink, form, Clock::system(), service.verb, service.mute);
+        let mut logger = Some(logger);
+        let console = CONSOLE.get_or_init(|| {
+            Self(Mutex::new(Inner {
+                // Taken only here, and here only once.
+                logger: logger.take().unwrap_or_else(|| {
+                    Logger::new(Sink::Stdout, form, Clock::system(), service.verb, service.mute)
+                }),
+                lines: VecDeque::new(),
+                listening: service.management.is_some(),
+            }))
         });
-        *console.sink.lock().unwrap_or_else(PoisonError::into_inner) = sink;
-        // A second call, after SIGHUP, finds it set already.
+        if let Some(logger) = logger {
+            console.inner().logger = logger;
+        }
+        // A second call finds it set already.
         let _ = log::set_logger(console);
-        console.set_verb(service.verb);
+        log::set_max_level(level(service.verb));
         Ok(console)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes `verb`.
     pub(crate) fn set_verb(&self, verb: u8) {
         log::set_max_level(level(verb));
+        self.inner().logger.set_verb(verb);
     }
 
-    /// Rings `waker` whenever there are lines to take.
-    pub(crate) fn listen(&self, waker: Arc<Waker>) {
-        let _ = self.waker.set(waker);
-        self.listening.store(true, Ordering::Relaxed);
+    /// Changes `mute`.
+    pub(crate) fn set_mute(&self, mute: u32) {
+        self.inner().logger.set_mute(mute);
     }
 
     /// The lines since the last call, the newest [`LINES`] of them.
-    pub(crate) fn take(&self) -> Vec<Line> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.drain(..).collect()
+    pub(crate) fn take(&self) -> Vec<(SystemTime, Line)> {
+        self.inner().lines.drain(..).collect()
     }
 }
 
@@ -134,60 +110,24 @@ impl Log for Console {
         let now = SystemTime::now();
         // One record, one line: nothing that a peer says can make another.
         let text = record.args().to_string().replace(['\n', '\r'], " ");
-        {
-            let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-            // A log that cannot be written has nobody to be told to.
-            let _ = match &mut *sink {
-                Sink::Stdout => writeln!(io::stdout(), "{}{text}", self.stamp(now, record.level())),
-                Sink::File(file) => writeln!(file, "{}{text}", self.stamp(now, record.level())),
-                Sink::Syslog(socket, name) => {
-                    let severity = match record.level() {
-                        Level::Error => 3,
-                        Level::Warn => 4,
-                        Level::Info => 5,
-                        Level::Debug | Level::Trace => 7,
-                    };
-                    let line =
-                        format!("<{}>{name}[{}]: {text}", FACILITY + severity, std::process::id());
-                    socket.send(line.as_bytes()).map(drop)
+        let line = match record.level() {
+            Level::Error => Line::error(text),
+            Level::Warn => Line::warning(text),
+            Level::Info => Line::info(text),
+            Level::Debug => Line::detail(4, text),
+            Level::Trace => Line::detail(6, text),
+        };
+        let mut inner = self.inner();
+        let written = inner.logger.write(line, None, now);
+        if inner.listening {
+            for line in written {
+                if inner.lines.len() >= LINES {
+                    inner.lines.pop_front();
                 }
-            };
-        }
-        if self.listening.load(Ordering::Relaxed) {
-            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-            if lines.len() >= LINES {
-                lines.pop_front();
-            }
-            lines.push_back(Line {
-                at: now,
-                level: record.level(),
-                text,
-            });
-            drop(lines);
-            if let Some(waker) = self.waker.get() {
-                waker.wake();
+                inner.lines.push_back((now, line));
             }
         }
     }
 
     fn flush(&self) {}
-}
-
-impl Console {
-    fn stamp(&self, now: SystemTime, level: Level) -> String {
-        if self.machine {
-            let at = since_epoch(now);
-            // The second field is stock's message flags in hexadecimal: fatal and warning bits.
-            let flags = match level {
-                Level::Error => 0x10,
-                Level::Warn => 0x40,
-                _ => 1,
-            };
-            return format!("{}.{:06} {flags:x} ", at.as_secs(), at.subsec_micros());
-        }
-        if !self.timestamps {
-            return String::new();
-        }
-        format!("{} ", self.clock.ascii(now))
-    }
 }

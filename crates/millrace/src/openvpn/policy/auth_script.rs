@@ -159,7 +159,7 @@ pub(crate) fn verify(
         .with("auth_control_file", &text(&files.control))
         .with("auth_pending_file", &text(&files.pending))
         .with("auth_failed_reason_file", &text(&files.reason));
-    let username = names::common_name(&credentials.username);
+    let username = names::name(&credentials.username);
     let password = names::password(&credentials.password);
     // Kept until the script has ended.
     let mut handed_over = None;
@@ -263,11 +263,11 @@ mod tests {
     #[test]
     fn both_ways_hand_over_name_and_password() {
         let fixture = Fixture::new();
-        let by_env = "test \"$username\" = ali_baba && test \"$password\" = 'open \"sesame\"' && \
+        let by_env = "test \"$username\" = 'ali baba' && test \"$password\" = 'open \"sesame\"' && \
                       test $script_type = user-pass-verify";
         let answer = fixture.ask(by_env, PasswordMethod::Environment).unwrap();
         assert_eq!(answer.verdict, Verdict::Accepted);
-        let by_file = "{ read -r user; read -r pass; } < $1; test \"$user\" = ali_baba && \
+        let by_file = "{ read -r user; read -r pass; } < $1; test \"$user\" = 'ali baba' && \
                        test \"$pass\" = 'open \"sesame\"' && test -z \"$password\" && \
                        test \"$(stat -c %a $1)\" = 600";
         let answer = fixture.ask(by_file, PasswordMethod::File).unwrap();

@@ -118,7 +118,9 @@ impl Addresses {
         let leased_v6 = || {
             Some(IfconfigV6 {
                 local: lease?.ipv6?,
-                bits: server.pool_bits_v6.or(server.ifconfig_v6.map(|i| i.bits))?,
+                bits: server
+                    .pool_bits_v6
+                    .or_else(|| Some(server.ifconfig_v6?.bits))?,
                 remote: ours_v6?,
             })
         };
@@ -133,7 +135,7 @@ impl Addresses {
 impl ServerSide {
     fn leased(&self, lease: &Lease) -> Option<Ifconfig> {
         let second = match self.topology {
-            Topology::Subnet => self.pool_netmask.or(self.ifconfig.map(|i| i.second)),
+            Topology::Subnet => self.pool_netmask.or_else(|| Some(self.ifconfig?.second)),
             Topology::P2p => self.ifconfig.map(|i| i.local),
             Topology::Net30 => lease.ipv4_server,
         };

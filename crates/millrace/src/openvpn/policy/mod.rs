@@ -4,7 +4,7 @@
 //! Nearly all of it is pure; what runs a program or checks a password does so on a thread of its
 //! own ([`background`]), so that neither the control loop nor the data plane ever waits.
 
-#![allow(dead_code, reason = "until the daemon uses all of it")]
+#![allow(dead_code, unused_imports, reason = "until the daemon uses all of it")]
 
 pub(crate) mod auth_script;
 pub(crate) mod background;
@@ -12,6 +12,8 @@ pub(crate) mod clients;
 pub(crate) mod connect_script;
 pub(crate) mod environment;
 pub(crate) mod htpasswd;
+pub(crate) mod log_lines;
+pub(crate) mod logger;
 pub(crate) mod management;
 mod md5_crypt;
 pub(crate) mod names;

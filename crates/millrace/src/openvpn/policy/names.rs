@@ -1,7 +1,8 @@
 //! Names that a peer chose, made safe to stand in an environment, a log line or a file name.
 //!
-//! Whatever is outside the permitted characters becomes an underscore, as the manual of OpenVPN
-//! sets out in "String Types and Remapping"; scripts in use rely on the result.
+//! Whatever is not printable ASCII becomes an underscore. OpenVPN's manual names narrower classes for
+//! common names and users, but those were given up with release 2.5: a space in a name stays, and
+//! scripts and client files in use rely on it.
 
 /// What replaces a character that is not permitted.
 const REPLACEMENT: char = '_';
@@ -23,22 +24,14 @@ fn is_printable(c: char) -> bool {
     c == ' ' || c.is_ascii_graphic()
 }
 
-/// A common name, or a user's name: letters, digits, `_`, `-`, `.` and `@`.
-pub(crate) fn common_name(text: &str) -> String {
-    remap(text, |c| c.is_ascii_alphanumeric() || "_-.@".contains(c))
+/// A common name, a user's name, a certificate's subject.
+pub(crate) fn name(text: &str) -> String {
+    remap(text, is_printable)
 }
 
-/// A password: everything printable.
+/// A password.
 pub(crate) fn password(text: &str) -> zeroize::Zeroizing<String> {
     zeroize::Zeroizing::new(remap(text, is_printable))
-}
-
-/// A certificate's subject: as a common name, and `:`, `/` and `=`, and the space and comma that
-/// separate its parts.
-pub(crate) fn subject(text: &str) -> String {
-    remap(text, |c| {
-        c.is_ascii_alphanumeric() || "_-.@:/= ,".contains(c)
-    })
 }
 
 /// The name of an environment variable: letters, digits and `_`.
@@ -54,7 +47,7 @@ pub(crate) fn value(text: &str) -> String {
 /// The file of a client in the client configuration directory; none where the name is empty or
 /// means a directory. Never has a separator in it, so no path leaves the directory.
 pub(crate) fn file(common_name: &str) -> Option<String> {
-    let name = self::common_name(common_name);
+    let name = remap(common_name, |c| is_printable(c) && c != '/');
     (!matches!(name.as_str(), "" | "." | "..")).then_some(name)
 }
 
@@ -65,9 +58,8 @@ mod tests {
 
     #[test]
     fn characters_outside_the_class_become_underscores() {
-        assert_eq!(common_name("a b/c@d.e-f_g\n"), "a_b_c@d.e-f_g_");
-        assert_eq!(common_name("Jürgen"), "J__rgen");
-        assert_eq!(subject("C=DE, CN=a;b"), "C=DE, CN=a_b");
+        assert_eq!(name("a b/c\n"), "a b/c_");
+        assert_eq!(name("Jürgen"), "J__rgen");
         assert_eq!(variable("IV_PLAT.VER"), "IV_PLAT_VER");
         assert_eq!(value("a\tb c"), "a_b c");
         assert_eq!(password("p w\r\n").as_str(), "p w__");
@@ -82,7 +74,7 @@ mod tests {
         assert_eq!(file(".."), None);
         assert_eq!(file("."), None);
         assert_eq!(file(""), None);
-        assert_eq!(file("branch 1").as_deref(), Some("branch_1"));
+        assert_eq!(file("branch 1").as_deref(), Some("branch 1"));
     }
 
     proptest! {

@@ -222,7 +222,7 @@ impl Invocation {
     }
 }
 
-/// Arguments of `up` and `down`: device, MTU, what once was the link's MTU, the tunnel's address,
+/// Arguments of `up`, `down` and `route-pre-down`: device, MTU, what once was the link's MTU, the tunnel's address,
 /// the peer's or the netmask, and `init` or `restart`. Addresses that there are not are empty.
 pub(crate) fn device_arguments(
     device: &str,
@@ -254,7 +254,7 @@ pub(crate) fn ipchange_arguments(peer: SocketAddr) -> [String; 2] {
 
 /// Arguments of `tls-verify`: how far from the peer's own certificate, and the subject.
 pub(crate) fn tls_verify_arguments(depth: usize, subject: &str) -> [String; 2] {
-    [depth.to_string(), names::subject(subject)]
+    [depth.to_string(), names::name(subject)]
 }
 
 /// What happened to an address, for `learn-address`.
@@ -268,7 +268,8 @@ pub(crate) enum Learned<'a> {
     Delete,
 }
 
-/// Arguments of `learn-address`: what happened, the address or network, and whose it is.
+/// Arguments of `learn-address`: what happened, the address or network, and whose it is. With
+/// [`Learned::Delete`] the environment is empty but for the `script_type`.
 pub(crate) fn learn_address_arguments(learned: Learned<'_>, address: &str) -> Vec<String> {
     let (operation, name) = match learned {
         Learned::Add(name) => ("add", Some(name)),
@@ -379,7 +380,7 @@ mod tests {
             ipchange_arguments("192.0.2.1:1194".parse().unwrap()),
             ["[AF_INET]192.0.2.1", "1194"]
         );
-        assert_eq!(tls_verify_arguments(1, "CN=a;b"), ["1", "CN=a_b"]);
+        assert_eq!(tls_verify_arguments(1, "CN=a;\n"), ["1", "CN=a;_"]);
         assert_eq!(
             learn_address_arguments(Learned::Update("c"), "10.8.0.2"),
             ["update", "10.8.0.2", "c"]

@@ -92,10 +92,12 @@ impl Environment {
     fn set_connection(&mut self, n: u32, connection: &Connection) {
         let name = |what: &str| format!("{what}_{n}");
         self.set(&name("proto"), protocol_name(connection.protocol));
+        let local = &connection.local;
         let remote = connection.remote.as_ref();
         self.set_or_remove(&name("remote"), remote.map(|r| &r.host));
-        self.set_or_remove(&name("remote_port"), remote.map(|r| r.port));
-        let local = &connection.local;
+        // A server has one too: that of its own end.
+        let remote_port = remote.map_or(local.port, |r| r.port);
+        self.set(&name("remote_port"), remote_port);
         self.set_or_remove(&name("local"), local.host.as_ref());
         self.set_or_remove(&name("local_port"), local.bind.then_some(local.port));
         let (kind, host, port) = match &connection.proxy {

@@ -323,12 +323,12 @@ pub(super) fn leading_number(text: &str) -> Option<i64> {
     }
     let sign = text.len() - digits.len();
     // More digits than fit are as good as the largest number.
-    let value = text[..sign + length].parse();
-    Some(value.unwrap_or(if text.starts_with('-') {
+    let largest = if text.starts_with('-') {
         i64::MIN
     } else {
         i64::MAX
-    }))
+    };
+    Some(text[..sign + length].parse().unwrap_or(largest))
 }
 
 fn number<T: TryFrom<i64>>(text: &str, what: &str) -> Result<T, String> {

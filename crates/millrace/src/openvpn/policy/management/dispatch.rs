@@ -297,7 +297,10 @@ impl Management {
             Err(_) => None,
         };
         // A client has one form only, whatever is asked for.
-        let format = format.or((!self.settings.server).then_some(Format::One));
+        let format = match format {
+            None if !self.settings.server => Some(Format::One),
+            format => format,
+        };
         let Some(format) = format else {
             return self.error("bad status format version number");
         };

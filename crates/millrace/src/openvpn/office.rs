@@ -1,0 +1,489 @@
+//! Who may ask and be told while a tunnel runs: the status file and the management port.
+
+use super::console::Console;
+use super::policy::management::{
+    Action, Answer, Management, Query, Settings, Signal as Asked, State, StateEntry, Victim,
+};
+use super::policy::status_file::{ClientStatus, Format, PeriodicFile, ServerStatus};
+use super::policy::timestamp::{Clock, unix};
+use super::secrets;
+use super::signals::Signal;
+use config::openvpn::{ManagementAddress, OpenVpn, Prompted};
+use netio::poll::Poller;
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+/// What the daemon must be able to say and do for those who ask.
+pub(crate) trait Desk {
+    /// What goes on.
+    fn status(&self) -> Status;
+    /// Sends clients away, and says how many. A client has none.
+    fn kill(&mut self, victim: &Victim) -> usize {
+        let _ = victim;
+        0
+    }
+    /// Sends one client away, by the number that the status shows.
+    fn kill_client(&mut self, number: u64) -> bool {
+        let _ = number;
+        false
+    }
+}
+
+/// What goes on.
+pub(crate) enum Status {
+    /// In a client.
+    Client(ClientStatus),
+    /// In a server.
+    Server(ServerStatus),
+}
+
+impl Status {
+    pub(crate) fn text(&self, format: Format, title: &str, clock: &Clock) -> String {
+        let now = SystemTime::now();
+        match self {
+            Self::Client(status) => status.text(clock, now),
+            Self::Server(status) => status.text(format, title, clock, now),
+        }
+    }
+
+    /// Bytes received and sent, in all.
+    fn bytes(&self) -> (u64, u64) {
+        match self {
+            Self::Client(status) => (status.link_read, status.link_write),
+            Self::Server(status) => status.clients.iter().fold((0, 0), |(r, s), client| {
+                (r + client.bytes_received, s + client.bytes_sent)
+            }),
+        }
+    }
+
+    fn clients(&self) -> usize {
+        match self {
+            Self::Client(_) => 1,
+            Self::Server(status) => status.clients.len(),
+        }
+    }
+}
+
+enum Door {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+enum Visitor {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl AsFd for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener, _) => listener.as_fd(),
+        }
+    }
+}
+
+impl AsFd for Visitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Door {
+    fn open(config: &OpenVpn, address: &ManagementAddress) -> io::Result<Self> {
+        let door = match address {
+            ManagementAddress::Tcp(host, port) => {
+                let listener = TcpListener::bind((host.as_str(), *port))?;
+                listener.set_nonblocking(true)?;
+                Self::Tcp(listener)
+            }
+            ManagementAddress::Tunnel(_) => {
+                let why = "management on the tunnel's own address is not supported: name an address";
+                return Err(io::Error::new(ErrorKind::Unsupported, why));
+            }
+            ManagementAddress::Unix(path) => {
+                let path = config.path(path);
+                // What a daemon that was killed left behind; nobody answers there.
+                if UnixStream::connect(&path).is_err() {
+                    let _ = fs::remove_file(&path);
+                }
+                let listener = UnixListener::bind(&path)?;
+                listener.set_nonblocking(true)?;
+                Self::Unix(listener, path)
+            }
+        };
+        Ok(door)
+    }
+
+    fn accept(&self) -> io::Result<Visitor> {
+        Ok(match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Visitor::Tcp(stream)
+            }
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Visitor::Unix(stream)
+            }
+        })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Visitor {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+}
+
+/// The management port with its sockets.
+struct Port {
+    machine: Management,
+    door: Door,
+    visitor: Option<Visitor>,
+    signal_on_leave: bool,
+}
+
+/// What a visitor wants of the process itself.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// A signal.
+    Signal(Signal),
+    /// Begin, after a hold.
+    Begin,
+    /// The answer to a question.
+    Answer(Answer),
+    /// Forget passwords.
+    Forget,
+}
+
+/// The status file and the management port.
+pub(crate) struct Office {
+    status: Option<PeriodicFile>,
+    format: Format,
+    title: String,
+    clock: Clock,
+    port: Option<Port>,
+    console: &'static Console,
+    /// Set in the poller that was watched last.
+    watched: Option<u64>,
+}
+
+/// How often a visitor who waits is looked at: only bytes that he could not take yet are served so.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+impl Office {
+    /// Opens what the configuration names.
+    ///
+    /// # Errors
+    /// The port cannot be opened, or has no password.
+    pub(crate) fn open(config: &OpenVpn, console: &'static Console) -> Result<Self, Box<dyn std::error::Error>> {
+        let service = &config.service;
+        let now = Instant::now();
+        let status = service.status.as_ref().map(|status| {
+            let period = Duration::from_secs(status.seconds.max(1).into());
+            PeriodicFile::new(config.path(&status.path), period, now)
+        });
+        let format = Format::from_number(service.status_version);
+        let title = concat!("OpenVPN 2.6 (millrace ", env!("CARGO_PKG_VERSION"), ")").to_owned();
+        let port = match &service.management {
+            None => None,
+            Some(wanted) => {
+                let password = match &wanted.password {
+                    None => None,
+                    Some(Prompted::Ask) => Some(secrets::ask("Management password: ", false)?),
+                    Some(Prompted::From(source)) => {
+                        let bytes = source.load(config.directory.as_deref())?;
+                        let text = String::from_utf8_lossy(&bytes);
+                        Some(text.lines().next().unwrap_or_default().to_owned().into())
+                    }
+                };
+                let machine = Management::new(Settings {
+                    password,
+                    hold: wanted.hold,
+                    server: config.server().is_some(),
+                    client_auth: wanted.client_auth,
+                    title: title.clone(),
+                    pid: std::process::id(),
+                    log_lines: wanted.log_cache,
+                    verb: service.verb,
+                    mute: service.mute,
+                    auth_retry: config.client().map(|c| c.auth_retry).unwrap_or_default(),
+                    format,
+                });
+                let door = Door::open(config, &wanted.address)?;
+                log::info!("MANAGEMENT: socket listening");
+                Some(Port {
+                    machine,
+                    door,
+                    visitor: None,
+                    signal_on_leave: wanted.signal,
+                })
+            }
+        };
+        Ok(Self {
+            status,
+            format,
+            title,
+            clock: Clock::system(),
+            port,
+            console,
+            watched: None,
+        })
+    }
+
+    /// Has a poller wake for visitors under this token.
+    ///
+    /// # Errors
+    /// Descriptor limits.
+    pub(crate) fn watch(&mut self, poller: &Poller, token: u64) -> io::Result<()> {
+        self.watched = Some(token);
+        if let Some(port) = &self.port {
+            poller.add(&port.door, token)?;
+            if let Some(visitor) = &port.visitor {
+                poller.add(visitor, token)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// When something is to be done here, or at the time given.
+    pub(crate) fn deadline(&self, other: Option<Instant>) -> Option<Instant> {
+        let port = self.port.as_ref();
+        let waits = port.is_some_and(|p| !p.machine.transmit().is_empty());
+        [
+            other,
+            self.status.as_ref().map(PeriodicFile::next_deadline),
+            port.and_then(|p| p.machine.next_deadline()),
+            waits.then(|| Instant::now() + PATIENCE),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Does what is due, and serves the visitor. Returns what he wants of the process.
+    pub(crate) fn serve(&mut self, desk: &mut dyn Desk, poller: &Poller) -> Vec<Wish> {
+        let now = Instant::now();
+        let (format, title, clock) = (self.format, &self.title, &self.clock);
+        if let Some(file) = &mut self.status
+            && let Err(error) = file.write_if_due(now, || desk.status().text(format, title, clock))
+        {
+            log::warn!("WARNING: status: {error}");
+        }
+        let Some(port) = &mut self.port else {
+            return Vec::new();
+        };
+        for (at, line) in self.console.take() {
+            port.machine.logged(unix(at), line.flag, &line.text);
+        }
+        let mut wishes = port.receive(poller, self.watched);
+        while let Some(action) = port.machine.next_action(now) {
+            port.act(action, desk, self.console, &self.title, &self.clock, &mut wishes);
+        }
+        if port.machine.bytes_due(now) {
+            match desk.status() {
+                Status::Client(status) => port.machine.bytes(status.link_read, status.link_write),
+                Status::Server(status) => {
+                    for client in &status.clients {
+                        port.machine.client_bytes(
+                            client.client_id,
+                            client.bytes_received,
+                            client.bytes_sent,
+                        );
+                    }
+                }
+            }
+        }
+        port.transmit();
+        wishes
+    }
+
+    /// Writes the status into the log.
+    pub(crate) fn log_status(&self, status: &Status) {
+        for line in status.text(self.format, &self.title, &self.clock).lines() {
+            log::info!("{line}");
+        }
+    }
+
+    /// Writes the status file a last time.
+    pub(crate) fn last_status(&self, status: &Status) {
+        if let Some(file) = &self.status
+            && let Err(error) = file.write(&status.text(self.format, &self.title, &self.clock))
+        {
+            log::warn!("WARNING: status: {error}");
+        }
+    }
+
+    /// The tunnel is in another state.
+    pub(crate) fn state(&mut self, state: State, detail: &str, tunnel: Option<Ipv4Addr>, remote: Option<SocketAddr>) {
+        if let Some(port) = &mut self.port {
+            let mut entry = StateEntry::plain(unix(SystemTime::now()), state, detail);
+            entry.tunnel = tunnel;
+            entry.remote = remote;
+            port.machine.state_changed(entry);
+            port.transmit();
+        }
+    }
+
+    /// Begins to wait before the tunnel begins. Whether it must.
+    pub(crate) fn hold(&mut self) -> bool {
+        self.port.as_mut().is_some_and(|port| port.machine.hold(0))
+    }
+
+    /// The tunnel has ended.
+    pub(crate) fn closed(&mut self) {
+        if let Some(port) = &mut self.port {
+            port.machine.tunnel_closed();
+        }
+    }
+
+    /// Asks the user through the port. Whether there is one.
+    pub(crate) fn ask(&mut self, query: Query) -> bool {
+        match &mut self.port {
+            Some(port) => {
+                port.machine.ask(query);
+                port.transmit();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The server refused what was answered.
+    pub(crate) fn verification_failed(&mut self, kind: &str, reason: Option<&str>) {
+        if let Some(port) = &mut self.port {
+            port.machine.verification_failed(kind, reason);
+            port.transmit();
+        }
+    }
+}
+
+impl Port {
+    /// Lets a visitor in, and reads what he says.
+    fn receive(&mut self, poller: &Poller, token: Option<u64>) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        if self.visitor.is_none()
+            && let Ok(visitor) = self.door.accept()
+        {
+            if let Some(token) = token
+                && let Err(error) = poller.add(&visitor, token)
+            {
+                log::warn!("MANAGEMENT: {error}");
+            }
+            self.machine.connected();
+            self.visitor = Some(visitor);
+            log::info!("MANAGEMENT: Client connected");
+        }
+        let mut buffer = [0; 4096];
+        while let Some(visitor) = &mut self.visitor {
+            match visitor.read(&mut buffer) {
+                Ok(n) if n > 0 => self.machine.receive(&buffer[..n]),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                _ => {
+                    self.leave();
+                    if self.signal_on_leave {
+                        wishes.push(Wish::Signal(Signal::Restart));
+                    }
+                }
+            }
+        }
+        wishes
+    }
+
+    fn leave(&mut self) {
+        self.visitor = None;
+        self.machine.disconnected();
+        log::info!("MANAGEMENT: Client disconnected");
+    }
+
+    fn transmit(&mut self) {
+        while let Some(visitor) = &mut self.visitor
+            && !self.machine.transmit().is_empty()
+        {
+            match visitor.write(self.machine.transmit()) {
+                Ok(n) if n > 0 => self.machine.sent(n),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                _ => self.leave(),
+            }
+        }
+        if self.machine.wants_close() {
+            self.leave();
+        }
+    }
+
+    fn act(
+        &mut self,
+        action: Action,
+        desk: &mut dyn Desk,
+        console: &Console,
+        title: &str,
+        clock: &Clock,
+        wishes: &mut Vec<Wish>,
+    ) {
+        match action {
+            Action::Signal(asked) => wishes.push(Wish::Signal(match asked {
+                Asked::Hup => Signal::Reload,
+                Asked::Usr1 => Signal::Restart,
+                Asked::Usr2 => Signal::Status,
+                Asked::Term => Signal::Exit("SIGTERM"),
+                Asked::Int => Signal::Exit("SIGINT"),
+            })),
+            Action::Status(format) => {
+                let text = desk.status().text(format, title, clock);
+                self.machine.reply_status(&text);
+            }
+            Action::Kill(victim) => {
+                let count = desk.kill(&victim);
+                self.machine.reply_kill(count);
+            }
+            Action::ClientKill { client, .. } => {
+                let done = desk.kill_client(client);
+                self.machine.reply_done(done);
+            }
+            Action::LoadStats => {
+                let status = desk.status();
+                let (received, sent) = status.bytes();
+                self.machine.reply_load(status.clients(), received, sent);
+            }
+            Action::ClientCount => self.machine.reply_client_count(desk.status().clients()),
+            Action::Verb(verb) => console.set_verb(verb),
+            Action::Mute(mute) => console.set_mute(mute),
+            Action::Begin => wishes.push(Wish::Begin),
+            Action::Answer(answer) => wishes.push(Wish::Answer(answer)),
+            Action::ForgetPasswords => wishes.push(Wish::Forget),
+            // Decisions about clients are made by scripts and files here.
+            Action::Client { .. } | Action::ChallengeResponse(_) => self.machine.reply_done(false),
+            Action::AuthRetry(_) => {}
+        }
+    }
+}

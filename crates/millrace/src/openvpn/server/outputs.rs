@@ -1,0 +1,107 @@
+//! Doing what the sessions ask for.
+
+use super::super::sizes;
+use super::Server;
+use super::served::Served;
+use netio::udp::Endpoint;
+use openvpn::message::Message;
+use openvpn::server::{ClientId, ServerOutput};
+use openvpn::session::{CloseReason, DataKeys, Output};
+
+impl Server<'_> {
+    /// Does what the sessions ask for, in order. `heard` is where the datagram came from that led to
+    /// it: strangers are answered from the address that they called.
+    pub(super) fn perform_from(&mut self, out: Vec<ServerOutput>, heard: Option<Endpoint>) {
+        for output in out {
+            match output {
+                ServerOutput::Send { to, datagram } => {
+                    let endpoint = heard.filter(|h| h.addr == to);
+                    self.send(endpoint.unwrap_or_else(|| Endpoint::new(to)), &datagram);
+                }
+                ServerOutput::Started {
+                    client,
+                    from,
+                    metadata,
+                } => {
+                    let from = heard.filter(|h| h.addr == from).unwrap_or_else(|| Endpoint::new(from));
+                    self.started(client, from, metadata);
+                }
+                ServerOutput::Client { client, output } => self.one(client, output),
+            }
+        }
+    }
+
+    fn send(&mut self, to: Endpoint, datagram: &[u8]) {
+        if self.connection.protocol.transport.is_tcp() {
+            if let Some(stream) = self.streams.at(to.addr) {
+                self.tunnel.send_record(stream, datagram);
+            }
+        } else {
+            self.tunnel.send(to, datagram);
+        }
+    }
+
+    fn one(&mut self, id: ClientId, output: Output) {
+        match output {
+            Output::InstallKeys(keys) => {
+                if let Err(error) = self.install(id, &keys) {
+                    log::error!("{error}");
+                    self.with(id, |session, _, out| session.close(CloseReason::Local, out));
+                }
+            }
+            Output::UseForSending { key_id } => {
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.conduit.seal_with(&self.tunnel, key_id);
+                }
+            }
+            Output::RemoveKeys { key_id } => {
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.conduit.remove(&self.tunnel, key_id);
+                }
+            }
+            Output::SendPing => {
+                if let Some(client) = self.clients.get(&id) {
+                    client.conduit.ping(&self.tunnel);
+                }
+            }
+            Output::SendData(payload) => {
+                if let Some(client) = self.clients.get(&id) {
+                    self.tunnel.inject(&client.conduit.peer, &payload);
+                }
+            }
+            Output::Authenticate(request) => self.judge(id, *request),
+            Output::PushRequested => self.settle(id),
+            Output::Connected => self.came_in(id),
+            Output::Renegotiated { key_id } => {
+                let label = self.clients.get(&id).map(Served::label).unwrap_or_default();
+                log::info!("{label} new data channel keys, key id {key_id}");
+            }
+            Output::Closed(reason) => self.gone(id, &reason),
+            Output::Message(Message::Info(text)) => log::info!("info from a client: {text}"),
+            Output::Message(_) => {}
+            // A client's.
+            Output::Pushed(_) | Output::AuthToken(_) | Output::Send(_) => {}
+        }
+    }
+
+    fn install(&mut self, id: ClientId, keys: &DataKeys) -> Result<(), Box<dyn std::error::Error>> {
+        let agreed = self.listener.session(id).and_then(|s| s.data_channel());
+        let Some(client) = self.clients.get_mut(&id) else {
+            return Ok(());
+        };
+        if let (0, Some(agreed)) = (keys.key_id, agreed) {
+            client.conduit.shape = sizes::shape(
+                &self.context.config,
+                self.connection,
+                agreed,
+                client.framing,
+                self.mtu,
+                client.from,
+            )?;
+        }
+        client.conduit.install(&self.tunnel, keys)?;
+        client.keys = Some((keys.key_id, client.conduit.bytes()));
+        log::info!("{} Data Channel: cipher '{}'", client.label(), keys.cipher.name());
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! One client of a server.
+
+use super::super::conduit::Conduit;
+use super::super::policy::auth_script::AuthFiles;
+use super::super::policy::clients::Addresses;
+use super::super::policy::connect_script::ConnectFiles;
+use super::super::policy::environment::Environment;
+use super::super::policy::pool::Lease;
+use config::openvpn::ClientSettings;
+use openvpn::data::framing::Framing;
+use openvpn::keyfile::v2::Metadata;
+use openvpn::session::AuthId;
+use std::net::{IpAddr, SocketAddr};
+use std::time::SystemTime;
+
+/// How far a client has come in.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// It negotiates.
+    Arriving,
+    /// A script or file judges its password.
+    Judged,
+    /// A script makes its settings.
+    Settled,
+    /// It has its addresses.
+    In,
+}
+
+/// What a script will say later.
+pub(super) enum Deferred {
+    /// Whether the client may come in.
+    Login(AuthId, AuthFiles),
+    /// What its settings are.
+    Settings(ConnectFiles),
+}
+
+/// A client.
+pub(super) struct Served {
+    pub(super) conduit: Conduit,
+    pub(super) from: SocketAddr,
+    pub(super) step: Step,
+    pub(super) since: SystemTime,
+    /// From its certificate or its user name; empty until it is known.
+    pub(super) common_name: String,
+    pub(super) username: String,
+    /// Counted by the server, for the management port.
+    pub(super) number: u64,
+    pub(super) environment: Environment,
+    pub(super) metadata: Option<Metadata>,
+    pub(super) framing: Framing,
+    pub(super) deferred: Option<Deferred>,
+    pub(super) settings: ClientSettings,
+    pub(super) lease: Option<Lease>,
+    pub(super) addresses: Addresses,
+    /// The addresses and networks that are routed to it.
+    pub(super) networks: Vec<(IpAddr, u8)>,
+    /// The newest keys, and the bytes of both directions before them.
+    pub(super) keys: Option<(u8, u64)>,
+    /// A script was told that it came, and is to be told when it goes.
+    pub(super) announced: bool,
+}
+
+impl Served {
+    /// How logs name it: `name/address`.
+    pub(super) fn label(&self) -> String {
+        if self.common_name.is_empty() {
+            self.from.to_string()
+        } else {
+            format!("{}/{}", self.common_name, self.from)
+        }
+    }
+}
