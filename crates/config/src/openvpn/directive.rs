@@ -10,6 +10,9 @@ use super::{ReadFile, Secret, resolve};
 /// Deepest nesting of `config`, as in stock.
 pub const DEPTH_MAX: usize = 10;
 
+/// Most files of a configuration.
+pub const FILES_MAX: usize = 1000;
+
 /// Largest file that is read, in bytes; certificates may stand in it.
 pub const FILE_MAX: u64 = 4 << 20;
 
@@ -81,6 +84,7 @@ pub(crate) struct Collector<'a, 'b> {
     pub misread: Vec<Misread>,
     /// `cd`, so far.
     pub directory: Option<PathBuf>,
+    files: usize,
 }
 
 impl<'a, 'b> Collector<'a, 'b> {
@@ -90,6 +94,7 @@ impl<'a, 'b> Collector<'a, 'b> {
             directives: Vec::new(),
             misread: Vec::new(),
             directory: None,
+            files: 0,
         }
     }
 
@@ -165,15 +170,26 @@ impl<'a, 'b> Collector<'a, 'b> {
             }
             ("config", 1) if directive.inline.is_none() => {
                 let path = PathBuf::from(directive.get(0).unwrap_or_default());
-                if depth >= DEPTH_MAX {
+                self.files += 1;
+                if depth >= DEPTH_MAX || self.files > FILES_MAX {
                     let reason = format!(
-                        "files are nested deeper than {DEPTH_MAX}; does a file name itself?"
+                        "more than {DEPTH_MAX} files inside of each other, or {FILES_MAX} in \
+                         all; does a file name itself?"
                     );
                     self.misread(directive, &reason);
                     return Ok(());
                 }
+                let origin = directive.origin.clone();
                 self.directives.push(directive);
-                self.file(&path, depth + 1)?;
+                match self.file(&path, depth + 1) {
+                    // What a file names is its own fault, to be heard with the others.
+                    Err(error) if origin.file.is_some() => self.misread.push(Misread {
+                        origin,
+                        name: "config".to_owned(),
+                        reason: error.to_string(),
+                    }),
+                    other => other?,
+                }
             }
             _ => self.directives.push(directive),
         }
@@ -181,6 +197,9 @@ impl<'a, 'b> Collector<'a, 'b> {
     }
 
     fn misread(&mut self, directive: Directive, reason: &str) {
+        if self.misread.len() >= FAULTS_MAX {
+            return;
+        }
         self.misread.push(Misread {
             origin: directive.origin,
             name: directive.name,

@@ -27,7 +27,7 @@ use build::Builder;
 use directive::Collector;
 
 pub use ccd::parse_client_settings;
-pub use directive::{DEPTH_MAX, DIRECTIVES_MAX, FILE_MAX};
+pub use directive::{DEPTH_MAX, DIRECTIVES_MAX, FILE_MAX, FILES_MAX};
 pub use error::OpenVpnError;
 pub use lexer::{LINE_MAX, LexError, WORD_MAX, WORDS_MAX, split};
 pub use model::*;

@@ -261,6 +261,9 @@ fn connection(builder: &mut Builder, directive: &Directive) -> Outcome {
     // What stands outside before the block holds inside; what follows does not.
     let mut draft = builder.draft.clone();
     draft.host = None;
+    // Keys are the exception: a block has its own, or those that all share.
+    (draft.tls_auth, draft.tls_crypt, draft.tls_crypt_v2) = (None, None, None);
+    draft.key_direction = None;
     draft.origin = Some(directive.origin.clone());
     for inner in &directive.block {
         builder.hear_in(&mut draft, inner);

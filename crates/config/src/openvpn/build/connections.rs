@@ -267,7 +267,7 @@ impl Builder {
             draft.tls_auth.is_none() && draft.tls_crypt.is_none() && draft.tls_crypt_v2.is_none();
         let (from, direction) = match none {
             true => (outside.clone(), outside.key_direction),
-            false => (draft.clone(), draft.key_direction.or(outside.key_direction)),
+            false => (draft.clone(), draft.key_direction),
         };
         if let Some(force) = draft.force_cookie.or(outside.force_cookie) {
             self.tls.force_cookie = force;

@@ -227,6 +227,9 @@ impl Builder {
             "unknown, and `setenv opt` allows that"
         } else if self.forward_compatible {
             "unknown, and `setenv FORWARD_COMPATIBLE 1` allows that"
+        } else if self.faults > FAULTS_MAX {
+            self.faults += 1;
+            return;
         } else {
             let known: Vec<&str> = table::all().map(|entry| entry.name).collect();
             // Hundreds of names are no help: only a near one is worth a word.

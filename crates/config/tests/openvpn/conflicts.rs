@@ -1,0 +1,229 @@
+//! What is refused, and what is said then.
+
+use config::report::Verdict;
+
+use super::{CLIENT, SERVER, parse, with};
+
+#[test]
+fn faults_in_a_block_are_found_on_their_line() {
+    let import = with(
+        CLIENT,
+        "<connection>\nremote a\nverb 3\nproto x\n</connection>",
+    );
+    let lines: Vec<_> = import
+        .report
+        .with(Verdict::Refused)
+        .map(|e| (e.line, &*e.key))
+        .collect();
+    assert_eq!(lines, [(9, "verb"), (10, "proto")]);
+}
+
+/// Lines beside a sound client or server, the directive that is refused, and part of the reason.
+const CONFLICTS: [(&str, &str, &str, &str); 50] = [
+    (CLIENT, "secret static.key", "secret", "peer-fingerprint"),
+    (CLIENT, "dev tap", "dev", "dev tun"),
+    (CLIENT, "dev-type tap", "dev-type", "dev tun"),
+    (CLIENT, "dev vpn0", "dev", "dev-type tun"),
+    (
+        CLIENT,
+        "server 10.8.0.0 255.255.255.0",
+        "client",
+        "opposite",
+    ),
+    (CLIENT, "tls-server", "client", "opposite"),
+    (
+        CLIENT,
+        "tls-auth a 1\ntls-crypt b",
+        "tls-crypt",
+        "exclude each other",
+    ),
+    (
+        CLIENT,
+        "tls-auth a 1\ntls-crypt-v2 b",
+        "tls-crypt-v2",
+        "one of",
+    ),
+    (CLIENT, "tls-auth a 1\nauth none", "auth", "digest"),
+    (CLIENT, "cert c.crt", "cert", "no `key`"),
+    (CLIENT, "key c.key", "key", "no `cert`"),
+    (CLIENT, "pkcs12 p\ncert c\nkey d", "cert", "pkcs12"),
+    (
+        CLIENT,
+        "data-ciphers BF-CBC",
+        "data-ciphers",
+        "--allow-insecure-ciphers",
+    ),
+    (
+        CLIENT,
+        "data-ciphers-fallback DES-CBC",
+        "data-ciphers-fallback",
+        "--allow-insecure-ciphers",
+    ),
+    (
+        CLIENT,
+        "data-ciphers-fallback AES-256-CFB",
+        "data-ciphers-fallback",
+        "not supported",
+    ),
+    (CLIENT, "data-ciphers :", "data-ciphers", "names no cipher"),
+    (CLIENT, "auth WHIRLPOOL", "auth", "SHA256"),
+    (CLIENT, "fragment 1300\nproto tcp", "fragment", "udp"),
+    (
+        CLIENT,
+        "http-proxy 127.0.0.1 8080",
+        "http-proxy",
+        "tcp-client",
+    ),
+    (
+        CLIENT,
+        "proto tcp\nhttp-proxy a 1 f ntlm",
+        "http-proxy",
+        "NTLM",
+    ),
+    (
+        CLIENT,
+        "http-proxy-option VERSION 1.1",
+        "http-proxy-option",
+        "http-proxy HOST",
+    ),
+    (CLIENT, "nobind\nlport 1194", "lport", "opposite"),
+    (CLIENT, "nobind\nlocal 127.0.0.1", "local", "opposite"),
+    (CLIENT, "tun-mtu 1400\nlink-mtu 1500", "link-mtu", "tun-mtu"),
+    (CLIENT, "keepalive 10 60\nping 5", "ping", "keepalive"),
+    (CLIENT, "keepalive 40 60", "keepalive", "twice"),
+    (CLIENT, "up /bin/true", "up", "script-security 2"),
+    (CLIENT, "client-to-client", "client-to-client", "servers"),
+    (
+        CLIENT,
+        "management-hold",
+        "management-hold",
+        "management ADDRESS",
+    ),
+    (
+        CLIENT,
+        "tls-version-min 1.3\ntls-version-max 1.2",
+        "tls-version-min",
+        "above",
+    ),
+    (CLIENT, "tls-version-max 1.1", "tls-version-max", "TLS 1.2"),
+    (
+        CLIENT,
+        "tls-cert-profile insecure",
+        "tls-cert-profile",
+        "forged",
+    ),
+    (CLIENT, "plugin auth-pam.so", "plugin", "script"),
+    (CLIENT, "no-replay", "no-replay", "remove"),
+    (CLIENT, "shaper 1000", "shaper", "tc qdisc"),
+    (CLIENT, "dns server 1 dnssec yes", "dns", "no address"),
+    (CLIENT, "setenv GENERIC_CONFIG", "setenv", "template"),
+    (CLIENT, "key-method 1", "key-method", "method 2"),
+    (CLIENT, "config other.ovpn", "config", "cannot be read"),
+    (CLIENT, "remote a 70000", "remote", "70000"),
+    (
+        CLIENT,
+        "route 10.0.0.1 255.0.0.0",
+        "route",
+        "10.0.0.0 255.0.0.0",
+    ),
+    (CLIENT, "topology star", "topology", "subnet"),
+    (SERVER, "nobind", "nobind", "listens"),
+    (SERVER, "remote a", "remote", "no remote"),
+    (SERVER, "port-share 127.0.0.1 443", "port-share", "sslh"),
+    (
+        SERVER,
+        "verify-client-cert none",
+        "verify-client-cert",
+        "auth-user-pass-file",
+    ),
+    (SERVER, "redirect-gateway def1", "redirect-gateway", "push"),
+    (
+        SERVER,
+        "ifconfig-pool 10.8.0.9 10.8.0.20",
+        "ifconfig-pool",
+        "nopool",
+    ),
+    (SERVER, "push \"a,b\"", "push", "comma"),
+    (SERVER, "dev null", "dev", "interface"),
+];
+
+#[test]
+fn what_does_not_go_together_is_refused_with_a_remedy() {
+    for (base, lines, key, reason) in CONFLICTS {
+        let import = with(base, lines);
+        let found = import
+            .report
+            .with(Verdict::Refused)
+            .any(|entry| entry.key == key && entry.reason.contains(reason) && entry.line > 0);
+        assert!(found, "{lines}: {:?}", import.report.entries);
+        assert!(!import.is_usable(), "{lines}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    for (lacking, key) in [
+        ("remote vpn.example.net\n", "remote"),
+        ("ca ca.crt\n", "ca"),
+        ("dev tun\n", "dev"),
+        ("auth-user-pass\n", "auth-user-pass"),
+        ("client\n", ""),
+    ] {
+        let import = parse(&CLIENT.replace(lacking, ""));
+        let refused: Vec<_> = import.report.with(Verdict::Refused).collect();
+        assert_eq!(refused.len(), 1, "{refused:?}");
+        assert_eq!((refused[0].line, &*refused[0].key), (0, key));
+        let error = import.into_model().unwrap_err().to_string();
+        assert!(error.starts_with("a.ovpn: "), "{error}");
+    }
+    let import = parse(&CLIENT.replace("remote-cert-tls server\n", ""));
+    assert!(import.is_usable());
+    assert!(import.warnings[0].contains("No server certificate verification method"));
+}
+
+#[test]
+fn point_to_point_is_refused_for_now() {
+    for text in [
+        CLIENT.replace("client\n", "tls-client\n"),
+        SERVER.replace("server 10.8.0.0 255.255.255.0", "tls-server"),
+    ] {
+        let import = parse(&text);
+        assert!(
+            import
+                .report
+                .with(Verdict::Refused)
+                .any(|e| e.reason.contains("two equal ends"))
+        );
+    }
+}
+
+#[test]
+fn unknown_directives() {
+    let import = with(CLIENT, "remte a\nverb\nverb 1 2");
+    let reasons: Vec<_> = import
+        .report
+        .with(Verdict::Refused)
+        .map(|e| e.reason.clone())
+        .collect();
+    assert_eq!(reasons.len(), 3);
+    let stock = "Unrecognized option or missing or extra parameter(s)";
+    assert!(
+        reasons.iter().all(|reason| reason.starts_with(stock)),
+        "{reasons:?}"
+    );
+    assert!(reasons[0].contains("did you mean `remote`?"));
+    for lines in [
+        "ignore-unknown-option foo --bar\nfoo 1\nbar",
+        "setenv opt foo 1",
+        "setenv FORWARD_COMPATIBLE 1\nfoo 1",
+    ] {
+        let import = with(CLIENT, lines);
+        assert!(import.report.is_clean(), "{lines}");
+        assert!(
+            import.report.with(Verdict::Ignored).next().is_some(),
+            "{lines}"
+        );
+    }
+    // An option that is only wanted if it can be had does not stop the rest.
+    assert!(with(CLIENT, "setenv opt client-nat snat a b c").is_usable());
+}
