@@ -125,15 +125,19 @@ impl Hmac {
     /// # Panics
     /// If a message does not lie within `memory`, or there are more messages than `macs`.
     pub(crate) fn sign_each(&self, memory: &[u8], messages: &[Range<usize>], macs: &mut [Mac]) {
+        let macs = &mut macs[..messages.len()];
         #[cfg(target_arch = "x86_64")]
-        if let Some(lanes) = &self.lanes
-            && lanes.is_worth(messages.len())
-        {
-            let states = (&self.inner, &self.outer);
-            lanes.sign(states, self.digest.len(), memory, messages, macs);
-            return;
-        }
-        for (message, mac) in messages.iter().zip(&mut macs[..messages.len()]) {
+        let (messages, macs) = match &self.lanes {
+            Some(lanes) => {
+                let (many, few) = messages.split_at(lanes.share(messages.len()));
+                let (many_macs, few_macs) = macs.split_at_mut(many.len());
+                let states = (&self.inner, &self.outer);
+                lanes.sign(states, self.digest.len(), memory, many, many_macs);
+                (few, few_macs)
+            }
+            None => (messages, macs),
+        };
+        for (message, mac) in messages.iter().zip(macs) {
             *mac = self.sign(&[&memory[message.clone()]]);
         }
     }
@@ -183,7 +187,7 @@ pub(crate) enum State {
 
 impl State {
     fn new(digest: Digest) -> Option<Self> {
-        // SAFETY (all of them): the contexts are plain integers, for which zeros are valid, and the calls fill them.
+        // SAFETY: the contexts are plain integers, for which zeros are valid, and the calls fill them.
         unsafe {
             Some(match digest {
                 Digest::None => return None,

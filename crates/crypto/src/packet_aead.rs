@@ -183,8 +183,8 @@ impl<L: Layout> PacketAead<L> {
         Some(place)
     }
 
-    fn seal_one(&self, memory: &mut [u8], place: Place) {
-        let (aad, text, tag_at) = parts::<L>(memory, &place);
+    fn seal_one(&self, memory: &mut [u8], place: &Place) {
+        let (aad, text, tag_at) = parts::<L>(memory, place);
         let nonce = Nonce::assume_unique_for_key(place.nonce);
         match self
             .key
@@ -229,7 +229,7 @@ impl<L: Layout> PacketAead<L> {
         if alike.take(GROUP_MIN).count() < GROUP_MIN {
             return None;
         }
-        let mut group = Group::new(place(&packets[0])?)?;
+        let mut group = Group::new(&place(&packets[0])?)?;
         for packet in &packets[1..] {
             if !place(packet).is_some_and(|place| group.push(&place)) {
                 break;
@@ -276,7 +276,7 @@ impl<L: Layout> PacketCipher for PacketAead<L> {
                 continue;
             }
             if let Some(place) = self.prepared(packet, memory) {
-                self.seal_one(memory, place);
+                self.seal_one(memory, &place);
             }
             rest = others;
         }
@@ -288,7 +288,7 @@ impl<L: Layout> PacketCipher for PacketAead<L> {
         while !rest.is_empty() {
             #[cfg(target_arch = "x86_64")]
             if let Some((avx512, group)) =
-                self.group(rest, |packet| self.opening(&mut packet.clone(), memory))
+                self.group(rest, |packet| self.opening(&mut { *packet }, memory))
             {
                 let authentic = avx512.open(memory, &group);
                 let (packets, others) = rest.split_at_mut(group.filled());

@@ -15,7 +15,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     let digits = hex.trim_start_matches('-');
     (0..digits.len())
         .step_by(2)
-        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap())
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal digits"))
         .collect()
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Group {
 impl Group {
     /// A group with its first packet; `None` if that is longer than ChaCha20's own counter of 32 bits allows. No packet of
     /// a network is even near.
-    pub(crate) fn new(first: Place) -> Option<Self> {
+    pub(crate) fn new(first: &Place) -> Option<Self> {
         (first.text.len() <= usize::from(u16::MAX)).then(|| Self {
             starts: [first.text.start; LANES],
             aads: [first.aad.start; LANES],

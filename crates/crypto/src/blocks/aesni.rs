@@ -83,7 +83,7 @@ fn expand(key: &[u8], keys: &mut [[u8; 16]; MAX_ROUNDS + 1]) {
         let mut next = word(all, at - 1);
         if at % words == 0 {
             next = substituted(next.rotate_right(8)) ^ constant;
-            constant = constant << 1 ^ (constant >> 7) * 0x11b;
+            constant = (constant << 1) ^ ((constant >> 7) * 0x11b);
         } else if words == 8 && at % words == 4 {
             next = substituted(next);
         }
@@ -134,10 +134,10 @@ impl<'a> Work<'a> {
         }
         let mut previous = [_mm_setzero_si128(); LANES];
         loop {
-            for lane in 0..LANES {
+            for (lane, previous) in previous.iter_mut().enumerate() {
                 if self.left[lane] == 0 {
                     // SAFETY: the caller's promise.
-                    previous[lane] = unsafe { self.refill(lane) };
+                    *previous = unsafe { self.refill(lane) };
                 }
             }
             let steps = self.left.into_iter().min().unwrap_or(usize::MAX);

@@ -107,7 +107,7 @@ impl BlockCipher {
     pub(crate) fn backend(&self) -> &'static str {
         match self {
             Self::Aes(aes) => aes.backend(),
-            Self::Blowfish(_) => "own (portable, four chains at once)",
+            Self::Blowfish(_) => "own (portable, eight chains at once)",
             Self::Des(_) | Self::TripleDes(_) => "rustcrypto (portable)",
         }
     }

@@ -9,7 +9,7 @@ use crate::avx512::transpose;
 pub(super) const SHA1: Kernel<u32> = Kernel {
     compress: sha1,
     lanes: 16,
-    worth: 4,
+    worth: [2, 4],
     name: "own (avx512, sixteen at once)",
 };
 
@@ -17,7 +17,7 @@ pub(super) const SHA1: Kernel<u32> = Kernel {
 pub(super) const SHA256: Kernel<u32> = Kernel {
     compress: sha256,
     lanes: 16,
-    worth: 4,
+    worth: [3, 8],
     name: "own (avx512, sixteen at once)",
 };
 
@@ -25,7 +25,7 @@ pub(super) const SHA256: Kernel<u32> = Kernel {
 pub(super) const SHA512: Kernel<u64> = Kernel {
     compress: sha512,
     lanes: 8,
-    worth: 2,
+    worth: [2, 2],
     name: "own (avx512, eight at once)",
 };
 
