@@ -31,6 +31,7 @@ fn cli() -> Command {
         .arg_required_else_help(true)
         .subcommand(commands::up::command())
         .subcommand(commands::wireguard::command())
+        .subcommand(commands::openvpn::command())
         .subcommand(commands::status::command())
         .subcommand(commands::check::command())
         .subcommand(commands::demo::command())
@@ -55,7 +56,21 @@ fn arguments() -> Vec<OsString> {
     arguments
 }
 
+/// The arguments of OpenVPN's own command line, if that is what the program was called with: by the
+/// name `openvpn`, or as a command. They are not ours to parse.
+fn openvpn_arguments() -> Option<Vec<OsString>> {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().map(PathBuf::from)?;
+    if name.file_name().is_some_and(|name| name == "openvpn") {
+        return Some(arguments.collect());
+    }
+    (arguments.next()? == "openvpn").then(|| arguments.collect())
+}
+
 fn main() -> ExitCode {
+    if let Some(arguments) = openvpn_arguments() {
+        return commands::openvpn::run(arguments);
+    }
     // 2 for a wrong command line, as usual; clap does that by itself.
     let matches = cli().get_matches_from(arguments());
     let level = match matches.get_count("verbose") {

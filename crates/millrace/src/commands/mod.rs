@@ -2,9 +2,10 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
-mod daemonize;
+pub(crate) mod daemonize;
 pub(crate) mod demo;
 pub(crate) mod lab;
+pub(crate) mod openvpn;
 pub(crate) mod settings;
 pub(crate) mod status;
 pub(crate) mod up;

@@ -111,7 +111,7 @@ impl Log for Console {
         // One record, one line: nothing that a peer says can make another.
         let text = record.args().to_string().replace(['\n', '\r'], " ");
         let line = match record.level() {
-            Level::Error => Line::error(text),
+            Level::Error => Line::fault(text),
             Level::Warn => Line::warning(text),
             Level::Info => Line::info(text),
             Level::Debug => Line::detail(4, text),

@@ -1,3 +1,287 @@
 //! OpenVPN: what stands between the protocol crate, the data plane and the system.
+//!
+//! A [`client`] or a [`server`] is one loop on one thread: it takes control packets that workers
+//! left in the [`plane`]'s inbox, feeds them to the sessions of the protocol crate, and does what
+//! these ask for. Scripts and password checks run elsewhere and report back.
 
-pub(crate) mod policy;
+mod actions;
+mod client;
+mod conduit;
+mod connect;
+mod console;
+mod device;
+mod hooks;
+mod network;
+mod office;
+mod plane;
+mod policy;
+mod secrets;
+mod server;
+mod setup;
+mod signals;
+mod sizes;
+mod terms;
+
+use crate::commands::daemonize;
+use config::openvpn::{self, OpenVpn};
+use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
+use console::Console;
+use netio::netlink::{Event, Monitor, Watch};
+use netio::poll::Poller;
+use office::{Desk, Office, Status, Wish};
+use signals::Signals;
+use std::cell::RefCell;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// How a client or server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// The process is to leave with this status.
+    Exit(u8),
+    /// The configuration is to be read again.
+    Reload,
+}
+
+/// What a client or server is run with.
+struct Context {
+    config: OpenVpn,
+    /// The first configuration file, for scripts.
+    file: Option<String>,
+    dataplane: DataplaneSettings,
+    signals: Signals,
+    news: RefCell<Monitor>,
+    office: RefCell<Office>,
+}
+
+/// `openvpn ARGUMENTS`: a tunnel until somebody says stop, or one of the things that need none.
+pub(crate) fn main(arguments: &[String]) -> ExitCode {
+    let mut directory_changed = false;
+    loop {
+        match once(arguments, &mut directory_changed) {
+            Ended::Exit(status) => return ExitCode::from(status),
+            Ended::Reload => {}
+        }
+    }
+}
+
+/// A configuration that was read already, as `millrace up` does.
+pub(crate) fn run(config: OpenVpn, file: Option<String>, dataplane: DataplaneSettings) -> ExitCode {
+    match with_config(config, file, dataplane) {
+        Ended::Exit(status) => ExitCode::from(status),
+        Ended::Reload => ExitCode::SUCCESS,
+    }
+}
+
+fn once(arguments: &[String], directory_changed: &mut bool) -> Ended {
+    let mut read = |path: &Path| openvpn::read_config(path);
+    let options = openvpn::Options {
+        allow_insecure_ciphers: false,
+        // Whoever calls us by OpenVPN's own name means what the file says.
+        allow_scripts: true,
+    };
+    let import = match openvpn::parse_arguments(arguments, &mut read, options) {
+        Ok(import) => import,
+        Err(error) => return refuse(&error.to_string()),
+    };
+    if let Some(action) = &import.action {
+        return Ended::Exit(actions::run(action, arguments));
+    }
+    for warning in &import.warnings {
+        println!("WARNING: {warning}");
+    }
+    let faults: Vec<String> = import
+        .report
+        .entries
+        .iter()
+        .filter(|entry| entry.verdict == config::report::Verdict::Refused)
+        .map(|entry| import.report.describe(entry))
+        .collect();
+    let (config, _) = match import.into_model() {
+        Ok(model) => model,
+        Err(error) => {
+            for fault in faults {
+                println!("Options error: {fault}");
+            }
+            return refuse(&error.to_string());
+        }
+    };
+    if let Some(directory) = &config.directory
+        && !*directory_changed
+    {
+        if let Err(error) = std::env::set_current_dir(directory) {
+            return refuse(&format!("cd {}: {error}", directory.display()));
+        }
+        *directory_changed = true;
+    }
+    if config.service.daemon && !daemonize::is_child() {
+        let status = daemonize::spawn();
+        return Ended::Exit(u8::from(status != ExitCode::SUCCESS));
+    }
+    let file = first_file(arguments);
+    let environment = std::env::var(ENVIRONMENT).ok();
+    match Settings::load(None, environment.as_deref(), &[]) {
+        Ok(settings) => with_config(config, file, settings.dataplane),
+        Err(error) => refuse(&error.to_string()),
+    }
+}
+
+fn refuse(why: &str) -> Ended {
+    println!("Options error: {why}");
+    println!("Use --help for more information.");
+    Ended::Exit(1)
+}
+
+fn first_file(arguments: &[String]) -> Option<String> {
+    match arguments {
+        [file] if !file.starts_with("--") => Some(file.clone()),
+        _ => {
+            let at = arguments.iter().position(|word| word == "--config")?;
+            arguments.get(at + 1).cloned()
+        }
+    }
+}
+
+fn with_config(config: OpenVpn, file: Option<String>, dataplane: DataplaneSettings) -> Ended {
+    let log = config.service.log.as_ref().map(|log| config.path(&log.path));
+    let console = match Console::install(&config.service, log.as_deref()) {
+        Ok(console) => console,
+        Err(error) => return refuse(&format!("log: {error}")),
+    };
+    log::info!(
+        "OpenVPN 2.6 compatible: millrace {} [{}]",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH
+    );
+    let context = match Context::new(config, file, dataplane, console) {
+        Ok(context) => context,
+        Err(error) => {
+            log::error!("{error}");
+            return Ended::Exit(1);
+        }
+    };
+    let pid_file = context.config.service.pid_file.as_ref();
+    let pid_file = pid_file.map(|path| context.config.path(path));
+    if let Some(path) = &pid_file
+        && let Err(error) = fs::write(path, format!("{}\n", std::process::id()))
+    {
+        log::error!("writepid {}: {error}", path.display());
+        return Ended::Exit(1);
+    }
+    if daemonize::is_child()
+        && let Err(error) = daemonize::ready()
+    {
+        log::warn!("{error}");
+    }
+    if let Some(nice) = context.config.service.nice {
+        log::debug!("nice {nice} is left to the service manager");
+    }
+    context.hold();
+    if context.config.server().is_some() {
+        server::run(&context)
+    } else {
+        client::run(&context)
+    }
+}
+
+impl Context {
+    fn new(
+        config: OpenVpn,
+        file: Option<String>,
+        dataplane: DataplaneSettings,
+        console: &'static Console,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let office = Office::open(&config, console)?;
+        Ok(Self {
+            config,
+            file,
+            dataplane,
+            signals: Signals::catch()?,
+            news: RefCell::new(Monitor::open(Watch::ALL)?),
+            office: RefCell::new(office),
+        })
+    }
+
+    /// Has a poller wake for changes of the network and for visitors.
+    fn watch(&self, poller: &Poller, news: u64, visitors: u64) -> io::Result<()> {
+        poller.add(&*self.news.borrow(), news)?;
+        self.office.borrow_mut().watch(poller, visitors)
+    }
+
+    /// Whether routes or links changed since the last call.
+    fn network_changed(&self) -> bool {
+        let mut news = self.news.borrow_mut();
+        let mut changed = false;
+        loop {
+            match news.next() {
+                Ok(Some(event)) => changed |= !matches!(event, Event::AddressChanged),
+                Ok(None) => return changed,
+                Err(error) => {
+                    log::warn!("{error}");
+                    return changed;
+                }
+            }
+        }
+    }
+
+    fn deadline(&self, other: Option<Instant>) -> Option<Instant> {
+        self.office.borrow().deadline(other)
+    }
+
+    /// Serves whoever asks. Signals that come this way are as good as real ones.
+    fn serve(&self, desk: &mut dyn Desk, poller: &Poller) {
+        let wishes = self.office.borrow_mut().serve(desk, poller);
+        for wish in wishes {
+            if let Wish::Signal(signal) = wish {
+                self.signals.raise(signal);
+            }
+        }
+    }
+
+    /// Waits for the management port where `management-hold` says so.
+    fn hold(&self) {
+        if self.office.borrow_mut().hold() {
+            log::info!("Need hold release from management interface, waiting...");
+            self.wait_for(|wish| matches!(wish, Wish::Begin).then_some(()));
+        }
+    }
+
+    /// Serves nobody but the visitor until he says what is waited for, or a signal comes (`None`;
+    /// the signal stays to be taken).
+    fn wait_for<T>(&self, wanted: impl Fn(&Wish) -> Option<T>) -> Option<T> {
+        /// Nothing goes on.
+        struct Idle;
+        impl Desk for Idle {
+            fn status(&self) -> Status {
+                Status::Client(Default::default())
+            }
+        }
+        const VISITOR: u64 = 0;
+        const SIGNAL: u64 = 1;
+        let poller = Poller::new().ok()?;
+        poller.add(&self.signals, SIGNAL).ok()?;
+        self.office.borrow_mut().watch(&poller, VISITOR).ok()?;
+        loop {
+            if self.signals.is_raised() {
+                return None;
+            }
+            let wishes = self.office.borrow_mut().serve(&mut Idle, &poller);
+            for wish in wishes {
+                if let Some(found) = wanted(&wish) {
+                    return Some(found);
+                }
+                if let Wish::Signal(signal) = wish {
+                    self.signals.raise(signal);
+                }
+            }
+            let now = Instant::now();
+            let timeout = self.deadline(None).map(|at| at.saturating_duration_since(now));
+            if !self.signals.is_raised() {
+                poller.wait(timeout).ok()?;
+            }
+        }
+    }
+}

@@ -211,7 +211,7 @@ impl Office {
             let period = Duration::from_secs(status.seconds.max(1).into());
             PeriodicFile::new(config.path(&status.path), period, now)
         });
-        let format = Format::from_number(service.status_version);
+        let format = Format::from_number(service.status_version).unwrap_or_default();
         let title = concat!("OpenVPN 2.6 (millrace ", env!("CARGO_PKG_VERSION"), ")").to_owned();
         let port = match &service.management {
             None => None,

@@ -306,3 +306,35 @@ pub(crate) fn wrap_settings(
         None => WrapSettings::tls_crypt_v2_server(&key, max_age),
     })
 }
+
+/// The secret that tokens are made with: a file's, or a new one.
+///
+/// # Errors
+/// The file cannot be read or is none.
+pub(crate) fn token_secret(
+    config: &OpenVpn,
+    token: &config::openvpn::AuthToken,
+) -> Result<Zeroizing<[u8; 32]>, SetupError> {
+    const WHAT: &str = "auth-gen-token-secret";
+    let mut secret = Zeroizing::new([0; 32]);
+    let Some(source) = &token.secret else {
+        crypto::random(&mut secret[..]);
+        return Ok(secret);
+    };
+    let bytes = load(WHAT, source, config.directory.as_deref())?;
+    let text = text(WHAT, &bytes)?;
+    let lines = text.lines().filter(|line| !line.starts_with("-----"));
+    let packed = Zeroizing::new(lines.collect::<String>());
+    let key = from_base64(WHAT, packed.as_bytes())?;
+    // As a static key: 64 bytes for a cipher, and behind them those for an HMAC.
+    match key.get(64..96) {
+        Some(part) => secret.copy_from_slice(part),
+        None => {
+            return Err(SetupError::Content {
+                what: WHAT,
+                reason: "it is too short; make one with `--genkey auth-token FILE`".to_owned(),
+            });
+        }
+    }
+    Ok(secret)
+}

@@ -1,6 +1,7 @@
 //! Signals, as OpenVPN gives them meaning.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -26,6 +27,9 @@ const SIGNALS: [i32; 5] = [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2];
 pub(crate) struct Signals {
     caught: Arc<AtomicUsize>,
     pipe: UnixStream,
+    /// What came by other ways than a signal.
+    raised: Cell<Option<Signal>>,
+    ring: UnixStream,
 }
 
 impl Signals {
@@ -34,12 +38,31 @@ impl Signals {
         let caught = Arc::new(AtomicUsize::new(0));
         let (pipe, write) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
+        write.set_nonblocking(true)?;
         for signal in SIGNALS {
             // The number first: whoever is woken by the pipe finds it there.
             signal_hook::flag::register_usize(signal, Arc::clone(&caught), signal as usize)?;
             signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
         }
-        Ok(Self { caught, pipe })
+        Ok(Self {
+            caught,
+            pipe,
+            raised: Cell::new(None),
+            ring: write,
+        })
+    }
+
+    /// Acts as if a signal had come.
+    pub(crate) fn raise(&self, signal: Signal) {
+        use std::io::Write as _;
+        self.raised.set(Some(signal));
+        // Full: then it is readable anyway.
+        let _ = (&self.ring).write(&[0]);
+    }
+
+    /// Whether there is one to take.
+    pub(crate) fn is_raised(&self) -> bool {
+        self.raised.get().is_some() || self.caught.load(Ordering::Relaxed) != 0
     }
 
     /// The last signal that was not taken yet.
@@ -47,6 +70,9 @@ impl Signals {
         use std::io::Read as _;
         let mut bytes = [0; 64];
         while matches!((&self.pipe).read(&mut bytes), Ok(n) if n > 0) {}
+        if let Some(signal) = self.raised.take() {
+            return Some(signal);
+        }
         match self.caught.swap(0, Ordering::Relaxed) as i32 {
             SIGTERM => Some(Signal::Exit("SIGTERM")),
             SIGINT => Some(Signal::Exit("SIGINT")),

@@ -35,7 +35,7 @@ pub(crate) fn tun_mtu(connection: &Connection) -> u16 {
 fn occ(config: &OpenVpn, connection: &Connection, ciphers: &CipherList) -> OccOptions {
     let framing = config.data.framing;
     let own = config.data.cipher.or(config.data.fallback).and_then(cipher);
-    let own = own.unwrap_or(DataCipher::BfCbc);
+    let own = own.unwrap_or(DataCipher::BlowfishCbc);
     let (tls_auth, direction) = match &connection.wrap.shared {
         SharedWrap::TlsAuth { direction, .. } => (true, *direction),
         _ => (false, KeyDirection::Bidirectional),
@@ -95,7 +95,12 @@ fn common(config: &OpenVpn, connection: &Connection, tls: Arc<TlsSettings>) -> S
     settings.tran_window = Duration::from_secs(timers.tran_window.into());
     settings.tls_timeout = Duration::from_secs(timers.tls_timeout.into());
     let (restart, exit) = match timers.ping_timeout {
-        PingTimeout::None => (None, None),
+        // Stock's clients give up after two minutes without a word over UDP, until the server
+        // pushes something else.
+        PingTimeout::Unset if config.client().is_some() && !transport(connection).is_stream() => {
+            (seconds(120), None)
+        }
+        PingTimeout::Unset | PingTimeout::Off => (None, None),
         PingTimeout::Restart(n) => (seconds(n), None),
         PingTimeout::Exit(n) => (None, seconds(n)),
     };

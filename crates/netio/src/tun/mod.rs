@@ -206,8 +206,22 @@ impl Tun {
 
     /// Leaves the interface to its namespace when this is dropped.
     fn outlive_descriptor(&self) -> io::Result<()> {
+        self.set_persistent(true)
+    }
+
+    /// Whether the interface stays when this is dropped.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn set_persistent(&self, persistent: bool) -> io::Result<()> {
         // SAFETY: TUNSETPERSIST takes its argument by value.
-        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), TUNSETPERSIST, 1 as libc::c_ulong) })?;
+        check(unsafe {
+            libc::ioctl(
+                self.fd.as_raw_fd(),
+                TUNSETPERSIST,
+                libc::c_ulong::from(persistent),
+            )
+        })?;
         Ok(())
     }
 

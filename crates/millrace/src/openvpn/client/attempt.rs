@@ -3,7 +3,11 @@
 use super::super::conduit::{Conduit, Way};
 use super::super::connect::{Attempts, Socket, Target};
 use super::super::plane::{Arrival, ClientWire};
+use super::super::office::{Desk, Status};
+use super::super::policy::log_lines::outer;
+use super::super::policy::management::State;
 use super::super::policy::scripts::{Hook, ipchange_arguments};
+use super::super::policy::status_file::ClientStatus;
 use super::super::signals::Signal;
 use super::super::{device, setup, sizes, terms};
 use super::inside::Inside;
@@ -22,6 +26,7 @@ use std::time::{Duration, Instant, SystemTime};
 const INBOX: u64 = 0;
 const SIGNAL: u64 = 1;
 const NEWS: u64 = 2;
+const VISITOR: u64 = 3;
 
 /// How often the use of keys is looked at: a cipher with short blocks may be good for a second.
 const TRAFFIC: Duration = Duration::from_millis(500);
@@ -74,7 +79,7 @@ impl Client<'_> {
         inbox.take_notices();
         inbox.take_closed();
 
-        let way = match target.open(&context.stop())? {
+        let way = match target.open(&())? {
             None => match context.signals.take() {
                 Some(signal) => return Ok(Err(signal)),
                 None => return Err("interrupted".into()),
@@ -83,7 +88,7 @@ impl Client<'_> {
                 let family = device::family_of(remote);
                 let sockets = device::open_udp(config, connection, &context.dataplane, Some(family))?;
                 tunnel.set_sockets(sockets);
-                log::info!("UDPv{} link remote: {}", if remote.is_ipv4() { 4 } else { 6 }, name(remote));
+                log::info!("UDPv{} link remote: {}", if remote.is_ipv4() { 4 } else { 6 }, outer(remote));
                 Way::Datagrams(Endpoint::new(remote))
             }
             Some(Socket::Tcp(socket)) => {
@@ -91,7 +96,7 @@ impl Client<'_> {
                 self.streams += 1;
                 let stream = Arc::new(Stream::new(self.streams, socket)?);
                 let remote = stream.endpoint().addr;
-                log::info!("TCP connection established with {}", name(remote));
+                log::info!("TCP connection established with {}", outer(remote));
                 Way::Stream(stream)
             }
         };
@@ -168,14 +173,14 @@ impl Attempt<'_, '_> {
         let poller = Poller::new()?;
         poller.add(&*inbox, INBOX)?;
         poller.add(&context.signals, SIGNAL)?;
-        poller.add(&context.news, NEWS)?;
+        context.watch(&poller, NEWS, VISITOR)?;
         while self.ended.is_none() {
             let now = Instant::now();
             let mut deadline = self.session.next_deadline();
             if self.keys.is_some() {
                 deadline = Some(deadline.map_or(self.traffic_at, |d| d.min(self.traffic_at)));
             }
-            deadline = context.service_deadline(deadline);
+            deadline = context.deadline(deadline);
             let timeout = deadline.map(|at| at.saturating_duration_since(now));
             for token in poller.wait(timeout)?.iter() {
                 match token {
@@ -187,7 +192,7 @@ impl Attempt<'_, '_> {
             }
             self.hear()?;
             self.tick()?;
-            context.serve(|| self.status());
+            context.serve(self, &poller);
         }
         Ok(())
     }
@@ -195,7 +200,9 @@ impl Attempt<'_, '_> {
     fn signal(&mut self) -> Result<(), Failure> {
         match self.client.context.signals.take() {
             None => {}
-            Some(Signal::Status) => self.client.context.print_status(&self.status()),
+            Some(Signal::Status) => {
+                self.client.context.office.borrow().log_status(&self.status());
+            }
             Some(signal) => {
                 if self.leaving.replace(signal).is_some() {
                     // Asked twice: no more patience.
@@ -260,11 +267,11 @@ impl Attempt<'_, '_> {
         match self.session.receive(&arrival.bytes, now, &mut out) {
             Ok(()) if !self.heard => {
                 self.heard = true;
-                log::info!("TLS: Initial packet from {}", name(self.remote));
+                log::info!("TLS: Initial packet from {}", outer(self.remote));
             }
             Ok(()) => {}
             // Whoever can reach the port can cause this: never more than a debug line.
-            Err(why) => log::debug!("control packet from {}: {why}", name(arrival.from.addr)),
+            Err(why) => log::debug!("control packet from {}: {why}", outer(arrival.from.addr)),
         }
         self.perform(out)
     }
@@ -374,10 +381,13 @@ impl Attempt<'_, '_> {
         log::info!(
             "[{}] Peer Connection Initiated with {}",
             peer.unwrap_or_default(),
-            name(self.remote)
+            outer(self.remote)
         );
         client.restarted = true;
-        client.context.connected();
+        let tunnel = client.inside.as_ref().and_then(Inside::address);
+        let mut office = client.context.office.borrow_mut();
+        office.state(State::Connected, "SUCCESS", tunnel, Some(self.remote));
+        drop(office);
         log::info!("Initialization Sequence Completed");
         Ok(())
     }
@@ -393,29 +403,24 @@ impl Attempt<'_, '_> {
     }
 
     fn network_changed(&mut self) -> Result<(), Failure> {
-        self.client.context.drain_news();
         let remote = self.remote;
-        if let Some(inside) = &mut self.client.inside {
+        if self.client.context.network_changed()
+            && let Some(inside) = &mut self.client.inside {
             inside.follow(remote)?;
         }
         Ok(())
     }
-
-    fn status(&self) -> super::super::status::Client {
-        let (tunnel, peer) = (self.client.device.as_ref(), &self.conduit.peer);
-        super::super::status::Client {
-            tun_read: tunnel.map_or(0, |(t, _)| t.outbound().bytes.value()),
-            tun_written: tunnel.map_or(0, |(t, _)| t.inbound().bytes.value()),
-            link_read: peer.rx_bytes.value(),
-            link_written: peer.tx_bytes.value(),
-        }
-    }
 }
 
-/// An address as stock writes it.
-pub(in super::super) fn name(addr: SocketAddr) -> String {
-    match addr {
-        SocketAddr::V4(_) => format!("[AF_INET]{addr}"),
-        SocketAddr::V6(v6) => format!("[AF_INET6]{}:{}", v6.ip(), v6.port()),
+impl Desk for Attempt<'_, '_> {
+    fn status(&self) -> Status {
+        let (tunnel, peer) = (self.client.device.as_ref(), &self.conduit.peer);
+        Status::Client(ClientStatus {
+            tun_read: tunnel.map_or(0, |(t, _)| t.outbound().bytes.value()),
+            tun_write: tunnel.map_or(0, |(t, _)| t.inbound().bytes.value()),
+            link_read: peer.rx_bytes.value(),
+            link_write: peer.tx_bytes.value(),
+            auth_read: peer.rx_bytes.value(),
+        })
     }
 }

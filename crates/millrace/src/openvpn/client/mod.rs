@@ -89,7 +89,7 @@ impl<'a> Client<'a> {
         let config = &self.context.config;
         let mut attempts = Attempts::new(config);
         loop {
-            let outcome = match attempts.next(&self.context.stop()) {
+            let outcome = match attempts.next(&()) {
                 connect::Next::Target(target) => self.attempt(&target, &mut attempts),
                 connect::Next::Stopped => match self.context.signals.take() {
                     Some(signal) => Outcome::Signal(signal),

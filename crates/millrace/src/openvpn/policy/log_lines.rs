@@ -57,6 +57,11 @@ impl Line {
         line(WARNING, text)
     }
 
+    /// What went wrong, whatever `verb` is, and the daemon goes on.
+    pub(crate) fn fault(text: impl Into<String>) -> Self {
+        line((0, 0, LogFlag::NonFatal), text)
+    }
+
     /// What the daemon ends with.
     pub(crate) fn fatal(text: impl Into<String>) -> Self {
         line(FATAL, text)

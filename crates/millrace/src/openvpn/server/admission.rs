@@ -7,7 +7,7 @@ use super::super::policy::auth_script::{self, Answer, AuthScriptError, Credentia
 use super::super::policy::clients::{self, Addresses};
 use super::super::policy::connect_script::{self, ConnectScriptError, Connected};
 use super::super::policy::environment::Environment;
-use super::super::policy::names;
+use super::super::policy::{log_lines, names};
 use super::super::policy::scripts::{Hook, Invocation, Learned, ScriptError, learn_address_arguments, tls_verify_arguments};
 use super::super::policy::timestamp::Clock;
 use super::super::policy::variables::PoolFacts;
@@ -67,7 +67,7 @@ impl Server<'_> {
         let Some(client) = self.clients.get_mut(&id) else {
             return Ok(None);
         };
-        client.username = names::common_name(&request.username);
+        client.username = names::name(&request.username);
         let environment = &mut client.environment;
         let from_certificate = request.certificate.as_ref().map(|c| c.common_name.clone());
         client.common_name = match from_certificate {
@@ -246,7 +246,7 @@ impl Server<'_> {
             "{} [{}] Peer Connection Initiated with {}",
             client.from,
             client.common_name,
-            super::super::client::name(client.from)
+            log_lines::outer(client.from)
         );
         let name = client.common_name.clone();
         // Whoever comes again is the same one: the earlier session is over.
@@ -577,7 +577,7 @@ impl Jobs {
             }
         }
         if let Some((script, metadata)) = &self.metadata
-            && !auth_script::metadata_is_good(script, metadata, &self.directory)?
+            && !metadata_is_good(script, metadata, &self.directory)?
         {
             return Ok(answer(Verdict::Refused(None)));
         }
@@ -593,4 +593,23 @@ impl Jobs {
             None => Ok(answer(Verdict::Accepted)),
         }
     }
+}
+
+/// Whether a `tls-crypt-v2-verify` script accepts the metadata of a client's key.
+fn metadata_is_good(
+    script: &Invocation,
+    metadata: &[u8],
+    directory: &std::path::Path,
+) -> Result<bool, AuthScriptError> {
+    let write = || {
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        std::io::Write::write_all(&mut file, metadata)?;
+        Ok(file.into_temp_path())
+    };
+    let file = write().map_err(|error| AuthScriptError::File {
+        directory: directory.to_owned(),
+        error,
+    })?;
+    let script = script.clone().with("metadata_file", &file.to_string_lossy());
+    Ok(script.run()?.success())
 }

@@ -1,6 +1,7 @@
 //! A server: many clients behind one port.
 
 mod admission;
+mod network;
 mod outputs;
 mod served;
 mod streams;
@@ -13,7 +14,8 @@ use super::plane::{Arrival, Inbox, ServerWire};
 use super::policy::background::Background;
 use super::policy::clients::ServerSide;
 use super::policy::htpasswd::PasswordFile;
-use super::policy::persist;
+use super::policy::management::{State, Victim};
+use super::policy::{log_lines, persist};
 use super::policy::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
 use super::policy::status_file::{ClientRow, RouteRow, ServerStatus, real_address};
 use super::signals::Signal;
@@ -216,18 +218,28 @@ impl<'a> Server<'a> {
         Ok(server)
     }
 
+    /// Connections that wait.
+    fn accept(&mut self) {
+        while let Some(stream) = self.streams.accept() {
+            log::info!("TCP connection established with {}", log_lines::outer(stream.endpoint().addr));
+            if let Err(error) = self.tunnel.add_stream(&stream) {
+                log::warn!("{error}");
+                self.streams.remove(stream.id());
+            }
+        }
+    }
+
     /// Control packets, signals, scripts, time: until somebody says stop.
     fn serve(&mut self) -> Result<Ended, Failure> {
         let poller = Poller::new()?;
         poller.add(&*self.inbox, INBOX)?;
         poller.add(&self.context.signals, SIGNAL)?;
         poller.add(&*self.done, DONE)?;
-        poller.add(self.context.news(), NEWS)?;
-        self.context.watch(&poller, SERVICE)?;
+        self.context.watch(&poller, NEWS, SERVICE)?;
         for (n, listener) in (0..).zip(self.streams.listeners()) {
             poller.add(listener, LISTENERS + n)?;
         }
-        self.context.connected();
+        self.state(State::Connected, "SUCCESS");
         log::info!("Initialization Sequence Completed");
         let mut busy = false;
         let mut leaving: Option<(Ended, Instant)> = None;
@@ -249,7 +261,7 @@ impl<'a> Server<'a> {
                     self.persist_at,
                 ];
                 let at = at.into_iter().flatten().min();
-                let at = self.context.service_deadline(at);
+                let at = self.context.deadline(at);
                 at.map(|at| at.saturating_duration_since(now))
             };
             for token in poller.wait(timeout)?.iter() {
@@ -265,15 +277,17 @@ impl<'a> Server<'a> {
                             leaving = Some((ended, Instant::now() + FAREWELL));
                         }
                     }
-                    NEWS => self.context.drain_news(),
+                    NEWS => {
+                        self.context.network_changed();
+                    }
                     LISTENERS.. => self.accept(),
                     _ => {}
                 }
             }
             busy = self.hear()?;
             self.tick();
-            self.context.serve(|| Status::Server(self.status()));
-            self.commands();
+            let context = self.context;
+            context.serve(self, &poller);
         }
     }
 
@@ -292,7 +306,8 @@ impl<'a> Server<'a> {
                 Some(Ended::Reload)
             }
             Signal::Status => {
-                self.context.print_status(&Status::Server(self.status()));
+                let status = Status::Server(self.rows());
+                self.context.office.borrow().log_status(&status);
                 None
             }
         }
@@ -473,7 +488,7 @@ impl<'a> Server<'a> {
             self.streams.begun(stream.id());
         }
         let config = &self.context.config;
-        log::info!("{} TLS: Initial packet from {}", from.addr, client::name(from.addr));
+        log::info!("{} TLS: Initial packet from {}", from.addr, log_lines::outer(from.addr));
         let conduit = Conduit::new(
             &self.tunnel,
             id.0,
@@ -506,7 +521,14 @@ impl<'a> Server<'a> {
         self.clients.insert(id, served);
     }
 
-    fn status(&self) -> ServerStatus {
+    /// Sends a client away; it may come again.
+    fn send_away(&mut self, id: ClientId) {
+        self.with(id, |session, now, out| {
+            session.restart(Restart::default(), now, out);
+        });
+    }
+
+    fn rows(&self) -> ServerStatus {
         let mut status = ServerStatus::default();
         let inside = self.clients.iter().filter(|(_, c)| matches!(c.step, Step::In));
         for (id, client) in inside {
@@ -560,6 +582,14 @@ impl<'a> Server<'a> {
         }
     }
 
+    fn state(&self, state: State, detail: &str) {
+        let own = self.context.config.network.ifconfig.map(|i| i.local);
+        self.context
+            .office
+            .borrow_mut()
+            .state(state, detail, own, None);
+    }
+
     /// Leaves nothing behind.
     fn stop(&mut self) {
         let mut out = Vec::new();
@@ -572,7 +602,9 @@ impl<'a> Server<'a> {
         self.persist_pool();
         self.take_down();
         self.tunnel.set_sockets(Sockets::default());
-        self.context.last_status(&Status::Server(self.status()));
+        let status = Status::Server(self.rows());
+        self.context.office.borrow().last_status(&status);
+        self.state(State::Exiting, "SIGTERM");
     }
 }
 
@@ -603,4 +635,36 @@ fn make_pool(
         persist::load(&config.path(&wanted.path), &mut pool, wanted.seconds == 0)?;
     }
     Ok(Some(pool))
+}
+
+impl Desk for Server<'_> {
+    fn status(&self) -> Status {
+        Status::Server(self.rows())
+    }
+
+    fn kill(&mut self, victim: &Victim) -> usize {
+        let fits = |client: &Served| match victim {
+            Victim::CommonName(name) => client.common_name == *name,
+            Victim::Address(addr) => client.from == *addr,
+        };
+        let doomed: Vec<ClientId> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| fits(client))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in &doomed {
+            self.send_away(*id);
+        }
+        doomed.len()
+    }
+
+    fn kill_client(&mut self, number: u64) -> bool {
+        let found = self.clients.iter().find(|(_, c)| c.number == number);
+        let found = found.map(|(id, _)| *id);
+        if let Some(id) = found {
+            self.send_away(id);
+        }
+        found.is_some()
+    }
 }

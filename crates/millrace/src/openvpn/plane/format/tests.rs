@@ -159,7 +159,7 @@ fn packets_are_cut_and_joined_across_keys() {
 
 #[test]
 fn broken_ciphers_need_the_switch() {
-    let keys = keys(DataCipher::BfCbc, Layout::V1, false);
+    let keys = keys(DataCipher::BlowfishCbc, Layout::V1, false);
     assert!(DataFormat::pair(&keys, &Shape::default(), false).is_err());
     assert!(DataFormat::pair(&keys, &Shape::default(), true).is_ok());
 }

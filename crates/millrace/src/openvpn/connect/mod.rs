@@ -1,0 +1,25 @@
+//! The way to a server: which one is next, its address, and a socket to it, through a proxy where
+//! there is one.
+//!
+//! [`Attempts`] walks over the connections of a configuration and the addresses of their names,
+//! with pauses that grow; each step is a [`Target`], and [`Target::open`] gives the [`Socket`].
+//! Nothing here waits for longer than it takes a [`Stop`] to become readable: names are looked
+//! up on threads of their own, and sockets never block.
+
+mod attempts;
+mod dial;
+mod digest;
+mod error;
+mod http;
+mod random;
+mod resolve;
+mod rounds;
+mod socks;
+mod stop;
+
+pub(crate) use attempts::{Attempts, Next};
+pub(crate) use dial::{ProxyLogin, Socket, Target};
+pub(crate) use error::DialError;
+pub(crate) use resolve::{ResolveError, resolve};
+pub(crate) use rounds::GiveUp;
+pub(crate) use stop::Stop;
