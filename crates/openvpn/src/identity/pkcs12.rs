@@ -43,8 +43,14 @@ pub(super) struct Contents {
 /// What was found so far.
 #[derive(Default)]
 struct Bags {
-    key: Option<(Zeroizing<Vec<u8>>, Option<Vec<u8>>)>,
-    certificates: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    key: Option<Bag>,
+    certificates: Vec<Bag>,
+}
+
+/// A key or a certificate, and the local id that says which belong together.
+struct Bag {
+    content: Zeroizing<Vec<u8>>,
+    id: Option<Vec<u8>>,
 }
 
 /// Opens a container. Without a passphrase the empty one is tried.
@@ -64,25 +70,24 @@ pub(super) fn read(file: &[u8], passphrase: Option<&[u8]>) -> Result<Contents, I
         Err(Failure::Because(error)) => return Err(error),
         Ok(bags) => bags,
     };
-    let (key, key_id) = bags
+    let own = bags
         .key
         .ok_or_else(|| unreadable("there is no private key in it"))?;
-    let key = private_key::read_der(WHAT, &key, Some(given))?;
+    let key = private_key::read_der(WHAT, &own.content, Some(given))?;
     // The certificate has the key's local id; where ids are missing it comes first.
-    let own = bags
+    let first = bags
         .certificates
         .iter()
-        .position(|(_, id)| key_id.is_some() && *id == key_id)
+        .position(|bag| own.id.is_some() && bag.id == own.id)
         .unwrap_or_default();
-    let mut certificates: Vec<_> = bags
-        .certificates
-        .into_iter()
-        .map(|(certificate, _)| CertificateDer::from(certificate))
+    let certificates = bags.certificates.into_iter();
+    let mut certificates: Vec<_> = certificates
+        .map(|bag| CertificateDer::from(bag.content.to_vec()))
         .collect();
     if certificates.is_empty() {
         return Err(unreadable("there is no certificate in it"));
     }
-    let certificate = certificates.remove(own);
+    let certificate = certificates.remove(first);
     Ok(Contents {
         key,
         certificate,
@@ -224,24 +229,26 @@ fn read_bags(content: &[u8], found: &mut Bags, depth: usize) -> Result<(), BadDe
             None => None,
         };
         match oid {
-            [prefix @ .., KEY_BAG | SHROUDED_KEY_BAG] if prefix == BAG => {
-                // A container is for one tunnel: its first key is the one.
-                if found.key.is_none() {
-                    found.key = Some((Zeroizing::new(value.to_vec()), id));
-                }
+            // A container is for one tunnel: its first key is the one.
+            [prefix @ .., KEY_BAG | SHROUDED_KEY_BAG] if prefix == BAG && found.key.is_none() => {
+                found.key = Some(Bag {
+                    content: Zeroizing::new(value.to_vec()),
+                    id,
+                });
             }
             [prefix @ .., CERTIFICATE_BAG] if prefix == BAG => {
                 let mut certificate = der::only(value, der::SEQUENCE)?;
                 if certificate.content(der::OID)? == X509_CERTIFICATE {
                     let octets = certificate.content(der::context(0))?;
                     let octets = Reader::new(octets).content(der::OCTET_STRING)?;
-                    found.certificates.push((octets.to_vec(), id));
+                    let content = Zeroizing::new(octets.to_vec());
+                    found.certificates.push(Bag { content, id });
                 }
             }
             [prefix @ .., NESTED_BAG] if prefix == BAG => {
                 read_bags(value, found, depth.checked_sub(1).ok_or(BadDer)?)?;
             }
-            // Revocation lists and secrets are none of ours.
+            // Further keys, revocation lists and secrets are none of ours.
             _ => {}
         }
     }

@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
         let end = bytes
             .iter()
             .position(|&byte| byte == 0)
-            .unwrap_or(len.saturating_sub(1));
+            .unwrap_or_else(|| len.saturating_sub(1));
         Ok(Text::Fits(&bytes[..end.min(len)]))
     }
 }

@@ -62,8 +62,9 @@ impl<'a> Certificate<'a> {
         while !body.is_empty() {
             let element = body.any()?;
             if element.tag == der::context(3) {
-                extensions = der::only(element.content, der::SEQUENCE)
-                    .and(Reader::new(element.content).content(der::SEQUENCE))?;
+                let mut outer = Reader::new(element.content);
+                extensions = outer.content(der::SEQUENCE)?;
+                outer.end()?;
             }
         }
         Ok(Self {

@@ -18,6 +18,10 @@ pub(crate) use crl::RevocationLists;
 pub use peer::{ChainCertificate, PeerCertificate};
 pub use rules::{Fingerprint, KeyUsageRule, NameRule, PeerRules, Usage};
 
+/// Entry points for fuzzing what peers send. Not an interface.
+#[doc(hidden)]
+pub mod fuzzing;
+
 /// Why a peer's certificate does not satisfy us.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the certificate '{subject}' is refused: {reason}")]
