@@ -228,6 +228,9 @@ mod tests {
     }
 
     proptest! {
+        // Each costs thousands of rounds.
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
         #[test]
         fn broken_hashes_match_nothing(
             prefix in prop::sample::select(vec!["$2y$04$", "$5$", "$6$", "$apr1$", ""]),

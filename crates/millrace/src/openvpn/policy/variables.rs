@@ -137,7 +137,10 @@ impl Environment {
         ifconfig: Option<Ifconfig>,
         ifconfig_v6: Option<IfconfigV6>,
     ) {
-        self.remove_all("ifconfig_");
+        for second in ["ifconfig_netmask", "ifconfig_remote", "ifconfig_local"] {
+            self.remove(second);
+        }
+        self.remove_all("ifconfig_ipv6_");
         if let Some(ifconfig) = ifconfig {
             self.set("ifconfig_local", ifconfig.local);
             let second = match topology {
@@ -333,6 +336,38 @@ mod tests {
             .collect()
     }
 
+    /// What stock 2.6 sets for the same options.
+    #[test]
+    fn the_configuration_is_told_as_stock_tells_it() {
+        let arguments = "--client --dev tun --remote 192.0.2.1 1195 udp --remote vpn.test 443 tcp \
+                         --nobind --ca ca --cert cert --key key --verb 4 --setenv UV_FOO bar";
+        let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+        let mut read = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
+        let options = config::openvpn::Options::default();
+        let import = config::openvpn::parse_arguments(&arguments, &mut read, options).unwrap();
+        let (model, _) = import.into_model().unwrap();
+        let mut environment = Environment::default();
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(7);
+        environment.set_configuration(&model, None, 42, start);
+        assert_eq!(
+            all(&environment),
+            [
+                "UV_FOO=bar",
+                "daemon=0",
+                "daemon_log_redirect=0",
+                "daemon_pid=42",
+                "daemon_start_time=7",
+                "proto_1=udp",
+                "proto_2=tcp-client",
+                "remote_1=192.0.2.1",
+                "remote_2=vpn.test",
+                "remote_port_1=1195",
+                "remote_port_2=443",
+                "verb=4",
+            ]
+        );
+    }
+
     #[test]
     fn a_peer_has_an_address_of_one_family() {
         let mut environment = Environment::default();
@@ -355,6 +390,7 @@ mod tests {
             local: [10, 8, 0, 2].into(),
             second: [255, 255, 255, 0].into(),
         });
+        environment.set_addresses(Topology::Net30, ifconfig, None);
         environment.set_addresses(Topology::Subnet, ifconfig, None);
         assert_eq!(
             all(&environment),

@@ -144,11 +144,11 @@ impl Management {
             Command::NeedOk { kind, value } => return self.answer(Part::NeedOk, &kind, value),
             Command::NeedStr { kind, value } => return self.answer(Part::NeedStr, &kind, value),
             Command::LoadStats => {
-                return self.owe(true, "load-stats", Owed::Other, Action::LoadStats);
+                return self.owe_other(true, "load-stats", Action::LoadStats);
             }
             Command::ClientCount => {
                 let server = self.settings.server;
-                return self.owe(server, "nclients", Owed::Other, Action::ClientCount);
+                return self.owe_other(server, "nclients", Action::ClientCount);
             }
             Command::Kill(victim) => {
                 let owed = Owed::Kill(victim.clone());
@@ -217,6 +217,10 @@ impl Management {
         }
         self.owed = Some(owed);
         Some(action)
+    }
+
+    fn owe_other(&mut self, possible: bool, name: &'static str, action: Action) -> Option<Action> {
+        self.owe(possible, name, Owed::Other(name), action)
     }
 
     fn owe_done(&mut self, possible: bool, name: &'static str, action: Action) -> Option<Action> {

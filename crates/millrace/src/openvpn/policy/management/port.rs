@@ -120,7 +120,7 @@ pub(super) enum Owed {
     Status,
     Kill(Victim),
     Done(&'static str),
-    Other,
+    Other(&'static str),
 }
 
 /// A block of lines up to `END`: a client's settings.
@@ -241,8 +241,7 @@ impl Management {
             let name = match owed {
                 Owed::Status => "status",
                 Owed::Kill(_) => "kill",
-                Owed::Done(name) => name,
-                Owed::Other => "this",
+                Owed::Done(name) | Owed::Other(name) => name,
             };
             self.say(&format!("ERROR: {name} command failed"));
         }

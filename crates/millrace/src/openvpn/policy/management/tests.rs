@@ -230,7 +230,7 @@ fn what_the_daemon_must_do_is_asked_in_order() {
     talk.act("load-stats");
     assert_eq!(
         talk.ask("pid"),
-        "ERROR: this command failed\nSUCCESS: pid=42\n"
+        "ERROR: load-stats command failed\nSUCCESS: pid=42\n"
     );
 }
 
