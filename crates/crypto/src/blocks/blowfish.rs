@@ -1,4 +1,4 @@
-//! Blowfish (Schneier, 1993) in CBC mode, several chains at once.
+//! Blowfish (Schneier, 1993).
 //!
 //! OpenVPN's default until 2.4, hence in the configuration of many an old server. Its rounds are four look-ups in tables of
 //! the key, each of which waits for the one before; a CPU can do several such chains in the time of one. The tables
@@ -7,19 +7,14 @@
 
 use zeroize::Zeroize;
 
-use super::Chain;
 use super::pi::PI;
-
-/// Chains that are worked on together. Eight are more than fit into registers, and still faster than six.
-const LANES: usize = 8;
+use super::small::{Halves, SmallBlocks};
 
 /// A key.
 pub(crate) struct Blowfish {
     p: [u32; 18],
     s: [[u32; 256]; 4],
 }
-
-type Halves = (u32, u32);
 
 impl Blowfish {
     /// # Panics
@@ -48,7 +43,15 @@ impl Blowfish {
         cipher
     }
 
-    /// Encrypts or decrypts a block of each lane.
+    #[inline(always)]
+    fn mixed(&self, x: u32) -> u32 {
+        let [a, b, c, d] = x.to_be_bytes();
+        let sum = self.s[0][usize::from(a)].wrapping_add(self.s[1][usize::from(b)]);
+        (sum ^ self.s[2][usize::from(c)]).wrapping_add(self.s[3][usize::from(d)])
+    }
+}
+
+impl SmallBlocks for Blowfish {
     #[inline(always)]
     fn rounds<const N: usize, const ENCRYPT: bool>(&self, blocks: [Halves; N]) -> [Halves; N] {
         let p = |round: usize| self.p[if ENCRYPT { round } else { 17 - round }];
@@ -65,126 +68,6 @@ impl Blowfish {
         }
         blocks.map(|(left, right)| (right ^ p(17), left ^ p(16)))
     }
-
-    #[inline(always)]
-    fn mixed(&self, x: u32) -> u32 {
-        let [a, b, c, d] = x.to_be_bytes();
-        let sum = self.s[0][usize::from(a)].wrapping_add(self.s[1][usize::from(b)]);
-        (sum ^ self.s[2][usize::from(c)]).wrapping_add(self.s[3][usize::from(d)])
-    }
-
-    pub(super) fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
-        let mut lanes = [Lane::default(); LANES];
-        let mut next = chains.iter();
-        loop {
-            // A lane whose chain has ended takes the next one. When there is none left, the chains that are under way end
-            // one by one: the last of a batch are not worth more code.
-            for lane in &mut lanes {
-                while lane.at == lane.end
-                    && let Some(chain) = next.next()
-                {
-                    *lane = Lane::new(memory, chain);
-                }
-            }
-            let steps = lanes.iter().map(|lane| lane.end - lane.at).min();
-            let steps = steps.unwrap_or(0) / 8;
-            if steps == 0 {
-                break;
-            }
-            self.encrypt_together(memory, &mut lanes, steps);
-        }
-        for lane in &mut lanes {
-            let steps = (lane.end - lane.at) / 8;
-            self.encrypt_together(memory, core::array::from_mut(lane), steps);
-        }
-    }
-
-    #[inline(always)]
-    fn encrypt_together<const N: usize>(
-        &self,
-        memory: &mut [u8],
-        lanes: &mut [Lane; N],
-        steps: usize,
-    ) {
-        let mut previous = lanes.map(|lane| lane.previous);
-        let starts = lanes.map(|lane| lane.at);
-        for step in 0..steps {
-            let mut blocks = previous;
-            for lane in 0..N {
-                let text = load(&memory[starts[lane] + step * 8..]);
-                blocks[lane].0 ^= text.0;
-                blocks[lane].1 ^= text.1;
-            }
-            previous = self.rounds::<N, true>(blocks);
-            for lane in 0..N {
-                store(&mut memory[starts[lane] + step * 8..], previous[lane]);
-            }
-        }
-        for (lane, previous) in lanes.iter_mut().zip(previous) {
-            lane.previous = previous;
-            lane.at += steps * 8;
-        }
-    }
-
-    pub(super) fn decrypt(&self, memory: &mut [u8], chains: &[Chain]) {
-        for chain in chains {
-            let (iv, blocks) = chain.parts::<8>(memory);
-            let mut previous = load(&iv);
-            // Decrypting, no block waits for another.
-            let (fours, rest) = blocks.as_chunks_mut::<LANES>();
-            for four in fours {
-                self.decrypt_together(four, &mut previous);
-            }
-            for block in rest {
-                self.decrypt_together(core::array::from_mut(block), &mut previous);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn decrypt_together<const N: usize>(&self, bytes: &mut [[u8; 8]; N], previous: &mut Halves) {
-        let sealed: [Halves; N] = core::array::from_fn(|at| load(&bytes[at]));
-        let opened = self.rounds::<N, false>(sealed);
-        for at in 0..N {
-            let text = (opened[at].0 ^ previous.0, opened[at].1 ^ previous.1);
-            store(&mut bytes[at], text);
-            *previous = sealed[at];
-        }
-    }
-}
-
-/// A chain under way.
-#[derive(Clone, Copy, Default)]
-struct Lane {
-    at: usize,
-    end: usize,
-    previous: Halves,
-}
-
-impl Lane {
-    fn new(memory: &mut [u8], chain: &Chain) -> Self {
-        let (iv, blocks) = chain.parts::<8>(memory);
-        Self {
-            at: chain.start,
-            end: chain.start + blocks.len() * 8,
-            previous: load(&iv),
-        }
-    }
-}
-
-#[inline(always)]
-fn load(bytes: &[u8]) -> Halves {
-    let [a, b, c, d, e, f, g, h] = *bytes.first_chunk().unwrap_or(&[0; 8]);
-    (
-        u32::from_be_bytes([a, b, c, d]),
-        u32::from_be_bytes([e, f, g, h]),
-    )
-}
-
-#[inline(always)]
-fn store(bytes: &mut [u8], (left, right): Halves) {
-    bytes[..4].copy_from_slice(&left.to_be_bytes());
-    bytes[4..8].copy_from_slice(&right.to_be_bytes());
 }
 
 impl Drop for Blowfish {
@@ -200,6 +83,7 @@ mod tests {
     use blowfish::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 
     use super::*;
+    use crate::blocks::small::load;
 
     /// Of Eric Young's vectors for keys of eight bytes, the first, the second and one without a pattern.
     #[test]

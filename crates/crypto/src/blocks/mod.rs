@@ -9,6 +9,7 @@ mod aesni;
 mod blowfish;
 mod des;
 mod pi;
+mod small;
 
 use core::ops::Range;
 
@@ -84,9 +85,9 @@ impl BlockCipher {
     pub(crate) fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
         match self {
             Self::Aes(aes) => aes.encrypt(memory, chains),
-            Self::Blowfish(blowfish) => blowfish.encrypt(memory, chains),
-            Self::Des(des) => des.encrypt(memory, chains),
-            Self::TripleDes(des) => des.encrypt(memory, chains),
+            Self::Blowfish(blowfish) => small::encrypt(&**blowfish, memory, chains),
+            Self::Des(des) => small::encrypt(&**des, memory, chains),
+            Self::TripleDes(des) => small::encrypt(&**des, memory, chains),
         }
     }
 
@@ -97,9 +98,9 @@ impl BlockCipher {
     pub(crate) fn decrypt(&self, memory: &mut [u8], chains: &[Chain]) {
         match self {
             Self::Aes(aes) => aes.decrypt(memory, chains),
-            Self::Blowfish(blowfish) => blowfish.decrypt(memory, chains),
-            Self::Des(des) => des.decrypt(memory, chains),
-            Self::TripleDes(des) => des.decrypt(memory, chains),
+            Self::Blowfish(blowfish) => small::decrypt(&**blowfish, memory, chains),
+            Self::Des(des) => small::decrypt(&**des, memory, chains),
+            Self::TripleDes(des) => small::decrypt(&**des, memory, chains),
         }
     }
 
@@ -107,8 +108,9 @@ impl BlockCipher {
     pub(crate) fn backend(&self) -> &'static str {
         match self {
             Self::Aes(aes) => aes.backend(),
-            Self::Blowfish(_) => "own (portable, eight chains at once)",
-            Self::Des(_) | Self::TripleDes(_) => "rustcrypto (portable)",
+            Self::Blowfish(_) | Self::Des(_) | Self::TripleDes(_) => {
+                "own (portable, eight chains at once)"
+            }
         }
     }
 
