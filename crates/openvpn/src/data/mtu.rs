@@ -264,3 +264,222 @@ pub fn control_payload(
 
 /// Bytes of acknowledgements in a packet with a message, at most.
 pub const MAX_ACKS_LEN: usize = 1 + 4 * AckList::MAX_WITH_MESSAGE + SessionId::LEN;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::Digest;
+    use crate::keyfile::StaticKey;
+    use crate::role::Role;
+
+    const STOCK: &str = include_str!("../../tests/data/mtu.txt");
+
+    fn outer(name: &str) -> Outer {
+        Outer {
+            v6: name.ends_with('6'),
+            tcp: name.starts_with("tcp"),
+            socks: false,
+        }
+    }
+
+    fn plain(cipher: DataCipher, auth: Option<Digest>) -> Encapsulation {
+        Encapsulation {
+            cipher,
+            auth,
+            layout: Layout::V2,
+            framing: Framing::None,
+            fragment: false,
+            outer: outer("udp4"),
+        }
+    }
+
+    #[test]
+    fn figures_of_stock() {
+        let mut rows = 0;
+        for row in STOCK.lines().filter(|row| !row.starts_with('#')) {
+            let words: Vec<_> = row.split(' ').collect();
+            let number = |text: &str| text.split(',').next().unwrap().parse::<u16>().unwrap();
+            let mut mssfix = MssFix::default_for(DEFAULT_TUN_MTU, None);
+            let mut fragment = None;
+            match words[4].split_once('=') {
+                Some(("mssfix", text)) => {
+                    let bytes = number(text);
+                    mssfix = match text.split_once(',') {
+                        Some((_, "mtu")) => MssFix::Mtu(bytes),
+                        Some((_, "fixed")) => MssFix::Fixed(bytes),
+                        _ => MssFix::Link(bytes),
+                    };
+                }
+                Some((_, text)) => {
+                    let bytes = number(text);
+                    let of_outer_packet = text.ends_with(",mtu");
+                    mssfix = MssFix::default_for(DEFAULT_TUN_MTU, Some(bytes));
+                    fragment = Some(FragmentSize {
+                        bytes,
+                        of_outer_packet,
+                    });
+                }
+                None => {}
+            }
+            let encapsulation = Encapsulation {
+                cipher: DataCipher::from_name(words[1]).unwrap(),
+                auth: Digest::from_name(words[2]),
+                layout: Layout::V2,
+                framing: match words[3] {
+                    "none" => Framing::None,
+                    "lzo" => Framing::Lzo,
+                    "stub" => Framing::Swap,
+                    _ => Framing::V2,
+                },
+                fragment: fragment.is_some(),
+                outer: outer(words[0]),
+            };
+            assert_eq!(encapsulation.mss(mssfix), Some(number(words[5])), "{row}");
+            let most = fragment.map_or(0, |size| encapsulation.max_fragment(size).unwrap());
+            assert_eq!(most, usize::from(number(words[6])), "{row}");
+            rows += 1;
+        }
+        assert_eq!(rows, 98);
+    }
+
+    /// The sizes that are computed are those that come out: no packet is larger than was asked for, and one byte more
+    /// would make it so.
+    #[test]
+    fn sealed_packets_fit_and_are_the_largest_that_do() {
+        for cipher in DataCipher::ALL {
+            for framing in [Framing::None, Framing::Lzo] {
+                for layout in [Layout::V1, Layout::V2, Layout::Epoch] {
+                    let encapsulation = Encapsulation {
+                        layout,
+                        framing,
+                        ..plain(cipher, Some(Digest::Sha256))
+                    };
+                    for link in 1200..1240 {
+                        let mss = encapsulation.mss(MssFix::Link(link)).unwrap();
+                        let packet = usize::from(mss) + 40;
+                        let link = usize::from(link);
+                        assert!(
+                            encapsulation.sealed_len(packet) <= link,
+                            "{encapsulation:?}"
+                        );
+                        assert!(
+                            encapsulation.sealed_len(packet + 1) > link,
+                            "{encapsulation:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// `link-mtu` in the strings that stock 2.6.14 has printed.
+    #[test]
+    fn link_mtu_of_stock() {
+        let gcm = plain(DataCipher::Aes256Gcm, Some(Digest::Sha1));
+        let cbc = plain(DataCipher::Aes256Cbc, Some(Digest::Sha256));
+        let chacha = plain(DataCipher::ChaCha20Poly1305, None);
+        let tcp = |it: Encapsulation| Encapsulation {
+            outer: outer("tcp6"),
+            ..it
+        };
+        let cut = |it: Encapsulation, framing| Encapsulation {
+            framing,
+            fragment: true,
+            ..it
+        };
+        for (encapsulation, tun_mtu, expected) in [
+            (gcm, 1500, 1549),
+            (cbc, 1500, 1569),
+            (chacha, 1500, 1534),
+            (tcp(gcm), 1500, 1551),
+            (tcp(cbc), 1500, 1571),
+            (tcp(chacha), 1500, 1536),
+            (gcm, 1400, 1449),
+            (cut(gcm, Framing::Lzo), 1500, 1554),
+            (cut(cbc, Framing::Swap), 1500, 1574),
+            (
+                plain(DataCipher::BlowfishCbc, Some(Digest::Sha1)),
+                1500,
+                1541,
+            ),
+            (plain(DataCipher::None, None), 1500, 1505),
+            // From the stock program's own tests.
+            (plain(DataCipher::Aes128Cbc, Some(Digest::Sha1)), 1400, 1457),
+            (
+                Encapsulation {
+                    outer: Outer {
+                        socks: true,
+                        ..outer("udp4")
+                    },
+                    ..cut(gcm, Framing::Lzo)
+                },
+                1400,
+                1464,
+            ),
+        ] {
+            assert_eq!(
+                encapsulation.occ_link_mtu(tun_mtu),
+                expected,
+                "{encapsulation:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn defaults() {
+        assert_eq!(MssFix::default_for(1500, None), MssFix::Mtu(1492));
+        assert_eq!(MssFix::default_for(1400, None), MssFix::Fixed(1400));
+        assert_eq!(MssFix::default_for(1400, Some(1300)), MssFix::Mtu(1300));
+        let gcm = plain(DataCipher::Aes256Gcm, None);
+        assert_eq!(gcm.mss(MssFix::Fixed(1400)), Some(1360));
+        assert_eq!(gcm.mss(MssFix::Off), None);
+        // Version 2.7.6 counts the four bytes more of the epoch format.
+        let epoch = Encapsulation {
+            layout: Layout::Epoch,
+            ..gcm
+        };
+        assert_eq!(epoch.mss(MssFix::default_for(1500, None)), Some(1396));
+    }
+
+    /// Figures that would go below nothing in stock.
+    #[test]
+    fn no_room() {
+        for cipher in DataCipher::ALL {
+            let encapsulation = Encapsulation {
+                fragment: true,
+                ..plain(cipher, Some(Digest::Sha512))
+            };
+            for bytes in 0..200 {
+                for mssfix in [
+                    MssFix::Link(bytes),
+                    MssFix::Mtu(bytes),
+                    MssFix::Fixed(bytes),
+                ] {
+                    assert!(encapsulation.mss(mssfix).is_none_or(|mss| mss <= bytes));
+                }
+                let most = encapsulation.max_fragment(FragmentSize {
+                    bytes,
+                    of_outer_packet: true,
+                });
+                assert!(most.is_none_or(|most| (4..200).contains(&most)));
+            }
+        }
+    }
+
+    /// Stock's full control packets, over IPv4 with the default of 1250: 1222 bytes of UDP payload without encryption,
+    /// 1206 with it.
+    #[test]
+    fn control_packets_of_stock() {
+        let key = StaticKey::new(&[0; 256]);
+        let crypt = Wrap::tls_crypt(&key, Role::Client);
+        for (wrap, expected) in [(Wrap::none(), 1222), (crypt, 1206)] {
+            for acks in [1, 13, MAX_ACKS_LEN] {
+                let payload = control_payload(1250, false, &wrap, acks, false);
+                assert_eq!(9 + acks + 4 + payload + wrap.overhead(), expected);
+            }
+        }
+        assert_eq!(control_payload(0, true, &Wrap::none(), 1, false), 154 - 62);
+        let auth = Wrap::tls_auth(&key, Default::default(), Digest::Sha512);
+        assert_eq!(control_payload(0, true, &auth, MAX_ACKS_LEN, false), 16);
+    }
+}
