@@ -17,6 +17,7 @@ pub(crate) mod logger;
 pub(crate) mod management;
 mod md5_crypt;
 pub(crate) mod names;
+pub(crate) mod periodic_file;
 pub(crate) mod persist;
 pub(crate) mod pool;
 pub(crate) mod scripts;

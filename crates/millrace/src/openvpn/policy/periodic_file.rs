@@ -1,0 +1,127 @@
+//! Files that are written again and again while others read them: status and leases.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+/// A file that is written again every so often, for status or for leases.
+#[derive(Debug)]
+pub(crate) struct PeriodicFile {
+    path: PathBuf,
+    period: Duration,
+    next: Instant,
+}
+
+impl PeriodicFile {
+    /// Due at once, and then every `period`.
+    pub(crate) fn new(path: PathBuf, period: Duration, now: Instant) -> Self {
+        Self {
+            path,
+            period,
+            next: now,
+        }
+    }
+
+    /// When it is to be written next.
+    pub(crate) const fn next_deadline(&self) -> Instant {
+        self.next
+    }
+
+    /// Writes the file if it is time, and says whether it was.
+    ///
+    /// # Errors
+    /// The file cannot be written; it is tried again after the period.
+    pub(crate) fn write_if_due(
+        &mut self,
+        now: Instant,
+        text: impl FnOnce() -> String,
+    ) -> io::Result<bool> {
+        if now < self.next {
+            return Ok(false);
+        }
+        self.next = now + self.period;
+        self.write(&text())?;
+        Ok(true)
+    }
+
+    /// Writes the file now: at the end, or when asked to.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn write(&self, text: &str) -> io::Result<()> {
+        write_atomically(&self.path, text)
+    }
+}
+
+/// Replaces a file so that a reader sees the old text or the new, never half. Where the directory
+/// may not be written (after dropping privileges) or the path is a device, writes in place.
+///
+/// # Errors
+/// The file can be written neither way.
+pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
+    let regular = fs::symlink_metadata(path).map_or(true, |data| data.is_file());
+    if regular && replace(path, text).is_ok() {
+        return Ok(());
+    }
+    fs::write(path, text)
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut temporary = name.to_owned();
+    temporary.push(format!(".{}", std::process::id()));
+    let temporary = path.with_file_name(temporary);
+    // Created anew, so that a link that somebody has laid there is not followed.
+    let _ = fs::remove_file(&temporary);
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    // Who may read the old file may read the new, and nobody else.
+    if let Ok(before) = fs::metadata(path) {
+        use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+        options.mode(before.permissions().mode());
+    }
+    let written = options
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_when_it_is_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("status");
+        let start = Instant::now();
+        let mut file = PeriodicFile::new(path.clone(), Duration::from_secs(10), start);
+        assert!(file.write_if_due(start, || "a".to_owned()).unwrap());
+        let early = start + Duration::from_secs(9);
+        assert!(!file.write_if_due(early, || "b".to_owned()).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a");
+        assert!(
+            file.write_if_due(file.next_deadline(), || "c".to_owned())
+                .unwrap()
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "c");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_file_is_written_in_place() {
+        write_atomically(Path::new("/dev/null"), "x").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("target");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        write_atomically(&link, "x").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "x");
+    }
+}
