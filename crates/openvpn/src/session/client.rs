@@ -109,13 +109,9 @@ impl Session {
         self.primary.write_record(&record)
     }
 
-    pub(super) fn active_client(
-        &mut self,
-        now: Instant,
-        out: &mut Vec<Output>,
-    ) -> Result<(), CloseReason> {
+    pub(super) fn active_client(&mut self, now: Instant) -> Result<(), CloseReason> {
         if self.agreed.is_some() {
-            return self.install_keys(now, out);
+            return Ok(());
         }
         let window = self.settings().hand_window;
         if let Some(client) = self.client_side() {

@@ -386,6 +386,8 @@ impl Session {
             }
         }
         match &self.side {
+            // The server has our record, or it would not have answered.
+            Side::Client(_) if self.agreed.is_some() => self.install_keys(now, out),
             Side::Client(_) => Ok(()),
             Side::Server(_) => self.take_client_record(now, out),
         }
@@ -396,11 +398,14 @@ impl Session {
             // What is said from now on is said in the new one.
             previous.tls = None;
         }
-        for message in core::mem::take(&mut self.queued) {
-            self.say(&message)?;
+        self.say_queued()?;
+        if self.primary.installed {
+            let seals_from = self.primary.started + self.settings().defer();
+            self.slots.confirm(seals_from, now, out);
         }
+        self.schedule_renegotiation();
         match &self.side {
-            Side::Client(_) => self.active_client(now, out),
+            Side::Client(_) => self.active_client(now),
             Side::Server(_) => self.active_server(now, out),
         }
     }
@@ -426,21 +431,22 @@ impl Session {
         Ok(())
     }
 
-    /// Says something, now or when the negotiation that goes on has ended.
+    /// Says something, now or when the negotiation that goes on has ended: stock peers do not listen to the one before.
     pub(super) fn say(&mut self, message: &Message) -> Result<(), CloseReason> {
-        let state = if self.primary.step == Step::Active {
-            &mut self.primary
-        } else if let Some(previous) = &mut self.previous
-            && previous.tls.is_some()
-        {
-            previous
-        } else {
-            if self.queued.len() < MAX_QUEUED {
-                self.queued.push_back(message.clone());
-            }
-            return Ok(());
-        };
-        state.say(&message.emit())
+        if self.primary.step == Step::Active {
+            return self.primary.say(&message.emit());
+        }
+        if self.queued.len() < MAX_QUEUED {
+            self.queued.push_back(message.clone());
+        }
+        Ok(())
+    }
+
+    fn say_queued(&mut self) -> Result<(), CloseReason> {
+        for message in core::mem::take(&mut self.queued) {
+            self.say(&message)?;
+        }
+        Ok(())
     }
 
     /// Says something to the peer, for example `INFO_PRE` of a server or `CR_RESPONSE` of a client.
@@ -481,6 +487,7 @@ impl Session {
         let (send, receive) = block.split(role);
         let key_id = self.primary.key_id;
         let auth = self.settings().auth;
+        self.slots.make_room(now, out);
         out.push(Output::InstallKeys(Box::new(DataKeys {
             key_id,
             cipher: agreed.cipher,
@@ -489,11 +496,12 @@ impl Session {
             send,
             receive,
         })));
-        let seals_from = self.primary.started + self.settings().defer();
+        // Having the peer's record, a client knows that the server has its own; a server must be told.
+        let certain = role == Role::Client || self.primary.step == Step::Active;
+        let seals_from = certain.then(|| self.primary.started + self.settings().defer());
         let older_die = now + self.settings().tran_window;
         self.slots.install(key_id, seals_from, older_die, now, out);
         self.primary.installed = true;
-        self.schedule_renegotiation();
         if matches!(self.phase, Phase::Up) {
             out.push(Output::Renegotiated { key_id });
         }
@@ -529,7 +537,7 @@ impl Session {
         if matches!(self.phase, Phase::Closing { .. } | Phase::Closed) {
             return self.close_now(reason, out);
         }
-        let renewal = matches!(self.phase, Phase::Up) && !self.primary.installed;
+        let renewal = matches!(self.phase, Phase::Up) && self.primary.step < Step::Active;
         if renewal
             && self.role() == Role::Server
             && !self.slots.is_empty()
@@ -537,8 +545,11 @@ impl Session {
         {
             // The client will begin a new session, in which it proves who it is; until then the keys are good.
             log::warn!("keys were not renewed: {reason}");
+            self.slots.withdraw(self.primary.key_id, out);
             self.primary = previous;
-            return;
+            if self.say_queued().is_ok() {
+                return;
+            }
         }
         // The last word may be an alert that says why.
         self.flush(now, out);

@@ -266,16 +266,21 @@ impl Session {
         self.go_on(now, out)
     }
 
-    /// Goes on once the client is both let in and listening.
+    /// Goes on once the client is let in, and listens.
     fn go_on(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
-        let ready = self.primary.step == Step::Active
-            && self.primary.authorisation == Authorisation::Granted;
-        if !ready || self.primary.installed {
+        if self.primary.authorisation != Authorisation::Granted {
             return Ok(());
         }
         if self.agreed.is_some() {
-            self.install_keys(now, out)?;
-            return self.renew_token(now);
+            // The client seals with them without waiting to hear that it may.
+            if self.primary.step >= Step::Exchanged && !self.primary.installed {
+                self.install_keys(now, out)?;
+                self.renew_token(now)?;
+            }
+            return Ok(());
+        }
+        if self.primary.step != Step::Active {
+            return Ok(());
         }
         let Some(server) = self.server_side() else {
             return Ok(());

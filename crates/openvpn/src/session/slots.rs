@@ -11,8 +11,8 @@ const MAX_KEYS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     key_id: u8,
-    /// From when on they are preferred for sealing.
-    seals_from: Instant,
+    /// From when on they are preferred for sealing; `None` while the peer may not have them.
+    seals_from: Option<Instant>,
     /// When they go.
     dies: Option<Instant>,
 }
@@ -25,11 +25,11 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Notes newly installed keys. Those before them die at `older_die`, if they do not sooner.
+    /// Notes newly installed keys, for which there is [room](Self::make_room). Those before them die at `older_die`, if they do not sooner.
     pub(super) fn install(
         &mut self,
         key_id: u8,
-        seals_from: Instant,
+        seals_from: Option<Instant>,
         older_die: Instant,
         now: Instant,
         out: &mut Vec<Output>,
@@ -45,13 +45,34 @@ impl Slots {
             dies: None,
         };
         self.slots.insert(0, slot);
-        let surplus = self.slots.split_off(self.slots.len().min(MAX_KEYS));
+        self.choose(now, out);
+    }
+
+    /// Removes the oldest keys until others can be installed.
+    pub(super) fn make_room(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let surplus = self.slots.split_off(self.slots.len().min(MAX_KEYS - 1));
         // Others seal before these are gone.
         self.choose(now, out);
         for oldest in surplus {
             out.push(Output::RemoveKeys {
                 key_id: oldest.key_id,
             });
+        }
+    }
+
+    /// The peer has the newest keys for certain: they may seal from then on.
+    pub(super) fn confirm(&mut self, seals_from: Instant, now: Instant, out: &mut Vec<Output>) {
+        if let Some(newest) = self.slots.first_mut() {
+            newest.seals_from.get_or_insert(seals_from);
+        }
+        self.choose(now, out);
+    }
+
+    /// Removes keys that the peer never got.
+    pub(super) fn withdraw(&mut self, key_id: u8, out: &mut Vec<Output>) {
+        if self.newest() == Some(key_id) && self.sealing != Some(key_id) {
+            self.slots.remove(0);
+            out.push(Output::RemoveKeys { key_id });
         }
     }
 
@@ -75,7 +96,8 @@ impl Slots {
         let chosen = self
             .slots
             .iter()
-            .find(|it| now >= it.seals_from)
+            .find(|it| it.seals_from.is_some_and(|at| now >= at))
+            .or_else(|| self.slots.iter().find(|it| it.seals_from.is_some()))
             .or_else(|| self.slots.first())
             .map(|it| it.key_id);
         if let Some(key_id) = chosen
@@ -109,7 +131,7 @@ impl Slots {
         let sealing = |it: &&Slot| Some(it.key_id) == self.sealing;
         // Only what is newer than the keys that seal can take over from them.
         let newer = self.slots.iter().take_while(|it| !sealing(it));
-        let takes_over = newer.map(|it| it.seals_from).min();
+        let takes_over = newer.filter_map(|it| it.seals_from).min();
         let dies = self.slots.iter().filter_map(|it| it.dies).min();
         takes_over.into_iter().chain(dies).min()
     }
@@ -129,12 +151,18 @@ mod tests {
     #[test]
     fn the_first_keys_seal_at_once_and_later_ones_wait() {
         let (start, mut out, mut slots) = (Instant::now(), Vec::new(), Slots::default());
-        slots.install(0, start + 60 * SEC, start, start, &mut out);
+        slots.install(0, Some(start + 60 * SEC), start, start, &mut out);
         assert_eq!(said(&mut out), ["UseForSending { key_id: 0 }"]);
         assert_eq!(slots.next_deadline(), None);
 
         let later = start + 3600 * SEC;
-        slots.install(1, later + 60 * SEC, later + 3600 * SEC, later, &mut out);
+        slots.install(
+            1,
+            Some(later + 60 * SEC),
+            later + 3600 * SEC,
+            later,
+            &mut out,
+        );
         assert!(said(&mut out).is_empty());
         assert_eq!(slots.next_deadline(), Some(later + 60 * SEC));
         slots.expire(later + 59 * SEC, &mut out);
@@ -149,8 +177,8 @@ mod tests {
     #[test]
     fn keys_that_die_hand_over_first() {
         let (start, mut out, mut slots) = (Instant::now(), Vec::new(), Slots::default());
-        slots.install(0, start, start, start, &mut out);
-        slots.install(1, start + 60 * SEC, start + 5 * SEC, start, &mut out);
+        slots.install(0, Some(start), start, start, &mut out);
+        slots.install(1, Some(start + 60 * SEC), start + 5 * SEC, start, &mut out);
         said(&mut out);
         slots.expire(start + 5 * SEC, &mut out);
         assert_eq!(
@@ -160,17 +188,37 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_the_peer_may_not_have_do_not_seal() {
+        let (start, mut out, mut slots) = (Instant::now(), Vec::new(), Slots::default());
+        slots.install(0, Some(start), start, start, &mut out);
+        slots.install(1, None, start + 3600 * SEC, start, &mut out);
+        slots.expire(start + 100 * SEC, &mut out);
+        assert_eq!(said(&mut out), ["UseForSending { key_id: 0 }"]);
+        slots.withdraw(0, &mut out);
+        assert!(out.is_empty());
+        slots.confirm(start + 60 * SEC, start + 100 * SEC, &mut out);
+        assert_eq!(said(&mut out), ["UseForSending { key_id: 1 }"]);
+
+        slots.install(2, None, start + 3600 * SEC, start + 100 * SEC, &mut out);
+        slots.withdraw(2, &mut out);
+        assert_eq!(said(&mut out), ["RemoveKeys { key_id: 2 }"]);
+        assert_eq!(slots.newest(), Some(1));
+    }
+
+    #[test]
     fn three_at_most() {
         let (start, mut out, mut slots) = (Instant::now(), Vec::new(), Slots::default());
         for key_id in 0..4 {
-            slots.install(key_id, start, start + 3600 * SEC, start, &mut out);
+            slots.make_room(start, &mut out);
+            slots.install(key_id, Some(start), start + 3600 * SEC, start, &mut out);
         }
-        assert_eq!(
-            said(&mut out).pop().as_deref(),
-            Some("RemoveKeys { key_id: 0 }")
-        );
+        let said = said(&mut out);
+        assert!(said.ends_with(&[
+            "RemoveKeys { key_id: 0 }".to_owned(),
+            "UseForSending { key_id: 3 }".to_owned()
+        ]));
         assert_eq!(slots.slots.len(), MAX_KEYS);
         slots.clear(&mut out);
-        assert_eq!(said(&mut out).len(), 3);
+        assert_eq!(out.len(), 3);
     }
 }

@@ -1,0 +1,187 @@
+//! Strangers on the wire: they cost a drop, and disturb nobody.
+
+use std::net::SocketAddr;
+
+use openvpn::keyfile::StaticKey;
+use openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
+use openvpn::role::Role;
+use openvpn::session::Renegotiate;
+use openvpn::wrap::WrapSettings;
+
+use crate::world::{Random, SERVER, Setup, World, millis, secs};
+
+fn crypted() -> Setup {
+    let key = StaticKey::generate().unwrap();
+    let mut setup = Setup::new();
+    setup.client.wrap = WrapSettings::tls_crypt(&key, Role::Client);
+    setup.server_wrap = WrapSettings::tls_crypt(&key, Role::Server);
+    setup.client.common.renegotiate = Renegotiate::every(secs(20));
+    setup
+}
+
+fn assert_undisturbed(world: &mut World) {
+    world.data_every = None;
+    world.run_for(secs(1));
+    assert!(world.client_is_up(0), "{:?}", world.closed(0));
+    let id = world.up();
+    let (client, server) = (&world.clients[0].plane, &world.planes[&id]);
+    assert_eq!((client.lost, server.lost), (0, 0));
+    assert_eq!(client.sent, server.opened);
+    assert_eq!(server.sent, client.opened);
+}
+
+/// Every packet that ever was comes again, from its own and from another address.
+#[test]
+fn replays_change_nothing() {
+    let mut world = World::with_client(crypted());
+    world.data_every = Some(millis(100));
+    world.run_for(secs(50));
+    let stranger = SocketAddr::from(([203, 0, 113, 9], 9));
+    let old: Vec<_> = world.sent.clone();
+    for (from, to, datagram) in old {
+        if datagram[0] >> 3 == 9 {
+            continue;
+        }
+        world.arrive(from, to, &datagram);
+        if to == SERVER {
+            world.arrive(stranger, to, &datagram);
+        }
+        world.run_for(millis(20));
+    }
+    assert!(world.listener.drops().replay > 0);
+    // The stranger's resets are answered, and that was all.
+    assert_eq!(world.listener.len(), 1);
+    assert_undisturbed(&mut world);
+}
+
+/// Single bits are turned in packets that are on their way, and the true ones come after them.
+#[test]
+fn forged_packets_change_nothing() {
+    let mut world = World::with_client(crypted());
+    world.data_every = Some(millis(100));
+    let mut random = Random(5);
+    let mut seen = 0;
+    while world.elapsed() < secs(100) {
+        world.run_for(millis(5));
+        for (from, to, datagram) in world.sent[seen..].to_vec() {
+            if datagram[0] >> 3 == 9 {
+                continue;
+            }
+            let mut forged = datagram.clone();
+            let at = random.below(forged.len() as u64) as usize;
+            forged[at] ^= 1 << random.below(8);
+            world.arrive(from, to, &forged);
+            let cut = random.below(datagram.len() as u64) as usize;
+            world.arrive(from, to, &datagram[..cut]);
+        }
+        seen = world.sent.len();
+    }
+    assert!(world.listener.drops().not_authentic > 0);
+    assert!(world.renegotiated(0).len() >= 3);
+    assert_undisturbed(&mut world);
+}
+
+/// Without any wrap everybody can make packets; only who knows the session's name is heard.
+#[test]
+fn packets_of_other_sessions_change_nothing() {
+    let mut world = World::with_client(Setup::new());
+    world.run_for(secs(2));
+    world.data_every = Some(millis(100));
+    let client = world.clients[0].address;
+    let mut random = Random(11);
+    for opcode in 0..32u8 {
+        for key_id in 0..8u8 {
+            for length in [0, 1, 8, 9, 14, 22, 26, 40, 200] {
+                let mut packet: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
+                packet.insert(0, opcode << 3 | key_id);
+                // No model of data packets is of these lengths.
+                world.arrive(client, SERVER, &packet);
+                world.arrive(SERVER, client, &packet);
+            }
+        }
+    }
+    world.run_for(secs(2));
+    assert_eq!(world.listener.len(), 1);
+    assert_undisturbed(&mut world);
+}
+
+/// OpenVPN 2.7.6 had to learn this: a hard reset is message 0 of key 0, or it is nothing.
+#[test]
+fn hard_resets_with_another_message_id_are_dropped() {
+    let mut world = World::with_client(Setup::new());
+    let (from, to, reset) = world.sent[0].clone();
+    let resets = |world: &World| world.sent.iter().filter(|it| it.0 == SERVER).count();
+    let mut wrong = reset.clone();
+    *wrong.last_mut().unwrap() = 1;
+    world.arrive(from, to, &wrong);
+    let mut wrong = reset.clone();
+    wrong[0] |= 1;
+    world.arrive(from, to, &wrong);
+    assert_eq!(resets(&world), 0);
+    world.arrive(from, to, &reset);
+    assert_eq!(resets(&world), 1);
+    // Nor do they end a session that is up.
+    world.run_for(secs(2));
+    let mut wrong = reset;
+    *wrong.last_mut().unwrap() = 5;
+    world.arrive(from, to, &wrong);
+    world.run_for(secs(5));
+    assert!(world.client_is_up(0));
+    assert_eq!(world.listener.len(), 1);
+}
+
+/// CVE-2026-35058, -12932 and -13698 of OpenVPN: lengths of wrapped client keys that are not true.
+#[test]
+fn wrapped_keys_of_any_length_are_dropped() {
+    let server = ServerKey::generate().unwrap();
+    let client = ClientKey::generate(&server, &Metadata::user(b"")).unwrap();
+    let mut setup = Setup::new();
+    setup.client.wrap = WrapSettings::tls_crypt_v2_client(&client);
+    setup.server_wrap = WrapSettings::tls_crypt_v2_server(&server, None);
+    let mut world = World::with_client(setup);
+    let (from, to, reset) = world.sent[0].clone();
+    for length in (0..=u16::MAX).step_by(7).chain([u16::MAX]) {
+        let mut wrong = reset.clone();
+        let at = wrong.len() - 2;
+        if wrong[at..] == length.to_be_bytes() {
+            continue;
+        }
+        wrong[at..].copy_from_slice(&length.to_be_bytes());
+        world.arrive(from, to, &wrong);
+    }
+    for length in 0..reset.len() {
+        world.arrive(from, to, &reset[..length]);
+    }
+    assert!(world.listener.is_empty());
+    assert!(world.sent.iter().all(|it| it.0 != SERVER));
+    world.run_for(secs(2));
+    assert!(world.client_is_up(0));
+}
+
+/// A client moves only where nobody else is.
+#[test]
+fn floating_takes_nobody_s_place() {
+    let mut setup = Setup::new();
+    setup.server.common.renegotiate = Renegotiate::every(secs(10));
+    let mut world = World::new(setup);
+    let (a, b) = (world.add_client(), world.add_client());
+    world.run_for(secs(2));
+    let mut ids: Vec<_> = world.listener.clients().collect();
+    ids.sort();
+    assert_eq!(ids.len(), 2);
+    let free = SocketAddr::from(([198, 51, 100, 77], 7777));
+    world.clients[a].address = free;
+    let mut out = Vec::new();
+    let first = ids
+        .iter()
+        .copied()
+        .find(|it| world.listener.address(*it) != Some(world.clients[b].address))
+        .unwrap();
+    assert!(world.listener.floated(first, free, &mut out));
+    assert!(out.is_empty());
+    assert_eq!(world.listener.address(first), Some(free));
+    // Control goes on at the new address.
+    world.run_for(secs(20));
+    assert!(!world.renegotiated(a).is_empty());
+    assert!(world.client_is_up(a) && world.client_is_up(b));
+}

@@ -1,0 +1,8 @@
+//! Clients and a server on a virtual wire with a virtual clock.
+
+mod connect;
+mod hostile;
+mod refusal;
+mod renewal;
+mod silence;
+mod world;

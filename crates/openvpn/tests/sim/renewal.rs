@@ -1,0 +1,158 @@
+//! Keys are renewed, and no packet is lost by it.
+
+use openvpn::keyfile::StaticKey;
+use openvpn::role::Role;
+use openvpn::session::{CloseReason, KeyUsage, Renegotiate};
+use openvpn::wrap::WrapSettings;
+
+use crate::world::{Event, Random, Setup, World, bad_link, millis, secs};
+
+fn renewing(client: u64, server: u64, crypt: bool, exporter: bool) -> Setup {
+    let mut setup = Setup::new();
+    if crypt {
+        let key = StaticKey::generate().unwrap();
+        setup.client.wrap = WrapSettings::tls_crypt(&key, Role::Client);
+        setup.server_wrap = WrapSettings::tls_crypt(&key, Role::Server);
+    }
+    setup.both(|it| it.exporter = exporter);
+    setup.client.common.renegotiate = Renegotiate::every(secs(client));
+    setup.server.common.renegotiate = Renegotiate::every(secs(server));
+    setup
+}
+
+/// Data flows every 20 ms both ways while keys are renewed ten times and more over a bad wire.
+#[test]
+fn no_packet_is_lost_by_renewal() {
+    for (client, server) in [(10, 0), (0, 10), (10, 10), (3600, 7)] {
+        for (crypt, exporter) in [(false, false), (false, true), (true, true)] {
+            for seed in 1..=3 {
+                let mut world = World::new(renewing(client, server, crypt, exporter));
+                world.random = Random(seed * 104_729);
+                world.add_client();
+                world.run_for(secs(3));
+                let what = format!("{client}/{server} {crypt} {exporter} seed {seed}");
+                assert!(world.client_is_up(0), "{what}");
+                world.link = bad_link(10);
+                world.data_every = Some(millis(20));
+                world.run_for(secs(200));
+                world.data_every = None;
+                world.run_for(secs(1));
+                let id = world.up();
+                let (client, server) = (&world.clients[0].plane, &world.planes[&id]);
+                assert_eq!((client.lost, server.lost), (0, 0), "{what}");
+                assert_eq!(client.sent, server.opened, "{what}");
+                assert_eq!(server.sent, client.opened, "{what}");
+                let renewed = world.renegotiated(0);
+                assert!(renewed.len() >= 8, "{what}: {renewed:?}");
+                // 1 to 7 in turn, and never 0 again.
+                let expected: Vec<u8> = (0..renewed.len()).map(|it| (it % 7 + 1) as u8).collect();
+                assert_eq!(renewed, expected, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_old_keys_seal_for_a_while() {
+    let mut world = World::with_client(renewing(3600, 0, false, true));
+    world.run_until(secs(3602));
+    assert_eq!(world.renegotiated(0), [1]);
+    let id = world.up();
+    assert_eq!(world.clients[0].plane.sealing, Some(0));
+    assert_eq!(world.planes[&id].sealing, Some(0));
+    world.run_until(secs(3600 + 59));
+    assert_eq!(world.clients[0].plane.sealing, Some(0));
+    world.run_until(secs(3600 + 62));
+    assert_eq!(world.clients[0].plane.sealing, Some(1));
+    assert_eq!(world.planes[&id].sealing, Some(1));
+    // And open for an hour.
+    assert_eq!(world.clients[0].plane.keys.len(), 2);
+    world.run_until(secs(7210));
+    assert_eq!(world.renegotiated(0), [1, 2]);
+    assert!(!world.clients[0].plane.keys.contains_key(&0));
+}
+
+/// With keys from the exporter, renewals are wrapped by a key that only these two have. CVE-2026-13117 of OpenVPN was in
+/// that wrap.
+#[test]
+fn renewals_are_wrapped_by_a_key_of_their_own() {
+    let mut world = World::with_client(renewing(10, 0, false, true));
+    world.run_for(secs(40));
+    assert!(world.renegotiated(0).len() >= 3);
+    // Without any wrap the payload of a soft reset would end in four bytes of message id 0, and the packet would be short.
+    let resets = world.sent.iter().filter(|it| it.2[0] >> 3 == 3);
+    for (_, _, datagram) in resets {
+        assert!(datagram[0] & 7 > 0 && datagram.len() >= 9 + 8 + 32 + 5);
+    }
+}
+
+#[test]
+fn use_wears_keys_out() {
+    let mut world = World::with_client(renewing(0, 0, false, true));
+    world.run_for(secs(2));
+    let mut usage = KeyUsage {
+        sealed: 0xff00_0000 - 1,
+        blocks_sealed: 1 << 34,
+        ..KeyUsage::default()
+    };
+    world.client(0, |it, now, out| it.traffic(&usage, now, out));
+    world.run_for(secs(2));
+    assert!(world.renegotiated(0).is_empty());
+    usage.blocks_opened = (1 << 36) / 8 * 7;
+    world.client(0, |it, now, out| it.traffic(&usage, now, out));
+    world.run_for(secs(2));
+    assert_eq!(world.renegotiated(0), [1]);
+    // Of keys that are old already nothing is wanted.
+    world.client(0, |it, now, out| it.traffic(&usage, now, out));
+    world.run_for(secs(2));
+    assert_eq!(world.renegotiated(0), [1]);
+}
+
+#[test]
+fn a_renewal_that_fails_does_not_end_the_server_s_half() {
+    let mut world = World::with_client(renewing(0, 100, false, true));
+    world.run_for(secs(2));
+    let id = world.up();
+    // The client falls silent just before the renewal.
+    world.run_until(secs(80));
+    world.clients[0].alive = false;
+    world.run_until(secs(200));
+    assert_eq!(world.up(), id);
+    assert_eq!(world.planes[&id].sealing, Some(0));
+}
+
+#[test]
+fn a_renewal_that_fails_makes_the_client_connect_again() {
+    let mut world = World::with_client(renewing(100, 0, false, true));
+    world.run_for(secs(2));
+    world.link = Box::new(|_, datagram| {
+        if datagram[0] >> 3 == 9 {
+            vec![millis(10)]
+        } else {
+            Vec::new()
+        }
+    });
+    world.run_until(secs(200));
+    assert_eq!(
+        world.closed(0),
+        Some(&CloseReason::HandshakeWindow(secs(60)))
+    );
+}
+
+#[test]
+fn both_ends_may_begin_at_once() {
+    let mut world = World::with_client(renewing(0, 0, false, true));
+    world.run_for(secs(2));
+    let id = world.up();
+    world.client(0, |it, now, out| it.renegotiate(now, out));
+    world.server(id, |it, now, out| it.renegotiate(now, out));
+    world.client(0, |it, now, out| it.expired(now, out));
+    world.server(id, |it, now, out| it.expired(now, out));
+    world.run_for(secs(5));
+    assert_eq!(world.renegotiated(0), [1]);
+    let both = world
+        .server_events
+        .iter()
+        .filter(|it| matches!(it.1, Event::Renegotiated(_)));
+    assert_eq!(both.count(), 1);
+}

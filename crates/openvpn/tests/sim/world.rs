@@ -1,0 +1,602 @@
+//! Hosts: real sessions, and a data plane as small as can be around each.
+//!
+//! A data packet of the model has the key id, the peer id and the sealing key itself in it. Whoever has installed that key
+//! for opening under that number can open it, and nobody else.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use openvpn::identity::Identity;
+use openvpn::message::AuthFailed;
+use openvpn::negotiate::{DataCipher, OccOptions, Transport};
+use openvpn::push::PushOptions;
+use openvpn::role::Role;
+use openvpn::server::{ClientId, Listener, ListenerSettings, ServerOutput};
+use openvpn::session::{
+    AuthRequest, ClientSettings, CloseReason, Credentials, DataFormat, DataKeys, Decision, Output,
+    ServerSettings, Session, Settings, Times,
+};
+use openvpn::tls::{TlsOptions, TlsSettings};
+use openvpn::wrap::WrapSettings;
+
+pub(crate) const SERVER: SocketAddr = SocketAddr::new(
+    std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
+    1194,
+);
+
+pub(crate) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(crate) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) fn wall() -> SystemTime {
+    SystemTime::UNIX_EPOCH + secs(1_700_000_000)
+}
+
+fn file(name: &str) -> Vec<u8> {
+    let path = format!("{}/tests/certs/p256/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+pub(crate) fn tls(role: Role) -> Arc<TlsSettings> {
+    let name = match role {
+        Role::Client => "client",
+        Role::Server => "server",
+    };
+    let (cert, key) = (file(&format!("{name}.crt")), file(&format!("{name}.key")));
+    let mut options = TlsOptions::new(role);
+    options.ca = file("ca.crt");
+    options.identity = Some(Identity::from_pem(&cert, &key, b"", None).unwrap());
+    Arc::new(TlsSettings::new(options).unwrap())
+}
+
+pub(crate) fn common(role: Role) -> Settings {
+    let occ = OccOptions {
+        dev_type: "tun",
+        tun_mtu: 1500,
+        transport: Transport::Udp,
+        comp_lzo: false,
+        comp_byte: false,
+        fragment: false,
+        key_direction: None,
+        cipher: DataCipher::Aes256Gcm,
+        cipher_allowed: true,
+        auth: None,
+        tls_auth: false,
+    };
+    Settings::new(tls(role), occ)
+}
+
+/// What a test changes before a world is made.
+pub(crate) struct Setup {
+    pub(crate) client: ClientSettings,
+    pub(crate) server: ServerSettings,
+    pub(crate) server_wrap: WrapSettings,
+    pub(crate) credentials: Option<Credentials>,
+}
+
+impl Setup {
+    pub(crate) fn new() -> Self {
+        Self {
+            client: ClientSettings::new(common(Role::Client), WrapSettings::none()),
+            server: ServerSettings::new(common(Role::Server)),
+            server_wrap: WrapSettings::none(),
+            credentials: None,
+        }
+    }
+
+    pub(crate) fn both(&mut self, change: impl Fn(&mut Settings)) {
+        change(&mut self.client.common);
+        change(&mut self.server.common);
+    }
+
+    pub(crate) fn login(&mut self, username: &str, password: &str) {
+        self.credentials = Some(Credentials {
+            username: username.as_bytes().to_vec(),
+            password: password.as_bytes().to_vec(),
+        });
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Event {
+    Pushed(openvpn::push::PushReply),
+    Connected,
+    Renegotiated(u8),
+    Ping,
+    Data,
+    Token(String),
+    Message(String),
+    Authenticate(AuthRequest),
+    Closed(CloseReason),
+}
+
+/// The model of a data plane for one peer.
+#[derive(Default)]
+pub(crate) struct Plane {
+    pub(crate) keys: BTreeMap<u8, DataKeys>,
+    pub(crate) sealing: Option<u8>,
+    pub(crate) sent: u64,
+    pub(crate) opened: u64,
+    /// Data packets that no installed key opens.
+    pub(crate) lost: u64,
+    pub(crate) times: Times,
+}
+
+impl Plane {
+    fn seal(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let keys = self.keys.get(&self.sealing?)?;
+        let peer_id = match keys.format {
+            DataFormat::V1 => u32::MAX,
+            DataFormat::V2 { peer_id } | DataFormat::Epoch { peer_id } => peer_id,
+        };
+        let mut packet = vec![9 << 3 | keys.key_id];
+        packet.extend_from_slice(&peer_id.to_be_bytes());
+        packet.extend_from_slice(&keys.send.cipher);
+        packet.extend_from_slice(&keys.send.hmac);
+        self.sent += 1;
+        self.times.last_sent = Some(now);
+        Some(packet)
+    }
+
+    fn open(&mut self, packet: &[u8], now: Instant) {
+        let keys = self.keys.get(&(packet[0] & 7));
+        let fits = keys.is_some_and(|keys| {
+            packet[5..69] == keys.receive.cipher && packet[69..133] == keys.receive.hmac
+        });
+        if fits {
+            self.opened += 1;
+            self.times.last_received = Some(now);
+        } else {
+            self.lost += 1;
+        }
+    }
+
+    /// Does what concerns keys; what else there is becomes an event.
+    fn perform(&mut self, output: Output) -> Option<Event> {
+        Some(match output {
+            Output::InstallKeys(keys) => {
+                self.keys.insert(keys.key_id, *keys);
+                assert!(self.keys.len() <= 3, "three sets of keys at most");
+                return None;
+            }
+            Output::UseForSending { key_id } => {
+                assert!(self.keys.contains_key(&key_id), "installed first");
+                self.sealing = Some(key_id);
+                return None;
+            }
+            Output::RemoveKeys { key_id } => {
+                assert!(self.keys.remove(&key_id).is_some(), "only what is there");
+                return None;
+            }
+            Output::Pushed(reply) => Event::Pushed(*reply),
+            Output::Connected => Event::Connected,
+            Output::Renegotiated { key_id } => Event::Renegotiated(key_id),
+            Output::SendPing => Event::Ping,
+            Output::SendData(_) => Event::Data,
+            Output::AuthToken(token) => Event::Token(token.to_string()),
+            Output::Message(message) => Event::Message(message.to_string()),
+            Output::Authenticate(request) => Event::Authenticate(*request),
+            Output::Closed(reason) => Event::Closed(reason),
+            Output::Send(_) | Output::PushRequested => return None,
+        })
+    }
+}
+
+pub(crate) struct Host {
+    pub(crate) session: Session,
+    pub(crate) address: SocketAddr,
+    pub(crate) plane: Plane,
+    pub(crate) events: Vec<Event>,
+    /// Whether it still reads and sends.
+    pub(crate) alive: bool,
+}
+
+/// What becomes of a datagram: the delays after which copies arrive.
+pub(crate) type Link = Box<dyn FnMut(&mut Random, &[u8]) -> Vec<Duration>>;
+type Judge = Box<dyn FnMut(&AuthRequest) -> Option<Decision>>;
+
+pub(crate) struct World {
+    pub(crate) start: Instant,
+    pub(crate) now: Instant,
+    pub(crate) setup: Setup,
+    pub(crate) clients: Vec<Host>,
+    pub(crate) listener: Listener,
+    pub(crate) planes: HashMap<ClientId, Plane>,
+    pub(crate) server_events: Vec<(ClientId, Event)>,
+    pub(crate) judge: Judge,
+    pub(crate) push: Vec<String>,
+    pub(crate) link: Link,
+    pub(crate) random: Random,
+    /// Both ends send data this often.
+    pub(crate) data_every: Option<Duration>,
+    next_data: Instant,
+    flying: BTreeMap<(Instant, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
+    number: u64,
+    /// All datagrams, in the order in which they were sent: from, to, bytes.
+    pub(crate) sent: Vec<(SocketAddr, SocketAddr, Vec<u8>)>,
+}
+
+impl World {
+    pub(crate) fn new(setup: Setup) -> Self {
+        let now = Instant::now();
+        let server = Arc::new(setup.server.clone());
+        let settings = ListenerSettings::new(server, setup.server_wrap.clone());
+        Self {
+            start: now,
+            now,
+            listener: Listener::new(settings, now, wall()),
+            setup,
+            clients: Vec::new(),
+            planes: HashMap::new(),
+            server_events: Vec::new(),
+            judge: Box::new(|_| Some(Decision::Accept)),
+            push: vec![
+                "route-gateway 10.8.0.1".to_owned(),
+                "topology subnet".to_owned(),
+                "ifconfig 10.8.0.2 255.255.255.0".to_owned(),
+            ],
+            link: Box::new(|_, _| vec![millis(10)]),
+            random: Random(1),
+            data_every: None,
+            next_data: now,
+            flying: BTreeMap::new(),
+            number: 0,
+            sent: Vec::new(),
+        }
+    }
+
+    /// A world with one client, which has begun.
+    pub(crate) fn with_client(setup: Setup) -> Self {
+        let mut world = Self::new(setup);
+        world.add_client();
+        world
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.now - self.start
+    }
+
+    fn time_of_day(&self) -> SystemTime {
+        wall() + self.elapsed()
+    }
+
+    pub(crate) fn add_client(&mut self) -> usize {
+        let at = self.clients.len();
+        let address = SocketAddr::from(([198, 51, 100, (at % 250) as u8], 40_000 + at as u16));
+        self.add_client_at(address)
+    }
+
+    pub(crate) fn add_client_at(&mut self, address: SocketAddr) -> usize {
+        let mut out = Vec::new();
+        let settings = Arc::new(self.setup.client.clone());
+        let credentials = self.setup.credentials.clone();
+        let wall = self.time_of_day();
+        let session = Session::client(settings, credentials, self.now, wall, &mut out).unwrap();
+        self.clients.push(Host {
+            session,
+            address,
+            plane: Plane::default(),
+            events: Vec::new(),
+            alive: true,
+        });
+        let at = self.clients.len() - 1;
+        self.perform_client(at, out);
+        at
+    }
+
+    /// Calls into a client and does what it puts out.
+    pub(crate) fn client<R>(
+        &mut self,
+        at: usize,
+        call: impl FnOnce(&mut Session, Instant, &mut Vec<Output>) -> R,
+    ) -> R {
+        let mut out = Vec::new();
+        let now = self.now;
+        let result = call(&mut self.clients[at].session, now, &mut out);
+        self.perform_client(at, out);
+        result
+    }
+
+    /// Calls into a session of the server.
+    pub(crate) fn server<R>(
+        &mut self,
+        id: ClientId,
+        call: impl FnOnce(&mut Session, Instant, &mut Vec<Output>) -> R,
+    ) -> R {
+        let mut out = Vec::new();
+        let now = self.now;
+        let result = self
+            .listener
+            .with(id, &mut out, |session, out| call(session, now, out))
+            .expect("a session");
+        self.perform_server(out);
+        result
+    }
+
+    fn perform_client(&mut self, at: usize, out: Vec<Output>) {
+        let from = self.clients[at].address;
+        for output in out {
+            if let Output::Send(datagram) = output {
+                self.throw(from, SERVER, datagram);
+                continue;
+            }
+            let host = &mut self.clients[at];
+            let event = host.plane.perform(output);
+            if let Some(Event::Ping) = event
+                && let Some(packet) = host.plane.seal(self.now)
+            {
+                self.throw(from, SERVER, packet);
+            }
+            self.clients[at].events.extend(event);
+        }
+    }
+
+    pub(crate) fn perform_server(&mut self, out: Vec<ServerOutput>) {
+        let now = self.now;
+        let mut waiting = std::collections::VecDeque::from(out);
+        while let Some(output) = waiting.pop_front() {
+            let (client, output) = match output {
+                ServerOutput::Send { to, datagram } => {
+                    self.throw(SERVER, to, datagram);
+                    continue;
+                }
+                ServerOutput::Started { client, .. } => {
+                    self.planes.insert(client, Plane::default());
+                    continue;
+                }
+                ServerOutput::Client { client, output } => (client, output),
+            };
+            let mut more = Vec::new();
+            match &output {
+                Output::Authenticate(request) => {
+                    if let Some(decision) = (self.judge)(request) {
+                        let id = request.id;
+                        self.listener.with(client, &mut more, |session, out| {
+                            session.authenticated(id, decision, now, out);
+                        });
+                    }
+                }
+                Output::PushRequested => {
+                    let options = PushOptions {
+                        options: self.push.clone(),
+                        tun_mtu: Some(1500),
+                        peer_id: Some(client.0),
+                    };
+                    self.listener.with(client, &mut more, |session, out| {
+                        session.push(&options, now, out);
+                    });
+                }
+                _ => {}
+            }
+            let plane = self.planes.get_mut(&client).expect("started first");
+            let event = plane.perform(output);
+            if let Some(Event::Ping) = event
+                && let Some(packet) = plane.seal(now)
+                && let Some(to) = self.listener.address(client)
+            {
+                self.throw(SERVER, to, packet);
+            }
+            self.server_events
+                .extend(event.map(|event| (client, event)));
+            waiting.extend(more);
+        }
+    }
+
+    pub(crate) fn throw(&mut self, from: SocketAddr, to: SocketAddr, datagram: Vec<u8>) {
+        for delay in (self.link)(&mut self.random, &datagram) {
+            self.number += 1;
+            let key = (self.now + delay, self.number);
+            self.flying.insert(key, (from, to, datagram.clone()));
+        }
+        self.sent.push((from, to, datagram));
+    }
+
+    /// Both ends send a data packet to all that are up.
+    fn send_data(&mut self) {
+        for at in 0..self.clients.len() {
+            let host = &mut self.clients[at];
+            if host.alive
+                && let Some(packet) = host.plane.seal(self.now)
+            {
+                let from = host.address;
+                self.throw(from, SERVER, packet);
+            }
+        }
+        for id in self.listener.clients().collect::<Vec<_>>() {
+            let to = self.listener.address(id).expect("a session");
+            if let Some(packet) = self.planes.get_mut(&id).and_then(|it| it.seal(self.now)) {
+                self.throw(SERVER, to, packet);
+            }
+        }
+    }
+
+    pub(crate) fn arrive(&mut self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
+        let now = self.now;
+        let is_data = datagram.first().is_some_and(|it| it >> 3 == 9) && datagram.len() == 133;
+        if to == SERVER {
+            if is_data {
+                let id = ClientId(u32::from_be_bytes(datagram[1..5].try_into().unwrap()));
+                if let Some(plane) = self.planes.get_mut(&id) {
+                    plane.open(datagram, now);
+                }
+                return;
+            }
+            let mut out = Vec::new();
+            // Drops are counted.
+            let _ = self.listener.receive(datagram, from, now, &mut out);
+            return self.perform_server(out);
+        }
+        let Some(at) = self
+            .clients
+            .iter()
+            .rposition(|it| it.address == to && it.alive)
+        else {
+            return;
+        };
+        if is_data {
+            return self.clients[at].plane.open(datagram, now);
+        }
+        self.client(at, |session, now, out| {
+            let _ = session.receive(datagram, now, out);
+        });
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let hosts = self.clients.iter().filter(|it| it.alive);
+        let deadlines = hosts.filter_map(|it| it.session.next_deadline());
+        let arrival = self.flying.keys().next().map(|it| it.0);
+        deadlines
+            .chain(self.listener.next_deadline())
+            .chain(arrival)
+            .chain(self.data_every.map(|_| self.next_data))
+            .min()
+    }
+
+    /// Lets time pass until `end` after the start.
+    pub(crate) fn run_until(&mut self, end: Duration) {
+        let mut steps = 0;
+        let mut before = self.now;
+        while let Some(next) = self.next() {
+            if next > self.start + end {
+                break;
+            }
+            self.now = self.now.max(next);
+            steps = if self.now == before { steps + 1 } else { 0 };
+            before = self.now;
+            assert!(steps < 10_000, "time stands still");
+            self.step();
+        }
+        self.now = self.start + end;
+    }
+
+    pub(crate) fn run_for(&mut self, time: Duration) {
+        self.run_until(self.elapsed() + time);
+    }
+
+    fn step(&mut self) {
+        if let Some((&key, _)) = self.flying.first_key_value()
+            && key.0 <= self.now
+            && let Some((from, to, datagram)) = self.flying.remove(&key)
+        {
+            return self.arrive(from, to, &datagram);
+        }
+        if let Some(every) = self.data_every
+            && self.next_data <= self.now
+        {
+            self.next_data = self.now + every;
+            return self.send_data();
+        }
+        for at in 0..self.clients.len() {
+            let host = &self.clients[at];
+            if host.alive
+                && host
+                    .session
+                    .next_deadline()
+                    .is_some_and(|it| it <= self.now)
+            {
+                self.client(at, |_, _, _| {});
+                let times = self.clients[at].plane.times;
+                self.client(at, |session, now, out| {
+                    session.activity(times);
+                    session.expired(now, out);
+                });
+                return;
+            }
+        }
+        let mut out = Vec::new();
+        let planes = &self.planes;
+        self.listener.expired(
+            self.now,
+            |id| planes.get(&id).map(|it| it.times).unwrap_or_default(),
+            &mut out,
+        );
+        self.perform_server(out);
+    }
+
+    /// The one session of the server that is up.
+    pub(crate) fn up(&self) -> ClientId {
+        let mut up = self
+            .listener
+            .clients()
+            .filter(|it| self.listener.session(*it).is_some_and(Session::is_up));
+        let id = up.next().expect("a session that is up");
+        assert!(up.next().is_none(), "only one");
+        id
+    }
+
+    pub(crate) fn client_is_up(&self, at: usize) -> bool {
+        self.clients[at].session.is_up()
+    }
+
+    pub(crate) fn closed(&self, at: usize) -> Option<&CloseReason> {
+        self.clients[at].events.iter().find_map(|it| match it {
+            Event::Closed(reason) => Some(reason),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn server_closed(&self) -> Vec<&CloseReason> {
+        let closed = self.server_events.iter().filter_map(|(_, it)| match it {
+            Event::Closed(reason) => Some(reason),
+            _ => None,
+        });
+        closed.collect()
+    }
+
+    pub(crate) fn renegotiated(&self, at: usize) -> Vec<u8> {
+        let keys = self.clients[at].events.iter().filter_map(|it| match it {
+            Event::Renegotiated(key_id) => Some(*key_id),
+            _ => None,
+        });
+        keys.collect()
+    }
+
+    pub(crate) fn requests(&self) -> Vec<&AuthRequest> {
+        let requests = self.server_events.iter().filter_map(|(_, it)| match it {
+            Event::Authenticate(request) => Some(request),
+            _ => None,
+        });
+        requests.collect()
+    }
+}
+
+pub(crate) fn reject(reason: &str) -> Decision {
+    Decision::Reject(AuthFailed::because(reason))
+}
+
+/// Control packets are lost, doubled, delayed and so reordered; data packets only delayed.
+pub(crate) fn bad_link(loss_percent: u64) -> Link {
+    Box::new(move |random, datagram| {
+        let delay = |random: &mut Random| millis(5 + random.below(60));
+        let is_data = datagram[0] >> 3 == 9;
+        if is_data {
+            return vec![delay(random)];
+        }
+        if random.below(100) < loss_percent {
+            return Vec::new();
+        }
+        let mut copies = vec![delay(random)];
+        if random.below(100) < 10 {
+            copies.push(delay(random));
+        }
+        copies
+    })
+}
+
+/// xorshift64*: the same numbers for the same seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
+    }
+}
