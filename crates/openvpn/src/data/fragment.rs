@@ -351,6 +351,35 @@ mod tests {
         assert_eq!(sizes(2544, 1272), [1272, 1272]);
     }
 
+    /// What stock 2.6.14 has logged for packets of many sizes.
+    #[test]
+    fn pieces_of_stock() {
+        let mut rows = 0;
+        for row in include_str!("../../tests/data/fragments.txt").lines() {
+            if row.starts_with('#') {
+                continue;
+            }
+            let mut words = row.split(' ');
+            let len = words.next().unwrap().parse().unwrap();
+            let pieces: Vec<_> = words
+                .map(|word| {
+                    let (head, len) = word.split_once(':').unwrap();
+                    let head = u32::from_str_radix(head, 16).unwrap();
+                    (head.to_be_bytes(), len.parse::<usize>().unwrap())
+                })
+                .collect();
+            let number = (u32::from_be_bytes(pieces[0].0) >> 2) as u8;
+            let cut: Vec<_> = Fragmenter::new(339, number.wrapping_sub(1))
+                .cut(len)
+                .unwrap()
+                .map(|piece| (piece.header, piece.range.len()))
+                .collect();
+            assert_eq!(cut, pieces, "{len} bytes");
+            rows += 1;
+        }
+        assert!(rows > 30);
+    }
+
     #[test]
     fn heads() {
         let mut fragmenter = Fragmenter::new(100, 0xfe);
