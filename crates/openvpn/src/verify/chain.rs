@@ -9,6 +9,7 @@ use crate::der::BadDer;
 use crate::tls::CertificateProfile;
 use crate::verify::certificate::{Certificate, KEY_CERT_SIGN};
 use crate::verify::crl::{RevocationLists, Standing};
+use crate::verify::rules::{CLIENT_AUTH, SERVER_AUTH};
 use crate::verify::strength::{key_weakness, signature_weakness};
 use crate::verify::time::Time;
 use crate::verify::{
@@ -112,12 +113,15 @@ impl Trust {
         let pinned = self.authorities.is_empty() && !self.rules.peer_fingerprints.is_empty();
         let chain = if pinned {
             vec![own.clone()]
-        } else if self
-            .authorities
-            .iter()
-            .any(|authority| authority.as_ref() == own.der)
+        } else if own.is_self_issued()
+            && self
+                .authorities
+                .iter()
+                .any(|authority| authority.as_ref() == own.der)
         {
+            // webpki would refuse it, as `openssl req -x509` makes authorities of such.
             check_dates(&own, Time(now.as_secs() as i64))?;
+            check_purpose(&own, usage)?;
             vec![own.clone()]
         } else {
             self.build(&own, peer, sent, usage, lists, now)?
@@ -258,19 +262,9 @@ impl Trust {
                 }
             }
         }
-        if let Some(own) = chain.first() {
-            let bit = match usage {
-                Usage::Client => 0x80,
-                Usage::Server => 0x40,
-            };
-            if own
-                .netscape_type()
-                .is_ok_and(|kinds| kinds.is_some_and(|kinds| kinds & bit == 0))
-            {
-                return Err(wrong_purpose(own));
-            }
-        }
-        Ok(())
+        chain
+            .first()
+            .map_or(Ok(()), |own| check_purpose(own, usage))
     }
 }
 
@@ -396,6 +390,25 @@ fn wrong_purpose(certificate: &Certificate<'_>) -> VerifyError {
     let reason = "it was made for another purpose than this end of TLS (a client's certificate on a \
                   server, or the reverse); have it made for the right one";
     refusal(certificate, VerifyFault::Purpose, reason.to_owned())
+}
+
+/// A certificate that says what it is for must be for this end of TLS.
+fn check_purpose(own: &Certificate<'_>, usage: Usage) -> Result<(), VerifyError> {
+    let (bit, purpose) = match usage {
+        Usage::Client => (0x80, CLIENT_AUTH),
+        Usage::Server => (0x40, SERVER_AUTH),
+    };
+    let netscape = own
+        .netscape_type()
+        .map(|kinds| kinds.is_none_or(|kinds| kinds & bit != 0));
+    let extended = own
+        .extended_key_usage()
+        .map(|uses| uses.is_none_or(|uses| uses.contains(&purpose)));
+    if netscape == Ok(true) && extended == Ok(true) {
+        Ok(())
+    } else {
+        Err(wrong_purpose(own))
+    }
 }
 
 fn no_issuer(certificate: &Certificate<'_>) -> String {

@@ -60,6 +60,9 @@ impl RevocationLists {
     }
 
     /// What the lists of the authority with this name and key say about a serial number.
+    ///
+    /// An authority may have several: one that replaces another, or, after a change of its key, one
+    /// for each key. What any of them revokes is revoked; else one that can be relied upon is enough.
     pub(crate) fn standing(
         &self,
         issuer: &[u8],
@@ -68,32 +71,28 @@ impl RevocationLists {
         now: Time,
         algorithms: &[&dyn SignatureVerificationAlgorithm],
     ) -> Standing {
-        let mut standing = Standing::Good;
+        let mut fault = None;
+        let mut relied_upon = false;
         for list in self.lists.iter().filter(|list| *list.issuer == *issuer) {
             if !list.is_signed_by(issuer_key, algorithms) {
-                standing = Standing::Unusable(
+                fault.get_or_insert_with(|| {
                     "the revocation list for its authority is not signed by that authority (with \
                      SHA-256 or better); make a new list"
-                        .to_owned(),
-                );
+                        .to_owned()
+                });
                 continue;
             }
             if list.revoked.contains(serial) {
                 return Standing::Revoked;
             }
-            if list.this_update > now {
-                standing = Standing::Unusable(format!(
-                    "the revocation list is valid from {} on, and the clock says {now}; set the clock",
-                    list.this_update
-                ));
-            }
-            if let Some(next) = list.next_update.filter(|next| *next < now) {
-                standing = Standing::Unusable(format!(
-                    "the revocation list expired on {next}; make a new one, and reload"
-                ));
+            match list.untimely(now) {
+                Some(reason) => fault = Some(reason),
+                None => relied_upon = true,
             }
         }
-        standing
+        fault
+            .filter(|_| !relied_upon)
+            .map_or(Standing::Good, Standing::Unusable)
     }
 }
 
@@ -159,6 +158,20 @@ impl RevocationList {
             signed_by: OnceLock::new(),
         };
         Ok((list, partial))
+    }
+
+    /// Why the list does not count at this time; nothing if it does.
+    fn untimely(&self, now: Time) -> Option<String> {
+        if self.this_update > now {
+            return Some(format!(
+                "the revocation list is valid from {} on, and the clock says {now}; set the clock",
+                self.this_update
+            ));
+        }
+        let next = self.next_update.filter(|next| *next < now)?;
+        Some(format!(
+            "the revocation list expired on {next}; make a new one, and reload"
+        ))
     }
 
     /// Whether the key has signed the list. It is computed once, as lists can be long.

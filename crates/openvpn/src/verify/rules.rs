@@ -284,8 +284,10 @@ fn check_name(
     ))
 }
 
-const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
-const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
+/// The purpose of TLS servers.
+pub(super) const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
+/// The purpose of TLS clients.
+pub(super) const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
 
 /// OpenSSL's long names of extended key usages.
 fn long_name(oid: &[u8]) -> Option<&'static str> {

@@ -416,6 +416,22 @@ fn revoked_certificates_are_refused() {
 }
 
 #[test]
+fn one_good_list_of_several_is_enough() {
+    let with = |names: [&str; 2]| {
+        let mut options = client();
+        options.crl = Some(names.iter().flat_map(|name| file(name)).collect());
+        options
+    };
+    for other in ["odd/crl-expired.pem", "odd/crl-forged.pem"] {
+        for names in [["odd/crl.pem", other], [other, "odd/crl.pem"]] {
+            client_sees("p256/server.crt", with(names)).expect("one is good");
+            let seen = client_sees("odd/revoked.crt", with(names));
+            assert_refused(seen, "CN=revoked", VerifyFault::Revoked, &["revoked"]);
+        }
+    }
+}
+
+#[test]
 fn a_list_can_be_replaced_while_running() {
     let mut server = options("p256", Role::Server);
     server.identity = Some(identity("odd/revoked.crt", "p256/server.key"));
