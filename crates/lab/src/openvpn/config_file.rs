@@ -13,6 +13,7 @@ pub struct ConfigFile {
 enum Line {
     Directive(Vec<String>),
     Block { name: String, text: String },
+    Verbatim(String),
 }
 
 impl ConfigFile {
@@ -59,6 +60,13 @@ impl ConfigFile {
         self
     }
 
+    /// Adds lines as they are.
+    pub fn verbatim(&mut self, text: &str) -> &mut Self {
+        let lines = text.lines().map(|line| Line::Verbatim(line.to_owned()));
+        self.lines.extend(lines);
+        self
+    }
+
     /// Adds a file that shall lie beside the configuration, readable only by us; its path is relative to
     /// the program's directory, and one directory deep at most.
     pub fn file(&mut self, path: &str, content: impl Into<Vec<u8>>) -> &mut Self {
@@ -78,11 +86,13 @@ impl ConfigFile {
     }
 
     /// The words after the first directive of this name.
-    pub fn find(&self, name: &str) -> Option<&[String]> {
-        self.lines.iter().find_map(|line| match line {
-            Line::Directive(words) if line.name() == name => words.get(1..),
-            _ => None,
-        })
+    pub fn find(&self, name: &str) -> Option<Vec<&str>> {
+        let line = self.lines.iter().find(|line| line.name() == name)?;
+        match line {
+            Line::Directive(words) => Some(words.iter().skip(1).map(String::as_str).collect()),
+            Line::Verbatim(text) => Some(text.split_whitespace().skip(1).collect()),
+            Line::Block { .. } => None,
+        }
     }
 
     /// Adds all lines of another file.
@@ -98,6 +108,7 @@ impl Line {
         match self {
             Self::Directive(words) => words.first().map_or("", String::as_str),
             Self::Block { name, .. } => name,
+            Self::Verbatim(text) => text.split_whitespace().next().unwrap_or_default(),
         }
     }
 }
@@ -110,6 +121,7 @@ impl fmt::Display for ConfigFile {
                     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
                     writeln!(f, "{}", words.join(" "))?;
                 }
+                Line::Verbatim(text) => writeln!(f, "{text}")?,
                 Line::Block { name, text } => writeln!(f, "<{name}>\n{text}\n</{name}>")?,
             }
         }

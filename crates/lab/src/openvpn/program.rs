@@ -81,7 +81,7 @@ impl OpenVpn for StockOpenVpn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MillraceOpenVpn {
     program: PathBuf,
-    settings: String,
+    environment: Vec<(String, String)>,
 }
 
 impl MillraceOpenVpn {
@@ -89,14 +89,14 @@ impl MillraceOpenVpn {
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
-            settings: String::new(),
+            environment: Vec::new(),
         }
     }
 
-    /// The same with settings of its own, `dataplane.udp-gso=off,...`.
+    /// The same with an environment variable: `MILLRACE_SET` has its settings.
     #[must_use]
-    pub fn with_settings(mut self, settings: &str) -> Self {
-        settings.clone_into(&mut self.settings);
+    pub fn with_environment(mut self, key: &str, value: &str) -> Self {
+        self.environment.push((key.to_owned(), value.to_owned()));
         self
     }
 }
@@ -117,13 +117,9 @@ impl OpenVpn for MillraceOpenVpn {
     }
 
     fn invocation(&self) -> Invocation {
-        let environment = match self.settings.as_str() {
-            "" => Vec::new(),
-            settings => vec![("MILLRACE_SET".to_owned(), settings.to_owned())],
-        };
         Invocation {
             arguments: vec!["openvpn".to_owned()],
-            environment,
+            environment: self.environment.clone(),
         }
     }
 

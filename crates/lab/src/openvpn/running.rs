@@ -47,11 +47,11 @@ impl<'h> RunningOpenVpn<'h> {
             .arg("--config")
             .arg(file)
             .spawn()?;
-        let interface = config.find("dev").and_then(|words| words.first());
+        let interface = config.find("dev").and_then(|words| words.first().copied());
         Ok(Self {
             host,
             process,
-            interface: interface.cloned().unwrap_or_default(),
+            interface: interface.unwrap_or_default().to_owned(),
             directory,
         })
     }

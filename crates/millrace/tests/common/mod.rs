@@ -13,6 +13,7 @@ mod content;
 pub mod openvpn;
 pub mod pairwise;
 mod ping;
+pub mod world;
 
 use std::fs;
 use std::io::{self, Read, Write};

@@ -1,0 +1,183 @@
+//! Who must not come in does not, whichever end has to notice.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use common::openvpn::{Pair, credentials, millrace, ready};
+use common::{Net, PATIENCE};
+use lab::openvpn::{
+    Cipher, Credentials, Identity, KeyKind, OpenVpn, RunningOpenVpn, Setup, StaticKey, Wrap,
+};
+
+/// Short: a handshake that never ends is given up soon.
+fn quick() -> Setup {
+    let mut setup = Setup::default();
+    setup.client.line("hand-window 4");
+    setup.server.line("hand-window 4");
+    setup
+}
+
+/// Replaces the certificate of an end by another.
+fn present(file: &mut lab::openvpn::ConfigFile, identity: &Identity) {
+    file.remove("cert").remove("key");
+    file.block("cert", &identity.certificate);
+    file.block("key", &identity.key);
+}
+
+/// Starts both ends from the setup as it is changed for the client and the server, and waits until the
+/// client's log has `line`; it must not have connected before.
+fn refused(
+    pair: Pair,
+    setup: &Setup,
+    line: &str,
+    change: impl Fn(&mut lab::openvpn::ConfigFile, &mut lab::openvpn::ConfigFile),
+) {
+    let net = Net::new();
+    let keys = credentials(KeyKind::Ecdsa);
+    let programs = pair.programs(false);
+    let at = net.link.b4();
+    let mut server = setup.server_file(programs[0].as_ref(), keys, at).unwrap();
+    let mut client = setup.client_file(programs[1].as_ref(), keys, at).unwrap();
+    change(&mut server, &mut client);
+    let _server = programs[0].start(&net.b, &server).unwrap();
+    let mut client: RunningOpenVpn<'_> = programs[1].launch(&net.a, &client).unwrap();
+    client.wait_for_lines(line, 1).unwrap();
+    assert_eq!(client.said(lab::openvpn::READY_LINE), 0, "{pair:?}");
+    assert!(!net.a.has_interface(&setup.interface).unwrap(), "{pair:?}");
+}
+
+/// What every client says of a handshake that came to nothing.
+const FAILED: &str = "TLS Error";
+
+#[test]
+fn revoked_client() {
+    if !ready() {
+        return;
+    }
+    let keys = credentials(KeyKind::Ecdsa);
+    let crl = keys.pki.revoke(&[keys.pki.client()]).unwrap();
+    for pair in Pair::ALL {
+        refused(pair, &quick(), FAILED, |server, _| {
+            server.block("crl-verify", &crl);
+        });
+    }
+}
+
+#[test]
+fn client_of_another_authority() {
+    if !ready() {
+        return;
+    }
+    let stranger = Credentials::new(KeyKind::Ecdsa).unwrap();
+    for pair in Pair::ALL {
+        refused(pair, &quick(), FAILED, |_, client| {
+            present(client, stranger.pki.client());
+        });
+    }
+}
+
+#[test]
+fn server_that_is_a_client() {
+    if !ready() {
+        return;
+    }
+    for pair in Pair::ALL {
+        refused(pair, &quick(), FAILED, |server, _| {
+            present(server, credentials(KeyKind::Ecdsa).pki.client());
+        });
+    }
+}
+
+#[test]
+fn server_of_another_name() {
+    if !ready() {
+        return;
+    }
+    for pair in Pair::ALL {
+        refused(pair, &quick(), FAILED, |_, client| {
+            client.line("verify-x509-name other name");
+        });
+    }
+}
+
+#[test]
+fn client_with_another_key_before_tls() {
+    if !ready() {
+        return;
+    }
+    let other = StaticKey::generate().unwrap();
+    for pair in Pair::ALL {
+        for (wrap, name) in [(Wrap::TlsCrypt, "tls-crypt"), (Wrap::TlsAuth, "tls-auth")] {
+            let setup = Setup { wrap, ..quick() };
+            refused(pair, &setup, FAILED, |_, client| {
+                client.remove(name).block(name, other.text());
+            });
+        }
+    }
+}
+
+#[test]
+fn wrong_password() {
+    if !ready() {
+        return;
+    }
+    let check = "#!/bin/sh\n[ \"$(cat \"$1\")\" = \"$(printf 'user\\nsecret')\" ]\n";
+    for pair in Pair::ALL {
+        refused(pair, &quick(), "AUTH_FAILED", |server, client| {
+            server.file("check", check).line("script-security 2");
+            server.words("auth-user-pass-verify", ["/bin/sh check", "via-file"]);
+            client
+                .file("login", "user\nwrong\n")
+                .line("auth-user-pass login");
+        });
+    }
+}
+
+#[test]
+fn no_cipher_in_common() {
+    if !ready() {
+        return;
+    }
+    for pair in Pair::ALL {
+        let setup = Setup {
+            cipher: Cipher::Aes256Gcm,
+            ..quick()
+        };
+        refused(pair, &setup, "AUTH_FAILED", |_, client| {
+            client.remove("data-ciphers").remove("cipher");
+            client.line("data-ciphers AES-128-CBC");
+        });
+    }
+}
+
+/// Ciphers that nobody should use any more need a word, and the refusal says which.
+#[test]
+fn insecure_ciphers_without_the_switch() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let keys = credentials(KeyKind::Ecdsa);
+    for cipher in [
+        Cipher::BfCbc,
+        Cipher::DesCbc,
+        Cipher::DesEde3Cbc,
+        Cipher::None,
+    ] {
+        let setup = Setup {
+            cipher,
+            ..Setup::default()
+        };
+        let mut file = setup.client_file(&millrace(), keys, net.link.b4()).unwrap();
+        file.remove("allow-insecure-ciphers");
+        let client = millrace().launch(&net.a, &file).unwrap();
+        let exit = client.process.wait_at_most(PATIENCE).unwrap();
+        assert_eq!(exit.status.code(), Some(1), "{cipher:?}: {exit:?}");
+        let said = exit.stdout.clone() + &exit.stderr;
+        assert!(
+            said.contains("allow-insecure-ciphers"),
+            "{cipher:?}: {said}"
+        );
+    }
+}
