@@ -526,6 +526,7 @@ impl Session {
         let key_id = next_key_id(self.primary.key_id);
         let timeout = self.settings().tls_timeout;
         self.renegotiate_at = None;
+        self.slots.hurry(now, out);
         match KeyState::begin(self.role(), key_id, Opcode::SoftResetV1, timeout, now) {
             Ok(state) => self.previous = Some(core::mem::replace(&mut self.primary, state)),
             Err(reason) => self.fail(reason, now, out),

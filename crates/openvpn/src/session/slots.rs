@@ -68,6 +68,14 @@ impl Slots {
         self.choose(now, out);
     }
 
+    /// Others will follow the newest keys, so these must not wait any longer: the oldest will have to go for the others.
+    pub(super) fn hurry(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if let Some(newest) = self.slots.first_mut() {
+            newest.seals_from = Some(newest.seals_from.map_or(now, |it| it.min(now)));
+        }
+        self.choose(now, out);
+    }
+
     /// Removes keys that the peer never got.
     pub(super) fn withdraw(&mut self, key_id: u8, out: &mut Vec<Output>) {
         if self.newest() == Some(key_id) && self.sealing != Some(key_id) {
