@@ -18,6 +18,7 @@ mod build;
 mod ccd;
 mod directive;
 mod error;
+mod files;
 mod lexer;
 mod model;
 mod report;
@@ -82,14 +83,24 @@ impl Import {
     }
 }
 
-/// Reads a file, and the files that it names with `config`.
+/// Reads a file, and the files that it names with `config`. Relative paths in it are meant from
+/// where it lies, as people expect; on the command line they are meant from where the process
+/// stands, as in stock.
 ///
 /// # Errors
 /// When there is no text to look at; faults in the text are in the [`Import`].
 pub fn read(path: &Path, options: Options) -> Result<Import, OpenVpnError> {
+    let bytes = read_config(path).map_err(|error| OpenVpnError::Read {
+        path: path.to_owned(),
+        error,
+    })?;
     let mut read = read_config;
     let mut collector = Collector::new(&mut read);
-    collector.file(path, 1)?;
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    collector.directory = parent.map(Path::to_owned);
+    collector.bytes(&bytes, path, 1)?;
     let file = path.display().to_string();
     Ok(import(collector, &file, options))
 }
@@ -142,6 +153,24 @@ pub fn read_config(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
         return Ok(bytes);
     }
     source::read_file(path, FILE_MAX)
+}
+
+/// True for a text that has no section of a `wg-quick` file and a line of an OpenVPN one: both
+/// may be called `.conf`.
+#[must_use]
+pub fn is_openvpn(text: &str) -> bool {
+    let first_words = || {
+        text.lines()
+            .filter_map(|line| line.split_whitespace().next())
+    };
+    let telling = |word: &str| {
+        let word = word.strip_prefix("--").unwrap_or(word);
+        matches!(
+            word,
+            "client" | "server" | "mode" | "dev" | "remote" | "tls-client"
+        )
+    };
+    !first_words().any(|word| word.starts_with('[')) && first_words().any(telling)
 }
 
 fn import(collector: Collector<'_, '_>, file: &str, options: Options) -> Import {
