@@ -5,13 +5,15 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
-use netio::netlink::{Family, Netlink, NetlinkError, Route, Rule};
+use netio::netlink::{Family, Netlink, NetlinkError, Rule};
 use thiserror::Error;
 
 use super::dns::DnsError;
 use super::facts::sysctl;
-use super::journal::{DIRECTORY, Journal, JournalError};
-use super::plan::{MAIN, Plan, Step};
+use super::journal::{DIRECTORY, Journal, JournalError, abandoned};
+use super::outer::{Way, with_free_metric};
+use super::plan::Plan;
+use super::step::{MAIN, Step};
 
 /// Why a plan could not be applied, or not be undone. What had been done before it has been
 /// undone.
@@ -41,9 +43,13 @@ pub(crate) enum ApplyError {
 /// went.
 #[derive(Debug)]
 pub(crate) struct Applied {
-    ifname: String,
-    /// What has been done and outlives the interface, in order.
-    done: Vec<Step>,
+    pub(super) ifname: String,
+    /// What has been done and is to be undone, in order.
+    pub(super) done: Vec<Step>,
+    /// Where the host's own routes led when they were last looked at.
+    pub(super) seen: Vec<(IpAddr, Option<Way>)>,
+    /// The interface stays when the process goes.
+    persistent: bool,
     /// Gone once the steps have been undone.
     journal: Option<Journal>,
 }
@@ -68,21 +74,38 @@ impl Applied {
         ifname: &str,
         netlink: &mut Netlink,
     ) -> Result<Self, ApplyError> {
-        let dev = netlink.index_of(ifname)?;
         let mut applied = Self {
             ifname: ifname.to_owned(),
             done: Vec::new(),
+            seen: Vec::new(),
+            persistent: is_persistent(ifname),
             journal: Some(recovered(directory, ifname, netlink)?),
         };
-        for step in &plan.steps {
-            if let Err(error) = applied.step(step, dev, netlink) {
-                for undo in applied.take_back(netlink) {
-                    log::warn!("{ifname}: {undo}");
-                }
-                return Err(error);
+        // Dropped when it fails, and with that undone.
+        applied.add(plan, netlink)?;
+        Ok(applied)
+    }
+
+    /// Applies a further plan to the same interface: what has to wait until a script has run.
+    ///
+    /// # Errors
+    /// The first step that failed; everything has been undone, the plans before it too.
+    pub(crate) fn add(&mut self, plan: &Plan, netlink: &mut Netlink) -> Result<(), ApplyError> {
+        let outcome = self.try_add(plan, netlink);
+        if outcome.is_err() {
+            for undo in self.take_back(netlink) {
+                log::warn!("{}: {undo}", self.ifname);
             }
         }
-        Ok(applied)
+        outcome
+    }
+
+    fn try_add(&mut self, plan: &Plan, netlink: &mut Netlink) -> Result<(), ApplyError> {
+        let dev = netlink.index_of(&self.ifname)?;
+        for step in &plan.steps {
+            self.step(step, dev, netlink)?;
+        }
+        self.look(netlink)
     }
 
     fn step(&mut self, step: &Step, dev: u32, netlink: &mut Netlink) -> Result<(), ApplyError> {
@@ -91,17 +114,69 @@ impl Applied {
             log::debug!("{}: there already: {step:?}", self.ifname);
             return Ok(());
         }
-        if step.outlives_interface() {
-            if let Some(journal) = &mut self.journal {
-                journal.record(step)?;
+        let step = with_free_metric(step, netlink)?;
+        let written =
+            if step.outlives_interface() || (step.belongs_to_interface() && self.persistent) {
+                Some(self.record(&step)?)
+            } else {
+                None
+            };
+        let remembered = written.is_some() || step.belongs_to_interface();
+        match execute(&step, &self.ifname, dev, netlink) {
+            Ok(()) => {
+                if remembered {
+                    self.done.push(step);
+                }
+                Ok(())
             }
-            self.done.push(step.clone());
+            Err(error) if step.is_optional() => {
+                if let (Some(mark), Some(journal)) = (written, &mut self.journal) {
+                    journal.retract(mark)?;
+                }
+                // Servers push routes to the network that the interface brings by itself.
+                if matches!(&error, ApplyError::Netlink(error) if error.is_exists()) {
+                    log::debug!("{}: {error}", self.ifname);
+                } else {
+                    log::warn!("{}: {error}; going on without it", self.ifname);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                // It may have been done in part.
+                if remembered {
+                    self.done.push(step);
+                }
+                Err(error)
+            }
         }
-        execute(step, &self.ifname, dev, netlink)
     }
 
-    /// Takes everything back, in reverse order. Addresses and routes of the interface itself go
-    /// with the interface.
+    /// Writes down that a step is about to be done. The mark takes that back.
+    pub(super) fn record(&mut self, step: &Step) -> Result<u64, ApplyError> {
+        match &mut self.journal {
+            Some(journal) => Ok(journal.record(step)?),
+            None => Ok(0),
+        }
+    }
+
+    /// Takes back what was written since the mark was made.
+    pub(super) fn retract(&mut self, mark: u64) -> Result<(), ApplyError> {
+        match &mut self.journal {
+            Some(journal) => Ok(journal.retract(mark)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The interfaces of the other tunnels that are up, and what those did to the host.
+    pub(super) fn others(&self) -> (Vec<String>, Vec<Step>) {
+        self.journal
+            .as_ref()
+            .map(Journal::others)
+            .unwrap_or_default()
+    }
+
+    /// Takes everything back, in reverse order. What the kernel removes with the interface is
+    /// left to it, unless the interface may stay.
     ///
     /// # Errors
     /// What could not be taken back; everything has been tried.
@@ -161,6 +236,26 @@ pub(crate) fn recover(ifname: &str) -> Result<bool, ApplyError> {
     Ok(true)
 }
 
+/// Undoes what daemons left behind that were killed, whatever interfaces they had: for tunnels
+/// whose interface gets its name from the kernel. Returns the names.
+///
+/// Journals of living daemons are left alone, and those of other network namespaces.
+///
+/// # Errors
+/// When the kernel gives no netlink socket. What cannot be undone is logged.
+pub(crate) fn recover_all() -> Result<Vec<String>, ApplyError> {
+    let mut recovered = Vec::new();
+    for ifname in abandoned(Path::new(DIRECTORY)) {
+        match recover(&ifname) {
+            Ok(true) => recovered.push(ifname),
+            Ok(false) | Err(ApplyError::Journal(JournalError::Running { .. })) => {}
+            Err(error @ ApplyError::Journal(_)) => log::warn!("{error}"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(recovered)
+}
+
 /// The interface's journal, with what was left in it undone.
 fn recovered(directory: &Path, ifname: &str, netlink: &mut Netlink) -> Result<Journal, ApplyError> {
     let (mut journal, left) = Journal::open(directory, ifname)?;
@@ -177,17 +272,28 @@ fn recovered(directory: &Path, ifname: &str, netlink: &mut Netlink) -> Result<Jo
 fn execute(step: &Step, ifname: &str, dev: u32, netlink: &mut Netlink) -> Result<(), ApplyError> {
     match step {
         Step::Address { addr, prefix } => netlink.add_address(dev, *addr, *prefix)?,
+        Step::TunnelAddress { addr, prefix, peer } => match peer {
+            Some(peer) => netlink.add_peer_address(dev, *addr, *peer)?,
+            None => netlink.add_address(dev, *addr, *prefix)?,
+        },
         Step::Mtu { mtu } => netlink.set_mtu(dev, *mtu)?,
         Step::Up => netlink.set_up(dev)?,
-        Step::Route { dst, prefix, table } => {
-            netlink.add_route(&Route::new(*dst, *prefix).dev(dev).table(*table))?;
-        }
         Step::Dns {
             resolver,
             servers,
             search,
-        } => resolver.set(ifname, servers, search)?,
-        Step::HostRoute { dst, via, dev } => netlink.add_route(&host_route(*dst, *via, *dev))?,
+            only,
+        } => resolver.set(ifname, servers, search, only)?,
+        Step::Route { .. }
+        | Step::HostRoute { .. }
+        | Step::TunnelRoute { .. }
+        | Step::OuterRoute { .. }
+        | Step::Unreachable { .. } => {
+            if let Some(route) = step.route(Some(dev)) {
+                netlink.add_route(&route)?;
+            }
+        }
+        Step::Displace(saved) => absent_is_fine(netlink.delete_route(&saved.route()))?,
         Step::UnmarkedRule { .. } | Step::MainRule { .. } => {
             if let Some(rule) = rule(step) {
                 netlink.add_rule(&rule)?;
@@ -206,13 +312,10 @@ fn execute(step: &Step, ifname: &str, dev: u32, netlink: &mut Netlink) -> Result
 /// True when the host has already what the step would make.
 fn exists(step: &Step, netlink: &mut Netlink) -> Result<bool, ApplyError> {
     Ok(match step {
-        Step::HostRoute { dst, via, dev } => {
-            let wanted = host_route(*dst, *via, *dev);
-            netlink
-                .routes(Some(MAIN))?
-                .iter()
-                .any(|route| route.dst == wanted.dst && route.prefix == wanted.prefix)
-        }
+        Step::HostRoute { dst, .. } => netlink
+            .routes(Some(MAIN))?
+            .iter()
+            .any(|route| route.dst == *dst && route.prefix == Family::of(*dst).bits()),
         Step::UnmarkedRule { .. } | Step::MainRule { .. } => match rule(step) {
             None => false,
             Some(wanted) => netlink.rules(wanted.family)?.iter().any(|rule| {
@@ -236,11 +339,29 @@ fn revert(
     netlink: &mut Netlink,
     journal: &Journal,
 ) -> Vec<ApplyError> {
+    let dev = netlink.index_of(ifname).ok();
     let undone = steps.iter().rev().map(|step| match step {
         Step::Dns { resolver, .. } => Ok(resolver.unset(ifname)?),
-        Step::HostRoute { dst, via, dev } => {
-            absent_is_fine(netlink.delete_route(&host_route(*dst, *via, *dev)))
-        }
+        Step::TunnelAddress { addr, prefix, peer } => match (dev, peer) {
+            (None, _) => Ok(()),
+            (Some(dev), Some(peer)) => {
+                absent_is_fine(netlink.remove_peer_address(dev, *addr, *peer))
+            }
+            (Some(dev), None) => absent_is_fine(netlink.remove_address(dev, *addr, *prefix)),
+        },
+        Step::TunnelRoute { .. } if dev.is_none() => Ok(()),
+        Step::HostRoute { .. }
+        | Step::TunnelRoute { .. }
+        | Step::OuterRoute { .. }
+        | Step::Unreachable { .. } => match step.route(dev) {
+            Some(route) => absent_is_fine(netlink.delete_route(&route)),
+            None => Ok(()),
+        },
+        Step::Displace(saved) => match netlink.add_route(&saved.route()) {
+            // Somebody has made one since, and knows better what is right now.
+            Err(error) if error.is_exists() => Ok(()),
+            other => Ok(other?),
+        },
         Step::UnmarkedRule { .. } | Step::MainRule { .. } => match rule(step) {
             Some(rule) => absent_is_fine(netlink.delete_rule(&rule)),
             None => Ok(()),
@@ -253,19 +374,20 @@ fn revert(
 }
 
 /// The step may have been recorded and not done, or undone by the user.
-fn absent_is_fine(outcome: Result<(), NetlinkError>) -> Result<(), ApplyError> {
+pub(super) fn absent_is_fine(outcome: Result<(), NetlinkError>) -> Result<(), ApplyError> {
     match outcome {
         Err(error) if error.is_not_found() => Ok(()),
         other => Ok(other?),
     }
 }
 
-fn host_route(dst: IpAddr, via: Option<IpAddr>, dev: u32) -> Route {
-    let route = Route::new(dst, Family::of(dst).bits()).dev(dev);
-    match via {
-        Some(via) => route.via(via),
-        None => route,
-    }
+/// True for a TUN that was made to stay (`--mktun`, `ip tuntap add`).
+fn is_persistent(ifname: &str) -> bool {
+    const IFF_PERSIST: u32 = 0x800;
+    let path = Path::new("/sys/class/net").join(ifname).join("tun_flags");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let flags = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16);
+    flags.is_ok_and(|flags| flags & IFF_PERSIST != 0)
 }
 
 /// The rule of a step that is about one.
@@ -297,164 +419,4 @@ fn set_sysctl(key: &str, value: &str) -> Result<(), ApplyError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use config::wgquick;
-    use lab::Host;
-    use netio::netlink::VethEnd;
-
-    use super::super::facts::Facts;
-    use super::super::plan::Options;
-    use super::*;
-
-    const FILE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n\
-        Address = 10.0.0.2/24, fd00::2/64\n[Peer]\n\
-        PublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
-        AllowedIPs = 0.0.0.0/0, ::/0, 192.168.77.0/24\n";
-
-    const ENDPOINT: &str = "192.0.2.1:51820";
-
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    /// A host with one line to the world, and an interface that stands for the tunnel.
-    fn make_lines(netlink: &mut Netlink) {
-        for (name, other) in [("wg0", "wg0-far"), ("wan", "wan-far")] {
-            netlink
-                .create_veth(VethEnd::new(name), VethEnd::new(other))
-                .unwrap();
-            let far = netlink.index_of(other).unwrap();
-            netlink.set_up(far).unwrap();
-        }
-        let wan = netlink.index_of("wan").unwrap();
-        netlink.set_up(wan).unwrap();
-        netlink.add_address(wan, ip("198.51.100.2"), 24).unwrap();
-        let default = Route::default_of(Family::V4).via(ip("198.51.100.1"));
-        netlink.add_route(&default).unwrap();
-    }
-
-    fn plan(netlink: &mut Netlink, adjust: impl FnOnce(&mut Facts)) -> Plan {
-        let import = wgquick::parse(FILE, "wg0.conf", wgquick::Options::default());
-        let tunnel = import.into_tunnel().unwrap().0;
-        let endpoints = [ENDPOINT.parse().unwrap()];
-        let mut facts = Facts::gather(&tunnel, &endpoints, netlink).unwrap();
-        adjust(&mut facts);
-        Plan::new(&tunnel, &facts, Options::default()).unwrap()
-    }
-
-    fn state(netlink: &mut Netlink) -> impl PartialEq + std::fmt::Debug + use<> {
-        let tunnels = ["wg0", "wg0-far"].map(|name| netlink.index_of(name).ok());
-        let rules = [Family::V4, Family::V6].map(|family| netlink.rules(family).unwrap());
-        let mut routes = netlink.routes(None).unwrap();
-        // IPv6 gives every interface routes of its own whenever it is ready.
-        routes.retain(|route| route.dst.is_ipv4() && !tunnels.contains(&route.dev));
-        (rules, routes, sysctl(super::super::plan::SRC_VALID_MARK))
-    }
-
-    fn dev_to(netlink: &mut Netlink, to: &str, mark: u32) -> String {
-        let way = netlink.route_get(ip(to), mark).unwrap();
-        netlink.name_of(way.dev).unwrap()
-    }
-
-    /// Runs `test` in a host of its own, with a journal directory; says why it cannot.
-    fn in_host(name: &str, test: impl FnOnce(&mut Netlink, &Path) + Send) {
-        let host = match Host::new(name) {
-            Ok(host) => host,
-            Err(error) => return eprintln!("skipped, needs network namespaces: {error}"),
-        };
-        let directory =
-            std::env::temp_dir().join(format!("millrace-{name}-{}", std::process::id()));
-        host.run(|| {
-            let mut netlink = Netlink::open().unwrap();
-            make_lines(&mut netlink);
-            test(&mut netlink, &directory);
-        })
-        .unwrap();
-        let left = fs::read_dir(&directory).map_or(0, Iterator::count);
-        let _ = fs::remove_dir_all(&directory);
-        assert_eq!(left, 0, "a journal is left");
-    }
-
-    #[test]
-    fn a_full_tunnel_is_made_and_taken_back() {
-        in_host("apply", |netlink, directory| {
-            let before = state(netlink);
-            let plan = plan(netlink, |facts| assert!(facts.suppress_prefixlength));
-            assert_eq!((plan.mtu, plan.fwmark), (1420, 51820));
-            let applied = Applied::apply_in(directory, &plan, "wg0", netlink).unwrap();
-            assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
-            assert_eq!(dev_to(netlink, "2001:db8::1", 0), "wg0");
-            assert_eq!(dev_to(netlink, "192.0.2.1", plan.fwmark), "wan");
-            // What is on the link stays there.
-            assert_eq!(dev_to(netlink, "198.51.100.7", 0), "wan");
-            assert_eq!(netlink.link("wg0").unwrap().mtu, 1420);
-            applied.undo().unwrap();
-            assert_eq!(state(netlink), before);
-        });
-    }
-
-    #[test]
-    fn a_kernel_without_suppression_gets_halves() {
-        in_host("halves", |netlink, directory| {
-            let before = state(netlink);
-            let plan = plan(netlink, |facts| facts.suppress_prefixlength = false);
-            let applied = Applied::apply_in(directory, &plan, "wg0", netlink).unwrap();
-            assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
-            assert_eq!(dev_to(netlink, "192.0.2.1", 0), "wan");
-            applied.undo().unwrap();
-            assert_eq!(state(netlink), before);
-        });
-    }
-
-    #[test]
-    fn a_killed_daemons_changes_are_undone_by_the_next() {
-        in_host("killed", |netlink, directory| {
-            let before = state(netlink);
-            let plan = plan(netlink, |_| {});
-            let mut applied = Applied::apply_in(directory, &plan, "wg0", netlink).unwrap();
-            // As the kernel does with a dead process's files.
-            applied.journal = None;
-            drop(applied);
-            assert_ne!(state(netlink), before);
-            recovered(directory, "wg0", netlink)
-                .unwrap()
-                .remove()
-                .unwrap();
-            assert_eq!(state(netlink), before);
-        });
-    }
-
-    #[test]
-    fn a_plan_that_fails_half_way_leaves_nothing() {
-        in_host("half", |netlink, directory| {
-            let before = state(netlink);
-            let mut plan = plan(netlink, |_| {});
-            let again = plan.steps[0].clone();
-            plan.steps.push(again);
-            let error = Applied::apply_in(directory, &plan, "wg0", netlink).unwrap_err();
-            assert!(matches!(error, ApplyError::Netlink(error) if error.is_exists()));
-            assert_eq!(state(netlink), before);
-        });
-    }
-
-    #[test]
-    fn two_full_tunnels_do_not_take_each_others_rules() {
-        in_host("two", |netlink, directory| {
-            let before = state(netlink);
-            let first = plan(netlink, |_| {});
-            let first = Applied::apply_in(directory, &first, "wg0", netlink).unwrap();
-            let between = state(netlink);
-            let mut second = plan(netlink, |_| {});
-            // The same network by two interfaces is refused, as it should be.
-            let network = |step: &Step| matches!(step, Step::Route { table: MAIN, .. });
-            second.steps.retain(|step| !network(step));
-            assert_eq!(second.fwmark, 51821);
-            let second = Applied::apply_in(directory, &second, "wg0-far", netlink).unwrap();
-            assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0-far");
-            second.undo().unwrap();
-            assert_eq!(state(netlink), between);
-            first.undo().unwrap();
-            assert_eq!(state(netlink), before);
-        });
-    }
-}
+mod tests;

@@ -13,6 +13,8 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+mod openwrt;
+
 /// The order of interfaces of Debian's resolvconf; it gives a record its place by a prefix.
 const INTERFACE_ORDER: &str = "/etc/resolvconf/interface-order";
 
@@ -26,6 +28,11 @@ pub(crate) enum Resolver {
     },
     /// `resolvectl` of systemd-resolved.
     Resolvectl,
+    /// `dnsmasq` as OpenWrt runs it: a file in the directory that it reads when it starts.
+    OpenWrt {
+        /// The directory.
+        directory: PathBuf,
+    },
 }
 
 /// Why the name servers were not set or not set back.
@@ -50,10 +57,19 @@ pub(crate) enum DnsError {
         /// The first of what it printed.
         message: String,
     },
+    /// A file of its configuration.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
 }
 
 impl Resolver {
-    /// The program that is installed, `resolvconf` before `resolvectl`.
+    /// The program that is installed: `resolvconf` before `resolvectl` before OpenWrt's
+    /// `dnsmasq`.
     pub(crate) fn find() -> Option<Self> {
         if find_program("resolvconf").is_some() {
             let order = fs::read_to_string(INTERFACE_ORDER).unwrap_or_default();
@@ -63,15 +79,25 @@ impl Resolver {
         }
         // The program is there on hosts whose names are looked up otherwise.
         let runs = Path::new("/run/systemd/resolve").exists();
-        (runs && find_program("resolvectl").is_some()).then_some(Self::Resolvectl)
+        if runs && find_program("resolvectl").is_some() {
+            return Some(Self::Resolvectl);
+        }
+        openwrt::directory().map(|directory| Self::OpenWrt { directory })
     }
 
-    /// Makes `servers` the only ones, while the interface is there.
+    /// True when servers can be asked about some domains alone.
+    pub(crate) const fn can_split(&self) -> bool {
+        !matches!(self, Self::Resolvconf { .. })
+    }
+
+    /// Makes `servers` the only ones, while the interface is there; or with `only`, where
+    /// [`Resolver::can_split`], the only ones for those domains.
     pub(crate) fn set(
         &self,
         ifname: &str,
         servers: &[IpAddr],
         search: &[String],
+        only: &[String],
     ) -> Result<(), DnsError> {
         match self {
             Self::Resolvconf { prefix } => {
@@ -85,8 +111,17 @@ impl Resolver {
                 let arguments = ["dns", ifname].map(str::to_owned).into_iter();
                 run("resolvectl", arguments.chain(servers), "")?;
                 // `~.` sends all names this way.
-                let arguments = ["domain", ifname, "~."].map(str::to_owned).into_iter();
-                run("resolvectl", arguments.chain(search.iter().cloned()), "")
+                let routed: Vec<String> = match only {
+                    [] => vec!["~.".to_owned()],
+                    domains => domains.iter().map(|domain| format!("~{domain}")).collect(),
+                };
+                let arguments = ["domain", ifname].map(str::to_owned).into_iter();
+                let domains = routed.into_iter().chain(search.iter().cloned());
+                run("resolvectl", arguments.chain(domains), "")
+            }
+            Self::OpenWrt { directory } => {
+                openwrt::write(directory, ifname, servers, search, only)?;
+                openwrt::restart()
             }
         }
     }
@@ -101,6 +136,12 @@ impl Resolver {
             // The settings belong to the interface, and may be gone with it.
             Self::Resolvectl if !interface_exists(ifname) => Ok(()),
             Self::Resolvectl => run("resolvectl", ["revert", ifname], ""),
+            Self::OpenWrt { directory } => {
+                if openwrt::remove(directory, ifname)? {
+                    openwrt::restart()?;
+                }
+                Ok(())
+            }
         }
     }
 }

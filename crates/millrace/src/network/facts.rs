@@ -9,7 +9,7 @@ use config::tunnel::Tunnel;
 use netio::netlink::{Family, Netlink, NetlinkError, RouteKind, Rule};
 
 use super::dns::Resolver;
-use super::plan::{SRC_VALID_MARK, Step};
+use super::step::{SRC_VALID_MARK, Step};
 
 /// Priority of the rule that is added and removed to see whether the kernel knows its attribute:
 /// after the default table's 32767, where no packet comes by.
@@ -90,7 +90,7 @@ impl Facts {
         let routes = netlink.routes(None)?;
         let default = routes.iter().find(|route| {
             route.prefix == 0
-                && route.table == super::plan::MAIN
+                && route.table == super::step::MAIN
                 && route.kind == RouteKind::Unicast
         });
         let default_mtu = match default.and_then(|route| Some((route.mtu, route.dev?))) {
@@ -112,7 +112,15 @@ impl Facts {
     }
 }
 
-fn way(netlink: &mut Netlink, addr: IpAddr, mark: u32) -> Result<EndpointWay, NetlinkError> {
+/// The way that a packet with `mark` (0 for none) would go to `addr` now.
+///
+/// # Errors
+/// When the kernel does not answer; that there is no way is none.
+pub(crate) fn way(
+    netlink: &mut Netlink,
+    addr: IpAddr,
+    mark: u32,
+) -> Result<EndpointWay, NetlinkError> {
     let none = EndpointWay {
         addr,
         via: None,
@@ -175,7 +183,8 @@ fn knows_suppress_prefixlength(netlink: &mut Netlink) -> bool {
     known
 }
 
-fn has_ipv6() -> bool {
+/// True when the kernel has IPv6 and it is not switched off for new interfaces.
+pub(crate) fn has_ipv6() -> bool {
     Path::new("/proc/net/if_inet6").exists()
         && sysctl("net/ipv6/conf/default/disable_ipv6").as_deref() != Some("1")
 }

@@ -6,15 +6,16 @@
 //! drops them however the process ends, and no process number can be taken for another's.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::plan::Step;
+use super::step::Step;
 
 /// Directory of the journals, one `IFNAME.undo` for each interface; empty after a reboot, as the
 /// host's state is.
@@ -22,6 +23,9 @@ pub(super) const DIRECTORY: &str = "/run/millrace";
 
 /// Largest journal that is read, in bytes; a real one has a few lines.
 const SIZE_MAX: u64 = 1 << 20;
+
+/// Longest first line that is looked at, in bytes.
+const LINE_MAX: u64 = 256;
 
 /// Why a journal cannot be used.
 #[derive(Debug, Error)]
@@ -84,11 +88,30 @@ impl Journal {
         Ok((Self { path, file }, steps))
     }
 
-    /// Writes down that a step is about to be done.
-    pub(super) fn record(&mut self, step: &Step) -> Result<(), JournalError> {
-        let line = serde_json::to_string(step).map_err(io::Error::from);
-        line.and_then(|line| (&*self.file).write_all(format!("{line}\n").as_bytes()))
-            .map_err(|error| self.failed(error))
+    /// Writes down that a step is about to be done. Returns what [`Journal::retract`] needs.
+    pub(super) fn record(&mut self, step: &Step) -> Result<u64, JournalError> {
+        let write = || {
+            let mut mark = self.file.metadata()?.len();
+            if mark == 0 {
+                self.write(&Origin::here())?;
+                mark = self.file.metadata()?.len();
+            }
+            self.write(step)?;
+            Ok(mark)
+        };
+        write().map_err(|error| self.failed(error))
+    }
+
+    /// Takes back what was written since a record gave this mark: it was not done.
+    pub(super) fn retract(&mut self, mark: u64) -> Result<(), JournalError> {
+        self.file.set_len(mark).map_err(|error| self.failed(error))
+    }
+
+    fn write(&self, line: &impl Serialize) -> io::Result<()> {
+        let mut text = serde_json::to_string(line)?;
+        text.push('\n');
+        // In one call, so that a line is whole or torn but never mixed with another.
+        (&*self.file).write_all(text.as_bytes())
     }
 
     /// Empties the file: its steps have been undone.
@@ -103,11 +126,30 @@ impl Journal {
 
     /// True when this is the only journal in its directory: no other tunnel of ours is up.
     pub(super) fn is_alone(&self) -> bool {
-        let directory = self.path.parent().map(fs::read_dir);
-        let entries = directory.into_iter().flatten().flatten().flatten();
-        !entries
-            .map(|entry| entry.path())
-            .any(|path| path != self.path && path.extension().is_some_and(|ext| ext == "undo"))
+        self.other_paths().is_empty()
+    }
+
+    /// The interfaces of the other journals of this namespace, and what is in these.
+    pub(super) fn others(&self) -> (Vec<String>, Vec<Step>) {
+        let mut names = Vec::new();
+        let mut steps = Vec::new();
+        for path in self.other_paths() {
+            // Gone meanwhile, or about to go.
+            let Ok(file) = File::open(&path) else {
+                continue;
+            };
+            if !Origin::of(&file).is_elsewhere() {
+                names.extend(stem(&path));
+                steps.extend(read(&file).unwrap_or_default());
+            }
+        }
+        (names, steps)
+    }
+
+    fn other_paths(&self) -> Vec<PathBuf> {
+        let mut paths = journals(self.path.parent());
+        paths.retain(|path| *path != self.path);
+        paths
     }
 
     fn failed(&self, error: io::Error) -> JournalError {
@@ -118,10 +160,69 @@ impl Journal {
     }
 }
 
+/// The first line of a journal. Interfaces of the same name in two network namespaces have
+/// nothing to do with each other, but `/run` is the same for both.
+#[derive(Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+struct Origin {
+    /// Inode of the namespace, 0 when unknown.
+    namespace: u64,
+}
+
+impl Origin {
+    fn here() -> Self {
+        let namespace = fs::metadata("/proc/thread-self/ns/net").map_or(0, |meta| meta.ino());
+        Self { namespace }
+    }
+
+    fn of(file: &File) -> Self {
+        let mut line = String::new();
+        let read = BufReader::new(file.take(LINE_MAX)).read_line(&mut line);
+        // Whatever it is instead: a journal without an origin.
+        let _ = read.and((&*file).rewind());
+        serde_json::from_str(&line).unwrap_or_default()
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        let here = Self::here().namespace;
+        ![0, here].contains(&self.namespace) && here != 0
+    }
+}
+
+/// The interfaces in this network namespace whose journals nobody holds.
+pub(super) fn abandoned(directory: &Path) -> Vec<String> {
+    let free = |path: &PathBuf| {
+        File::open(path).is_ok_and(|file| {
+            !Origin::of(&file).is_elsewhere()
+                && Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok()
+        })
+    };
+    let paths = journals(Some(directory)).into_iter().filter(free);
+    paths.filter_map(|path| stem(&path)).collect()
+}
+
+fn journals(directory: Option<&Path>) -> Vec<PathBuf> {
+    let entries = directory.map(fs::read_dir).into_iter().flatten().flatten();
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "undo")
+        })
+        .collect()
+}
+
+fn stem(path: &Path) -> Option<String> {
+    Some(path.file_stem()?.to_str()?.to_owned())
+}
+
 fn read(file: &File) -> io::Result<Vec<Step>> {
     let mut steps = Vec::new();
     for line in BufReader::new(file.take(SIZE_MAX)).lines() {
         let line = line?;
+        if serde_json::from_str::<Origin>(&line).is_ok() {
+            continue;
+        }
         match serde_json::from_str(&line) {
             Ok(step) => steps.push(step),
             // The last line of a daemon that was killed while writing, or of another version.

@@ -5,11 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use config::tunnel::{Table, Tunnel};
 use config::types::{AllowedIp, InterfaceAddr, family_bits};
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::dns::Resolver;
 use super::facts::Facts;
+pub(super) use super::step::{MAIN, SRC_VALID_MARK, Step};
 
 /// The mark, and the table, that a full tunnel takes when the file names none: the number that
 /// every WireGuard tool begins with.
@@ -29,60 +28,6 @@ const IPV6_MTU_MIN: u32 = 1280;
 pub(crate) struct Options {
     /// Leave the host's name servers alone.
     pub(crate) no_dns: bool,
-}
-
-/// One change. Those that outlive the interface are written to the journal as they are here.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) enum Step {
-    /// An address of the tunnel's interface.
-    Address { addr: IpAddr, prefix: u8 },
-    /// The interface's MTU in bytes.
-    Mtu { mtu: u32 },
-    /// The interface goes up.
-    Up,
-    /// A route into the tunnel.
-    Route { dst: IpAddr, prefix: u8, table: u32 },
-    /// Name servers and search domains.
-    Dns {
-        resolver: Resolver,
-        servers: Vec<IpAddr>,
-        search: Vec<String>,
-    },
-    /// A route outside the tunnel, to a peer's endpoint.
-    HostRoute {
-        dst: IpAddr,
-        via: Option<IpAddr>,
-        dev: u32,
-    },
-    /// Packets that the tunnel did not send itself look into its table.
-    UnmarkedRule {
-        v6: bool,
-        mark: u32,
-        table: u32,
-        priority: u32,
-    },
-    /// Before that, the main table decides where it has more than a default route.
-    MainRule { v6: bool, priority: u32 },
-    /// A setting below `/proc/sys`, and its value before.
-    Sysctl {
-        key: String,
-        value: String,
-        before: String,
-    },
-}
-
-impl Step {
-    /// True for what stays when the interface goes.
-    pub(crate) const fn outlives_interface(&self) -> bool {
-        match self {
-            Self::Address { .. } | Self::Mtu { .. } | Self::Up | Self::Route { .. } => false,
-            Self::Dns { .. }
-            | Self::HostRoute { .. }
-            | Self::UnmarkedRule { .. }
-            | Self::MainRule { .. }
-            | Self::Sysctl { .. } => true,
-        }
-    }
 }
 
 /// Everything that is to be done, in order.
@@ -200,6 +145,7 @@ impl Plan {
             resolver,
             servers: interface.dns.clone(),
             search: interface.dns_search.clone(),
+            only: Vec::new(),
         });
     }
 
@@ -338,12 +284,6 @@ impl Plan {
         }
     }
 }
-
-/// The main routing table.
-pub(super) const MAIN: u32 = netio::netlink::TABLE_MAIN;
-
-/// With it the reverse-path filter looks at marks.
-pub(super) const SRC_VALID_MARK: &str = "net/ipv4/conf/all/src_valid_mark";
 
 /// True when the kernel makes a route for `range` by itself, because the address's network holds
 /// all of it. An IPv4 address that is its own network gets none outside the local table.

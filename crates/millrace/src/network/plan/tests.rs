@@ -3,6 +3,7 @@
 use config::wgquick;
 
 use super::*;
+use crate::network::dns::Resolver;
 use crate::network::facts::EndpointWay;
 
 fn tunnel(lines: &str) -> Tunnel {
@@ -212,6 +213,7 @@ fn name_servers_are_set_before_any_route_or_the_user_hears_why_not() {
         resolver: Resolver::Resolvectl,
         servers: vec!["10.0.0.1".parse().unwrap()],
         search: vec!["corp.example".to_owned()],
+        only: Vec::new(),
     };
     assert_eq!(plan(&lines, &facts()).steps[2], dns);
     let none = Facts {

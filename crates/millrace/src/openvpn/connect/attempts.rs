@@ -215,7 +215,11 @@ impl Attempts {
 
     fn target(&mut self, index: usize, remote: SocketAddr) -> Target {
         self.last = Some(index);
-        Target::new(self.connections[index].clone(), self.sockets.clone(), remote)
+        Target::new(
+            self.connections[index].clone(),
+            self.sockets.clone(),
+            remote,
+        )
     }
 }
 

@@ -102,7 +102,11 @@ impl Rounds {
             seconds = seconds.max(1) << (rounds - PATIENT_ROUNDS).min(DOUBLINGS_MAX);
         }
         let pause = Duration::from_secs(seconds.min(u64::from(pauses.max)));
-        let names = if all_nameless { NAMES_PAUSE } else { Duration::ZERO };
+        let names = if all_nameless {
+            NAMES_PAUSE
+        } else {
+            Duration::ZERO
+        };
         pause.max(asked).max(names)
     }
 
