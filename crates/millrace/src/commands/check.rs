@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use config::openvpn::{self, OpenVpnError};
 use config::report::{Entry, Report, Verdict};
 use config::wgquick::{self, ConfError, Options};
 use serde::Serialize;
+use thiserror::Error;
 
 /// What the user asked for.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +20,26 @@ pub(crate) struct Arguments {
     pub json: bool,
     /// Judge as `millrace up --allow-scripts` would.
     pub allow_scripts: bool,
+    /// Judge as `millrace openvpn --allow-insecure-ciphers` would.
+    pub allow_insecure_ciphers: bool,
+}
+
+/// Why a file cannot be judged.
+#[derive(Debug, Error)]
+enum CheckError {
+    #[error(transparent)]
+    WgQuick(#[from] ConfError),
+    #[error(transparent)]
+    OpenVpn(#[from] OpenVpnError),
+}
+
+/// What is said of a file.
+struct Judged {
+    report: Report,
+    /// It gives a tunnel.
+    usable: bool,
+    /// What holds for no line, and does no harm by itself.
+    warnings: Vec<String>,
 }
 
 /// The command's own command line.
@@ -32,14 +54,18 @@ pub(crate) fn command() -> Command {
     let file = Arg::new("FILE")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("A wg-quick file, IFNAME.conf");
+        .help("A wg-quick file, IFNAME.conf, or an OpenVPN profile, .ovpn");
     Command::new("check")
         .about("Say of every line of a file whether it is honoured, ignored or refused, and why")
         .arg(file)
         .arg(flag("json", "Print one JSON document"))
         .arg(flag(
             "allow-scripts",
-            "Judge as if PreUp, PostUp, PreDown and PostDown were permitted",
+            "Judge as if PreUp, PostUp, PreDown, PostDown and OpenVPN's scripts were permitted",
+        ))
+        .arg(flag(
+            "allow-insecure-ciphers",
+            "Judge as if OpenVPN's insecure ciphers were permitted",
         ))
 }
 
@@ -49,6 +75,7 @@ impl From<&ArgMatches> for Arguments {
             file: matches.get_one("FILE").cloned().unwrap_or_default(),
             json: matches.get_flag("json"),
             allow_scripts: matches.get_flag("allow-scripts"),
+            allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
         }
     }
 }
@@ -57,7 +84,7 @@ impl From<&ArgMatches> for Arguments {
 /// caller's business, and 2.
 #[must_use]
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let (report, usable) = match judge(&arguments.file, arguments.allow_scripts) {
+    let judged = match judge(arguments) {
         Ok(judged) => judged,
         Err(error) => {
             eprintln!("millrace: {error}");
@@ -65,9 +92,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         }
     };
     let shown = if arguments.json {
-        json(&report, usable).map_err(io::Error::from)
+        json(&judged).map_err(io::Error::from)
     } else {
-        Ok(text(&report))
+        Ok(text(&judged))
     };
     let written = shown.and_then(|shown| io::stdout().lock().write_all(shown.as_bytes()));
     match written {
@@ -76,13 +103,47 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             eprintln!("millrace: cannot write the report: {error}");
             ExitCode::FAILURE
         }
-        _ if report.is_clean() => ExitCode::SUCCESS,
+        _ if judged.report.is_clean() => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
 }
 
-/// The report on a file, and whether it gives a tunnel.
-fn judge(file: &Path, allow_scripts: bool) -> Result<(Report, bool), ConfError> {
+/// The report on a file, by what the file is.
+fn judge(arguments: &Arguments) -> Result<Judged, CheckError> {
+    if is_openvpn(&arguments.file) {
+        return Ok(judge_openvpn(arguments)?);
+    }
+    Ok(judge_wg_quick(&arguments.file, arguments.allow_scripts)?)
+}
+
+/// By its name; a `.conf` by what is in it, since OpenVPN uses that name too.
+fn is_openvpn(file: &Path) -> bool {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("ovpn") => true,
+        Some("conf") => {
+            // A file that cannot be read is reported by whoever reads it next.
+            let bytes = openvpn::read_config(file).unwrap_or_default();
+            std::str::from_utf8(&bytes).is_ok_and(openvpn::is_openvpn)
+        }
+        _ => false,
+    }
+}
+
+fn judge_openvpn(arguments: &Arguments) -> Result<Judged, OpenVpnError> {
+    let options = openvpn::Options {
+        allow_insecure_ciphers: arguments.allow_insecure_ciphers,
+        allow_scripts: arguments.allow_scripts,
+    };
+    let mut import = openvpn::read(&arguments.file, options)?;
+    import.check_files();
+    Ok(Judged {
+        usable: import.is_usable(),
+        report: import.report,
+        warnings: import.warnings,
+    })
+}
+
+fn judge_wg_quick(file: &Path, allow_scripts: bool) -> Result<Judged, ConfError> {
     let import = wgquick::read(file, Options { allow_scripts })?;
     let mut usable = import.is_usable();
     let mut report = import.report;
@@ -99,11 +160,16 @@ fn judge(file: &Path, allow_scripts: bool) -> Result<(Report, bool), ConfError> 
         };
         report.entries.insert(0, entry);
     }
-    Ok((report, usable))
+    Ok(Judged {
+        report,
+        usable,
+        warnings: Vec::new(),
+    })
 }
 
 /// `FILE:LINE: VERDICT KEY: REASON`, one line each, and the sums.
-fn text(report: &Report) -> String {
+fn text(judged: &Judged) -> String {
+    let report = &judged.report;
     let mut out = String::new();
     for entry in &report.entries {
         out += &report.file;
@@ -117,6 +183,9 @@ fn text(report: &Report) -> String {
             out += &format!(" {}", parts.join(": "));
         }
         out.push('\n');
+    }
+    for warning in &judged.warnings {
+        out += &format!("{}: warning: {warning}\n", report.file);
     }
     let [honoured, ignored, refused] = counts(report);
     out += &format!("{honoured} honoured, {ignored} ignored, {refused} refused\n");
@@ -135,6 +204,7 @@ struct Document<'a> {
     honoured: usize,
     ignored: usize,
     refused: usize,
+    warnings: &'a [String],
     lines: Vec<Line<'a>>,
 }
 
@@ -146,7 +216,8 @@ struct Line<'a> {
     reason: &'a str,
 }
 
-fn json(report: &Report, usable: bool) -> serde_json::Result<String> {
+fn json(judged: &Judged) -> serde_json::Result<String> {
+    let report = &judged.report;
     let [honoured, ignored, refused] = counts(report);
     let lines = report.entries.iter().map(|entry| Line {
         line: entry.line,
@@ -156,10 +227,11 @@ fn json(report: &Report, usable: bool) -> serde_json::Result<String> {
     });
     let document = Document {
         file: &report.file,
-        usable,
+        usable: judged.usable,
         honoured,
         ignored,
         refused,
+        warnings: &judged.warnings,
         lines: lines.collect(),
     };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
@@ -172,8 +244,12 @@ mod tests {
     const FILE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n\
         MTU = 1300\nMTU = 1400\nPostUp = true\n";
 
-    fn report() -> Report {
-        wgquick::parse(FILE, "wg0.conf", Options::default()).report
+    fn judged() -> Judged {
+        Judged {
+            report: wgquick::parse(FILE, "wg0.conf", Options::default()).report,
+            usable: true,
+            warnings: Vec::new(),
+        }
     }
 
     #[test]
@@ -186,12 +262,12 @@ wg0.conf:5: refused PostUp: shell commands are not run unless --allow-scripts is
 look at what it does first
 2 honoured, 1 ignored, 1 refused
 ";
-        assert_eq!(text(&report()), expected);
+        assert_eq!(text(&judged()), expected);
     }
 
     #[test]
     fn the_document_for_programs() {
-        let document = json(&report(), true).unwrap();
+        let document = json(&judged()).unwrap();
         let document: serde_json::Value = serde_json::from_str(&document).unwrap();
         assert_eq!(document["refused"], 1);
         assert_eq!(document["lines"][1]["line"], 3);
@@ -200,7 +276,43 @@ look at what it does first
 
     #[test]
     fn a_missing_file_is_an_error_with_its_name() {
-        let error = judge(Path::new("/nonexistent/wg0.conf"), false).unwrap_err();
-        assert!(error.to_string().starts_with("/nonexistent/wg0.conf: "));
+        for name in ["/nonexistent/wg0.conf", "/nonexistent/a.ovpn"] {
+            let arguments = Arguments {
+                file: name.into(),
+                ..Arguments::default()
+            };
+            let error = judge(&arguments).map(|judged| judged.usable).unwrap_err();
+            assert!(
+                error.to_string().starts_with(&format!("{name}: ")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_profile_and_the_files_beside_it() {
+        let directory = std::env::temp_dir().join(format!("millrace-check-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let lines = "client\ndev tun\nremote a.example\nca ca.crt\nauth-user-pass\nfast-io\n\
+            setenv opt new-thing\n";
+        // Called `.conf`, it is known by what is in it.
+        let file = directory.join("office.conf");
+        std::fs::write(&file, lines).unwrap();
+        let arguments = Arguments {
+            file: file.clone(),
+            ..Arguments::default()
+        };
+        let without = judge(&arguments).unwrap();
+        std::fs::write(directory.join("ca.crt"), "").unwrap();
+        let with = judge(&arguments).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+
+        assert!(!without.usable && !without.report.is_clean());
+        let shown = text(&without);
+        assert!(shown.contains("office.conf:4: refused ca: "), "{shown}");
+        assert!(shown.contains("ca.crt: cannot be read: "), "{shown}");
+        assert!(with.usable && with.report.is_clean());
+        assert_eq!(counts(&with.report), [5, 2, 0]);
+        assert!(text(&with).contains("warning: No server certificate verification"));
     }
 }
