@@ -8,7 +8,7 @@ use super::{Kernel, MAX_LANES, States, sha1, sha2};
 pub(super) const SHA1: Kernel<u32> = Kernel {
     compress: sha1,
     lanes: 8,
-    worth: [3, 8],
+    worth: [3, 5],
     name: "own (avx2, eight at once)",
 };
 
@@ -24,7 +24,7 @@ pub(super) const SHA256: Kernel<u32> = Kernel {
 pub(super) const SHA512: Kernel<u64> = Kernel {
     compress: sha512,
     lanes: 4,
-    worth: [2, 2],
+    worth: [3, 3],
     name: "own (avx2, four at once)",
 };
 

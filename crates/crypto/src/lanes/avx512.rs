@@ -9,7 +9,7 @@ use crate::avx512::transpose;
 pub(super) const SHA1: Kernel<u32> = Kernel {
     compress: sha1,
     lanes: 16,
-    worth: [2, 4],
+    worth: [3, 5],
     name: "own (avx512, sixteen at once)",
 };
 

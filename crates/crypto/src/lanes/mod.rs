@@ -73,8 +73,9 @@ struct Kernel<W> {
     compress: Compress<W>,
     /// How many of [`MAX_LANES`] it uses.
     lanes: usize,
-    /// Messages from which on it is faster than hashing one after the other: measured, without SHA's own instructions and
-    /// with them.
+    /// Messages from which on it is faster than hashing one after the other, without SHA's own instructions and with them.
+    /// The second was measured with 1,420 bytes on a Xeon that has them, the first follows from what the library is said to
+    /// do without.
     worth: [usize; 2],
     name: &'static str,
 }
@@ -118,10 +119,9 @@ impl Lanes {
     /// The best code for the hash, if there is any on this machine.
     pub(crate) fn new(hash: &State) -> Option<Self> {
         Self::of_width(hash, Width::Avx512).or_else(|| {
-            // One message after the other through the instructions for SHA is faster than eight at once without them.
-            let instructions =
-                is_x86_feature_detected!("sha") && !matches!(hash, State::Sha512(..));
-            if instructions {
+            // One message after the other through SHA-256's own instructions takes 0.68 s/GB, eight at once 0.76. SHA-1's take
+            // 0.62, and eight at once 0.34.
+            if is_x86_feature_detected!("sha") && matches!(hash, State::Sha256(..)) {
                 return None;
             }
             Self::of_width(hash, Width::Avx2)
