@@ -1,0 +1,87 @@
+//! What a peer puts inside its data packets: fragments, compression framing, signals, TCP options; and the lengths of
+//! a TCP stream outside.
+#![no_main]
+
+use std::time::{Duration, Instant};
+
+use openvpn::data::fragment::{Fragmenter, Reassembled, Reassembler};
+use openvpn::data::framing::{Framing, Unframed};
+use openvpn::data::header::DataHeader;
+use openvpn::data::signal::Signal;
+use openvpn::data::stream::{Front, front};
+use openvpn::data::{mss, stream};
+
+const MOST: usize = 1600;
+
+fn inside(framing: Framing, payload: &[u8]) {
+    let mut packet = payload.to_vec();
+    let len = packet.len();
+    let Unframed::Payload(at) = framing.unframe(&mut packet, 0..len) else {
+        return;
+    };
+    let packet = &mut packet[at];
+    let _ = Signal::of(packet);
+    let before = packet.to_vec();
+    if mss::clamp(packet, 1000) {
+        assert!(!mss::clamp(packet, 1000), "clamped twice");
+    } else {
+        assert_eq!(before, packet);
+    }
+    // What came off goes on again.
+    let mut buffer = [
+        &[0; Framing::HEAD_ROOM][..],
+        &before,
+        &[0; Framing::TAIL_ROOM],
+    ]
+    .concat();
+    let place = Framing::HEAD_ROOM..Framing::HEAD_ROOM + before.len();
+    if let Some(at) = framing.frame(&mut buffer, place) {
+        let Unframed::Payload(at) = framing.unframe(&mut buffer, at) else {
+            panic!("our own framing is refused");
+        };
+        assert_eq!(buffer[at], before);
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let Some((&how, mut rest)) = data.split_first() else {
+        return;
+    };
+    let framing = [Framing::None, Framing::Lzo, Framing::Swap, Framing::V2][usize::from(how % 4)];
+    let mut reassembler = Reassembler::new(MOST);
+    let mut fragmenter = Fragmenter::new(usize::from(how) * 4, how);
+    let mut now = Instant::now();
+    loop {
+        match front(rest, MOST) {
+            Ok(Front::Packet(len)) => {
+                let (packet, after) = rest[stream::PREFIX_LEN..].split_at(len);
+                assert_eq!(stream::prefix(packet).as_ref(), rest.first_chunk());
+                if let Some(header) = DataHeader::parse(packet) {
+                    assert_eq!(header.emit()[..header.len()], packet[..header.len()]);
+                }
+                match reassembler.receive(packet, now) {
+                    Ok(Reassembled::Whole) => inside(framing, &packet[4..]),
+                    Ok(Reassembled::Complete(whole)) => {
+                        assert!(whole.len() <= MOST);
+                        inside(framing, whole);
+                    }
+                    Ok(Reassembled::Waiting) => {}
+                    Err(_) => inside(framing, packet),
+                }
+                assert!(reassembler.waiting() <= 25);
+                if let Ok(pieces) = fragmenter.cut(packet.len()) {
+                    let len: usize = pieces.map(|piece| piece.range.len()).sum();
+                    assert_eq!(len, packet.len());
+                }
+                now += Duration::from_millis(len as u64);
+                reassembler.expire(now);
+                rest = after;
+            }
+            Ok(Front::Need(len)) => {
+                assert!(len > rest.len());
+                return;
+            }
+            Err(_) => return,
+        }
+    }
+});
