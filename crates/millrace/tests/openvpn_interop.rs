@@ -12,7 +12,7 @@ mod common;
 
 use common::Net;
 use common::openvpn::{Ends, Pair, amount, ready, stock};
-use common::pairwise::pairwise;
+use common::pairwise::{Choice, pairwise};
 use lab::openvpn::{Cipher, Digest, Framing, KeyKind, Setup, Transport, Wrap};
 
 const TRANSPORTS: [Transport; 2] = [Transport::Udp, Transport::Tcp];
@@ -156,4 +156,25 @@ fn stock_at_both_ends() {
         ..Setup::default()
     };
     Ends::new(&net, &setup, stock(false)).carries(amount());
+}
+
+/// The set of cases is what it says.
+#[test]
+fn every_pair_occurs_and_no_forbidden_one() {
+    let sizes = [3, 2, 4, 5, 2];
+    let forbidden = |a: Choice, b: Choice| a == (0, 0) && b == (1, 1);
+    let cases = pairwise(&sizes, forbidden);
+    for (one, &values) in sizes.iter().enumerate() {
+        for (two, &others) in sizes.iter().enumerate().skip(one + 1) {
+            for (v, w) in (0..values).flat_map(|v| (0..others).map(move |w| (v, w))) {
+                let occurs = cases.iter().any(|case| case[one] == v && case[two] == w);
+                assert_eq!(
+                    occurs,
+                    !forbidden((one, v), (two, w)),
+                    "{one}:{v} {two}:{w}"
+                );
+            }
+        }
+    }
+    assert!(cases.len() < 30, "{}", cases.len());
 }

@@ -1,5 +1,6 @@
 //! `millrace bench`: tunnels side by side.
 
+mod clients;
 pub(super) mod contender;
 mod document;
 pub(super) mod machine;
@@ -50,6 +51,9 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 
 /// Measures and reports; true if nothing failed.
 fn bench(options: &Options) -> Result<bool, RigError> {
+    if let Some(clients) = options.clients {
+        return scale(options, clients);
+    }
     let wireguard = |one: &Contender| !matches!(one, Contender::OpenVpn(..));
     if options.contenders.iter().any(wireguard) {
         prepare(&["wg", "ping", "iperf3"])?;
@@ -100,6 +104,24 @@ fn bench(options: &Options) -> Result<bool, RigError> {
         }
     }
     Ok(good)
+}
+
+/// Lets many clients come to one server, of each implementation with OpenVPN.
+fn scale(options: &Options, clients: u32) -> Result<bool, RigError> {
+    prepare(&["openssl", "iperf3"])?;
+    tools::tun()?;
+    let mut outcomes = Vec::new();
+    for contender in &options.contenders {
+        if let Contender::OpenVpn(ends, suite) = *contender {
+            outcomes.push(clients::measure(ends, suite, clients, options.seconds)?);
+        }
+    }
+    let text = clients::markdown(&outcomes);
+    println!("{text}");
+    Ok(match &options.markdown {
+        Some(path) => write(path, &text),
+        None => true,
+    })
 }
 
 /// Everything that has to be there before networks are built.

@@ -45,7 +45,8 @@ impl Ends {
         }
     }
 
-    fn program(self, number: usize) -> Box<dyn OpenVpn> {
+    /// The program at end `number`: 0 calls, 1 listens.
+    pub(super) fn program(self, number: usize) -> Box<dyn OpenVpn> {
         if self.millrace_at(number) {
             Box::new(MillraceOpenVpn::new(own_program()))
         } else {

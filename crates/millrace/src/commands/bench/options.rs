@@ -6,7 +6,7 @@ use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::contender::Contender;
-use super::openvpn::Suite;
+use super::openvpn::{Ends, Suite};
 use super::test::Test;
 
 const COLUMNS: &str = "\
@@ -39,6 +39,8 @@ pub(crate) struct Options {
     pub tests: Vec<Test>,
     pub repetitions: u32,
     pub seconds: u32,
+    /// How many clients shall come to one OpenVPN server, instead of all tests.
+    pub clients: Option<u32>,
     /// Files that the HTTP test fetches.
     pub requests: u64,
     pub segmentation: bool,
@@ -110,6 +112,11 @@ pub(crate) fn command() -> Command {
                 .value_parser(names(Test::ALL.map(Test::name).to_vec()).collect::<Vec<_>>())
                 .help("Tests, by commas [default: all but http]"),
         )
+        .arg(number(
+            "clients",
+            60_000,
+            "Let so many clients come to one OpenVPN server, instead of the tests [default of --impl: ovpn-gcm]",
+        ))
         .arg(number("reps", 1000, "Repetitions [default: 3]"))
         .arg(number("seconds", 3600, "Seconds of each load [default: 3]"))
         .arg(flag(
@@ -153,6 +160,10 @@ impl From<&ArgMatches> for Options {
             };
             contenders.extend(Contender::openvpn().filter(wanted));
         }
+        let clients = matches.get_one::<u32>("clients").copied();
+        if contenders.is_empty() && clients.is_some() {
+            contenders.push(Contender::OpenVpn(Ends::Millrace, Suite::Gcm));
+        }
         if contenders.is_empty() {
             contenders = Contender::ALL.to_vec();
             contenders.retain(|one| *one != Contender::MillraceNull);
@@ -180,6 +191,7 @@ impl From<&ArgMatches> for Options {
             tests,
             repetitions: number("reps", 3),
             seconds: number("seconds", 3),
+            clients,
             requests: if quick { 16 } else { 500 },
             segmentation: !matches.get_flag("nogso"),
             reference: reference
@@ -222,6 +234,9 @@ mod tests {
         let options = parse("--cipher gcm,bf --http").unwrap();
         assert_eq!(options.contenders.len(), 8);
         assert_eq!(options.tests, [Test::Http]);
+        let options = parse("--clients 1000").unwrap();
+        assert_eq!(options.clients, Some(1000));
+        assert_eq!(options.contenders[0].name(), "ovpn-gcm");
         let options = parse("--impl openvpn-gcm,millrace --http --test ping").unwrap();
         assert_eq!(options.contenders[0], Contender::Millrace);
         assert_eq!(options.tests, [Test::Ping, Test::Http]);
