@@ -1,0 +1,256 @@
+//! The same sessions against the stock program, over a socket of the loopback in a network namespace of their own.
+//!
+//! Skipped where `openvpn` or `unshare` is missing, or namespaces cannot be made.
+
+mod data;
+mod end;
+mod program;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use openvpn::digest::Digest;
+use openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
+use openvpn::keyfile::{KeyDirection, StaticKey};
+use openvpn::negotiate::{CipherList, DataCipher};
+use openvpn::role::Role;
+use openvpn::session::{
+    ClientSettings, Credentials, Decision, Renegotiate, ServerSettings, Settings, TokenKeeper,
+};
+use openvpn::wrap::WrapSettings;
+
+use end::{ClientEnd, ServerEnd, common};
+use program::{Stock, in_namespace};
+
+/// A wrap, as our settings for both roles and as options of the program for the other role.
+struct Wrapped {
+    name: &'static str,
+    client: WrapSettings,
+    server: WrapSettings,
+    stock_client: Vec<(&'static str, String)>,
+    stock_server: Vec<(&'static str, String)>,
+}
+
+fn wraps() -> Vec<Wrapped> {
+    let key = StaticKey::generate().unwrap();
+    let text = key.to_text().to_string();
+    let server_key = ServerKey::generate().unwrap();
+    let client_key = ClientKey::generate(&server_key, &Metadata::user(b"x")).unwrap();
+    let auth = |direction| WrapSettings::tls_auth(&key, direction, Digest::Sha256);
+    vec![
+        Wrapped {
+            name: "none",
+            client: WrapSettings::none(),
+            server: WrapSettings::none(),
+            stock_client: Vec::new(),
+            stock_server: Vec::new(),
+        },
+        Wrapped {
+            name: "tls-auth",
+            client: auth(KeyDirection::Inverse),
+            server: auth(KeyDirection::Normal),
+            stock_client: vec![("tls-auth 1", text.clone())],
+            stock_server: vec![("tls-auth 0", text.clone())],
+        },
+        Wrapped {
+            name: "tls-crypt",
+            client: WrapSettings::tls_crypt(&key, Role::Client),
+            server: WrapSettings::tls_crypt(&key, Role::Server),
+            stock_client: vec![("tls-crypt", text.clone())],
+            stock_server: vec![("tls-crypt", text)],
+        },
+        Wrapped {
+            name: "tls-crypt-v2",
+            client: WrapSettings::tls_crypt_v2_client(&client_key),
+            server: WrapSettings::tls_crypt_v2_server(&server_key, None),
+            stock_client: vec![("tls-crypt-v2", client_key.to_text().to_string())],
+            stock_server: vec![("tls-crypt-v2", server_key.to_text().to_string())],
+        },
+    ]
+}
+
+fn settings(role: Role, tls_auth: bool) -> Settings {
+    let mut settings = common(role);
+    settings.occ.tls_auth = tls_auth;
+    settings.occ.key_direction = tls_auth.then_some(role == Role::Client);
+    settings.auth = Some(Digest::Sha256);
+    settings.occ.auth = settings.auth;
+    settings
+}
+
+/// Connects, lets pings of both ends be opened, and renews the keys twice.
+#[test]
+fn client_of_the_stock_server() {
+    in_namespace(|| {
+        for wrapped in wraps() {
+            for (exporter, cipher) in [
+                (true, DataCipher::Aes256Gcm),
+                (false, DataCipher::Aes256Cbc),
+                (false, DataCipher::ChaCha20Poly1305),
+            ] {
+                let what = format!("{}, exporter {exporter}, {cipher}", wrapped.name);
+                let stock = Stock::server(&[
+                    "--reneg-sec",
+                    "4",
+                    "--auth",
+                    "SHA256",
+                    "--data-ciphers",
+                    cipher.name(),
+                    "--ping",
+                    "1",
+                    "--ping-restart",
+                    "4",
+                    "--push",
+                    "ping 1",
+                    "--push",
+                    "route 10.99.0.0 255.255.0.0",
+                ])
+                .with_inline(&wrapped.stock_server)
+                .start();
+                let mut common = settings(Role::Client, wrapped.name == "tls-auth");
+                common.exporter = exporter;
+                common.data_ciphers = CipherList::of(&[cipher]);
+                common.renegotiate = Renegotiate::every(Duration::ZERO);
+                let settings = ClientSettings::new(common, wrapped.client.clone());
+                let mut client = ClientEnd::begin(settings, stock.port(), None);
+                client.run_until(|it| it.renewed >= 2 && it.data.opened >= 8, &what, &stock);
+                assert_eq!(client.data.failed, 0, "{what}");
+                let reply = client.pushed.as_ref().unwrap();
+                assert_eq!(reply.routes.len(), 1, "{what}");
+                assert_eq!(reply.tls_ekm, exporter, "{what}");
+                client.leave();
+                stock.wait_for("SIGTERM[soft,remote-exit] received");
+                let log = stock.log();
+                for bad in ["TLS Error", "inconsistently", "Authenticate/Decrypt"] {
+                    assert!(!log.contains(bad), "{what}: {bad}\n{log}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn server_of_the_stock_client() {
+    in_namespace(|| {
+        for wrapped in wraps() {
+            for (exporter, cipher) in [
+                (true, DataCipher::Aes256Gcm),
+                (false, DataCipher::Aes256Cbc),
+                (true, DataCipher::ChaCha20Poly1305),
+            ] {
+                let what = format!("{}, exporter {exporter}, {cipher}", wrapped.name);
+                let mut common = settings(Role::Server, wrapped.name == "tls-auth");
+                common.exporter = exporter;
+                common.data_ciphers = CipherList::of(&[cipher]);
+                common.renegotiate = Renegotiate::every(Duration::from_secs(4));
+                common.timers.ping = Some(Duration::from_secs(1));
+                common.timers.ping_restart = Some(Duration::from_secs(4));
+                let server = ServerSettings::new(common);
+                let mut server = ServerEnd::begin(server, wrapped.server.clone());
+                let stock = Stock::client(
+                    server.port(),
+                    &[
+                        "--reneg-sec",
+                        "0",
+                        "--auth",
+                        "SHA256",
+                        "--data-ciphers",
+                        cipher.name(),
+                        "--explicit-exit-notify",
+                        "1",
+                    ],
+                )
+                .with_inline(&wrapped.stock_client)
+                .start();
+                server.run_until(|it| it.renewed >= 2 && it.data.opened >= 8, &what, &stock);
+                assert_eq!(server.data.failed, 0, "{what}");
+                assert!(stock.log().contains("Initialization Sequence Completed"));
+                stock.terminate();
+                server.run_until(|it| it.closed.is_some(), &what, &stock);
+                assert_eq!(
+                    server.closed,
+                    Some(openvpn::session::CloseReason::PeerExit),
+                    "{what}"
+                );
+                let log = stock.log();
+                for bad in ["TLS Error", "inconsistently", "Authenticate/Decrypt"] {
+                    assert!(!log.contains(bad), "{what}: {bad}\n{log}");
+                }
+            }
+        }
+    });
+}
+
+/// User name, password, and the token that takes their place when keys are renewed.
+#[test]
+fn passwords_and_tokens_both_ways() {
+    in_namespace(|| {
+        let login = "ann\nsecret\n".to_owned();
+        let mut common = settings(Role::Server, false);
+        common.renegotiate = Renegotiate::every(Duration::from_secs(4));
+        let mut server = ServerSettings::new(common);
+        server.tokens = Some(Arc::new(TokenKeeper::new(
+            &[9; 32],
+            None,
+            Duration::from_secs(60),
+        )));
+        let mut server = ServerEnd::begin(server, WrapSettings::none());
+        server.judge = Box::new(|request| {
+            assert_eq!(request.username, "ann");
+            let token = request.token == openvpn::session::TokenState::Authenticated;
+            assert_eq!(token, request.renegotiation);
+            assert!(token || &**request.password == "secret");
+            Decision::Accept
+        });
+        let stock = Stock::client(server.port(), &["--auth", "SHA256"])
+            .with_file("auth-user-pass", &login)
+            .start();
+        server.run_until(|it| it.renewed >= 2, "tokens", &stock);
+        drop((server, stock));
+
+        let stock = Stock::server(&[
+            "--auth",
+            "SHA256",
+            "--reneg-sec",
+            "4",
+            "--auth-gen-token",
+            "--script-security",
+            "3",
+            "--auth-user-pass-verify",
+            "/usr/bin/test secret =",
+            "via-env",
+        ])
+        .start();
+        // `test secret = FILE` is false: refused.
+        let settings =
+            || ClientSettings::new(settings(Role::Client, false), WrapSettings::none());
+        let credentials = Credentials {
+            username: b"ann".to_vec(),
+            password: b"wrong".to_vec(),
+        };
+        let mut client = ClientEnd::begin(settings(), stock.port(), Some(credentials.clone()));
+        client.run_until(|it| it.closed.is_some(), "refused", &stock);
+        assert!(matches!(
+            client.closed,
+            Some(openvpn::session::CloseReason::AuthFailed(_))
+        ));
+        drop(stock);
+
+        let stock = Stock::server(&[
+            "--auth",
+            "SHA256",
+            "--reneg-sec",
+            "4",
+            "--auth-gen-token",
+            "--script-security",
+            "3",
+            "--auth-user-pass-verify",
+            "/bin/true",
+            "via-env",
+        ])
+        .start();
+        let mut client = ClientEnd::begin(settings(), stock.port(), Some(credentials));
+        client.run_until(|it| it.renewed >= 2, "token of the stock server", &stock);
+        assert!(client.tokens >= 2);
+    });
+}

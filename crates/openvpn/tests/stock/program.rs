@@ -1,0 +1,171 @@
+//! The stock program, its files and its log.
+
+use std::cell::Cell;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const INNER: &str = "MILLRACE_TEST_IN_NAMESPACE";
+
+/// How long anything may take here.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a test in a process of its own, whose network is its own.
+pub(crate) fn in_namespace(test: impl FnOnce()) {
+    if std::env::var_os(INNER).is_some() {
+        return test();
+    }
+    let name = std::thread::current().name().unwrap().to_owned();
+    let can = Command::new("unshare")
+        .args(["--net", "openvpn", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    // The program's `--version` ends with 1.
+    if !can.is_ok_and(|it| matches!(it.code(), Some(0 | 1))) || Command::new("openvpn").arg("--version").output().is_err() {
+        eprintln!("{name}: skipped, for there is no openvpn or no namespace");
+        return;
+    }
+    let status = Command::new("unshare")
+        .args(["--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args([&*name, "--exact", "--nocapture", "--test-threads=1"])
+        .env(INNER, "1")
+        .status()
+        .unwrap();
+    assert!(status.success(), "{name} failed in its namespace");
+}
+
+pub(crate) struct Stock {
+    arguments: Vec<String>,
+    directory: PathBuf,
+    child: Option<Child>,
+    port: u16,
+}
+
+fn free_port() -> u16 {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.local_addr().unwrap().port()
+}
+
+thread_local! {
+    static COUNT: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Stock {
+    fn new(role: &str, port: u16, options: &[&str]) -> Self {
+        let number = COUNT.replace(COUNT.get() + 1);
+        let name = format!("millrace-stock-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let certs = format!("{}/tests/certs/p256", env!("CARGO_MANIFEST_DIR"));
+        let fixed = format!(
+            "--ca {certs}/ca.crt --cert {certs}/{role}.crt --key {certs}/{role}.key --verb 4 --disable-dco \
+             --suppress-timestamps --log {}",
+            directory.join("log").display()
+        );
+        let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
+        arguments.extend(options.iter().map(|it| (*it).to_owned()));
+        Self {
+            arguments,
+            directory,
+            child: None,
+            port,
+        }
+    }
+
+    pub(crate) fn server(options: &[&str]) -> Self {
+        let port = free_port();
+        let mut stock = Self::new("server", port, options);
+        stock.arguments.extend(
+            format!(
+                "--dev tun --server 10.77.0.0 255.255.255.0 --topology subnet --dh none --proto udp4 \
+                 --local 127.0.0.1 --port {port}"
+            )
+            .split(' ')
+            .map(str::to_owned),
+        );
+        stock
+    }
+
+    pub(crate) fn client(port: u16, options: &[&str]) -> Self {
+        let mut stock = Self::new("client", port, options);
+        stock.arguments.extend(
+            format!(
+                "--client --dev null --ifconfig-noexec --route-noexec --nobind --proto udp4 \
+                 --remote-cert-tls server --remote 127.0.0.1 {port}"
+            )
+            .split(' ')
+            .map(str::to_owned),
+        );
+        stock
+    }
+
+    /// Options whose file is written first; what follows the name of the option follows the name of the file.
+    pub(crate) fn with_inline(mut self, files: &[(&str, String)]) -> Self {
+        for (option, text) in files {
+            self = self.with_file(option, text);
+        }
+        self
+    }
+
+    pub(crate) fn with_file(mut self, option: &str, text: &str) -> Self {
+        let (name, rest) = option.split_once(' ').unwrap_or((option, ""));
+        let path = self.directory.join(name);
+        std::fs::write(&path, text).unwrap();
+        self.arguments.push(format!("--{name}"));
+        self.arguments.push(path.display().to_string());
+        if !rest.is_empty() {
+            self.arguments.push(rest.to_owned());
+        }
+        self
+    }
+
+    pub(crate) fn start(mut self) -> Self {
+        let child = Command::new("openvpn")
+            .args(&self.arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        self.child = Some(child);
+        if self.arguments.iter().any(|it| it == "--server") {
+            self.wait_for("Initialization Sequence Completed");
+        }
+        self
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn wait_for(&self, line: &str) {
+        let start = Instant::now();
+        while !self.log().contains(line) {
+            assert!(start.elapsed() < PATIENCE, "no {line:?} in:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn terminate(&self) {
+        let pid = self.child.as_ref().unwrap().id().to_string();
+        let killed = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        assert!(killed.success());
+    }
+}
+
+impl Drop for Stock {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
