@@ -25,10 +25,12 @@ mod terms;
 use crate::commands::daemonize;
 use config::openvpn::{self, OpenVpn};
 use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
+use connect::Stop;
 use console::Console;
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
 use office::{Desk, Office, Status, Wish};
+use policy::management::Answer;
 use signals::Signals;
 use std::cell::RefCell;
 use std::fs;
@@ -55,6 +57,8 @@ struct Context {
     signals: Signals,
     news: RefCell<Monitor>,
     office: RefCell<Office>,
+    /// Signals and visitors, for when nothing else goes on.
+    idle: Poller,
 }
 
 /// `openvpn ARGUMENTS`: a tunnel until somebody says stop, or one of the things that need none.
@@ -194,14 +198,19 @@ impl Context {
         dataplane: DataplaneSettings,
         console: &'static Console,
     ) -> Result<Self, Box<dyn std::error::Error>> {
-        let office = Office::open(&config, console)?;
+        let signals = Signals::catch()?;
+        let mut office = Office::open(&config, console)?;
+        let idle = Poller::new()?;
+        idle.add(&signals, 0)?;
+        office.watch(&idle, 1)?;
         Ok(Self {
             config,
             file,
             dataplane,
-            signals: Signals::catch()?,
+            signals,
             news: RefCell::new(Monitor::open(Watch::ALL)?),
             office: RefCell::new(office),
+            idle,
         })
     }
 
@@ -241,47 +250,64 @@ impl Context {
         }
     }
 
+    /// What breaks off every waiting: signals and visitors.
+    fn stop(&self) -> Stop<'_> {
+        Stop::new(&self.idle)
+    }
+
+    /// Serves whoever asks while nothing goes on.
+    fn serve_idle(&self) {
+        self.serve(&mut Idle, &self.idle);
+    }
+
+    /// The answer to what was asked on the management port; `None` if a signal came first.
+    fn wait_for_answer(&self) -> Option<Answer> {
+        self.wait_for(|wish| match wish {
+            Wish::Answer(answer) => Ok(answer),
+            other => Err(other),
+        })
+    }
+
     /// Waits for the management port where `management-hold` says so.
     fn hold(&self) {
         if self.office.borrow_mut().hold() {
             log::info!("Need hold release from management interface, waiting...");
-            self.wait_for(|wish| matches!(wish, Wish::Begin).then_some(()));
+            self.wait_for(|wish| match wish {
+                Wish::Begin => Ok(()),
+                other => Err(other),
+            });
         }
     }
 
     /// Serves nobody but the visitor until he says what is waited for, or a signal comes (`None`;
     /// the signal stays to be taken).
-    fn wait_for<T>(&self, wanted: impl Fn(&Wish) -> Option<T>) -> Option<T> {
-        /// Nothing goes on.
-        struct Idle;
-        impl Desk for Idle {
-            fn status(&self) -> Status {
-                Status::Client(Default::default())
-            }
-        }
-        const VISITOR: u64 = 0;
-        const SIGNAL: u64 = 1;
-        let poller = Poller::new().ok()?;
-        poller.add(&self.signals, SIGNAL).ok()?;
-        self.office.borrow_mut().watch(&poller, VISITOR).ok()?;
+    fn wait_for<T>(&self, wanted: impl Fn(Wish) -> Result<T, Wish>) -> Option<T> {
         loop {
             if self.signals.is_raised() {
                 return None;
             }
-            let wishes = self.office.borrow_mut().serve(&mut Idle, &poller);
+            let wishes = self.office.borrow_mut().serve(&mut Idle, &self.idle);
             for wish in wishes {
-                if let Some(found) = wanted(&wish) {
-                    return Some(found);
-                }
-                if let Wish::Signal(signal) = wish {
-                    self.signals.raise(signal);
+                match wanted(wish) {
+                    Ok(found) => return Some(found),
+                    Err(Wish::Signal(signal)) => self.signals.raise(signal),
+                    Err(_) => {}
                 }
             }
             let now = Instant::now();
             let timeout = self.deadline(None).map(|at| at.saturating_duration_since(now));
             if !self.signals.is_raised() {
-                poller.wait(timeout).ok()?;
+                self.idle.wait(timeout).ok()?;
             }
         }
+    }
+}
+
+/// Nothing goes on.
+struct Idle;
+
+impl Desk for Idle {
+    fn status(&self) -> Status {
+        Status::Client(policy::status_file::ClientStatus::default())
     }
 }

@@ -24,6 +24,9 @@ pub(crate) enum SecretError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// Somebody said stop instead of answering.
+    #[error("interrupted while a password was asked for")]
+    Interrupted,
     /// Nobody can be asked.
     #[error(
         "{what}: there is no terminal to ask for it ({error}); name a file with it, or use \

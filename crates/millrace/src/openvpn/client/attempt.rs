@@ -1,7 +1,7 @@
 //! One connection to one server, from the first packet to the last.
 
 use super::super::conduit::{Conduit, Way};
-use super::super::connect::{Attempts, Socket, Target};
+use super::super::connect::{Attempts, ProxyLogin, Socket, Target};
 use super::super::plane::{Arrival, ClientWire};
 use super::super::office::{Desk, Status};
 use super::super::policy::log_lines::outer;
@@ -9,8 +9,7 @@ use super::super::policy::management::State;
 use super::super::policy::scripts::{Hook, ipchange_arguments};
 use super::super::policy::status_file::ClientStatus;
 use super::super::signals::Signal;
-use super::super::{device, setup, sizes, terms};
-use super::inside::Inside;
+use super::super::{device, secrets, setup, sizes, terms};
 use super::{Client, Outcome};
 use engine::{Moving, Notice, Routes, Sockets, Stream, Tunnel};
 use netio::poll::Poller;
@@ -49,7 +48,11 @@ struct Attempt<'c, 'a> {
 impl Client<'_> {
     /// Connects to a server and stays until the connection ends.
     pub(super) fn attempt(&mut self, target: &Target, attempts: &mut Attempts) -> Outcome {
-        match self.connected(target) {
+        let outcome = self.connected(target);
+        if self.was_up {
+            attempts.succeeded();
+        }
+        match outcome {
             Ok(Ok(reason)) => self.after(&reason, attempts),
             Ok(Err(signal)) => Outcome::Signal(signal),
             Err(error) => {
@@ -64,6 +67,7 @@ impl Client<'_> {
         &mut self,
         target: &Target,
     ) -> Result<Result<CloseReason, Signal>, Box<dyn std::error::Error>> {
+        self.was_up = false;
         let context = self.context;
         let config = &context.config;
         let connection = &target.connection;
@@ -79,10 +83,23 @@ impl Client<'_> {
         inbox.take_notices();
         inbox.take_closed();
 
-        let way = match target.open(&())? {
+        let login = match target.proxy_credentials() {
+            None => None,
+            Some(prompted) => {
+                let login = secrets::login("http-proxy", "HTTP Proxy", prompted, config)?;
+                Some(ProxyLogin {
+                    name: login.name,
+                    password: login.password,
+                })
+            }
+        };
+        let way = match target.open(login.as_ref(), &context.stop())? {
             None => match context.signals.take() {
                 Some(signal) => return Ok(Err(signal)),
-                None => return Err("interrupted".into()),
+                None => {
+                    context.serve_idle();
+                    return Ok(Ok(CloseReason::Local));
+                }
             },
             Some(Socket::Udp(remote)) => {
                 let family = device::family_of(remote);
@@ -180,7 +197,8 @@ impl Attempt<'_, '_> {
             if self.keys.is_some() {
                 deadline = Some(deadline.map_or(self.traffic_at, |d| d.min(self.traffic_at)));
             }
-            deadline = context.deadline(deadline);
+            let late = self.client.set.as_ref().and_then(|set| set.routes_at);
+            deadline = context.deadline(deadline.into_iter().chain(late).min());
             let timeout = deadline.map(|at| at.saturating_duration_since(now));
             for token in poller.wait(timeout)?.iter() {
                 match token {
@@ -192,6 +210,7 @@ impl Attempt<'_, '_> {
             }
             self.hear()?;
             self.tick()?;
+            self.client.set_late_routes()?;
             context.serve(self, &poller);
         }
         Ok(())
@@ -366,8 +385,8 @@ impl Attempt<'_, '_> {
                 sizes::shape(config, connection, agreed, framing, mtu, self.remote)?;
         }
         self.tunnel()?.set_mtu(mtu.into());
-        let inside = Inside::plan(self.client, connection, reply, mtu, self.remote)?;
-        self.client.bring_up(inside, self.remote)
+        // What must stay outside of the tunnel is where the outer packets go: a proxy, maybe.
+        self.client.bring_up(reply, mtu, self.target.remote)
     }
 
     fn connected(&mut self) -> Result<(), Failure> {
@@ -384,7 +403,8 @@ impl Attempt<'_, '_> {
             outer(self.remote)
         );
         client.restarted = true;
-        let tunnel = client.inside.as_ref().and_then(Inside::address);
+        client.was_up = true;
+        let tunnel = client.set.as_ref().and_then(|set| set.inside.address());
         let mut office = client.context.office.borrow_mut();
         office.state(State::Connected, "SUCCESS", tunnel, Some(self.remote));
         drop(office);
@@ -403,10 +423,10 @@ impl Attempt<'_, '_> {
     }
 
     fn network_changed(&mut self) -> Result<(), Failure> {
-        let remote = self.remote;
         if self.client.context.network_changed()
-            && let Some(inside) = &mut self.client.inside {
-            inside.follow(remote)?;
+            && let Some(set) = &mut self.client.set
+        {
+            set.inside.follow()?;
         }
         Ok(())
     }

@@ -1,30 +1,216 @@
-//! Stand-in until the real one is there (owner: NET, who replaces this file).
+//! The inside of a client's tunnel, and the scripts around its making and its end.
+
+use super::super::network::{Inside, Surroundings, TunnelNetwork};
+use super::super::policy::environment::Environment;
+use super::super::policy::scripts::{Hook, device_arguments};
+use super::super::policy::variables::RouteFacts;
 use super::Client;
-use config::openvpn::Connection;
-use openvpn::push::{PushReply, Topology};
+use config::openvpn::{DhcpOptions, DnsOptions, Ifconfig, IfconfigV6, Place, Topology};
+use openvpn::push::{self, PushReply};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use netio::netlink::Netlink;
-pub(crate) struct Inside { addr: Option<(Ipv4Addr, u8, Ipv4Addr, Topology)>, v6: Option<(std::net::Ipv6Addr,u8)>, mtu: u16 }
-impl Inside {
-    pub(crate) fn plan(_: &Client<'_>, _: &Connection, reply: &PushReply, mtu: u16, _: SocketAddr) -> Result<Self, Box<dyn std::error::Error>> {
-        let addr = reply.ifconfig.map(|(l, r)| { let t = reply.topology.unwrap_or_default(); let p = if t == Topology::Subnet { r.to_bits().leading_ones() as u8 } else { 32 }; (l, p, r, t) });
-        Ok(Self { addr, v6: reply.ifconfig_ipv6.map(|i| (i.local, i.prefix)), mtu })
-    }
-    pub(crate) fn address(&self) -> Option<Ipv4Addr> { self.addr.map(|a| a.0) }
-    pub(crate) fn follow(&mut self, _: SocketAddr) -> Result<(), Box<dyn std::error::Error>> { Ok(()) }
+use std::time::Instant;
+
+/// What is set, and what scripts were told of it.
+pub(super) struct Set {
+    pub(super) inside: Inside,
+    environment: Environment,
+    ifconfig: Option<Ifconfig>,
+    ifname: String,
+    /// When the routes are to be set, if they are not.
+    pub(super) routes_at: Option<Instant>,
 }
+
 impl Client<'_> {
-    pub(crate) fn bring_up(&mut self, inside: Inside, _remote: SocketAddr) -> Result<(), Box<dyn std::error::Error>> {
-        if let Some((_, link)) = &self.device && link.index != 0 {
-            let mut n = Netlink::open()?;
-            n.set_mtu(link.index, inside.mtu.into())?;
-            if let Some((l, p, _, _)) = inside.addr { n.add_address(link.index, l.into(), p)?; }
-            if let Some((l, p)) = inside.v6 { n.add_address(link.index, IpAddr::V6(l), p)?; }
-            n.set_up(link.index)?;
+    /// Gives the interface what the server pushed, and runs the scripts for it.
+    pub(super) fn bring_up(
+        &mut self,
+        reply: &PushReply,
+        mtu: u16,
+        remote: SocketAddr,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let config = &self.context.config;
+        let Some((_, link)) = &self.device else {
+            return Ok(());
+        };
+        if link.index == 0 {
+            return Ok(());
         }
-        self.inside = Some(inside);
+        let around = Surroundings {
+            ifname: &link.name,
+            remote: Some(remote.ip()),
+            mark: config.sockets.mark.unwrap_or(0),
+        };
+        let stop = self.context.stop();
+        let mut inside = Inside::plan(&config.network, mtu, Some(reply), around, &stop)?;
+        for warning in &inside.network.warnings {
+            log::warn!("WARNING: {warning}");
+        }
+        if self.set.as_ref().is_some_and(|set| set.inside.is_like(&inside)) {
+            log::info!("Preserving previous TUN/TAP instance: {}", link.name);
+            return Ok(());
+        }
+        let ifname = link.name.clone();
+        self.take_down("restart");
+        // Scripts that exist for it set the name servers themselves.
+        inside.set_interface(config.scripts.up.is_some())?;
+        let context = if self.restarted { "restart" } else { "init" };
+        let ifconfig = ifconfig(reply, config.network.ifconfig);
+        let mut environment = self.hooks.base.clone();
+        environment.set_peer("untrusted", remote);
+        environment.set_peer("trusted", remote);
+        environment.set_device(&ifname, mtu, context);
+        describe(&mut environment, reply, &inside, ifconfig, config.network.topology);
+        if context == "init" || config.scripts.up_restart || !config.service.persist_tun {
+            let arguments = device_arguments(
+                &ifname,
+                mtu,
+                ifconfig.map(|i| i.local),
+                ifconfig.map(|i| i.second),
+                context,
+            );
+            let script = config.scripts.up.as_ref();
+            self.hooks.run(Hook::Up, script, arguments, &environment)?;
+        }
+        let delay = inside.network.route_delay;
+        let mut set = Set {
+            inside,
+            environment,
+            ifconfig,
+            ifname,
+            routes_at: Some(Instant::now() + delay),
+        };
+        if delay.is_zero() {
+            set.routes_at = None;
+            set.inside.set_routes()?;
+            let script = config.scripts.route_up.as_ref();
+            self.hooks.tell(Hook::RouteUp, script, [], &set.environment);
+        }
+        self.set = Some(set);
         Ok(())
     }
-    pub(crate) fn take_down(&mut self, _context: &str) { self.inside = None; }
-    pub(crate) fn keep_token(&mut self, _token: &str) {}
+
+    /// Sets the routes that `route-delay` held back, if it is time.
+    pub(super) fn set_late_routes(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+        if let Some(set) = &mut self.set
+            && set.routes_at.is_some_and(|at| Instant::now() >= at)
+        {
+            set.routes_at = None;
+            set.inside.set_routes()?;
+            let script = self.context.config.scripts.route_up.as_ref();
+            self.hooks.tell(Hook::RouteUp, script, [], &set.environment);
+        }
+        Ok(())
+    }
+
+    /// Undoes what was set, and runs the scripts for it. `context` is `init` at the end of the
+    /// process, `restart` otherwise.
+    pub(super) fn take_down(&mut self, context: &str) {
+        let Some(mut set) = self.set.take() else {
+            return;
+        };
+        let scripts = &self.context.config.scripts;
+        set.environment.set("script_context", context);
+        set.environment.set("signal", if context == "init" { "sigterm" } else { "sigusr1" });
+        let mtu = set.inside.network.mtu;
+        let arguments = || {
+            device_arguments(
+                &set.ifname,
+                mtu,
+                set.ifconfig.map(|i| i.local),
+                set.ifconfig.map(|i| i.second),
+                context,
+            )
+        };
+        let environment = &set.environment;
+        let route_pre_down = scripts.route_pre_down.as_ref();
+        self.hooks
+            .tell(Hook::RoutePreDown, route_pre_down, arguments(), environment);
+        let down = scripts.down.as_ref();
+        if scripts.down_pre {
+            self.hooks.tell(Hook::Down, down, arguments(), environment);
+        }
+        set.inside.undo();
+        if !scripts.down_pre {
+            self.hooks.tell(Hook::Down, down, arguments(), environment);
+        }
+    }
+}
+
+fn ifconfig(reply: &PushReply, own: Option<Ifconfig>) -> Option<Ifconfig> {
+    let pushed = reply.ifconfig.map(|(local, second)| Ifconfig { local, second });
+    pushed.or(own)
+}
+
+/// Tells scripts what the inside looks like.
+fn describe(
+    environment: &mut Environment,
+    reply: &PushReply,
+    inside: &Inside,
+    ifconfig: Option<Ifconfig>,
+    configured: Option<Topology>,
+) {
+    let topology = match reply.topology {
+        Some(push::Topology::Subnet) => Topology::Subnet,
+        Some(push::Topology::P2p) => Topology::P2p,
+        Some(push::Topology::Net30) => Topology::Net30,
+        None => configured.unwrap_or_default(),
+    };
+    let v6 = reply.ifconfig_ipv6.map(|i| IfconfigV6 {
+        local: i.local,
+        bits: i.prefix,
+        remote: i.remote.unwrap_or(i.local),
+    });
+    environment.set_addresses(topology, ifconfig, v6);
+    let network = &inside.network;
+    let v4 = |addr: IpAddr| match addr {
+        IpAddr::V4(addr) => Some(addr),
+        IpAddr::V6(_) => None,
+    };
+    let mut before: (Option<Ipv4Addr>, _) = (None, None);
+    for route in &inside.facts.defaults {
+        match route.via {
+            Some(IpAddr::V4(via)) => before.0 = before.0.or(Some(via)),
+            Some(IpAddr::V6(via)) => before.1 = before.1.or(Some(via)),
+            None => {}
+        }
+    }
+    environment.set_gateways(network.gateway.and_then(v4), before.0, before.1);
+    environment.set_routes(&routes(network));
+    if let Some(redirect) = network.redirect.filter(|redirect| redirect.gateway) {
+        environment.set_redirect(redirect.ipv4, redirect.ipv6, redirect.block_local);
+    }
+    let dns = &reply.dns;
+    let mut lines = DhcpOptions::default().lines;
+    lines.extend(dns.servers.iter().map(|server| match server {
+        IpAddr::V4(addr) => format!("DNS {addr}"),
+        IpAddr::V6(addr) => format!("DNS6 {addr}"),
+    }));
+    lines.extend(dns.domain.iter().map(|domain| format!("DOMAIN {domain}")));
+    lines.extend(dns.search.iter().map(|domain| format!("DOMAIN-SEARCH {domain}")));
+    environment.set_foreign_options(&lines);
+    environment.set_dns(&DnsOptions::default());
+    for (name, value) in &reply.setenv_safe {
+        environment.set_safe(name, value);
+    }
+}
+
+fn routes(network: &TunnelNetwork) -> Vec<RouteFacts> {
+    let address = |place: &Place| match place {
+        Place::Address(addr) => Some(*addr),
+        _ => None,
+    };
+    let known = network.routes.iter().filter_map(|route| {
+        let own = if route.v6 {
+            network.gateway_v6.map(IpAddr::V6)
+        } else {
+            network.gateway
+        };
+        Some(RouteFacts {
+            network: address(&route.network)?,
+            bits: route.prefix,
+            gateway: route.gateway.as_ref().and_then(address).or(own),
+            metric: route.metric,
+        })
+    });
+    known.collect()
 }

@@ -10,7 +10,8 @@ use super::plane::{ClientWire, Inbox};
 use super::secrets::{self, Login};
 use super::signals::Signal;
 use super::{Context, Ended, setup};
-use config::openvpn::{AuthRetry, RemapUsr1};
+use super::policy::management::{Query, QueryKind};
+use config::openvpn::{AuthRetry, Prompted, RemapUsr1};
 use engine::Tunnel;
 use openvpn::session::CloseReason;
 use openvpn::tls::TlsSettings;
@@ -24,8 +25,6 @@ pub(super) enum Outcome {
     Again,
     /// Try again, the same server.
     Same,
-    /// Try again after so many seconds at least.
-    Later(u32),
     /// Leave with this status.
     Exit(u8),
     /// Somebody outside wants something.
@@ -41,12 +40,14 @@ pub(super) struct Client<'a> {
     /// The interface, while there is one.
     pub(super) device: Option<(Tunnel<ClientWire>, Link)>,
     /// Addresses, routes and name servers, while they are set.
-    pub(super) inside: Option<inside::Inside>,
+    pub(super) set: Option<inside::Set>,
     login: Option<Login>,
     /// A token of the server's, in the place of the password.
     pub(super) token: Option<Login>,
     /// Whether a session was up before: scripts are told.
     pub(super) restarted: bool,
+    /// Whether the last session was up.
+    pub(super) was_up: bool,
     pub(super) streams: u64,
 }
 
@@ -77,10 +78,11 @@ impl<'a> Client<'a> {
             tls: Arc::new(tls),
             inbox: Arc::new(Inbox::new()?),
             device: None,
-            inside: None,
+            set: None,
             login: None,
             token: None,
             restarted: false,
+            was_up: false,
             streams: 0,
         })
     }
@@ -89,11 +91,14 @@ impl<'a> Client<'a> {
         let config = &self.context.config;
         let mut attempts = Attempts::new(config);
         loop {
-            let outcome = match attempts.next(&()) {
+            let outcome = match attempts.next(&self.context.stop()) {
                 connect::Next::Target(target) => self.attempt(&target, &mut attempts),
                 connect::Next::Stopped => match self.context.signals.take() {
                     Some(signal) => Outcome::Signal(signal),
-                    None => continue,
+                    None => {
+                        self.context.serve_idle();
+                        continue;
+                    }
                 },
                 connect::Next::GiveUp(why) => {
                     log::error!("{why}");
@@ -103,7 +108,6 @@ impl<'a> Client<'a> {
             match outcome {
                 Outcome::Again => {}
                 Outcome::Same => attempts.same(),
-                Outcome::Later(seconds) => attempts.wait_at_least(seconds),
                 Outcome::Exit(status) => return Ended::Exit(status),
                 Outcome::Signal(signal) => match signal {
                     Signal::Exit(name) => {
@@ -144,6 +148,12 @@ impl<'a> Client<'a> {
         if let Some(login) = &self.login {
             return Ok(Some(login.clone()));
         }
+        if let Some(login) = self.ask_visitor(prompted) {
+            return login.map(|login| {
+                self.login = Some(login.clone());
+                Some(login)
+            });
+        }
         let mut login = secrets::login("auth-user-pass", "Auth", prompted, config)?;
         if let Some(challenge) = &client.static_challenge {
             let answer = secrets::ask(&format!("CHALLENGE: {} ", challenge.text), challenge.echo)
@@ -164,6 +174,47 @@ impl<'a> Client<'a> {
         Ok(Some(login))
     }
 
+    /// Asks for name and password on the management port, where that is wanted and there is one.
+    fn ask_visitor(&self, prompted: &Prompted) -> Option<Result<Login, secrets::SecretError>> {
+        let config = &self.context.config;
+        let wanted = config.service.management.as_ref();
+        let wanted = wanted.is_some_and(|management| management.query_passwords);
+        if !wanted || !matches!(prompted, Prompted::Ask) {
+            return None;
+        }
+        let challenge = config.client().and_then(|client| client.static_challenge.as_ref());
+        let query = Query {
+            kind: "Auth".to_owned(),
+            question: QueryKind::UserPassword {
+                challenge: challenge.map(|c| (c.text.clone(), c.echo, c.concat)),
+            },
+        };
+        if !self.context.office.borrow_mut().ask(query) {
+            return None;
+        }
+        let answer = self.context.wait_for_answer();
+        Some(answer.ok_or(secrets::SecretError::Interrupted).map(|answer| Login {
+            name: answer.username.to_string(),
+            password: answer.text,
+        }))
+    }
+
+    /// Keeps a token of the server's in the place of the password.
+    pub(super) fn keep_token(&mut self, token: &str) {
+        let name = self.login.as_ref().map(|login| login.name.clone());
+        self.token = Some(Login {
+            name: name.unwrap_or_default(),
+            password: Zeroizing::new(token.to_owned()),
+        });
+    }
+
+    /// Whoever gave the password is told that it was refused.
+    fn refused(&mut self, failed: &openvpn::message::AuthFailed) {
+        let reason = (!failed.reason.is_empty()).then_some(failed.reason.as_str());
+        let mut office = self.context.office.borrow_mut();
+        office.verification_failed("Auth", reason);
+    }
+
     /// What the end of a session means.
     fn after(&mut self, reason: &CloseReason, attempts: &mut Attempts) -> Outcome {
         let config = &self.context.config;
@@ -175,8 +226,9 @@ impl<'a> Client<'a> {
                     // The token is spent; the password may still be good.
                     return Outcome::Same;
                 }
-                if let Some(outcome) = attempts.after_auth_failed(failed) {
-                    return outcome;
+                self.refused(failed);
+                if attempts.after_auth_failed(failed) {
+                    return Outcome::Again;
                 }
                 match config.client().map(|client| client.auth_retry) {
                     Some(AuthRetry::NoInteract) => Outcome::Again,
@@ -219,7 +271,8 @@ impl<'a> Client<'a> {
             }
             CloseReason::Restart(restart) => {
                 log::info!("Connection reset command was pushed by server: {reason}");
-                attempts.after_restart(restart)
+                attempts.after_restart(restart);
+                Outcome::Again
             }
             CloseReason::NoCipher(_) | CloseReason::Push(_) => {
                 log::error!("OPTIONS ERROR: {reason}");

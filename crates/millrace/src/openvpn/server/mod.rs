@@ -9,7 +9,6 @@ mod streams;
 use super::conduit::{Conduit, Way};
 use super::device::{self, Link};
 use super::hooks::Hooks;
-use super::network::Applied;
 use super::plane::{Arrival, Inbox, ServerWire};
 use super::policy::background::Background;
 use super::policy::clients::ServerSide;
@@ -80,7 +79,7 @@ struct Server<'a> {
     /// Whose work the numbers of the background are, and what it was for.
     jobs: HashMap<u64, (ClientId, u64)>,
     done: Arc<Waker>,
-    applied: Option<Applied>,
+    set: Option<network::Set>,
     round: Instant,
     persist_at: Option<Instant>,
 }
@@ -210,7 +209,7 @@ impl<'a> Server<'a> {
             background: Background::new(SCRIPTS.0, SCRIPTS.1, move || ring.wake()),
             jobs: HashMap::new(),
             done,
-            applied: None,
+            set: None,
             round: now + ROUND,
             persist_at: None,
         };

@@ -1,22 +1,80 @@
-//! Stand-in until the real one is there (owner: NET, who replaces this file).
+//! The inside of a server's tunnel: its own address, and routes to its clients.
+
+use super::super::network::{Inside, Surroundings};
+use super::super::policy::environment::Environment;
+use super::super::policy::scripts::{Hook, device_arguments};
 use super::Server;
-use netio::netlink::Netlink;
-use config::openvpn::Topology;
+
+/// What is set, and what scripts were told of it.
+pub(super) struct Set {
+    inside: Inside,
+    environment: Environment,
+}
+
 impl Server<'_> {
+    /// Gives the interface its addresses and routes, and runs the scripts for it.
     pub(super) fn bring_up(&mut self) -> Result<(), Box<dyn std::error::Error>> {
-        if self.link.index == 0 { return Ok(()); }
-        let mut n = Netlink::open()?;
-        let net = &self.context.config.network;
-        if let Some(i) = net.ifconfig {
-            let p = if self.side.topology == Topology::Subnet { i.second.to_bits().leading_ones() as u8 } else { 32 };
-            n.add_address(self.link.index, i.local.into(), p)?;
+        if self.link.index == 0 {
+            return Ok(());
         }
-        if let Some(i) = net.ifconfig_v6 { n.add_address(self.link.index, i.local.into(), i.bits)?; }
-        n.set_up(self.link.index)?;
-        if self.side.topology != Topology::Subnet && let Some(pool) = self.context.config.server().and_then(|s| s.pool) {
-            let _ = n.add_route(&netio::netlink::Route::new(pool.start.into(), 24).dev(self.link.index));
+        let config = &self.context.config;
+        let around = Surroundings {
+            ifname: &self.link.name,
+            remote: None,
+            mark: config.sockets.mark.unwrap_or(0),
+        };
+        let stop = self.context.stop();
+        let mut inside = Inside::plan(&config.network, self.mtu, None, around, &stop)?;
+        for warning in &inside.network.warnings {
+            log::warn!("WARNING: {warning}");
         }
+        inside.set_interface(config.scripts.up.is_some())?;
+        let mut environment = self.hooks.base.clone();
+        environment.set_device(&self.link.name, self.mtu, "init");
+        let network = &config.network;
+        environment.set_addresses(self.side.topology, network.ifconfig, network.ifconfig_v6);
+        let script = config.scripts.up.as_ref();
+        self.hooks
+            .run(Hook::Up, script, self.arguments("init"), &environment)?;
+        inside.set_routes()?;
+        let script = config.scripts.route_up.as_ref();
+        self.hooks.tell(Hook::RouteUp, script, [], &environment);
+        self.set = Some(Set {
+            inside,
+            environment,
+        });
         Ok(())
     }
-    pub(super) fn take_down(&mut self) {}
+
+    /// Undoes what was set, and runs the scripts for it.
+    pub(super) fn take_down(&mut self) {
+        let Some(mut set) = self.set.take() else {
+            return;
+        };
+        let scripts = &self.context.config.scripts;
+        set.environment.set("signal", "sigterm");
+        let arguments = || self.arguments("init");
+        let pre = scripts.route_pre_down.as_ref();
+        self.hooks
+            .tell(Hook::RoutePreDown, pre, arguments(), &set.environment);
+        let down = scripts.down.as_ref();
+        if scripts.down_pre {
+            self.hooks.tell(Hook::Down, down, arguments(), &set.environment);
+        }
+        set.inside.undo();
+        if !scripts.down_pre {
+            self.hooks.tell(Hook::Down, down, arguments(), &set.environment);
+        }
+    }
+
+    fn arguments(&self, context: &str) -> [String; 6] {
+        let ifconfig = self.context.config.network.ifconfig;
+        device_arguments(
+            &self.link.name,
+            self.mtu,
+            ifconfig.map(|i| i.local),
+            ifconfig.map(|i| i.second),
+            context,
+        )
+    }
 }
