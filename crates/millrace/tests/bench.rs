@@ -50,6 +50,44 @@ fn a_short_bench_fills_its_tables() {
     assert!(!text.contains("## Failed"), "{text}");
 }
 
+/// OpenVPN is measured too, here by the stock program alone: every pair costs time.
+#[test]
+fn openvpn_is_measured_and_crowded() {
+    if let Err(error) = tools::find("openvpn") {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    let line = [
+        "bench",
+        "--quick",
+        "--impl",
+        "openvpn-gcm",
+        "--test",
+        "setup,ping",
+        "--http",
+    ];
+    let Some(output) = millrace(&line) else {
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    for part in ["## Time", "## Files over HTTP", "Kbyte/s", "openvpn-gcm"] {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
+    let line = [
+        "bench",
+        "--quick",
+        "--impl",
+        "openvpn-gcm",
+        "--clients",
+        "5",
+    ];
+    let output = millrace(&line).unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.contains("all up, s"), "{text}");
+}
+
 #[test]
 fn a_command_in_the_lab_reaches_the_office_and_keeps_its_status() {
     let ping = ["ping", "-c", "1", "10.9.0.1"];
