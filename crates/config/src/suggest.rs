@@ -14,6 +14,8 @@ pub(crate) fn nearest<'k>(found: &str, known: &[&'k str]) -> Option<&'k str> {
     let found = if found.len() <= 64 { found } else { "" };
     known
         .iter()
+        // No fewer steps lead from one to the other than their lengths differ.
+        .filter(|word| word.len().abs_diff(found.len()) <= word.len().div_ceil(3))
         .map(|word| (distance(&found.to_lowercase(), &word.to_lowercase()), *word))
         .min()
         // A third of the word may be wrong.

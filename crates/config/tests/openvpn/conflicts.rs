@@ -19,7 +19,7 @@ fn faults_in_a_block_are_found_on_their_line() {
 }
 
 /// Lines beside a sound client or server, the directive that is refused, and part of the reason.
-const CONFLICTS: [(&str, &str, &str, &str); 50] = [
+const CONFLICTS: [(&str, &str, &str, &str); 51] = [
     (CLIENT, "secret static.key", "secret", "peer-fingerprint"),
     (CLIENT, "dev tap", "dev", "dev tun"),
     (CLIENT, "dev-type tap", "dev-type", "dev tun"),
@@ -117,6 +117,12 @@ const CONFLICTS: [(&str, &str, &str, &str); 50] = [
     (CLIENT, "shaper 1000", "shaper", "tc qdisc"),
     (CLIENT, "dns server 1 dnssec yes", "dns", "no address"),
     (CLIENT, "setenv GENERIC_CONFIG", "setenv", "template"),
+    (
+        CLIENT,
+        "tls-cipher DHE-RSA-AES256-SHA:TLS-RSA-WITH-AES-128-CBC-SHA",
+        "tls-cipher",
+        "ECDHE",
+    ),
     (CLIENT, "key-method 1", "key-method", "method 2"),
     (CLIENT, "config other.ovpn", "config", "cannot be read"),
     (CLIENT, "remote a 70000", "remote", "70000"),

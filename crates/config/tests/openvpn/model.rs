@@ -159,6 +159,22 @@ fn values_reach_the_model() {
 }
 
 #[test]
+fn lists_of_suites_that_hold_a_good_one() {
+    for list in [
+        "TLS-ECDHE-RSA-WITH-AES-256-GCM-SHA384:TLS-DHE-RSA-WITH-AES-256-CBC-SHA",
+        "ECDHE-ECDSA-CHACHA20-POLY1305",
+        "DEFAULT:@SECLEVEL=0",
+    ] {
+        assert!(
+            built(CLIENT, &format!("tls-cipher {list}"))
+                .tls
+                .ciphers
+                .is_some()
+        );
+    }
+}
+
+#[test]
 fn insecure_ciphers_need_the_switch() {
     let lines = "cipher BF-CBC\ndata-ciphers AES-256-GCM:BF-CBC";
     let model = built(CLIENT, lines);

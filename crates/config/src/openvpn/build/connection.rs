@@ -1,14 +1,13 @@
 //! Remotes and what `<connection>` may hold.
 
 use super::Builder;
+use super::proxy::{HttpOptions, http_option, http_override, http_proxy, socks_proxy};
+use super::sizes::sizes;
 use super::value::{
-    OK, Outcome, Remark, at, credentials, host, number, one_of, port, prompted, seconds, source,
+    OK, Outcome, Remark, at, host, number, one_of, port, prompted, seconds, source,
 };
 use crate::openvpn::directive::{Directive, Origin};
-use crate::openvpn::{
-    Family, Fragment, HttpAuth, HttpProxy, KeyDirection, MssFix, Mtu, PORT, PathMtu, Prompted,
-    Proxy, ResolvRetry, Source,
-};
+use crate::openvpn::{Family, HttpProxy, KeyDirection, Mtu, PORT, Proxy, ResolvRetry, Source};
 
 /// `proto`, while it may still be `tcp` alone.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -57,27 +56,6 @@ pub(crate) struct Draft {
     pub force_cookie: Option<bool>,
     pub origin: Option<Origin>,
 }
-
-/// `http-proxy-option`, which may stand before `http-proxy`.
-#[derive(Clone, Default)]
-pub(crate) struct HttpOptions {
-    pub version: Option<String>,
-    pub user_agent: Option<String>,
-    pub headers: Vec<(String, Option<String>)>,
-}
-
-impl HttpOptions {
-    pub(crate) const fn is_some(&self) -> bool {
-        self.version.is_some() || self.user_agent.is_some() || !self.headers.is_empty()
-    }
-
-    pub(crate) const fn is_none(&self) -> bool {
-        !self.is_some()
-    }
-}
-
-/// Most `http-proxy-option CUSTOM-HEADER`, as in stock.
-const HEADERS_MAX: usize = 10;
 
 impl Default for Draft {
     fn default() -> Self {
@@ -354,95 +332,6 @@ fn retry(draft: &mut Draft, directive: &Directive) -> Outcome {
     OK
 }
 
-fn http_proxy(directive: &Directive) -> Result<HttpProxy, String> {
-    let mut proxy = HttpProxy {
-        host: host(at(directive, 0))?,
-        port: port(at(directive, 1))?,
-        auth: HttpAuth::None,
-        credentials: None,
-        version: "1.0".to_owned(),
-        user_agent: None,
-        headers: Vec::new(),
-    };
-    match directive.get(2) {
-        None => return Ok(proxy),
-        Some("auto") => {
-            (proxy.auth, proxy.credentials) = (HttpAuth::Auto, Some(Prompted::Ask));
-        }
-        Some("auto-nct") => {
-            (proxy.auth, proxy.credentials) = (HttpAuth::AutoNoClearText, Some(Prompted::Ask));
-        }
-        Some(file) => {
-            (proxy.auth, proxy.credentials) = (HttpAuth::Basic, Some(credentials(file)));
-        }
-    }
-    match directive.get(3) {
-        None | Some("basic") => {}
-        Some("none") => (proxy.auth, proxy.credentials) = (HttpAuth::None, None),
-        Some("digest") => proxy.auth = HttpAuth::Auto,
-        Some("ntlm" | "ntlm2") => {
-            return Err(
-                "NTLM rests on broken ciphers; use `basic` or `auto`, or another proxy".to_owned(),
-            );
-        }
-        Some(other) => return Err(one_of(other, &["none", "basic", "digest"])),
-    }
-    Ok(proxy)
-}
-
-fn http_override(directive: &Directive) -> Result<HttpProxy, String> {
-    Ok(HttpProxy {
-        host: host(at(directive, 0))?,
-        port: port(at(directive, 1))?,
-        auth: match directive.get(2) {
-            Some("nct") => HttpAuth::AutoNoClearText,
-            _ => HttpAuth::Auto,
-        },
-        credentials: Some(Prompted::Ask),
-        version: "1.0".to_owned(),
-        user_agent: None,
-        headers: Vec::new(),
-    })
-}
-
-fn http_option(options: &mut HttpOptions, directive: &Directive) -> Outcome {
-    let value = |text: &str| -> Result<String, String> {
-        if text.is_empty() || text.bytes().any(|byte| byte.is_ascii_control()) {
-            return Err("has an empty value or control characters".to_owned());
-        }
-        Ok(text.to_owned())
-    };
-    match (at(directive, 0), directive.values.len()) {
-        ("VERSION", 2) => match at(directive, 1) {
-            version @ ("1.0" | "1.1") => options.version = Some(version.to_owned()),
-            other => return Err(one_of(other, &["1.0", "1.1"])),
-        },
-        ("AGENT", 2) => options.user_agent = Some(value(at(directive, 1))?),
-        ("CUSTOM-HEADER" | "EXT1" | "EXT2", 2 | 3) => {
-            if options.headers.len() == HEADERS_MAX {
-                return Err(format!("more than {HEADERS_MAX} headers"));
-            }
-            let content = directive.get(2).map(value).transpose()?;
-            options.headers.push((value(at(directive, 1))?, content));
-        }
-        (other, _) => {
-            return Err(one_of(
-                other,
-                &["VERSION v", "AGENT name", "CUSTOM-HEADER name value"],
-            ));
-        }
-    }
-    OK
-}
-
-fn socks_proxy(directive: &Directive) -> Result<Proxy, String> {
-    Ok(Proxy::Socks {
-        host: host(at(directive, 0))?,
-        port: directive.get(1).map_or(Ok(1080), port)?,
-        credentials: directive.get(2).map(credentials),
-    })
-}
-
 /// `0` and `1`.
 fn direction(text: &str) -> Result<KeyDirection, String> {
     match text {
@@ -473,85 +362,4 @@ fn tls_crypt_v2(draft: &mut Draft, directive: &Directive) -> Outcome {
     };
     draft.tls_crypt_v2 = Some(source(directive));
     OK
-}
-
-/// Sizes of packets.
-fn sizes(draft: &mut Draft, directive: &Directive) -> Option<Outcome> {
-    let value = at(directive, 0);
-    let mtu = &mut draft.mtu;
-    Some(match directive.name.as_str() {
-        "tun-mtu" => (|| {
-            // 100 is stock's TUN_MTU_MIN; the kernel itself takes 68.
-            mtu.tun = Some(number(value, 100..=u16::MAX)?);
-            mtu.occ = directive
-                .get(1)
-                .map(|text| number(text, 100..=u16::MAX))
-                .transpose()?;
-            OK
-        })(),
-        "tun-mtu-max" => number(value, 68..=u16::MAX).map(|size| {
-            mtu.tun_max = Some(size);
-            Remark::Plain
-        }),
-        "link-mtu" | "udp-mtu" => number(value, 150..=u16::MAX).map(|size| {
-            mtu.link = Some(size);
-            Remark::Note("`tun-mtu` says it better: the overhead depends on the cipher".to_owned())
-        }),
-        "mssfix" => mssfix(directive).map(|mssfix| {
-            mtu.mssfix = mssfix;
-            Remark::Plain
-        }),
-        "fragment" => (|| {
-            let with_headers = match directive.get(1) {
-                None => false,
-                Some("mtu") => true,
-                Some(other) => return Err(one_of(other, &["mtu"])),
-            };
-            mtu.fragment = match number(value, 0..=u16::MAX)? {
-                0 => None,
-                size @ 68.. => Some(Fragment { size, with_headers }),
-                _ => return Err("needs to be at least 68".to_owned()),
-            };
-            OK
-        })(),
-        "mtu-disc" => match value {
-            "no" => {
-                mtu.path = Some(PathMtu::Never);
-                OK
-            }
-            "maybe" => {
-                mtu.path = Some(PathMtu::Route);
-                OK
-            }
-            "yes" => {
-                mtu.path = Some(PathMtu::Always);
-                OK
-            }
-            other => Err(one_of(other, &["no", "maybe", "yes"])),
-        },
-        "max-packet-size" => number(value, 0..=u16::MAX).map(|size| {
-            let held = size.clamp(154, 2048);
-            mtu.control = Some(held);
-            mtu.mssfix = MssFix::Mtu(size);
-            match held == size {
-                true => Remark::Plain,
-                false => Remark::Note(format!("{held} is used: the limits are 154 and 2048")),
-            }
-        }),
-        _ => return None,
-    })
-}
-
-fn mssfix(directive: &Directive) -> Result<MssFix, String> {
-    let Some(size) = directive.get(0) else {
-        return Ok(MssFix::Default);
-    };
-    let size = number(size, 0..=u16::MAX)?;
-    match (size, directive.get(1)) {
-        (0, _) => Ok(MssFix::Off),
-        (_, None) => Ok(MssFix::Payload(size)),
-        (_, Some("mtu")) => Ok(MssFix::Mtu(size)),
-        (_, Some("fixed")) => Ok(MssFix::Fixed(size)),
-        (_, Some(other)) => Err(one_of(other, &["mtu", "fixed"])),
-    }
 }

@@ -27,10 +27,12 @@ mod data;
 mod device;
 mod finish;
 mod network;
+mod proxy;
 mod role;
 mod scripts;
 pub(crate) mod server;
 mod service;
+mod sizes;
 pub(crate) mod timers;
 mod tls;
 pub(crate) mod value;
@@ -43,6 +45,9 @@ pub(crate) const UNRECOGNIZED: &str = "Unrecognized option or missing or extra p
 
 /// Most faults that a report lists; a file with more is not what it was taken for.
 const FAULTS_MAX: usize = 1000;
+
+/// Most faults for which a name is suggested.
+const SUGGESTIONS_MAX: usize = 20;
 
 /// A verdict on a directive, with its place still complete.
 pub(crate) struct Judged {
@@ -231,8 +236,12 @@ impl Builder {
             self.faults += 1;
             return;
         } else {
-            let known: Vec<&str> = table::all().map(|entry| entry.name).collect();
-            // Hundreds of names are no help: only a near one is worth a word.
+            // Hundreds of names are no help: only a near one is worth a word, and only where
+            // there are few mistakes to mend.
+            let known: Vec<&str> = match self.faults {
+                0..SUGGESTIONS_MAX => table::all().map(|entry| entry.name).collect(),
+                _ => Vec::new(),
+            };
             let near = crate::suggest::nearest(name, &known)
                 .map(|near| format!("; did you mean `{near}`?"))
                 .unwrap_or_default();

@@ -44,7 +44,12 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
             Ok(version) => tls.version_max = Some(version),
             Err(reason) => return Some(Err(reason)),
         },
-        "tls-cipher" => tls.ciphers = list(),
+        "tls-cipher" => {
+            if !value.split(':').any(has_suite) {
+                return Some(Err(NO_SUITE.to_owned()));
+            }
+            tls.ciphers = list();
+        }
         "tls-ciphersuites" => tls.ciphersuites = list(),
         "tls-groups" => tls.groups = list(),
         "ecdh-curve" => {
@@ -118,6 +123,21 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
         _ => return None,
     }
     Some(OK)
+}
+
+const NO_SUITE: &str = "none of these suites is spoken: they exchange keys by RSA or old \
+    Diffie-Hellman groups, or encrypt in CBC mode; the server must have ECDHE with AES-GCM or \
+    ChaCha20-Poly1305, and if it has, remove the line";
+
+/// True for a suite that is spoken, and for words that may stand for one, such as `DEFAULT`.
+fn has_suite(name: &str) -> bool {
+    let suite = name.contains("WITH") || name.matches('-').count() >= 2;
+    let spoken = ["GCM", "CHACHA20", "POLY1305"]
+        .iter()
+        .any(|mode| name.contains(mode));
+    !name.is_empty()
+        && !name.starts_with(['!', '-', '@'])
+        && (!suite || name.contains("ECDHE") && spoken)
 }
 
 fn version(text: &str) -> Result<TlsVersion, String> {
