@@ -283,4 +283,38 @@ mod tests {
         let (other, _) = Journal::open(&scratch.0, "wg1").unwrap();
         assert!(!other.is_alone());
     }
+
+    #[test]
+    fn journals_of_other_namespaces_are_not_ours_to_undo() {
+        let scratch = Scratch::new("elsewhere");
+        let (held, _) = Journal::open(&scratch.0, "tun0").unwrap();
+        let elsewhere = Origin { namespace: 1 };
+        let foreign = serde_json::to_string(&elsewhere).unwrap();
+        let step = "{\"MainRule\":{\"v6\":false,\"priority\":7}}";
+        let write = |name: &str, first: &str| {
+            fs::write(scratch.0.join(name), format!("{first}\n{step}\n")).unwrap();
+        };
+        write("tun1.undo", &foreign);
+        write("tun2.undo", "");
+        assert_eq!(abandoned(&scratch.0), ["tun2"]);
+        let (names, steps) = held.others();
+        assert_eq!(
+            (names.as_slice(), steps.len()),
+            (&["tun2".to_owned()][..], 1)
+        );
+    }
+
+    #[test]
+    fn what_was_not_done_is_taken_back() {
+        let scratch = Scratch::new("retract");
+        let rule = |priority| Step::MainRule { v6: true, priority };
+        let (mut journal, _) = Journal::open(&scratch.0, "wg0").unwrap();
+        journal.record(&rule(1)).unwrap();
+        let mark = journal.record(&rule(2)).unwrap();
+        journal.retract(mark).unwrap();
+        journal.record(&rule(3)).unwrap();
+        drop(journal);
+        let (_, left) = Journal::open(&scratch.0, "wg0").unwrap();
+        assert_eq!(left, [rule(1), rule(3)]);
+    }
 }

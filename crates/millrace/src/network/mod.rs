@@ -27,7 +27,7 @@ mod save;
 mod scripts;
 mod step;
 
-pub(crate) use apply::{Applied, recover, recover_all};
+pub(crate) use apply::{Applied, ApplyError, recover, recover_all};
 pub(crate) use dns::Resolver;
 pub(crate) use facts::{EndpointWay, Facts, has_ipv6, way};
 pub(crate) use outer::covers;

@@ -3,8 +3,8 @@
 //!
 //! [`TunnelNetwork::merge`] joins the two, [`HostFacts::gather`] looks at the host,
 //! [`TunnelNetwork::interface_plan`] and [`TunnelNetwork::route_plan`] decide, and
-//! [`crate::network::Applied`] does it. Between the two plans there is room for the `up` script
-//! and `route-delay`.
+//! [`crate::network::Applied`] does it; [`Inside`] is all of that in a row. Between the two plans
+//! there is room for the `up` script and `route-delay`.
 //!
 //! # What differs from OpenVPN
 //! - A route to the server past the tunnel is made whenever a route of the tunnel covers the
@@ -17,6 +17,7 @@
 //! - Name servers are set, which OpenVPN before 2.7 leaves to scripts.
 
 mod facts;
+mod inside;
 mod merge;
 mod plan;
 
@@ -24,6 +25,7 @@ mod plan;
 mod tests;
 
 pub(crate) use facts::HostFacts;
+pub(crate) use inside::{Inside, InsideError, Surroundings};
 pub(crate) use merge::{NameServers, NetworkError, TunnelAddress, TunnelNetwork, WantedRoute};
 
 pub(crate) use crate::network::Applied;

@@ -2,10 +2,11 @@
 
 use config::wgquick;
 use lab::Host;
-use netio::netlink::VethEnd;
+use netio::netlink::{Route, RouteKind, VethEnd};
 
 use super::super::facts::Facts;
 use super::super::plan::Options;
+use super::super::step::SavedRoute;
 use super::*;
 
 const FILE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n\
@@ -156,5 +157,204 @@ fn two_full_tunnels_do_not_take_each_others_rules() {
         assert_eq!(state(netlink), between);
         first.undo().unwrap();
         assert_eq!(state(netlink), before);
+    });
+}
+
+fn steps(steps: impl Into<Vec<Step>>) -> Plan {
+    Plan {
+        steps: steps.into(),
+        ..Plan::default()
+    }
+}
+
+fn into_tunnel(dst: &str, prefix: u8) -> Step {
+    Step::TunnelRoute {
+        dst: ip(dst),
+        prefix,
+        via: None,
+        metric: None,
+    }
+}
+
+/// What a client with `redirect-gateway def1` needs, `via` being the present gateway.
+fn def1(netlink: &mut Netlink, via: &str) -> Plan {
+    let server = Step::OuterRoute {
+        dst: ip("192.0.2.1"),
+        prefix: 32,
+        via: Some(ip(via)),
+        dev: netlink.index_of("wan").unwrap(),
+        metric: 1,
+        towards: Some(ip("192.0.2.1")),
+    };
+    let halves = [into_tunnel("0.0.0.0", 1), into_tunnel("128.0.0.0", 1)];
+    steps([[Step::Up, server].as_slice(), &halves].concat())
+}
+
+#[test]
+fn routes_past_the_tunnel_follow_the_gateway() {
+    in_host("follow", |netlink, directory| {
+        let plan = def1(netlink, "198.51.100.1");
+        let mut applied = Applied::apply_in(directory, &plan, "wg0", netlink).unwrap();
+        assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
+        assert_eq!(dev_to(netlink, "192.0.2.1", 0), "wan");
+        assert!(!applied.follow(netlink).unwrap());
+
+        // The lease is renewed, by another gateway.
+        let default = |via: &str| Route::default_of(Family::V4).via(ip(via));
+        netlink.delete_route(&default("198.51.100.1")).unwrap();
+        assert!(!applied.follow(netlink).unwrap(), "no way is no reason");
+        netlink.add_route(&default("198.51.100.3")).unwrap();
+        assert!(applied.follow(netlink).unwrap());
+        let way = netlink.route_get(ip("192.0.2.1"), 0).unwrap();
+        assert_eq!(way.via, Some(ip("198.51.100.3")));
+        assert!(!applied.follow(netlink).unwrap());
+
+        // The cable is pulled, and there is another line.
+        let wan = netlink.index_of("wan").unwrap();
+        let other = netlink.index_of("wan-far").unwrap();
+        netlink.add_address(other, ip("203.0.113.2"), 24).unwrap();
+        netlink.set_down(wan).unwrap();
+        assert_eq!(dev_to(netlink, "192.0.2.1", 0), "wg0");
+        assert!(!applied.follow(netlink).unwrap());
+        // A veth without its other end has no carrier; a route is accepted all the same.
+        netlink.set_up(wan).unwrap();
+        let before = state(netlink);
+        netlink.add_route(&default("203.0.113.1")).unwrap();
+        assert!(applied.follow(netlink).unwrap());
+        assert_eq!(dev_to(netlink, "192.0.2.1", 0), "wan-far");
+        assert!(!applied.follow(netlink).unwrap());
+
+        applied.undo().unwrap();
+        netlink.delete_route(&default("203.0.113.1")).unwrap();
+        assert_eq!(state(netlink), before);
+    });
+}
+
+#[test]
+fn a_default_route_that_was_displaced_comes_back_as_it_was() {
+    in_host("displace", |netlink, directory| {
+        let default = Route::default_of(Family::V4).via(ip("198.51.100.1"));
+        netlink.delete_route(&default).unwrap();
+        let dhcp = Route {
+            protocol: Some(16),
+            src: Some(ip("198.51.100.2")),
+            mtu: Some(1400),
+            ..default
+        };
+        netlink.add_route(&dhcp).unwrap();
+        let before = state(netlink);
+        let routes = netlink.routes(Some(MAIN)).unwrap();
+        let found = routes.iter().find(|r| r.prefix == 0 && r.dst.is_ipv4());
+        let saved = SavedRoute::new(found.unwrap()).unwrap();
+        let plan = steps([Step::Up, Step::Displace(saved), into_tunnel("0.0.0.0", 0)]);
+
+        let applied = Applied::apply_in(directory, &plan, "wg0", netlink).unwrap();
+        assert_eq!(dev_to(netlink, "8.8.8.8", 0), "wg0");
+        applied.undo().unwrap();
+        assert_eq!(state(netlink), before);
+
+        let mut killed = Applied::apply_in(directory, &plan, "wg0", netlink).unwrap();
+        killed.journal = None;
+        drop(killed);
+        let wg0 = netlink.index_of("wg0").unwrap();
+        netlink.set_down(wg0).unwrap();
+        assert_eq!(abandoned(directory), ["wg0"]);
+        let journal = recovered(directory, "wg0", netlink).unwrap();
+        assert_eq!(abandoned(directory), [""; 0]);
+        journal.remove().unwrap();
+        assert_eq!(state(netlink), before);
+    });
+}
+
+#[test]
+fn two_tunnels_to_one_server_have_a_route_each() {
+    in_host("each", |netlink, directory| {
+        let before = state(netlink);
+        let plan = def1(netlink, "198.51.100.1");
+        let first = Applied::apply_in(directory, &plan, "wg0", netlink).unwrap();
+        let mut second = Applied::apply_in(directory, &plan, "wg0-far", netlink).unwrap();
+        let to_server = |netlink: &mut Netlink| {
+            let routes = netlink.routes(Some(MAIN)).unwrap();
+            let metrics = routes.iter().filter(|r| r.dst == ip("192.0.2.1"));
+            metrics.map(|r| r.metric).collect::<Vec<_>>()
+        };
+        assert_eq!(to_server(netlink), [Some(1), Some(2)]);
+        // Neither takes the other's routes for the host's own.
+        let default = |via: &str| Route::default_of(Family::V4).via(ip(via));
+        netlink.delete_route(&default("198.51.100.1")).unwrap();
+        assert!(!second.follow(netlink).unwrap());
+        netlink.add_route(&default("198.51.100.1")).unwrap();
+        first.undo().unwrap();
+        assert_eq!(to_server(netlink), [Some(2)]);
+        assert_eq!(dev_to(netlink, "192.0.2.1", 0), "wan");
+        second.undo().unwrap();
+        assert_eq!(state(netlink), before);
+    });
+}
+
+#[test]
+fn addresses_and_routes_of_an_interface_that_stays_are_taken_back() {
+    in_host("stays", |netlink, directory| {
+        let address = |addr: &str, prefix, peer: Option<&str>| Step::TunnelAddress {
+            addr: ip(addr),
+            prefix,
+            peer: peer.map(ip),
+        };
+        let behind = Step::TunnelRoute {
+            dst: ip("10.9.0.0"),
+            prefix: 16,
+            via: Some(ip("10.8.0.5")),
+            metric: Some(9),
+        };
+        let nowhere = Step::TunnelRoute {
+            dst: ip("10.10.0.0"),
+            prefix: 16,
+            via: Some(ip("192.0.2.200")),
+            metric: None,
+        };
+        let plan = steps([
+            address("10.8.0.6", 32, Some("10.8.0.5")),
+            address("10.7.0.2", 24, None),
+            Step::Up,
+            behind.clone(),
+        ]);
+        let mut applied = Applied::apply_in(directory, &plan, "wg0", netlink).unwrap();
+        let way = netlink.route_get(ip("10.9.1.1"), 0).unwrap();
+        assert_eq!(way.via, Some(ip("10.8.0.5")));
+        // What is there already, and what the kernel does not take, is left out.
+        let more = steps([behind, nowhere, into_tunnel("10.7.0.0", 24)]);
+        applied.add(&more, netlink).unwrap();
+        applied.undo().unwrap();
+        let wg0 = netlink.index_of("wg0").unwrap();
+        let addresses = netlink.addresses(Some(wg0)).unwrap();
+        assert!(addresses.iter().all(|address| address.ip.is_ipv6()));
+        let routes = netlink.routes(Some(MAIN)).unwrap();
+        let left = |route: &&Route| route.dev == Some(wg0) && route.dst.is_ipv4();
+        assert_eq!(routes.iter().filter(left).count(), 0);
+    });
+}
+
+#[test]
+fn what_is_blocked_is_unreachable_until_it_is_undone() {
+    in_host("block", |netlink, directory| {
+        let block = Step::Unreachable {
+            dst: ip("2000::"),
+            prefix: 4,
+            metric: 1,
+        };
+        let blocked = |netlink: &mut Netlink| {
+            let routes = netlink.routes(Some(MAIN)).unwrap();
+            let hits = routes.iter().filter(|r| r.kind == RouteKind::Unreachable);
+            hits.map(|route| (route.dst, route.metric))
+                .collect::<Vec<_>>()
+        };
+        let first = Applied::apply_in(directory, &steps([block.clone()]), "wg0", netlink).unwrap();
+        let second = Applied::apply_in(directory, &steps([block]), "wg0-far", netlink).unwrap();
+        let (one, two) = ((ip("2000::"), Some(1)), (ip("2000::"), Some(2)));
+        assert_eq!(blocked(netlink), [one, two]);
+        first.undo().unwrap();
+        assert_eq!(blocked(netlink), [two]);
+        second.undo().unwrap();
+        assert_eq!(blocked(netlink), []);
     });
 }

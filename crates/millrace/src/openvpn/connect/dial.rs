@@ -314,3 +314,6 @@ impl Dial<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! The inside of one tunnel from the push reply to its end: what client and server do with a
+//! [`TunnelNetwork`], leaving room for their scripts.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use config::openvpn::{Family, Network};
+use netio::netlink::{Netlink, NetlinkError};
+use openvpn::push::PushReply;
+use thiserror::Error;
+
+use super::facts::HostFacts;
+use super::merge::{NetworkError, TunnelNetwork};
+use crate::network::{Applied, ApplyError};
+use crate::openvpn::connect::{Stop, resolve};
+
+/// Why the inside could not be set up.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum InsideError {
+    /// The options make no sense.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The host could not be looked at.
+    #[error(transparent)]
+    Host(#[from] NetlinkError),
+    /// The host could not be changed.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+/// What a tunnel's inside depends on beside its options.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings<'a> {
+    /// The tunnel's interface, which exists.
+    pub(crate) ifname: &'a str,
+    /// Where the outer packets go: the server, or the proxy in front of it. `None` in a server.
+    pub(crate) remote: Option<IpAddr>,
+    /// Firewall mark of the outer packets, 0 for none.
+    pub(crate) mark: u32,
+}
+
+/// The inside of a tunnel. Dropping it undoes what was done.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    /// What was decided.
+    pub(crate) network: TunnelNetwork,
+    /// The host before.
+    pub(crate) facts: HostFacts,
+    ifname: String,
+    applied: Option<Applied>,
+}
+
+impl Inside {
+    /// Decides; nothing is changed yet. `mtu` is the tunnel's in bytes. Names in routes are looked
+    /// up, unless `stop` comes first: then they are left out.
+    ///
+    /// # Errors
+    /// See [`InsideError`].
+    pub(crate) fn plan(
+        config: &Network,
+        mtu: u16,
+        pushed: Option<&PushReply>,
+        around: Surroundings<'_>,
+        stop: &Stop<'_>,
+    ) -> Result<Self, InsideError> {
+        let network = TunnelNetwork::merge(config, mtu, pushed)?;
+        let mut names: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
+        for name in network.names() {
+            let found = match resolve(name, 0, Family::Any, stop) {
+                Ok(Some(found)) => found.iter().map(std::net::SocketAddr::ip).collect(),
+                Ok(None) => Vec::new(),
+                Err(error) => {
+                    log::warn!("{error}");
+                    Vec::new()
+                }
+            };
+            names.insert(name.to_owned(), found);
+        }
+        let mut netlink = Netlink::open()?;
+        let Surroundings {
+            ifname,
+            remote,
+            mark,
+        } = around;
+        let facts = HostFacts::gather(&network, remote, mark, ifname, names, &mut netlink)?;
+        Ok(Self {
+            network,
+            facts,
+            ifname: ifname.to_owned(),
+            applied: None,
+        })
+    }
+
+    /// True when the other would do the same: what is set can stay over a reconnection.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let remote = |inside: &Self| inside.facts.server.as_ref().map(|way| way.addr);
+        self.ifname == other.ifname
+            && self.network == other.network
+            && remote(self) == remote(other)
+    }
+
+    /// Before the `up` script: addresses, MTU, the interface, name servers.
+    ///
+    /// # Errors
+    /// See [`InsideError`]; everything has been undone.
+    pub(crate) fn set_interface(&mut self, no_dns: bool) -> Result<(), InsideError> {
+        let plan = self.network.interface_plan(&self.facts, no_dns);
+        self.apply(&plan)
+    }
+
+    /// After the `up` script and [`TunnelNetwork::route_delay`]: the routes.
+    ///
+    /// # Errors
+    /// See [`InsideError`]; everything has been undone.
+    pub(crate) fn set_routes(&mut self) -> Result<(), InsideError> {
+        let plan = self.network.route_plan(&self.facts);
+        self.apply(&plan)
+    }
+
+    fn apply(&mut self, plan: &crate::network::Plan) -> Result<(), InsideError> {
+        for warning in &plan.warnings {
+            log::warn!("WARNING: {warning}");
+        }
+        let mut netlink = Netlink::open()?;
+        match self.applied.take() {
+            None => self.applied = Some(Applied::apply(plan, &self.ifname, &mut netlink)?),
+            Some(mut applied) => {
+                applied.add(plan, &mut netlink)?;
+                self.applied = Some(applied);
+            }
+        }
+        Ok(())
+    }
+
+    /// When links or routes of the host have changed: the routes past the tunnel go the way that
+    /// the host has now. Returns whether any moved.
+    ///
+    /// # Errors
+    /// See [`InsideError`]; to be tried again at the next change.
+    pub(crate) fn follow(&mut self) -> Result<bool, InsideError> {
+        let Some(applied) = &mut self.applied else {
+            return Ok(false);
+        };
+        Ok(applied.follow(&mut Netlink::open()?)?)
+    }
+
+    /// Undoes everything, and logs what could not be undone. May be called again.
+    pub(crate) fn undo(&mut self) {
+        let errors = self.applied.take().map_or(Ok(()), Applied::undo);
+        for error in errors.err().into_iter().flatten() {
+            log::warn!("{}: {error}", self.ifname);
+        }
+    }
+
+    /// The interface's IPv4 address.
+    pub(crate) fn address(&self) -> Option<Ipv4Addr> {
+        let v4 = |addr: IpAddr| match addr {
+            IpAddr::V4(addr) => Some(addr),
+            IpAddr::V6(_) => None,
+        };
+        let mut addresses = self.network.addresses.iter();
+        addresses.find_map(|address| v4(address.addr))
+    }
+}
