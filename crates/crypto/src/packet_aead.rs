@@ -247,7 +247,8 @@ fn parts<'a, L: Layout>(
     let (front, rest) = memory.split_at_mut(place.aad.end);
     let aad = &front[place.aad.start..];
     if L::TAG_BEHIND {
-        let (text, tag) = rest[..place.text.len() + TAG_LEN].split_at_mut(place.text.len());
+        let (text, tag) = rest.split_at_mut(place.tag - place.aad.end);
+        let tag = &mut tag[..TAG_LEN];
         (aad, text, tag)
     } else {
         let (tag, text) = rest[..TAG_LEN + place.text.len()].split_at_mut(TAG_LEN);
