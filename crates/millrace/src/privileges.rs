@@ -37,3 +37,58 @@ pub(crate) fn drop_privileges() {
         log::info!("privileges kept: {e}");
     }
 }
+
+/// Why the process could not become another user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UserError {
+    /// There is none of that name.
+    #[error("there is no {what} {name}")]
+    Unknown {
+        /// "user" or "group".
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The system refused.
+    #[error("cannot become {user}: {why}")]
+    Refused {
+        /// Who.
+        user: String,
+        /// What the system said.
+        why: String,
+    },
+}
+
+/// Becomes another user and group, all threads, and keeps for this thread the capabilities that
+/// [`drop_privileges`] keeps.
+///
+/// # Errors
+/// See [`UserError`].
+pub(crate) fn become_user(user: Option<&str>, group: Option<&str>) -> Result<(), UserError> {
+    let refused = |user: &str| {
+        let user = user.to_owned();
+        move |why: nix::Error| UserError::Refused {
+            user,
+            why: why.to_string(),
+        }
+    };
+    let unknown = |what, name: &str| UserError::Unknown {
+        what,
+        name: name.to_owned(),
+    };
+    if let Some(name) = group {
+        let found = nix::unistd::Group::from_name(name).map_err(refused(name))?;
+        let gid = found.ok_or_else(|| unknown("group", name))?.gid;
+        nix::unistd::setgroups(&[gid]).map_err(refused(name))?;
+        nix::unistd::setresgid(gid, gid, gid).map_err(refused(name))?;
+    }
+    if let Some(name) = user {
+        let found = nix::unistd::User::from_name(name).map_err(refused(name))?;
+        let uid = found.ok_or_else(|| unknown("user", name))?.uid;
+        nix::sys::prctl::set_keepcaps(true).map_err(refused(name))?;
+        nix::unistd::setresuid(uid, uid, uid).map_err(refused(name))?;
+        nix::sys::prctl::set_keepcaps(false).map_err(refused(name))?;
+        drop_privileges();
+    }
+    Ok(())
+}

@@ -1,4 +1,4 @@
-//! `millrace up`: a tunnel from a wg-quick file, and nothing of it left afterwards.
+//! `millrace up`: a tunnel from a wg-quick or OpenVPN file, and nothing of it left afterwards.
 
 use super::{daemonize, settings};
 use crate::network::{self, Applied, Facts, Options, Plan};
@@ -24,12 +24,12 @@ pub(crate) fn command() -> Command {
             .help(help)
     };
     let command = Command::new("up")
-        .about("Bring a tunnel up from a wg-quick file, until interrupted")
+        .about("Bring a tunnel up from a wg-quick or OpenVPN file, until interrupted")
         .arg(
             Arg::new("FILE")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("IFNAME.conf, or IFNAME for /etc/wireguard/IFNAME.conf"),
+                .help("IFNAME.conf, or IFNAME for /etc/wireguard/IFNAME.conf; NAME.ovpn"),
         )
         .arg(flag(
             "daemon",
@@ -37,7 +37,11 @@ pub(crate) fn command() -> Command {
         ))
         .arg(flag(
             "allow-scripts",
-            "Run PreUp, PostUp, PreDown and PostDown, as root",
+            "Run PreUp, PostUp, PreDown and PostDown, or an OpenVPN file's scripts, as root",
+        ))
+        .arg(flag(
+            "allow-insecure-ciphers",
+            "Permit BF-CBC, DES and no cipher at all, which can be broken (OpenVPN)",
         ))
         .arg(flag(
             "ignore-refused",
@@ -59,7 +63,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         return daemonize::spawn();
     }
     match up(matches) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(e) => {
             log::error!("{e}");
             ExitCode::FAILURE
@@ -67,24 +71,70 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-fn up(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
-    let settings = settings::load(matches)?;
-    let path = find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?);
-    let allow_scripts = matches.get_flag("allow-scripts");
-    let ifname = wgquick::interface_name(&path)?;
-    let import = wgquick::read(&path, wgquick::Options { allow_scripts })?;
-    let (tunnel, report) = import.into_tunnel()?;
+/// Whether a file is OpenVPN's, by its name or by what is in it.
+fn is_openvpn(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "ovpn")
+        || std::fs::read_to_string(path).is_ok_and(|text| config::openvpn::is_openvpn(&text))
+}
+
+fn openvpn_up(
+    path: &Path,
+    matches: &ArgMatches,
+    dataplane: config::settings::DataplaneSettings,
+) -> Result<ExitCode, Box<dyn Error>> {
+    let options = config::openvpn::Options {
+        allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
+        allow_scripts: matches.get_flag("allow-scripts"),
+    };
+    let import = config::openvpn::read(path, options)?;
+    for warning in &import.warnings {
+        eprintln!("{warning}");
+    }
+    let (mut model, report) = match (import.is_usable(), import.report.clone()) {
+        (true, _) => import.into_model()?,
+        (false, report) => {
+            tell(&report);
+            import.into_model()?
+        }
+    };
+    tell(&report);
+    if !report.is_clean() && !matches.get_flag("ignore-refused") {
+        return Err(REFUSED.into());
+    }
+    // Those of the command line count, for a file that people were given.
+    model.service.daemon = matches.get_flag("daemon");
+    if model.service.verb == 1 {
+        model.service.verb = 3;
+    }
+    let file = Some(path.display().to_string());
+    Ok(crate::openvpn::run(model, file, dataplane))
+}
+
+/// Shows what is not honoured.
+fn tell(report: &config::report::Report) {
     for entry in &report.entries {
         if entry.verdict != Verdict::Honoured {
             eprintln!("{}", report.describe(entry));
         }
     }
+}
+
+const REFUSED: &str = "lines are refused (see above): mend them, allow scripts with \
+    --allow-scripts, or go on without them with --ignore-refused";
+
+fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
+    let settings = settings::load(matches)?;
+    let path = find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?);
+    let allow_scripts = matches.get_flag("allow-scripts");
+    if is_openvpn(&path) {
+        return openvpn_up(&path, matches, settings.dataplane);
+    }
+    let ifname = wgquick::interface_name(&path)?;
+    let import = wgquick::read(&path, wgquick::Options { allow_scripts })?;
+    let (tunnel, report) = import.into_tunnel()?;
+    tell(&report);
     if !report.is_clean() && !matches.get_flag("ignore-refused") {
-        return Err(
-            "lines are refused (see above): mend them, allow scripts with \
-                    --allow-scripts, or go on without them with --ignore-refused"
-                .into(),
-        );
+        return Err(REFUSED.into());
     }
 
     if network::recover(&ifname)? {
@@ -164,7 +214,7 @@ fn up(matches: &ArgMatches) -> Result<(), Box<dyn Error>> {
     for fault in &faults {
         log::error!("{ifname}: on the way down: {fault}");
     }
-    result
+    result.map(|()| ExitCode::SUCCESS)
 }
 
 /// Runs a list of commands, if that is allowed.

@@ -23,7 +23,8 @@ mod sizes;
 mod terms;
 
 use crate::commands::daemonize;
-use config::openvpn::{self, OpenVpn};
+use crate::privileges;
+use config::openvpn::{self, OpenVpn, ScriptSecurity};
 use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
 use connect::Stop;
 use console::Console;
@@ -218,6 +219,27 @@ impl Context {
     fn watch(&self, poller: &Poller, news: u64, visitors: u64) -> io::Result<()> {
         poller.add(&*self.news.borrow(), news)?;
         self.office.borrow_mut().watch(poller, visitors)
+    }
+
+    /// Gives up what is not needed any more: `user`, `group`.
+    fn drop_privileges(&self) -> Result<(), privileges::UserError> {
+        let service = &self.config.service;
+        if service.user.is_some() || service.group.is_some() {
+            privileges::become_user(service.user.as_deref(), service.group.as_deref())?;
+            log::info!(
+                "UID set to {}, GID set to {}; capabilities retained: CAP_NET_ADMIN and two more",
+                service.user.as_deref().unwrap_or("(same)"),
+                service.group.as_deref().unwrap_or("(same)")
+            );
+        } else if self.config.server().is_some() && !self.runs_programs() {
+            privileges::drop_privileges();
+        }
+        Ok(())
+    }
+
+    /// Whether scripts of the configuration may be run.
+    fn runs_programs(&self) -> bool {
+        self.config.scripts.security >= ScriptSecurity::Scripts
     }
 
     /// Whether routes or links changed since the last call.

@@ -74,6 +74,9 @@ impl Client<'_> {
         let wrap = setup::wrap_settings(config, connection)?;
         let credentials = self.credentials()?;
         self.device(target)?;
+        if !std::mem::replace(&mut self.unprivileged, true) {
+            context.drop_privileges()?;
+        }
         let inbox = Arc::clone(&self.inbox);
         let Some((tunnel, _)) = &self.device else {
             return Err("no interface".into());

@@ -49,6 +49,8 @@ pub(super) struct Client<'a> {
     /// Whether the last session was up.
     pub(super) was_up: bool,
     pub(super) streams: u64,
+    /// What is not needed any more was given up.
+    pub(super) unprivileged: bool,
 }
 
 /// Runs a client until somebody says stop.
@@ -84,6 +86,7 @@ impl<'a> Client<'a> {
             restarted: false,
             was_up: false,
             streams: 0,
+            unprivileged: false,
         })
     }
 

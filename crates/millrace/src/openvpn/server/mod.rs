@@ -214,6 +214,7 @@ impl<'a> Server<'a> {
             persist_at: None,
         };
         server.bring_up()?;
+        context.drop_privileges()?;
         Ok(server)
     }
 
