@@ -77,6 +77,14 @@ impl Cipher {
         }
     }
 
+    /// Whether it authenticates by itself.
+    pub fn is_aead(self) -> bool {
+        matches!(
+            self,
+            Self::Aes128Gcm | Self::Aes192Gcm | Self::Aes256Gcm | Self::ChaCha20Poly1305
+        )
+    }
+
     /// Whether programs of today only take it after some persuasion.
     pub fn is_insecure(self) -> bool {
         matches!(
@@ -291,7 +299,8 @@ impl Setup {
         file.words("cipher", [self.cipher.name()]);
         file.words("data-ciphers", [self.cipher.name()]);
         file.words("auth", [self.auth.name()]);
-        if self.cipher.is_insecure() {
+        let unauthenticated = self.auth == Digest::None && !self.cipher.is_aead();
+        if self.cipher.is_insecure() || unauthenticated {
             file.line(program.insecure());
         }
         match self.framing {
