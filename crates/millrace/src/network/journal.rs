@@ -178,7 +178,7 @@ impl Origin {
         let mut line = String::new();
         let read = BufReader::new(file.take(LINE_MAX)).read_line(&mut line);
         // Whatever it is instead: a journal without an origin.
-        let _ = read.and((&*file).rewind());
+        let _ = (read, (&*file).rewind());
         serde_json::from_str(&line).unwrap_or_default()
     }
 
@@ -189,6 +189,7 @@ impl Origin {
 }
 
 /// The interfaces in this network namespace whose journals nobody holds.
+#[allow(dead_code, reason = "until the daemon calls it")]
 pub(super) fn abandoned(directory: &Path) -> Vec<String> {
     let free = |path: &PathBuf| {
         File::open(path).is_ok_and(|file| {

@@ -27,10 +27,12 @@ mod save;
 mod scripts;
 mod step;
 
-pub(crate) use apply::{Applied, ApplyError, recover, recover_all};
+#[allow(unused_imports, reason = "until the daemon calls it")]
+pub(crate) use apply::recover_all;
+pub(crate) use apply::{Applied, ApplyError, recover};
 pub(crate) use dns::Resolver;
 pub(crate) use facts::{EndpointWay, Facts, has_ipv6, way};
-pub(crate) use outer::covers;
+pub(crate) use outer::{covers, way_without};
 pub(crate) use plan::{Options, Plan};
 pub(crate) use save::{merge, save};
 pub(crate) use scripts::run_scripts;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use netio::netlink::{Family, Netlink, Route, RouteKind};
+use netio::netlink::{Family, Netlink, NetlinkError, Route, RouteKind};
 
 use super::apply::{Applied, ApplyError, absent_is_fine};
 use super::step::{MAIN, Step};
@@ -86,6 +86,20 @@ pub(super) fn with_free_metric(step: &Step, netlink: &mut Netlink) -> Result<Ste
         *metric = range.into_iter().find(|&m| !taken(m)).unwrap_or(*metric);
     }
     Ok(step)
+}
+
+/// The way to `addr` by the host's main table without the routes of one interface.
+///
+/// # Errors
+/// When the kernel refuses to list its routes.
+pub(crate) fn way_without(
+    netlink: &mut Netlink,
+    addr: IpAddr,
+    tunnel: u32,
+) -> Result<Option<(Option<IpAddr>, u32)>, NetlinkError> {
+    let routes = netlink.routes(Some(MAIN))?;
+    let others = routes.iter().filter(|route| route.dev != Some(tunnel));
+    Ok(best(others, addr))
 }
 
 /// What the routes past the tunnel are made of: the host's own routes, without those of tunnels.
@@ -176,6 +190,66 @@ impl Applied {
         // Read anew: what was changed here is not the host's own.
         self.look(netlink)?;
         Ok(moved)
+    }
+
+    /// Keeps one more address outside the tunnel while it is up: the next server, before it is
+    /// connected to. Returns whether it needed a route and has one now.
+    ///
+    /// # Errors
+    /// When the kernel refuses to list its routes or to set one.
+    #[allow(dead_code, reason = "until the daemon calls it")]
+    pub(crate) fn keep_outside(
+        &mut self,
+        addr: IpAddr,
+        netlink: &mut Netlink,
+    ) -> Result<bool, ApplyError> {
+        let kept = |step: &Step| matches!(step, Step::OuterRoute { dst, .. } if *dst == addr);
+        if self.done.iter().any(kept) {
+            return Ok(true);
+        }
+        let astray = |step: &Step| match *step {
+            Step::TunnelRoute { dst, prefix, .. } | Step::Unreachable { dst, prefix, .. } => {
+                covers(dst, prefix, addr)
+            }
+            _ => false,
+        };
+        if !self.done.iter().any(astray) {
+            return Ok(false);
+        }
+        let now = netlink.route_get(addr, 0);
+        if now.is_ok_and(|way| way.kind == RouteKind::Local) {
+            return Ok(false);
+        }
+        let host = self.host(netlink)?;
+        let displaced = self.done.iter().filter_map(|step| match step {
+            Step::Displace(saved) => Some(saved.route()),
+            _ => None,
+        });
+        let displaced: Vec<Route> = displaced.collect();
+        let way = host.way(addr).or_else(|| best(displaced.iter(), addr));
+        let Some((via, dev)) = way else {
+            return Ok(false);
+        };
+        let step = Step::OuterRoute {
+            dst: addr,
+            prefix: Family::of(addr).bits(),
+            via,
+            dev,
+            metric: 1,
+            towards: Some(addr),
+        };
+        let step = with_free_metric(&step, netlink)?;
+        let mark = self.record(&step)?;
+        let made = step
+            .route(None)
+            .map_or(Ok(()), |route| netlink.add_route(&route));
+        if let Err(error) = made {
+            self.retract(mark)?;
+            return Err(error.into());
+        }
+        self.done.push(step);
+        self.look(netlink)?;
+        Ok(true)
     }
 
     /// Makes the route of a step anew, by `way`.

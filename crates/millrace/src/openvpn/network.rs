@@ -1,7 +1,7 @@
 //! The inside of an OpenVPN tunnel as the host sees it: addresses, routes and name servers of the
 //! configuration and of what the server pushed, made into steps that can be undone.
 //!
-//! [`TunnelNetwork::merge`] joins the two, [`HostFacts::gather`] looks at the host,
+//! [`TunnelNetwork::merge`] joins the two, [`facts::HostFacts::gather`] looks at the host,
 //! [`TunnelNetwork::interface_plan`] and [`TunnelNetwork::route_plan`] decide, and
 //! [`crate::network::Applied`] does it; [`Inside`] is all of that in a row. Between the two plans
 //! there is room for the `up` script and `route-delay`.
@@ -24,8 +24,5 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use facts::HostFacts;
-pub(crate) use inside::{Inside, InsideError, Surroundings};
-pub(crate) use merge::{NameServers, NetworkError, TunnelAddress, TunnelNetwork, WantedRoute};
-
-pub(crate) use crate::network::Applied;
+pub(crate) use inside::{Inside, Surroundings};
+pub(crate) use merge::TunnelNetwork;

@@ -358,3 +358,21 @@ fn what_is_blocked_is_unreachable_until_it_is_undone() {
         assert_eq!(blocked(netlink), []);
     });
 }
+
+#[test]
+fn the_next_server_is_kept_outside_too() {
+    in_host("next", |netlink, directory| {
+        let before = state(netlink);
+        let plan = def1(netlink, "198.51.100.1");
+        let mut applied = Applied::apply_in(directory, &plan, "wg0", netlink).unwrap();
+        assert_eq!(dev_to(netlink, "192.0.2.2", 0), "wg0");
+        assert!(applied.keep_outside(ip("192.0.2.2"), netlink).unwrap());
+        assert_eq!(dev_to(netlink, "192.0.2.2", 0), "wan");
+        assert!(applied.keep_outside(ip("192.0.2.2"), netlink).unwrap());
+        // Nothing of the tunnel covers these.
+        assert!(!applied.keep_outside(ip("2001:db8::1"), netlink).unwrap());
+        assert!(!applied.keep_outside(ip("198.51.100.2"), netlink).unwrap());
+        applied.undo().unwrap();
+        assert_eq!(state(netlink), before);
+    });
+}

@@ -1,7 +1,7 @@
 //! One server after the other, until one is reached.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use config::openvpn::{Connection, OpenVpn, Proxy, ResolvRetry, Sockets};
 use openvpn::message::{Advance, AuthFailed, AuthFailedKind, Restart};
@@ -16,7 +16,7 @@ use super::stop::{Stop, Woken};
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Try this one.
-    Target(Target),
+    Target(Box<Target>),
     /// Somebody said stop. Ask again to go on where it was.
     Stopped,
     /// There is nothing more to try.
@@ -38,6 +38,9 @@ pub(crate) struct Attempts {
     choice: Option<Choice>,
     /// Since when no name has had an address.
     nameless: Option<Instant>,
+    /// The last addresses of each connection: while a tunnel stays up that has ended at the other
+    /// end, name servers may be inside it.
+    known: Vec<Vec<SocketAddr>>,
 }
 
 impl Attempts {
@@ -56,6 +59,7 @@ impl Attempts {
         let tries_max = client.and_then(|client| client.connect_retry_max);
         Self {
             rounds: Rounds::new(connections.len(), tries_max),
+            known: vec![Vec::new(); connections.len()],
             connections,
             sockets: config.sockets.clone(),
             resolv_retry: client.map(|client| client.resolv_retry).unwrap_or_default(),
@@ -82,7 +86,7 @@ impl Attempts {
             match self.choice {
                 Some(Choice::Address(index, remote)) => {
                     self.choice = None;
-                    return Next::Target(self.target(index, remote));
+                    return Next::Target(Box::new(self.target(index, remote)));
                 }
                 Some(Choice::Resolve(index)) => match self.look_up(index, stop) {
                     Ok(true) => self.choice = None,
@@ -105,14 +109,9 @@ impl Attempts {
     }
 
     /// Addresses are looked up again, next time: the network has changed.
+    #[allow(dead_code, reason = "until the daemon calls it")]
     pub(crate) fn forget_addresses(&mut self) {
         self.rounds.forget();
-    }
-
-    /// No attempt before so many seconds.
-    pub(crate) fn wait_at_least(&mut self, seconds: u32) {
-        self.rounds
-            .wait_at_least(Duration::from_secs(seconds.into()));
     }
 
     /// Takes note of how the server refused us. True when it said that it is only for now
@@ -178,7 +177,12 @@ impl Attempts {
             Ok(None) => return Ok(false),
             Ok(Some(addresses)) => {
                 self.nameless = None;
+                self.known[index].clone_from(&addresses);
                 self.rounds.resolved(addresses);
+            }
+            Err(error) if !self.known[index].is_empty() => {
+                log::warn!("{error}; its addresses of before are tried");
+                self.rounds.resolved(self.known[index].clone());
             }
             Err(error) => {
                 log::error!("{error}");

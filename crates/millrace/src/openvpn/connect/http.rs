@@ -333,20 +333,20 @@ mod tests {
     #[test]
     fn basic_is_shown_when_it_is_wanted_and_permitted() {
         let asks = answer("HTTP/1.1 407 x\r\nProxy-Authenticate: Basic realm=\"a\"\r\n\r\n");
-        let judge = |auth, login, shown| super::judge(&asks, auth, login, "a:1", shown);
+        let ask = |auth, login, shown| judge(&asks, auth, login, "a:1", shown);
         let login = login();
         let basic = "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==";
         assert_eq!(
-            judge(HttpAuth::Auto, Some(&login), None),
+            ask(HttpAuth::Auto, Some(&login), None),
             Ok(Verdict::Authorize(basic.to_owned()))
         );
         assert_eq!(
-            judge(HttpAuth::AutoNoClearText, Some(&login), None),
+            ask(HttpAuth::AutoNoClearText, Some(&login), None),
             Err(HttpError::ClearText)
         );
-        assert_eq!(judge(HttpAuth::Auto, None, None), Err(HttpError::NoLogin));
+        assert_eq!(ask(HttpAuth::Auto, None, None), Err(HttpError::NoLogin));
         assert_eq!(
-            judge(HttpAuth::Basic, Some(&login), Some(basic)),
+            ask(HttpAuth::Basic, Some(&login), Some(basic)),
             Err(HttpError::BadLogin)
         );
         assert_eq!(

@@ -19,7 +19,5 @@ mod stop;
 
 pub(crate) use attempts::{Attempts, Next};
 pub(crate) use dial::{ProxyLogin, Socket, Target};
-pub(crate) use error::DialError;
-pub(crate) use resolve::{ResolveError, resolve};
-pub(crate) use rounds::GiveUp;
+pub(crate) use resolve::resolve;
 pub(crate) use stop::Stop;

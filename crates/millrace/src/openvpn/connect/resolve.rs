@@ -76,10 +76,12 @@ pub(crate) fn resolve(
             None => return Ok(None),
         },
     };
-    choose(found, family).map(Some).ok_or(ResolveError::Family {
-        host: host.to_owned(),
-        family: if family == Family::V6 { "IPv6" } else { "IPv4" },
-    })
+    choose(found, family)
+        .map(Some)
+        .ok_or_else(|| ResolveError::Family {
+            host: host.to_owned(),
+            family: if family == Family::V6 { "IPv6" } else { "IPv4" },
+        })
 }
 
 fn choose(found: Vec<SocketAddr>, family: Family) -> Option<Vec<SocketAddr>> {

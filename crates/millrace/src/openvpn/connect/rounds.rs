@@ -176,6 +176,7 @@ impl Rounds {
     }
 
     /// The addresses are to be looked up again.
+    #[allow(dead_code, reason = "until the daemon calls it")]
     pub(super) fn forget(&mut self) {
         self.addresses.clear();
     }

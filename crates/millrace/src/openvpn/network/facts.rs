@@ -8,7 +8,7 @@ use config::openvpn::Place;
 use netio::netlink::{Family, Netlink, NetlinkError, Route, RouteKind};
 
 use super::merge::TunnelNetwork;
-use crate::network::{EndpointWay, MAIN, Resolver, has_ipv6, way};
+use crate::network::{EndpointWay, MAIN, Resolver, has_ipv6, way, way_without};
 
 /// Where name servers are listed; with systemd-resolved the second has the real ones.
 const RESOLV_CONFS: [&str; 2] = ["/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"];
@@ -54,9 +54,18 @@ impl HostFacts {
         netlink: &mut Netlink,
     ) -> Result<Self, NetlinkError> {
         let tunnel = netlink.index_of(ifname).ok();
-        let server = remote
+        let mut server = remote
             .map(|remote| way(netlink, remote, mark))
             .transpose()?;
+        // A tunnel that stayed up over a reconnection must not be taken for the way to the
+        // server.
+        if let (Some(found), Some(tunnel)) = (&mut server, tunnel)
+            && found.dev == Some(tunnel)
+        {
+            let other = way_without(netlink, found.addr, tunnel)?;
+            found.via = other.and_then(|(via, _)| via);
+            found.dev = other.map(|(_, dev)| dev);
+        }
         let mut defaults = netlink.routes(Some(MAIN))?;
         defaults.retain(|route| {
             route.prefix == 0 && route.kind == RouteKind::Unicast && route.dev != tunnel

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use config::openvpn::{Family, Network};
+use config::openvpn::{Family, Network, Place};
 use netio::netlink::{Netlink, NetlinkError};
 use openvpn::push::PushReply;
 use thiserror::Error;
@@ -48,11 +48,16 @@ pub(crate) struct Inside {
     /// The host before.
     pub(crate) facts: HostFacts,
     ifname: String,
+    remote: Option<IpAddr>,
+    mark: u32,
     applied: Option<Applied>,
+    /// Other servers that are kept outside the tunnel.
+    kept: Vec<IpAddr>,
 }
 
 impl Inside {
-    /// Decides; nothing is changed yet. `mtu` is the tunnel's in bytes. Names in routes are looked
+    /// Decides; nothing is changed yet. What the user should know is in
+    /// [`TunnelNetwork::warnings`]. `mtu` is the tunnel's in bytes. Names in routes are looked
     /// up, unless `stop` comes first: then they are left out.
     ///
     /// # Errors
@@ -88,16 +93,57 @@ impl Inside {
             network,
             facts,
             ifname: ifname.to_owned(),
+            remote,
+            mark,
             applied: None,
+            kept: Vec::new(),
         })
     }
 
     /// True when the other would do the same: what is set can stay over a reconnection.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let remote = |inside: &Self| inside.facts.server.as_ref().map(|way| way.addr);
-        self.ifname == other.ifname
-            && self.network == other.network
-            && remote(self) == remote(other)
+        let by_address = |place: &Place| !matches!(place, Place::RemoteHost);
+        let same_server = self.remote == other.remote
+            || (other
+                .remote
+                .is_some_and(|remote| self.kept.contains(&remote))
+                && self.network.places().all(by_address));
+        self.ifname == other.ifname && self.network == other.network && same_server
+    }
+
+    /// Before another server is connected to while this tunnel's routes stay (`persist-tun`):
+    /// leads packets to it past the tunnel.
+    ///
+    /// # Errors
+    /// See [`InsideError`].
+    #[allow(dead_code, reason = "until the daemon calls it")]
+    pub(crate) fn keep_outside(&mut self, remote: IpAddr) -> Result<(), InsideError> {
+        if let Some(applied) = &mut self.applied
+            && Some(remote) != self.remote
+            && !self.network.recursive
+        {
+            applied.keep_outside(remote, &mut Netlink::open()?)?;
+            if !self.kept.contains(&remote) {
+                self.kept.push(remote);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the host anew: a tunnel before this one may have been undone meanwhile, or the
+    /// gateway have changed.
+    fn look(&mut self) -> Result<(), InsideError> {
+        let names = std::mem::take(&mut self.facts.names);
+        let mut netlink = Netlink::open()?;
+        self.facts = HostFacts::gather(
+            &self.network,
+            self.remote,
+            self.mark,
+            &self.ifname,
+            names,
+            &mut netlink,
+        )?;
+        Ok(())
     }
 
     /// Before the `up` script: addresses, MTU, the interface, name servers.
@@ -105,6 +151,7 @@ impl Inside {
     /// # Errors
     /// See [`InsideError`]; everything has been undone.
     pub(crate) fn set_interface(&mut self, no_dns: bool) -> Result<(), InsideError> {
+        self.look()?;
         let plan = self.network.interface_plan(&self.facts, no_dns);
         self.apply(&plan)
     }
@@ -114,6 +161,7 @@ impl Inside {
     /// # Errors
     /// See [`InsideError`]; everything has been undone.
     pub(crate) fn set_routes(&mut self) -> Result<(), InsideError> {
+        self.look()?;
         let plan = self.network.route_plan(&self.facts);
         self.apply(&plan)
     }
@@ -163,3 +211,6 @@ impl Inside {
         addresses.find_map(|address| v4(address.addr))
     }
 }
+
+#[cfg(test)]
+mod tests;

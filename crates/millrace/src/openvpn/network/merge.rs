@@ -132,14 +132,18 @@ impl TunnelNetwork {
 
     /// Names in routes, to be looked up before the host's routes are changed.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        let places = self
-            .routes
-            .iter()
-            .flat_map(|route| [Some(&route.network), route.gateway.as_ref()]);
-        places.flatten().filter_map(|place| match place {
+        self.places().filter_map(|place| match place {
             Place::Name(name) => Some(name.as_str()),
             _ => None,
         })
+    }
+
+    /// Everything that routes name.
+    pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
+        self.routes
+            .iter()
+            .flat_map(|route| [Some(&route.network), route.gateway.as_ref()])
+            .flatten()
     }
 
     fn add_addresses(&mut self, config: &Network, pushed: &PushReply) -> Result<(), NetworkError> {

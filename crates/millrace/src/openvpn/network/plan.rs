@@ -32,7 +32,6 @@ impl TunnelNetwork {
     pub(crate) fn interface_plan(&self, facts: &HostFacts, no_dns: bool) -> Plan {
         let mut plan = Plan {
             mtu: self.mtu.into(),
-            warnings: self.warnings.clone(),
             ..Plan::default()
         };
         if self.ifconfig_noexec {
@@ -162,7 +161,7 @@ impl Routes<'_> {
                 Gateway::Tunnel(_) if route.v6 && self.network.block_ipv6 => {
                     self.block(dst, prefix);
                 }
-                Gateway::Tunnel(via) => self.into_tunnel(dst, prefix, via, route.metric),
+                Gateway::Tunnel(via) => self.lead_in(dst, prefix, via, route.metric),
                 Gateway::Past { via, dev, towards } => push_once(
                     &mut self.past,
                     Step::OuterRoute {
@@ -243,7 +242,7 @@ impl Routes<'_> {
             .facts
             .ways
             .get(&addr)
-            .or(self.facts.server.as_ref().filter(|w| w.addr == addr))
+            .or_else(|| self.facts.server.as_ref().filter(|w| w.addr == addr))
         {
             Some(EndpointWay {
                 via: None,
@@ -273,7 +272,7 @@ impl Routes<'_> {
         self.network.addresses.iter().any(own)
     }
 
-    fn into_tunnel(&mut self, dst: IpAddr, prefix: u8, via: Option<IpAddr>, metric: Option<u32>) {
+    fn lead_in(&mut self, dst: IpAddr, prefix: u8, via: Option<IpAddr>, metric: Option<u32>) {
         let step = Step::TunnelRoute {
             dst,
             prefix,
@@ -305,7 +304,7 @@ impl Routes<'_> {
         if flags.gateway && flags.ipv6 && !self.network.block_ipv6 {
             if self.network.has_v6(self.facts) {
                 for (network, prefix) in GLOBAL_V6 {
-                    self.into_tunnel(network.into(), prefix, None, None);
+                    self.lead_in(network.into(), prefix, None, None);
                 }
             } else {
                 self.warnings
@@ -337,10 +336,10 @@ impl Routes<'_> {
         }
         if whole {
             self.displaced.append(&mut displaced);
-            self.into_tunnel(any, 0, via, None);
+            self.lead_in(any, 0, via, None);
         } else {
             for half in HALVES {
-                self.into_tunnel(half.into(), 1, via, None);
+                self.lead_in(half.into(), 1, via, None);
             }
         }
     }
@@ -385,7 +384,7 @@ impl Routes<'_> {
                 continue;
             };
             for bits in [low.to_bits(), low.to_bits() | half] {
-                self.into_tunnel(Ipv4Addr::from_bits(bits).into(), prefix + 1, via, None);
+                self.lead_in(Ipv4Addr::from_bits(bits).into(), prefix + 1, via, None);
             }
         }
     }

@@ -6,7 +6,9 @@ use config::openvpn::{Ifconfig, Network, Place, Redirect, Route as ConfigRoute, 
 use netio::netlink::{Family, Route};
 use openvpn::push::{PullFilter, PushReply};
 
-use super::*;
+use super::TunnelNetwork;
+use super::facts::HostFacts;
+use super::merge::NetworkError;
 use crate::network::{EndpointWay, Plan, Resolver, SavedRoute, Step};
 
 fn ip(text: &str) -> IpAddr {
@@ -366,12 +368,13 @@ fn flags_of_both_sides_add_up() {
 }
 
 fn dns(options: &str) -> (Option<Step>, usize) {
-    let plan = network(&format!("{SUBNET},{options}")).interface_plan(&facts(), false);
+    let network = network(&format!("{SUBNET},{options}"));
+    let plan = network.interface_plan(&facts(), false);
     let step = plan
         .steps
         .into_iter()
         .find(|step| matches!(step, Step::Dns { .. }));
-    (step, plan.warnings.len())
+    (step, network.warnings.len() + plan.warnings.len())
 }
 
 fn dns_step(servers: &[&str], search: &[&str], only: &[&str]) -> Step {
