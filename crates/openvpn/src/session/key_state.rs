@@ -361,6 +361,8 @@ impl KeyState {
     }
 }
 
+// Shaped for `map_err`.
+#[allow(clippy::needless_pass_by_value)]
 fn failed(error: TlsError) -> CloseReason {
     CloseReason::Tls(error.to_string())
 }

@@ -108,6 +108,8 @@ pub struct Session {
     pub(super) phase: Phase,
     /// When new keys are wanted, if time is what they are wanted for.
     pub(super) renegotiate_at: Option<Instant>,
+    /// How long the last keys were the newest: a peer that renews them more often than we would is followed.
+    interval: Option<Duration>,
     /// What is to be said once there is a negotiation to say it in.
     queued: VecDeque<Message>,
     certificate: Option<Arc<PeerCertificate>>,
@@ -141,6 +143,7 @@ impl Session {
             liveness: Liveness::new(super::Timers::default(), now),
             phase: Phase::Starting,
             renegotiate_at: None,
+            interval: None,
             queued: VecDeque::new(),
             certificate: None,
             clock: (seconds, now),
@@ -400,8 +403,7 @@ impl Session {
         }
         self.say_queued()?;
         if self.primary.installed {
-            let seals_from = self.primary.started + self.settings().defer();
-            self.slots.confirm(seals_from, now, out);
+            self.slots.confirm(self.seals_from(), now, out);
         }
         self.schedule_renegotiation();
         match &self.side {
@@ -498,7 +500,7 @@ impl Session {
         })));
         // Having the peer's record, a client knows that the server has its own; a server must be told.
         let certain = role == Role::Client || self.primary.step == Step::Active;
-        let seals_from = certain.then(|| self.primary.started + self.settings().defer());
+        let seals_from = certain.then(|| self.seals_from());
         let older_die = now + self.settings().tran_window;
         self.slots.install(key_id, seals_from, older_die, now, out);
         self.primary.installed = true;
@@ -506,6 +508,12 @@ impl Session {
             out.push(Output::Renegotiated { key_id });
         }
         Ok(())
+    }
+
+    /// When the newest keys begin to seal: late enough for a peer that is slow to accept them, and before others follow.
+    fn seals_from(&self) -> Instant {
+        let defer = self.settings().defer();
+        self.primary.started + self.interval.map_or(defer, |it| defer.min(it / 2))
     }
 
     /// The session is up from now on.
@@ -526,6 +534,7 @@ impl Session {
         let key_id = next_key_id(self.primary.key_id);
         let timeout = self.settings().tls_timeout;
         self.renegotiate_at = None;
+        self.interval = Some(now.saturating_duration_since(self.primary.started));
         self.slots.hurry(now, out);
         match KeyState::begin(self.role(), key_id, Opcode::SoftResetV1, timeout, now) {
             Ok(state) => self.previous = Some(core::mem::replace(&mut self.primary, state)),

@@ -1,5 +1,8 @@
 //! Clients and a server on a virtual wire with a virtual clock.
 
+// Every function serves tests only.
+#![allow(clippy::unwrap_used)]
+
 mod connect;
 mod hostile;
 mod refusal;

@@ -226,7 +226,12 @@ impl ServerEnd {
                     });
                 }
                 Some(Output::PushRequested) => {
-                    let options = ["topology subnet", "ifconfig 10.8.0.2 255.255.255.0", "ping 1", "ping-restart 4"];
+                    let options = [
+                        "topology subnet",
+                        "ifconfig 10.8.0.2 255.255.255.0",
+                        "ping 1",
+                        "ping-restart 4",
+                    ];
                     let options = PushOptions {
                         options: options.map(str::to_owned).to_vec(),
                         tun_mtu: Some(1500),

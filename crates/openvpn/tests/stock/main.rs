@@ -2,6 +2,9 @@
 //!
 //! Skipped where `openvpn` or `unshare` is missing, or namespaces cannot be made.
 
+// Every function serves tests only.
+#![allow(clippy::unwrap_used)]
+
 mod data;
 mod end;
 mod program;
@@ -82,103 +85,120 @@ fn settings(role: Role, tls_auth: bool) -> Settings {
 #[test]
 fn client_of_the_stock_server() {
     in_namespace(|| {
-        for wrapped in wraps() {
-            for (exporter, cipher) in [
-                (true, DataCipher::Aes256Gcm),
-                (false, DataCipher::Aes256Cbc),
-                (false, DataCipher::ChaCha20Poly1305),
-            ] {
-                let what = format!("{}, exporter {exporter}, {cipher}", wrapped.name);
-                let stock = Stock::server(&[
-                    "--reneg-sec",
-                    "4",
-                    "--auth",
-                    "SHA256",
-                    "--data-ciphers",
-                    cipher.name(),
-                    "--ping",
-                    "1",
-                    "--ping-restart",
-                    "4",
-                    "--push",
-                    "ping 1",
-                    "--push",
-                    "route 10.99.0.0 255.255.0.0",
-                ])
-                .with_inline(&wrapped.stock_server)
-                .start();
-                let mut common = settings(Role::Client, wrapped.name == "tls-auth");
-                common.exporter = exporter;
-                common.data_ciphers = CipherList::of(&[cipher]);
-                common.renegotiate = Renegotiate::every(Duration::ZERO);
-                let settings = ClientSettings::new(common, wrapped.client.clone());
-                let mut client = ClientEnd::begin(settings, stock.port(), None);
-                client.run_until(|it| it.renewed >= 2 && it.data.opened >= 8, &what, &stock);
-                assert_eq!(client.data.failed, 0, "{what}");
-                let reply = client.pushed.as_ref().unwrap();
-                assert_eq!(reply.routes.len(), 1, "{what}");
-                assert_eq!(reply.tls_ekm, exporter, "{what}");
-                client.leave();
-                stock.wait_for("SIGTERM[soft,remote-exit] received");
-                let log = stock.log();
-                for bad in ["TLS Error", "inconsistently", "Authenticate/Decrypt"] {
-                    assert!(!log.contains(bad), "{what}: {bad}\n{log}");
+        let wraps = wraps();
+        std::thread::scope(|scope| {
+            for wrapped in &wraps {
+                for (exporter, cipher) in [
+                    (true, DataCipher::Aes256Gcm),
+                    (false, DataCipher::Aes256Cbc),
+                    (false, DataCipher::ChaCha20Poly1305),
+                ] {
+                    scope.spawn(move || client_case(wrapped, exporter, cipher));
                 }
             }
-        }
+        });
     });
+}
+
+fn client_case(wrapped: &Wrapped, exporter: bool, cipher: DataCipher) {
+    let what = format!("{}, exporter {exporter}, {cipher}", wrapped.name);
+    let stock = Stock::server(&[
+        "--reneg-sec",
+        "2",
+        "--auth",
+        "SHA256",
+        "--data-ciphers",
+        cipher.name(),
+        "--ping",
+        "1",
+        "--ping-restart",
+        "4",
+        "--push",
+        "ping 1",
+        "--push",
+        "route 10.99.0.0 255.255.0.0",
+    ])
+    .with_inline(&wrapped.stock_server)
+    .start();
+    let mut common = settings(Role::Client, wrapped.name == "tls-auth");
+    common.exporter = exporter;
+    common.data_ciphers = CipherList::of(&[cipher]);
+    common.renegotiate = Renegotiate::every(Duration::ZERO);
+    let settings = ClientSettings::new(common, wrapped.client.clone());
+    let mut client = ClientEnd::begin(settings, stock.port(), None);
+    client.run_until(|it| it.renewed >= 2 && it.data.opened >= 4, &what, &stock);
+    assert_eq!(client.data.failed, 0, "{what}");
+    let reply = client.pushed.as_ref().unwrap();
+    assert_eq!(reply.routes.len(), 1, "{what}");
+    assert_eq!(reply.tls_ekm, exporter, "{what}");
+    client.leave();
+    stock.wait_for("CC-EEN exit message received");
+    let log = stock.log();
+    for bad in ["TLS Error", "inconsistently", "Authenticate/Decrypt"] {
+        assert!(!log.contains(bad), "{what}: {bad}\n{log}");
+    }
 }
 
 #[test]
 fn server_of_the_stock_client() {
     in_namespace(|| {
-        for wrapped in wraps() {
-            for (exporter, cipher) in [
-                (true, DataCipher::Aes256Gcm),
-                (false, DataCipher::Aes256Cbc),
-                (true, DataCipher::ChaCha20Poly1305),
-            ] {
-                let what = format!("{}, exporter {exporter}, {cipher}", wrapped.name);
-                let mut common = settings(Role::Server, wrapped.name == "tls-auth");
-                common.exporter = exporter;
-                common.data_ciphers = CipherList::of(&[cipher]);
-                common.renegotiate = Renegotiate::every(Duration::from_secs(4));
-                common.timers.ping = Some(Duration::from_secs(1));
-                common.timers.ping_restart = Some(Duration::from_secs(4));
-                let server = ServerSettings::new(common);
-                let mut server = ServerEnd::begin(server, wrapped.server.clone());
-                let stock = Stock::client(
-                    server.port(),
-                    &[
-                        "--reneg-sec",
-                        "0",
-                        "--auth",
-                        "SHA256",
-                        "--data-ciphers",
-                        cipher.name(),
-                        "--explicit-exit-notify",
-                        "1",
-                    ],
-                )
-                .with_inline(&wrapped.stock_client)
-                .start();
-                server.run_until(|it| it.renewed >= 2 && it.data.opened >= 8, &what, &stock);
-                assert_eq!(server.data.failed, 0, "{what}");
-                assert!(stock.log().contains("Initialization Sequence Completed"));
-                stock.terminate();
-                server.run_until(|it| it.closed.is_some(), &what, &stock);
-                assert_eq!(
-                    server.closed,
-                    Some(openvpn::session::CloseReason::PeerExit),
-                    "{what}"
-                );
-                let log = stock.log();
-                for bad in ["TLS Error", "inconsistently", "Authenticate/Decrypt"] {
-                    assert!(!log.contains(bad), "{what}: {bad}\n{log}");
+        let wraps = wraps();
+        std::thread::scope(|scope| {
+            for wrapped in &wraps {
+                for (exporter, cipher) in [
+                    (true, DataCipher::Aes256Gcm),
+                    (false, DataCipher::Aes256Cbc),
+                    (true, DataCipher::ChaCha20Poly1305),
+                ] {
+                    scope.spawn(move || server_case(wrapped, exporter, cipher));
                 }
             }
-        }
+        });
     });
+}
+
+fn server_case(wrapped: &Wrapped, exporter: bool, cipher: DataCipher) {
+    let what = format!("{}, exporter {exporter}, {cipher}", wrapped.name);
+    let mut common = settings(Role::Server, wrapped.name == "tls-auth");
+    common.exporter = exporter;
+    common.data_ciphers = CipherList::of(&[cipher]);
+    common.renegotiate = Renegotiate::every(Duration::from_secs(4));
+    common.timers.ping = Some(Duration::from_secs(1));
+    common.timers.ping_restart = Some(Duration::from_secs(4));
+    let server = ServerSettings::new(common);
+    let mut server = ServerEnd::begin(server, wrapped.server.clone());
+    let stock = Stock::client(
+        server.port(),
+        &[
+            "--reneg-sec",
+            "0",
+            "--auth",
+            "SHA256",
+            "--data-ciphers",
+            cipher.name(),
+            "--explicit-exit-notify",
+            "1",
+        ],
+    )
+    .with_inline(&wrapped.stock_client)
+    .start();
+    server.run_until(|it| it.renewed >= 2 && it.data.opened >= 4, &what, &stock);
+    assert_eq!(server.data.failed, 0, "{what}");
+    assert!(stock.log().contains("Initialization Sequence Completed"));
+    // The program says nothing while it renews keys, not even goodbye.
+    let opened = server.data.opened;
+    server.run_until(|it| it.data.opened > opened, &what, &stock);
+    stock.terminate();
+    server.run_until(|it| it.closed.is_some(), &what, &stock);
+    assert_eq!(
+        server.closed,
+        Some(openvpn::session::CloseReason::PeerExit),
+        "{what}"
+    );
+    let log = stock.log();
+    for bad in ["TLS Error", "inconsistently", "Authenticate/Decrypt"] {
+        assert!(!log.contains(bad), "{what}: {bad}\n{log}");
+    }
 }
 
 /// User name, password, and the token that takes their place when keys are renewed.
@@ -188,6 +208,7 @@ fn passwords_and_tokens_both_ways() {
         let login = "ann\nsecret\n".to_owned();
         let mut common = settings(Role::Server, false);
         common.renegotiate = Renegotiate::every(Duration::from_secs(4));
+        common.timers.ping = Some(Duration::from_secs(1));
         let mut server = ServerSettings::new(common);
         server.tokens = Some(Arc::new(TokenKeeper::new(
             &[9; 32],
@@ -213,17 +234,19 @@ fn passwords_and_tokens_both_ways() {
             "SHA256",
             "--reneg-sec",
             "4",
+            "--hand-window",
+            "10",
             "--auth-gen-token",
+            "3600",
+            "20",
             "--script-security",
             "3",
             "--auth-user-pass-verify",
-            "/usr/bin/test secret =",
+            "/bin/false",
             "via-env",
         ])
         .start();
-        // `test secret = FILE` is false: refused.
-        let settings =
-            || ClientSettings::new(settings(Role::Client, false), WrapSettings::none());
+        let settings = || ClientSettings::new(settings(Role::Client, false), WrapSettings::none());
         let credentials = Credentials {
             username: b"ann".to_vec(),
             password: b"wrong".to_vec(),
@@ -241,16 +264,23 @@ fn passwords_and_tokens_both_ways() {
             "SHA256",
             "--reneg-sec",
             "4",
+            "--hand-window",
+            "10",
             "--auth-gen-token",
+            "3600",
+            "20",
             "--script-security",
             "3",
             "--auth-user-pass-verify",
             "/bin/true",
             "via-env",
+            // The program sends the new token when something else wakes it up.
+            "--ping",
+            "1",
         ])
         .start();
         let mut client = ClientEnd::begin(settings(), stock.port(), Some(credentials));
         client.run_until(|it| it.renewed >= 2, "token of the stock server", &stock);
-        assert!(client.tokens >= 2);
+        assert!(client.tokens >= 2, "{}\n{}", client.tokens, stock.log());
     });
 }

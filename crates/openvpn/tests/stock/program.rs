@@ -1,9 +1,9 @@
 //! The stock program, its files and its log.
 
-use std::cell::Cell;
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const INNER: &str = "MILLRACE_TEST_IN_NAMESPACE";
@@ -23,12 +23,20 @@ pub(crate) fn in_namespace(test: impl FnOnce()) {
         .stderr(Stdio::null())
         .status();
     // The program's `--version` ends with 1.
-    if !can.is_ok_and(|it| matches!(it.code(), Some(0 | 1))) || Command::new("openvpn").arg("--version").output().is_err() {
+    if !can.is_ok_and(|it| matches!(it.code(), Some(0 | 1)))
+        || Command::new("openvpn").arg("--version").output().is_err()
+    {
         eprintln!("{name}: skipped, for there is no openvpn or no namespace");
         return;
     }
     let status = Command::new("unshare")
-        .args(["--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"])
+        .args([
+            "--net",
+            "sh",
+            "-c",
+            "ip link set lo up && exec \"$@\"",
+            "sh",
+        ])
         .arg(std::env::current_exe().unwrap())
         .args([&*name, "--exact", "--nocapture", "--test-threads=1"])
         .env(INNER, "1")
@@ -49,13 +57,12 @@ fn free_port() -> u16 {
     socket.local_addr().unwrap().port()
 }
 
-thread_local! {
-    static COUNT: Cell<u32> = const { Cell::new(0) };
-}
+/// Programs started so far: their directories must differ.
+static COUNT: AtomicU32 = AtomicU32::new(0);
 
 impl Stock {
     fn new(role: &str, port: u16, options: &[&str]) -> Self {
-        let number = COUNT.replace(COUNT.get() + 1);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("millrace-stock-{}-{number}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).unwrap();
@@ -80,8 +87,10 @@ impl Stock {
         let mut stock = Self::new("server", port, options);
         stock.arguments.extend(
             format!(
-                "--dev tun --server 10.77.0.0 255.255.255.0 --topology subnet --dh none --proto udp4 \
-                 --local 127.0.0.1 --port {port}"
+                "--dev tun --server 10.{}.{}.0 255.255.255.0 --topology subnet --dh none --proto udp4 \
+                 --local 127.0.0.1 --port {port}",
+                port >> 8,
+                port & 255,
             )
             .split(' ')
             .map(str::to_owned),
@@ -147,7 +156,11 @@ impl Stock {
     pub(crate) fn wait_for(&self, line: &str) {
         let start = Instant::now();
         while !self.log().contains(line) {
-            assert!(start.elapsed() < PATIENCE, "no {line:?} in:\n{}", self.log());
+            assert!(
+                start.elapsed() < PATIENCE,
+                "no {line:?} in:\n{}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
