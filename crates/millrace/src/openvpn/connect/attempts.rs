@@ -231,3 +231,90 @@ fn is_address(host: &str) -> bool {
     let plain = host.trim_start_matches('[').trim_end_matches(']');
     plain.parse::<std::net::IpAddr>().is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use config::openvpn::{Options, parse_arguments};
+    use netio::poll::Waker;
+
+    use super::*;
+
+    fn attempts(more: &str) -> Attempts {
+        let text = format!("--client --dev tun --ca ca --auth-user-pass login {more}");
+        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        let mut read = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
+        let import = parse_arguments(&words, &mut read, Options::default()).unwrap();
+        let (config, _) = import.into_model().unwrap();
+        Attempts::new(&config)
+    }
+
+    fn remote(next: Next) -> String {
+        match next {
+            Next::Target(target) => target.remote.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn remotes_come_in_their_order_and_with_their_ports() {
+        let mut attempts = attempts(
+            "--connect-retry 0 --remote 192.0.2.1 1 --remote ::1 2 --remote 192.0.2.3 3 \
+             --connect-retry-max 1",
+        );
+        let never = Waker::new().unwrap();
+        let stop = Stop::new(&never);
+        let order: Vec<String> = (0..3).map(|_| remote(attempts.next(&stop))).collect();
+        assert_eq!(order, ["192.0.2.1:1", "[::1]:2", "192.0.2.3:3"]);
+        let over = attempts.next(&stop);
+        assert!(matches!(over, Next::GiveUp(GiveUp::Tried(1))), "{over:?}");
+    }
+
+    #[test]
+    fn a_stop_breaks_the_pause_off_and_the_pause_goes_on() {
+        let mut attempts = attempts("--connect-retry 300 --remote 192.0.2.1 1");
+        let stop = Waker::new().unwrap();
+        let first = remote(attempts.next(&Stop::new(&stop)));
+        stop.wake();
+        let second = attempts.next(&Stop::new(&stop));
+        assert!(matches!(second, Next::Stopped), "{second:?}");
+        let until = attempts.pause;
+        assert!(until.is_some_and(|until| until > Instant::now()));
+        assert!(matches!(attempts.next(&Stop::new(&stop)), Next::Stopped));
+        assert_eq!(attempts.pause, until);
+        assert_eq!(first, "192.0.2.1:1");
+    }
+
+    #[test]
+    fn what_the_server_said_holds() {
+        let mut attempts = attempts("--connect-retry 0 --remote 192.0.2.1 1 --remote 192.0.2.2 2");
+        let never = Waker::new().unwrap();
+        let stop = Stop::new(&never);
+        assert_eq!(remote(attempts.next(&stop)), "192.0.2.1:1");
+        attempts.succeeded();
+        attempts.after_restart(&Restart::default());
+        assert_eq!(remote(attempts.next(&stop)), "192.0.2.1:1");
+        attempts.after_restart(&Restart {
+            next_remote: true,
+            ..Restart::default()
+        });
+        assert_eq!(remote(attempts.next(&stop)), "192.0.2.2:2");
+        assert!(!attempts.after_auth_failed(&AuthFailed::because("no")));
+        assert_eq!(remote(attempts.next(&stop)), "192.0.2.2:2");
+        assert!(attempts.after_auth_failed(&AuthFailed {
+            kind: AuthFailedKind::Temporary {
+                backoff: None,
+                advance: Advance::Remote,
+            },
+            reason: String::new(),
+        }));
+        assert_eq!(remote(attempts.next(&stop)), "192.0.2.1:1");
+    }
+
+    #[test]
+    fn the_proxy_is_reached_in_the_servers_place() {
+        let mut attempts =
+            attempts("--proto tcp-client --remote vpn.invalid 1 --http-proxy 192.0.2.80 3128");
+        let never = Waker::new().unwrap();
+        assert_eq!(remote(attempts.next(&Stop::new(&never))), "192.0.2.80:3128");
+    }
+}
