@@ -245,10 +245,11 @@ impl PushReply {
             ("echo" | "parameter", words) => bounded(&mut self.echo, words.join(" "), 64)?,
             // Taken by stock, and nothing that would be different here.
             (
-                "socket-flags" | "shaper" | "persist-tun" | "persist-key" | "persist-local-ip"
-                | "persist-remote-ip" | "verb" | "mute" | "route-method" | "client-nat"
-                | "register-dns" | "block-outside-dns" | "ip-win32" | "dhcp-renew" | "dhcp-release"
-                | "dhcp-pre-release" | "win-sys" | "tun-ipv6" | "push-continuation" | "tap-sleep",
+                "socket-flags" | "max-routes" | "shaper" | "persist-tun" | "persist-key"
+                | "persist-local-ip" | "persist-remote-ip" | "verb" | "mute" | "route-method"
+                | "client-nat" | "register-dns" | "block-outside-dns" | "ip-win32" | "dhcp-renew"
+                | "dhcp-release" | "dhcp-pre-release" | "win-sys" | "tun-ipv6"
+                | "push-continuation" | "tap-sleep",
                 _,
             ) => return Err(Refusal::NoEffect),
             (

@@ -106,7 +106,8 @@ impl Listener {
                 if !stream && cannot_resend && self.settings.force_cookie {
                     return Err(Refused::NoCookie);
                 }
-                if !self.limiter.allow(now) {
+                // Who has a connection has proved its address.
+                if !stream && !self.limiter.allow(now) {
                     return Err(Refused::Limited);
                 }
                 if stream || cannot_resend {
@@ -132,8 +133,7 @@ impl Listener {
     /// Whether there is room for one more session. A client that begins anew shall not be kept out by its own old session.
     fn room(&self, from: SocketAddr) -> Result<(), Refused> {
         let most = self.settings.max_clients.min(MAX_SESSIONS - 1);
-        let here = self.table.at(from).len();
-        if here >= 2 || (self.table.len() >= most && here == 0) {
+        if self.table.len() >= most && self.table.at(from).is_empty() {
             return Err(Refused::Full);
         }
         Ok(())
@@ -188,6 +188,14 @@ impl Listener {
             &mut outputs,
         )
         .map_err(Refused::Begin)?;
+        // A client that begins over and over has one session that is up, and one that may become so.
+        for id in self.table.at(from).to_vec() {
+            self.with(id, out, |session, out| {
+                if !session.is_up() {
+                    session.close(CloseReason::Replaced, out);
+                }
+            });
+        }
         let client = self.table.insert(session, from);
         out.push(ServerOutput::Started {
             client,

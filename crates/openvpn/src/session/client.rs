@@ -96,7 +96,7 @@ impl Session {
 
     pub(super) fn write_client_record(&mut self) -> Result<(), CloseReason> {
         let source = self.primary.source.clone();
-        let Some(client) = self.client_side() else {
+        let (Some(source), Some(client)) = (source, self.client_side()) else {
             return Ok(());
         };
         let login = client.token.as_ref().or(client.credentials.as_ref());
@@ -270,7 +270,7 @@ impl Session {
 
     /// Takes what the server chose, if we offered it.
     fn agree(&mut self, reply: &PushReply) -> Result<(), CloseReason> {
-        let options = self.primary.peer.as_ref().map_or("", |it| &it.options);
+        let options = self.peer_options().unwrap_or_default();
         let settings = self.settings();
         let cipher = cipher::choose_as_client(
             &settings.data_ciphers,

@@ -70,7 +70,9 @@ pub(super) struct KeyState {
     tls_out: Vec<u8>,
     /// What TLS delivered of the peer's record so far.
     record: Zeroizing<Vec<u8>>,
-    pub(super) source: KeySource,
+    /// Our random bytes, until keys were made of them.
+    pub(super) source: Option<KeySource>,
+    /// The peer's record, until keys were made of it.
     pub(super) peer: Option<KeyMethod>,
     /// The next message of TLS carries the wrapped client key.
     append_client_key: bool,
@@ -124,7 +126,7 @@ impl KeyState {
             handshaked: false,
             tls_out: Vec::new(),
             record: Zeroizing::default(),
-            source,
+            source: Some(source),
             peer: None,
             append_client_key: false,
             started: now,

@@ -5,54 +5,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::client::ClientSide;
+use super::dropped::Dropped;
 use super::key_state::{Event, KeyState, Link, Step};
+use super::keys::next_key_id;
 use super::liveness::{Due, Liveness, Times};
-use super::output::{CloseReason, DataFormat, DataKeys, Output};
+use super::output::{CloseReason, DataFormat, Output};
 use super::server::ServerSide;
 use super::settings::Settings;
 use super::slots::Slots;
-use crate::keys::{self, KeyBlock};
-use crate::message::{self, Message};
+use crate::message::Message;
 use crate::negotiate::{DataCipher, Transport};
-use crate::packet::{CONTROL_HEAD_LEN, ControlHead, ControlPacket, Head, Opcode, PacketError};
+use crate::packet::{CONTROL_HEAD_LEN, ControlHead, ControlPacket, Head, Opcode};
 use crate::role::Role;
 use crate::session_id::SessionId;
 use crate::verify::PeerCertificate;
-use crate::wrap::{Wrap, WrapError};
-
-/// Most messages that wait for a negotiation to end.
-const MAX_QUEUED: usize = 16;
-/// How long a session that ends waits for the peer to acknowledge why.
-const LINGER: Duration = Duration::from_secs(5);
-
-/// Why a packet changed nothing. It costs a counter and, at most, a line in a detailed log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Dropped {
-    /// It belongs to the data channel.
-    #[error("packet of the data channel")]
-    Data,
-    /// It is no control packet.
-    #[error(transparent)]
-    Packet(PacketError),
-    /// The wrap does not let it through.
-    #[error(transparent)]
-    Wrap(WrapError),
-    /// It comes from, or is meant for, another session.
-    #[error("control packet of another session")]
-    OtherSession,
-    /// No negotiation with this key id goes on, nor may one begin.
-    #[error("control packet with key id {0}, which is not in use")]
-    KeyId(u8),
-    /// This kind of packet has no place here.
-    #[error("control packet of opcode {0:?}, which has no place here")]
-    Unexpected(Opcode),
-    /// It is too far ahead of what has come.
-    #[error("control packet from too far ahead")]
-    TooFarAhead,
-    /// The session is over.
-    #[error("the session is over")]
-    Closed,
-}
+use crate::wrap::Wrap;
 
 /// What both sides agreed on when the session came up.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +65,7 @@ pub struct Session {
     pub(super) peer: Option<SessionId>,
     pub(super) wrap: Wrap,
     /// The wrap of renegotiations, where it is another.
-    dynamic: Option<Wrap>,
+    pub(super) dynamic: Option<Wrap>,
     pub(super) primary: KeyState,
     /// The negotiation before, which may have something to acknowledge still.
     pub(super) previous: Option<KeyState>,
@@ -109,10 +76,12 @@ pub struct Session {
     /// When new keys are wanted, if time is what they are wanted for.
     pub(super) renegotiate_at: Option<Instant>,
     /// How long the last keys were the newest: a peer that renews them more often than we would is followed.
-    interval: Option<Duration>,
+    pub(super) interval: Option<Duration>,
     /// What is to be said once there is a negotiation to say it in.
-    queued: VecDeque<Message>,
+    pub(super) queued: VecDeque<Message>,
     certificate: Option<Arc<PeerCertificate>>,
+    /// The peer's option string, once it has come.
+    options: Option<String>,
     /// Seconds since 1970, and when.
     clock: (u64, Instant),
 }
@@ -146,6 +115,7 @@ impl Session {
             interval: None,
             queued: VecDeque::new(),
             certificate: None,
+            options: None,
             clock: (seconds, now),
         }
     }
@@ -387,6 +357,7 @@ impl Session {
             for difference in crate::negotiate::occ::differences(&expected, &record.options) {
                 log::warn!("WARNING: {difference}");
             }
+            self.options = Some(record.options.clone());
         }
         match &self.side {
             // The server has our record, or it would not have answered.
@@ -412,110 +383,6 @@ impl Session {
         }
     }
 
-    fn text(
-        &mut self,
-        text: &[u8],
-        now: Instant,
-        out: &mut Vec<Output>,
-    ) -> Result<(), CloseReason> {
-        for part in message::split(text) {
-            match Message::parse(part) {
-                Ok(message) => match &self.side {
-                    Side::Client(_) => self.message_for_client(message, now, out)?,
-                    Side::Server(_) => self.message_for_server(message, now, out)?,
-                },
-                Err(error) => log::warn!("dropped {error}"),
-            }
-            if !matches!(self.phase, Phase::Starting | Phase::Up) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Says something, now or when the negotiation that goes on has ended: stock peers do not listen to the one before.
-    pub(super) fn say(&mut self, message: &Message) -> Result<(), CloseReason> {
-        if self.primary.step == Step::Active {
-            return self.primary.say(&message.emit());
-        }
-        if self.queued.len() < MAX_QUEUED {
-            self.queued.push_back(message.clone());
-        }
-        Ok(())
-    }
-
-    fn say_queued(&mut self) -> Result<(), CloseReason> {
-        for message in core::mem::take(&mut self.queued) {
-            self.say(&message)?;
-        }
-        Ok(())
-    }
-
-    /// Says something to the peer, for example `INFO_PRE` of a server or `CR_RESPONSE` of a client.
-    pub fn send_message(&mut self, message: &Message, now: Instant, out: &mut Vec<Output>) {
-        if let Err(reason) = self.say(message) {
-            self.fail(reason, now, out);
-        }
-        self.run(now, out);
-    }
-
-    /// Derives the keys of the negotiation that has ended, and has them installed.
-    pub(super) fn install_keys(
-        &mut self,
-        now: Instant,
-        out: &mut Vec<Output>,
-    ) -> Result<(), CloseReason> {
-        let (Some(agreed), Some(peer)) = (self.agreed, self.peer) else {
-            return Ok(());
-        };
-        let role = self.role();
-        let failed = |it: crate::tls::TlsError| CloseReason::Tls(it.to_string());
-        let (Some(tls), Some(record)) = (&mut self.primary.tls, &self.primary.peer) else {
-            return Ok(());
-        };
-        let block = if agreed.exporter {
-            KeyBlock::from_exporter(tls).map_err(failed)?
-        } else {
-            let (own, theirs) = (&self.primary.source, &record.source);
-            match role {
-                Role::Client => KeyBlock::from_prf(own, &self.own, theirs, &peer),
-                Role::Server => KeyBlock::from_prf(theirs, &peer, own, &self.own),
-            }
-        };
-        if agreed.dynamic_wrap && self.dynamic.is_none() {
-            let exported = keys::dynamic_tls_crypt(tls, None).map_err(failed)?;
-            self.dynamic = Some(self.wrap.dynamic(&exported, role));
-        }
-        let (send, receive) = block.split(role);
-        let key_id = self.primary.key_id;
-        let auth = self.settings().auth;
-        self.slots.make_room(now, out);
-        out.push(Output::InstallKeys(Box::new(DataKeys {
-            key_id,
-            cipher: agreed.cipher,
-            auth: auth.filter(|_| !agreed.cipher.is_aead()),
-            format: agreed.format,
-            send,
-            receive,
-        })));
-        // Having the peer's record, a client knows that the server has its own; a server must be told.
-        let certain = role == Role::Client || self.primary.step == Step::Active;
-        let seals_from = certain.then(|| self.seals_from());
-        let older_die = now + self.settings().tran_window;
-        self.slots.install(key_id, seals_from, older_die, now, out);
-        self.primary.installed = true;
-        if matches!(self.phase, Phase::Up) {
-            out.push(Output::Renegotiated { key_id });
-        }
-        Ok(())
-    }
-
-    /// When the newest keys begin to seal: late enough for a peer that is slow to accept them, and before others follow.
-    fn seals_from(&self) -> Instant {
-        let defer = self.settings().defer();
-        self.primary.started + self.interval.map_or(defer, |it| defer.min(it / 2))
-    }
-
     /// The session is up from now on.
     pub(super) fn up(&mut self, timers: super::Timers, now: Instant, out: &mut Vec<Output>) {
         self.phase = Phase::Up;
@@ -523,74 +390,7 @@ impl Session {
         out.push(Output::Connected);
     }
 
-    /// Whether new keys may be negotiated: the last negotiation has ended, and its keys are installed.
-    pub(super) fn may_renegotiate(&self) -> bool {
-        matches!(self.phase, Phase::Up)
-            && self.primary.step == Step::Active
-            && self.primary.installed
-    }
-
-    pub(super) fn begin_renegotiation(&mut self, now: Instant, out: &mut Vec<Output>) {
-        let key_id = next_key_id(self.primary.key_id);
-        let timeout = self.settings().tls_timeout;
-        self.renegotiate_at = None;
-        self.interval = Some(now.saturating_duration_since(self.primary.started));
-        self.slots.hurry(now, out);
-        match KeyState::begin(self.role(), key_id, Opcode::SoftResetV1, timeout, now) {
-            Ok(state) => self.previous = Some(core::mem::replace(&mut self.primary, state)),
-            Err(reason) => self.fail(reason, now, out),
-        }
-    }
-
-    /// The negotiation that goes on cannot go on.
-    pub(super) fn fail(&mut self, reason: CloseReason, now: Instant, out: &mut Vec<Output>) {
-        if matches!(self.phase, Phase::Closing { .. } | Phase::Closed) {
-            return self.close_now(reason, out);
-        }
-        let renewal = matches!(self.phase, Phase::Up) && self.primary.step < Step::Active;
-        if renewal
-            && self.role() == Role::Server
-            && !self.slots.is_empty()
-            && let Some(previous) = self.previous.take()
-        {
-            // The client will begin a new session, in which it proves who it is; until then the keys are good.
-            log::warn!("keys were not renewed: {reason}");
-            self.slots.withdraw(self.primary.key_id, out);
-            self.primary = previous;
-            if self.say_queued().is_ok() {
-                return;
-            }
-        }
-        // The last word may be an alert that says why.
-        self.flush(now, out);
-        self.close_now(reason, out);
-    }
-
-    /// Ends the session once the peer has acknowledged what was said, or after a while.
-    pub(super) fn linger(&mut self, reason: CloseReason, early: bool, now: Instant) {
-        let until = now + LINGER;
-        self.phase = Phase::Closing {
-            until,
-            early,
-            reason,
-        };
-    }
-
-    pub(super) fn close_now(&mut self, reason: CloseReason, out: &mut Vec<Output>) {
-        if matches!(self.phase, Phase::Closed) {
-            return;
-        }
-        self.phase = Phase::Closed;
-        self.slots.clear(out);
-        out.push(Output::Closed(reason));
-    }
-
-    /// Ends the session without a word, for this reason.
-    pub fn close(&mut self, reason: CloseReason, out: &mut Vec<Output>) {
-        self.close_now(reason, out);
-    }
-
-    fn flush(&mut self, now: Instant, out: &mut Vec<Output>) {
+    pub(super) fn flush(&mut self, now: Instant, out: &mut Vec<Output>) {
         if matches!(self.phase, Phase::Closed) {
             return;
         }
@@ -666,8 +466,7 @@ impl Session {
     /// The peer's option string, once it has come.
     #[must_use]
     pub fn peer_options(&self) -> Option<&str> {
-        let record = self.primary.peer.as_ref();
-        record.map(|it| &*it.options)
+        self.options.as_deref()
     }
 
     /// The cipher and the layout of data packets, once they are agreed on.
@@ -692,11 +491,6 @@ impl core::fmt::Debug for Session {
             .field("phase", &self.phase)
             .finish_non_exhaustive()
     }
-}
-
-/// Numbers go from 0 to 7 and then from 1: 0 is only for the first keys of a session.
-pub(super) fn next_key_id(key_id: u8) -> u8 {
-    key_id % 7 + 1
 }
 
 /// Whether a renewal comes from who began: somebody who stole a token must not go on with another certificate.

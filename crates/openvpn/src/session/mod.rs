@@ -14,9 +14,13 @@
 //!   SOFT_RESET       <->        SOFT_RESET       from either end, whenever keys are worn out
 //! ```
 
+mod authentication;
 mod challenge;
 mod client;
+mod dropped;
+mod ending;
 mod key_state;
+mod keys;
 mod liveness;
 mod machine;
 mod output;
@@ -24,11 +28,13 @@ mod renegotiation;
 mod server;
 mod settings;
 mod slots;
+mod talk;
 mod token;
 
 pub use challenge::{DynamicChallenge, parse_static_response, static_response};
+pub use dropped::Dropped;
 pub use liveness::Times;
-pub use machine::{Dropped, Session};
+pub use machine::Session;
 pub use output::{
     AuthId, AuthRequest, CloseReason, DataFormat, DataKeys, Decision, Output, TokenState,
 };

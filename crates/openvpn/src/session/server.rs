@@ -3,15 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use zeroize::Zeroizing;
-
 use super::key_state::{Authorisation, KeyState, Step};
 use super::machine::{Agreed, Phase, Session, Side};
-use super::output::{AuthId, AuthRequest, CloseReason, DataFormat, Decision, Output, TokenState};
+use super::output::{CloseReason, DataFormat, Output};
 use super::settings::ServerSettings;
-use super::token::{Checked, TokenKeeper, TokenSession};
-use crate::key_method::{KeyMethod, Login};
-use crate::message::{AuthFailed, AuthFailedKind, Message, Restart};
+use super::token::{TokenKeeper, TokenSession};
+use crate::message::{AuthFailed, Message, Restart};
 use crate::negotiate::{IvProto, PeerInfo, cipher, occ};
 use crate::packet::{ControlPacket, Opcode};
 use crate::push::{PushOptions, bundles};
@@ -21,29 +18,26 @@ use crate::wrap::Wrap;
 
 /// How long the same options are not sent again to a client that asks again.
 const ANSWERED_FOR: Duration = Duration::from_secs(30);
-/// Longest user name and password that are handed on, in bytes.
-const MAX_LOGIN: usize = 4096;
-
 /// What is only a server's.
 pub(super) struct ServerSide {
     pub(super) settings: Arc<ServerSettings>,
     /// Questions asked so far.
-    asked: u64,
-    peer_info: Arc<PeerInfo>,
+    pub(super) asked: u64,
+    pub(super) peer_info: Arc<PeerInfo>,
     /// The user name of the first negotiation, which others must keep.
-    username: Option<String>,
+    pub(super) username: Option<String>,
     /// What is to be told to the client once it listens.
-    refusal: Option<AuthFailed>,
+    pub(super) refusal: Option<AuthFailed>,
     /// When an answer of the daemon comes too late.
-    answer_by: Option<Instant>,
+    pub(super) answer_by: Option<Instant>,
     /// The client has asked for its options, or needs no asking.
-    push_wanted: bool,
+    pub(super) push_wanted: bool,
     /// The daemon was asked for them.
     push_asked: bool,
     /// What was sent, and when.
     reply: Vec<String>,
     replied: Option<Instant>,
-    token: Option<TokenSession>,
+    pub(super) token: Option<TokenSession>,
 }
 
 impl ServerSide {
@@ -123,7 +117,7 @@ impl Session {
         Ok(session)
     }
 
-    fn server_side(&mut self) -> Option<&mut ServerSide> {
+    pub(super) fn server_side(&mut self) -> Option<&mut ServerSide> {
         match &mut self.side {
             Side::Server(server) => Some(server),
             Side::Client(_) => None,
@@ -139,122 +133,6 @@ impl Session {
         }
     }
 
-    pub(super) fn take_client_record(
-        &mut self,
-        now: Instant,
-        out: &mut Vec<Output>,
-    ) -> Result<(), CloseReason> {
-        let (wall, certificate) = (self.wall(now), self.certificate().cloned());
-        let renegotiation = self.agreed.is_some();
-        let Some(record) = self.primary.peer.clone() else {
-            return Ok(());
-        };
-        let source = self.primary.source.clone();
-        let window = self.settings().hand_window;
-        let Some(server) = self.server_side() else {
-            return Ok(());
-        };
-        if !renegotiation {
-            server.peer_info = Arc::new(PeerInfo::parse(&record.peer_info));
-            let proto = server.peer_info.proto();
-            if proto.has(IvProto::NCP_P2P) {
-                log::warn!(
-                    "the client has neither --client nor --pull: it will not take the cipher that it is told"
-                );
-            }
-            server.push_wanted = proto.has(IvProto::REQUEST_PUSH);
-        }
-        let answer = KeyMethod {
-            source,
-            options: server.settings.common.occ.local(Role::Server),
-            login: Login::Absent,
-            peer_info: String::new(),
-        };
-        server.asked += 1;
-        let id = AuthId(server.asked);
-        server.answer_by = Some(now + window);
-        let login = login_of(&record.login);
-        let checked = match (&server.settings.tokens, &login) {
-            (Some(tokens), Some((user, password))) => tokens.check(user, password, wall),
-            _ => Checked {
-                state: TokenState::Initial,
-                session: None,
-            },
-        };
-        let refusal = refusal(server, login.as_ref(), checked);
-        self.primary.authorisation = Authorisation::Asked(id);
-        self.primary.write_record(&answer)?;
-        if let Some(refusal) = refusal {
-            return self.refuse(refusal, now);
-        }
-        let Some(server) = self.server_side() else {
-            return Ok(());
-        };
-        let (username, password) = login.unwrap_or_default();
-        server.username.get_or_insert_with(|| username.clone());
-        if checked.state == TokenState::Authenticated {
-            server.token = checked.session;
-        }
-        out.push(Output::Authenticate(Box::new(AuthRequest {
-            id,
-            username,
-            password,
-            certificate,
-            peer_info: Arc::clone(&server.peer_info),
-            options: record.options.clone(),
-            renegotiation,
-            token: checked.state,
-        })));
-        Ok(())
-    }
-
-    /// The daemon's answer. One to a question that is no longer open does nothing.
-    pub fn authenticated(
-        &mut self,
-        id: AuthId,
-        decision: Decision,
-        now: Instant,
-        out: &mut Vec<Output>,
-    ) {
-        let open = self.primary.authorisation == Authorisation::Asked(id);
-        if !open || !matches!(self.phase, Phase::Starting | Phase::Up) {
-            return;
-        }
-        if let Some(server) = self.server_side() {
-            server.answer_by = None;
-        }
-        let outcome = match decision {
-            Decision::Accept => {
-                self.primary.authorisation = Authorisation::Granted;
-                self.go_on(now, out)
-            }
-            Decision::Reject(failed) => self.refuse(failed, now),
-        };
-        if let Err(reason) = outcome {
-            self.fail(reason, now, out);
-        }
-        self.run(now, out);
-    }
-
-    /// The daemon's answer takes longer, because somebody else must answer first: the client is told to wait so long.
-    pub fn authentication_pending(
-        &mut self,
-        timeout: Duration,
-        now: Instant,
-        out: &mut Vec<Output>,
-    ) {
-        let knows_words = self
-            .peer_info()
-            .is_some_and(|it| it.proto().has(IvProto::AUTH_PENDING_KW));
-        if let Some(server) = self.server_side()
-            && server.answer_by.is_some()
-        {
-            server.answer_by = Some(now + timeout);
-        }
-        let timeout = knows_words.then_some(timeout);
-        self.send_message(&Message::AuthPending { timeout }, now, out);
-    }
-
     pub(super) fn active_server(
         &mut self,
         now: Instant,
@@ -267,7 +145,7 @@ impl Session {
     }
 
     /// Goes on once the client is let in, and listens.
-    fn go_on(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
+    pub(super) fn go_on(&mut self, now: Instant, out: &mut Vec<Output>) -> Result<(), CloseReason> {
         if self.primary.authorisation != Authorisation::Granted {
             return Ok(());
         }
@@ -458,7 +336,7 @@ impl Session {
     }
 
     /// Tells the client why it is not let in, and ends the session.
-    fn refuse(&mut self, failed: AuthFailed, now: Instant) -> Result<(), CloseReason> {
+    pub(super) fn refuse(&mut self, failed: AuthFailed, now: Instant) -> Result<(), CloseReason> {
         if self.primary.step != Step::Active {
             // It would not listen yet.
             if let Some(server) = self.server_side() {
@@ -527,47 +405,4 @@ fn negotiated(agreed: &Agreed, info: &PeerInfo) -> Vec<String> {
         list.push(format!("protocol-flags{flags}"));
     }
     list
-}
-
-/// User name and password as text; `None` if there are none.
-fn login_of(login: &Login) -> Option<(String, Zeroizing<String>)> {
-    match login {
-        Login::Given(given) if given.username.len() + given.password.len() <= MAX_LOGIN => Some((
-            String::from_utf8_lossy(&given.username).into_owned(),
-            Zeroizing::new(String::from_utf8_lossy(&given.password).into_owned()),
-        )),
-        _ => None,
-    }
-}
-
-/// Why a login is wrong whatever the daemon would say.
-fn refusal(
-    server: &ServerSide,
-    login: Option<&(String, Zeroizing<String>)>,
-    checked: Checked,
-) -> Option<AuthFailed> {
-    let expired = AuthFailed {
-        kind: AuthFailedKind::Session,
-        reason: "token expired".to_owned(),
-    };
-    let username = login.map_or("", |it| &it.0);
-    if server.username.as_deref().is_some_and(|it| it != username) {
-        return Some(AuthFailed::because("the user name has changed"));
-    }
-    let password = login.map_or("", |it| &it.1);
-    if server.settings.tokens.is_some() && TokenKeeper::is_token(password) {
-        let same = |it: TokenSession| server.token.is_none_or(|known| known == it);
-        match checked {
-            Checked {
-                state: TokenState::Expired,
-                ..
-            } => return Some(expired),
-            Checked {
-                session: Some(session),
-                ..
-            } if same(session) => {}
-            _ => return Some(AuthFailed::default()),
-        }
-    }
-    None
 }

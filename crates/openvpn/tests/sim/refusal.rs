@@ -5,7 +5,7 @@ use std::sync::Arc;
 use openvpn::message::{AuthFailed, AuthFailedKind, Message, Restart};
 use openvpn::session::{CloseReason, Decision, Renegotiate, TokenKeeper, TokenState};
 
-use crate::world::{Event, Setup, World, bad_link, reject, secs};
+use crate::world::{Event, Random, Setup, World, bad_link, millis, reject, secs};
 
 #[test]
 fn a_refused_client_is_told_why() {
@@ -191,4 +191,30 @@ fn a_server_says_goodbye() {
     world.run_for(secs(20));
     assert_eq!(world.closed(0), Some(&CloseReason::Restart(restart)));
     assert!(world.listener.is_empty());
+}
+
+/// CVE-2026-12996 of OpenVPN: an answer in the moment in which something else was being sent.
+#[test]
+fn answers_come_at_any_moment() {
+    for delay in 0..60 {
+        let mut world = World::new(Setup::new());
+        world.judge = Box::new(|_| None);
+        world.random = Random(delay + 1);
+        world.link = bad_link(10);
+        world.add_client();
+        let asked = |world: &World| world.requests().first().map(|it| it.id);
+        while asked(&world).is_none() {
+            world.run_for(millis(10));
+        }
+        world.run_for(millis(delay * 331));
+        let (id, request) = (world.server_events[0].0, asked(&world).unwrap());
+        for _ in 0..2 {
+            world.server(id, |it, now, out| {
+                it.authenticated(request, Decision::Accept, now, out);
+                it.expired(now, out);
+            });
+        }
+        world.run_for(secs(35));
+        assert!(world.client_is_up(0), "{delay}: {:?}", world.closed(0));
+    }
 }

@@ -1,6 +1,7 @@
 //! Keys are renewed, and no packet is lost by it.
 
 use openvpn::keyfile::StaticKey;
+use openvpn::message::Message;
 use openvpn::role::Role;
 use openvpn::session::{CloseReason, KeyUsage, Renegotiate};
 use openvpn::wrap::WrapSettings;
@@ -164,4 +165,31 @@ fn both_ends_may_begin_at_once() {
         .iter()
         .filter(|it| matches!(it.1, Event::Renegotiated(_)));
     assert_eq!(both.count(), 1);
+}
+
+/// CVE-2026-40215 of OpenVPN: what was left in a buffer of one negotiation was sent in the next.
+#[test]
+fn what_is_said_is_said_once() {
+    let mut world = World::new(renewing(10, 0, false, true));
+    world.random = Random(77);
+    world.link = bad_link(5);
+    world.add_client();
+    world.run_for(secs(20));
+    let id = world.up();
+    for number in 0..20 {
+        let said = Message::Info(format!("number {number}"));
+        world.server(id, |it, now, out| it.send_message(&said, now, out));
+        world.run_for(millis(4700));
+    }
+    world.run_for(secs(20));
+    let heard: Vec<&str> = world.clients[0]
+        .events
+        .iter()
+        .filter_map(|it| match it {
+            Event::Message(text) => Some(&**text),
+            _ => None,
+        })
+        .collect();
+    let expected: Vec<String> = (0..20).map(|it| format!("INFO,number {it}")).collect();
+    assert_eq!(heard, expected);
 }

@@ -104,6 +104,8 @@ impl Setup {
 }
 
 #[derive(Debug)]
+// There are few of them.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Event {
     Pushed(openvpn::push::PushReply),
     Connected,

@@ -1,0 +1,190 @@
+//! Who a client is: asked of the daemon, and answered.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use zeroize::Zeroizing;
+
+use super::key_state::Authorisation;
+use super::machine::{Phase, Session};
+use super::output::{AuthId, AuthRequest, CloseReason, Decision, Output, TokenState};
+use super::server::ServerSide;
+use super::token::{Checked, TokenKeeper, TokenSession};
+use crate::key_method::{KeyMethod, Login};
+use crate::message::{AuthFailed, AuthFailedKind, Message};
+use crate::negotiate::{IvProto, PeerInfo};
+use crate::role::Role;
+
+/// Longest user name and password that are handed on, in bytes.
+const MAX_LOGIN: usize = 4096;
+
+impl Session {
+    pub(super) fn take_client_record(
+        &mut self,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), CloseReason> {
+        let (wall, certificate) = (self.wall(now), self.certificate().cloned());
+        let renegotiation = self.agreed.is_some();
+        let Some(record) = &mut self.primary.peer else {
+            return Ok(());
+        };
+        // The password is nowhere to be found once the question was answered.
+        let login = core::mem::replace(&mut record.login, Login::Absent);
+        let (peer_info, options) = (record.peer_info.clone(), record.options.clone());
+        let Some(source) = self.primary.source.clone() else {
+            return Ok(());
+        };
+        let window = self.settings().hand_window;
+        let Some(server) = self.server_side() else {
+            return Ok(());
+        };
+        if !renegotiation {
+            server.peer_info = Arc::new(PeerInfo::parse(&peer_info));
+            let proto = server.peer_info.proto();
+            if proto.has(IvProto::NCP_P2P) {
+                log::warn!(
+                    "the client has neither --client nor --pull: it will not take the cipher that it is told"
+                );
+            }
+            server.push_wanted = proto.has(IvProto::REQUEST_PUSH);
+        }
+        let answer = KeyMethod {
+            source,
+            options: server.settings.common.occ.local(Role::Server),
+            login: Login::Absent,
+            peer_info: String::new(),
+        };
+        server.asked += 1;
+        let id = AuthId(server.asked);
+        server.answer_by = Some(now + window);
+        let too_long = matches!(login, Login::TooLong);
+        let login = login_of(&login);
+        let checked = match (&server.settings.tokens, &login) {
+            (Some(tokens), Some((user, password))) => tokens.check(user, password, wall),
+            _ => Checked {
+                state: TokenState::Initial,
+                session: None,
+            },
+        };
+        let refusal = if too_long {
+            Some(AuthFailed::because("Username or password is too long"))
+        } else {
+            refusal(server, login.as_ref(), checked)
+        };
+        self.primary.authorisation = Authorisation::Asked(id);
+        self.primary.write_record(&answer)?;
+        if let Some(refusal) = refusal {
+            return self.refuse(refusal, now);
+        }
+        let Some(server) = self.server_side() else {
+            return Ok(());
+        };
+        let (username, password) = login.unwrap_or_default();
+        server.username.get_or_insert_with(|| username.clone());
+        if checked.state == TokenState::Authenticated {
+            server.token = checked.session;
+        }
+        out.push(Output::Authenticate(Box::new(AuthRequest {
+            id,
+            username,
+            password,
+            certificate,
+            peer_info: Arc::clone(&server.peer_info),
+            options,
+            renegotiation,
+            token: checked.state,
+        })));
+        Ok(())
+    }
+
+    /// The daemon's answer. One to a question that is no longer open does nothing.
+    pub fn authenticated(
+        &mut self,
+        id: AuthId,
+        decision: Decision,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) {
+        let open = self.primary.authorisation == Authorisation::Asked(id);
+        if !open || !matches!(self.phase, Phase::Starting | Phase::Up) {
+            return;
+        }
+        if let Some(server) = self.server_side() {
+            server.answer_by = None;
+        }
+        let outcome = match decision {
+            Decision::Accept => {
+                self.primary.authorisation = Authorisation::Granted;
+                self.go_on(now, out)
+            }
+            Decision::Reject(failed) => self.refuse(failed, now),
+        };
+        if let Err(reason) = outcome {
+            self.fail(reason, now, out);
+        }
+        self.run(now, out);
+    }
+
+    /// The daemon's answer takes longer, because somebody else must answer first: the client is told to wait so long.
+    pub fn authentication_pending(
+        &mut self,
+        timeout: Duration,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) {
+        let knows_words = self
+            .peer_info()
+            .is_some_and(|it| it.proto().has(IvProto::AUTH_PENDING_KW));
+        if let Some(server) = self.server_side()
+            && server.answer_by.is_some()
+        {
+            server.answer_by = Some(now + timeout);
+        }
+        let timeout = knows_words.then_some(timeout);
+        self.send_message(&Message::AuthPending { timeout }, now, out);
+    }
+}
+
+/// User name and password as text; `None` if there are none.
+fn login_of(login: &Login) -> Option<(String, Zeroizing<String>)> {
+    match login {
+        Login::Given(given) if given.username.len() + given.password.len() <= MAX_LOGIN => Some((
+            String::from_utf8_lossy(&given.username).into_owned(),
+            Zeroizing::new(String::from_utf8_lossy(&given.password).into_owned()),
+        )),
+        _ => None,
+    }
+}
+
+/// Why a login is wrong whatever the daemon would say.
+fn refusal(
+    server: &ServerSide,
+    login: Option<&(String, Zeroizing<String>)>,
+    checked: Checked,
+) -> Option<AuthFailed> {
+    let expired = AuthFailed {
+        kind: AuthFailedKind::Session,
+        reason: "token expired".to_owned(),
+    };
+    let username = login.map_or("", |it| &it.0);
+    if server.username.as_deref().is_some_and(|it| it != username) {
+        return Some(AuthFailed::because("the user name has changed"));
+    }
+    let password = login.map_or("", |it| &it.1);
+    if server.settings.tokens.is_some() && TokenKeeper::is_token(password) {
+        let same = |it: TokenSession| server.token.is_none_or(|known| known == it);
+        match checked {
+            Checked {
+                state: TokenState::Expired,
+                ..
+            } => return Some(expired),
+            Checked {
+                session: Some(session),
+                ..
+            } if same(session) => {}
+            _ => return Some(AuthFailed::default()),
+        }
+    }
+    None
+}

@@ -1,0 +1,33 @@
+//! Why packets of a session were dropped.
+
+use crate::packet::{Opcode, PacketError};
+use crate::wrap::WrapError;
+
+/// Why a packet changed nothing. It costs a counter and, at most, a line in a detailed log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Dropped {
+    /// It belongs to the data channel.
+    #[error("packet of the data channel")]
+    Data,
+    /// It is no control packet.
+    #[error(transparent)]
+    Packet(PacketError),
+    /// The wrap does not let it through.
+    #[error(transparent)]
+    Wrap(WrapError),
+    /// It comes from, or is meant for, another session.
+    #[error("control packet of another session")]
+    OtherSession,
+    /// No negotiation with this key id goes on, nor may one begin.
+    #[error("control packet with key id {0}, which is not in use")]
+    KeyId(u8),
+    /// This kind of packet has no place here.
+    #[error("control packet of opcode {0:?}, which has no place here")]
+    Unexpected(Opcode),
+    /// It is too far ahead of what has come.
+    #[error("control packet from too far ahead")]
+    TooFarAhead,
+    /// The session is over.
+    #[error("the session is over")]
+    Closed,
+}

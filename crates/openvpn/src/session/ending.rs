@@ -1,0 +1,62 @@
+//! How sessions end.
+
+use std::time::{Duration, Instant};
+
+use super::key_state::Step;
+use super::machine::{Phase, Session};
+use super::output::{CloseReason, Output};
+use crate::role::Role;
+
+/// How long a session that ends waits for the peer to acknowledge why.
+const LINGER: Duration = Duration::from_secs(5);
+
+impl Session {
+    /// The negotiation that goes on cannot go on.
+    pub(super) fn fail(&mut self, reason: CloseReason, now: Instant, out: &mut Vec<Output>) {
+        if let Phase::Closing { reason, .. } = &self.phase {
+            let reason = reason.clone();
+            return self.close_now(reason, out);
+        }
+        let renewal = matches!(self.phase, Phase::Up) && self.primary.step < Step::Active;
+        if renewal
+            && self.role() == Role::Server
+            && !self.slots.is_empty()
+            && let Some(previous) = self.previous.take()
+        {
+            // The client will begin a new session, in which it proves who it is; until then the keys are good.
+            log::warn!("keys were not renewed: {reason}");
+            self.slots.withdraw(self.primary.key_id, out);
+            self.primary = previous;
+            if self.say_queued().is_ok() {
+                return;
+            }
+        }
+        // The last word may be an alert that says why.
+        self.flush(now, out);
+        self.close_now(reason, out);
+    }
+
+    /// Ends the session once the peer has acknowledged what was said, or after a while.
+    pub(super) fn linger(&mut self, reason: CloseReason, early: bool, now: Instant) {
+        let until = now + LINGER;
+        self.phase = Phase::Closing {
+            until,
+            early,
+            reason,
+        };
+    }
+
+    pub(super) fn close_now(&mut self, reason: CloseReason, out: &mut Vec<Output>) {
+        if matches!(self.phase, Phase::Closed) {
+            return;
+        }
+        self.phase = Phase::Closed;
+        self.slots.clear(out);
+        out.push(Output::Closed(reason));
+    }
+
+    /// Ends the session without a word, for this reason.
+    pub fn close(&mut self, reason: CloseReason, out: &mut Vec<Output>) {
+        self.close_now(reason, out);
+    }
+}

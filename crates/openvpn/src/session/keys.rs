@@ -1,0 +1,112 @@
+//! Keys: derived, installed, and followed by others.
+
+use std::time::Instant;
+
+use super::key_state::{KeyState, Step};
+use super::machine::{Phase, Session};
+use super::output::{CloseReason, DataKeys, Output};
+use crate::keys::{self, KeyBlock};
+use crate::packet::Opcode;
+use crate::role::Role;
+use crate::tls::TlsError;
+
+impl Session {
+    /// Derives the keys of the negotiation that has ended, and has them installed.
+    pub(super) fn install_keys(
+        &mut self,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<(), CloseReason> {
+        let (Some(agreed), Some(peer)) = (self.agreed, self.peer) else {
+            return Ok(());
+        };
+        let role = self.role();
+        let failed = |it: TlsError| CloseReason::Tls(it.to_string());
+        let secrets = (self.primary.source.take(), self.primary.peer.take());
+        let (Some(tls), (Some(own), Some(record))) = (&mut self.primary.tls, secrets) else {
+            return Ok(());
+        };
+        let block = if agreed.exporter {
+            KeyBlock::from_exporter(tls).map_err(failed)?
+        } else {
+            let theirs = &record.source;
+            match role {
+                Role::Client => KeyBlock::from_prf(&own, &self.own, theirs, &peer),
+                Role::Server => KeyBlock::from_prf(theirs, &peer, &own, &self.own),
+            }
+        };
+        if agreed.dynamic_wrap && self.dynamic.is_none() {
+            let exported = keys::dynamic_tls_crypt(tls, None).map_err(failed)?;
+            self.dynamic = Some(self.wrap.dynamic(&exported, role));
+        }
+        let (send, receive) = block.split(role);
+        let key_id = self.primary.key_id;
+        let auth = self.settings().auth;
+        self.slots.make_room(now, out);
+        out.push(Output::InstallKeys(Box::new(DataKeys {
+            key_id,
+            cipher: agreed.cipher,
+            auth: auth.filter(|_| !agreed.cipher.is_aead()),
+            format: agreed.format,
+            send,
+            receive,
+        })));
+        // Having the peer's record, a client knows that the server has its own; a server must be told.
+        let certain = role == Role::Client || self.primary.step == Step::Active;
+        let seals_from = certain.then(|| self.seals_from());
+        let older_die = now + self.settings().tran_window;
+        self.slots.install(key_id, seals_from, older_die, now, out);
+        self.primary.installed = true;
+        if matches!(self.phase, Phase::Up) {
+            out.push(Output::Renegotiated { key_id });
+        }
+        Ok(())
+    }
+
+    /// When the newest keys begin to seal: late enough for a peer that is slow to accept them, and before others follow.
+    pub(super) fn seals_from(&self) -> Instant {
+        let defer = self.settings().defer();
+        self.primary.started + self.interval.map_or(defer, |it| defer.min(it / 2))
+    }
+
+    /// Whether new keys may be negotiated: the last negotiation has ended, and its keys are installed.
+    pub(super) fn may_renegotiate(&self) -> bool {
+        matches!(self.phase, Phase::Up)
+            && self.primary.step == Step::Active
+            && self.primary.installed
+    }
+
+    pub(super) fn begin_renegotiation(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let key_id = next_key_id(self.primary.key_id);
+        let timeout = self.settings().tls_timeout;
+        self.renegotiate_at = None;
+        self.interval = Some(now.saturating_duration_since(self.primary.started));
+        self.slots.hurry(now, out);
+        match KeyState::begin(self.role(), key_id, Opcode::SoftResetV1, timeout, now) {
+            Ok(state) => self.previous = Some(core::mem::replace(&mut self.primary, state)),
+            Err(reason) => self.fail(reason, now, out),
+        }
+    }
+}
+
+/// Numbers go from 0 to 7 and then from 1: 0 is only for the first keys of a session.
+pub(super) fn next_key_id(key_id: u8) -> u8 {
+    key_id % 7 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_key_id;
+
+    #[test]
+    fn key_ids_go_round_without_zero() {
+        let mut id = 0;
+        let ids: Vec<u8> = (0..9)
+            .map(|_| {
+                id = next_key_id(id);
+                id
+            })
+            .collect();
+        assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7, 1, 2]);
+    }
+}
