@@ -243,7 +243,6 @@ pub(crate) fn recover(ifname: &str) -> Result<bool, ApplyError> {
 ///
 /// # Errors
 /// When the kernel gives no netlink socket. What cannot be undone is logged.
-#[allow(dead_code, reason = "until the daemon calls it")]
 pub(crate) fn recover_all() -> Result<Vec<String>, ApplyError> {
     let mut recovered = Vec::new();
     for ifname in abandoned(Path::new(DIRECTORY)) {

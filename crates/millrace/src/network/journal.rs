@@ -189,7 +189,6 @@ impl Origin {
 }
 
 /// The interfaces in this network namespace whose journals nobody holds.
-#[allow(dead_code, reason = "until the daemon calls it")]
 pub(super) fn abandoned(directory: &Path) -> Vec<String> {
     let free = |path: &PathBuf| {
         File::open(path).is_ok_and(|file| {

@@ -197,7 +197,6 @@ impl Applied {
     ///
     /// # Errors
     /// When the kernel refuses to list its routes or to set one.
-    #[allow(dead_code, reason = "until the daemon calls it")]
     pub(crate) fn keep_outside(
         &mut self,
         addr: IpAddr,

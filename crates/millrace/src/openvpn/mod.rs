@@ -23,6 +23,7 @@ mod sizes;
 mod terms;
 
 use crate::commands::daemonize;
+use crate::network as network_plan;
 use crate::privileges;
 use config::openvpn::{self, OpenVpn, ScriptSecurity};
 use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
@@ -183,6 +184,14 @@ fn with_config(config: OpenVpn, file: Option<String>, dataplane: DataplaneSettin
     }
     if let Some(nice) = context.config.service.nice {
         log::debug!("nice {nice} is left to the service manager");
+    }
+    match network_plan::recover_all() {
+        Ok(names) => {
+            for name in names {
+                log::info!("{name}: undid what an earlier run left behind");
+            }
+        }
+        Err(error) => log::warn!("{error}"),
     }
     context.hold();
     if context.config.server().is_some() {

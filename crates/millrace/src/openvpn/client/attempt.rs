@@ -3,6 +3,7 @@
 use super::super::conduit::{Conduit, Way};
 use super::super::connect::{Attempts, ProxyLogin, Socket, Target};
 use super::super::plane::{Arrival, ClientWire};
+use super::super::network::Inside;
 use super::super::office::{Desk, Status};
 use super::super::policy::log_lines::outer;
 use super::super::policy::management::State;
@@ -96,6 +97,10 @@ impl Client<'_> {
                 })
             }
         };
+        // A tunnel that stays up must not carry the way to its next server.
+        if let Some(inside) = self.set.as_mut().and_then(|set| set.inside.as_mut()) {
+            inside.keep_outside(target.remote.ip())?;
+        }
         let way = match target.open(login.as_ref(), &context.stop())? {
             None => match context.signals.take() {
                 Some(signal) => return Ok(Err(signal)),
@@ -407,7 +412,8 @@ impl Attempt<'_, '_> {
         );
         client.restarted = true;
         client.was_up = true;
-        let tunnel = client.set.as_ref().and_then(|set| set.inside.address());
+        let inside = client.set.as_ref().and_then(|set| set.inside.as_ref());
+        let tunnel = inside.and_then(Inside::address);
         let mut office = client.context.office.borrow_mut();
         office.state(State::Connected, "SUCCESS", tunnel, Some(self.remote));
         drop(office);
@@ -428,8 +434,9 @@ impl Attempt<'_, '_> {
     fn network_changed(&mut self) -> Result<(), Failure> {
         if self.client.context.network_changed()
             && let Some(set) = &mut self.client.set
+            && let Some(inside) = &mut set.inside
         {
-            set.inside.follow()?;
+            inside.follow()?;
         }
         Ok(())
     }

@@ -12,10 +12,12 @@ use std::time::Instant;
 
 /// What is set, and what scripts were told of it.
 pub(super) struct Set {
-    pub(super) inside: Inside,
+    /// `None` for `dev null`.
+    pub(super) inside: Option<Inside>,
     environment: Environment,
     ifconfig: Option<Ifconfig>,
     ifname: String,
+    mtu: u16,
     /// When the routes are to be set, if they are not.
     pub(super) routes_at: Option<Instant>,
 }
@@ -32,34 +34,40 @@ impl Client<'_> {
         let Some((_, link)) = &self.device else {
             return Ok(());
         };
-        if link.index == 0 {
-            return Ok(());
-        }
-        let around = Surroundings {
-            ifname: &link.name,
-            remote: Some(remote.ip()),
-            mark: config.sockets.mark.unwrap_or(0),
-        };
-        let stop = self.context.stop();
-        let mut inside = Inside::plan(&config.network, mtu, Some(reply), around, &stop)?;
-        for warning in &inside.network.warnings {
-            log::warn!("WARNING: {warning}");
-        }
-        if self.set.as_ref().is_some_and(|set| set.inside.is_like(&inside)) {
-            log::info!("Preserving previous TUN/TAP instance: {}", link.name);
-            return Ok(());
-        }
         let ifname = link.name.clone();
+        let mut inside = None;
+        // Scripts run for a session without an interface, too (`dev null`).
+        if link.index != 0 {
+            let around = Surroundings {
+                ifname: &ifname,
+                remote: Some(remote.ip()),
+                mark: config.sockets.mark.unwrap_or(0),
+            };
+            let stop = self.context.stop();
+            let planned = Inside::plan(&config.network, mtu, Some(reply), around, &stop)?;
+            for warning in &planned.network.warnings {
+                log::warn!("WARNING: {warning}");
+            }
+            let set = self.set.as_ref().and_then(|set| set.inside.as_ref());
+            if set.is_some_and(|set| set.is_like(&planned)) {
+                log::info!("Preserving previous TUN/TAP instance: {ifname}");
+                return Ok(());
+            }
+            inside = Some(planned);
+        }
         self.take_down("restart");
-        // Scripts that exist for it set the name servers themselves.
-        inside.set_interface(config.scripts.up.is_some())?;
+        if let Some(inside) = &mut inside {
+            // Scripts that exist for it set the name servers themselves.
+            inside.set_interface(config.scripts.up.is_some())?;
+        }
         let context = if self.restarted { "restart" } else { "init" };
         let ifconfig = ifconfig(reply, config.network.ifconfig);
         let mut environment = self.hooks.base.clone();
         environment.set_peer("untrusted", remote);
         environment.set_peer("trusted", remote);
         environment.set_device(&ifname, mtu, context);
-        describe(&mut environment, reply, &inside, ifconfig, config.network.topology);
+        let topology = config.network.topology;
+        describe(&mut environment, reply, inside.as_ref(), ifconfig, topology);
         if context == "init" || config.scripts.up_restart || !config.service.persist_tun {
             let arguments = device_arguments(
                 &ifname,
@@ -71,31 +79,28 @@ impl Client<'_> {
             let script = config.scripts.up.as_ref();
             self.hooks.run(Hook::Up, script, arguments, &environment)?;
         }
-        let delay = inside.network.route_delay;
-        let mut set = Set {
+        let network = inside.as_ref().map(|inside| &inside.network);
+        let delay = network.map(|network| network.route_delay).unwrap_or_default();
+        self.set = Some(Set {
             inside,
             environment,
             ifconfig,
             ifname,
+            mtu,
             routes_at: Some(Instant::now() + delay),
-        };
-        if delay.is_zero() {
-            set.routes_at = None;
-            set.inside.set_routes()?;
-            let script = config.scripts.route_up.as_ref();
-            self.hooks.tell(Hook::RouteUp, script, [], &set.environment);
-        }
-        self.set = Some(set);
-        Ok(())
+        });
+        self.set_late_routes()
     }
 
-    /// Sets the routes that `route-delay` held back, if it is time.
+    /// Sets the routes if it is time, which `route-delay` says.
     pub(super) fn set_late_routes(&mut self) -> Result<(), Box<dyn std::error::Error>> {
         if let Some(set) = &mut self.set
             && set.routes_at.is_some_and(|at| Instant::now() >= at)
         {
             set.routes_at = None;
-            set.inside.set_routes()?;
+            if let Some(inside) = &mut set.inside {
+                inside.set_routes()?;
+            }
             let script = self.context.config.scripts.route_up.as_ref();
             self.hooks.tell(Hook::RouteUp, script, [], &set.environment);
         }
@@ -111,7 +116,7 @@ impl Client<'_> {
         let scripts = &self.context.config.scripts;
         set.environment.set("script_context", context);
         set.environment.set("signal", if context == "init" { "sigterm" } else { "sigusr1" });
-        let mtu = set.inside.network.mtu;
+        let mtu = set.mtu;
         let arguments = || {
             device_arguments(
                 &set.ifname,
@@ -129,7 +134,9 @@ impl Client<'_> {
         if scripts.down_pre {
             self.hooks.tell(Hook::Down, down, arguments(), environment);
         }
-        set.inside.undo();
+        if let Some(inside) = &mut set.inside {
+            inside.undo();
+        }
         if !scripts.down_pre {
             self.hooks.tell(Hook::Down, down, arguments(), environment);
         }
@@ -145,7 +152,7 @@ fn ifconfig(reply: &PushReply, own: Option<Ifconfig>) -> Option<Ifconfig> {
 fn describe(
     environment: &mut Environment,
     reply: &PushReply,
-    inside: &Inside,
+    inside: Option<&Inside>,
     ifconfig: Option<Ifconfig>,
     configured: Option<Topology>,
 ) {
@@ -161,23 +168,8 @@ fn describe(
         remote: i.remote.unwrap_or(i.local),
     });
     environment.set_addresses(topology, ifconfig, v6);
-    let network = &inside.network;
-    let v4 = |addr: IpAddr| match addr {
-        IpAddr::V4(addr) => Some(addr),
-        IpAddr::V6(_) => None,
-    };
-    let mut before: (Option<Ipv4Addr>, _) = (None, None);
-    for route in &inside.facts.defaults {
-        match route.via {
-            Some(IpAddr::V4(via)) => before.0 = before.0.or(Some(via)),
-            Some(IpAddr::V6(via)) => before.1 = before.1.or(Some(via)),
-            None => {}
-        }
-    }
-    environment.set_gateways(network.gateway.and_then(v4), before.0, before.1);
-    environment.set_routes(&routes(network));
-    if let Some(redirect) = network.redirect.filter(|redirect| redirect.gateway) {
-        environment.set_redirect(redirect.ipv4, redirect.ipv6, redirect.block_local);
+    if let Some(inside) = inside {
+        describe_routes(environment, inside);
     }
     let dns = &reply.dns;
     let mut lines = DhcpOptions::default().lines;
@@ -213,4 +205,25 @@ fn routes(network: &TunnelNetwork) -> Vec<RouteFacts> {
         })
     });
     known.collect()
+}
+
+fn describe_routes(environment: &mut Environment, inside: &Inside) {
+    let network = &inside.network;
+    let v4 = |addr: IpAddr| match addr {
+        IpAddr::V4(addr) => Some(addr),
+        IpAddr::V6(_) => None,
+    };
+    let mut before: (Option<Ipv4Addr>, _) = (None, None);
+    for route in &inside.facts.defaults {
+        match route.via {
+            Some(IpAddr::V4(via)) => before.0 = before.0.or(Some(via)),
+            Some(IpAddr::V6(via)) => before.1 = before.1.or(Some(via)),
+            None => {}
+        }
+    }
+    environment.set_gateways(network.gateway.and_then(v4), before.0, before.1);
+    environment.set_routes(&routes(network));
+    if let Some(redirect) = network.redirect.filter(|redirect| redirect.gateway) {
+        environment.set_redirect(redirect.ipv4, redirect.ipv6, redirect.block_local);
+    }
 }

@@ -40,7 +40,7 @@ pub(super) struct Client<'a> {
     /// The interface, while there is one.
     pub(super) device: Option<(Tunnel<ClientWire>, Link)>,
     /// Addresses, routes and name servers, while they are set.
-    pub(super) set: Option<inside::Set>,
+    set: Option<inside::Set>,
     login: Option<Login>,
     /// A token of the server's, in the place of the password.
     pub(super) token: Option<Login>,
@@ -124,11 +124,16 @@ impl<'a> Client<'a> {
                     Signal::Restart => match config.service.remap_usr1 {
                         Some(RemapUsr1::Hup) => return Ended::Reload,
                         Some(RemapUsr1::Term) => return Ended::Exit(0),
-                        None => log::info!("SIGUSR1[hard,] received, process restarting"),
+                        None => {
+                            log::info!("SIGUSR1[hard,] received, process restarting");
+                            attempts.forget_addresses();
+                        }
                     },
                     Signal::Status => {}
                 },
             }
+            self.context.office.borrow_mut().closed();
+            self.context.hold();
             if !config.service.persist_tun {
                 self.take_down("restart");
                 self.device = None;

@@ -109,7 +109,6 @@ impl Attempts {
     }
 
     /// Addresses are looked up again, next time: the network has changed.
-    #[allow(dead_code, reason = "until the daemon calls it")]
     pub(crate) fn forget_addresses(&mut self) {
         self.rounds.forget();
     }

@@ -176,7 +176,6 @@ impl Rounds {
     }
 
     /// The addresses are to be looked up again.
-    #[allow(dead_code, reason = "until the daemon calls it")]
     pub(super) fn forget(&mut self) {
         self.addresses.clear();
     }

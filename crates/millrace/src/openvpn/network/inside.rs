@@ -116,7 +116,6 @@ impl Inside {
     ///
     /// # Errors
     /// See [`InsideError`].
-    #[allow(dead_code, reason = "until the daemon calls it")]
     pub(crate) fn keep_outside(&mut self, remote: IpAddr) -> Result<(), InsideError> {
         if let Some(applied) = &mut self.applied
             && Some(remote) != self.remote

@@ -29,6 +29,7 @@ use openvpn::data::signal::Signal as DataSignal;
 use openvpn::message::Restart;
 use openvpn::server::{ClientId, Listener, ListenerSettings, ServerOutput};
 use openvpn::session::{CloseReason, TokenKeeper};
+use openvpn::tls::TlsSettings;
 use served::{Served, Step};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -67,6 +68,9 @@ struct Server<'a> {
     link: Link,
     mtu: u16,
     listener: Listener,
+    tls: Arc<TlsSettings>,
+    /// The revocation list as it was last read.
+    crl: Option<Vec<u8>>,
     side: ServerSide,
     pool: Option<Pool>,
     passwords: Option<Arc<PasswordFile>>,
@@ -136,7 +140,7 @@ impl<'a> Server<'a> {
                 )))
             }
         };
-        let settings = Arc::new(terms::server(config, connection, tls, tokens));
+        let settings = Arc::new(terms::server(config, connection, Arc::clone(&tls), tokens));
         let mut settings = ListenerSettings::new(settings, wrap);
         settings.max_clients = wanted.max_clients as usize;
         let resets = wanted.connect_freq_initial;
@@ -199,6 +203,8 @@ impl<'a> Server<'a> {
             link,
             mtu,
             listener: Listener::new(settings, now, SystemTime::now()),
+            tls,
+            crl: setup::crl(config)?,
             side,
             pool,
             passwords,
@@ -408,6 +414,7 @@ impl<'a> Server<'a> {
         self.perform(out);
         if now >= self.round {
             self.round = now + ROUND;
+            self.reload_crl();
             self.poll_deferred();
             let used: Vec<_> = self
                 .clients
@@ -426,6 +433,21 @@ impl<'a> Server<'a> {
         }
         for stream in self.streams.expired(now) {
             self.tunnel.remove_stream(&stream);
+        }
+    }
+
+    /// Takes a revocation list that was written anew.
+    fn reload_crl(&mut self) {
+        match setup::crl(&self.context.config) {
+            Ok(Some(list)) if self.crl.as_ref() != Some(&list) => {
+                match self.tls.replace_crl(&list) {
+                    Ok(()) => log::info!("crl-verify: the list was read anew"),
+                    Err(error) => log::warn!("crl-verify: {error}; the earlier list is used"),
+                }
+                self.crl = Some(list);
+            }
+            Ok(_) => {}
+            Err(error) => log::debug!("{error}"),
         }
     }
 
