@@ -194,11 +194,16 @@ fn with_config(config: OpenVpn, file: Option<String>, dataplane: DataplaneSettin
         Err(error) => log::warn!("{error}"),
     }
     context.hold();
-    if context.config.server().is_some() {
+    let ended = if context.config.server().is_some() {
         server::run(&context)
     } else {
         client::run(&context)
+    };
+    if let Some(path) = &pid_file {
+        // May be refused where privileges were dropped.
+        let _ = fs::remove_file(path);
     }
+    ended
 }
 
 impl Context {
