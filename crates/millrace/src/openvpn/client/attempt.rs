@@ -44,6 +44,10 @@ struct Attempt<'c, 'a> {
     ended: Option<CloseReason>,
     leaving: Option<Signal>,
     heard: bool,
+    /// When the next server is tried if this one has not said a word (`server-poll-timeout`).
+    patience: Instant,
+    /// The session is up, and nobody was told because routes are yet to come.
+    unannounced: bool,
 }
 
 impl Client<'_> {
@@ -160,6 +164,8 @@ impl Client<'_> {
             ended: None,
             leaving: None,
             heard: false,
+            patience: now + Duration::from_secs(connection.connect_timeout.into()),
+            unannounced: false,
         };
         let result = attempt.perform(out).and_then(|()| attempt.serve());
         attempt.clear();
@@ -206,7 +212,9 @@ impl Attempt<'_, '_> {
                 deadline = Some(deadline.map_or(self.traffic_at, |d| d.min(self.traffic_at)));
             }
             let late = self.client.set.as_ref().and_then(|set| set.routes_at);
-            deadline = context.deadline(deadline.into_iter().chain(late).min());
+            let patience = (!self.heard).then_some(self.patience);
+            let deadlines = deadline.into_iter().chain(late).chain(patience);
+            deadline = context.deadline(deadlines.min());
             let timeout = deadline.map(|at| at.saturating_duration_since(now));
             for token in poller.wait(timeout)?.iter() {
                 match token {
@@ -219,6 +227,7 @@ impl Attempt<'_, '_> {
             self.hear()?;
             self.tick()?;
             self.client.set_late_routes()?;
+            self.announce();
             context.serve(self, &poller);
         }
         Ok(())
@@ -306,6 +315,12 @@ impl Attempt<'_, '_> {
     fn tick(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
         let mut out = Vec::new();
+        if !self.heard && now >= self.patience {
+            log::info!("Server poll timeout, restarting");
+            log::info!("SIGUSR1[soft,server_poll] received, process restarting");
+            self.ended.get_or_insert(CloseReason::Local);
+            return Ok(());
+        }
         self.session.activity(self.conduit.times());
         if self.session.next_deadline().is_some_and(|at| at <= now) {
             self.session.expired(now, &mut out);
@@ -412,13 +427,24 @@ impl Attempt<'_, '_> {
         );
         client.restarted = true;
         client.was_up = true;
+        self.unannounced = true;
+        self.announce();
+        Ok(())
+    }
+
+    /// Says that all is done, once it is: scripts and people rely on the routes then.
+    fn announce(&mut self) {
+        let client = &*self.client;
+        let late = client.set.as_ref().is_some_and(|set| set.routes_at.is_some());
+        if late || !std::mem::take(&mut self.unannounced) {
+            return;
+        }
         let inside = client.set.as_ref().and_then(|set| set.inside.as_ref());
         let tunnel = inside.and_then(Inside::address);
         let mut office = client.context.office.borrow_mut();
         office.state(State::Connected, "SUCCESS", tunnel, Some(self.remote));
         drop(office);
         log::info!("Initialization Sequence Completed");
-        Ok(())
     }
 
     fn message(&self, message: &Message) {

@@ -543,7 +543,7 @@ impl<'a> Server<'a> {
         self.clients.insert(id, served);
     }
 
-    /// Sends a client away; it may come again.
+    /// Sends a client away, which will come again.
     fn send_away(&mut self, id: ClientId) {
         self.with(id, |session, now, out| {
             session.restart(Restart::default(), now, out);
@@ -676,7 +676,8 @@ impl Desk for Server<'_> {
             .map(|(id, _)| *id)
             .collect();
         for id in &doomed {
-            self.send_away(*id);
+            // Without a word, as stock: whoever is to stay away shall not come back at once.
+            self.with(*id, |session, _, out| session.close(CloseReason::Local, out));
         }
         doomed.len()
     }
