@@ -120,7 +120,8 @@ fn generate(wanted: &GenKey, arguments: &[String]) -> Result<(), Box<dyn Error>>
         KeyKind::TlsCryptV2Client => {
             let Some(server) = value(arguments, "--tls-crypt-v2") else {
                 return Err(
-                    "--genkey tls-crypt-v2-client needs the server's key: --tls-crypt-v2 FILE".into(),
+                    "--genkey tls-crypt-v2-client needs the server's key: --tls-crypt-v2 FILE"
+                        .into(),
                 );
             };
             let server = v2::ServerKey::parse(&read(server)?)?;
@@ -192,9 +193,9 @@ fn show_gateway() -> Result<(), Box<dyn Error>> {
     let mut netlink = Netlink::open()?;
     for family in [Family::V4, Family::V6] {
         let routes = netlink.routes(None)?;
-        let default = routes
-            .iter()
-            .find(|r| r.prefix == 0 && r.dst.is_ipv4() == (family == Family::V4) && r.via.is_some());
+        let default = routes.iter().find(|r| {
+            r.prefix == 0 && r.dst.is_ipv4() == (family == Family::V4) && r.via.is_some()
+        });
         if let Some(route) = default {
             let device = route.dev.map(|dev| netlink.name_of(dev)).transpose()?;
             let via = route.via.map(|via| via.to_string()).unwrap_or_default();

@@ -65,7 +65,13 @@ impl Console {
             Self(Mutex::new(Inner {
                 // Taken only here, and here only once.
                 logger: logger.take().unwrap_or_else(|| {
-                    Logger::new(Sink::Stdout, form, Clock::system(), service.verb, service.mute)
+                    Logger::new(
+                        Sink::Stdout,
+                        form,
+                        Clock::system(),
+                        service.verb,
+                        service.mute,
+                    )
                 }),
                 lines: VecDeque::new(),
                 listening: service.management.is_some(),

@@ -153,7 +153,11 @@ pub(crate) fn open_udp(
             address,
             fwmark: mark.unwrap_or(0),
             device: device.clone(),
-            buffer: Some(buffer.map_or(SOCKET_BUFFER, |n| n as usize).max(SOCKET_BUFFER)),
+            buffer: Some(
+                buffer
+                    .map_or(SOCKET_BUFFER, |n| n as usize)
+                    .max(SOCKET_BUFFER),
+            ),
             gso,
             gro: settings.udp_gro.wanted(),
             mmsg: settings.mmsg.wanted(),
@@ -176,9 +180,8 @@ pub(crate) fn open_udp(
             Err(e) => Err(e.into()),
         }
     };
-    let wants = |family| {
-        connection.protocol.family == Family::Any || connection.protocol.family == family
-    };
+    let wants =
+        |family| connection.protocol.family == Family::Any || connection.protocol.family == family;
     let v4 = if wants(Family::V4) && !local.ipv6_only {
         open(udp::Family::V4, false)?
     } else {
@@ -201,7 +204,9 @@ pub(crate) fn resolve_local(host: &str, family: Family) -> Result<Vec<IpAddr>, D
         host: host.to_owned(),
         reason,
     };
-    let found = (host, 0).to_socket_addrs().map_err(|e| local(e.to_string()))?;
+    let found = (host, 0)
+        .to_socket_addrs()
+        .map_err(|e| local(e.to_string()))?;
     let fits = |ip: &IpAddr| match family {
         Family::Any => true,
         Family::V4 => ip.is_ipv4(),
@@ -209,7 +214,9 @@ pub(crate) fn resolve_local(host: &str, family: Family) -> Result<Vec<IpAddr>, D
     };
     let found: Vec<IpAddr> = found.map(|addr| addr.ip()).filter(fits).collect();
     if found.is_empty() {
-        return Err(local("it has no address of the family that proto asks for".into()));
+        return Err(local(
+            "it has no address of the family that proto asks for".into(),
+        ));
     }
     Ok(found)
 }

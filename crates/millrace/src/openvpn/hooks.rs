@@ -30,8 +30,10 @@ impl<'a> Hooks<'a> {
         environment: &Environment,
     ) -> Result<Invocation, ScriptError> {
         let security = self.config.scripts.security;
-        Ok(Invocation::new(hook, command, arguments, environment, security)?
-            .in_directory(self.config.directory.clone()))
+        Ok(
+            Invocation::new(hook, command, arguments, environment, security)?
+                .in_directory(self.config.directory.clone()),
+        )
     }
 
     /// Runs the script of a hook, if there is one, and waits for it.

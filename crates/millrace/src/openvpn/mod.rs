@@ -152,7 +152,11 @@ fn first_file(arguments: &[String]) -> Option<String> {
 }
 
 fn with_config(config: OpenVpn, file: Option<String>, dataplane: DataplaneSettings) -> Ended {
-    let log = config.service.log.as_ref().map(|log| config.path(&log.path));
+    let log = config
+        .service
+        .log
+        .as_ref()
+        .map(|log| config.path(&log.path));
     let console = match Console::install(&config.service, log.as_deref()) {
         Ok(console) => console,
         Err(error) => return refuse(&format!("log: {error}")),
@@ -331,7 +335,9 @@ impl Context {
                 }
             }
             let now = Instant::now();
-            let timeout = self.deadline(None).map(|at| at.saturating_duration_since(now));
+            let timeout = self
+                .deadline(None)
+                .map(|at| at.saturating_duration_since(now));
             if !self.signals.is_raised() {
                 self.idle.wait(timeout).ok()?;
             }

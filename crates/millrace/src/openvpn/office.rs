@@ -106,7 +106,8 @@ impl Door {
                 Self::Tcp(listener)
             }
             ManagementAddress::Tunnel(_) => {
-                let why = "management on the tunnel's own address is not supported: name an address";
+                let why =
+                    "management on the tunnel's own address is not supported: name an address";
                 return Err(io::Error::new(ErrorKind::Unsupported, why));
             }
             ManagementAddress::Unix(path) => {
@@ -204,7 +205,10 @@ impl Office {
     ///
     /// # Errors
     /// The port cannot be opened, or has no password.
-    pub(crate) fn open(config: &OpenVpn, console: &'static Console) -> Result<Self, Box<dyn std::error::Error>> {
+    pub(crate) fn open(
+        config: &OpenVpn,
+        console: &'static Console,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
         let service = &config.service;
         let now = Instant::now();
         let status = service.status.as_ref().map(|status| {
@@ -306,7 +310,14 @@ impl Office {
         }
         let mut wishes = port.receive(poller, self.watched);
         while let Some(action) = port.machine.next_action(now) {
-            port.act(action, desk, self.console, &self.title, &self.clock, &mut wishes);
+            port.act(
+                action,
+                desk,
+                self.console,
+                &self.title,
+                &self.clock,
+                &mut wishes,
+            );
         }
         if port.machine.bytes_due(now) {
             match desk.status() {
@@ -343,7 +354,13 @@ impl Office {
     }
 
     /// The tunnel is in another state.
-    pub(crate) fn state(&mut self, state: State, detail: &str, tunnel: Option<Ipv4Addr>, remote: Option<SocketAddr>) {
+    pub(crate) fn state(
+        &mut self,
+        state: State,
+        detail: &str,
+        tunnel: Option<Ipv4Addr>,
+        remote: Option<SocketAddr>,
+    ) {
         if let Some(port) = &mut self.port {
             let mut entry = StateEntry::plain(unix(SystemTime::now()), state, detail);
             entry.tunnel = tunnel;

@@ -50,7 +50,9 @@ fn two_lines(
         .load(config.directory.as_deref())
         .map_err(|error| SecretError::File { what, error })?;
     let text = Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned());
-    let mut lines = text.lines().skip_while(|line| source.is_inline() && line.is_empty());
+    let mut lines = text
+        .lines()
+        .skip_while(|line| source.is_inline() && line.is_empty());
     let name = lines.next().unwrap_or_default().to_owned();
     let password = lines.next().filter(|line| !line.is_empty());
     Ok((name, password.map(|line| Zeroizing::new(line.to_owned()))))
@@ -121,5 +123,7 @@ pub(crate) fn ask(prompt: &str, echo: bool) -> io::Result<Zeroizing<String>> {
         writeln!(terminal)?;
     }
     read?;
-    Ok(Zeroizing::new(line.trim_end_matches(['\n', '\r']).to_owned()))
+    Ok(Zeroizing::new(
+        line.trim_end_matches(['\n', '\r']).to_owned(),
+    ))
 }

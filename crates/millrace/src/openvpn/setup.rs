@@ -283,9 +283,10 @@ pub(crate) fn wrap_settings(
             let key = static_key("tls-auth", key)?;
             Some(WrapSettings::tls_auth(&key, direction, digest))
         }
-        SharedWrap::TlsCrypt { key } => {
-            Some(WrapSettings::tls_crypt(&static_key("tls-crypt", key)?, role))
-        }
+        SharedWrap::TlsCrypt { key } => Some(WrapSettings::tls_crypt(
+            &static_key("tls-crypt", key)?,
+            role,
+        )),
     };
     let Some(source) = &wrap.tls_crypt_v2 else {
         return Ok(shared.unwrap_or_else(WrapSettings::none));

@@ -70,7 +70,13 @@ pub(crate) fn transport(connection: &Connection) -> Transport {
 
 /// What both roles need.
 fn common(config: &OpenVpn, connection: &Connection, tls: Arc<TlsSettings>) -> Settings {
-    let ciphers: Vec<DataCipher> = config.data.ciphers.iter().copied().filter_map(cipher).collect();
+    let ciphers: Vec<DataCipher> = config
+        .data
+        .ciphers
+        .iter()
+        .copied()
+        .filter_map(cipher)
+        .collect();
     let ciphers = CipherList::of(&ciphers);
     let mut settings = Settings::new(tls, occ(config, connection, &ciphers));
     settings.data_ciphers = ciphers;

@@ -2,9 +2,9 @@
 
 use super::super::conduit::{Conduit, Way};
 use super::super::connect::{Attempts, ProxyLogin, Socket, Target};
-use super::super::plane::{Arrival, ClientWire};
 use super::super::network::Inside;
 use super::super::office::{Desk, Status};
+use super::super::plane::{Arrival, ClientWire};
 use super::super::policy::log_lines::outer;
 use super::super::policy::management::State;
 use super::super::policy::scripts::{Hook, ipchange_arguments};
@@ -115,9 +115,14 @@ impl Client<'_> {
             },
             Some(Socket::Udp(remote)) => {
                 let family = device::family_of(remote);
-                let sockets = device::open_udp(config, connection, &context.dataplane, Some(family))?;
+                let sockets =
+                    device::open_udp(config, connection, &context.dataplane, Some(family))?;
                 tunnel.set_sockets(sockets);
-                log::info!("UDPv{} link remote: {}", if remote.is_ipv4() { 4 } else { 6 }, outer(remote));
+                log::info!(
+                    "UDPv{} link remote: {}",
+                    if remote.is_ipv4() { 4 } else { 6 },
+                    outer(remote)
+                );
                 Way::Datagrams(Endpoint::new(remote))
             }
             Some(Socket::Tcp(socket)) => {
@@ -131,7 +136,7 @@ impl Client<'_> {
         };
         let remote = way.addr();
         let moving = if connection.float {
-            Moving::Follow
+            Moving::Tell
         } else {
             Moving::Stay
         };
@@ -237,7 +242,11 @@ impl Attempt<'_, '_> {
         match self.client.context.signals.take() {
             None => {}
             Some(Signal::Status) => {
-                self.client.context.office.borrow().log_status(&self.status());
+                self.client
+                    .context
+                    .office
+                    .borrow()
+                    .log_status(&self.status());
             }
             Some(signal) => {
                 if self.leaving.replace(signal).is_some() {
@@ -272,6 +281,13 @@ impl Attempt<'_, '_> {
                     "the server compresses packets, which is not undone here: they are dropped. \
                      Remove comp-lzo and compress at the server, or set `comp-lzo no` there"
                 ),
+                Notice::Moved { to } => {
+                    log::info!("the server floated from {} to {to}", self.remote);
+                    self.remote = to;
+                    if let Some((tunnel, _)) = &self.client.device {
+                        self.conduit.moved(tunnel, to);
+                    }
+                }
                 Notice::Refresh { .. } => {
                     let mut out = Vec::new();
                     self.session.renegotiate(Instant::now(), &mut out);
@@ -418,7 +434,9 @@ impl Attempt<'_, '_> {
         environment.set_peer("trusted", self.remote);
         let script = client.context.config.scripts.ipchange.as_ref();
         let arguments = ipchange_arguments(self.remote);
-        client.hooks.tell(Hook::IpChange, script, arguments, &environment);
+        client
+            .hooks
+            .tell(Hook::IpChange, script, arguments, &environment);
         let peer = self.session.certificate().map(|c| c.common_name.clone());
         log::info!(
             "[{}] Peer Connection Initiated with {}",
@@ -435,7 +453,10 @@ impl Attempt<'_, '_> {
     /// Says that all is done, once it is: scripts and people rely on the routes then.
     fn announce(&mut self) {
         let client = &*self.client;
-        let late = client.set.as_ref().is_some_and(|set| set.routes_at.is_some());
+        let late = client
+            .set
+            .as_ref()
+            .is_some_and(|set| set.routes_at.is_some());
         if late || !std::mem::take(&mut self.unannounced) {
             return;
         }

@@ -80,7 +80,9 @@ impl Client<'_> {
             self.hooks.run(Hook::Up, script, arguments, &environment)?;
         }
         let network = inside.as_ref().map(|inside| &inside.network);
-        let delay = network.map(|network| network.route_delay).unwrap_or_default();
+        let delay = network
+            .map(|network| network.route_delay)
+            .unwrap_or_default();
         self.set = Some(Set {
             inside,
             environment,
@@ -115,7 +117,14 @@ impl Client<'_> {
         };
         let scripts = &self.context.config.scripts;
         set.environment.set("script_context", context);
-        set.environment.set("signal", if context == "init" { "sigterm" } else { "sigusr1" });
+        set.environment.set(
+            "signal",
+            if context == "init" {
+                "sigterm"
+            } else {
+                "sigusr1"
+            },
+        );
         let mtu = set.mtu;
         let arguments = || {
             device_arguments(
@@ -144,7 +153,9 @@ impl Client<'_> {
 }
 
 fn ifconfig(reply: &PushReply, own: Option<Ifconfig>) -> Option<Ifconfig> {
-    let pushed = reply.ifconfig.map(|(local, second)| Ifconfig { local, second });
+    let pushed = reply
+        .ifconfig
+        .map(|(local, second)| Ifconfig { local, second });
     pushed.or(own)
 }
 
@@ -178,7 +189,11 @@ fn describe(
         IpAddr::V6(addr) => format!("DNS6 {addr}"),
     }));
     lines.extend(dns.domain.iter().map(|domain| format!("DOMAIN {domain}")));
-    lines.extend(dns.search.iter().map(|domain| format!("DOMAIN-SEARCH {domain}")));
+    lines.extend(
+        dns.search
+            .iter()
+            .map(|domain| format!("DOMAIN-SEARCH {domain}")),
+    );
     environment.set_foreign_options(&lines);
     environment.set_dns(&DnsOptions::default());
     for (name, value) in &reply.setenv_safe {

@@ -7,10 +7,10 @@ use super::connect::{self, Attempts, Target};
 use super::device::{self, Link};
 use super::hooks::Hooks;
 use super::plane::{ClientWire, Inbox};
+use super::policy::management::{Query, QueryKind};
 use super::secrets::{self, Login};
 use super::signals::Signal;
 use super::{Context, Ended, setup};
-use super::policy::management::{Query, QueryKind};
 use config::openvpn::{AuthRetry, Prompted, RemapUsr1};
 use engine::Tunnel;
 use openvpn::session::CloseReason;
@@ -166,9 +166,9 @@ impl<'a> Client<'a> {
         if let Some(challenge) = &client.static_challenge {
             let answer = secrets::ask(&format!("CHALLENGE: {} ", challenge.text), challenge.echo)
                 .map_err(|error| secrets::SecretError::NoTerminal {
-                    what: "static-challenge",
-                    error,
-                })?;
+                what: "static-challenge",
+                error,
+            })?;
             login.password = if challenge.concat {
                 Zeroizing::new(format!("{}{}", *login.password, *answer))
             } else {
@@ -190,7 +190,9 @@ impl<'a> Client<'a> {
         if !wanted || !matches!(prompted, Prompted::Ask) {
             return None;
         }
-        let challenge = config.client().and_then(|client| client.static_challenge.as_ref());
+        let challenge = config
+            .client()
+            .and_then(|client| client.static_challenge.as_ref());
         let query = Query {
             kind: "Auth".to_owned(),
             question: QueryKind::UserPassword {
@@ -201,10 +203,14 @@ impl<'a> Client<'a> {
             return None;
         }
         let answer = self.context.wait_for_answer();
-        Some(answer.ok_or(secrets::SecretError::Interrupted).map(|answer| Login {
-            name: answer.username.to_string(),
-            password: answer.text,
-        }))
+        Some(
+            answer
+                .ok_or(secrets::SecretError::Interrupted)
+                .map(|answer| Login {
+                    name: answer.username.to_string(),
+                    password: answer.text,
+                }),
+        )
     }
 
     /// Keeps a token of the server's in the place of the password.

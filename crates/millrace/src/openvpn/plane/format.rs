@@ -97,7 +97,9 @@ impl DataFormat {
             hmac: keys.hmac,
         };
         // The configuration names only digests that both channels have.
-        let digest = keys.auth.map_or(Some(Digest::None), |d| Digest::from_name(d.name()));
+        let digest = keys
+            .auth
+            .map_or(Some(Digest::None), |d| Digest::from_name(d.name()));
         let digest = digest.unwrap_or(Digest::Sha1);
         let send = make(keys.cipher, digest, &material(&keys.send), layout)?;
         let receive = make(keys.cipher, digest, &material(&keys.receive), layout)?;

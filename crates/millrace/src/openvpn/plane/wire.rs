@@ -151,7 +151,10 @@ mod tests {
             assert_eq!(ServerWire::classify(datagram), Class::Malformed);
             assert_eq!(ClientWire::classify(datagram), Class::Malformed);
         }
-        assert_eq!(ServerWire::classify(&[DATA_V2 << 3, 0, 1]), Class::Malformed);
+        assert_eq!(
+            ServerWire::classify(&[DATA_V2 << 3, 0, 1]),
+            Class::Malformed
+        );
         for opcode in [3, 4, 5, 7, 8, 10, 11] {
             assert_eq!(ServerWire::classify(&[opcode << 3]), Class::Control);
         }

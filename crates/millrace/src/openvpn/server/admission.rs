@@ -7,13 +7,17 @@ use super::super::policy::auth_script::{self, Answer, AuthScriptError, Credentia
 use super::super::policy::clients::{self, Addresses};
 use super::super::policy::connect_script::{self, ConnectScriptError, Connected};
 use super::super::policy::environment::Environment;
-use super::super::policy::{log_lines, names};
-use super::super::policy::scripts::{Hook, Invocation, Learned, ScriptError, learn_address_arguments, tls_verify_arguments};
+use super::super::policy::scripts::{
+    Hook, Invocation, Learned, ScriptError, learn_address_arguments, tls_verify_arguments,
+};
 use super::super::policy::timestamp::Clock;
 use super::super::policy::variables::PoolFacts;
+use super::super::policy::{log_lines, names};
 use super::Server;
 use super::served::{Deferred, Served, Step};
-use config::openvpn::{ClientCertificate, ClientSettings, Crl, Framing as Configured, parse_client_settings};
+use config::openvpn::{
+    ClientCertificate, ClientSettings, Crl, Framing as Configured, parse_client_settings,
+};
 use openvpn::data::framing::Framing;
 use openvpn::message::{AuthFailed, Message};
 use openvpn::push::PushOptions;
@@ -42,7 +46,10 @@ impl Server<'_> {
                 };
                 let (number, auth) = (client.number, request.id);
                 client.step = Step::Judged;
-                match self.background.submit(move || Done::Judged(auth, jobs.run())) {
+                match self
+                    .background
+                    .submit(move || Done::Judged(auth, jobs.run()))
+                {
                     Ok(job) => {
                         self.jobs.insert(job, (id, number));
                     }
@@ -90,7 +97,10 @@ impl Server<'_> {
                 && let Some(own) = certificate.chain.first()
                 && config.path(directory).join(&own.serial).exists()
             {
-                return Err(format!("the certificate with serial {} is revoked", own.serial));
+                return Err(format!(
+                    "the certificate with serial {} is revoked",
+                    own.serial
+                ));
             }
         }
         environment.set("common_name", &client.common_name);
@@ -105,12 +115,15 @@ impl Server<'_> {
                 .invocation(hook, command, arguments, environment)
                 .map_err(|e| e.to_string())
         };
-        if let (Some(command), Some(certificate), false) =
-            (&config.scripts.tls_verify, &request.certificate, request.renegotiation)
-        {
+        if let (Some(command), Some(certificate), false) = (
+            &config.scripts.tls_verify,
+            &request.certificate,
+            request.renegotiation,
+        ) {
             for (depth, of) in certificate.chain.iter().enumerate().rev() {
                 let arguments = tls_verify_arguments(depth, &of.subject).to_vec();
-                jobs.first.push(script(Hook::TlsVerify, command, arguments, environment)?);
+                jobs.first
+                    .push(script(Hook::TlsVerify, command, arguments, environment)?);
             }
         }
         if let (Some(command), Some(metadata)) =
@@ -119,7 +132,10 @@ impl Server<'_> {
             let mut environment = environment.clone();
             environment.set("metadata_type", metadata.kind().unwrap_or(0));
             let invocation = script(Hook::TlsVerify, command, Vec::new(), &environment)?;
-            jobs.metadata = Some((invocation.with("script_type", "tls-crypt-v2-verify"), metadata.body().to_vec()));
+            jobs.metadata = Some((
+                invocation.with("script_type", "tls-crypt-v2-verify"),
+                metadata.body().to_vec(),
+            ));
         }
         if request.token != TokenState::Authenticated
             || server.auth_token.as_ref().is_some_and(|t| t.external_auth)
@@ -133,7 +149,8 @@ impl Server<'_> {
                 return Err("no user name and password".to_owned());
             }
             if let Some((command, method)) = &config.scripts.auth_user_pass_verify {
-                let invocation = script(Hook::AuthUserPassVerify, command, Vec::new(), environment)?;
+                let invocation =
+                    script(Hook::AuthUserPassVerify, command, Vec::new(), environment)?;
                 jobs.login = Some((invocation, login.clone(), *method));
             }
             if let Some(file) = &self.passwords
@@ -155,7 +172,9 @@ impl Server<'_> {
         let whose = self.jobs.remove(&job);
         // The client may have gone, and another have its number.
         let whose = whose.filter(|(id, number)| {
-            self.clients.get(id).is_some_and(|client| client.number == *number)
+            self.clients
+                .get(id)
+                .is_some_and(|client| client.number == *number)
         });
         match (done, whose) {
             (Done::Told(Err(error)), _) => log::warn!("WARNING: {error}"),
@@ -236,12 +255,16 @@ impl Server<'_> {
     /// The client is authenticated and waits for its options.
     pub(super) fn settle(&mut self, id: ClientId) {
         let config = &self.context.config;
-        let Some(server) = config.server() else { return };
+        let Some(server) = config.server() else {
+            return;
+        };
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
         client.environment.set_peer("trusted", client.from);
-        client.environment.set_connected(SystemTime::now(), &Clock::system());
+        client
+            .environment
+            .set_connected(SystemTime::now(), &Clock::system());
         log::info!(
             "{} [{}] Peer Connection Initiated with {}",
             client.from,
@@ -254,12 +277,18 @@ impl Server<'_> {
             let earlier: Vec<ClientId> = self
                 .clients
                 .iter()
-                .filter(|(other, c)| **other != id && c.common_name == name && matches!(c.step, Step::In))
+                .filter(|(other, c)| {
+                    **other != id && c.common_name == name && matches!(c.step, Step::In)
+                })
                 .map(|(other, _)| *other)
                 .collect();
             for other in earlier {
-                log::info!("MULTI: new connection by client '{name}' will cause previous active sessions by this client to be dropped. Remember to use the --duplicate-cn option if you want multiple clients using the same certificate or username to concurrently connect.");
-                self.with(other, |session, _, out| session.close(CloseReason::Replaced, out));
+                log::info!(
+                    "MULTI: new connection by client '{name}' will cause previous active sessions by this client to be dropped. Remember to use the --duplicate-cn option if you want multiple clients using the same certificate or username to concurrently connect."
+                );
+                self.with(other, |session, _, out| {
+                    session.close(CloseReason::Replaced, out)
+                });
             }
         }
         let mut settings = ClientSettings::default();
@@ -272,7 +301,11 @@ impl Server<'_> {
                 Ok(None) => {}
                 Ok(Some((path, text))) => {
                     let (read, report) = parse_client_settings(&text, &path.display().to_string());
-                    for entry in report.entries.iter().filter(|e| e.verdict != config::report::Verdict::Honoured) {
+                    for entry in report
+                        .entries
+                        .iter()
+                        .filter(|e| e.verdict != config::report::Verdict::Honoured)
+                    {
                         log::warn!("{}", report.describe(entry));
                     }
                     settings = read;
@@ -330,7 +363,11 @@ impl Server<'_> {
         match outcome {
             Ok(Connected::Settings(text)) => {
                 let (more, report) = parse_client_settings(&text, "client-connect");
-                for entry in report.entries.iter().filter(|e| e.verdict != config::report::Verdict::Honoured) {
+                for entry in report
+                    .entries
+                    .iter()
+                    .filter(|e| e.verdict != config::report::Verdict::Honoured)
+                {
                     log::warn!("{}", report.describe(entry));
                 }
                 let Some(client) = self.clients.get_mut(&id) else {
@@ -388,7 +425,9 @@ impl Server<'_> {
     /// Everything is known: the client gets its options, and its keys.
     fn admit(&mut self, id: ClientId) {
         let config = &self.context.config;
-        let Some(server) = config.server() else { return };
+        let Some(server) = config.server() else {
+            return;
+        };
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
@@ -396,7 +435,9 @@ impl Server<'_> {
         if config.data.migrate
             && let Some(session) = self.listener.session(id)
         {
-            let old = session.peer_options().is_some_and(|o| o.split(',').any(|w| w == "comp-lzo"));
+            let old = session
+                .peer_options()
+                .is_some_and(|o| o.split(',').any(|w| w == "comp-lzo"));
             let can = |flag| session.peer_info().is_some_and(|info| info.flag(flag));
             client.framing = if old && can("IV_COMP_STUBv2") {
                 options.push("compress stub-v2".to_owned());
@@ -442,14 +483,19 @@ impl Server<'_> {
         client.step = Step::In;
         client.announced = true;
         for (ip, bits) in &client.networks {
-            self.routes.insert(*ip, *bits, Arc::clone(&client.conduit.peer));
+            self.routes
+                .insert(*ip, *bits, Arc::clone(&client.conduit.peer));
         }
         self.tunnel.set_routes(self.routes.clone());
         log::info!(
             "{} MULTI: primary virtual IP for {}: {}",
             client.label(),
             client.label(),
-            client.networks.first().map(|(ip, _)| ip.to_string()).unwrap_or_default()
+            client
+                .networks
+                .first()
+                .map(|(ip, _)| ip.to_string())
+                .unwrap_or_default()
         );
         if let Some(command) = &config.scripts.learn_address {
             let networks = client.networks.clone();
@@ -482,7 +528,10 @@ impl Server<'_> {
             format!("{ip}/{bits}")
         };
         let arguments = learn_address_arguments(learned, &address);
-        match self.hooks.invocation(Hook::LearnAddress, command, arguments, environment) {
+        match self
+            .hooks
+            .invocation(Hook::LearnAddress, command, arguments, environment)
+        {
             Ok(invocation) => self.tell(invocation),
             Err(error) => log::warn!("WARNING: {error}"),
         }
@@ -490,7 +539,10 @@ impl Server<'_> {
 
     /// Runs a script that is only told something, on another thread.
     fn tell(&mut self, invocation: Invocation) {
-        if let Err(busy) = self.background.submit(move || Done::Told(invocation.run_well())) {
+        if let Err(busy) = self
+            .background
+            .submit(move || Done::Told(invocation.run_well()))
+        {
             log::warn!("WARNING: {busy}");
         }
     }
@@ -517,7 +569,8 @@ impl Server<'_> {
         client.conduit.clear(&self.tunnel);
         let mine = Arc::clone(&client.conduit.peer);
         for (ip, bits) in &client.networks {
-            self.routes.remove_if(*ip, *bits, |peer| Arc::ptr_eq(peer, &mine));
+            self.routes
+                .remove_if(*ip, *bits, |peer| Arc::ptr_eq(peer, &mine));
         }
         self.tunnel.set_routes(self.routes.clone());
         if let (Some(lease), Some(pool)) = (client.lease, &mut self.pool) {
@@ -610,6 +663,8 @@ fn metadata_is_good(
         directory: directory.to_owned(),
         error,
     })?;
-    let script = script.clone().with("metadata_file", &file.to_string_lossy());
+    let script = script
+        .clone()
+        .with("metadata_file", &file.to_string_lossy());
     Ok(script.run()?.success())
 }

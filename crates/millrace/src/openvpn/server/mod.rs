@@ -9,16 +9,16 @@ mod streams;
 use super::conduit::{Conduit, Way};
 use super::device::{self, Link};
 use super::hooks::Hooks;
+use super::office::{Desk, Status};
 use super::plane::{Arrival, Inbox, ServerWire};
 use super::policy::background::Background;
 use super::policy::clients::ServerSide;
 use super::policy::htpasswd::PasswordFile;
 use super::policy::management::{State, Victim};
-use super::policy::{log_lines, persist};
 use super::policy::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
 use super::policy::status_file::{ClientRow, RouteRow, ServerStatus, real_address};
+use super::policy::{log_lines, persist};
 use super::signals::Signal;
-use super::office::{Desk, Status};
 use super::{Context, Ended, client, setup, terms};
 use admission::Done;
 use config::openvpn::{Connection, Topology};
@@ -188,7 +188,11 @@ impl<'a> Server<'a> {
         } else {
             let sockets = device::open_udp(config, connection, &context.dataplane, None)?;
             for socket in sockets.iter() {
-                log::info!("UDP{:?} link local (bound): port {}", socket.family(), socket.port());
+                log::info!(
+                    "UDP{:?} link local (bound): port {}",
+                    socket.family(),
+                    socket.port()
+                );
             }
             tunnel.set_sockets(sockets);
         }
@@ -227,7 +231,10 @@ impl<'a> Server<'a> {
     /// Connections that wait.
     fn accept(&mut self) {
         while let Some(stream) = self.streams.accept() {
-            log::info!("TCP connection established with {}", log_lines::outer(stream.endpoint().addr));
+            log::info!(
+                "TCP connection established with {}",
+                log_lines::outer(stream.endpoint().addr)
+            );
             if let Err(error) = self.tunnel.add_stream(&stream) {
                 log::warn!("{error}");
                 self.streams.remove(stream.id());
@@ -334,7 +341,9 @@ impl<'a> Server<'a> {
         }
         while let Some((peer, message)) = inbox.next_message() {
             if DataSignal::of(&message) == Some(DataSignal::Exit) {
-                self.with(ClientId(peer), |session, now, out| session.peer_exits(now, out));
+                self.with(ClientId(peer), |session, now, out| {
+                    session.peer_exits(now, out)
+                });
             }
         }
         for (peer, notice) in inbox.take_notices() {
@@ -387,7 +396,10 @@ impl<'a> Server<'a> {
                     client.environment.set_peer("trusted", to);
                     client.conduit.moved(&self.tunnel, to);
                 } else {
-                    log::warn!("{}: may not take the address {to} of another", client.label());
+                    log::warn!(
+                        "{}: may not take the address {to} of another",
+                        client.label()
+                    );
                     client.conduit.peer.set_endpoint(Endpoint::new(before));
                 }
                 self.perform(out);
@@ -510,7 +522,11 @@ impl<'a> Server<'a> {
             self.streams.begun(stream.id());
         }
         let config = &self.context.config;
-        log::info!("{} TLS: Initial packet from {}", from.addr, log_lines::outer(from.addr));
+        log::info!(
+            "{} TLS: Initial packet from {}",
+            from.addr,
+            log_lines::outer(from.addr)
+        );
         let conduit = Conduit::new(
             &self.tunnel,
             id.0,
@@ -552,7 +568,10 @@ impl<'a> Server<'a> {
 
     fn rows(&self) -> ServerStatus {
         let mut status = ServerStatus::default();
-        let inside = self.clients.iter().filter(|(_, c)| matches!(c.step, Step::In));
+        let inside = self
+            .clients
+            .iter()
+            .filter(|(_, c)| matches!(c.step, Step::In));
         for (id, client) in inside {
             let peer = &client.conduit.peer;
             let real = real_address(client.from);
@@ -617,8 +636,9 @@ impl<'a> Server<'a> {
         let mut out = Vec::new();
         let ids: Vec<ClientId> = self.listener.clients().collect();
         for id in ids {
-            self.listener
-                .with(id, &mut out, |session, out| session.close(CloseReason::Local, out));
+            self.listener.with(id, &mut out, |session, out| {
+                session.close(CloseReason::Local, out)
+            });
         }
         self.perform(out);
         self.persist_pool();
@@ -677,7 +697,9 @@ impl Desk for Server<'_> {
             .collect();
         for id in &doomed {
             // Without a word, as stock: whoever is to stay away shall not come back at once.
-            self.with(*id, |session, _, out| session.close(CloseReason::Local, out));
+            self.with(*id, |session, _, out| {
+                session.close(CloseReason::Local, out)
+            });
         }
         doomed.len()
     }

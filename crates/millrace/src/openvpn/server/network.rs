@@ -59,11 +59,13 @@ impl Server<'_> {
             .tell(Hook::RoutePreDown, pre, arguments(), &set.environment);
         let down = scripts.down.as_ref();
         if scripts.down_pre {
-            self.hooks.tell(Hook::Down, down, arguments(), &set.environment);
+            self.hooks
+                .tell(Hook::Down, down, arguments(), &set.environment);
         }
         set.inside.undo();
         if !scripts.down_pre {
-            self.hooks.tell(Hook::Down, down, arguments(), &set.environment);
+            self.hooks
+                .tell(Hook::Down, down, arguments(), &set.environment);
         }
     }
 

@@ -23,7 +23,9 @@ impl Server<'_> {
                     from,
                     metadata,
                 } => {
-                    let from = heard.filter(|h| h.addr == from).unwrap_or_else(|| Endpoint::new(from));
+                    let from = heard
+                        .filter(|h| h.addr == from)
+                        .unwrap_or_else(|| Endpoint::new(from));
                     self.started(client, from, metadata);
                 }
                 ServerOutput::Client { client, output } => self.one(client, output),
@@ -101,7 +103,11 @@ impl Server<'_> {
         }
         client.conduit.install(&self.tunnel, keys)?;
         client.keys = Some((keys.key_id, client.conduit.bytes()));
-        log::info!("{} Data Channel: cipher '{}'", client.label(), keys.cipher.name());
+        log::info!(
+            "{} Data Channel: cipher '{}'",
+            client.label(),
+            keys.cipher.name()
+        );
         Ok(())
     }
 }

@@ -54,7 +54,10 @@ impl Streams {
         for ip in addresses {
             match Listener::new(SocketAddr::new(ip, local.port), &options) {
                 Ok(listener) => {
-                    log::info!("Listening for incoming TCP connection on {}", listener.address()?);
+                    log::info!(
+                        "Listening for incoming TCP connection on {}",
+                        listener.address()?
+                    );
                     self.listeners.push(listener);
                 }
                 Err(error) => last = Some(error),
@@ -74,27 +77,32 @@ impl Streams {
     /// The next connection that waits, if any does.
     pub(super) fn accept(&mut self) -> Option<Arc<Stream>> {
         for listener in &self.listeners {
-            match listener.accept() {
-                Ok(Some((socket, from))) => {
-                    if self.strangers.len() >= STRANGERS {
-                        log::debug!("too many connections without a session; {from} is closed");
-                        return self.accept();
+            loop {
+                let (socket, from) = match listener.accept() {
+                    Ok(Some(accepted)) => accepted,
+                    Ok(None) => break,
+                    Err(error) => {
+                        log::warn!("accept: {error}");
+                        break;
                     }
-                    self.next += 1;
-                    match Stream::new(self.next, socket) {
-                        Ok(stream) => {
-                            let stream = Arc::new(stream);
-                            self.by_id.insert(stream.id(), Arc::clone(&stream));
-                            self.by_address.insert(from, Arc::clone(&stream));
-                            self.strangers.insert(stream.id(), Instant::now() + PATIENCE);
-                            return Some(stream);
-                        }
-                        // It has gone already.
-                        Err(error) => log::debug!("{from}: {error}"),
-                    }
+                };
+                if self.strangers.len() >= STRANGERS {
+                    log::debug!("too many connections without a session; {from} is closed");
+                    continue;
                 }
-                Ok(None) => {}
-                Err(error) => log::warn!("accept: {error}"),
+                self.next += 1;
+                match Stream::new(self.next, socket) {
+                    Ok(stream) => {
+                        let stream = Arc::new(stream);
+                        self.by_id.insert(stream.id(), Arc::clone(&stream));
+                        self.by_address.insert(from, Arc::clone(&stream));
+                        self.strangers
+                            .insert(stream.id(), Instant::now() + PATIENCE);
+                        return Some(stream);
+                    }
+                    // It has gone already.
+                    Err(error) => log::debug!("{from}: {error}"),
+                }
             }
         }
         None

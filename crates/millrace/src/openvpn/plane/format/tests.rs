@@ -136,7 +136,9 @@ fn packets_are_cut_and_joined_across_keys() {
     let mut packet = vec![0x45; 333];
     packet[332] = 9;
     let mut pieces = Vec::new();
-    out.split(&packet, &mut |header, piece| pieces.push([header, piece].concat()));
+    out.split(&packet, &mut |header, piece| {
+        pieces.push([header, piece].concat())
+    });
     assert_eq!(pieces.len(), 4);
     let payloads: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
     let mut joined = None;
@@ -149,7 +151,9 @@ fn packets_are_cut_and_joined_across_keys() {
     }
     assert_eq!(joined, Some(packet));
     let mut whole = Vec::new();
-    out.split(&INNER, &mut |header, piece| whole.push([header, piece].concat()));
+    out.split(&INNER, &mut |header, piece| {
+        whole.push([header, piece].concat())
+    });
     let datagram = seal(&out, &[&whole[0]]).remove(0);
     assert_eq!(
         open(&back, 4, datagram),
