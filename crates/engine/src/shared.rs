@@ -52,6 +52,9 @@ impl Sockets {
 /// The routing table: who owns an address.
 pub(crate) type PeerRoutes = Routes<Arc<Peer>>;
 
+/// A payload of our own, and whom it is for.
+pub(crate) type Injected = (Arc<Peer>, Box<[u8]>);
+
 pub(crate) struct Shared<W: Wire> {
     pub(crate) tun: Tun,
     pub(crate) sockets: ArcSwap<Sockets>,
@@ -65,7 +68,7 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) inbound: LaneStats,
     pub(crate) drops: Drops,
     pub(crate) staged_bytes: Arc<AtomicUsize>,
-    injected: Mutex<VecDeque<(Arc<Peer>, Box<[u8]>)>>,
+    injected: Mutex<VecDeque<Injected>>,
     has_injected: AtomicBool,
     /// Where `true`, the TUN is not read while a stream has no room.
     pub(crate) backpressure: bool,
@@ -133,7 +136,7 @@ impl<W: Wire> Shared<W> {
     }
 
     /// A batch's worth of the payloads of our own.
-    pub(crate) fn take_injected(&self) -> Vec<(Arc<Peer>, Box<[u8]>)> {
+    pub(crate) fn take_injected(&self) -> Vec<Injected> {
         if !self.has_injected() {
             return Vec::new();
         }

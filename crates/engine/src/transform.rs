@@ -15,7 +15,7 @@ use netio::vnet::GsoKind;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-pub(crate) fn outbound<W: Wire>(slot: &mut OutboundSlot) {
+pub(crate) fn outbound(slot: &mut OutboundSlot) {
     let OutboundSlot {
         memory,
         items,

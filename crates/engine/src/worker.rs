@@ -40,7 +40,7 @@ impl<W: Wire> Direction for Outbound<W> {
         OutboundSlot::new()
     }
     fn transform(&self, slot: &mut OutboundSlot) {
-        transform::outbound::<W>(slot);
+        transform::outbound(slot);
     }
     fn drain(&self, drain: &mut OutboundDrain, slot: &mut OutboundSlot) {
         drain.drain(&self.0, slot);

@@ -73,7 +73,8 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 
 /// Whether a file is OpenVPN's, by its name or by what is in it.
 fn is_openvpn(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "ovpn")
+    path.extension()
+        .is_some_and(|extension| extension == "ovpn")
         || std::fs::read_to_string(path).is_ok_and(|text| config::openvpn::is_openvpn(&text))
 }
 

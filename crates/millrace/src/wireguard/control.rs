@@ -2,8 +2,8 @@
 
 use super::inbox::{Inbox, UNDER_LOAD};
 use super::interface::Interface;
-use crypto::PacketCipher;
 use super::wire::DataFormat;
+use crypto::PacketCipher;
 use engine::{Format, KeyLimits, Notice};
 use netio::udp::Endpoint;
 use std::sync::Arc;

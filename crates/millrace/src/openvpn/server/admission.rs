@@ -3,17 +3,16 @@
 //! Nothing here waits: scripts and password checks run on other threads, and their verdicts come
 //! back as [`Done`].
 
-use super::super::policy::auth_script::{self, Answer, AuthScriptError, Credentials, Verdict};
+use super::super::policy::auth_script::{Answer, AuthScriptError, Credentials, Verdict};
 use super::super::policy::clients::{self, Addresses};
 use super::super::policy::connect_script::{self, ConnectScriptError, Connected};
 use super::super::policy::environment::Environment;
-use super::super::policy::scripts::{
-    Hook, Invocation, Learned, ScriptError, learn_address_arguments, tls_verify_arguments,
-};
+use super::super::policy::scripts::{Hook, tls_verify_arguments};
 use super::super::policy::timestamp::Clock;
 use super::super::policy::variables::PoolFacts;
 use super::super::policy::{log_lines, names};
 use super::Server;
+use super::jobs::{Done, Jobs};
 use super::served::{Deferred, Served, Step};
 use config::openvpn::{
     ClientCertificate, ClientSettings, Crl, Framing as Configured, parse_client_settings,
@@ -24,22 +23,12 @@ use openvpn::push::PushOptions;
 use openvpn::server::ClientId;
 use openvpn::session::{AuthId, AuthRequest, CloseReason, Decision, TokenState};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
-
-/// What was done on another thread.
-pub(super) enum Done {
-    /// The scripts and files that judge a login have spoken.
-    Judged(AuthId, Result<Answer, AuthScriptError>),
-    /// A client's script has made its settings.
-    Settled(Result<Connected, ConnectScriptError>),
-    /// A script that was only told something.
-    Told(Result<(), ScriptError>),
-}
+use std::time::{Duration, SystemTime};
 
 impl Server<'_> {
     /// A session asks whether its client may come in.
-    pub(super) fn judge(&mut self, id: ClientId, request: AuthRequest) {
-        match self.first_judgement(id, &request) {
+    pub(super) fn judge(&mut self, id: ClientId, request: &AuthRequest) {
+        match self.first_judgement(id, request) {
             Ok(Some(jobs)) => {
                 let Some(client) = self.clients.get_mut(&id) else {
                     return;
@@ -287,7 +276,7 @@ impl Server<'_> {
                     "MULTI: new connection by client '{name}' will cause previous active sessions by this client to be dropped. Remember to use the --duplicate-cn option if you want multiple clients using the same certificate or username to concurrently connect."
                 );
                 self.with(other, |session, _, out| {
-                    session.close(CloseReason::Replaced, out)
+                    session.close(CloseReason::Replaced, out);
                 });
             }
         }
@@ -474,79 +463,6 @@ impl Server<'_> {
         self.with(id, |session, now, out| session.push(&push, now, out));
     }
 
-    /// The client has its keys: it is reachable from now on.
-    pub(super) fn came_in(&mut self, id: ClientId) {
-        let config = &self.context.config;
-        let Some(client) = self.clients.get_mut(&id) else {
-            return;
-        };
-        client.step = Step::In;
-        client.announced = true;
-        for (ip, bits) in &client.networks {
-            self.routes
-                .insert(*ip, *bits, Arc::clone(&client.conduit.peer));
-        }
-        self.tunnel.set_routes(self.routes.clone());
-        log::info!(
-            "{} MULTI: primary virtual IP for {}: {}",
-            client.label(),
-            client.label(),
-            client
-                .networks
-                .first()
-                .map(|(ip, _)| ip.to_string())
-                .unwrap_or_default()
-        );
-        if let Some(command) = &config.scripts.learn_address {
-            let networks = client.networks.clone();
-            let name = client.common_name.clone();
-            let environment = client.environment.clone();
-            for network in networks {
-                self.tell_learned(command, &environment, Learned::Add(&name), network);
-            }
-        }
-        let server = config.server();
-        if let Some(persist) = server.and_then(|s| s.pool_persist.as_ref())
-            && persist.seconds > 0
-            && self.persist_at.is_none()
-        {
-            self.persist_at = Some(Instant::now() + Duration::from_secs(persist.seconds.into()));
-        }
-    }
-
-    fn tell_learned(
-        &mut self,
-        command: &config::openvpn::Command,
-        environment: &Environment,
-        learned: Learned<'_>,
-        (ip, bits): (std::net::IpAddr, u8),
-    ) {
-        let whole = if ip.is_ipv4() { 32 } else { 128 };
-        let address = if bits == whole {
-            ip.to_string()
-        } else {
-            format!("{ip}/{bits}")
-        };
-        let arguments = learn_address_arguments(learned, &address);
-        match self
-            .hooks
-            .invocation(Hook::LearnAddress, command, arguments, environment)
-        {
-            Ok(invocation) => self.tell(invocation),
-            Err(error) => log::warn!("WARNING: {error}"),
-        }
-    }
-
-    /// Runs a script that is only told something, on another thread.
-    fn tell(&mut self, invocation: Invocation) {
-        if let Err(busy) = self
-            .background
-            .submit(move || Done::Told(invocation.run_well()))
-        {
-            log::warn!("WARNING: {busy}");
-        }
-    }
-
     fn refuse(&mut self, id: ClientId, why: &str) {
         let label = self.clients.get(&id).map(Served::label).unwrap_or_default();
         log::warn!("{label} the client is refused: {why}");
@@ -554,117 +470,4 @@ impl Server<'_> {
             session.deny(AuthFailed::default(), now, out);
         });
     }
-
-    /// The session is over: nothing of the client stays.
-    pub(super) fn gone(&mut self, id: ClientId, reason: &CloseReason) {
-        let Some(mut client) = self.clients.remove(&id) else {
-            return;
-        };
-        log::info!("{} {reason}", client.label());
-        let config = &self.context.config;
-        let (received, sent) = (
-            client.conduit.peer.rx_bytes.value(),
-            client.conduit.peer.tx_bytes.value(),
-        );
-        client.conduit.clear(&self.tunnel);
-        let mine = Arc::clone(&client.conduit.peer);
-        for (ip, bits) in &client.networks {
-            self.routes
-                .remove_if(*ip, *bits, |peer| Arc::ptr_eq(peer, &mine));
-        }
-        self.tunnel.set_routes(self.routes.clone());
-        if let (Some(lease), Some(pool)) = (client.lease, &mut self.pool) {
-            pool.release(lease.place);
-        }
-        if !client.announced {
-            return;
-        }
-        if let Some(command) = &config.scripts.learn_address {
-            for network in client.networks.clone() {
-                self.tell_learned(command, &client.environment, Learned::Delete, network);
-            }
-        }
-        if let Some(command) = &config.scripts.client_disconnect {
-            let lasted = client.since.elapsed().unwrap_or_default();
-            client.environment.set_traffic(received, sent, lasted);
-            match self.hooks.invocation(
-                Hook::ClientDisconnect,
-                command,
-                Vec::new(),
-                &client.environment,
-            ) {
-                Ok(invocation) => self.tell(invocation),
-                Err(error) => log::warn!("WARNING: {error}"),
-            }
-        }
-    }
-}
-
-/// What must be asked before a client comes in, in this order.
-#[derive(Default)]
-struct Jobs {
-    first: Vec<Invocation>,
-    metadata: Option<(Invocation, Vec<u8>)>,
-    file: Option<(Arc<super::PasswordFile>, Credentials)>,
-    login: Option<(Invocation, Credentials, config::openvpn::PasswordMethod)>,
-    directory: std::path::PathBuf,
-}
-
-impl Jobs {
-    fn is_empty(&self) -> bool {
-        self.first.is_empty()
-            && self.metadata.is_none()
-            && self.file.is_none()
-            && self.login.is_none()
-    }
-
-    fn run(self) -> Result<Answer, AuthScriptError> {
-        let answer = |verdict| Answer {
-            verdict,
-            pending: None,
-            files: None,
-        };
-        for script in &self.first {
-            if !script.run()?.success() {
-                return Ok(answer(Verdict::Refused(None)));
-            }
-        }
-        if let Some((script, metadata)) = &self.metadata
-            && !metadata_is_good(script, metadata, &self.directory)?
-        {
-            return Ok(answer(Verdict::Refused(None)));
-        }
-        if let Some((file, login)) = &self.file
-            && !file.check(&login.username, &login.password)
-        {
-            return Ok(answer(Verdict::Refused(None)));
-        }
-        match self.login {
-            Some((script, login, method)) => {
-                auth_script::verify(script, &login, method, &self.directory)
-            }
-            None => Ok(answer(Verdict::Accepted)),
-        }
-    }
-}
-
-/// Whether a `tls-crypt-v2-verify` script accepts the metadata of a client's key.
-fn metadata_is_good(
-    script: &Invocation,
-    metadata: &[u8],
-    directory: &std::path::Path,
-) -> Result<bool, AuthScriptError> {
-    let write = || {
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
-        std::io::Write::write_all(&mut file, metadata)?;
-        Ok(file.into_temp_path())
-    };
-    let file = write().map_err(|error| AuthScriptError::File {
-        directory: directory.to_owned(),
-        error,
-    })?;
-    let script = script
-        .clone()
-        .with("metadata_file", &file.to_string_lossy());
-    Ok(script.run()?.success())
 }

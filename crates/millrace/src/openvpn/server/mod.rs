@@ -1,34 +1,37 @@
 //! A server: many clients behind one port.
 
 mod admission;
+mod desk;
+mod jobs;
 mod network;
 mod outputs;
+mod presence;
 mod served;
+mod start;
 mod streams;
 
 use super::conduit::{Conduit, Way};
-use super::device::{self, Link};
+use super::device::Link;
 use super::hooks::Hooks;
-use super::office::{Desk, Status};
+use super::office::Status;
 use super::plane::{Arrival, Inbox, ServerWire};
 use super::policy::background::Background;
 use super::policy::clients::ServerSide;
 use super::policy::htpasswd::PasswordFile;
-use super::policy::management::{State, Victim};
-use super::policy::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
-use super::policy::status_file::{ClientRow, RouteRow, ServerStatus, real_address};
-use super::policy::{log_lines, persist};
+use super::policy::log_lines;
+use super::policy::management::State;
+use super::policy::pool::Pool;
 use super::signals::Signal;
-use super::{Context, Ended, client, setup, terms};
-use admission::Done;
-use config::openvpn::{Connection, Topology};
+use super::{Context, Ended, setup};
+use config::openvpn::Connection;
 use engine::{Moving, Notice, Peer, Routes, Sockets, Tunnel};
+use jobs::Done;
 use netio::poll::{Poller, Waker};
 use netio::udp::Endpoint;
 use openvpn::data::signal::Signal as DataSignal;
 use openvpn::message::Restart;
-use openvpn::server::{ClientId, Listener, ListenerSettings, ServerOutput};
-use openvpn::session::{CloseReason, TokenKeeper};
+use openvpn::server::{ClientId, Listener, ServerOutput};
+use openvpn::session::CloseReason;
 use openvpn::tls::TlsSettings;
 use served::{Served, Step};
 use std::collections::HashMap;
@@ -52,9 +55,6 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Control packets that are served before everything else gets a turn.
 const ARRIVALS_AT_ONCE: usize = 256;
-
-/// Scripts and password checks that run at once, and that wait.
-const SCRIPTS: (usize, usize) = (4, 4096);
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -110,124 +110,6 @@ pub(super) fn run(context: &Context) -> Ended {
 }
 
 impl<'a> Server<'a> {
-    fn start(context: &'a Context) -> Result<Self, Failure> {
-        let config = &context.config;
-        let (Some(wanted), Some(connection)) = (config.server(), config.connections.first()) else {
-            return Err("no server in the configuration".into());
-        };
-        if config.connections.len() > 1 {
-            log::warn!("WARNING: only the first of several addresses to listen on is used");
-        }
-        let now = Instant::now();
-        let tls = Arc::new(client::load_tls(context)?);
-        for warning in tls.warnings() {
-            log::warn!("WARNING: {warning}");
-        }
-        let wrap = setup::wrap_settings(config, connection)?;
-        let tokens = match &wanted.auth_token {
-            None => None,
-            Some(token) => {
-                let secret = setup::token_secret(config, token)?;
-                let lifetime = Some(token.lifetime).filter(|n| *n > 0);
-                let renewal = match (token.renewal, config.timers.renegotiation.seconds) {
-                    (0, 0) => 3600,
-                    (0, n) | (n, _) => n,
-                };
-                Some(Arc::new(TokenKeeper::new(
-                    &secret,
-                    lifetime.map(|n| Duration::from_secs(n.into())),
-                    Duration::from_secs(renewal.into()),
-                )))
-            }
-        };
-        let settings = Arc::new(terms::server(config, connection, Arc::clone(&tls), tokens));
-        let mut settings = ListenerSettings::new(settings, wrap);
-        settings.max_clients = wanted.max_clients as usize;
-        let resets = wanted.connect_freq_initial;
-        settings.resets = (resets.count, Duration::from_secs(resets.seconds.into()));
-        settings.force_cookie = config.tls.force_cookie;
-
-        let passwords = match &wanted.password_file {
-            None => None,
-            Some(path) => {
-                let (file, bad) = PasswordFile::load(&config.path(path))?;
-                for line in bad {
-                    log::warn!("WARNING: {}: {line}", path.display());
-                }
-                log::info!("{} users in {}", file.users(), path.display());
-                Some(Arc::new(file))
-            }
-        };
-        let topology = config.network.topology.unwrap_or_default();
-        let side = ServerSide {
-            topology,
-            ifconfig: config.network.ifconfig,
-            ifconfig_v6: config.network.ifconfig_v6,
-            pool_netmask: wanted.pool.and_then(|pool| pool.netmask),
-            pool_bits_v6: wanted.pool_v6.map(|pool| pool.bits),
-        };
-        let pool = make_pool(config, topology)?;
-
-        let inbox = Arc::new(Inbox::new()?);
-        let mtu = terms::tun_mtu(connection);
-        let (tunnel, link) = device::start::<ServerWire>(
-            &config.device,
-            &context.dataplane,
-            mtu,
-            connection.mtu.fragment.is_some(),
-            &inbox,
-            false,
-        )?;
-        if link.index != 0 {
-            log::info!("TUN/TAP device {} opened", link.name);
-        }
-        tunnel.set_hairpin(wanted.client_to_client);
-        let mut streams = Streams::default();
-        if connection.protocol.transport.is_tcp() {
-            streams.listen(config, connection)?;
-        } else {
-            let sockets = device::open_udp(config, connection, &context.dataplane, None)?;
-            for socket in sockets.iter() {
-                log::info!(
-                    "UDP{:?} link local (bound): port {}",
-                    socket.family(),
-                    socket.port()
-                );
-            }
-            tunnel.set_sockets(sockets);
-        }
-        let done = Arc::new(Waker::new()?);
-        let ring = Arc::clone(&done);
-        let mut server = Self {
-            context,
-            hooks: Hooks::new(config, context.file.as_deref(), SystemTime::now()),
-            connection,
-            inbox,
-            tunnel,
-            link,
-            mtu,
-            listener: Listener::new(settings, now, SystemTime::now()),
-            tls,
-            crl: setup::crl(config)?,
-            side,
-            pool,
-            passwords,
-            clients: HashMap::new(),
-            counted: 0,
-            routes: Routes::default(),
-            streams,
-            background: Background::new(SCRIPTS.0, SCRIPTS.1, move || ring.wake()),
-            jobs: HashMap::new(),
-            done,
-            set: None,
-            round: now + ROUND,
-            persist_at: None,
-        };
-        server.bring_up()?;
-        context.drop_privileges()?;
-        Ok(server)
-    }
-
     /// Connections that wait.
     fn accept(&mut self) {
         while let Some(stream) = self.streams.accept() {
@@ -342,7 +224,7 @@ impl<'a> Server<'a> {
         while let Some((peer, message)) = inbox.next_message() {
             if DataSignal::of(&message) == Some(DataSignal::Exit) {
                 self.with(ClientId(peer), |session, now, out| {
-                    session.peer_exits(now, out)
+                    session.peer_exits(now, out);
                 });
             }
         }
@@ -559,85 +441,13 @@ impl<'a> Server<'a> {
         self.clients.insert(id, served);
     }
 
-    /// Sends a client away, which will come again.
-    fn send_away(&mut self, id: ClientId) {
-        self.with(id, |session, now, out| {
-            session.restart(Restart::default(), now, out);
-        });
-    }
-
-    fn rows(&self) -> ServerStatus {
-        let mut status = ServerStatus::default();
-        let inside = self
-            .clients
-            .iter()
-            .filter(|(_, c)| matches!(c.step, Step::In));
-        for (id, client) in inside {
-            let peer = &client.conduit.peer;
-            let real = real_address(client.from);
-            status.clients.push(ClientRow {
-                common_name: client.common_name.clone(),
-                real_address: real.clone(),
-                ipv4: client.addresses.ifconfig.map(|i| i.local),
-                ipv6: client.addresses.ifconfig_v6.map(|i| i.local),
-                bytes_received: peer.rx_bytes.value(),
-                bytes_sent: peer.tx_bytes.value(),
-                connected_since: client.since,
-                username: client.username.clone(),
-                client_id: client.number,
-                peer_id: id.0,
-                cipher: self
-                    .listener
-                    .session(*id)
-                    .and_then(openvpn::session::Session::data_channel)
-                    .map(|(cipher, _)| cipher.name().to_owned())
-                    .unwrap_or_default(),
-            });
-            for (address, bits) in &client.networks {
-                let whole = if address.is_ipv4() { 32 } else { 128 };
-                status.routes.push(RouteRow {
-                    address: *address,
-                    prefix: (*bits != whole).then_some(*bits),
-                    cached: false,
-                    common_name: client.common_name.clone(),
-                    real_address: real.clone(),
-                    last_reference: SystemTime::now(),
-                });
-            }
-        }
-        status
-    }
-
-    fn persist_pool(&mut self) {
-        self.persist_at = None;
-        let server = self.context.config.server();
-        let persist = server.and_then(|server| server.pool_persist.as_ref());
-        if let (Some(persist), Some(pool)) = (persist, &self.pool)
-            && persist.seconds > 0
-        {
-            let path = self.context.config.path(&persist.path);
-            let text = persist::text(pool);
-            if let Err(e) = super::policy::status_file::write_atomically(&path, &text) {
-                log::warn!("WARNING: {}: {e}", path.display());
-            }
-        }
-    }
-
-    fn state(&self, state: State, detail: &str) {
-        let own = self.context.config.network.ifconfig.map(|i| i.local);
-        self.context
-            .office
-            .borrow_mut()
-            .state(state, detail, own, None);
-    }
-
     /// Leaves nothing behind.
     fn stop(&mut self) {
         let mut out = Vec::new();
         let ids: Vec<ClientId> = self.listener.clients().collect();
         for id in ids {
             self.listener.with(id, &mut out, |session, out| {
-                session.close(CloseReason::Local, out)
+                session.close(CloseReason::Local, out);
             });
         }
         self.perform(out);
@@ -647,69 +457,5 @@ impl<'a> Server<'a> {
         let status = Status::Server(self.rows());
         self.context.office.borrow().last_status(&status);
         self.state(State::Exiting, "SIGTERM");
-    }
-}
-
-fn make_pool(
-    config: &config::openvpn::OpenVpn,
-    topology: Topology,
-) -> Result<Option<Pool>, Failure> {
-    let Some(server) = config.server() else {
-        return Ok(None);
-    };
-    if server.pool.is_none() && server.pool_v6.is_none() {
-        return Ok(None);
-    }
-    let v4 = server.pool.map(|pool| Ipv4Range {
-        start: pool.start,
-        end: pool.end,
-        layout: match topology {
-            Topology::Net30 => Layout::Net30,
-            Topology::P2p | Topology::Subnet => Layout::Single,
-        },
-    });
-    let v6 = server.pool_v6.map(|pool| Ipv6Range {
-        start: pool.base,
-        prefix: pool.bits,
-    });
-    let mut pool = Pool::new(v4, v6, server.duplicate_cn)?;
-    if let Some(wanted) = &server.pool_persist {
-        persist::load(&config.path(&wanted.path), &mut pool, wanted.seconds == 0)?;
-    }
-    Ok(Some(pool))
-}
-
-impl Desk for Server<'_> {
-    fn status(&self) -> Status {
-        Status::Server(self.rows())
-    }
-
-    fn kill(&mut self, victim: &Victim) -> usize {
-        let fits = |client: &Served| match victim {
-            Victim::CommonName(name) => client.common_name == *name,
-            Victim::Address(addr) => client.from == *addr,
-        };
-        let doomed: Vec<ClientId> = self
-            .clients
-            .iter()
-            .filter(|(_, client)| fits(client))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in &doomed {
-            // Without a word, as stock: whoever is to stay away shall not come back at once.
-            self.with(*id, |session, _, out| {
-                session.close(CloseReason::Local, out)
-            });
-        }
-        doomed.len()
-    }
-
-    fn kill_client(&mut self, number: u64) -> bool {
-        let found = self.clients.iter().find(|(_, c)| c.number == number);
-        let found = found.map(|(id, _)| *id);
-        if let Some(id) = found {
-            self.send_away(id);
-        }
-        found.is_some()
     }
 }

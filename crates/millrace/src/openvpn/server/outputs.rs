@@ -71,7 +71,7 @@ impl Server<'_> {
                     self.tunnel.inject(&client.conduit.peer, &payload);
                 }
             }
-            Output::Authenticate(request) => self.judge(id, *request),
+            Output::Authenticate(request) => self.judge(id, &request),
             Output::PushRequested => self.settle(id),
             Output::Connected => self.came_in(id),
             Output::Renegotiated { key_id } => {

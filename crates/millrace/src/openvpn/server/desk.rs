@@ -1,0 +1,123 @@
+//! What a server tells those who ask, and keeps for its next start.
+
+use super::super::office::{Desk, Status};
+use super::super::policy::management::{State, Victim};
+use super::super::policy::persist;
+use super::super::policy::status_file::{
+    ClientRow, RouteRow, ServerStatus, real_address, write_atomically,
+};
+use super::Server;
+use super::served::{Served, Step};
+use openvpn::message::Restart;
+use openvpn::server::ClientId;
+use openvpn::session::{CloseReason, Session};
+use std::time::SystemTime;
+
+impl Server<'_> {
+    /// Sends a client away, which will come again.
+    pub(super) fn send_away(&mut self, id: ClientId) {
+        self.with(id, |session, now, out| {
+            session.restart(Restart::default(), now, out);
+        });
+    }
+
+    pub(super) fn rows(&self) -> ServerStatus {
+        let mut status = ServerStatus::default();
+        let inside = self
+            .clients
+            .iter()
+            .filter(|(_, c)| matches!(c.step, Step::In));
+        for (id, client) in inside {
+            let peer = &client.conduit.peer;
+            let real = real_address(client.from);
+            status.clients.push(ClientRow {
+                common_name: client.common_name.clone(),
+                real_address: real.clone(),
+                ipv4: client.addresses.ifconfig.map(|i| i.local),
+                ipv6: client.addresses.ifconfig_v6.map(|i| i.local),
+                bytes_received: peer.rx_bytes.value(),
+                bytes_sent: peer.tx_bytes.value(),
+                connected_since: client.since,
+                username: client.username.clone(),
+                client_id: client.number,
+                peer_id: id.0,
+                cipher: self
+                    .listener
+                    .session(*id)
+                    .and_then(Session::data_channel)
+                    .map(|(cipher, _)| cipher.name().to_owned())
+                    .unwrap_or_default(),
+            });
+            for (address, bits) in &client.networks {
+                let whole = if address.is_ipv4() { 32 } else { 128 };
+                status.routes.push(RouteRow {
+                    address: *address,
+                    prefix: (*bits != whole).then_some(*bits),
+                    cached: false,
+                    common_name: client.common_name.clone(),
+                    real_address: real.clone(),
+                    last_reference: SystemTime::now(),
+                });
+            }
+        }
+        status
+    }
+
+    pub(super) fn persist_pool(&mut self) {
+        self.persist_at = None;
+        let server = self.context.config.server();
+        let persist = server.and_then(|server| server.pool_persist.as_ref());
+        if let (Some(persist), Some(pool)) = (persist, &self.pool)
+            && persist.seconds > 0
+        {
+            let path = self.context.config.path(&persist.path);
+            let text = persist::text(pool);
+            if let Err(e) = write_atomically(&path, &text) {
+                log::warn!("WARNING: {}: {e}", path.display());
+            }
+        }
+    }
+
+    pub(super) fn state(&self, state: State, detail: &str) {
+        let own = self.context.config.network.ifconfig.map(|i| i.local);
+        self.context
+            .office
+            .borrow_mut()
+            .state(state, detail, own, None);
+    }
+}
+
+impl Desk for Server<'_> {
+    fn status(&self) -> Status {
+        Status::Server(self.rows())
+    }
+
+    fn kill(&mut self, victim: &Victim) -> usize {
+        let fits = |client: &Served| match victim {
+            Victim::CommonName(name) => client.common_name == *name,
+            Victim::Address(addr) => client.from == *addr,
+        };
+        let doomed: Vec<ClientId> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| fits(client))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in &doomed {
+            // Without a word, as stock: whoever is to stay away shall not come back at once.
+            self.with(*id, |session, _, out| {
+                session.close(CloseReason::Local, out);
+            });
+        }
+        doomed.len()
+    }
+
+    fn kill_client(&mut self, number: u64) -> bool {
+        let found = self.clients.iter().find(|(_, c)| c.number == number);
+        let found = found.map(|(id, _)| *id);
+        if let Some(id) = found {
+            self.send_away(id);
+        }
+        found.is_some()
+    }
+}

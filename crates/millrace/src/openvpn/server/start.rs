@@ -1,0 +1,169 @@
+//! Making a server: everything that can go wrong before the first client comes.
+
+use super::super::hooks::Hooks;
+use super::super::plane::{Inbox, ServerWire};
+use super::super::policy::background::Background;
+use super::super::policy::clients::ServerSide;
+use super::super::policy::htpasswd::PasswordFile;
+use super::super::policy::persist;
+use super::super::policy::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
+use super::super::{Context, client, device, setup, terms};
+use super::streams::Streams;
+use super::{Failure, ROUND, Server};
+use config::openvpn::{OpenVpn, Topology};
+use engine::Routes;
+use netio::poll::Waker;
+use openvpn::server::{Listener, ListenerSettings};
+use openvpn::session::TokenKeeper;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Scripts and password checks that run at once, and that wait.
+const SCRIPTS: (usize, usize) = (4, 4096);
+
+impl<'a> Server<'a> {
+    pub(super) fn start(context: &'a Context) -> Result<Self, Failure> {
+        let config = &context.config;
+        let (Some(wanted), Some(connection)) = (config.server(), config.connections.first()) else {
+            return Err("no server in the configuration".into());
+        };
+        if config.connections.len() > 1 {
+            log::warn!("WARNING: only the first of several addresses to listen on is used");
+        }
+        let now = Instant::now();
+        let tls = Arc::new(client::load_tls(context)?);
+        for warning in tls.warnings() {
+            log::warn!("WARNING: {warning}");
+        }
+        let wrap = setup::wrap_settings(config, connection)?;
+        let tokens = match &wanted.auth_token {
+            None => None,
+            Some(token) => {
+                let secret = setup::token_secret(config, token)?;
+                let lifetime = Some(token.lifetime).filter(|n| *n > 0);
+                let renewal = match (token.renewal, config.timers.renegotiation.seconds) {
+                    (0, 0) => 3600,
+                    (0, n) | (n, _) => n,
+                };
+                Some(Arc::new(TokenKeeper::new(
+                    &secret,
+                    lifetime.map(|n| Duration::from_secs(n.into())),
+                    Duration::from_secs(renewal.into()),
+                )))
+            }
+        };
+        let settings = Arc::new(terms::server(config, connection, Arc::clone(&tls), tokens));
+        let mut settings = ListenerSettings::new(settings, wrap);
+        settings.max_clients = wanted.max_clients as usize;
+        let resets = wanted.connect_freq_initial;
+        settings.resets = (resets.count, Duration::from_secs(resets.seconds.into()));
+        settings.force_cookie = config.tls.force_cookie;
+
+        let passwords = match &wanted.password_file {
+            None => None,
+            Some(path) => {
+                let (file, bad) = PasswordFile::load(&config.path(path))?;
+                for line in bad {
+                    log::warn!("WARNING: {}: {line}", path.display());
+                }
+                log::info!("{} users in {}", file.users(), path.display());
+                Some(Arc::new(file))
+            }
+        };
+        let topology = config.network.topology.unwrap_or_default();
+        let side = ServerSide {
+            topology,
+            ifconfig: config.network.ifconfig,
+            ifconfig_v6: config.network.ifconfig_v6,
+            pool_netmask: wanted.pool.and_then(|pool| pool.netmask),
+            pool_bits_v6: wanted.pool_v6.map(|pool| pool.bits),
+        };
+        let pool = make_pool(config, topology)?;
+
+        let inbox = Arc::new(Inbox::new()?);
+        let mtu = terms::tun_mtu(connection);
+        let (tunnel, link) = device::start::<ServerWire>(
+            &config.device,
+            &context.dataplane,
+            mtu,
+            connection.mtu.fragment.is_some(),
+            &inbox,
+            false,
+        )?;
+        if link.index != 0 {
+            log::info!("TUN/TAP device {} opened", link.name);
+        }
+        tunnel.set_hairpin(wanted.client_to_client);
+        let mut streams = Streams::default();
+        if connection.protocol.transport.is_tcp() {
+            streams.listen(config, connection)?;
+        } else {
+            let sockets = device::open_udp(config, connection, &context.dataplane, None)?;
+            for socket in sockets.iter() {
+                log::info!(
+                    "UDP{:?} link local (bound): port {}",
+                    socket.family(),
+                    socket.port()
+                );
+            }
+            tunnel.set_sockets(sockets);
+        }
+        let done = Arc::new(Waker::new()?);
+        let ring = Arc::clone(&done);
+        let mut server = Self {
+            context,
+            hooks: Hooks::new(config, context.file.as_deref(), SystemTime::now()),
+            connection,
+            inbox,
+            tunnel,
+            link,
+            mtu,
+            listener: Listener::new(settings, now, SystemTime::now()),
+            tls,
+            crl: setup::crl(config)?,
+            side,
+            pool,
+            passwords,
+            clients: HashMap::new(),
+            counted: 0,
+            routes: Routes::default(),
+            streams,
+            background: Background::new(SCRIPTS.0, SCRIPTS.1, move || ring.wake()),
+            jobs: HashMap::new(),
+            done,
+            set: None,
+            round: now + ROUND,
+            persist_at: None,
+        };
+        server.bring_up()?;
+        context.drop_privileges()?;
+        Ok(server)
+    }
+}
+
+fn make_pool(config: &OpenVpn, topology: Topology) -> Result<Option<Pool>, Failure> {
+    let Some(server) = config.server() else {
+        return Ok(None);
+    };
+    if server.pool.is_none() && server.pool_v6.is_none() {
+        return Ok(None);
+    }
+    let v4 = server.pool.map(|pool| Ipv4Range {
+        start: pool.start,
+        end: pool.end,
+        layout: match topology {
+            Topology::Net30 => Layout::Net30,
+            Topology::P2p | Topology::Subnet => Layout::Single,
+        },
+    });
+    let v6 = server.pool_v6.map(|pool| Ipv6Range {
+        start: pool.base,
+        prefix: pool.bits,
+    });
+    let mut pool = Pool::new(v4, v6, server.duplicate_cn)?;
+    if let Some(wanted) = &server.pool_persist {
+        persist::load(&config.path(&wanted.path), &mut pool, wanted.seconds == 0)?;
+    }
+    Ok(Some(pool))
+}
