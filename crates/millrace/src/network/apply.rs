@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::dns::DnsError;
 use super::facts::sysctl;
-use super::journal::{DIRECTORY, Journal, JournalError, abandoned};
+use super::journal::{self, DIRECTORY, Journal, JournalError, abandoned};
 use super::outer::{Way, with_free_metric};
 use super::plan::Plan;
 use super::step::{MAIN, Step};
@@ -228,7 +228,7 @@ impl Drop for Applied {
 pub(crate) fn recover(ifname: &str) -> Result<bool, ApplyError> {
     let path = Path::new(DIRECTORY);
     // Not to make a file only to remove it.
-    if !path.join(format!("{ifname}.undo")).exists() {
+    if !journal::path_of(path, ifname).exists() {
         return Ok(false);
     }
     let mut netlink = Netlink::open()?;

@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use super::step::Step;
 
-/// Directory of the journals, one `IFNAME.undo` for each interface; empty after a reboot, as the
+/// Directory of the journals, one `IFNAME@NAMESPACE.undo` for each interface; empty after a reboot, as the
 /// host's state is.
 pub(super) const DIRECTORY: &str = "/run/millrace";
 
@@ -57,7 +57,7 @@ pub(super) struct Journal {
 impl Journal {
     /// Opens the journal of an interface, and gives the steps that a dead daemon left in it.
     pub(super) fn open(directory: &Path, ifname: &str) -> Result<(Self, Vec<Step>), JournalError> {
-        let path = directory.join(format!("{ifname}.undo"));
+        let path = path_of(directory, ifname);
         let failed = |error| JournalError::File {
             path: path.clone(),
             error,
@@ -212,8 +212,19 @@ fn journals(directory: Option<&Path>) -> Vec<PathBuf> {
         .collect()
 }
 
+/// The journal of an interface of this network namespace: others may have interfaces of that name.
+pub(super) fn path_of(directory: &Path, ifname: &str) -> PathBuf {
+    directory.join(format!("{ifname}@{}.undo", Origin::here().namespace))
+}
+
+/// The interface of a journal.
 fn stem(path: &Path) -> Option<String> {
-    Some(path.file_stem()?.to_str()?.to_owned())
+    let stem = path.file_stem()?.to_str()?;
+    Some(
+        stem.rsplit_once('@')
+            .map_or(stem, |(name, _)| name)
+            .to_owned(),
+    )
 }
 
 fn read(file: &File) -> io::Result<Vec<Step>> {
