@@ -123,7 +123,10 @@ const ROLE: &[Entry] = &[
     yes("mode", 1, 1),
     yes("pull-filter", 2, 2).list(),
     yes("route-nopull", 0, 0),
-    yes("allow-pull-fqdn", 0, 0),
+    skip(
+        "allow-pull-fqdn",
+        "a pushed route with a name is passed over, and the log says so; write the `route` here",
+    ),
     yes("push-peer-info", 0, 0),
     yes("auth-user-pass", 0, 1).inline(),
     yes("auth-retry", 1, 1),
@@ -189,7 +192,10 @@ const CONNECTION: &[Entry] = &[
     yes("multihome", 0, 0),
     yes("socket-flags", 0, MANY).client(),
     yes("tcp-nodelay", 0, 0),
-    yes("passtos", 0, 0),
+    skip(
+        "passtos",
+        "outer packets have the system's usual type of service",
+    ),
     skip("fast-io", KERNEL),
     skip("preresolve", "names are resolved when they are needed"),
     skip("ip-remote-hint", "a hint for other systems"),
@@ -209,7 +215,7 @@ const DEVICE: &[Entry] = &[
     yes("dev-type", 1, 1),
     yes("dev-node", 1, 1),
     yes("txqueuelen", 1, 1),
-    yes("disable-dco", 0, 0),
+    skip("disable-dco", "the kernel's own OpenVPN is not used anyway"),
     yes("topology", 1, 1),
     yes("persist-tun", 0, 0),
     skip("tun-ipv6", "IPv6 is always carried"),
@@ -302,8 +308,14 @@ const TLS: &[Entry] = &[
     yes("verify-hash", 1, 2).inline().list(),
     yes("peer-fingerprint", 1, 1).inline().list(),
     yes("x509-username-field", 1, MANY),
-    yes("x509-track", 1, 1).list(),
-    yes("keying-material-exporter", 2, 2),
+    skip(
+        "x509-track",
+        "scripts get X509_* for each field of every subject without it",
+    ),
+    no(
+        "keying-material-exporter",
+        "keying material is not given to anybody else; remove the line",
+    ),
     no(
         "tls-remote",
         "removed from OpenVPN 2.4; write `verify-x509-name NAME name`",
@@ -390,7 +402,11 @@ const TIMERS: &[Entry] = &[
     yes("ping", 1, 1).client(),
     yes("ping-restart", 1, 1).client(),
     yes("ping-exit", 1, 1).client(),
-    yes("ping-timer-rem", 0, 0).client(),
+    skip(
+        "ping-timer-rem",
+        "timeouts run only while there is a peer, always",
+    )
+    .client(),
     yes("inactive", 1, 2).client(),
     yes("session-timeout", 1, 1).client(),
     yes("reneg-sec", 1, 2),
@@ -424,14 +440,18 @@ const SCRIPTS: &[Entry] = &[
     no(
         "plugin",
         "shared objects are not loaded; use a script (`auth-user-pass-verify`, \
-         `client-connect`), `auth-user-pass-file` or `management-client-auth`",
+         `client-connect`) or `auth-user-pass-file`",
     ),
 ];
 
 const SERVICE: &[Entry] = &[
     yes("user", 1, 1),
     yes("group", 1, 1),
-    yes("chroot", 1, 1),
+    no(
+        "chroot",
+        "the root directory is not changed; use `user` and `group`, or set the root directory in \
+         the service file",
+    ),
     no(
         "setcon",
         "no SELinux context is changed; set it in the service file",
@@ -456,7 +476,10 @@ const SERVICE: &[Entry] = &[
     yes("remap-usr1", 1, 1),
     yes("persist-key", 0, 0),
     yes("persist-remote-ip", 0, 0),
-    yes("persist-local-ip", 0, 0),
+    skip(
+        "persist-local-ip",
+        "a name after `local` is looked up at each connection; write the address",
+    ),
     yes("management", 2, 3),
     yes("management-client", 0, 0),
     yes("management-hold", 0, 0),
@@ -464,9 +487,19 @@ const SERVICE: &[Entry] = &[
     yes("management-forget-disconnect", 0, 0),
     yes("management-up-down", 0, 0),
     yes("management-query-passwords", 0, 0),
-    yes("management-query-proxy", 0, 0),
-    yes("management-query-remote", 0, 0),
-    yes("management-client-auth", 0, 0),
+    no(
+        "management-query-proxy",
+        "the management client is not asked for a proxy; write `http-proxy` or `socks-proxy`",
+    ),
+    no(
+        "management-query-remote",
+        "the management client is not asked for the server; write `remote`, or several of them",
+    ),
+    no(
+        "management-client-auth",
+        "clients are not judged through the management port; use `auth-user-pass-verify` or \
+         `auth-user-pass-file`",
+    ),
     no(
         "management-client-pf",
         "removed from OpenVPN 2.6; use nftables on the interface",
@@ -517,7 +550,10 @@ const SERVER: &[Entry] = &[
     yes("connect-freq-initial", 2, 2),
     yes("stale-routes-check", 1, 2),
     yes("opt-verify", 0, 0),
-    yes("tcp-queue-limit", 1, 1),
+    skip(
+        "tcp-queue-limit",
+        "what waits for a client is bounded by its socket's buffer; set `sndbuf`",
+    ),
     skip("bcast-buffers", KERNEL),
     skip("hash-size", KERNEL),
     no(

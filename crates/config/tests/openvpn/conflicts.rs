@@ -19,7 +19,7 @@ fn faults_in_a_block_are_found_on_their_line() {
 }
 
 /// Lines beside a sound client or server, the directive that is refused, and part of the reason.
-const CONFLICTS: [(&str, &str, &str, &str); 51] = [
+const CONFLICTS: [(&str, &str, &str, &str); 59] = [
     (CLIENT, "secret static.key", "secret", "peer-fingerprint"),
     (CLIENT, "dev tap", "dev", "dev tun"),
     (CLIENT, "dev-type tap", "dev-type", "dev tun"),
@@ -133,6 +133,34 @@ const CONFLICTS: [(&str, &str, &str, &str); 51] = [
         "10.0.0.0 255.0.0.0",
     ),
     (CLIENT, "topology star", "topology", "subnet"),
+    (CLIENT, "chroot /srv/jail", "chroot", "service file"),
+    (CLIENT, "dev-node /dev/tun1", "dev-node", "/dev/net/tun"),
+    (
+        CLIENT,
+        "management tunnel 7505",
+        "management",
+        "Unix socket",
+    ),
+    (
+        CLIENT,
+        "management a 1\nmanagement-query-remote",
+        "management-query-remote",
+        "`remote`",
+    ),
+    (
+        CLIENT,
+        "keying-material-exporter EXPORTER-a 32",
+        "keying-material-exporter",
+        "remove",
+    ),
+    (
+        SERVER,
+        "management a 1\nmanagement-client-auth",
+        "management-client-auth",
+        "auth-user-pass-verify",
+    ),
+    (SERVER, "mtu-disc never", "mtu-disc", "maybe"),
+    (SERVER, "stale-routes-check 0", "stale-routes-check", "`0`"),
     (SERVER, "nobind", "nobind", "listens"),
     (SERVER, "remote a", "remote", "no remote"),
     (SERVER, "port-share 127.0.0.1 443", "port-share", "sslh"),
@@ -163,6 +191,33 @@ fn what_does_not_go_together_is_refused_with_a_remedy() {
             .any(|entry| entry.key == key && entry.reason.contains(reason) && entry.line > 0);
         assert!(found, "{lines}: {:?}", import.report.entries);
         assert!(!import.is_usable(), "{lines}");
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_said() {
+    for (base, lines) in [
+        (CLIENT, "link-mtu 1400"),
+        (CLIENT, "mtu-disc yes"),
+        (CLIENT, "passtos"),
+        (CLIENT, "allow-compression asym"),
+        (CLIENT, "replay-window 128 30"),
+        (CLIENT, "disable-dco"),
+        (CLIENT, "dev-node MyTap"),
+        (CLIENT, "allow-pull-fqdn"),
+        (CLIENT, "ping-timer-rem"),
+        (CLIENT, "x509-track CN"),
+        (CLIENT, "persist-local-ip"),
+        (SERVER, "opt-verify"),
+        (SERVER, "stale-routes-check 60"),
+        (SERVER, "tcp-queue-limit 256"),
+        (SERVER, "tls-exit"),
+    ] {
+        let import = with(base, lines);
+        assert!(import.is_usable(), "{lines}");
+        let ignored: Vec<_> = import.report.with(Verdict::Ignored).collect();
+        assert_eq!(ignored.len(), 1, "{lines}: {ignored:?}");
+        assert!(!ignored[0].reason.is_empty(), "{lines}");
     }
 }
 

@@ -105,11 +105,6 @@ impl Door {
                 listener.set_nonblocking(true)?;
                 Self::Tcp(listener)
             }
-            ManagementAddress::Tunnel(_) => {
-                let why =
-                    "management on the tunnel's own address is not supported: name an address";
-                return Err(io::Error::new(ErrorKind::Unsupported, why));
-            }
             ManagementAddress::Unix(path) => {
                 let path = config.path(path);
                 // What a daemon that was killed left behind; nobody answers there.
@@ -233,7 +228,8 @@ impl Office {
                     password,
                     hold: wanted.hold,
                     server: config.server().is_some(),
-                    client_auth: wanted.client_auth,
+                    // Clients are judged by scripts and files.
+                    client_auth: false,
                     title: title.clone(),
                     pid: std::process::id(),
                     log_lines: wanted.log_cache,

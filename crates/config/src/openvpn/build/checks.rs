@@ -35,22 +35,19 @@ const SERVER_ONLY: [&str; 23] = [
 ];
 
 /// Directives that do nothing in a client.
-const IDLE_IN_CLIENT: [&str; 8] = [
+const IDLE_IN_CLIENT: [&str; 6] = [
     "push",
     "max-clients",
     "max-routes-per-client",
     "connect-freq-initial",
-    "tcp-queue-limit",
     "auth-gen-token-secret",
     "tls-crypt-v2-max-age",
-    "management-client-auth",
 ];
 
 /// Directives that do nothing in a server.
-const IDLE_IN_SERVER: [&str; 19] = [
+const IDLE_IN_SERVER: [&str; 17] = [
     "pull-filter",
     "route-nopull",
-    "allow-pull-fqdn",
     "auth-retry",
     "static-challenge",
     "auth-token",
@@ -65,8 +62,7 @@ const IDLE_IN_SERVER: [&str; 19] = [
     "server-poll-timeout",
     "http-proxy-override",
     "tun-mtu-max",
-    "management-query-remote",
-    "management-query-proxy",
+    "tls-exit",
 ];
 
 /// Directives that stock refuses in a server, and what to do.
@@ -305,11 +301,9 @@ impl Builder {
     }
 
     fn check_client_authentication(&mut self) {
-        let by_password = self.has("auth-user-pass-verify")
-            || self.has("auth-user-pass-file")
-            || self.has("management-client-auth");
-        let remedy = "needs somebody who checks passwords: `auth-user-pass-file`, \
-            `auth-user-pass-verify` or `management-client-auth`";
+        let by_password = self.has("auth-user-pass-verify") || self.has("auth-user-pass-file");
+        let remedy = "needs somebody who checks passwords: `auth-user-pass-file` or \
+            `auth-user-pass-verify`";
         let lax = self.tls.verify.client_certificate != ClientCertificate::Require;
         if lax && !by_password {
             let name = if self.has("verify-client-cert") {

@@ -48,6 +48,8 @@ pub(crate) struct Draft {
     pub http_options: HttpOptions,
     pub socks: Option<Proxy>,
     pub mtu: Mtu,
+    /// `link-mtu` was given.
+    pub link_mtu: bool,
     pub exit_notify: u8,
     pub tls_auth: Option<Source>,
     pub tls_crypt: Option<Source>,
@@ -78,6 +80,7 @@ impl Default for Draft {
             http_options: HttpOptions::default(),
             socks: None,
             mtu: Mtu::default(),
+            link_mtu: false,
             exit_notify: 0,
             tls_auth: None,
             tls_crypt: None,

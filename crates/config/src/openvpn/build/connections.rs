@@ -111,7 +111,7 @@ impl Builder {
                 "only goes with `proto udp`; remove the line",
             );
         }
-        if draft.mtu.tun.is_some() && draft.mtu.link.is_some() {
+        if draft.mtu.tun.is_some() && draft.link_mtu {
             let name = if self.has("link-mtu") {
                 "link-mtu"
             } else {

@@ -4,7 +4,7 @@ use super::Builder;
 use super::value::{OK, Outcome, Remark, at, number, one_of};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::lexer::shown;
-use crate::openvpn::{AllowCompression, Digest, Framing};
+use crate::openvpn::{Digest, Framing};
 
 /// Directives of this group.
 pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outcome> {
@@ -44,8 +44,8 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
         }),
         "comp-lzo" => comp_lzo(builder, directive),
         "compress" => compress(builder, directive),
-        "allow-compression" => allow_compression(builder, value),
-        "replay-window" => replay_window(builder, directive),
+        "allow-compression" => allow_compression(value),
+        "replay-window" => replay_window(directive),
         _ => return None,
     })
 }
@@ -114,31 +114,24 @@ fn compress(builder: &mut Builder, directive: &Directive) -> Outcome {
     }
 }
 
-fn allow_compression(builder: &mut Builder, value: &str) -> Outcome {
-    builder.data.allow_compression = match value {
-        "no" => AllowCompression::No,
-        "asym" => AllowCompression::Asymmetric,
-        "yes" => AllowCompression::Yes,
-        other => return Err(one_of(other, &["no", "asym", "yes"])),
-    };
+fn allow_compression(value: &str) -> Outcome {
     match value {
         "no" => OK,
-        _ => Ok(Remark::Note(FRAMING_ONLY.to_owned())),
+        "asym" | "yes" => Ok(Remark::Ignored(
+            "nothing is compressed, and packets that the peer compressed are dropped".to_owned(),
+        )),
+        other => Err(one_of(other, &["no", "asym", "yes"])),
     }
 }
 
-fn replay_window(builder: &mut Builder, directive: &Directive) -> Outcome {
+fn replay_window(directive: &Directive) -> Outcome {
     // 0 to 65536 packets and 0 to 600 seconds are stock's own limits.
-    let packets = number(at(directive, 0), 0..=65_536_u32)?;
+    number(at(directive, 0), 0..=65_536_u32)?;
     directive
         .get(1)
         .map(|text| number(text, 0..=600_u32))
         .transpose()?;
-    builder.data.replay_window = Some(packets);
-    match directive.get(1) {
-        Some(_) => Ok(Remark::Note(
-            "late packets are judged by their number alone, not by the clock".to_owned(),
-        )),
-        None => OK,
-    }
+    Ok(Remark::Ignored(
+        "the window is always 8192 packets, however late they are".to_owned(),
+    ))
 }

@@ -1,7 +1,5 @@
 //! The interface and the outer socket.
 
-use std::path::PathBuf;
-
 use super::Builder;
 use super::value::{OK, Outcome, Remark, at, number, one_of};
 use crate::openvpn::Topology;
@@ -33,18 +31,17 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
             "tap" => Err(super::TAP.to_owned()),
             other => Err(one_of(other, &["tun", "tap"])),
         },
-        "dev-node" => {
-            builder.device.node = Some(PathBuf::from(value));
-            OK
-        }
+        "dev-node" => match value {
+            "/dev/net/tun" => OK,
+            path if path.starts_with('/') => {
+                Err("interfaces are made through /dev/net/tun; remove the line".to_owned())
+            }
+            _ => Ok(Remark::Ignored("for Windows only".to_owned())),
+        },
         "txqueuelen" => number(value, 0..=1_000_000).map(|length| {
             builder.device.queue_length = Some(length);
             Remark::Plain
         }),
-        "disable-dco" => {
-            builder.data.offload = false;
-            OK
-        }
         "topology" => topology(value).map(|topology| {
             builder.network.topology = Some(topology);
             Remark::Plain
@@ -73,10 +70,7 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
                 Err(format!("`{}` is no interface name", shown(value)))
             }
         }
-        "multihome" => {
-            sockets.multihome = true;
-            OK
-        }
+        "multihome" => Ok(Remark::Note("always done".to_owned())),
         "tcp-nodelay" => {
             sockets.tcp_nodelay = true;
             OK
@@ -90,10 +84,6 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
                     OK
                 }
             }
-        }
-        "passtos" => {
-            sockets.pass_tos = true;
-            OK
         }
         _ => return None,
     })

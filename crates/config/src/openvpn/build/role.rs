@@ -20,7 +20,6 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
         },
         "pull-filter" => return Some(pull_filter(builder, directive)),
         "route-nopull" => builder.network.route_nopull = true,
-        "allow-pull-fqdn" => builder.client.allow_pull_fqdn = true,
         "push-peer-info" => builder.client.push_peer_info = true,
         "auth-user-pass" => builder.client.auth_user_pass = Some(prompted(directive)),
         "auth-retry" => match value {

@@ -37,7 +37,11 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
             }
             return Some(security(builder, value));
         }
-        "up-delay" => scripts.up_delay = true,
+        "up-delay" => {
+            return Some(Ok(Remark::Note(
+                "always done: the interface is set up when the server has answered".to_owned(),
+            )));
+        }
         "up-restart" => scripts.up_restart = true,
         "down-pre" => scripts.down_pre = true,
         "tmp-dir" => scripts.tmp_dir = Some(PathBuf::from(value)),

@@ -8,7 +8,7 @@ use super::value::{
 };
 use super::{Builder, ServerHelper};
 use crate::openvpn::directive::Directive;
-use crate::openvpn::{AuthToken, Pool, PoolPersist, PoolV6, Rate, StaleRoutes};
+use crate::openvpn::{AuthToken, Pool, PoolPersist, PoolV6, Rate};
 
 /// Largest pool, in bits of the network, as in stock.
 const POOL_BITS_MIN: u8 = 16;
@@ -83,12 +83,13 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
             };
             server.connect_freq_initial = rate.unwrap_or(most);
         }),
-        "stale-routes-check" => stale(directive).map(|stale| server.stale_routes = Some(stale)),
+        "stale-routes-check" => return Some(stale(directive)),
         "opt-verify" => {
-            server.opt_verify = true;
-            Ok(())
+            return Some(Ok(Remark::Ignored(
+                "ciphers and framing are negotiated; options that still differ are only logged"
+                    .to_owned(),
+            )));
         }
-        "tcp-queue-limit" => number(value, 1..=65_536).map(|limit| server.tcp_queue_limit = limit),
         "push-reset" | "push-remove" | "iroute" | "iroute-ipv6" | "ifconfig-push"
         | "ifconfig-ipv6-push" | "disable" => Err(
             "belongs in a file of `client-config-dir` or the output of `client-connect`".to_owned(),
@@ -210,12 +211,13 @@ fn rate(directive: &Directive) -> Result<Option<Rate>, String> {
     Ok((rate.count > 0 && rate.seconds > 0).then_some(rate))
 }
 
-fn stale(directive: &Directive) -> Result<StaleRoutes, String> {
-    let age = number(at(directive, 0), 1..=i32::MAX.unsigned_abs())?;
-    let every = directive
-        .get(1)
-        .map_or(Ok(age), |text| number(text, 1..=i32::MAX.unsigned_abs()))?;
-    Ok(StaleRoutes { age, every })
+fn stale(directive: &Directive) -> Outcome {
+    for text in &directive.values {
+        number(text, 1..=i32::MAX.unsigned_abs())?;
+    }
+    Ok(Remark::Ignored(
+        "addresses are not learnt from packets, so none gets stale".to_owned(),
+    ))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Builder;
-use super::value::{OK, Outcome, Remark, at, credentials, host, number, one_of, port};
+use super::value::{OK, Outcome, Remark, at, credentials, host, number, one_of};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::{LogFile, Management, ManagementAddress, Prompted, RemapUsr1, StatusFile};
 
@@ -37,9 +37,6 @@ impl ManagementDraft {
             forget_disconnect: flag("management-forget-disconnect"),
             up_down: flag("management-up-down"),
             query_passwords: flag("management-query-passwords"),
-            query_proxy: flag("management-query-proxy"),
-            query_remote: flag("management-query-remote"),
-            client_auth: flag("management-client-auth"),
             log_cache: self.log_cache.unwrap_or(250),
             user: self.user.clone(),
             group: self.group.clone(),
@@ -58,7 +55,6 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
     match name {
         "user" => service.user = Some(value.to_owned()),
         "group" => service.group = Some(value.to_owned()),
-        "chroot" => service.chroot = Some(PathBuf::from(value)),
         "daemon" => {
             service.daemon = true;
             service.syslog_name = directive.get(0).map(str::to_owned);
@@ -114,7 +110,6 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
         },
         "persist-key" => service.persist_key = true,
         "persist-remote-ip" => service.persist_remote_ip = true,
-        "persist-local-ip" => service.persist_local_ip = true,
         _ => return None,
     }
     Some(OK)
@@ -126,7 +121,13 @@ fn management(draft: &mut ManagementDraft, directive: &Directive) -> Outcome {
         "management" => {
             let address = match at(directive, 1) {
                 "unix" => ManagementAddress::Unix(PathBuf::from(value)),
-                text if value == "tunnel" => ManagementAddress::Tunnel(port(text)?),
+                _ if value == "tunnel" => {
+                    return Err(
+                        "is not opened on the tunnel's own address; name an address, or a Unix \
+                         socket"
+                            .to_owned(),
+                    );
+                }
                 // Port 0 lets the kernel choose, which test suites use.
                 text => ManagementAddress::Tcp(host(value)?, number(text, 0..=u16::MAX)?),
             };

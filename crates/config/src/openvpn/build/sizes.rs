@@ -3,7 +3,7 @@
 use super::connection::Draft;
 use super::value::{OK, Outcome, Remark, at, number, one_of};
 use crate::openvpn::directive::Directive;
-use crate::openvpn::{Fragment, MssFix, PathMtu};
+use crate::openvpn::{Fragment, MssFix};
 
 /// Directives of this group.
 pub(super) fn sizes(draft: &mut Draft, directive: &Directive) -> Option<Outcome> {
@@ -24,8 +24,11 @@ pub(super) fn sizes(draft: &mut Draft, directive: &Directive) -> Option<Outcome>
             Remark::Plain
         }),
         "link-mtu" | "udp-mtu" => number(value, 150..=u16::MAX).map(|size| {
-            mtu.link = Some(size);
-            Remark::Note("`tun-mtu` says it better: the overhead depends on the cipher".to_owned())
+            draft.link_mtu |= size > 0;
+            Remark::Ignored(
+                "the tunnel's MTU is not derived from it; write `tun-mtu`, or `mssfix` for TCP"
+                    .to_owned(),
+            )
         }),
         "mssfix" => mssfix(directive).map(|mssfix| {
             mtu.mssfix = mssfix;
@@ -45,18 +48,9 @@ pub(super) fn sizes(draft: &mut Draft, directive: &Directive) -> Option<Outcome>
             OK
         })(),
         "mtu-disc" => match value {
-            "no" => {
-                mtu.path = Some(PathMtu::Never);
-                OK
-            }
-            "maybe" => {
-                mtu.path = Some(PathMtu::Route);
-                OK
-            }
-            "yes" => {
-                mtu.path = Some(PathMtu::Always);
-                OK
-            }
+            "no" | "maybe" | "yes" => Ok(Remark::Ignored(
+                "the system says whether outer packets may be cut on the way".to_owned(),
+            )),
             other => Err(one_of(other, &["no", "maybe", "yes"])),
         },
         "max-packet-size" => number(value, 0..=u16::MAX).map(|size| {

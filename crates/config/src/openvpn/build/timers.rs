@@ -12,10 +12,6 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
     let name = directive.name.as_str();
     let time = match name {
         "keepalive" => return Some(keepalive(builder, directive)),
-        "ping-timer-rem" => {
-            timers.ping_timer_rem = true;
-            return Some(OK);
-        }
         "tls-exit" => {
             timers.tls_exit = true;
             return Some(OK);

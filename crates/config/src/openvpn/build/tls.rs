@@ -112,8 +112,6 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
             return Some(Ok(Remark::Note(note)));
         }
         "x509-username-field" => return Some(username_fields(builder, directive)),
-        "x509-track" => verify.track.push(value.to_owned()),
-        "keying-material-exporter" => return Some(exporter(builder, directive)),
         "key-method" => {
             return Some(match value {
                 "2" => Ok(Remark::Ignored("the only method there is".to_owned())),
@@ -274,17 +272,5 @@ fn username_fields(builder: &mut Builder, directive: &Directive) -> Outcome {
         }
     }
     builder.tls.verify.username_fields = fields;
-    OK
-}
-
-fn exporter(builder: &mut Builder, directive: &Directive) -> Outcome {
-    let label = at(directive, 0);
-    if !label.starts_with("EXPORTER") || label == "EXPORTER-OpenVPN-datakeys" {
-        return Err(
-            "the label must begin with EXPORTER and not be that of the data keys".to_owned(),
-        );
-    }
-    let length = number(at(directive, 1), 16..=4095)?;
-    builder.tls.exporter = Some((label.to_owned(), length));
     OK
 }

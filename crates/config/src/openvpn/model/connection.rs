@@ -144,28 +144,14 @@ pub struct Fragment {
     pub with_headers: bool,
 }
 
-/// `mtu-disc`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum PathMtu {
-    /// `no`: never "don't fragment".
-    Never,
-    /// `maybe`: as the route says.
-    Route,
-    /// `yes`: always "don't fragment".
-    Always,
-}
-
 /// Sizes of packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Mtu {
-    /// `tun-mtu`: MTU of the tunnel in bytes; `None` when neither it nor `link-mtu` was given,
-    /// which means 1500 and lets a server push another.
+    /// `tun-mtu`: MTU of the tunnel in bytes; `None` when not given, which means 1500 and lets a
+    /// server push another.
     pub tun: Option<u16>,
     /// `tun-mtu-max`: the largest that a server may push, by default 1600.
     pub tun_max: Option<u16>,
-    /// `link-mtu`: the largest payload of the outer UDP or TCP in bytes, from which the tunnel's
-    /// MTU follows.
-    pub link: Option<u16>,
     /// `tun-mtu N OCC`: the MTU that is named in the options string, if another.
     pub occ: Option<u16>,
     /// `max-packet-size`: largest packet of the control channel in bytes, 154 to 2048, by
@@ -173,8 +159,6 @@ pub struct Mtu {
     pub control: Option<u16>,
     /// `mssfix`.
     pub mssfix: MssFix,
-    /// `mtu-disc`; `None` for the kernel's choice.
-    pub path: Option<PathMtu>,
     /// `fragment`.
     pub fragment: Option<Fragment>,
 }

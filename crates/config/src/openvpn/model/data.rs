@@ -214,18 +214,6 @@ pub enum Framing {
     Lz4V2,
 }
 
-/// `allow-compression`. Sending is never compressed, whatever it says.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum AllowCompression {
-    /// `no`, the default: framing without compression, also as pushed.
-    #[default]
-    No,
-    /// `asym`: the peer may compress what it sends.
-    Asymmetric,
-    /// `yes`: treated as `asym`.
-    Yes,
-}
-
 /// What is said of the data channel before anything is negotiated.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DataChannel {
@@ -244,12 +232,6 @@ pub struct DataChannel {
     pub framing: Framing,
     /// `compress migrate`: a server moves clients to [`Framing::StubV2`] or `comp-lzo no`.
     pub migrate: bool,
-    /// `allow-compression`.
-    pub allow_compression: AllowCompression,
-    /// `replay-window N`: packets; `None` for Millrace's own choice.
-    pub replay_window: Option<u32>,
-    /// `disable-dco`, inverted: a kernel data plane may be used where there is one.
-    pub offload: bool,
 }
 
 impl Default for DataChannel {
@@ -266,9 +248,6 @@ impl Default for DataChannel {
             allow_insecure: false,
             framing: Framing::default(),
             migrate: false,
-            allow_compression: AllowCompression::default(),
-            replay_window: None,
-            offload: true,
         }
     }
 }

@@ -31,8 +31,6 @@ pub struct Device {
     pub name: String,
     /// `dev null`: no interface at all; sessions run without one.
     pub null: bool,
-    /// `dev-node`, by default `/dev/net/tun`.
-    pub node: Option<PathBuf>,
     /// `txqueuelen`.
     pub queue_length: Option<u32>,
 }
@@ -56,12 +54,8 @@ pub struct Sockets {
     pub mark: Option<u32>,
     /// `bind-dev`: the device that outer packets leave through.
     pub device: Option<String>,
-    /// `multihome`: answers leave from the address that was asked.
-    pub multihome: bool,
     /// `tcp-nodelay`, `socket-flags TCP_NODELAY`. Millrace always sets it.
     pub tcp_nodelay: bool,
-    /// `passtos`: the inner packet's type of service is copied to the outer.
-    pub pass_tos: bool,
 }
 
 /// An OpenVPN configuration.

@@ -73,8 +73,6 @@ pub struct Client {
     pub push_peer_info: bool,
     /// `setenv CLIENT_CERT 0`: there is none, and that is meant.
     pub no_client_cert: bool,
-    /// `allow-pull-fqdn`: names in pushed routes are resolved.
-    pub allow_pull_fqdn: bool,
 }
 
 /// `ifconfig-pool START END [NETMASK]`.
@@ -128,15 +126,6 @@ pub struct Rate {
     pub seconds: u32,
 }
 
-/// `stale-routes-check AGE [EVERY]`, in seconds.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct StaleRoutes {
-    /// Learnt addresses not used for so long are forgotten.
-    pub age: u32,
-    /// How often that is looked at.
-    pub every: u32,
-}
-
 /// A server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Server {
@@ -175,12 +164,6 @@ pub struct Server {
     pub connect_freq: Option<Rate>,
     /// `connect-freq-initial`: answers to first packets, by default 100 in 10 seconds.
     pub connect_freq_initial: Rate,
-    /// `stale-routes-check`.
-    pub stale_routes: Option<StaleRoutes>,
-    /// `opt-verify`: clients whose options differ are refused.
-    pub opt_verify: bool,
-    /// `tcp-queue-limit`: packets waiting for one client, by default 64.
-    pub tcp_queue_limit: u32,
 }
 
 impl Default for Server {
@@ -206,9 +189,6 @@ impl Default for Server {
                 count: 100,
                 seconds: 10,
             },
-            stale_routes: None,
-            opt_verify: false,
-            tcp_queue_limit: 64,
         }
     }
 }

@@ -39,8 +39,6 @@ pub struct Scripts {
     pub security: ScriptSecurity,
     /// `up`: the interface has its addresses.
     pub up: Option<Command>,
-    /// `up-delay`: not before the peer was heard.
-    pub up_delay: bool,
     /// `up-restart`: `up` and `down` also run at restarts.
     pub up_restart: bool,
     /// `down`: the interface is gone, or is about to go with [`Scripts::down_pre`].

@@ -9,8 +9,6 @@ use super::source::Prompted;
 pub enum ManagementAddress {
     /// Address or name, and port.
     Tcp(String, u16),
-    /// `tunnel PORT`: on the tunnel's own address.
-    Tunnel(u16),
     /// `PATH unix`.
     Unix(PathBuf),
 }
@@ -34,12 +32,6 @@ pub struct Management {
     pub up_down: bool,
     /// `management-query-passwords`: passwords are asked for there.
     pub query_passwords: bool,
-    /// `management-query-proxy`.
-    pub query_proxy: bool,
-    /// `management-query-remote`.
-    pub query_remote: bool,
-    /// `management-client-auth`: the other end decides on clients.
-    pub client_auth: bool,
     /// `management-log-cache`: lines kept for it, by default 250.
     pub log_cache: u16,
     /// `management-client-user`: only this user, on a Unix socket.
@@ -82,8 +74,6 @@ pub struct Service {
     pub user: Option<String>,
     /// `group`, after the start.
     pub group: Option<String>,
-    /// `chroot`, after the start.
-    pub chroot: Option<PathBuf>,
     /// `daemon`: detach after the start.
     pub daemon: bool,
     /// `syslog`, or `daemon` without a log file.
@@ -120,8 +110,6 @@ pub struct Service {
     pub persist_key: bool,
     /// `persist-remote-ip`: the server's name is not resolved again at a restart.
     pub persist_remote_ip: bool,
-    /// `persist-local-ip`.
-    pub persist_local_ip: bool,
     /// `auth-nocache`: passwords are forgotten when they were used.
     pub auth_nocache: bool,
     /// `echo`, `parameter`: texts for the log.
@@ -133,7 +121,6 @@ impl Default for Service {
         Self {
             user: None,
             group: None,
-            chroot: None,
             daemon: false,
             syslog: false,
             syslog_name: None,
@@ -152,7 +139,6 @@ impl Default for Service {
             persist_tun: false,
             persist_key: false,
             persist_remote_ip: false,
-            persist_local_ip: false,
             auth_nocache: false,
             echo: Vec::new(),
         }

@@ -47,8 +47,6 @@ pub struct Timers {
     pub ping: u32,
     /// `ping-restart`, `ping-exit`: in a server doubled by `keepalive`.
     pub ping_timeout: PingTimeout,
-    /// `ping-timer-rem`: the timeout runs only while there is a peer.
-    pub ping_timer_rem: bool,
     /// `inactive SECONDS [BYTES]`: give up when fewer bytes went through in that time.
     pub inactive: Option<(u32, u64)>,
     /// `session-timeout`.
@@ -70,7 +68,6 @@ impl Default for Timers {
         Self {
             ping: 0,
             ping_timeout: PingTimeout::Unset,
-            ping_timer_rem: false,
             inactive: None,
             session_timeout: None,
             renegotiation: Renegotiation::default(),

@@ -34,8 +34,6 @@ pub struct Tls {
     pub profile: CertProfile,
     /// What the peer's certificate must be.
     pub verify: Verify,
-    /// `keying-material-exporter`: label and length in bytes, for scripts.
-    pub exporter: Option<(String, u16)>,
     /// `tls-crypt-v2 … force-cookie`: nothing is kept of a client before it proved its address,
     /// even if it is one of before 2.6.
     pub force_cookie: bool,
@@ -149,6 +147,4 @@ pub struct Verify {
     pub client_certificate: ClientCertificate,
     /// `x509-username-field`: fields that give the common name, joined by `_`; empty for `CN`.
     pub username_fields: Vec<String>,
-    /// `x509-track`: attributes for the environment of scripts; `+` in front for the whole chain.
-    pub track: Vec<String>,
 }
