@@ -60,7 +60,9 @@ impl Altered {
         let original = StockOpenVpn.available()?;
         let mut program =
             fs::read(&original).map_err(LabError::load(format!("read {}", original.display())))?;
-        for (text, becomes) in changes {
+        // A program from before 2.6 is what the stand-in is for.
+        let old = StockOpenVpn.release() < (2, 6);
+        for (text, becomes) in changes.iter().filter(|_| !old) {
             let mut places = program.windows(text.len()).enumerate();
             let place = places.find(|(_, window)| window == text);
             let (place, _) = place.ok_or_else(|| LabError::Unusable {
@@ -96,7 +98,11 @@ impl OpenVpn for OldClient {
         Ok(self.0.program())
     }
 
-    fn insecure(&self) -> &'static str {
+    fn release(&self) -> (u16, u16) {
+        StockOpenVpn.release()
+    }
+
+    fn insecure(&self) -> Option<&'static str> {
         StockOpenVpn.insecure()
     }
 }
@@ -110,7 +116,11 @@ impl OpenVpn for OldServer {
         Ok(self.0.program())
     }
 
-    fn insecure(&self) -> &'static str {
+    fn release(&self) -> (u16, u16) {
+        StockOpenVpn.release()
+    }
+
+    fn insecure(&self) -> Option<&'static str> {
         StockOpenVpn.insecure()
     }
 }

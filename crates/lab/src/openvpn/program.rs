@@ -2,7 +2,9 @@
 
 use std::env;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
 use super::{ConfigFile, RunningOpenVpn};
 use crate::peer::Invocation;
@@ -24,8 +26,13 @@ pub trait OpenVpn: fmt::Debug + Send + Sync {
         Invocation::default()
     }
 
-    /// The directive without which it refuses ciphers that nobody should use any more.
-    fn insecure(&self) -> &'static str;
+    /// The release of OpenVPN whose directives it takes: major and minor number.
+    fn release(&self) -> (u16, u16) {
+        (2, 7)
+    }
+
+    /// The directive without which it refuses ciphers that nobody should use any more, if there is one.
+    fn insecure(&self) -> Option<&'static str>;
 
     /// Starts it in `host` with a configuration, in a directory of its own: relative paths in the
     /// configuration are in there.
@@ -71,10 +78,31 @@ impl OpenVpn for StockOpenVpn {
         }
     }
 
-    fn insecure(&self) -> &'static str {
-        // OpenSSL 3 has the old ciphers in a provider that is not loaded by itself.
-        "providers legacy default"
+    fn release(&self) -> (u16, u16) {
+        static RELEASE: OnceLock<(u16, u16)> = OnceLock::new();
+        *RELEASE.get_or_init(|| {
+            self.available()
+                .ok()
+                .and_then(|it| release_of(&it))
+                .unwrap_or((2, 6))
+        })
     }
+
+    fn insecure(&self) -> Option<&'static str> {
+        // OpenSSL 3 has the old ciphers in a provider that is not loaded by itself. Before 2.6 only
+        // OpenSSL's own configuration (`OPENSSL_CONF`) can load it.
+        (self.release() >= (2, 6)).then_some("providers legacy default")
+    }
+}
+
+/// What a program says of itself: `OpenVPN 2.5.11 …`.
+fn release_of(program: &Path) -> Option<(u16, u16)> {
+    // It ends with status 1 after this.
+    let said = Command::new(program).arg("--version").output().ok()?;
+    let said = String::from_utf8_lossy(&said.stdout);
+    let mut numbers = said.strip_prefix("OpenVPN ")?.split(['.', '_', ' ']);
+    let mut number = || numbers.next()?.parse().ok();
+    Some((number()?, number()?))
 }
 
 /// `millrace openvpn`, from a path that the caller knows.
@@ -123,7 +151,7 @@ impl OpenVpn for MillraceOpenVpn {
         }
     }
 
-    fn insecure(&self) -> &'static str {
-        "allow-insecure-ciphers"
+    fn insecure(&self) -> Option<&'static str> {
+        Some("allow-insecure-ciphers")
     }
 }

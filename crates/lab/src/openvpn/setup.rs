@@ -229,6 +229,12 @@ impl Setup {
         Ipv6Addr::new(0xfd0f, self.network.into(), 0, 0, 0, 0, 0, 1).into()
     }
 
+    /// Whether a program of this release has everything in it.
+    pub fn is_of(&self, release: (u16, u16)) -> bool {
+        let newer = self.wrap == Wrap::TlsCryptV2 || self.cipher == Cipher::ChaCha20Poly1305;
+        release >= (2, 5) || !newer
+    }
+
     /// The server's file for `program`.
     ///
     /// # Errors
@@ -297,11 +303,18 @@ impl Setup {
         file.words("dev", [&self.interface]).line("dev-type tun");
         file.line("persist-key").line("verb 3");
         file.words("cipher", [self.cipher.name()]);
-        file.words("data-ciphers", [self.cipher.name()]);
+        let list = if program.release() < (2, 5) {
+            "ncp-ciphers"
+        } else {
+            "data-ciphers"
+        };
+        file.words(list, [self.cipher.name()]);
         file.words("auth", [self.auth.name()]);
         let unauthenticated = self.auth == Digest::None && !self.cipher.is_aead();
-        if self.cipher.is_insecure() || unauthenticated {
-            file.line(program.insecure());
+        if (self.cipher.is_insecure() || unauthenticated)
+            && let Some(line) = program.insecure()
+        {
+            file.line(line);
         }
         match self.framing {
             Framing::None => {}
