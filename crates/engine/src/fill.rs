@@ -94,6 +94,10 @@ impl<W: Wire> OutboundFill<W> {
         };
         self.shared.outbound.syscalls.add(reads);
         self.lookup.finish(slot);
+        // Nobody wakes the worker again for payloads of our own that waited already.
+        if filled == Filled::Drained && self.shared.has_injected() {
+            return Filled::Full;
+        }
         filled
     }
 }

@@ -10,13 +10,14 @@ use crate::slot::BATCH_PACKETS;
 use crate::stats::{Drops, LaneStats};
 use crate::wire::Wire;
 use arc_swap::ArcSwap;
+use netio::poll::Waker;
 use netio::tun::Tun;
 use netio::udp::{Family, UdpSocket};
 use netio::vnet::VnetHdr;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Most payloads of our own that wait for a worker.
 const INJECTED_MAX: usize = 1024;
@@ -70,6 +71,8 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) staged_bytes: Arc<AtomicUsize>,
     injected: Mutex<VecDeque<Injected>>,
     has_injected: AtomicBool,
+    /// Wakes the worker that owns the TUN and takes payloads of our own.
+    pub(crate) tun_waker: OnceLock<Arc<Waker>>,
     /// Where `true`, the TUN is not read while a stream has no room.
     pub(crate) backpressure: bool,
     congested: AtomicBool,
@@ -101,6 +104,7 @@ impl<W: Wire> Shared<W> {
             staged_bytes: Arc::default(),
             injected: Mutex::default(),
             has_injected: AtomicBool::new(false),
+            tun_waker: OnceLock::new(),
             backpressure,
             congested: AtomicBool::new(false),
             hairpin: AtomicBool::new(false),
@@ -117,17 +121,27 @@ impl<W: Wire> Shared<W> {
         self.mtu() + W::HEAD_MAX + W::TAIL_MAX + 64
     }
 
-    /// Queues a payload for a peer; the worker that owns the TUN takes it. Returns whether there
-    /// was room.
-    pub(crate) fn inject(&self, peer: &Arc<Peer>, payload: &[u8]) -> bool {
+    /// Queues a payload for a peer; the worker that owns the TUN takes it.
+    pub(crate) fn inject(&self, peer: &Arc<Peer>, payload: &[u8]) {
         let mut injected = self.injected.lock().unwrap_or_else(PoisonError::into_inner);
         if injected.len() >= INJECTED_MAX {
             self.drops.staged.add(1);
-            return false;
+            return;
         }
         injected.push_back((Arc::clone(peer), payload.into()));
+        let first = injected.len() == 1;
         self.has_injected.store(true, Ordering::Release);
-        true
+        drop(injected);
+        if first {
+            self.wake_tun();
+        }
+    }
+
+    /// Makes the worker that owns the TUN look at what there is to do beside it.
+    pub(crate) fn wake_tun(&self) {
+        if let Some(waker) = self.tun_waker.get() {
+            waker.wake();
+        }
     }
 
     /// Whether payloads of our own wait.

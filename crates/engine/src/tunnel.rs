@@ -227,9 +227,7 @@ impl<W: Wire> Tunnel<W> {
 
     /// Seals `payload` for `peer` among its packets, in their order. Dropped where there is no key.
     pub fn inject(&self, peer: &Arc<Peer>, payload: &[u8]) {
-        if self.shared.inject(peer, payload) {
-            self.crew.wake_tun();
-        }
+        self.shared.inject(peer, payload);
     }
 
     /// Whether packets from one peer to another are passed on here, or left to the kernel.

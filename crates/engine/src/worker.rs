@@ -89,7 +89,7 @@ pub(crate) struct Crew<W: Wire> {
 
 struct Member {
     poller: Arc<Poller>,
-    waker: Waker,
+    waker: Arc<Waker>,
     idle: AtomicBool,
 }
 
@@ -98,15 +98,18 @@ impl<W: Wire> Crew<W> {
     /// Descriptor limits.
     pub(crate) fn new(shared: Arc<Shared<W>>, workers: usize, parallel: bool) -> io::Result<Self> {
         let parallel = parallel && workers > 1;
-        let members = (0..workers)
+        let members: Vec<Member> = (0..workers)
             .map(|_| {
                 Ok(Member {
                     poller: Arc::new(Poller::new()?),
-                    waker: Waker::new()?,
+                    waker: Arc::new(Waker::new()?),
                     idle: AtomicBool::new(false),
                 })
             })
             .collect::<io::Result<_>>()?;
+        if let Some(first) = members.first() {
+            let _ = shared.tun_waker.set(Arc::clone(&first.waker));
+        }
         Ok(Self {
             outbound: Lane::new(Outbound(Arc::clone(&shared)), parallel),
             inbound: Lane::new(Inbound(Arc::clone(&shared)), parallel),
@@ -131,11 +134,6 @@ impl<W: Wire> Crew<W> {
         for member in &self.members {
             member.waker.wake();
         }
-    }
-
-    /// Makes the worker that owns the TUN look for payloads of our own.
-    pub(crate) fn wake_tun(&self) {
-        self.members[0].waker.wake();
     }
 
     /// The worker that owns the sockets.
@@ -170,7 +168,7 @@ impl<W: Wire> Crew<W> {
     fn room_again(&self, stream: &Stream) {
         if self.shared.backpressure && (!stream.is_congested() || stream.is_closed()) {
             self.shared.set_congested(false);
-            self.wake_tun();
+            self.shared.wake_tun();
         }
     }
 
@@ -191,7 +189,7 @@ impl<W: Wire> Crew<W> {
     /// Descriptor limits, at the start.
     pub(crate) fn work(&self, me: usize) -> io::Result<()> {
         let poller = Arc::clone(&self.members[me].poller);
-        poller.add(&self.members[me].waker, WAKE)?;
+        poller.add(&*self.members[me].waker, WAKE)?;
         let mut tun_waits = false;
         let mut tun = if me == 0 {
             poller.add(&self.shared.tun, TUN)?;
