@@ -303,12 +303,11 @@ impl Setup {
         file.words("dev", [&self.interface]).line("dev-type tun");
         file.line("persist-key").line("verb 3");
         file.words("cipher", [self.cipher.name()]);
-        let list = if program.release() < (2, 5) {
-            "ncp-ciphers"
-        } else {
-            "data-ciphers"
-        };
-        file.words(list, [self.cipher.name()]);
+        match (program.release() < (2, 5), self.cipher) {
+            (true, Cipher::None) => drop(file.line("ncp-disable")),
+            (true, cipher) => drop(file.words("ncp-ciphers", [cipher.name()])),
+            (false, cipher) => drop(file.words("data-ciphers", [cipher.name()])),
+        }
         file.words("auth", [self.auth.name()]);
         let unauthenticated = self.auth == Digest::None && !self.cipher.is_aead();
         if (self.cipher.is_insecure() || unauthenticated)
