@@ -42,7 +42,11 @@ fn occ(config: &OpenVpn, connection: &Connection, ciphers: &CipherList) -> OccOp
     };
     OccOptions {
         dev_type: if config.device.null { "null" } else { "tun" },
-        tun_mtu: tun_mtu(connection).into(),
+        tun_mtu: connection
+            .mtu
+            .occ
+            .unwrap_or_else(|| tun_mtu(connection))
+            .into(),
         transport: transport(connection),
         comp_lzo: framing != Framing::None,
         comp_byte: !matches!(framing, Framing::None | Framing::StubV2 | Framing::Lz4V2),
@@ -83,6 +87,9 @@ fn common(config: &OpenVpn, connection: &Connection, tls: Arc<TlsSettings>) -> S
     settings.fallback = config.data.fallback.and_then(cipher);
     settings.auth = setup::digest(config.data.auth);
     settings.epoch = true;
+    if let Some(size) = connection.mtu.control {
+        settings.max_packet_size = size;
+    }
     let timers = &config.timers;
     let reneg = &timers.renegotiation;
     settings.renegotiate = Renegotiate {

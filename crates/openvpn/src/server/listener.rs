@@ -23,6 +23,7 @@ pub struct Listener {
     settings: ListenerSettings,
     cookies: CookieKeeper,
     limiter: ResetLimiter,
+    starts: Option<ResetLimiter>,
     table: Table,
     drops: Drops,
     /// The time of day, and when it was.
@@ -40,6 +41,7 @@ impl Listener {
         Self {
             cookies: CookieKeeper::new(&secret, hand_window, now),
             limiter: ResetLimiter::new(most, period),
+            starts: settings.starts.map(|(most, period)| ResetLimiter::new(most, period)),
             settings,
             table: Table::default(),
             drops: Drops::default(),
@@ -176,6 +178,12 @@ impl Listener {
         now: Instant,
         out: &mut Vec<ServerOutput>,
     ) -> Result<(), Refused> {
+        let stream = self.settings.server.common.occ.transport.is_stream();
+        if let Some(starts) = self.starts.as_mut().filter(|_| !stream)
+            && !starts.allow(now)
+        {
+            return Err(Refused::Limited);
+        }
         let metadata = first.metadata;
         let mut outputs = Vec::new();
         let session = Session::accept(

@@ -20,6 +20,8 @@ pub struct ListenerSettings {
     pub max_clients: usize,
     /// `connect-freq-initial`: so many resets are answered in such a time.
     pub resets: (u32, Duration),
+    /// `connect-freq`: so many sessions may begin in such a time; `None` for no limit. Not for TCP.
+    pub starts: Option<(u32, Duration)>,
     /// `force-cookie` of `tls-crypt-v2`: clients before 2.6 that use it are not let in, for they make the server keep
     /// a session before they have proved their address.
     pub force_cookie: bool,
@@ -34,6 +36,7 @@ impl ListenerSettings {
             wrap,
             max_clients: 1024,
             resets: (100, Duration::from_secs(10)),
+            starts: None,
             force_cookie: false,
         }
     }

@@ -48,6 +48,12 @@ impl Liveness {
         }
     }
 
+    /// Replaces single limits.
+    pub(super) fn limit(&mut self, inactive: Option<(Duration, u64)>, timeout: Option<Duration>) {
+        self.timers.inactive = inactive.or(self.timers.inactive);
+        self.timers.session_timeout = timeout.or(self.timers.session_timeout);
+    }
+
     pub(super) fn activity(&mut self, times: Times) {
         self.times = times;
     }
@@ -170,6 +176,23 @@ mod tests {
         assert_eq!(
             liveness.due(start + 1000 * SEC),
             Some(Due::Close(CloseReason::SessionTimeout(1000 * SEC)))
+        );
+    }
+
+    #[test]
+    fn limits_of_one_peer_replace_those_of_all() {
+        let start = Instant::now();
+        let timers = Timers {
+            session_timeout: Some(1000 * SEC),
+            ..Timers::default()
+        };
+        let mut liveness = Liveness::new(timers, start);
+        liveness.limit(None, Some(10 * SEC));
+        assert_eq!(liveness.next_deadline(), Some(start + 10 * SEC));
+        liveness.limit(Some((5 * SEC, 1)), None);
+        assert_eq!(
+            liveness.due(start + 5 * SEC),
+            Some(Due::Close(CloseReason::Inactive(5 * SEC)))
         );
     }
 

@@ -285,6 +285,11 @@ impl Session {
         self.liveness.activity(times);
     }
 
+    /// Sets `inactive` and `session-timeout` for this peer alone, where they are given. For a session that is up.
+    pub fn limit(&mut self, inactive: Option<(Duration, u64)>, timeout: Option<Duration>) {
+        self.liveness.limit(inactive, timeout);
+    }
+
     /// Goes on as far as possible, and sends what is due.
     pub(super) fn run(&mut self, now: Instant, out: &mut Vec<Output>) {
         if let Err(reason) = self.advance(now, out) {

@@ -132,6 +132,21 @@ fn hard_resets_with_another_message_id_are_dropped() {
     assert_eq!(world.listener.len(), 1);
 }
 
+/// `connect-freq`: whoever comes too soon after another waits.
+#[test]
+fn sessions_begin_as_often_as_they_may() {
+    let mut setup = Setup::new();
+    setup.starts = Some((1, secs(20)));
+    let mut world = World::with_client(setup);
+    world.run_for(secs(2));
+    let second = world.add_client();
+    world.run_for(secs(10));
+    assert!(world.client_is_up(0) && !world.client_is_up(second));
+    assert_eq!(world.listener.len(), 1);
+    world.run_for(secs(30));
+    assert!(world.client_is_up(second));
+}
+
 /// CVE-2026-35058, -12932 and -13698 of OpenVPN: lengths of wrapped client keys that are not true.
 #[test]
 fn wrapped_keys_of_any_length_are_dropped() {

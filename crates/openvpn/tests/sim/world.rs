@@ -77,6 +77,7 @@ pub(crate) struct Setup {
     pub(crate) client: ClientSettings,
     pub(crate) server: ServerSettings,
     pub(crate) server_wrap: WrapSettings,
+    pub(crate) starts: Option<(u32, Duration)>,
     pub(crate) credentials: Option<Credentials>,
 }
 
@@ -86,6 +87,7 @@ impl Setup {
             client: ClientSettings::new(common(Role::Client), WrapSettings::none()),
             server: ServerSettings::new(common(Role::Server)),
             server_wrap: WrapSettings::none(),
+            starts: None,
             credentials: None,
         }
     }
@@ -228,7 +230,8 @@ impl World {
     pub(crate) fn new(setup: Setup) -> Self {
         let now = Instant::now();
         let server = Arc::new(setup.server.clone());
-        let settings = ListenerSettings::new(server, setup.server_wrap.clone());
+        let mut settings = ListenerSettings::new(server, setup.server_wrap.clone());
+        settings.starts = setup.starts;
         Self {
             start: now,
             now,

@@ -103,6 +103,14 @@ impl AuthFiles {
         })
     }
 
+    /// Tells a script where these files are.
+    pub(crate) fn name_to(&self, script: Invocation) -> Invocation {
+        script
+            .with("auth_control_file", &self.control.to_string_lossy())
+            .with("auth_pending_file", &self.pending.to_string_lossy())
+            .with("auth_failed_reason_file", &self.reason.to_string_lossy())
+    }
+
     /// What the script has said by now. Reads a byte of a file, so it may be asked once a second.
     pub(crate) fn verdict(&self) -> Verdict {
         match read(&self.control).unwrap_or_default().first() {
@@ -155,10 +163,7 @@ pub(crate) fn verify(
     };
     let files = AuthFiles::new(directory).map_err(made)?;
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let mut script = script
-        .with("auth_control_file", &text(&files.control))
-        .with("auth_pending_file", &text(&files.pending))
-        .with("auth_failed_reason_file", &text(&files.reason));
+    let mut script = files.name_to(script);
     let username = names::name(&credentials.username);
     let password = names::password(&credentials.password);
     // Kept until the script has ended.
@@ -199,6 +204,29 @@ pub(crate) fn verify(
         }),
         _ => Ok(refused(&files)),
     }
+}
+
+/// Tells a script what the client has answered to its challenge (`client-crresponse`): the name of
+/// a file with it is the last argument. Waits for the script.
+///
+/// # Errors
+/// The script could not be told, or ended with an error.
+pub(crate) fn tell_response(
+    script: Invocation,
+    response: &str,
+    directory: &Path,
+) -> Result<(), AuthScriptError> {
+    let write = || {
+        let mut file = temporary(directory, "cr")?;
+        file.write_all(response.as_bytes())?;
+        Ok(file.into_temp_path())
+    };
+    let path = write().map_err(|error| AuthScriptError::File {
+        directory: directory.to_owned(),
+        error,
+    })?;
+    let script = script.argument(path.to_string_lossy().into_owned());
+    Ok(script.run_well()?)
 }
 
 /// A new file that only we can read, under a name that cannot be guessed.
@@ -258,6 +286,33 @@ mod tests {
         fn is_clean(&self) -> bool {
             fs::read_dir(self.directory.path()).unwrap().count() == 0
         }
+    }
+
+    #[test]
+    fn a_second_script_gets_the_answer_and_decides() {
+        let fixture = Fixture::new();
+        let answer = fixture.ask("exit 2", PasswordMethod::File).unwrap();
+        let files = answer.files.unwrap();
+        assert_eq!(files.verdict(), Verdict::Deferred);
+        let respond = |response: &str| {
+            let text = "test $(cat \"$1\") = MTIz && echo 1 > $auth_control_file";
+            let (hook, environment) = (Hook::ClientCrResponse, Environment::default());
+            let script = Invocation::new(
+                hook,
+                &shell(text),
+                [],
+                &environment,
+                ScriptSecurity::Scripts,
+            )
+            .unwrap();
+            tell_response(files.name_to(script), response, fixture.directory.path())
+        };
+        assert!(respond("AAAA").is_err());
+        assert_eq!(files.verdict(), Verdict::Deferred);
+        respond("MTIz").unwrap();
+        assert_eq!(files.verdict(), Verdict::Accepted);
+        drop(files);
+        assert!(fixture.is_clean());
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(super) enum Done {
     Judged(AuthId, Result<Answer, AuthScriptError>),
     /// A client's script has made its settings.
     Settled(Result<Connected, ConnectScriptError>),
+    /// A script was told of an answer to its question.
+    Answered(AuthId, Result<(), AuthScriptError>),
     /// A script that was only told something.
     Told(Result<(), ScriptError>),
 }

@@ -3,6 +3,7 @@
 mod admission;
 mod desk;
 mod jobs;
+mod judgement;
 mod network;
 mod outputs;
 mod presence;
@@ -23,7 +24,7 @@ use super::policy::management::State;
 use super::policy::pool::Pool;
 use super::signals::Signal;
 use super::{Context, Ended, setup};
-use config::openvpn::Connection;
+use config::openvpn::{Connection, RemapUsr1};
 use engine::{Moving, Notice, Peer, Routes, Sockets, Tunnel};
 use jobs::Done;
 use netio::poll::{Poller, Waker};
@@ -198,7 +199,16 @@ impl<'a> Server<'a> {
             }
             Signal::Restart => {
                 log::info!("SIGUSR1[hard,] received, process restarting");
-                Some(Ended::Reload)
+                let service = &self.context.config.service;
+                match service.remap_usr1 {
+                    Some(RemapUsr1::Term) => Some(Ended::Exit(0)),
+                    // Nothing is to be read anew, which a process without privileges could not.
+                    None if service.persist_key && service.persist_tun => {
+                        self.say_goodbye();
+                        None
+                    }
+                    Some(RemapUsr1::Hup) | None => Some(Ended::Reload),
+                }
             }
             Signal::Status => {
                 let status = Status::Server(self.rows());

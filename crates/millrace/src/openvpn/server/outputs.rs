@@ -80,6 +80,7 @@ impl Server<'_> {
             }
             Output::Closed(reason) => self.gone(id, &reason),
             Output::Message(Message::Info(text)) => log::info!("info from a client: {text}"),
+            Output::Message(Message::CrResponse(text)) => self.answered(id, text),
             Output::Message(_) => {}
             // A client's.
             Output::Pushed(_) | Output::AuthToken(_) | Output::Send(_) => {}

@@ -21,6 +21,10 @@ impl Server<'_> {
         };
         client.step = Step::In;
         client.announced = true;
+        let seconds = |n: u32| Duration::from_secs(n.into());
+        let inactive = client.settings.inactive;
+        let inactive = inactive.map(|(n, bytes)| (seconds(n), bytes));
+        let timeout = client.settings.session_timeout.map(seconds);
         for (ip, bits) in &client.networks {
             self.routes
                 .insert(*ip, *bits, Arc::clone(&client.conduit.peer));
@@ -43,6 +47,9 @@ impl Server<'_> {
             for network in networks {
                 self.tell_learned(command, &environment, Learned::Add(&name), network);
             }
+        }
+        if inactive.is_some() || timeout.is_some() {
+            self.with(id, |session, _, _| session.limit(inactive, timeout));
         }
         let server = config.server();
         if let Some(persist) = server.and_then(|s| s.pool_persist.as_ref())

@@ -58,6 +58,8 @@ impl<'a> Server<'a> {
         settings.max_clients = wanted.max_clients as usize;
         let resets = wanted.connect_freq_initial;
         settings.resets = (resets.count, Duration::from_secs(resets.seconds.into()));
+        let starts = wanted.connect_freq;
+        settings.starts = starts.map(|rate| (rate.count, Duration::from_secs(rate.seconds.into())));
         settings.force_cookie = config.tls.force_cookie;
 
         let passwords = match &wanted.password_file {
