@@ -245,8 +245,9 @@ impl<W: Wire> Tunnel<W> {
 
     /// Reads from a stream no more, and closes it.
     pub fn remove_stream(&self, stream: &Stream) {
-        self.crew.remove_stream(stream.id());
+        // Closed first: what waits in it must not keep the interface from being read.
         stream.close();
+        self.crew.remove_stream(stream.id());
     }
 
     /// Sends a message that is not a data packet through a stream. Returns whether it went.

@@ -286,9 +286,8 @@ impl<W: Wire> Crew<W> {
             |s| !s.runs.is_empty(),
         );
         if ended {
-            self.remove_stream(id);
             stream.close();
-            self.room_again(&stream);
+            self.remove_stream(id);
             self.shared.control.stream_closed(id);
         }
     }
