@@ -192,6 +192,21 @@ impl Applied {
         }
     }
 
+    /// Takes everything back and goes on with what `other` left of its journal: a process that has
+    /// dropped its privileges could not open another.
+    pub(crate) fn take_over(mut other: Self, netlink: &mut Netlink) -> Self {
+        if let Some(journal) = &mut other.journal {
+            let mut errors = revert(&other.done, &other.ifname, netlink, journal);
+            errors.extend(journal.clear().err().map(ApplyError::from));
+            for error in errors {
+                log::warn!("{}: {error}", other.ifname);
+            }
+        }
+        other.done.clear();
+        other.seen.clear();
+        other
+    }
+
     fn take_back(&mut self, netlink: &mut Netlink) -> Vec<ApplyError> {
         let Some(journal) = self.journal.take() else {
             return Vec::new();

@@ -119,9 +119,13 @@ impl Journal {
         self.file.set_len(0).map_err(|error| self.failed(error))
     }
 
-    /// Removes the file, which nothing must be undone of any more.
-    pub(super) fn remove(self) -> Result<(), JournalError> {
-        fs::remove_file(&self.path).map_err(|error| self.failed(error))
+    /// Removes the file, which nothing must be undone of any more. A process that may not remove it
+    /// any more leaves it empty.
+    pub(super) fn remove(mut self) -> Result<(), JournalError> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.clear(),
+            outcome => outcome.map_err(|error| self.failed(error)),
+        }
     }
 
     /// True when this is the only journal in its directory: no other tunnel of ours is up.
