@@ -9,7 +9,7 @@ use lab::openvpn::{
 };
 use lab::{Host, LinkOptions, tools};
 
-use super::{Net, PROGRAM, pings, tcp_both_ways, udp_both_ways};
+use super::{Net, PROGRAM, pings, tcp_both_ways, udp_both_ways, usable};
 
 /// Whether tunnels can be made here, with the stock program to compare with; says why not.
 pub fn ready() -> bool {
@@ -151,6 +151,8 @@ impl<'h> Ends<'h> {
         let (a, b) = (self.client.host(), self.server.host());
         let client4 = self.setup.inner4(2).to_string();
         let client6 = self.client.inner6().unwrap().to_string();
+        usable(a, &client6);
+        usable(b, &self.server6);
         for target in [&self.server4, &self.server6] {
             pings(a, target, 3);
         }
