@@ -8,6 +8,7 @@ pub mod ethtool;
 pub mod netlink;
 pub mod packet;
 pub mod poll;
+pub mod priority;
 pub mod rung;
 pub mod tcp;
 pub mod tun;

@@ -10,6 +10,7 @@ mod conduit;
 mod connect;
 mod console;
 mod device;
+mod door;
 mod hooks;
 mod network;
 mod office;
@@ -25,16 +26,19 @@ mod terms;
 use crate::commands::daemonize;
 use crate::network as network_plan;
 use crate::privileges;
-use config::openvpn::{self, OpenVpn, ScriptSecurity};
+use config::openvpn::{self, AuthRetry, OpenVpn, ScriptSecurity};
 use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
 use connect::Stop;
 use console::Console;
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
+use nix::sys::mman::{MlockAllFlags, mlockall};
+use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
 use office::{Desk, Office, Status, Wish};
-use policy::management::Answer;
+use policy::management::{Answer, Query, QueryKind};
+use secrets::SecretError;
 use signals::Signals;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -61,6 +65,10 @@ struct Context {
     office: RefCell<Office>,
     /// Signals and visitors, for when nothing else goes on.
     idle: Poller,
+    /// A visitor wants passwords to be forgotten.
+    forget: Cell<bool>,
+    /// What is done after a refused password.
+    auth_retry: Cell<AuthRetry>,
 }
 
 /// `openvpn ARGUMENTS`: a tunnel until somebody says stop, or one of the things that need none.
@@ -186,8 +194,9 @@ fn with_config(config: OpenVpn, file: Option<String>, dataplane: DataplaneSettin
     {
         log::warn!("{error}");
     }
-    if let Some(nice) = context.config.service.nice {
-        log::debug!("nice {nice} is left to the service manager");
+    settle_process(&context.config.service);
+    for text in &context.config.service.echo {
+        log::info!("ECHO:{text}");
     }
     match network_plan::recover_all() {
         Ok(names) => {
@@ -210,6 +219,26 @@ fn with_config(config: OpenVpn, file: Option<String>, dataplane: DataplaneSettin
     ended
 }
 
+/// `nice` and `mlock`, before there are threads and privileges are gone.
+fn settle_process(service: &openvpn::Service) {
+    if let Some(nice) = service.nice
+        && let Err(error) = netio::priority::set_nice(nice)
+    {
+        log::warn!("WARNING: nice {nice} failed: {error}");
+    }
+    if !service.mlock {
+        return;
+    }
+    // What is mapped later counts too, and must not fail when root's rights are gone.
+    let all = MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE;
+    let locked = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY)
+        .and_then(|()| mlockall(all));
+    match locked {
+        Ok(()) => log::info!("mlockall call succeeded"),
+        Err(error) => log::warn!("WARNING: mlockall call failed: {error}"),
+    }
+}
+
 impl Context {
     fn new(
         config: OpenVpn,
@@ -217,6 +246,8 @@ impl Context {
         dataplane: DataplaneSettings,
         console: &'static Console,
     ) -> Result<Self, Box<dyn std::error::Error>> {
+        let auth_retry = config.client().map(|client| client.auth_retry);
+        let auth_retry = auth_retry.unwrap_or_default();
         let signals = Signals::catch()?;
         let mut office = Office::open(&config, console)?;
         let idle = Poller::new()?;
@@ -230,6 +261,8 @@ impl Context {
             news: RefCell::new(Monitor::open(Watch::ALL)?),
             office: RefCell::new(office),
             idle,
+            forget: Cell::new(false),
+            auth_retry: Cell::new(auth_retry),
         })
     }
 
@@ -284,9 +317,18 @@ impl Context {
     fn serve(&self, desk: &mut dyn Desk, poller: &Poller) {
         let wishes = self.office.borrow_mut().serve(desk, poller);
         for wish in wishes {
-            if let Wish::Signal(signal) = wish {
-                self.signals.raise(signal);
-            }
+            self.note(&wish);
+        }
+    }
+
+    /// Takes note of what a visitor wants at any time.
+    fn note(&self, wish: &Wish) {
+        match *wish {
+            Wish::Signal(signal) => self.signals.raise(signal),
+            Wish::Forget => self.forget.set(true),
+            Wish::AuthRetry(how) => self.auth_retry.set(how),
+            // Nobody waits for them.
+            Wish::Begin | Wish::Answer(_) => {}
         }
     }
 
@@ -298,6 +340,20 @@ impl Context {
     /// Serves whoever asks while nothing goes on.
     fn serve_idle(&self) {
         self.serve(&mut Idle, &self.idle);
+    }
+
+    /// Asks on the management port; `None` where `management-query-passwords` does not say so.
+    fn ask(&self, kind: &str, question: QueryKind) -> Option<Result<Answer, SecretError>> {
+        let port = self.config.service.management.as_ref();
+        port.filter(|port| port.query_passwords)?;
+        let query = Query {
+            kind: kind.to_owned(),
+            question,
+        };
+        if !self.office.borrow_mut().ask(query) {
+            return None;
+        }
+        Some(self.wait_for_answer().ok_or(SecretError::Interrupted))
     }
 
     /// The answer to what was asked on the management port; `None` if a signal came first.
@@ -330,8 +386,7 @@ impl Context {
             for wish in wishes {
                 match wanted(wish) {
                     Ok(found) => return Some(found),
-                    Err(Wish::Signal(signal)) => self.signals.raise(signal),
-                    Err(_) => {}
+                    Err(other) => self.note(&other),
                 }
             }
             let now = Instant::now();

@@ -1,6 +1,8 @@
 //! Who may ask and be told while a tunnel runs: the status file and the management port.
 
 use super::console::Console;
+use super::door::{Door, Visitor};
+use super::policy::environment::Environment;
 use super::policy::management::{
     Action, Answer, Management, Query, Settings, Signal as Asked, State, StateEntry, Victim,
 };
@@ -8,14 +10,10 @@ use super::policy::status_file::{ClientStatus, Format, PeriodicFile, ServerStatu
 use super::policy::timestamp::{Clock, unix};
 use super::secrets;
 use super::signals::Signal;
-use config::openvpn::{ManagementAddress, OpenVpn, Prompted};
+use config::openvpn::{AuthRetry, OpenVpn, Prompted};
 use netio::poll::Poller;
-use std::fs;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
 /// What the daemon must be able to say and do for those who ask.
@@ -69,102 +67,19 @@ impl Status {
     }
 }
 
-enum Door {
-    Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
-}
-
-enum Visitor {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl AsFd for Door {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(listener) => listener.as_fd(),
-            Self::Unix(listener, _) => listener.as_fd(),
-        }
-    }
-}
-
-impl AsFd for Visitor {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-        }
-    }
-}
-
-impl Door {
-    fn open(config: &OpenVpn, address: &ManagementAddress) -> io::Result<Self> {
-        let door = match address {
-            ManagementAddress::Tcp(host, port) => {
-                let listener = TcpListener::bind((host.as_str(), *port))?;
-                listener.set_nonblocking(true)?;
-                Self::Tcp(listener)
-            }
-            ManagementAddress::Unix(path) => {
-                let path = config.path(path);
-                // What a daemon that was killed left behind; nobody answers there.
-                if UnixStream::connect(&path).is_err() {
-                    let _ = fs::remove_file(&path);
-                }
-                let listener = UnixListener::bind(&path)?;
-                listener.set_nonblocking(true)?;
-                Self::Unix(listener, path)
-            }
-        };
-        Ok(door)
-    }
-
-    fn accept(&self) -> io::Result<Visitor> {
-        Ok(match self {
-            Self::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Visitor::Tcp(stream)
-            }
-            Self::Unix(listener, _) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Visitor::Unix(stream)
-            }
-        })
-    }
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-impl Visitor {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(buffer),
-            Self::Unix(stream) => stream.read(buffer),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
-        }
-    }
-}
-
 /// The management port with its sockets.
 struct Port {
     machine: Management,
     door: Door,
     visitor: Option<Visitor>,
+    /// `management-signal`.
     signal_on_leave: bool,
+    /// `management-forget-disconnect`.
+    forget_on_leave: bool,
+    /// `management-up-down`.
+    up_down: bool,
+    /// What comes of a visitor's leaving.
+    wishes: Vec<Wish>,
 }
 
 /// What a visitor wants of the process itself.
@@ -178,6 +93,8 @@ pub(crate) enum Wish {
     Answer(Answer),
     /// Forget passwords.
     Forget,
+    /// Do this after a refused password.
+    AuthRetry(AuthRetry),
 }
 
 /// The status file and the management port.
@@ -224,7 +141,7 @@ impl Office {
                         Some(text.lines().next().unwrap_or_default().to_owned().into())
                     }
                 };
-                let machine = Management::new(Settings {
+                let mut machine = Management::new(Settings {
                     password,
                     hold: wanted.hold,
                     server: config.server().is_some(),
@@ -238,13 +155,26 @@ impl Office {
                     auth_retry: config.client().map(|c| c.auth_retry).unwrap_or_default(),
                     format,
                 });
-                let door = Door::open(config, &wanted.address)?;
-                log::info!("MANAGEMENT: socket listening");
+                let (door, visitor) = Door::open(config, wanted)?;
+                if visitor.is_some() {
+                    machine.connected();
+                    log::info!("MANAGEMENT: Connected to the management server");
+                } else if door.was_called() {
+                    return Err("the management server is not who it should be".into());
+                } else {
+                    log::info!("MANAGEMENT: socket listening");
+                }
+                for text in &service.echo {
+                    machine.echoed(unix(SystemTime::now()), text);
+                }
                 Some(Port {
                     machine,
                     door,
-                    visitor: None,
+                    visitor,
                     signal_on_leave: wanted.signal,
+                    forget_on_leave: wanted.forget_disconnect,
+                    up_down: wanted.up_down,
+                    wishes: Vec::new(),
                 })
             }
         };
@@ -266,7 +196,9 @@ impl Office {
     pub(crate) fn watch(&mut self, poller: &Poller, token: u64) -> io::Result<()> {
         self.watched = Some(token);
         if let Some(port) = &self.port {
-            poller.add(&port.door, token)?;
+            if let Some(door) = port.door.fd() {
+                poller.add(door, token)?;
+            }
             if let Some(visitor) = &port.visitor {
                 poller.add(visitor, token)?;
             }
@@ -304,7 +236,8 @@ impl Office {
         for (at, line) in self.console.take() {
             port.machine.logged(unix(at), line.flag, &line.text);
         }
-        let mut wishes = port.receive(poller, self.watched);
+        port.receive(poller, self.watched);
+        let mut wishes = std::mem::take(&mut port.wishes);
         while let Some(action) = port.machine.next_action(now) {
             port.act(
                 action,
@@ -330,6 +263,7 @@ impl Office {
             }
         }
         port.transmit();
+        wishes.append(&mut port.wishes);
         wishes
     }
 
@@ -390,6 +324,22 @@ impl Office {
         }
     }
 
+    /// The interface went up or down: who wants to know is told (`management-up-down`).
+    pub(crate) fn up_down(&mut self, up: bool, environment: &Environment) {
+        if let Some(port) = self.port.as_mut().filter(|port| port.up_down) {
+            port.machine.up_down(up, environment);
+            port.transmit();
+        }
+    }
+
+    /// The server said something by `echo`.
+    pub(crate) fn echoed(&mut self, text: &str) {
+        if let Some(port) = &mut self.port {
+            port.machine.echoed(unix(SystemTime::now()), text);
+            port.transmit();
+        }
+    }
+
     /// The server refused what was answered.
     pub(crate) fn verification_failed(&mut self, kind: &str, reason: Option<&str>) {
         if let Some(port) = &mut self.port {
@@ -401,10 +351,9 @@ impl Office {
 
 impl Port {
     /// Lets a visitor in, and reads what he says.
-    fn receive(&mut self, poller: &Poller, token: Option<u64>) -> Vec<Wish> {
-        let mut wishes = Vec::new();
+    fn receive(&mut self, poller: &Poller, token: Option<u64>) {
         if self.visitor.is_none()
-            && let Ok(visitor) = self.door.accept()
+            && let Some(visitor) = self.door.accept()
         {
             if let Some(token) = token
                 && let Err(error) = poller.add(&visitor, token)
@@ -421,21 +370,27 @@ impl Port {
                 Ok(n) if n > 0 => self.machine.receive(&buffer[..n]),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                _ => {
-                    self.leave();
-                    if self.signal_on_leave {
-                        wishes.push(Wish::Signal(Signal::Restart));
-                    }
-                }
+                _ => self.leave(),
             }
         }
-        wishes
     }
 
     fn leave(&mut self) {
         self.visitor = None;
         self.machine.disconnected();
         log::info!("MANAGEMENT: Client disconnected");
+        if self.forget_on_leave {
+            self.wishes.push(Wish::Forget);
+        }
+        if self.signal_on_leave {
+            log::info!("MANAGEMENT: Triggering management signal");
+            self.wishes.push(Wish::Signal(Signal::Restart));
+        }
+        if self.door.was_called() {
+            // Whoever started us has gone.
+            log::info!("MANAGEMENT: Triggering management exit");
+            self.wishes.push(Wish::Signal(Signal::Exit("SIGTERM")));
+        }
     }
 
     fn transmit(&mut self) {
@@ -496,7 +451,7 @@ impl Port {
             Action::ForgetPasswords => wishes.push(Wish::Forget),
             // Decisions about clients are made by scripts and files here.
             Action::Client { .. } | Action::ChallengeResponse(_) => self.machine.reply_done(false),
-            Action::AuthRetry(_) => {}
+            Action::AuthRetry(how) => wishes.push(Wish::AuthRetry(how)),
         }
     }
 }

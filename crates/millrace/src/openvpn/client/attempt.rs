@@ -10,7 +10,7 @@ use super::super::policy::management::State;
 use super::super::policy::scripts::{Hook, ipchange_arguments};
 use super::super::policy::status_file::ClientStatus;
 use super::super::signals::Signal;
-use super::super::{device, secrets, setup, sizes, terms};
+use super::super::{device, setup, sizes, terms};
 use super::{Client, Outcome};
 use engine::{Moving, Notice, Routes, Sockets, Stream, Tunnel};
 use netio::poll::Poller;
@@ -94,7 +94,7 @@ impl Client<'_> {
         let login = match target.proxy_credentials() {
             None => None,
             Some(prompted) => {
-                let login = secrets::login("http-proxy", "HTTP Proxy", prompted, config)?;
+                let login = self.proxy_login(prompted)?;
                 Some(ProxyLogin {
                     name: login.name,
                     password: login.password,
@@ -409,6 +409,7 @@ impl Attempt<'_, '_> {
         for (option, why) in &reply.refused {
             log::warn!("pushed option '{option}' is not taken: {why}");
         }
+        self.client.hear(reply);
         let config = &self.client.context.config;
         let connection = &self.target.connection;
         let mtu = reply

@@ -103,6 +103,10 @@ impl Client<'_> {
             if let Some(inside) = &mut set.inside {
                 inside.set_routes()?;
             }
+            self.context
+                .office
+                .borrow_mut()
+                .up_down(true, &set.environment);
             let script = self.context.config.scripts.route_up.as_ref();
             self.hooks.tell(Hook::RouteUp, script, [], &set.environment);
         }
@@ -125,6 +129,10 @@ impl Client<'_> {
                 "sigusr1"
             },
         );
+        self.context
+            .office
+            .borrow_mut()
+            .up_down(false, &set.environment);
         let mtu = set.mtu;
         let arguments = || {
             device_arguments(

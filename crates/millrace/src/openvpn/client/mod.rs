@@ -7,12 +7,13 @@ use super::connect::{self, Attempts, Target};
 use super::device::{self, Link};
 use super::hooks::Hooks;
 use super::plane::{ClientWire, Inbox};
-use super::policy::management::{Query, QueryKind};
+use super::policy::management::QueryKind;
 use super::secrets::{self, Login};
 use super::signals::Signal;
-use super::{Context, Ended, setup};
+use super::{Context, Ended, plane, setup};
 use config::openvpn::{AuthRetry, Prompted, RemapUsr1};
 use engine::Tunnel;
+use openvpn::push::PushReply;
 use openvpn::session::CloseReason;
 use openvpn::tls::TlsSettings;
 use std::sync::Arc;
@@ -42,8 +43,12 @@ pub(super) struct Client<'a> {
     /// Addresses, routes and name servers, while they are set.
     set: Option<inside::Set>,
     login: Option<Login>,
+    /// The token of the configuration (`auth-token`), until it was tried.
+    first_token: Option<Zeroizing<String>>,
     /// A token of the server's, in the place of the password.
     pub(super) token: Option<Login>,
+    /// The name that was shown last, or that the server wants to see with its token.
+    user: String,
     /// Whether a session was up before: scripts are told.
     pub(super) restarted: bool,
     /// Whether the last session was up.
@@ -55,6 +60,7 @@ pub(super) struct Client<'a> {
 
 /// Runs a client until somebody says stop.
 pub(super) fn run(context: &Context) -> Ended {
+    plane::allow_recursion(context.config.network.allow_recursive_routing);
     let mut client = match Client::new(context) {
         Ok(client) => client,
         Err(error) => {
@@ -82,7 +88,12 @@ impl<'a> Client<'a> {
             device: None,
             set: None,
             login: None,
+            first_token: config
+                .client()
+                .and_then(|client| client.auth_token.as_ref())
+                .map(|(_, token)| Zeroizing::new(token.expose().to_owned())),
             token: None,
+            user: String::new(),
             restarted: false,
             was_up: false,
             streams: 0,
@@ -126,7 +137,9 @@ impl<'a> Client<'a> {
                         Some(RemapUsr1::Term) => return Ended::Exit(0),
                         None => {
                             log::info!("SIGUSR1[hard,] received, process restarting");
-                            attempts.forget_addresses();
+                            if !config.service.persist_remote_ip {
+                                attempts.forget_addresses();
+                            }
                         }
                     },
                     Signal::Status => {}
@@ -141,8 +154,33 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The name and password to show, if the configuration has any.
+    /// The name and password to show, if the configuration has any. A token of the configuration
+    /// goes first.
     fn credentials(&mut self) -> Result<Option<Login>, secrets::SecretError> {
+        if self.context.forget.take() {
+            self.login = None;
+            self.token = None;
+        }
+        let client = self.context.config.client();
+        if let Some(token) = self.first_token.take() {
+            let user = client.and_then(|client| client.auth_token.as_ref());
+            let name = match user.and_then(|(user, _)| user.clone()) {
+                Some(name) => name,
+                None => self.asked()?.map(|login| login.name).unwrap_or_default(),
+            };
+            self.token = Some(Login {
+                name,
+                password: token,
+            });
+        }
+        let login = self.asked()?;
+        if let Some(login) = &login {
+            self.user.clone_from(&login.name);
+        }
+        Ok(login)
+    }
+
+    fn asked(&mut self) -> Result<Option<Login>, secrets::SecretError> {
         if let Some(token) = &self.token {
             return Ok(Some(token.clone()));
         }
@@ -185,41 +223,56 @@ impl<'a> Client<'a> {
     /// Asks for name and password on the management port, where that is wanted and there is one.
     fn ask_visitor(&self, prompted: &Prompted) -> Option<Result<Login, secrets::SecretError>> {
         let config = &self.context.config;
-        let wanted = config.service.management.as_ref();
-        let wanted = wanted.is_some_and(|management| management.query_passwords);
-        if !wanted || !matches!(prompted, Prompted::Ask) {
+        if !matches!(prompted, Prompted::Ask) {
             return None;
         }
         let challenge = config
             .client()
             .and_then(|client| client.static_challenge.as_ref());
-        let query = Query {
-            kind: "Auth".to_owned(),
-            question: QueryKind::UserPassword {
-                challenge: challenge.map(|c| (c.text.clone(), c.echo, c.concat)),
-            },
+        let question = QueryKind::UserPassword {
+            challenge: challenge.map(|c| (c.text.clone(), c.echo, c.concat)),
         };
-        if !self.context.office.borrow_mut().ask(query) {
-            return None;
+        let answer = self.context.ask("Auth", question)?;
+        Some(answer.map(|answer| Login {
+            name: answer.username.to_string(),
+            password: answer.text,
+        }))
+    }
+
+    /// The name and password for a proxy.
+    fn proxy_login(&self, prompted: &Prompted) -> Result<Login, secrets::SecretError> {
+        let question = QueryKind::UserPassword { challenge: None };
+        if matches!(prompted, Prompted::Ask)
+            && let Some(answer) = self.context.ask("HTTP Proxy", question)
+        {
+            return answer.map(|answer| Login {
+                name: answer.username.to_string(),
+                password: answer.text,
+            });
         }
-        let answer = self.context.wait_for_answer();
-        Some(
-            answer
-                .ok_or(secrets::SecretError::Interrupted)
-                .map(|answer| Login {
-                    name: answer.username.to_string(),
-                    password: answer.text,
-                }),
-        )
+        secrets::login("http-proxy", "HTTP Proxy", prompted, &self.context.config)
     }
 
     /// Keeps a token of the server's in the place of the password.
     pub(super) fn keep_token(&mut self, token: &str) {
-        let name = self.login.as_ref().map(|login| login.name.clone());
         self.token = Some(Login {
-            name: name.unwrap_or_default(),
+            name: self.user.clone(),
             password: Zeroizing::new(token.to_owned()),
         });
+    }
+
+    /// What the server pushed that is neither for the session nor for the interface.
+    pub(super) fn hear(&mut self, reply: &PushReply) {
+        for text in &reply.echo {
+            log::info!("ECHO:{text}");
+            self.context.office.borrow_mut().echoed(text);
+        }
+        if let Some(user) = &reply.auth_token_user {
+            self.user.clone_from(user);
+            if let Some(token) = &mut self.token {
+                token.name.clone_from(user);
+            }
+        }
     }
 
     /// Whoever gave the password is told that it was refused.
@@ -244,13 +297,13 @@ impl<'a> Client<'a> {
                 if attempts.after_auth_failed(failed) {
                     return Outcome::Again;
                 }
-                match config.client().map(|client| client.auth_retry) {
-                    Some(AuthRetry::NoInteract) => Outcome::Again,
-                    Some(AuthRetry::Interact) => {
+                match self.context.auth_retry.get() {
+                    AuthRetry::NoInteract => Outcome::Again,
+                    AuthRetry::Interact => {
                         self.login = None;
                         Outcome::Again
                     }
-                    _ => {
+                    AuthRetry::None => {
                         log::info!("SIGTERM[soft,auth-failure] received, process exiting");
                         Outcome::Exit(1)
                     }
@@ -327,7 +380,15 @@ pub(super) fn load_tls(context: &Context) -> Result<TlsSettings, Box<dyn std::er
     let config = &context.config;
     match setup::tls_settings(config, None) {
         Err(error) if setup::wants_passphrase(&error) => {
-            let passphrase = secrets::passphrase(config.tls.askpass.as_ref(), config)?;
+            let file = matches!(config.tls.askpass, Some(Prompted::From(_)));
+            let asked = match file {
+                true => None,
+                false => context.ask("Private Key", QueryKind::Password),
+            };
+            let passphrase = match asked {
+                Some(answer) => answer?.text,
+                None => secrets::passphrase(config.tls.askpass.as_ref(), config)?,
+            };
             Ok(setup::tls_settings(config, Some(passphrase.as_bytes()))?)
         }
         other => Ok(other?),

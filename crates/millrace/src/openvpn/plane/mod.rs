@@ -6,4 +6,4 @@ mod wire;
 
 pub(super) use format::{DataFormat, Fragments, Shape};
 pub(super) use inbox::{Arrival, Inbox};
-pub(super) use wire::{ClientWire, KEYS_PER_PEER, ServerWire};
+pub(super) use wire::{ClientWire, KEYS_PER_PEER, ServerWire, allow_recursion};

@@ -3,6 +3,7 @@
 use engine::{Class, SessionName, Window, Wire};
 use netio::udp::Endpoint;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use wireguard::ReplayWindow;
 
 /// Our names for the keys of one peer: one for each key id, three bits.
@@ -57,6 +58,15 @@ fn data(session: SessionName, header: usize) -> Class {
     }
 }
 
+/// `allow-recursive-routing`. A process has one client, and the answer is asked for where there is
+/// nothing of that client at hand.
+static RECURSIVE: AtomicBool = AtomicBool::new(false);
+
+/// Says whether packets for the server's outside may go through the tunnel.
+pub(crate) fn allow_recursion(allow: bool) {
+    RECURSIVE.store(allow, Ordering::Relaxed);
+}
+
 /// What is routed into the tunnel and meant for its other end's outside would go round for ever.
 fn meets_itself(to: SocketAddr, endpoint: &Endpoint) -> bool {
     to == endpoint.addr
@@ -85,7 +95,7 @@ impl Wire for ClientWire {
     }
 
     fn loops(_datagram: &[u8], to: SocketAddr, _receiver: u32, endpoint: &Endpoint) -> bool {
-        meets_itself(to, endpoint)
+        meets_itself(to, endpoint) && !RECURSIVE.load(Ordering::Relaxed)
     }
 }
 

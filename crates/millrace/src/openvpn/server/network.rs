@@ -37,6 +37,7 @@ impl Server<'_> {
         self.hooks
             .run(Hook::Up, script, self.arguments("init"), &environment)?;
         inside.set_routes()?;
+        self.context.office.borrow_mut().up_down(true, &environment);
         let script = config.scripts.route_up.as_ref();
         self.hooks.tell(Hook::RouteUp, script, [], &environment);
         self.set = Some(Set {
@@ -53,6 +54,10 @@ impl Server<'_> {
         };
         let scripts = &self.context.config.scripts;
         set.environment.set("signal", "sigterm");
+        self.context
+            .office
+            .borrow_mut()
+            .up_down(false, &set.environment);
         let arguments = || self.arguments("init");
         let pre = scripts.route_pre_down.as_ref();
         self.hooks

@@ -1,0 +1,292 @@
+//! The sockets of the management port: one on which visitors come, or the one to whoever is called.
+
+use config::openvpn::{Management, ManagementAddress, OpenVpn};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::{Gid, Group, Uid, User};
+use std::fs::{self, Permissions};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+/// Why there is no management port.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DoorError {
+    /// The socket.
+    #[error("management {address}: {error}")]
+    Socket {
+        /// Where it was to be.
+        address: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// `management-client-user`, `management-client-group`.
+    #[error("{directive} {name}: there is none of that name on this machine")]
+    Unknown {
+        /// The directive.
+        directive: &'static str,
+        /// The user or group.
+        name: String,
+    },
+}
+
+/// Who may come by a Unix socket; `None` for everybody.
+#[derive(Clone, Copy, Default)]
+struct Guests {
+    user: Option<Uid>,
+    group: Option<Gid>,
+}
+
+/// The way in.
+pub(super) struct Door {
+    listener: Listener,
+    guests: Guests,
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+    /// `management-client`: nobody else comes.
+    Called,
+}
+
+/// Whoever is at the other end.
+pub(super) enum Visitor {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl AsFd for Visitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Door {
+    /// Listens, or with `management-client` calls; then the visitor is there already.
+    ///
+    /// # Errors
+    /// See [`DoorError`].
+    pub(super) fn open(
+        config: &OpenVpn,
+        wanted: &Management,
+    ) -> Result<(Self, Option<Visitor>), DoorError> {
+        let guests = Guests::of(wanted)?;
+        let made = if wanted.connect {
+            Visitor::call(config, &wanted.address).map(|it| (Listener::Called, Some(it)))
+        } else {
+            Listener::open(config, &wanted.address, guests).map(|it| (it, None))
+        };
+        let (listener, visitor) = made.map_err(|error| DoorError::Socket {
+            address: match &wanted.address {
+                ManagementAddress::Tcp(host, port) => format!("{host} {port}"),
+                ManagementAddress::Unix(path) => path.display().to_string(),
+            },
+            error,
+        })?;
+        let welcome = visitor.filter(|visitor| guests.welcome(visitor));
+        Ok((Self { listener, guests }, welcome))
+    }
+
+    /// What becomes readable when somebody comes.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.listener {
+            Listener::Tcp(listener) => Some(listener.as_fd()),
+            Listener::Unix(listener, _) => Some(listener.as_fd()),
+            Listener::Called => None,
+        }
+    }
+
+    /// True where nobody comes after the first one.
+    pub(super) const fn was_called(&self) -> bool {
+        matches!(self.listener, Listener::Called)
+    }
+
+    /// Whoever waits and may come in.
+    pub(super) fn accept(&self) -> Option<Visitor> {
+        let visitor = match &self.listener {
+            Listener::Tcp(listener) => Visitor::Tcp(listener.accept().ok()?.0),
+            Listener::Unix(listener, _) => Visitor::Unix(listener.accept().ok()?.0),
+            Listener::Called => return None,
+        };
+        visitor.prepare().ok()?;
+        Some(visitor).filter(|visitor| self.guests.welcome(visitor))
+    }
+}
+
+impl Listener {
+    fn open(config: &OpenVpn, address: &ManagementAddress, guests: Guests) -> io::Result<Self> {
+        match address {
+            ManagementAddress::Tcp(host, port) => {
+                let listener = TcpListener::bind((host.as_str(), *port))?;
+                listener.set_nonblocking(true)?;
+                Ok(Self::Tcp(listener))
+            }
+            ManagementAddress::Unix(path) => {
+                let path = config.path(path);
+                // What a daemon that was killed left behind; nobody answers there.
+                if UnixStream::connect(&path).is_err() {
+                    let _ = fs::remove_file(&path);
+                }
+                let listener = UnixListener::bind(&path)?;
+                listener.set_nonblocking(true)?;
+                if guests.user.is_some() || guests.group.is_some() {
+                    // Whoever may come must reach it; who it is is asked then.
+                    fs::set_permissions(&path, Permissions::from_mode(0o666))?;
+                }
+                Ok(Self::Unix(listener, path))
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Guests {
+    fn of(wanted: &Management) -> Result<Self, DoorError> {
+        let unknown = |directive, name: &str| DoorError::Unknown {
+            directive,
+            name: name.to_owned(),
+        };
+        let mut guests = Self::default();
+        if let Some(name) = &wanted.user {
+            let found = User::from_name(name).ok().flatten();
+            let found = found.ok_or_else(|| unknown("management-client-user", name))?;
+            guests.user = Some(found.uid);
+        }
+        if let Some(name) = &wanted.group {
+            let found = Group::from_name(name).ok().flatten();
+            let found = found.ok_or_else(|| unknown("management-client-group", name))?;
+            guests.group = Some(found.gid);
+        }
+        Ok(guests)
+    }
+
+    fn welcome(self, visitor: &Visitor) -> bool {
+        if self.user.is_none() && self.group.is_none() {
+            return true;
+        }
+        let Visitor::Unix(stream) = visitor else {
+            return false;
+        };
+        let welcome = getsockopt(stream, PeerCredentials).is_ok_and(|who| {
+            self.user.is_none_or(|uid| who.uid() == uid.as_raw())
+                && self.group.is_none_or(|gid| who.gid() == gid.as_raw())
+        });
+        if !welcome {
+            log::warn!(
+                "MANAGEMENT: unix domain socket client connection rejected: it is not of the user \
+                 or group that management-client-user and management-client-group name"
+            );
+        }
+        welcome
+    }
+}
+
+impl Visitor {
+    fn call(config: &OpenVpn, address: &ManagementAddress) -> io::Result<Self> {
+        let visitor = match address {
+            ManagementAddress::Tcp(host, port) => {
+                Self::Tcp(TcpStream::connect((host.as_str(), *port))?)
+            }
+            ManagementAddress::Unix(path) => Self::Unix(UnixStream::connect(config.path(path))?),
+        };
+        visitor.prepare()?;
+        Ok(visitor)
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_nonblocking(true),
+            Self::Unix(stream) => stream.set_nonblocking(true),
+        }
+    }
+
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        }
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(lines: &str) -> OpenVpn {
+        let text = format!(
+            "client\ndev tun\nremote a\nca c\nauth-user-pass\nremote-cert-tls server\n{lines}\n"
+        );
+        let name = std::path::Path::new("a.ovpn");
+        let mut none = |_: &std::path::Path| Err(io::ErrorKind::NotFound.into());
+        let options = config::openvpn::Options::default();
+        let import = config::openvpn::parse_bytes(text.as_bytes(), name, &mut none, options);
+        import.unwrap().into_model().unwrap().0
+    }
+
+    fn open(lines: &str) -> Result<(Door, Option<Visitor>), DoorError> {
+        let config = config(lines);
+        Door::open(&config, config.service.management.as_ref().unwrap())
+    }
+
+    fn own_user() -> String {
+        User::from_uid(Uid::current()).unwrap().unwrap().name
+    }
+
+    #[test]
+    fn only_who_is_named_comes_in() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let at = format!("management {} unix\n", path.display());
+        let (door, _) = open(&format!("{at}management-client-user {}", own_user())).unwrap();
+        let _stream = UnixStream::connect(&path).unwrap();
+        assert!(door.accept().is_some());
+        drop(door);
+        assert!(!path.exists());
+
+        let other = if own_user() == "daemon" {
+            "root"
+        } else {
+            "daemon"
+        };
+        let (door, _) = open(&format!("{at}management-client-user {other}")).unwrap();
+        let _stream = UnixStream::connect(&path).unwrap();
+        assert!(door.accept().is_none());
+
+        let nobody = open(&format!("{at}management-client-group no-such-group-here"));
+        assert!(matches!(nobody, Err(DoorError::Unknown { .. })));
+    }
+
+    #[test]
+    fn a_client_calls() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let lines = format!("management {} unix\nmanagement-client", path.display());
+        assert!(matches!(open(&lines), Err(DoorError::Socket { .. })));
+        let listener = UnixListener::bind(&path).unwrap();
+        let (door, visitor) = open(&lines).unwrap();
+        assert!(door.was_called() && door.fd().is_none() && visitor.is_some());
+        listener.accept().unwrap();
+        drop(door);
+        assert!(path.exists(), "it is not ours");
+    }
+}
