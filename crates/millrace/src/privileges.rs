@@ -1,6 +1,9 @@
 //! Giving up what is not needed after set-up.
 
 use caps::{CapSet, Capability, CapsHashSet};
+use nix::unistd::{Gid, Group, Uid, User};
+use std::fs::File;
+use std::path::Path;
 
 /// Keeps the capabilities that a running tunnel needs and gives up all others, for this thread
 /// and those it will start; no program it executes can get more.
@@ -59,6 +62,65 @@ pub(crate) enum UserError {
     },
 }
 
+/// Looks whether there are the user and group that [`become_user`] is to become.
+///
+/// # Errors
+/// See [`UserError`].
+pub(crate) fn look_up(user: Option<&str>, group: Option<&str>) -> Result<(), UserError> {
+    user.map(user_id).transpose()?;
+    group.map(group_id).transpose()?;
+    Ok(())
+}
+
+/// Gives a file to another user and group; it is made if there is none.
+///
+/// # Errors
+/// See [`UserError`].
+pub(crate) fn give_away(
+    path: &Path,
+    user: Option<&str>,
+    group: Option<&str>,
+) -> Result<(), UserError> {
+    let (uid, gid) = (
+        user.map(user_id).transpose()?,
+        group.map(group_id).transpose()?,
+    );
+    let refused = |why: String| UserError::Refused {
+        user: user.unwrap_or_default().to_owned(),
+        why: format!("{}: {why}", path.display()),
+    };
+    let mut options = File::options();
+    let file = options.create(true).append(true).open(path);
+    let file = file.map_err(|error| refused(error.to_string()))?;
+    nix::unistd::fchown(&file, uid, gid).map_err(|errno| refused(errno.to_string()))
+}
+
+fn user_id(name: &str) -> Result<Uid, UserError> {
+    let found = User::from_name(name).map_err(|why| UserError::Refused {
+        user: name.to_owned(),
+        why: why.to_string(),
+    })?;
+    found
+        .map(|user| user.uid)
+        .ok_or_else(|| UserError::Unknown {
+            what: "user",
+            name: name.to_owned(),
+        })
+}
+
+fn group_id(name: &str) -> Result<Gid, UserError> {
+    let found = Group::from_name(name).map_err(|why| UserError::Refused {
+        user: name.to_owned(),
+        why: why.to_string(),
+    })?;
+    found
+        .map(|group| group.gid)
+        .ok_or_else(|| UserError::Unknown {
+            what: "group",
+            name: name.to_owned(),
+        })
+}
+
 /// Becomes another user and group, all threads, and keeps for this thread the capabilities that
 /// [`drop_privileges`] keeps.
 ///
@@ -72,19 +134,13 @@ pub(crate) fn become_user(user: Option<&str>, group: Option<&str>) -> Result<(),
             why: why.to_string(),
         }
     };
-    let unknown = |what, name: &str| UserError::Unknown {
-        what,
-        name: name.to_owned(),
-    };
     if let Some(name) = group {
-        let found = nix::unistd::Group::from_name(name).map_err(refused(name))?;
-        let gid = found.ok_or_else(|| unknown("group", name))?.gid;
+        let gid = group_id(name)?;
         nix::unistd::setgroups(&[gid]).map_err(refused(name))?;
         nix::unistd::setresgid(gid, gid, gid).map_err(refused(name))?;
     }
     if let Some(name) = user {
-        let found = nix::unistd::User::from_name(name).map_err(refused(name))?;
-        let uid = found.ok_or_else(|| unknown("user", name))?.uid;
+        let uid = user_id(name)?;
         nix::sys::prctl::set_keepcaps(true).map_err(refused(name))?;
         nix::unistd::setresuid(uid, uid, uid).map_err(refused(name))?;
         nix::sys::prctl::set_keepcaps(false).map_err(refused(name))?;

@@ -1,33 +1,137 @@
-//! Whether the files that a configuration names can be read.
+//! Whether the files that a configuration names can be used.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{Crl, Import, OpenVpn, Prompted, Proxy, SharedWrap, Source};
+use super::{Command, Crl, Import, OpenVpn, Prompted, Proxy, Scripts, SharedWrap, Source};
 use crate::report::Verdict;
 
 impl Import {
-    /// Tries to open every file and directory that the model reads, and refuses the lines of
-    /// those that cannot be opened. Programs are not tried.
+    /// Tries to open every file and directory that the model reads, looks whether its programs
+    /// are there and the directories of the files that it writes, and refuses the lines of those
+    /// that fail.
     pub fn check_files(&mut self) {
         let Some(model) = &self.model else { return };
-        let named = files(model);
-        for (name, path) in named {
+        let mut failed: Vec<(&'static str, String)> = Vec::new();
+        for (name, path) in files(model) {
             let path = model.path(&path);
-            let Err(error) = File::open(&path) else {
-                continue;
-            };
-            let reason = format!("{}: cannot be read: {error}", path.display());
-            let same = |entry: &&mut crate::report::Entry| {
-                entry.key == name && entry.verdict == Verdict::Honoured
-            };
-            if let Some(entry) = self.report.entries.iter_mut().find(same) {
-                entry.verdict = Verdict::Refused;
-                entry.reason.clone_from(&reason);
+            if let Err(error) = File::open(&path) {
+                let reason = format!("{}: cannot be read: {error}", path.display());
+                failed.push((name, reason));
             }
-            let first = || (format!("{}: {name}: {reason}", self.report.file), 0);
-            self.fault.get_or_insert_with(first).1 += 1;
         }
+        for (name, path) in written(model) {
+            let path = model.path(path);
+            let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+            if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
+                let reason = format!(
+                    "{}: there is no directory {}; make it, or name another file",
+                    path.display(),
+                    parent.display()
+                );
+                failed.push((name, reason));
+            }
+        }
+        for (name, command) in programs(model) {
+            if let Some(reason) = cannot_run(model, command) {
+                failed.push((name, reason));
+            }
+        }
+        for (name, reason) in failed {
+            self.fail(name, &reason);
+        }
+    }
+
+    fn fail(&mut self, name: &str, reason: &str) {
+        let same = |entry: &&mut crate::report::Entry| {
+            entry.key == name && entry.verdict == Verdict::Honoured
+        };
+        let place = self.places.iter().rev().find(|(key, _)| key == name);
+        let place = place.map_or(self.report.file.as_str(), |(_, place)| place);
+        let fault = format!("{place}: {name}: {reason}");
+        if let Some(entry) = self.report.entries.iter_mut().rev().find(same) {
+            entry.verdict = Verdict::Refused;
+            entry.reason = match entry.line {
+                0 => format!("{place}: {reason}"),
+                _ => reason.to_owned(),
+            };
+        }
+        self.faults.0.push(fault);
+        self.faults.1 += 1;
+    }
+}
+
+/// Directives and the files that they write.
+fn written(model: &OpenVpn) -> Vec<(&'static str, &Path)> {
+    let service = &model.service;
+    let mut files: Vec<(&'static str, &Path)> = Vec::new();
+    if let Some(status) = &service.status {
+        files.push(("status", &status.path));
+    }
+    if let Some(path) = &service.pid_file {
+        files.push(("writepid", path));
+    }
+    if let Some(log) = &service.log {
+        let name = if log.append { "log-append" } else { "log" };
+        files.push((name, &log.path));
+    }
+    if let Some(persist) = model.server().and_then(|it| it.pool_persist.as_ref()) {
+        files.push(("ifconfig-pool-persist", &persist.path));
+    }
+    files
+}
+
+/// Directives and the programs that they run.
+fn programs(model: &OpenVpn) -> Vec<(&'static str, &Command)> {
+    let Scripts {
+        up,
+        down,
+        route_up,
+        route_pre_down,
+        ipchange,
+        tls_verify,
+        client_connect,
+        client_disconnect,
+        learn_address,
+        auth_user_pass_verify,
+        client_crresponse,
+        ..
+    } = &model.scripts;
+    let verify = auth_user_pass_verify.as_ref().map(|(command, _)| command);
+    let programs = [
+        ("up", up.as_ref()),
+        ("down", down.as_ref()),
+        ("route-up", route_up.as_ref()),
+        ("route-pre-down", route_pre_down.as_ref()),
+        ("ipchange", ipchange.as_ref()),
+        ("tls-verify", tls_verify.as_ref()),
+        ("client-connect", client_connect.as_ref()),
+        ("client-disconnect", client_disconnect.as_ref()),
+        ("learn-address", learn_address.as_ref()),
+        ("auth-user-pass-verify", verify),
+        ("client-crresponse", client_crresponse.as_ref()),
+        (
+            "tls-crypt-v2-verify",
+            model.tls.tls_crypt_v2_verify.as_ref(),
+        ),
+    ];
+    let named = programs.into_iter();
+    named
+        .filter_map(|(name, command)| Some((name, command?)))
+        .collect()
+}
+
+/// Why a program cannot be run. One without a directory in its name is left to the search.
+fn cannot_run(model: &OpenVpn, command: &Command) -> Option<String> {
+    let program = command.words.first().filter(|word| word.contains('/'))?;
+    match fs::metadata(model.path(Path::new(program))) {
+        Err(error) => Some(format!("{program}: cannot be run: {error}")),
+        Ok(data) if data.is_dir() => Some(format!("{program}: is a directory; name a program")),
+        Ok(data) if data.permissions().mode() & 0o111 == 0 => Some(format!(
+            "{program}: cannot be run: it is not executable; chmod +x {program}"
+        )),
+        Ok(_) => None,
     }
 }
 
@@ -86,6 +190,9 @@ fn files(model: &OpenVpn) -> Vec<(&'static str, PathBuf)> {
         if let Some(Source::File(path)) = &connection.wrap.tls_crypt_v2 {
             file("tls-crypt-v2", path);
         }
+    }
+    if let Some(directory) = &model.scripts.tmp_dir {
+        file("tmp-dir", directory);
     }
     if let Some(server) = model.server() {
         if let Some(directory) = &server.client_config_dir {

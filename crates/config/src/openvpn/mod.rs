@@ -58,7 +58,10 @@ pub struct Import {
     pub warnings: Vec<String>,
     /// What was asked for instead of a tunnel; there is no model then.
     pub action: Option<Action>,
-    fault: Option<(String, usize)>,
+    /// What leaves no model, with file and line, and how many of it there is.
+    faults: (Vec<String>, usize),
+    /// Where the directives are that hold, by name.
+    places: Vec<(String, String)>,
 }
 
 impl Import {
@@ -67,19 +70,25 @@ impl Import {
     /// # Errors
     /// [`OpenVpnError::Lines`] when lines are wrong, refused or missing.
     pub fn into_model(self) -> Result<(OpenVpn, Report), OpenVpnError> {
-        match (self.model, self.fault) {
-            (Some(model), None) => Ok((model, self.report)),
-            (_, fault) => {
-                let (first, count) = fault.unwrap_or_default();
-                Err(OpenVpnError::Lines { first, count })
-            }
+        match (self.model, self.faults) {
+            (Some(model), (_, 0)) => Ok((model, self.report)),
+            (_, (faults, count)) => Err(OpenVpnError::Lines {
+                first: faults.into_iter().next().unwrap_or_default(),
+                count,
+            }),
         }
+    }
+
+    /// Why [`Import::into_model`] would fail, one sentence each with file and line: at most 1000.
+    #[must_use]
+    pub fn faults(&self) -> &[String] {
+        &self.faults.0
     }
 
     /// True when [`Import::into_model`] would succeed.
     #[must_use]
     pub const fn is_usable(&self) -> bool {
-        self.fault.is_none() && self.model.is_some()
+        self.faults.1 == 0 && self.model.is_some()
     }
 }
 
@@ -182,12 +191,14 @@ fn import(collector: Collector<'_, '_>, file: &str, options: Options) -> Import 
         builder.hear(directive);
     }
     let model = builder.finish(collector.directory);
-    let fault = report::first_fault(&builder.judged, file).map(|first| (first, builder.faults()));
+    let faults = (report::faults(&builder.judged, file), builder.faults());
+    let places = report::places(&builder.judged);
     Import {
         model,
         report: report::report(&builder.judged, file),
         warnings: builder.warnings,
         action: builder.action,
-        fault,
+        faults,
+        places,
     }
 }

@@ -40,18 +40,28 @@ pub(crate) fn report(judged: &[Judged], file: &str) -> Report {
     report
 }
 
-/// The first fault that leaves no model, in words.
-pub(crate) fn first_fault(judged: &[Judged], file: &str) -> Option<String> {
-    let fault = judged
-        .iter()
-        .find(|judged| judged.verdict == Verdict::Refused && judged.fatal)?;
-    let place = match fault.origin.line {
-        0 => file.to_owned(),
-        _ => fault.origin.describe(),
-    };
-    let name = match fault.name.as_str() {
-        "" => String::new(),
-        name => format!(": {name}"),
-    };
-    Some(format!("{place}{name}: {}", fault.reason))
+/// The faults that leave no model, in words.
+pub(crate) fn faults(judged: &[Judged], file: &str) -> Vec<String> {
+    let fatal = |judged: &&Judged| judged.verdict == Verdict::Refused && judged.fatal;
+    let faults = judged.iter().filter(fatal).map(|fault| {
+        let place = match fault.origin.line {
+            0 => file.to_owned(),
+            _ => fault.origin.describe(),
+        };
+        let name = match fault.name.as_str() {
+            "" => String::new(),
+            name => format!(": {name}"),
+        };
+        format!("{place}{name}: {}", fault.reason)
+    });
+    faults.collect()
+}
+
+/// Names and places of the directives that hold.
+pub(crate) fn places(judged: &[Judged]) -> Vec<(String, String)> {
+    let holds = |judged: &&Judged| judged.verdict == Verdict::Honoured;
+    let places = judged.iter().filter(holds);
+    places
+        .map(|judged| (judged.name.clone(), judged.origin.describe()))
+        .collect()
 }

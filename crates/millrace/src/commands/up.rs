@@ -103,12 +103,19 @@ fn openvpn_up(
         return Err(REFUSED.into());
     }
     // Those of the command line count, for a file that people were given.
-    model.service.daemon = matches.get_flag("daemon");
+    model.service.daemon = false;
     if model.service.verb == 1 {
         model.service.verb = 3;
     }
     let file = Some(path.display().to_string());
-    Ok(crate::openvpn::run(model, file, dataplane))
+    if let Some(device) = matches.get_one::<String>("bind-device") {
+        model.sockets.device = Some(device.clone());
+    }
+    let manner = crate::openvpn::Manner {
+        no_dns: matches.get_flag("no-dns"),
+        wait: true,
+    };
+    Ok(crate::openvpn::run(model, file, dataplane, manner))
 }
 
 /// Shows what is not honoured.

@@ -40,10 +40,13 @@ use secrets::SecretError;
 use signals::Signals;
 use std::cell::{Cell, RefCell};
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
+
+/// Faults of a configuration that are printed.
+const FAULTS: usize = 20;
 
 /// How a client or server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,24 @@ enum Ended {
     Exit(u8),
     /// The configuration is to be read again.
     Reload,
+}
+
+/// How `millrace up` runs a tunnel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Manner {
+    /// The host's name servers are left alone.
+    pub(crate) no_dns: bool,
+    /// Whoever started it hears when the tunnel is up, and goes on only then.
+    pub(crate) wait: bool,
+}
+
+/// Goes into the background, if that is where this process is to be.
+fn into_background() {
+    if daemonize::is_child()
+        && let Err(error) = daemonize::ready()
+    {
+        log::warn!("{error}");
+    }
 }
 
 /// What a client or server is run with.
@@ -69,6 +90,10 @@ struct Context {
     forget: Cell<bool>,
     /// What is done after a refused password.
     auth_retry: Cell<AuthRetry>,
+    /// The host's name servers are left alone.
+    no_dns: bool,
+    /// Nobody was told yet that the tunnel is up, and somebody wants to be.
+    tell: Cell<bool>,
 }
 
 /// `openvpn ARGUMENTS`: a tunnel until somebody says stop, or one of the things that need none.
@@ -83,8 +108,13 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
 }
 
 /// A configuration that was read already, as `millrace up` does.
-pub(crate) fn run(config: OpenVpn, file: Option<String>, dataplane: DataplaneSettings) -> ExitCode {
-    match with_config(config, file, dataplane) {
+pub(crate) fn run(
+    config: OpenVpn,
+    file: Option<String>,
+    dataplane: DataplaneSettings,
+    manner: Manner,
+) -> ExitCode {
+    match with_config(config, file, dataplane, manner) {
         Ended::Exit(status) => ExitCode::from(status),
         Ended::Reload => ExitCode::SUCCESS,
     }
@@ -97,7 +127,7 @@ fn once(arguments: &[String], directory_changed: &mut bool) -> Ended {
         // Whoever calls us by OpenVPN's own name means what the file says.
         allow_scripts: true,
     };
-    let import = match openvpn::parse_arguments(arguments, &mut read, options) {
+    let mut import = match openvpn::parse_arguments(arguments, &mut read, options) {
         Ok(import) => import,
         Err(error) => return refuse(&error.to_string()),
     };
@@ -105,23 +135,15 @@ fn once(arguments: &[String], directory_changed: &mut bool) -> Ended {
         return Ended::Exit(actions::run(action, arguments));
     }
     for warning in &import.warnings {
-        println!("WARNING: {warning}");
+        say(&format!("WARNING: {warning}"));
     }
-    let faults: Vec<String> = import
-        .report
-        .entries
-        .iter()
-        .filter(|entry| entry.verdict == config::report::Verdict::Refused)
-        .map(|entry| import.report.describe(entry))
-        .collect();
+    import.check_files();
+    if !import.faults().is_empty() {
+        return refuse_all(import.faults());
+    }
     let (config, _) = match import.into_model() {
         Ok(model) => model,
-        Err(error) => {
-            for fault in faults {
-                println!("Options error: {fault}");
-            }
-            return refuse(&error.to_string());
-        }
+        Err(error) => return refuse(&error.to_string()),
     };
     if let Some(directory) = &config.directory
         && !*directory_changed
@@ -138,15 +160,29 @@ fn once(arguments: &[String], directory_changed: &mut bool) -> Ended {
     let file = first_file(arguments);
     let environment = std::env::var(ENVIRONMENT).ok();
     match Settings::load(None, environment.as_deref(), &[]) {
-        Ok(settings) => with_config(config, file, settings.dataplane),
+        Ok(settings) => with_config(config, file, settings.dataplane, Manner::default()),
         Err(error) => refuse(&error.to_string()),
     }
 }
 
 fn refuse(why: &str) -> Ended {
-    println!("Options error: {why}");
-    println!("Use --help for more information.");
+    refuse_all(&[why.to_owned()])
+}
+
+fn refuse_all(faults: &[String]) -> Ended {
+    for fault in faults.iter().take(FAULTS) {
+        say(&format!("Options error: {fault}"));
+    }
+    if faults.len() > FAULTS {
+        say(&format!("and {} more", faults.len() - FAULTS));
+    }
+    say("Use --help for more information.");
     Ended::Exit(1)
+}
+
+/// Prints a line where nobody may be reading any more.
+fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 fn first_file(arguments: &[String]) -> Option<String> {
@@ -159,7 +195,16 @@ fn first_file(arguments: &[String]) -> Option<String> {
     }
 }
 
-fn with_config(config: OpenVpn, file: Option<String>, dataplane: DataplaneSettings) -> Ended {
+fn with_config(
+    config: OpenVpn,
+    file: Option<String>,
+    dataplane: DataplaneSettings,
+    manner: Manner,
+) -> Ended {
+    let service = &config.service;
+    if let Err(error) = privileges::look_up(service.user.as_deref(), service.group.as_deref()) {
+        return refuse(&error.to_string());
+    }
     let log = config
         .service
         .log
@@ -167,14 +212,17 @@ fn with_config(config: OpenVpn, file: Option<String>, dataplane: DataplaneSettin
         .map(|log| config.path(&log.path));
     let console = match Console::install(&config.service, log.as_deref()) {
         Ok(console) => console,
-        Err(error) => return refuse(&format!("log: {error}")),
+        Err(error) => {
+            let path = log.unwrap_or_default();
+            return refuse(&format!("log {}: {error}", path.display()));
+        }
     };
     log::info!(
         "OpenVPN 2.6 compatible: millrace {} [{}]",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH
     );
-    let context = match Context::new(config, file, dataplane, console) {
+    let context = match Context::new(config, file, dataplane, console, manner) {
         Ok(context) => context,
         Err(error) => {
             log::error!("{error}");
@@ -189,10 +237,8 @@ fn with_config(config: OpenVpn, file: Option<String>, dataplane: DataplaneSettin
         log::error!("writepid {}: {error}", path.display());
         return Ended::Exit(1);
     }
-    if daemonize::is_child()
-        && let Err(error) = daemonize::ready()
-    {
-        log::warn!("{error}");
+    if !manner.wait {
+        into_background();
     }
     settle_process(&context.config.service);
     for text in &context.config.service.echo {
@@ -245,6 +291,7 @@ impl Context {
         file: Option<String>,
         dataplane: DataplaneSettings,
         console: &'static Console,
+        manner: Manner,
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let auth_retry = config.client().map(|client| client.auth_retry);
         let auth_retry = auth_retry.unwrap_or_default();
@@ -263,6 +310,8 @@ impl Context {
             idle,
             forget: Cell::new(false),
             auth_retry: Cell::new(auth_retry),
+            no_dns: manner.no_dns,
+            tell: Cell::new(manner.wait),
         })
     }
 
@@ -272,10 +321,29 @@ impl Context {
         self.office.borrow_mut().watch(poller, visitors)
     }
 
+    /// The tunnel is up: whoever waits for that is told, once.
+    fn is_up(&self) {
+        if self.tell.take() {
+            if !daemonize::is_child() {
+                eprintln!("the tunnel is up; Ctrl-C takes it down");
+            }
+            into_background();
+        }
+    }
+
     /// Gives up what is not needed any more: `user`, `group`.
     fn drop_privileges(&self) -> Result<(), privileges::UserError> {
         let service = &self.config.service;
         if service.user.is_some() || service.group.is_some() {
+            // Written over again and again, from now on by the other user.
+            let status = service.status.as_ref().map(|status| &status.path);
+            let server = self.config.server();
+            let leases = server.and_then(|server| server.pool_persist.as_ref());
+            for path in status.into_iter().chain(leases.map(|leases| &leases.path)) {
+                let path = self.config.path(path);
+                let (user, group) = (service.user.as_deref(), service.group.as_deref());
+                privileges::give_away(&path, user, group)?;
+            }
             privileges::become_user(service.user.as_deref(), service.group.as_deref())?;
             log::info!(
                 "UID set to {}, GID set to {}; capabilities retained: CAP_NET_ADMIN and two more",

@@ -26,11 +26,11 @@ impl Builder {
                 file: None,
                 line: 0,
             };
-            self.refuse(
-                &origin,
-                "remote",
-                "a client needs a server: `remote HOST PORT`",
-            );
+            // Of a line that is wrong itself enough was said.
+            if !self.was_refused("remote") {
+                let reason = "a client needs a server: `remote HOST PORT`";
+                self.refuse(&origin, "remote", reason);
+            }
             return Vec::new();
         }
         if drafts.len() > CONNECTIONS_MAX {

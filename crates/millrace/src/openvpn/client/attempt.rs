@@ -18,6 +18,7 @@ use netio::udp::Endpoint;
 use openvpn::data::signal::Signal as DataSignal;
 use openvpn::key_method::Credentials;
 use openvpn::message::Message;
+use openvpn::push::Refusal;
 use openvpn::session::{CloseReason, Output, Session};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -79,9 +80,6 @@ impl Client<'_> {
         let wrap = setup::wrap_settings(config, connection)?;
         let credentials = self.credentials()?;
         self.device(target)?;
-        if !std::mem::replace(&mut self.unprivileged, true) {
-            context.drop_privileges()?;
-        }
         let inbox = Arc::clone(&self.inbox);
         let Some((tunnel, _)) = &self.device else {
             return Err("no interface".into());
@@ -407,7 +405,11 @@ impl Attempt<'_, '_> {
     /// their addresses.
     fn pushed(&mut self, reply: &openvpn::push::PushReply) -> Result<(), Failure> {
         for (option, why) in &reply.refused {
-            log::warn!("pushed option '{option}' is not taken: {why}");
+            match why {
+                // Servers push what other systems need to everyone.
+                Refusal::NoEffect => log::debug!("pushed option '{option}': {why}"),
+                _ => log::warn!("pushed option '{option}' is not taken: {why}"),
+            }
         }
         self.client.hear(reply);
         let config = &self.client.context.config;
@@ -426,7 +428,11 @@ impl Attempt<'_, '_> {
         }
         self.tunnel()?.set_mtu(mtu.into());
         // What must stay outside of the tunnel is where the outer packets go: a proxy, maybe.
-        self.client.bring_up(reply, mtu, self.target.remote)
+        self.client.bring_up(reply, mtu, self.target.remote)?;
+        if !std::mem::replace(&mut self.client.unprivileged, true) {
+            self.client.context.drop_privileges()?;
+        }
+        Ok(())
     }
 
     fn connected(&mut self) -> Result<(), Failure> {
@@ -466,6 +472,7 @@ impl Attempt<'_, '_> {
         let mut office = client.context.office.borrow_mut();
         office.state(State::Connected, "SUCCESS", tunnel, Some(self.remote));
         drop(office);
+        client.context.is_up();
         log::info!("Initialization Sequence Completed");
     }
 

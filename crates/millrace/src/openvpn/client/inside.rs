@@ -55,10 +55,13 @@ impl Client<'_> {
             }
             inside = Some(planned);
         }
-        self.take_down("restart");
+        let before = self.take_down("restart");
         if let Some(inside) = &mut inside {
+            if let Some(before) = before {
+                inside.take_over(before)?;
+            }
             // Scripts that exist for it set the name servers themselves.
-            inside.set_interface(config.scripts.up.is_some())?;
+            inside.set_interface(config.scripts.up.is_some() || self.context.no_dns)?;
         }
         let context = if self.restarted { "restart" } else { "init" };
         let ifconfig = ifconfig(reply, config.network.ifconfig);
@@ -115,10 +118,9 @@ impl Client<'_> {
 
     /// Undoes what was set, and runs the scripts for it. `context` is `init` at the end of the
     /// process, `restart` otherwise.
-    pub(super) fn take_down(&mut self, context: &str) {
-        let Some(mut set) = self.set.take() else {
-            return;
-        };
+    /// Returns the inside with its undoing still ahead where another is about to follow.
+    pub(super) fn take_down(&mut self, context: &str) -> Option<Inside> {
+        let mut set = self.set.take()?;
         let scripts = &self.context.config.scripts;
         set.environment.set("script_context", context);
         set.environment.set(
@@ -151,12 +153,15 @@ impl Client<'_> {
         if scripts.down_pre {
             self.hooks.tell(Hook::Down, down, arguments(), environment);
         }
-        if let Some(inside) = &mut set.inside {
+        if context == "init"
+            && let Some(inside) = &mut set.inside
+        {
             inside.undo();
         }
         if !scripts.down_pre {
             self.hooks.tell(Hook::Down, down, arguments(), environment);
         }
+        set.inside
     }
 }
 

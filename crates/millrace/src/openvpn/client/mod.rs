@@ -69,7 +69,7 @@ pub(super) fn run(context: &Context) -> Ended {
         }
     };
     let ended = client.connect_again_and_again();
-    client.take_down("init");
+    drop(client.take_down("init"));
     ended
 }
 
@@ -147,8 +147,11 @@ impl<'a> Client<'a> {
             }
             self.context.office.borrow_mut().closed();
             self.context.hold();
-            if !config.service.persist_tun {
-                self.take_down("restart");
+            // Another user could not set everything up again.
+            let other_user = config.service.user.is_some() || config.service.group.is_some();
+            if !config.service.persist_tun && !other_user {
+                // Undone when it is dropped.
+                drop(self.take_down("restart"));
                 self.device = None;
             }
         }

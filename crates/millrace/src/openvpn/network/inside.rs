@@ -129,6 +129,17 @@ impl Inside {
         Ok(())
     }
 
+    /// Undoes what another inside of the same interface has set, and goes on with its journal.
+    ///
+    /// # Errors
+    /// No netlink socket.
+    pub(crate) fn take_over(&mut self, mut other: Self) -> Result<(), InsideError> {
+        let mut netlink = Netlink::open()?;
+        let applied = other.applied.take();
+        self.applied = applied.map(|applied| Applied::take_over(applied, &mut netlink));
+        Ok(())
+    }
+
     /// Looks at the host anew: a tunnel before this one may have been undone meanwhile, or the
     /// gateway have changed.
     fn look(&mut self) -> Result<(), InsideError> {

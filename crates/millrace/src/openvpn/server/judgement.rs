@@ -275,11 +275,21 @@ impl Server<'_> {
         let label = self.clients.get(&id).map(Served::label).unwrap_or_default();
         let decision = match verdict {
             Ok(_) => {
-                log::info!("{label} TLS: Username/Password authentication succeeded");
+                let user = self.clients.get(&id).map_or("", |client| &client.username);
+                if !user.is_empty() {
+                    log::info!(
+                        "{label} TLS: Username/Password authentication succeeded for username '{user}'"
+                    );
+                }
                 Decision::Accept
             }
             Err(why) => {
-                log::warn!("{label} TLS Auth Error: {why}");
+                let said = if why.is_empty() {
+                    "the name and password, or a script, were refused"
+                } else {
+                    &why
+                };
+                log::warn!("{label} TLS Auth Error: {said}");
                 Decision::Reject(AuthFailed::because(&why))
             }
         };

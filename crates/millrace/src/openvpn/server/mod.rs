@@ -136,6 +136,7 @@ impl<'a> Server<'a> {
             poller.add(listener, LISTENERS + n)?;
         }
         self.state(State::Connected, "SUCCESS");
+        self.context.is_up();
         log::info!("Initialization Sequence Completed");
         let mut busy = false;
         let mut leaving: Option<(Ended, Instant)> = None;
