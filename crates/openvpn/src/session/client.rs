@@ -19,6 +19,8 @@ use crate::session_id::SessionId;
 
 /// How often a client asks for its options.
 const ASK_EVERY: Duration = Duration::from_secs(5);
+/// When it asks the second time. Servers before 2.5 forget what they hear while they still let a client in.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How often the data channel says that we leave, where the control channel cannot.
 const EXIT_EVERY: Duration = Duration::from_secs(1);
 
@@ -115,7 +117,7 @@ impl Session {
         }
         let window = self.settings().hand_window;
         if let Some(client) = self.client_side() {
-            client.pull = Some((now + ASK_EVERY, now + window));
+            client.pull = Some((now + ASK_AGAIN, now + window));
         }
         self.say(&Message::PushRequest)
     }

@@ -8,7 +8,7 @@ use openvpn::role::Role;
 use openvpn::session::{CloseReason, DataFormat};
 use openvpn::wrap::WrapSettings;
 
-use crate::world::{Event, Random, Setup, World, bad_link, secs};
+use crate::world::{Event, Random, Setup, World, bad_link, millis, secs};
 
 /// The wraps of a client and of a server that belong together.
 fn wraps() -> Vec<(&'static str, WrapSettings, WrapSettings)> {
@@ -213,4 +213,19 @@ fn options_in_many_parts_arrive_whole() {
         panic!("nothing pushed");
     };
     assert_eq!(reply.routes.len(), 300);
+}
+
+/// Servers before 2.5 forget a request that comes while they let the client in.
+#[test]
+fn options_are_asked_for_again_after_a_second() {
+    let mut world = World::with_client(Setup::new());
+    world.pushes = false;
+    let address = world.clients[0].address;
+    let sent = |world: &World| world.sent.iter().filter(|it| it.0 == address).count();
+    world.run_for(millis(800));
+    let asked = sent(&world);
+    assert!(asked >= 4, "the handshake and the first request");
+    world.run_for(millis(600));
+    assert!(sent(&world) > asked);
+    assert!(!world.client_is_up(0));
 }

@@ -215,6 +215,8 @@ pub(crate) struct World {
     pub(crate) server_events: Vec<(ClientId, Event)>,
     pub(crate) judge: Judge,
     pub(crate) push: Vec<String>,
+    /// Whether requests for options are answered.
+    pub(crate) pushes: bool,
     pub(crate) link: Link,
     pub(crate) random: Random,
     /// Both ends send data this often.
@@ -246,6 +248,7 @@ impl World {
                 "topology subnet".to_owned(),
                 "ifconfig 10.8.0.2 255.255.255.0".to_owned(),
             ],
+            pushes: true,
             link: Box::new(|_, _| vec![millis(10)]),
             random: Random(1),
             data_every: None,
@@ -367,7 +370,7 @@ impl World {
                         });
                     }
                 }
-                Output::PushRequested => {
+                Output::PushRequested if self.pushes => {
                     let options = PushOptions {
                         options: self.push.clone(),
                         tun_mtu: Some(1500),
