@@ -222,7 +222,8 @@ impl Conduit {
 fn limits(layout: Layout) -> KeyLimits {
     let (most, renew) = match layout {
         Layout::V1 | Layout::V2 { .. } => (0xffff_fffe, 0xff00_0000),
-        Layout::Epoch { .. } => (0xffff << 24, 0xf000 << 24),
+        // Ids go on over epochs, and stock takes one of 2^36 for a key that is used up.
+        Layout::Epoch { .. } => (1 << 36, 1 << 35),
     };
     KeyLimits {
         expires: Instant::now() + FOR_EVER,
