@@ -151,13 +151,8 @@ fn stock_at_both_ends() {
         return;
     }
     let net = Net::new();
-    let wrap = if StockOpenVpn.release() < (2, 5) {
-        Wrap::TlsCrypt
-    } else {
-        Wrap::TlsCryptV2
-    };
     let setup = Setup {
-        wrap,
+        wrap: Wrap::TlsCryptV2,
         cipher: Cipher::Aes256Cbc,
         auth: Digest::Sha256,
         framing: Framing::StubV2,

@@ -231,8 +231,20 @@ impl Setup {
 
     /// Whether a program of this release has everything in it.
     pub fn is_of(&self, release: (u16, u16)) -> bool {
-        let newer = self.wrap == Wrap::TlsCryptV2 || self.cipher == Cipher::ChaCha20Poly1305;
-        release >= (2, 5) || !newer
+        self.as_of(release) == *self
+    }
+
+    /// The same as near as a program of this release comes to it.
+    #[must_use]
+    pub fn as_of(&self, release: (u16, u16)) -> Self {
+        let mut setup = self.clone();
+        if release < (2, 5) && setup.wrap == Wrap::TlsCryptV2 {
+            setup.wrap = Wrap::TlsCrypt;
+        }
+        if release < (2, 5) && setup.cipher == Cipher::ChaCha20Poly1305 {
+            setup.cipher = Cipher::Aes256Gcm;
+        }
+        setup
     }
 
     /// The server's file for `program`.

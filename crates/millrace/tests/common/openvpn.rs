@@ -129,6 +129,12 @@ impl<'h> Ends<'h> {
         kind: KeyKind,
         v6: bool,
     ) -> Self {
+        let mut setup = setup.as_of(StockOpenVpn.release());
+        if StockOpenVpn.release() < (2, 6) && setup.client.find("reneg-sec").is_some() {
+            // It asks for its options after a second or two, and no server takes other keys before.
+            setup.client.remove("reneg-sec").line("reneg-sec 6");
+        }
+        let setup = &setup;
         let outer = if v6 { link.b6() } else { link.b4() };
         let keys = credentials(kind);
         let [at_server, at_client] = &programs;

@@ -1,0 +1,191 @@
+//! What two ends agree on when each has words of its own: releases before 2.6 name ciphers by other
+//! directives, and may be told not to negotiate any.
+//!
+//! `MILLRACE_OPENVPN=/path/to/openvpn` takes another stock program, of 2.4 or later.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use common::openvpn::{Ends, Pair, credentials, ready};
+use common::{Net, pings, tcp_both_ways, udp_both_ways, until};
+use lab::openvpn::{ConfigFile, KeyKind, OpenVpn as _, RunningOpenVpn, Setup, StockOpenVpn};
+
+type Release = (u16, u16);
+
+/// Before 2.6 a program may be told not to negotiate.
+const UNTIL_2_5: [Release; 2] = [(2, 4), (2, 5)];
+/// All of them.
+const ALL: [Release; 2] = [(2, 4), (2, 99)];
+
+/// How two ends find their cipher.
+struct Case {
+    pair: Pair,
+    /// The releases of the stock program that have these words.
+    releases: [Release; 2],
+    stock: &'static str,
+    ours: &'static str,
+    cipher: &'static str,
+}
+
+const CASES: [Case; 10] = [
+    Case {
+        pair: Pair::Server,
+        releases: ALL,
+        stock: "",
+        ours: "",
+        cipher: "AES-256-GCM",
+    },
+    Case {
+        pair: Pair::Client,
+        releases: ALL,
+        stock: "",
+        ours: "",
+        cipher: "AES-256-GCM",
+    },
+    // As profiles were before 2.5, with programs that know better.
+    Case {
+        pair: Pair::Server,
+        releases: ALL,
+        stock: "cipher AES-256-CBC\nauth SHA256",
+        ours: "data-ciphers AES-256-GCM:AES-256-CBC\nauth SHA256",
+        cipher: "AES-256-GCM",
+    },
+    Case {
+        pair: Pair::Client,
+        releases: ALL,
+        stock: "cipher AES-256-CBC\nauth SHA256",
+        // A server with 2.4 is told that its client negotiates only if that takes both.
+        ours: "data-ciphers AES-256-GCM:AES-128-GCM:AES-256-CBC\nauth SHA256",
+        cipher: "AES-256-GCM",
+    },
+    Case {
+        pair: Pair::Server,
+        releases: ALL,
+        stock: "",
+        ours: "data-ciphers AES-128-GCM",
+        cipher: "AES-128-GCM",
+    },
+    // The cipher in the other's options decides where nothing is negotiated.
+    Case {
+        pair: Pair::Server,
+        releases: UNTIL_2_5,
+        stock: "ncp-disable\ncipher AES-256-CBC\nauth SHA256",
+        ours: "data-ciphers AES-256-GCM:AES-256-CBC\nauth SHA256",
+        cipher: "AES-256-CBC",
+    },
+    Case {
+        pair: Pair::Client,
+        releases: UNTIL_2_5,
+        stock: "ncp-disable\ncipher AES-256-CBC\nauth SHA256",
+        ours: "data-ciphers AES-256-GCM:AES-256-CBC\nauth SHA256",
+        cipher: "AES-256-CBC",
+    },
+    Case {
+        pair: Pair::Client,
+        releases: ALL,
+        stock: "cipher AES-128-GCM",
+        ours: "data-ciphers-fallback AES-192-CBC",
+        cipher: "AES-256-GCM",
+    },
+    // A client that takes CBC alone tells a server so with 2.5, and says nothing that 2.4 listens for.
+    Case {
+        pair: Pair::Client,
+        releases: UNTIL_2_5,
+        stock: "cipher AES-256-CBC",
+        ours: "data-ciphers AES-256-CBC",
+        cipher: "AES-256-CBC",
+    },
+    Case {
+        pair: Pair::Server,
+        releases: UNTIL_2_5,
+        stock: "cipher AES-256-CBC",
+        ours: "data-ciphers AES-256-CBC:AES-128-CBC",
+        cipher: "AES-256-CBC",
+    },
+];
+
+fn has(release: Release, [first, last]: [Release; 2]) -> bool {
+    (first..=last).contains(&release)
+}
+
+/// Starts both ends, with lines of their own instead of those about ciphers.
+fn start<'h>(net: &'h Net, case: &Case) -> [RunningOpenVpn<'h>; 2] {
+    let setup = Setup::default();
+    let [at_server, at_client] = case.pair.programs(false);
+    let (server, client) = match case.pair {
+        Pair::Client => (case.stock, case.ours),
+        Pair::Server | Pair::Both => (case.ours, case.stock),
+    };
+    let keys = credentials(KeyKind::Ecdsa);
+    let own = |mut file: ConfigFile, lines| {
+        for name in ["cipher", "data-ciphers", "ncp-ciphers", "auth"] {
+            file.remove(name);
+        }
+        file.append(&ConfigFile::parse(lines));
+        file
+    };
+    let outer = net.link.b4();
+    let file = setup.server_file(at_server.as_ref(), keys, outer).unwrap();
+    let server = at_server.start(&net.b, &own(file, server)).unwrap();
+    let file = setup.client_file(at_client.as_ref(), keys, outer).unwrap();
+    let client = at_client.start(&net.a, &own(file, client)).unwrap();
+    [server, client]
+}
+
+#[test]
+fn a_cipher_is_found() {
+    if !ready() {
+        return;
+    }
+    let release = StockOpenVpn.release();
+    for case in CASES.iter().filter(|case| has(release, case.releases)) {
+        let net = Net::new();
+        let [server, client] = start(&net, case);
+        let target = Setup::default().inner4(1).to_string();
+        pings(&net.a, &target, 3);
+        tcp_both_ways(&net.a, &net.b, &target, 300_000);
+        let ours = match case.pair {
+            Pair::Client => &client,
+            Pair::Server | Pair::Both => &server,
+        };
+        let line = format!("Data Channel: cipher '{}'", case.cipher);
+        assert_eq!(
+            ours.said(&line),
+            1,
+            "{:?} {:?} {:?}",
+            case.pair,
+            case.stock,
+            case.ours
+        );
+    }
+}
+
+/// Name and password, and the token that the server gives out instead, hold over changes of keys.
+#[test]
+fn tokens_are_renewed_with_the_keys() {
+    if !ready() {
+        return;
+    }
+    for pair in [Pair::Client, Pair::Server] {
+        let net = Net::new();
+        let mut setup = Setup::default();
+        setup.server.line("script-security 2");
+        setup
+            .server
+            .line("auth-user-pass-verify /bin/true via-file");
+        setup.server.line("auth-gen-token 60");
+        setup
+            .client
+            .line("auth-user-pass login")
+            .line("auth-nocache");
+        setup.client.line("reneg-sec 2");
+        setup.client.file("login", "somebody\nsecret\n");
+        let ends = Ends::new(&net, &setup, pair.programs(false));
+        until("three changes of keys", || {
+            udp_both_ways(&net.a, &net.b, &ends.server4, 500, 1300);
+            ends.client.said("Control Channel: TLSv1") >= 4
+        });
+        assert_eq!(ends.client.said(lab::openvpn::READY_LINE), 1, "{pair:?}");
+    }
+}
