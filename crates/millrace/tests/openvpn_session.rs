@@ -148,6 +148,7 @@ fn poor_lines_are_survived() {
         (Pair::Server, Transport::Udp, Wrap::TlsAuth),
         (Pair::Both, Transport::Udp, Wrap::Plain),
     ] {
+        println!("{pair:?} {transport:?} {wrap:?}");
         let (a, b) = Net::hosts();
         let link = LinkOptions::numbered(1);
         let _line = Emulator::new(&a, "eth0", &b, "eth0", &link, [poor; 2], 1).unwrap();
