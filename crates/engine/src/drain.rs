@@ -81,6 +81,7 @@ fn write<W: Wire>(
     stream: &Stream,
     trains: &[Train],
 ) {
+    let mut dropped = false;
     for train in trains.iter().filter(|train| train.len > 0) {
         let bytes = &slot.memory[train.start as usize..(train.start + train.len) as usize];
         match stream.write(bytes) {
@@ -91,10 +92,13 @@ fn write<W: Wire>(
                     shared.set_congested(false);
                 }
             }
-            stream::Written::Dropped => shared.drops.stream_full.add(run.count as u64),
+            stream::Written::Dropped => dropped = true,
             stream::Written::Sent | stream::Written::Waiting => {}
         }
         shared.outbound.syscalls.add(1);
+    }
+    if dropped {
+        shared.drops.stream_full.add(run.count as u64);
     }
 }
 

@@ -88,13 +88,14 @@ impl SendKey {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::format::Payload;
     use crypto::{Batch, Packet};
     use std::time::Duration;
 
-    struct Plain;
+    /// A format that does nothing.
+    pub(crate) struct Plain;
 
     impl Format for Plain {
         fn head(&self) -> usize {

@@ -278,32 +278,16 @@ impl<W: Wire> OutboundLookup<W> {
         self.shared.control.notify(peer.id(), Notice::NeedSession);
     }
 
-    /// Numbers the packets: one `fetch_add` a run.
+    /// Ends a batch: its packets get their numbers.
     pub(crate) fn finish(&mut self, slot: &mut OutboundSlot) {
         self.last = None;
-        let mut next_train = slot.trains.len();
-        for run in slot.runs.iter_mut().rev() {
-            let trains = run.first_train..std::mem::replace(&mut next_train, run.first_train);
-            let packets = &mut slot.packets[run.first..run.first + run.count];
-            match run.key.take(packets.len() as u64) {
-                Some(first) => {
-                    for (packet, counter) in packets.iter_mut().zip(first..) {
-                        packet.counter = counter;
-                    }
-                }
-                None => {
-                    // Used up between two batches. Nothing of this run may be sealed or sent.
-                    self.shared.drops.expired.add(run.count as u64);
-                    self.shared
-                        .control
-                        .notify(run.peer.id(), Notice::NeedSession);
-                    for train in &mut slot.trains[trains] {
-                        train.len = 0;
-                    }
-                    run.count = 0;
-                }
-            }
-        }
+        let shared = &self.shared;
+        slot.number(|run| {
+            shared.drops.expired.add(run.count as u64);
+            shared
+                .control
+                .notify(run.peer.id(), Notice::NeedSession);
+        });
     }
 }
 
@@ -325,6 +309,32 @@ fn cut(slot: &OutboundSlot, read: &Read) -> Vec<Vec<u8>> {
 }
 
 impl OutboundSlot {
+    /// Numbers the packets, one `fetch_add` a run, in the order in which they will leave: a key may
+    /// have several runs in a batch. Nothing of a run whose key is used up will be sent.
+    fn number(&mut self, mut used_up: impl FnMut(&OutboundRun)) {
+        for at in 0..self.runs.len() {
+            let next = self.runs.get(at + 1).map(|run| run.first_train);
+            let trains = self.runs[at].first_train..next.unwrap_or(self.trains.len());
+            let run = &mut self.runs[at];
+            let packets = &mut self.packets[run.first..run.first + run.count];
+            match run.key.take(packets.len() as u64) {
+                Some(first) => {
+                    for (packet, counter) in packets.iter_mut().zip(first..) {
+                        packet.counter = counter;
+                    }
+                }
+                None => {
+                    // Used up between two batches.
+                    used_up(run);
+                    for train in &mut self.trains[trains] {
+                        train.len = 0;
+                    }
+                    run.count = 0;
+                }
+            }
+        }
+    }
+
     /// Adds the packet whose payload lies at `at` to the last run, and couples its datagram to the
     /// last train, or starts another.
     #[allow(clippy::too_many_arguments)]
@@ -407,7 +417,7 @@ impl<W: Wire> InboundLookup<W> {
         let index = match (session, origin.stream) {
             (SessionName::Index(index), _) => Some(index),
             (SessionName::OfSender(number), Some(stream)) => {
-                Some(stream.sessions() + u32::from(number))
+                stream.sessions().map(|first| first + u32::from(number))
             }
             (SessionName::OfSender(number), None) => {
                 self.shared.sessions.of_sender(origin.from.addr, number)
@@ -452,5 +462,78 @@ impl<W: Wire> InboundLookup<W> {
                 count: 1,
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Epoch;
+    use crate::key::KeyLimits;
+    use crate::key::tests::Plain;
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    fn key(messages_max: u64) -> Arc<SendKey> {
+        let limits = KeyLimits {
+            expires: Instant::now() + Duration::from_secs(60),
+            messages_max,
+            refresh_at: None,
+            refresh_messages: u64::MAX,
+        };
+        Arc::new(SendKey::new((0, 0), Arc::new(Plain), limits))
+    }
+
+    /// A batch of packets for these keys, in this order.
+    fn batch(keys: &[&Arc<SendKey>]) -> OutboundSlot {
+        let endpoint = Endpoint::new((Ipv4Addr::LOCALHOST, 1).into());
+        let mut slot = OutboundSlot::new();
+        for key in keys {
+            let same = |run: &OutboundRun| Arc::ptr_eq(&run.key, key);
+            if !slot.runs.last().is_some_and(same) {
+                slot.runs.push(OutboundRun {
+                    peer: Arc::new(Peer::new(0, Epoch::new(), Arc::default())),
+                    key: Arc::clone(key),
+                    endpoint,
+                    stream: None,
+                    first: slot.packets.len(),
+                    count: 0,
+                    first_train: slot.trains.len(),
+                    bytes: 0,
+                });
+            }
+            let at = slot.used;
+            slot.push(at, 0, 10, 10, 0, endpoint, Ecn::NotEct);
+            if let Some(run) = slot.runs.last_mut() {
+                run.count += 1;
+            }
+        }
+        slot
+    }
+
+    #[test]
+    fn packets_of_a_key_leave_in_the_order_of_their_numbers() {
+        let (a, b) = (key(1000), key(1000));
+        let order = [&a, &a, &b, &a, &b, &b, &a];
+        let mut slot = batch(&order);
+        slot.number(|_| panic!("no key is used up"));
+        let numbers = |key: &Arc<SendKey>| -> Vec<u64> {
+            let of = |(k, _): &(&&Arc<SendKey>, &Packet)| Arc::ptr_eq(k, key);
+            let packets = order.iter().zip(&slot.packets).filter(of);
+            packets.map(|(_, packet)| packet.counter).collect()
+        };
+        assert_eq!(numbers(&a), [0, 1, 2, 3]);
+        assert_eq!(numbers(&b), [0, 1, 2]);
+    }
+
+    #[test]
+    fn nothing_is_sent_with_a_key_that_is_used_up() {
+        let (a, b) = (key(1), key(1000));
+        let mut slot = batch(&[&a, &b, &a]);
+        let mut dropped = 0;
+        slot.number(|run| dropped += run.count);
+        assert_eq!(dropped, 1);
+        let lens: Vec<u32> = slot.trains.iter().map(|train| train.len).collect();
+        assert_eq!(lens, [10, 10, 0]);
     }
 }

@@ -145,17 +145,19 @@ impl<W: Wire> Sessions<W> {
         Some(self.of_senders.load().get(&addr)? + u32::from(number))
     }
 
-    /// Says whose packets come from `addr`: those of the sessions from `first` on, or nobody's.
-    pub(crate) fn set_sender(&self, addr: SocketAddr, first: Option<u32>) {
+    /// Says whose packets come from `addr`: those of the sessions from `first` on, or no longer
+    /// theirs.
+    pub(crate) fn set_sender(&self, addr: SocketAddr, first: u32, theirs: bool) {
         let _one = self
             .changing
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut map = HashMap::clone(&self.of_senders.load());
-        match first {
-            Some(first) => map.insert(addr, first),
-            None => map.remove(&addr),
-        };
+        if theirs {
+            map.insert(addr, first);
+        } else if map.get(&addr) == Some(&first) {
+            map.remove(&addr);
+        }
         self.of_senders.store(Arc::new(map));
     }
 

@@ -18,6 +18,9 @@ pub const RECORD_HEADER: usize = 2;
 /// all, so this is exceeded by one batch at most.
 const PENDING_MAX: usize = 256 << 10;
 
+/// No session belongs to a stream yet.
+const NO_SESSIONS: u32 = u32::MAX;
+
 /// A connection. Written by workers and by control, read by the worker that owns the sockets.
 #[derive(Debug)]
 pub struct Stream {
@@ -72,7 +75,7 @@ impl Stream {
             id,
             socket,
             endpoint,
-            sessions: AtomicU32::new(0),
+            sessions: AtomicU32::new(NO_SESSIONS),
             out: Mutex::default(),
             partial: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -103,8 +106,8 @@ impl Stream {
         self.sessions.store(first, Ordering::Relaxed);
     }
 
-    pub(crate) fn sessions(&self) -> u32 {
-        self.sessions.load(Ordering::Relaxed)
+    pub(crate) fn sessions(&self) -> Option<u32> {
+        Some(self.sessions.load(Ordering::Relaxed)).filter(|first| *first != NO_SESSIONS)
     }
 
     fn out(&self) -> MutexGuard<'_, Outgoing> {

@@ -220,9 +220,14 @@ impl<W: Wire> Tunnel<W> {
     }
 
     /// Says whose data packets come from `addr` that name no session: those of the sessions from
-    /// `first` on ([`SessionName::OfSender`](crate::SessionName::OfSender)), or nobody's.
-    pub fn set_sender(&self, addr: SocketAddr, first: Option<u32>) {
-        self.shared.sessions.set_sender(addr, first);
+    /// `first` on ([`SessionName::OfSender`](crate::SessionName::OfSender)).
+    pub fn set_sender(&self, addr: SocketAddr, first: u32) {
+        self.shared.sessions.set_sender(addr, first, true);
+    }
+
+    /// Takes that back, unless the address has become another's.
+    pub fn clear_sender(&self, addr: SocketAddr, first: u32) {
+        self.shared.sessions.set_sender(addr, first, false);
     }
 
     /// Seals `payload` for `peer` among its packets, in their order. Dropped where there is no key.

@@ -118,9 +118,9 @@ impl Conduit {
     /// The peer sends from elsewhere now.
     pub(crate) fn moved<W: Wire>(&mut self, tunnel: &Tunnel<W>, to: SocketAddr) {
         if let Way::Datagrams(endpoint) = &mut self.way {
-            tunnel.set_sender(endpoint.addr, None);
+            tunnel.clear_sender(endpoint.addr, self.first);
             *endpoint = Endpoint::new(to);
-            tunnel.set_sender(to, Some(self.first));
+            tunnel.set_sender(to, self.first);
         }
     }
 
@@ -138,7 +138,7 @@ impl Conduit {
         let key_id = keys.key_id;
         if let Way::Datagrams(endpoint) = &self.way {
             // For packets without a peer-id, which are known by where they come from.
-            tunnel.set_sender(endpoint.addr, Some(self.first));
+            tunnel.set_sender(endpoint.addr, self.first);
         }
         let index = self.first + u32::from(key_id);
         tunnel.add_receive_key(index, &self.peer, open, limits(keys.format), None);
@@ -178,7 +178,7 @@ impl Conduit {
         self.sealing = None;
         tunnel.clear_send_key(&self.peer);
         match &self.way {
-            Way::Datagrams(endpoint) => tunnel.set_sender(endpoint.addr, None),
+            Way::Datagrams(endpoint) => tunnel.clear_sender(endpoint.addr, self.first),
             Way::Stream(stream) => tunnel.remove_stream(stream),
         }
     }

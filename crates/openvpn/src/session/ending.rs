@@ -27,6 +27,10 @@ impl Session {
             log::warn!("keys were not renewed: {reason}");
             self.slots.withdraw(self.primary.key_id, out);
             self.primary = previous;
+            // It is tried again, and whoever must not come in again is out when the old keys die.
+            let (window, tran) = (self.settings().hand_window, self.settings().tran_window);
+            self.renegotiate_at = Some(now + window);
+            self.slots.die_by(now + tran);
             if self.say_queued().is_ok() {
                 return;
             }

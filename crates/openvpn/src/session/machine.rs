@@ -221,6 +221,9 @@ impl Session {
             return;
         }
         self.slots.expire(now, out);
+        if matches!(self.phase, Phase::Up) && self.slots.is_empty() {
+            return self.close_now(CloseReason::WornOut, out);
+        }
         if let Err(reason) = self.tick(now, out) {
             self.fail(reason, now, out);
         }
@@ -266,7 +269,8 @@ impl Session {
                 if self.primary.step < Step::Active {
                     deadlines.push(Some(self.primary.started + window));
                 }
-                deadlines.push(self.renegotiate_at);
+                deadlines.push(self.renegotiate_at.filter(|_| self.may_renegotiate()));
+                deadlines.push(self.request_by());
                 deadlines.push(self.slots.next_deadline());
                 deadlines.push(match &self.side {
                     Side::Client(client) => client.next_deadline(),

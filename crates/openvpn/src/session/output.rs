@@ -166,6 +166,9 @@ pub enum CloseReason {
     /// Client: no answer to our requests for options.
     #[error("the server did not push options within {} seconds", .0.as_secs())]
     NoPushReply(Duration),
+    /// Server: the client was let in and did not ask for its options.
+    #[error("the client did not ask for options within {} seconds", .0.as_secs())]
+    NoPushRequest(Duration),
     /// Client: what the server pushed cannot be used. Where a setting helps the text names it.
     #[error("the server's options: {0}")]
     Push(String),
@@ -184,6 +187,9 @@ pub enum CloseReason {
     /// The session was to last no longer than this (`session-timeout`).
     #[error("Session timeout (--session-timeout), up for {} seconds", .0.as_secs())]
     SessionTimeout(Duration),
+    /// The last keys may not be used any longer, and no others were agreed on.
+    #[error("the keys ran out, and their renewal failed")]
+    WornOut,
     /// The peer said that it leaves.
     #[error("the peer exits")]
     PeerExit,

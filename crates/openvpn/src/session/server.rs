@@ -280,6 +280,20 @@ impl Session {
         }
     }
 
+    /// Until when a client that is let in must have asked for its options: otherwise it would have its
+    /// place for ever.
+    pub(super) fn request_by(&self) -> Option<Instant> {
+        let Side::Server(server) = &self.side else {
+            return None;
+        };
+        let waits = matches!(self.phase, Phase::Starting)
+            && self.primary.step == Step::Active
+            && server.answer_by.is_none()
+            && !server.push_wanted;
+        let window = self.settings().hand_window;
+        self.primary.established.filter(|_| waits).map(|at| at + window)
+    }
+
     pub(super) fn tick_server(
         &mut self,
         now: Instant,
@@ -290,6 +304,9 @@ impl Session {
             .is_some_and(|it| it.answer_by.is_some_and(|by| now >= by));
         if late {
             return self.refuse(AuthFailed::because("Authentication timed out"), now);
+        }
+        if self.request_by().is_some_and(|by| now >= by) {
+            return Err(CloseReason::NoPushRequest(self.settings().hand_window));
         }
         Ok(())
     }

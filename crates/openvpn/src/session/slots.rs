@@ -84,6 +84,13 @@ impl Slots {
         }
     }
 
+    /// None of the keys is used any more from then on.
+    pub(super) fn die_by(&mut self, at: Instant) {
+        for slot in &mut self.slots {
+            slot.dies = Some(slot.dies.map_or(at, |it| it.min(at)));
+        }
+    }
+
     /// Removes keys whose time is over, and lets others seal whose time has come.
     pub(super) fn expire(&mut self, now: Instant, out: &mut Vec<Output>) {
         let dead: Vec<u8> = self

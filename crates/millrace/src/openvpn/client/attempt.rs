@@ -29,6 +29,9 @@ const SIGNAL: u64 = 1;
 const NEWS: u64 = 2;
 const VISITOR: u64 = 3;
 
+/// Control packets that are served before everything else gets a turn.
+const ARRIVALS_AT_ONCE: usize = 256;
+
 /// How often the use of keys is looked at: a cipher with short blocks may be good for a second.
 const TRAFFIC: Duration = Duration::from_millis(500);
 
@@ -263,7 +266,10 @@ impl Attempt<'_, '_> {
     /// What workers have left in the inbox.
     fn hear(&mut self) -> Result<(), Failure> {
         let inbox = Arc::clone(&self.client.inbox);
-        while let Some(arrival) = inbox.next_arrival() {
+        for _ in 0..ARRIVALS_AT_ONCE {
+            let Some(arrival) = inbox.next_arrival() else {
+                break;
+            };
             self.arrived(&arrival)?;
         }
         while let Some((_, message)) = inbox.next_message() {

@@ -50,7 +50,7 @@ impl Streams {
             receive_buffer: config.sockets.receive_buffer,
             ..TcpOptions::default()
         };
-        let mut last = None;
+        let (before, mut last) = (self.listeners.len(), None);
         for ip in addresses {
             match Listener::new(SocketAddr::new(ip, local.port), &options) {
                 Ok(listener) => {
@@ -65,7 +65,7 @@ impl Streams {
         }
         match last {
             // A kernel without IPv6 listens on IPv4 alone.
-            Some(error) if self.listeners.is_empty() => Err(error.into()),
+            Some(error) if self.listeners.len() == before => Err(error.into()),
             _ => Ok(()),
         }
     }
@@ -76,36 +76,45 @@ impl Streams {
 
     /// The next connection that waits, if any does.
     pub(super) fn accept(&mut self) -> Option<Arc<Stream>> {
-        for listener in &self.listeners {
-            loop {
-                let (socket, from) = match listener.accept() {
-                    Ok(Some(accepted)) => accepted,
-                    Ok(None) => break,
-                    Err(error) => {
-                        log::warn!("accept: {error}");
-                        break;
-                    }
-                };
-                if self.strangers.len() >= STRANGERS {
-                    log::debug!("too many connections without a session; {from} is closed");
-                    continue;
+        loop {
+            let mut waiting = self.listeners.iter().filter_map(|listener| {
+                listener.accept().unwrap_or_else(|error| {
+                    log::warn!("accept: {error}");
+                    None
+                })
+            });
+            let (socket, from) = waiting.next()?;
+            drop(waiting);
+            if self.strangers.len() >= STRANGERS {
+                self.turn_away_the_oldest();
+            }
+            self.next += 1;
+            match Stream::new(self.next, socket) {
+                Ok(stream) => {
+                    let stream = Arc::new(stream);
+                    self.by_id.insert(stream.id(), Arc::clone(&stream));
+                    self.by_address.insert(from, Arc::clone(&stream));
+                    self.strangers
+                        .insert(stream.id(), Instant::now() + PATIENCE);
+                    return Some(stream);
                 }
-                self.next += 1;
-                match Stream::new(self.next, socket) {
-                    Ok(stream) => {
-                        let stream = Arc::new(stream);
-                        self.by_id.insert(stream.id(), Arc::clone(&stream));
-                        self.by_address.insert(from, Arc::clone(&stream));
-                        self.strangers
-                            .insert(stream.id(), Instant::now() + PATIENCE);
-                        return Some(stream);
-                    }
-                    // It has gone already.
-                    Err(error) => log::debug!("{from}: {error}"),
-                }
+                // It has gone already.
+                Err(error) => log::debug!("{from}: {error}"),
             }
         }
-        None
+    }
+
+    /// Whoever keeps a connection open without a word makes room for the next.
+    fn turn_away_the_oldest(&mut self) {
+        let oldest = self.strangers.iter().min_by_key(|(_, until)| **until);
+        if let Some(id) = oldest.map(|(id, _)| *id)
+            && let Some(stream) = self.by_id.get(&id).cloned()
+        {
+            log::debug!("{}: closed for another", stream.endpoint().addr);
+            self.remove(id);
+            // The worker that reads from it finds its end, and lets go of it.
+            stream.close();
+        }
     }
 
     pub(super) fn at(&self, addr: SocketAddr) -> Option<&Arc<Stream>> {
