@@ -151,7 +151,7 @@ const CONNECTION: &[Entry] = &[
     yes("server-poll-timeout", 1, 1).connection(),
     yes("proto", 1, 1).connection(),
     yes("proto-force", 1, 1),
-    yes("local", 1, 3).connection(),
+    yes("local", 1, 3).connection().list(),
     yes("port", 1, 1).connection(),
     yes("lport", 1, 1).connection(),
     yes("rport", 1, 1).connection(),

@@ -19,7 +19,7 @@ fn faults_in_a_block_are_found_on_their_line() {
 }
 
 /// Lines beside a sound client or server, the directive that is refused, and part of the reason.
-const CONFLICTS: [(&str, &str, &str, &str); 59] = [
+const CONFLICTS: [(&str, &str, &str, &str); 60] = [
     (CLIENT, "secret static.key", "secret", "peer-fingerprint"),
     (CLIENT, "dev tap", "dev", "dev tun"),
     (CLIENT, "dev-type tap", "dev-type", "dev tun"),
@@ -88,6 +88,7 @@ const CONFLICTS: [(&str, &str, &str, &str); 59] = [
     ),
     (CLIENT, "nobind\nlport 1194", "lport", "opposite"),
     (CLIENT, "nobind\nlocal 127.0.0.1", "local", "opposite"),
+    (CLIENT, "local 127.0.0.1\nlocal ::1", "local", "one address"),
     (CLIENT, "tun-mtu 1400\nlink-mtu 1500", "link-mtu", "tun-mtu"),
     (CLIENT, "keepalive 10 60\nping 5", "ping", "keepalive"),
     (CLIENT, "keepalive 40 60", "keepalive", "twice"),

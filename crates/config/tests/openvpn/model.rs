@@ -60,6 +60,29 @@ fn server_expands_as_in_stock() {
 }
 
 #[test]
+fn servers_listen_where_each_local_says() {
+    let lines = "local 192.0.2.1 1197 tcp\nlocal ::1 1198 udp6\nlocal *\nport 1200";
+    let all = built(SERVER, lines).connections;
+    let seen: Vec<_> = all
+        .iter()
+        .map(|it| (it.local.host.as_deref(), it.local.port, it.protocol))
+        .collect();
+    let is = |transport, family| config::openvpn::Protocol { transport, family };
+    assert_eq!(
+        seen,
+        [
+            (
+                Some("192.0.2.1"),
+                1197,
+                is(Transport::TcpServer, Family::Any)
+            ),
+            (Some("::1"), 1198, is(Transport::Udp, Family::V6)),
+            (None, 1200, is(Transport::Udp, Family::Any)),
+        ]
+    );
+}
+
+#[test]
 fn connections_take_what_stands_before_them() {
     let text = "proto tcp\nconnect-timeout 7\n<connection>\nremote a.example.net 443\n\
         http-proxy proxy.example.net 3128\n</connection>\n<connection>\nremote b.example.net\n\

@@ -1,4 +1,4 @@
-//! The listener: one UDP port, or all connections of one TCP port.
+//! The listener: UDP ports, and all connections of TCP ports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use super::drops::{Drops, Refused};
 use super::settings::{ListenerSettings, ServerOutput};
 use super::table::{ClientId, Table};
 use crate::cookie::{CookieKeeper, ResetLimiter};
+use crate::negotiate::Transport;
 use crate::packet::{AckList, ControlHead, ControlPacket, Head, Opcode};
 use crate::session::{CloseReason, Dropped, Output, Session, Start, Times};
 use crate::wrap::{EarlyNegotiation, FirstPacket};
@@ -15,7 +16,7 @@ use crate::wrap::{EarlyNegotiation, FirstPacket};
 /// Most peer ids that there are; the last one means that there is none.
 const MAX_SESSIONS: usize = (1 << 24) - 1;
 
-/// All sessions of a server behind one port.
+/// All sessions of a server.
 ///
 /// Sessions are numbered, and the number is the peer id. The daemon talks to a session through [`Listener::with`], so that
 /// what it puts out is sent to the right address and its next deadline is known.
@@ -41,7 +42,9 @@ impl Listener {
         Self {
             cookies: CookieKeeper::new(&secret, hand_window, now),
             limiter: ResetLimiter::new(most, period),
-            starts: settings.starts.map(|(most, period)| ResetLimiter::new(most, period)),
+            starts: settings
+                .starts
+                .map(|(most, period)| ResetLimiter::new(most, period)),
             settings,
             table: Table::default(),
             drops: Drops::default(),
@@ -60,7 +63,23 @@ impl Listener {
         now: Instant,
         out: &mut Vec<ServerOutput>,
     ) -> Result<(), Refused> {
-        let outcome = self.dispatch(datagram, from, now, out);
+        let transport = self.settings.server.common.occ.transport;
+        self.receive_over(transport, datagram, from, now, out)
+    }
+
+    /// As [`receive`](Self::receive), for a listener with both UDP and TCP.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn receive_over(
+        &mut self,
+        transport: Transport,
+        datagram: &[u8],
+        from: SocketAddr,
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+    ) -> Result<(), Refused> {
+        let outcome = self.dispatch(transport, datagram, from, now, out);
         if let Err(why) = &outcome {
             self.drops.count(why);
         }
@@ -69,6 +88,7 @@ impl Listener {
 
     fn dispatch(
         &mut self,
+        transport: Transport,
         datagram: &[u8],
         from: SocketAddr,
         now: Instant,
@@ -102,7 +122,7 @@ impl Listener {
                     return Err(Refused::NotFirst);
                 }
                 self.room(from)?;
-                let stream = self.settings.server.common.occ.transport.is_stream();
+                let stream = transport.is_stream();
                 let cannot_resend = head.opcode == Opcode::HardResetClientV3
                     && !first.announces_early_negotiation();
                 if !stream && cannot_resend && self.settings.force_cookie {
@@ -113,7 +133,7 @@ impl Listener {
                     return Err(Refused::Limited);
                 }
                 if stream || cannot_resend {
-                    return self.begin(first, Start::Reset, from, now, out);
+                    return self.begin(transport, first, Start::Reset, from, now, out);
                 }
                 self.answer(first, from, now, seconds, out);
                 Ok(())
@@ -127,7 +147,7 @@ impl Listener {
                 self.limiter.proven();
                 let mut first = first;
                 first.wrap.skip_reset();
-                self.begin(first, Start::AfterResets(own), from, now, out)
+                self.begin(transport, first, Start::AfterResets(own), from, now, out)
             }
         }
     }
@@ -172,13 +192,16 @@ impl Listener {
 
     fn begin(
         &mut self,
+        transport: Transport,
         first: FirstPacket,
         start: Start,
         from: SocketAddr,
         now: Instant,
         out: &mut Vec<ServerOutput>,
     ) -> Result<(), Refused> {
-        let stream = self.settings.server.common.occ.transport.is_stream();
+        let stream = transport.is_stream();
+        let streams = self.settings.streams.as_ref().filter(|_| stream);
+        let server = Arc::clone(streams.unwrap_or(&self.settings.server));
         if let Some(starts) = self.starts.as_mut().filter(|_| !stream)
             && !starts.allow(now)
         {
@@ -187,7 +210,7 @@ impl Listener {
         let metadata = first.metadata;
         let mut outputs = Vec::new();
         let session = Session::accept(
-            Arc::clone(&self.settings.server),
+            server,
             start,
             first.packet,
             first.wrap,

@@ -14,6 +14,8 @@ use crate::wrap::WrapSettings;
 pub struct ListenerSettings {
     /// What its sessions are made from.
     pub server: Arc<ServerSettings>,
+    /// What sessions over TCP are made from where the others are over UDP; `None` if all are of one kind.
+    pub streams: Option<Arc<ServerSettings>>,
     /// How the control channel is wrapped.
     pub wrap: WrapSettings,
     /// `max-clients`, at most 2^24 - 1, the number of peer ids.
@@ -33,6 +35,7 @@ impl ListenerSettings {
     pub fn new(server: Arc<ServerSettings>, wrap: WrapSettings) -> Self {
         Self {
             server,
+            streams: None,
             wrap,
             max_clients: 1024,
             resets: (100, Duration::from_secs(10)),

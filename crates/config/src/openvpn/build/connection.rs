@@ -26,6 +26,15 @@ pub(crate) struct RemoteLine {
     pub protocol: Option<(RawTransport, Family)>,
 }
 
+/// A `local`: one more address of a server, or the one that a client calls from.
+#[derive(Clone)]
+pub(crate) struct LocalLine {
+    /// None for every address.
+    pub host: Option<String>,
+    pub port: Option<u16>,
+    pub protocol: Option<(RawTransport, Family)>,
+}
+
 /// One connection as far as it is known; the template of all outside of blocks.
 #[derive(Clone)]
 pub(crate) struct Draft {
@@ -33,7 +42,7 @@ pub(crate) struct Draft {
     pub remote_port: u16,
     pub transport: RawTransport,
     pub family: Family,
-    pub local: Option<String>,
+    pub locals: Vec<LocalLine>,
     pub local_port: u16,
     /// `lport` was given, which means to bind.
     pub local_port_defined: bool,
@@ -66,7 +75,7 @@ impl Default for Draft {
             remote_port: PORT,
             transport: RawTransport::Udp,
             family: Family::Any,
-            local: None,
+            locals: Vec::new(),
             local_port: PORT,
             local_port_defined: false,
             bind: false,
@@ -259,6 +268,9 @@ fn connection(builder: &mut Builder, directive: &Directive) -> Outcome {
     OK
 }
 
+/// Most addresses of one server.
+const LOCALS_MAX: usize = 64;
+
 /// Most remotes of one client.
 pub(crate) const CONNECTIONS_MAX: usize = 4096;
 
@@ -304,17 +316,18 @@ fn protocol(name: &str) -> Result<(RawTransport, Family), String> {
 }
 
 fn local(draft: &mut Draft, directive: &Directive) -> Outcome {
-    draft.local = match at(directive, 0) {
+    let host = match at(directive, 0) {
         "*" => None,
         text => Some(host(text)?),
     };
-    if let Some(text) = directive.get(1) {
-        draft.local_port = port(text)?;
-        draft.local_port_defined = true;
+    if draft.locals.len() == LOCALS_MAX {
+        return Err(format!("more than {LOCALS_MAX} addresses"));
     }
-    if let Some(text) = directive.get(2) {
-        (draft.transport, draft.family) = protocol(text)?;
-    }
+    draft.locals.push(LocalLine {
+        host,
+        port: directive.get(1).map(port).transpose()?,
+        protocol: directive.get(2).map(protocol).transpose()?,
+    });
     OK
 }
 

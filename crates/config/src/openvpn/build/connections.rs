@@ -1,7 +1,7 @@
 //! From drafts to connections: defaults, and what does not go together in one.
 
 use super::Builder;
-use super::connection::{CONNECTIONS_MAX, Draft, RawTransport};
+use super::connection::{CONNECTIONS_MAX, Draft, LocalLine, RawTransport};
 use crate::openvpn::directive::Origin;
 use crate::openvpn::{
     Connection, ControlWrap, Digest, Family, HttpAuth, KeyDirection, Local, Protocol, Proxy,
@@ -9,9 +9,9 @@ use crate::openvpn::{
 };
 
 impl Builder {
-    /// Every way to connect, or the one way to listen.
+    /// Every way to connect, or to listen.
     pub(super) fn settle_connections(&mut self, server: bool) -> Vec<Connection> {
-        let drafts = self.drafts();
+        let drafts = self.drafts(server);
         if server {
             if self.has("remote") || self.has("connection") {
                 for name in ["remote", "connection"] {
@@ -33,6 +33,9 @@ impl Builder {
             }
             return Vec::new();
         }
+        if !server && self.draft.locals.len() > 1 {
+            self.conflict("local", "a client calls from one address; keep one of them");
+        }
         if drafts.len() > CONNECTIONS_MAX {
             self.conflict("remote", format!("more than {CONNECTIONS_MAX} remotes"));
             return Vec::new();
@@ -52,7 +55,14 @@ impl Builder {
     }
 
     /// As in stock, `remote` lines count only when there is no `<connection>`.
-    fn drafts(&mut self) -> Vec<Draft> {
+    fn drafts(&mut self, server: bool) -> Vec<Draft> {
+        if server && self.draft.locals.len() > 1 {
+            let at = |line: &LocalLine| Draft {
+                locals: vec![line.clone()],
+                ..self.draft.clone()
+            };
+            return self.draft.locals.iter().map(at).collect();
+        }
         if !self.blocks.is_empty() {
             if !self.remotes.is_empty() {
                 self.ignored(
@@ -80,7 +90,16 @@ impl Builder {
             .collect()
     }
 
-    fn settle(&mut self, draft: Draft, server: bool) -> Connection {
+    fn settle(&mut self, mut draft: Draft, server: bool) -> Connection {
+        // A server's come one by one, and that of a block goes before that of all.
+        if let Some(line) = draft.locals.last().cloned() {
+            if let Some(port) = line.port {
+                draft.local_port = port;
+                draft.local_port_defined = true;
+            }
+            (draft.transport, draft.family) =
+                line.protocol.unwrap_or((draft.transport, draft.family));
+        }
         let transport = match draft.transport {
             RawTransport::Udp => Transport::Udp,
             RawTransport::Tcp if server => Transport::TcpServer,
@@ -167,7 +186,8 @@ impl Builder {
         proxy: Option<&Proxy>,
     ) -> Local {
         let socks = transport == Transport::Udp && matches!(proxy, Some(Proxy::Socks { .. }));
-        let wanted = draft.local.is_some() || draft.local_port_defined || draft.bind;
+        let host = draft.locals.last().and_then(|it| it.host.clone());
+        let wanted = host.is_some() || draft.local_port_defined || draft.bind;
         if draft.nobind {
             if server {
                 self.clash(
@@ -181,7 +201,7 @@ impl Builder {
                     "bind",
                     "`nobind` says the opposite; keep one of them",
                 );
-            } else if draft.local.is_some() {
+            } else if host.is_some() {
                 self.clash(
                     draft,
                     "local",
@@ -199,7 +219,7 @@ impl Builder {
             && (server || wanted || !(transport == Transport::TcpClient || socks || self.pulls()));
         Local {
             bind,
-            host: draft.local.clone(),
+            host,
             port: if bind { draft.local_port } else { 0 },
             ipv6_only: draft.ipv6_only,
         }

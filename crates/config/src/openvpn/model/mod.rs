@@ -60,8 +60,8 @@ pub struct Sockets {
 
 /// An OpenVPN configuration.
 ///
-/// Invariant: `connections` is not empty; in a client each has a remote, in a server there is
-/// one without.
+/// Invariant: `connections` is not empty; in a client each has a remote, in a server none:
+/// they are where it listens.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OpenVpn {
     /// Client or server, with what only that one has.

@@ -31,6 +31,7 @@ use netio::poll::{Poller, Waker};
 use netio::udp::Endpoint;
 use openvpn::data::signal::Signal as DataSignal;
 use openvpn::message::Restart;
+use openvpn::negotiate::Transport;
 use openvpn::server::{ClientId, Listener, ServerOutput};
 use openvpn::session::CloseReason;
 use openvpn::tls::TlsSettings;
@@ -257,9 +258,13 @@ impl<'a> Server<'a> {
     fn arrived(&mut self, arrival: &Arrival) {
         let mut out = Vec::new();
         let (from, now) = (arrival.from, Instant::now());
-        if let Err(why) = self
-            .listener
-            .receive(&arrival.bytes, from.addr, now, &mut out)
+        let transport = match arrival.stream {
+            Some(_) => Transport::Tcp,
+            None => Transport::Udp,
+        };
+        if let Err(why) =
+            self.listener
+                .receive_over(transport, &arrival.bytes, from.addr, now, &mut out)
         {
             // Whoever can reach the port can cause this: never more than a debug line.
             log::debug!("control packet from {}: {why}", from.addr);
@@ -375,9 +380,10 @@ impl<'a> Server<'a> {
 
     /// Tells every client that the server goes, as `explicit-exit-notify` says.
     fn say_goodbye(&mut self) {
-        let notify = self.connection.exit_notify;
         let ids: Vec<ClientId> = self.listener.clients().collect();
         for id in ids {
+            let stream = self.clients.get(&id).is_some_and(Served::is_stream);
+            let notify = self.connection_of(stream).exit_notify;
             self.with(id, |session, now, out| {
                 if notify == 0 {
                     return session.close(CloseReason::Local, out);
@@ -391,12 +397,25 @@ impl<'a> Server<'a> {
         }
     }
 
+    /// What the configuration says of clients over TCP, or over UDP.
+    fn connection_of(&self, stream: bool) -> &'a Connection {
+        let mut all = self.context.config.connections.iter();
+        all.find(|it| it.protocol.transport.is_tcp() == stream)
+            .unwrap_or(self.connection)
+    }
+
+    /// Whether this server listens on TCP alone.
+    fn only_streams(&self) -> bool {
+        let listens = &self.context.config.connections;
+        listens.iter().all(|it| it.protocol.transport.is_tcp())
+    }
+
     /// The way to somebody who was heard from there.
     fn way(&self, from: Endpoint) -> Option<Way> {
-        if self.connection.protocol.transport.is_tcp() {
-            self.streams.at(from.addr).cloned().map(Way::Stream)
-        } else {
-            Some(Way::Datagrams(from))
+        match self.streams.at(from.addr) {
+            Some(stream) => Some(Way::Stream(Arc::clone(stream))),
+            None if self.only_streams() => None,
+            None => Some(Way::Datagrams(from)),
         }
     }
 

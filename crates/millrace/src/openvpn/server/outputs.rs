@@ -34,11 +34,9 @@ impl Server<'_> {
     }
 
     fn send(&mut self, to: Endpoint, datagram: &[u8]) {
-        if self.connection.protocol.transport.is_tcp() {
-            if let Some(stream) = self.streams.at(to.addr) {
-                self.tunnel.send_record(stream, datagram);
-            }
-        } else {
+        if let Some(stream) = self.streams.at(to.addr) {
+            self.tunnel.send_record(stream, datagram);
+        } else if !self.only_streams() {
             self.tunnel.send(to, datagram);
         }
     }
@@ -89,13 +87,15 @@ impl Server<'_> {
 
     fn install(&mut self, id: ClientId, keys: &DataKeys) -> Result<(), Box<dyn std::error::Error>> {
         let agreed = self.listener.session(id).and_then(|s| s.data_channel());
+        let stream = self.clients.get(&id).is_some_and(Served::is_stream);
+        let connection = self.connection_of(stream);
         let Some(client) = self.clients.get_mut(&id) else {
             return Ok(());
         };
         if let (0, Some(agreed)) = (keys.key_id, agreed) {
             client.conduit.shape = sizes::shape(
                 &self.context.config,
-                self.connection,
+                connection,
                 agreed,
                 client.framing,
                 self.mtu,

@@ -1,6 +1,6 @@
 //! One client of a server.
 
-use super::super::conduit::Conduit;
+use super::super::conduit::{Conduit, Way};
 use super::super::policy::auth_script::AuthFiles;
 use super::super::policy::clients::Addresses;
 use super::super::policy::connect_script::ConnectFiles;
@@ -61,6 +61,11 @@ pub(super) struct Served {
 }
 
 impl Served {
+    /// Whether it comes over TCP.
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.conduit.way(), Way::Stream(_))
+    }
+
     /// How logs name it: `name/address`.
     pub(super) fn label(&self) -> String {
         if self.common_name.is_empty() {

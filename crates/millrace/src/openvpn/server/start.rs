@@ -10,8 +10,8 @@ use super::super::policy::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
 use super::super::{Context, client, device, setup, terms};
 use super::streams::Streams;
 use super::{Failure, ROUND, Server};
-use config::openvpn::{OpenVpn, Topology};
-use engine::Routes;
+use config::openvpn::{Connection, OpenVpn, Topology};
+use engine::{Routes, Sockets};
 use netio::poll::Waker;
 use openvpn::server::{Listener, ListenerSettings};
 use openvpn::session::TokenKeeper;
@@ -28,9 +28,6 @@ impl<'a> Server<'a> {
         let (Some(wanted), Some(connection)) = (config.server(), config.connections.first()) else {
             return Err("no server in the configuration".into());
         };
-        if config.connections.len() > 1 {
-            log::warn!("WARNING: only the first of several addresses to listen on is used");
-        }
         let now = Instant::now();
         let tls = Arc::new(client::load_tls(context)?);
         for warning in tls.warnings() {
@@ -53,8 +50,12 @@ impl<'a> Server<'a> {
                 )))
             }
         };
-        let settings = Arc::new(terms::server(config, connection, Arc::clone(&tls), tokens));
-        let mut settings = ListenerSettings::new(settings, wrap);
+        let is_tcp = |it: &&Connection| it.protocol.transport.is_tcp();
+        let first_tcp = config.connections.iter().find(is_tcp);
+        let first_udp = config.connections.iter().find(|it| !is_tcp(it));
+        let of = |it| Arc::new(terms::server(config, it, Arc::clone(&tls), tokens.clone()));
+        let mut settings = ListenerSettings::new(of(first_udp.unwrap_or(connection)), wrap);
+        settings.streams = first_udp.and(first_tcp).map(of);
         settings.max_clients = wanted.max_clients as usize;
         let resets = wanted.connect_freq_initial;
         settings.resets = (resets.count, Duration::from_secs(resets.seconds.into()));
@@ -98,17 +99,33 @@ impl<'a> Server<'a> {
         }
         tunnel.set_hairpin(wanted.client_to_client);
         let mut streams = Streams::default();
-        if connection.protocol.transport.is_tcp() {
-            streams.listen(config, connection)?;
-        } else {
-            let sockets = device::open_udp(config, connection, &context.dataplane, None)?;
-            for socket in sockets.iter() {
+        let mut sockets = Sockets::default();
+        for connection in &config.connections {
+            if is_tcp(&connection) {
+                streams.listen(config, connection)?;
+                continue;
+            }
+            let more = device::open_udp(config, connection, &context.dataplane, None)?;
+            for socket in more.iter() {
                 log::info!(
                     "UDP{:?} link local (bound): port {}",
                     socket.family(),
                     socket.port()
                 );
             }
+            let twice = (sockets.v4.is_some() && more.v4.is_some())
+                || (sockets.v6.is_some() && more.v6.is_some());
+            if twice {
+                return Err(
+                    "local: one UDP port of each of IPv4 and IPv6 can be listened on; \
+                            remove the others, or listen on every address with `local *`"
+                        .into(),
+                );
+            }
+            sockets.v4 = sockets.v4.or(more.v4);
+            sockets.v6 = sockets.v6.or(more.v6);
+        }
+        if first_udp.is_some() {
             tunnel.set_sockets(sockets);
         }
         let done = Arc::new(Waker::new()?);
