@@ -28,7 +28,7 @@ use crate::network as network_plan;
 use crate::privileges;
 use config::openvpn::{self, AuthRetry, OpenVpn, ScriptSecurity};
 use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
-use connect::Stop;
+use connect::{Attend, Stop};
 use console::Console;
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
@@ -43,6 +43,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// Faults of a configuration that are printed.
@@ -81,7 +82,7 @@ struct Context {
     /// The first configuration file, for scripts.
     file: Option<String>,
     dataplane: DataplaneSettings,
-    signals: Signals,
+    signals: Rc<Signals>,
     news: RefCell<Monitor>,
     office: RefCell<Office>,
     /// Signals and visitors, for when nothing else goes on.
@@ -98,9 +99,9 @@ struct Context {
 
 /// `openvpn ARGUMENTS`: a tunnel until somebody says stop, or one of the things that need none.
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
-    let mut directory_changed = false;
+    let (mut directory_changed, mut signals) = (false, None);
     loop {
-        match once(arguments, &mut directory_changed) {
+        match once(arguments, &mut directory_changed, &mut signals) {
             Ended::Exit(status) => return ExitCode::from(status),
             Ended::Reload => {}
         }
@@ -114,13 +115,17 @@ pub(crate) fn run(
     dataplane: DataplaneSettings,
     manner: Manner,
 ) -> ExitCode {
-    match with_config(config, file, dataplane, manner) {
+    match with_config(config, file, dataplane, manner, &mut None) {
         Ended::Exit(status) => ExitCode::from(status),
         Ended::Reload => ExitCode::SUCCESS,
     }
 }
 
-fn once(arguments: &[String], directory_changed: &mut bool) -> Ended {
+fn once(
+    arguments: &[String],
+    directory_changed: &mut bool,
+    signals: &mut Option<Rc<Signals>>,
+) -> Ended {
     let mut read = |path: &Path| openvpn::read_config(path);
     let options = openvpn::Options {
         allow_insecure_ciphers: false,
@@ -160,7 +165,10 @@ fn once(arguments: &[String], directory_changed: &mut bool) -> Ended {
     let file = first_file(arguments);
     let environment = std::env::var(ENVIRONMENT).ok();
     match Settings::load(None, environment.as_deref(), &[]) {
-        Ok(settings) => with_config(config, file, settings.dataplane, Manner::default()),
+        Ok(settings) => {
+            let manner = Manner::default();
+            with_config(config, file, settings.dataplane, manner, signals)
+        }
         Err(error) => refuse(&error.to_string()),
     }
 }
@@ -200,6 +208,7 @@ fn with_config(
     file: Option<String>,
     dataplane: DataplaneSettings,
     manner: Manner,
+    signals: &mut Option<Rc<Signals>>,
 ) -> Ended {
     let service = &config.service;
     if let Err(error) = privileges::look_up(service.user.as_deref(), service.group.as_deref()) {
@@ -222,7 +231,14 @@ fn with_config(
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH
     );
-    let context = match Context::new(config, file, dataplane, console, manner) {
+    let caught = match signals {
+        Some(signals) => Ok(Rc::clone(signals)),
+        None => Signals::catch().inspect(|caught| *signals = Some(Rc::clone(caught))),
+    };
+    let context = caught
+        .map_err(Into::into)
+        .and_then(|signals| Context::new(config, file, dataplane, console, manner, signals));
+    let context = match context {
         Ok(context) => context,
         Err(error) => {
             log::error!("{error}");
@@ -292,14 +308,16 @@ impl Context {
         dataplane: DataplaneSettings,
         console: &'static Console,
         manner: Manner,
+        signals: Rc<Signals>,
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let auth_retry = config.client().map(|client| client.auth_retry);
         let auth_retry = auth_retry.unwrap_or_default();
-        let signals = Signals::catch()?;
-        let mut office = Office::open(&config, console)?;
+        let office = Office::open(&config, console)?;
         let idle = Poller::new()?;
-        idle.add(&signals, 0)?;
-        office.watch(&idle, 1)?;
+        idle.add(&*signals, 0)?;
+        if let Some(visitors) = office.events() {
+            idle.add(visitors, 1)?;
+        }
         Ok(Self {
             config,
             file,
@@ -318,7 +336,10 @@ impl Context {
     /// Has a poller wake for changes of the network and for visitors.
     fn watch(&self, poller: &Poller, news: u64, visitors: u64) -> io::Result<()> {
         poller.add(&*self.news.borrow(), news)?;
-        self.office.borrow_mut().watch(poller, visitors)
+        match self.office.borrow().events() {
+            None => Ok(()),
+            Some(fd) => poller.add(fd, visitors),
+        }
     }
 
     /// The tunnel is up: whoever waits for that is told, once.
@@ -382,8 +403,8 @@ impl Context {
     }
 
     /// Serves whoever asks. Signals that come this way are as good as real ones.
-    fn serve(&self, desk: &mut dyn Desk, poller: &Poller) {
-        let wishes = self.office.borrow_mut().serve(desk, poller);
+    fn serve(&self, desk: &mut dyn Desk) {
+        let wishes = self.office.borrow_mut().serve(desk);
         for wish in wishes {
             self.note(&wish);
         }
@@ -400,14 +421,9 @@ impl Context {
         }
     }
 
-    /// What breaks off every waiting: signals and visitors.
+    /// What breaks off every waiting: signals. Visitors are served meanwhile.
     fn stop(&self) -> Stop<'_> {
-        Stop::new(&self.idle)
-    }
-
-    /// Serves whoever asks while nothing goes on.
-    fn serve_idle(&self) {
-        self.serve(&mut Idle, &self.idle);
+        Stop::serving(&self.idle, self)
     }
 
     /// Asks on the management port; `None` where `management-query-passwords` does not say so.
@@ -450,7 +466,7 @@ impl Context {
             if self.signals.is_raised() {
                 return None;
             }
-            let wishes = self.office.borrow_mut().serve(&mut Idle, &self.idle);
+            let wishes = self.office.borrow_mut().serve(&mut Idle);
             for wish in wishes {
                 match wanted(wish) {
                     Ok(found) => return Some(found),
@@ -465,6 +481,13 @@ impl Context {
                 self.idle.wait(timeout).ok()?;
             }
         }
+    }
+}
+
+impl Attend for Context {
+    fn attend(&self) -> bool {
+        self.serve(&mut Idle);
+        !self.signals.is_raised()
     }
 }
 

@@ -14,6 +14,7 @@ use config::openvpn::{AuthRetry, OpenVpn, Prompted};
 use netio::poll::Poller;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime};
 
 /// What the daemon must be able to say and do for those who ask.
@@ -72,6 +73,8 @@ struct Port {
     machine: Management,
     door: Door,
     visitor: Option<Visitor>,
+    /// The visitor, or where there is none the door: whoever comes while one is there waits outside.
+    events: Poller,
     /// `management-signal`.
     signal_on_leave: bool,
     /// `management-forget-disconnect`.
@@ -105,8 +108,6 @@ pub(crate) struct Office {
     clock: Clock,
     port: Option<Port>,
     console: &'static Console,
-    /// Set in the poller that was watched last.
-    watched: Option<u64>,
 }
 
 /// How often a visitor who waits is looked at: only bytes that he could not take yet are served so.
@@ -167,10 +168,17 @@ impl Office {
                 for text in &service.echo {
                     machine.echoed(unix(SystemTime::now()), text);
                 }
+                let events = Poller::new()?;
+                match (&visitor, door.fd()) {
+                    (Some(visitor), _) => events.add(visitor, 0)?,
+                    (None, Some(door)) => events.add(door, 0)?,
+                    (None, None) => {}
+                }
                 Some(Port {
                     machine,
                     door,
                     visitor,
+                    events,
                     signal_on_leave: wanted.signal,
                     forget_on_leave: wanted.forget_disconnect,
                     up_down: wanted.up_down,
@@ -185,25 +193,12 @@ impl Office {
             clock: Clock::system(),
             port,
             console,
-            watched: None,
         })
     }
 
-    /// Has a poller wake for visitors under this token.
-    ///
-    /// # Errors
-    /// Descriptor limits.
-    pub(crate) fn watch(&mut self, poller: &Poller, token: u64) -> io::Result<()> {
-        self.watched = Some(token);
-        if let Some(port) = &self.port {
-            if let Some(door) = port.door.fd() {
-                poller.add(door, token)?;
-            }
-            if let Some(visitor) = &port.visitor {
-                poller.add(visitor, token)?;
-            }
-        }
-        Ok(())
+    /// Readable when a visitor came, or said something; `None` where nobody can.
+    pub(crate) fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.port.as_ref().map(|port| port.events.as_fd())
     }
 
     /// When something is to be done here, or at the time given.
@@ -222,7 +217,7 @@ impl Office {
     }
 
     /// Does what is due, and serves the visitor. Returns what he wants of the process.
-    pub(crate) fn serve(&mut self, desk: &mut dyn Desk, poller: &Poller) -> Vec<Wish> {
+    pub(crate) fn serve(&mut self, desk: &mut dyn Desk) -> Vec<Wish> {
         let now = Instant::now();
         let (format, title, clock) = (self.format, &self.title, &self.clock);
         if let Some(file) = &mut self.status
@@ -236,7 +231,7 @@ impl Office {
         for (at, line) in self.console.take() {
             port.machine.logged(unix(at), line.flag, &line.text);
         }
-        port.receive(poller, self.watched);
+        port.receive();
         let mut wishes = std::mem::take(&mut port.wishes);
         while let Some(action) = port.machine.next_action(now) {
             port.act(
@@ -351,13 +346,11 @@ impl Office {
 
 impl Port {
     /// Lets a visitor in, and reads what he says.
-    fn receive(&mut self, poller: &Poller, token: Option<u64>) {
+    fn receive(&mut self) {
         if self.visitor.is_none()
             && let Some(visitor) = self.door.accept()
         {
-            if let Some(token) = token
-                && let Err(error) = poller.add(&visitor, token)
-            {
+            if let Err(error) = self.watch_visitor(&visitor) {
                 log::warn!("MANAGEMENT: {error}");
             }
             self.machine.connected();
@@ -375,8 +368,21 @@ impl Port {
         }
     }
 
+    fn watch_visitor(&self, visitor: &Visitor) -> io::Result<()> {
+        if let Some(door) = self.door.fd() {
+            self.events.remove(door)?;
+        }
+        self.events.add(visitor, 0)
+    }
+
     fn leave(&mut self) {
+        // Closed, and so out of the set by itself.
         self.visitor = None;
+        if let Some(door) = self.door.fd()
+            && let Err(error) = self.events.add(door, 0)
+        {
+            log::warn!("MANAGEMENT: {error}");
+        }
         self.machine.disconnected();
         log::info!("MANAGEMENT: Client disconnected");
         if self.forget_on_leave {

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -33,8 +34,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Catches signals from now on, for the life of the program.
-    pub(crate) fn catch() -> io::Result<Self> {
+    /// Catches signals from now on, for the life of the program: to be called once.
+    pub(crate) fn catch() -> io::Result<Rc<Self>> {
         let caught = Arc::new(AtomicUsize::new(0));
         let (pipe, write) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
@@ -44,12 +45,12 @@ impl Signals {
             signal_hook::flag::register_usize(signal, Arc::clone(&caught), signal as usize)?;
             signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
         }
-        Ok(Self {
+        Ok(Rc::new(Self {
             caught,
             pipe,
             raised: Cell::new(None),
             ring: write,
-        })
+        }))
     }
 
     /// Acts as if a signal had come.
@@ -60,9 +61,10 @@ impl Signals {
         let _ = (&self.ring).write(&[0]);
     }
 
-    /// Whether there is one to take.
+    /// Whether there is one to take. If not, nothing is readable either: the byte of one that was
+    /// taken may come late.
     pub(crate) fn is_raised(&self) -> bool {
-        self.raised.get().is_some() || self.caught.load(Ordering::Relaxed) != 0
+        self.take().inspect(|signal| self.raise(*signal)).is_some()
     }
 
     /// The last signal that was not taken yet.

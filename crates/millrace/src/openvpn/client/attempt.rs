@@ -109,10 +109,7 @@ impl Client<'_> {
         let way = match target.open(login.as_ref(), &context.stop())? {
             None => match context.signals.take() {
                 Some(signal) => return Ok(Err(signal)),
-                None => {
-                    context.serve_idle();
-                    return Ok(Ok(CloseReason::Local));
-                }
+                None => return Ok(Ok(CloseReason::Local)),
             },
             Some(Socket::Udp(remote)) => {
                 let family = device::family_of(remote);
@@ -209,7 +206,7 @@ impl Attempt<'_, '_> {
         let context = self.client.context;
         let poller = Poller::new()?;
         poller.add(&*inbox, INBOX)?;
-        poller.add(&context.signals, SIGNAL)?;
+        poller.add(&*context.signals, SIGNAL)?;
         context.watch(&poller, NEWS, VISITOR)?;
         while self.ended.is_none() {
             let now = Instant::now();
@@ -234,7 +231,7 @@ impl Attempt<'_, '_> {
             self.tick()?;
             self.client.set_late_routes()?;
             self.announce();
-            context.serve(self, &poller);
+            context.serve(self);
         }
         Ok(())
     }

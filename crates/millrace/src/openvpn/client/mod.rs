@@ -109,10 +109,7 @@ impl<'a> Client<'a> {
                 connect::Next::Target(target) => self.attempt(&target, &mut attempts),
                 connect::Next::Stopped => match self.context.signals.take() {
                     Some(signal) => Outcome::Signal(signal),
-                    None => {
-                        self.context.serve_idle();
-                        continue;
-                    }
+                    None => continue,
                 },
                 connect::Next::GiveUp(why) => {
                     log::error!("{why}");

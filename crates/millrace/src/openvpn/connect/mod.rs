@@ -20,4 +20,4 @@ mod stop;
 pub(crate) use attempts::{Attempts, Next};
 pub(crate) use dial::{ProxyLogin, Socket, Target};
 pub(crate) use resolve::resolve;
-pub(crate) use stop::Stop;
+pub(crate) use stop::{Attend, Stop};

@@ -11,8 +11,18 @@ const OTHER: u64 = 1;
 
 /// A descriptor that becomes readable when there is something better to do: signals, or an
 /// `epoll` set of all that must not wait.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stop<'a>(BorrowedFd<'a>);
+#[derive(Clone, Copy)]
+pub(crate) struct Stop<'a> {
+    fd: BorrowedFd<'a>,
+    /// Sees first whether it can be done while the waiting goes on.
+    attendant: Option<&'a dyn Attend>,
+}
+
+/// Does what can be done without breaking the waiting off.
+pub(crate) trait Attend {
+    /// Does what made the descriptor readable. Whether the waiting may go on.
+    fn attend(&self) -> bool;
+}
 
 /// Why the waiting is over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,8 +37,20 @@ pub(super) enum Woken {
 
 impl<'a> Stop<'a> {
     /// Waiting ends when `fd` is readable; nothing is read from it.
+    #[cfg(test)]
     pub(crate) fn new(fd: &'a impl AsFd) -> Self {
-        Self(fd.as_fd())
+        Self {
+            fd: fd.as_fd(),
+            attendant: None,
+        }
+    }
+
+    /// When `fd` is readable the attendant is asked first; waiting ends if that was not all.
+    pub(crate) fn serving(fd: &'a impl AsFd, attendant: &'a dyn Attend) -> Self {
+        Self {
+            fd: fd.as_fd(),
+            attendant: Some(attendant),
+        }
     }
 
     /// Waits until `other` is readable.
@@ -48,7 +70,7 @@ impl<'a> Stop<'a> {
 
     fn wait(&self, other: Option<(BorrowedFd<'_>, bool)>, until: Instant) -> io::Result<Woken> {
         let poller = Poller::new()?;
-        poller.add(self.0, STOP)?;
+        poller.add(self.fd, STOP)?;
         if let Some((fd, writable)) = other {
             poller.add(fd, OTHER)?;
             if writable {
@@ -60,10 +82,11 @@ impl<'a> Stop<'a> {
             let ready = poller.wait(Some(until.saturating_duration_since(now)))?;
             let mut woken = None;
             for token in ready.iter() {
-                if token == STOP {
+                if token != STOP {
+                    woken = Some(Woken::Ready);
+                } else if !self.attendant.is_some_and(Attend::attend) {
                     return Ok(Woken::Stop);
                 }
-                woken = Some(Woken::Ready);
             }
             match woken {
                 Some(woken) => return Ok(woken),
@@ -77,6 +100,7 @@ impl<'a> Stop<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::time::Duration;
 
     use netio::poll::Waker;
@@ -95,5 +119,26 @@ mod tests {
         stop.clear();
         let late = Stop::new(&stop).until(Instant::now()).unwrap();
         assert_eq!(late, Woken::Late);
+    }
+
+    #[test]
+    fn what_an_attendant_can_do_does_not_break_the_waiting_off() {
+        struct Clerk<'a>(&'a Waker, Cell<u32>);
+        impl Attend for Clerk<'_> {
+            fn attend(&self) -> bool {
+                self.0.clear();
+                self.1.set(self.1.get() + 1);
+                self.1.get() == 1
+            }
+        }
+        let (stop, other) = (Waker::new().unwrap(), Waker::new().unwrap());
+        let far = Instant::now() + Duration::from_secs(3600);
+        let clerk = Clerk(&stop, Cell::new(0));
+        let wait = || Stop::serving(&stop, &clerk).readable(&other, far).unwrap();
+        stop.wake();
+        other.wake();
+        assert_eq!((wait(), clerk.1.get()), (Woken::Ready, 1));
+        stop.wake();
+        assert_eq!((wait(), clerk.1.get()), (Woken::Stop, 2));
     }
 }

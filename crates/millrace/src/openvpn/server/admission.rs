@@ -44,7 +44,9 @@ impl Server<'_> {
                 .clients
                 .iter()
                 .filter(|(other, c)| {
-                    **other != id && c.common_name == name && matches!(c.step, Step::In)
+                    **other != id
+                        && c.common_name == name
+                        && matches!(c.step, Step::Settled | Step::In)
                 })
                 .map(|(other, _)| *other)
                 .collect();

@@ -130,7 +130,7 @@ impl<'a> Server<'a> {
     fn serve(&mut self) -> Result<Ended, Failure> {
         let poller = Poller::new()?;
         poller.add(&*self.inbox, INBOX)?;
-        poller.add(&self.context.signals, SIGNAL)?;
+        poller.add(&*self.context.signals, SIGNAL)?;
         poller.add(&*self.done, DONE)?;
         self.context.watch(&poller, NEWS, SERVICE)?;
         for (n, listener) in (0..).zip(self.streams.listeners()) {
@@ -185,7 +185,7 @@ impl<'a> Server<'a> {
             busy = self.hear()?;
             self.tick();
             let context = self.context;
-            context.serve(self, &poller);
+            context.serve(self);
         }
     }
 
