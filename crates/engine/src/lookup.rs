@@ -284,9 +284,7 @@ impl<W: Wire> OutboundLookup<W> {
         let shared = &self.shared;
         slot.number(|run| {
             shared.drops.expired.add(run.count as u64);
-            shared
-                .control
-                .notify(run.peer.id(), Notice::NeedSession);
+            shared.control.notify(run.peer.id(), Notice::NeedSession);
         });
     }
 }

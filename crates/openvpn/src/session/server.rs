@@ -291,7 +291,10 @@ impl Session {
             && server.answer_by.is_none()
             && !server.push_wanted;
         let window = self.settings().hand_window;
-        self.primary.established.filter(|_| waits).map(|at| at + window)
+        self.primary
+            .established
+            .filter(|_| waits)
+            .map(|at| at + window)
     }
 
     pub(super) fn tick_server(

@@ -137,7 +137,7 @@ fn packets_are_cut_and_joined_across_keys() {
     packet[332] = 9;
     let mut pieces = Vec::new();
     out.split(&packet, &mut |header, piece| {
-        pieces.push([header, piece].concat())
+        pieces.push([header, piece].concat());
     });
     assert_eq!(pieces.len(), 4);
     let payloads: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
@@ -152,7 +152,7 @@ fn packets_are_cut_and_joined_across_keys() {
     assert_eq!(joined, Some(packet));
     let mut whole = Vec::new();
     out.split(&INNER, &mut |header, piece| {
-        whole.push([header, piece].concat())
+        whole.push([header, piece].concat());
     });
     let datagram = seal(&out, &[&whole[0]]).remove(0);
     assert_eq!(
