@@ -19,7 +19,13 @@ fn faults_in_a_block_are_found_on_their_line() {
 }
 
 /// Lines beside a sound client or server, the directive that is refused, and part of the reason.
-const CONFLICTS: [(&str, &str, &str, &str); 60] = [
+const CONFLICTS: [(&str, &str, &str, &str); 61] = [
+    (
+        CLIENT,
+        "script-security 2\ntls-verify /etc/check",
+        "tls-verify",
+        "remote-cert-tls server",
+    ),
     (CLIENT, "secret static.key", "secret", "peer-fingerprint"),
     (CLIENT, "dev tap", "dev", "dev tun"),
     (CLIENT, "dev-type tap", "dev-type", "dev tun"),

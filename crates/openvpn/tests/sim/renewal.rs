@@ -129,6 +129,10 @@ fn a_renewal_that_fails_does_not_end_the_server_s_half() {
     world.run_until(secs(200));
     assert_eq!(world.up(), id);
     assert_eq!(world.planes[&id].sealing, Some(0));
+    // But not for ever: the last keys are given up like any others that were to be replaced.
+    world.run_until(secs(165 + 3600));
+    assert_eq!(world.server_closed(), [&CloseReason::WornOut]);
+    assert!(world.listener.is_empty());
 }
 
 #[test]

@@ -169,9 +169,14 @@ impl Builder {
             || verify.ns_cert_type.is_some()
             || verify.x509_name.is_some()
             || !verify.peer_fingerprints.is_empty()
-            || !verify.issuer_fingerprints.is_empty()
-            || self.has("tls-verify");
-        if !checked {
+            || !verify.issuer_fingerprints.is_empty();
+        if self.has("tls-verify") && !self.was_refused("tls-verify") {
+            // Left out, it would let in whom it was to keep out.
+            let reason = "a client does not run it, and nothing is to go unchecked; give \
+                `remote-cert-tls server`, `verify-x509-name NAME name` or `peer-fingerprint` \
+                instead";
+            self.conflict("tls-verify", reason);
+        } else if !checked {
             self.warnings.push(
                 "No server certificate verification method has been enabled: whoever has a \
                  client's certificate of the same CA can play the server; add `remote-cert-tls \
