@@ -45,7 +45,7 @@ pub(crate) fn drop_privileges() {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UserError {
     /// There is none of that name.
-    #[error("there is no {what} {name}")]
+    #[error("{what} {name}: there is none of that name on this machine")]
     Unknown {
         /// "user" or "group".
         what: &'static str,

@@ -47,8 +47,8 @@ impl Import {
         let same = |entry: &&mut crate::report::Entry| {
             entry.key == name && entry.verdict == Verdict::Honoured
         };
-        let place = self.places.iter().rev().find(|(key, _)| key == name);
-        let place = place.map_or(self.report.file.as_str(), |(_, place)| place);
+        let known = self.model.as_ref().and_then(|model| model.place(name));
+        let place = known.unwrap_or(&self.report.file);
         let fault = format!("{place}: {name}: {reason}");
         if let Some(entry) = self.report.entries.iter_mut().rev().find(same) {
             entry.verdict = Verdict::Refused;

@@ -60,8 +60,6 @@ pub struct Import {
     pub action: Option<Action>,
     /// What leaves no model, with file and line, and how many of it there is.
     faults: (Vec<String>, usize),
-    /// Where the directives are that hold, by name.
-    places: Vec<(String, String)>,
 }
 
 impl Import {
@@ -192,13 +190,11 @@ fn import(collector: Collector<'_, '_>, file: &str, options: Options) -> Import 
     }
     let model = builder.finish(collector.directory);
     let faults = (report::faults(&builder.judged, file), builder.faults());
-    let places = report::places(&builder.judged);
     Import {
         model,
         report: report::report(&builder.judged, file),
         warnings: builder.warnings,
         action: builder.action,
         faults,
-        places,
     }
 }

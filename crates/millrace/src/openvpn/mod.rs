@@ -16,6 +16,7 @@ mod network;
 mod office;
 mod plane;
 mod policy;
+mod process;
 mod secrets;
 mod server;
 mod setup;
@@ -32,8 +33,6 @@ use connect::{Attend, Stop};
 use console::Console;
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
-use nix::sys::mman::{MlockAllFlags, mlockall};
-use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
 use office::{Desk, Office, Status, Wish};
 use policy::management::{Answer, Query, QueryKind};
 use secrets::SecretError;
@@ -65,15 +64,6 @@ pub(crate) struct Manner {
     pub(crate) no_dns: bool,
     /// Whoever started it hears when the tunnel is up, and goes on only then.
     pub(crate) wait: bool,
-}
-
-/// Goes into the background, if that is where this process is to be.
-fn into_background() {
-    if daemonize::is_child()
-        && let Err(error) = daemonize::ready()
-    {
-        log::warn!("{error}");
-    }
 }
 
 /// What a client or server is run with.
@@ -212,7 +202,7 @@ fn with_config(
 ) -> Ended {
     let service = &config.service;
     if let Err(error) = privileges::look_up(service.user.as_deref(), service.group.as_deref()) {
-        return refuse(&error.to_string());
+        return refuse(&config.located(&error.to_string()));
     }
     let log = config
         .service
@@ -254,9 +244,9 @@ fn with_config(
         return Ended::Exit(1);
     }
     if !manner.wait {
-        into_background();
+        process::into_background();
     }
-    settle_process(&context.config.service);
+    process::settle(&context.config.service);
     for text in &context.config.service.echo {
         log::info!("ECHO:{text}");
     }
@@ -279,26 +269,6 @@ fn with_config(
         let _ = fs::remove_file(path);
     }
     ended
-}
-
-/// `nice` and `mlock`, before there are threads and privileges are gone.
-fn settle_process(service: &openvpn::Service) {
-    if let Some(nice) = service.nice
-        && let Err(error) = netio::priority::set_nice(nice)
-    {
-        log::warn!("WARNING: nice {nice} failed: {error}");
-    }
-    if !service.mlock {
-        return;
-    }
-    // What is mapped later counts too, and must not fail when root's rights are gone.
-    let all = MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE;
-    let locked = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY)
-        .and_then(|()| mlockall(all));
-    match locked {
-        Ok(()) => log::info!("mlockall call succeeded"),
-        Err(error) => log::warn!("WARNING: mlockall call failed: {error}"),
-    }
 }
 
 impl Context {
@@ -333,6 +303,12 @@ impl Context {
         })
     }
 
+    /// Says why the process cannot go on.
+    fn fatal(&self, error: &dyn std::error::Error) {
+        log::error!("{}", self.config.located(&error.to_string()));
+        log::info!("Exiting due to fatal error");
+    }
+
     /// Has a poller wake for changes of the network and for visitors.
     fn watch(&self, poller: &Poller, news: u64, visitors: u64) -> io::Result<()> {
         poller.add(&*self.news.borrow(), news)?;
@@ -348,7 +324,7 @@ impl Context {
             if !daemonize::is_child() {
                 eprintln!("the tunnel is up; Ctrl-C takes it down");
             }
-            into_background();
+            process::into_background();
         }
     }
 

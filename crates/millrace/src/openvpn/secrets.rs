@@ -29,7 +29,7 @@ pub(crate) enum SecretError {
     Interrupted,
     /// Nobody can be asked.
     #[error(
-        "{what}: there is no terminal to ask for it ({error}); name a file with it, or use \
+        "{what}: there is no terminal to ask for it ({error}); name a file that holds it, or use \
          management-query-passwords"
     )]
     NoTerminal {

@@ -52,6 +52,7 @@ impl Builder {
             false => Role::Client(std::mem::take(&mut self.client)),
         };
         self.service.management = self.management.build();
+        let places = crate::openvpn::report::places(&self.judged);
         Some(OpenVpn {
             role,
             device: std::mem::take(&mut self.device),
@@ -64,6 +65,7 @@ impl Builder {
             scripts: std::mem::take(&mut self.scripts),
             service: std::mem::take(&mut self.service),
             directory,
+            places,
         })
     }
 

@@ -86,6 +86,8 @@ pub struct OpenVpn {
     pub service: Service,
     /// `cd`: where relative paths begin; `None` for the directory of the process.
     pub directory: Option<PathBuf>,
+    /// Names of the directives that hold, and where each stands, for messages.
+    pub places: Vec<(String, String)>,
 }
 
 impl OpenVpn {
@@ -104,6 +106,24 @@ impl OpenVpn {
         match &self.role {
             Role::Client(client) => Some(client),
             Role::Server(_) => None,
+        }
+    }
+
+    /// Where the directive of this name stands: `file:line`, or which argument it is.
+    #[must_use]
+    pub fn place(&self, name: &str) -> Option<&str> {
+        let mut places = self.places.iter().rev();
+        let (_, place) = places.find(|(key, _)| key == name)?;
+        Some(place)
+    }
+
+    /// A message that begins with a directive's name, with its place in front; others unchanged.
+    #[must_use]
+    pub fn located(&self, message: &str) -> String {
+        let name = message.split([':', ' ']).next().unwrap_or_default();
+        match self.place(name) {
+            Some(place) => format!("{place}: {message}"),
+            None => message.to_owned(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! One connection to one server, from the first packet to the last.
 
 use super::super::conduit::{Conduit, Way};
-use super::super::connect::{Attempts, ProxyLogin, Socket, Target};
+use super::super::connect::{Attempts, Socket, Target};
 use super::super::network::Inside;
 use super::super::office::{Desk, Status};
 use super::super::plane::{Arrival, ClientWire};
@@ -64,10 +64,17 @@ impl Client<'_> {
         match outcome {
             Ok(Ok(reason)) => self.after(&reason, attempts),
             Ok(Err(signal)) => Outcome::Signal(signal),
-            Err(error) => {
-                log::error!("{error}");
-                Outcome::Again
-            }
+            Err(error) => match error.downcast_ref::<SecretError>() {
+                // Nobody is there who could mend it by the next time.
+                Some(SecretError::File { .. } | SecretError::NoTerminal { .. }) => {
+                    self.context.fatal(&*error);
+                    Outcome::Exit(1)
+                }
+                _ => {
+                    log::error!("{error}");
+                    Outcome::Again
+                }
+            },
         }
     }
 
@@ -80,7 +87,7 @@ impl Client<'_> {
         let context = self.context;
         let config = &context.config;
         let connection = &target.connection;
-        let wrap = setup::wrap_settings(config, connection)?;
+        let wrap = self.wrap(connection)?;
         let credentials = self.credentials()?;
         self.device(target)?;
         let inbox = Arc::clone(&self.inbox);
@@ -92,16 +99,8 @@ impl Client<'_> {
         inbox.take_notices();
         inbox.take_closed();
 
-        let login = match target.proxy_credentials() {
-            None => None,
-            Some(prompted) => {
-                let login = self.proxy_login(prompted)?;
-                Some(ProxyLogin {
-                    name: login.name,
-                    password: login.password,
-                })
-            }
-        };
+        let prompted = target.proxy_credentials();
+        let login = prompted.map(|it| self.proxy_login(it)).transpose()?;
         // A tunnel that stays up must not carry the way to its next server.
         if let Some(inside) = self.set.as_mut().and_then(|set| set.inside.as_mut()) {
             inside.keep_outside(target.remote.ip())?;

@@ -3,7 +3,7 @@
 mod attempt;
 mod inside;
 
-use super::connect::{self, Attempts, Target};
+use super::connect::{self, Attempts, ProxyLogin, Target};
 use super::device::{self, Link};
 use super::hooks::Hooks;
 use super::plane::{ClientWire, Inbox};
@@ -11,11 +11,12 @@ use super::policy::management::QueryKind;
 use super::secrets::{self, Login};
 use super::signals::Signal;
 use super::{Context, Ended, plane, setup};
-use config::openvpn::{AuthRetry, Prompted, RemapUsr1};
+use config::openvpn::{AuthRetry, Connection, ControlWrap, Prompted, RemapUsr1};
 use engine::Tunnel;
 use openvpn::push::PushReply;
 use openvpn::session::CloseReason;
 use openvpn::tls::TlsSettings;
+use openvpn::wrap::WrapSettings;
 use std::sync::Arc;
 use std::time::SystemTime;
 use zeroize::Zeroizing;
@@ -37,6 +38,9 @@ pub(super) struct Client<'a> {
     pub(super) context: &'a Context,
     pub(super) hooks: Hooks<'a>,
     pub(super) tls: Arc<TlsSettings>,
+    /// How the control channel is wrapped, by what the configuration says of it: read once, for a
+    /// process that gave up its rights cannot read the keys again.
+    wraps: Vec<(ControlWrap, WrapSettings)>,
     pub(super) inbox: Arc<Inbox>,
     /// The interface, while there is one.
     pub(super) device: Option<(Tunnel<ClientWire>, Link)>,
@@ -64,7 +68,7 @@ pub(super) fn run(context: &Context) -> Ended {
     let mut client = match Client::new(context) {
         Ok(client) => client,
         Err(error) => {
-            log::error!("{error}");
+            context.fatal(&*error);
             return Ended::Exit(1);
         }
     };
@@ -80,8 +84,16 @@ impl<'a> Client<'a> {
         for warning in tls.warnings() {
             log::warn!("WARNING: {warning}");
         }
+        let mut wraps: Vec<(ControlWrap, WrapSettings)> = Vec::new();
+        for connection in &config.connections {
+            if !wraps.iter().any(|(wanted, _)| *wanted == connection.wrap) {
+                let settings = setup::wrap_settings(config, connection)?;
+                wraps.push((connection.wrap.clone(), settings));
+            }
+        }
         Ok(Self {
             context,
+            wraps,
             hooks: Hooks::new(config, context.file.as_deref(), SystemTime::now()),
             tls: Arc::new(tls),
             inbox: Arc::new(Inbox::new()?),
@@ -195,10 +207,9 @@ impl<'a> Client<'a> {
             return Ok(Some(login.clone()));
         }
         if let Some(login) = self.ask_visitor(prompted) {
-            return login.map(|login| {
-                self.login = Some(login.clone());
-                Some(login)
-            });
+            let login = login?;
+            self.keep(&login);
+            return Ok(Some(login));
         }
         let mut login = secrets::login("auth-user-pass", "Auth", prompted, config)?;
         if let Some(challenge) = &client.static_challenge {
@@ -213,11 +224,27 @@ impl<'a> Client<'a> {
                 openvpn::session::static_response(&login.password, &answer)
             };
         }
+        self.keep(&login);
+        Ok(Some(login))
+    }
+
+    /// Keeps name and password for the next connection, if they may be kept.
+    fn keep(&mut self, login: &Login) {
+        let config = &self.context.config;
         // An answer to a challenge is good once.
-        if !config.service.auth_nocache && client.static_challenge.is_none() {
+        let challenge = config.client().and_then(|it| it.static_challenge.as_ref());
+        if !config.service.auth_nocache && challenge.is_none() {
             self.login = Some(login.clone());
         }
-        Ok(Some(login))
+    }
+
+    /// How the control channel of a connection is wrapped.
+    fn wrap(&self, connection: &Connection) -> Result<WrapSettings, setup::SetupError> {
+        let known = self.wraps.iter().find(|(it, _)| *it == connection.wrap);
+        match known {
+            Some((_, settings)) => Ok(settings.clone()),
+            None => setup::wrap_settings(&self.context.config, connection),
+        }
     }
 
     /// Asks for name and password on the management port, where that is wanted and there is one.
@@ -240,17 +267,21 @@ impl<'a> Client<'a> {
     }
 
     /// The name and password for a proxy.
-    fn proxy_login(&self, prompted: &Prompted) -> Result<Login, secrets::SecretError> {
+    fn proxy_login(&self, prompted: &Prompted) -> Result<ProxyLogin, secrets::SecretError> {
         let question = QueryKind::UserPassword { challenge: None };
         if matches!(prompted, Prompted::Ask)
             && let Some(answer) = self.context.ask("HTTP Proxy", question)
         {
-            return answer.map(|answer| Login {
+            return answer.map(|answer| ProxyLogin {
                 name: answer.username.to_string(),
                 password: answer.text,
             });
         }
-        secrets::login("http-proxy", "HTTP Proxy", prompted, &self.context.config)
+        let login = secrets::login("http-proxy", "HTTP Proxy", prompted, &self.context.config)?;
+        Ok(ProxyLogin {
+            name: login.name,
+            password: login.password,
+        })
     }
 
     /// Keeps a token of the server's in the place of the password.

@@ -95,8 +95,7 @@ pub(super) fn run(context: &Context) -> Ended {
     let mut server = match Server::start(context) {
         Ok(server) => server,
         Err(error) => {
-            log::error!("{error}");
-            log::info!("Exiting due to fatal error");
+            context.fatal(&*error);
             return Ended::Exit(1);
         }
     };

@@ -108,8 +108,8 @@ impl<'a> Server<'a> {
             let more = device::open_udp(config, connection, &context.dataplane, None)?;
             for socket in more.iter() {
                 log::info!(
-                    "UDP{:?} link local (bound): port {}",
-                    socket.family(),
+                    "UDP{} link local (bound): port {}",
+                    if socket.family() == Family::V4 { "v4" } else { "v6" },
                     socket.port()
                 );
             }
