@@ -282,7 +282,8 @@ impl Context {
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let auth_retry = config.client().map(|client| client.auth_retry);
         let auth_retry = auth_retry.unwrap_or_default();
-        let office = Office::open(&config, console)?;
+        let located = |error: Box<dyn std::error::Error>| config.located(&error.to_string());
+        let office = Office::open(&config, console).map_err(located)?;
         let idle = Poller::new()?;
         idle.add(&*signals, 0)?;
         if let Some(visitors) = office.events() {

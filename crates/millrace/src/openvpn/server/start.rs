@@ -13,6 +13,7 @@ use super::{Failure, ROUND, Server};
 use config::openvpn::{Connection, OpenVpn, Topology};
 use engine::{Routes, Sockets};
 use netio::poll::Waker;
+use netio::udp::Family;
 use openvpn::server::{Listener, ListenerSettings};
 use openvpn::session::TokenKeeper;
 use std::collections::HashMap;
@@ -109,7 +110,10 @@ impl<'a> Server<'a> {
             for socket in more.iter() {
                 log::info!(
                     "UDP{} link local (bound): port {}",
-                    if socket.family() == Family::V4 { "v4" } else { "v6" },
+                    match socket.family() {
+                        Family::V4 => "v4",
+                        Family::V6 => "v6",
+                    },
                     socket.port()
                 );
             }

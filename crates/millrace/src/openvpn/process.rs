@@ -1,0 +1,35 @@
+//! What is done to the process itself.
+
+use crate::commands::daemonize;
+use config::openvpn::Service;
+use nix::sys::mman::{MlockAllFlags, mlockall};
+use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
+
+/// Goes into the background, if that is where this process is to be.
+pub(super) fn into_background() {
+    if daemonize::is_child()
+        && let Err(error) = daemonize::ready()
+    {
+        log::warn!("{error}");
+    }
+}
+
+/// `nice` and `mlock`, before there are threads and privileges are gone.
+pub(super) fn settle(service: &Service) {
+    if let Some(nice) = service.nice
+        && let Err(error) = netio::priority::set_nice(nice)
+    {
+        log::warn!("WARNING: nice {nice} failed: {error}");
+    }
+    if !service.mlock {
+        return;
+    }
+    // What is mapped later counts too, and must not fail when root's rights are gone.
+    let all = MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE;
+    let locked = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY)
+        .and_then(|()| mlockall(all));
+    match locked {
+        Ok(()) => log::info!("mlockall call succeeded"),
+        Err(error) => log::warn!("WARNING: mlockall call failed: {error}"),
+    }
+}
