@@ -295,3 +295,45 @@ fn unknown_directives() {
     // An option that is only wanted if it can be had does not stop the rest.
     assert!(with(CLIENT, "setenv opt client-nat snat a b c").is_usable());
 }
+
+#[test]
+fn files_that_cannot_be_used_are_refused_on_their_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["ca.crt", "plain.sh"] {
+        std::fs::write(directory.path().join(name), "").unwrap();
+    }
+    let lines = format!(
+        "cd {}\nscript-security 2\nup ./plain.sh\ndown ./missing.sh\nroute-up env\n\
+         status nowhere/status 10\nlog here.log\ntls-auth ta.key 1",
+        directory.path().display()
+    );
+    let mut import = with(CLIENT, &lines);
+    assert!(import.is_usable());
+    import.check_files();
+    let expected = [
+        ("tls-auth", 14, "cannot be read"),
+        ("status", 12, "make it"),
+        ("up", 9, "chmod +x"),
+        ("down", 10, "cannot be run"),
+    ];
+    assert_eq!(import.faults().len(), expected.len());
+    for (fault, (name, line, reason)) in import.faults().iter().zip(expected) {
+        let place = format!("a.ovpn:{line}: {name}: ");
+        assert!(
+            fault.starts_with(&place) && fault.contains(reason),
+            "{fault}"
+        );
+        let mut refused = import.report.with(Verdict::Refused);
+        assert!(refused.any(|entry| (&*entry.key, entry.line) == (name, line)));
+    }
+    assert!(!import.is_usable());
+}
+
+#[test]
+fn messages_find_their_line() {
+    let model = super::built(CLIENT, "verb 3\nverb 4");
+    let located = model.located("ca: it is empty");
+    assert_eq!(located, "a.ovpn:4: ca: it is empty");
+    assert_eq!(model.place("verb"), Some("a.ovpn:8"));
+    assert_eq!(model.located("nobody is there"), "nobody is there");
+}

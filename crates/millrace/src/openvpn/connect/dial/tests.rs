@@ -138,7 +138,8 @@ fn a_server_is_reached_from_the_address_of_the_configuration() {
 
 #[test]
 fn a_closed_port_is_told() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Of an address that is this test's alone: elsewhere the port may be another test's by then.
+    let listener = TcpListener::bind("127.0.0.77:0").unwrap();
     let target = target(None, listener.local_addr().unwrap());
     drop(listener);
     let error = open(&target, None).unwrap_err();
