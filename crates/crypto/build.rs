@@ -1,0 +1,76 @@
+//! Compiles the batch kernels in C and assembly for ARM.
+//!
+//! A target without them gets nothing, needs no C compiler for this crate, and does not see `cfg(neon)`.
+//!
+//! On 32-bit ARM the program's baseline has no NEON. Only the files compiled here may use it, and they are called only after
+//! the kernel has said that the CPU has it.
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+/// Where the kernels are.
+const SOURCES: &str = "src/neon";
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(neon)");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed={SOURCES}");
+
+    let variable = |name| env::var(name).unwrap_or_default();
+    let arch = variable("CARGO_CFG_TARGET_ARCH");
+    let little = variable("CARGO_CFG_TARGET_ENDIAN") == "little";
+    if !little || !matches!(&*arch, "arm" | "aarch64") {
+        return;
+    }
+    println!("cargo::rustc-cfg=neon");
+
+    let sources = sources();
+    if sources.is_empty() {
+        return;
+    }
+    let mut build = cc::Build::new();
+    // The same code in every profile: what is measured and tested is what ships.
+    build
+        .files(sources)
+        .opt_level(2)
+        .force_frame_pointer(false)
+        .std("gnu11")
+        .flag("-fno-strict-aliasing");
+    if arch == "arm" {
+        if build.get_compiler().is_like_clang() {
+            // Behind whatever `-mcpu` a wrapper sets: zig knows no `-mfpu`.
+            for flag in ["-target-feature", "+neon"] {
+                build.flag("-Xclang").flag(flag);
+            }
+        } else {
+            // The convention of calls is the target's. `softfp` passes arguments as `soft` does, and has the registers.
+            let hard = variable("CARGO_CFG_TARGET_ABI") == "eabihf";
+            build
+                .flag("-march=armv7-a")
+                .flag("-mfpu=neon")
+                .flag(if hard {
+                    "-mfloat-abi=hard"
+                } else {
+                    "-mfloat-abi=softfp"
+                });
+        }
+    }
+    build.compile("millrace_neon");
+}
+
+/// Every C and assembly file, in an order that does not depend on the file system.
+fn sources() -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(SOURCES) else {
+        return Vec::new();
+    };
+    let mut sources: Vec<_> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "c" || extension == "S")
+        })
+        .collect();
+    sources.sort();
+    sources
+}
