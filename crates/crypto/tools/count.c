@@ -1,0 +1,132 @@
+/* A plug-in for qemu-user that counts the instructions of marked regions.
+ *
+ * The guest marks with getpriority(MAGIC, id), which fails without doing anything: an even id begins a region, the
+ * next odd one ends it. For each region one line comes out: "count <id> <instructions> <of which SIMD and FP>", with
+ * the even id, on standard error. What is counted is every instruction that one thread executes between the two
+ * calls; whole translation blocks at a time, so that a region should be long beside a block.
+ *
+ * Debian ships neither a plug-in nor the header, so the part of the interface (version 1) that is used is declared
+ * here.
+ *
+ *   cc -O2 -shared -fPIC -o count.so count.c
+ *   qemu-arm -plugin ./count.so PROGRAM
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef uint64_t qemu_plugin_id_t;
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+struct qemu_info;
+enum { INLINE_ADD_U64 = 0 };
+
+void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t, void (*)(qemu_plugin_id_t, struct qemu_plugin_tb *));
+void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *, int op, void *counter, uint64_t add);
+void qemu_plugin_register_vcpu_syscall_cb(qemu_plugin_id_t,
+                                          void (*)(qemu_plugin_id_t, unsigned, int64_t, uint64_t, uint64_t, uint64_t,
+                                                   uint64_t, uint64_t, uint64_t, uint64_t, uint64_t));
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
+const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
+
+__attribute__((visibility("default"))) int qemu_plugin_version = 1;
+
+/* "MARK" in ASCII; also in examples/count.rs. */
+static const uint32_t MAGIC = 0x4d41524b;
+
+static uint64_t executed, simd;
+static uint64_t executed_before, simd_before;
+static bool a64;
+
+/* Arm ARM, A64 top level: bits 28..25 are x111 for SIMD and FP, x1x0 with bit 26 set for their loads and stores. */
+static bool is_simd_a64(uint32_t word)
+{
+    uint32_t group = word >> 25 & 15;
+    return (group & 7) == 7 || ((group & 5) == 4 && word >> 26 & 1);
+}
+
+/* Arm ARM, A32: 1111001x and 11110100 are Advanced SIMD; coprocessors 10 and 11 are VFP and transfers. */
+static bool is_simd_a32(uint32_t word)
+{
+    uint32_t top = word >> 24;
+    if ((top & 0xfe) == 0xf2 || (top == 0xf4 && !(word >> 20 & 1)))
+        return true;
+    return (top & 0xf) >= 0xc && (top & 0xf) <= 0xe && (word >> 9 & 7) == 5;
+}
+
+/* Arm ARM, T32: the same, with other bits in front; `word` has the first halfword on top. */
+static bool is_simd_t32(uint32_t word)
+{
+    uint32_t top = word >> 24;
+    if ((top & 0xef) == 0xef || (top == 0xf9 && !(word >> 20 & 1)))
+        return true;
+    return (top & 0xec) == 0xec && (top & 3) != 3 && (word >> 9 & 7) == 5;
+}
+
+static uint32_t little_endian(const uint8_t *bytes)
+{
+    return bytes[0] | bytes[1] << 8 | bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+/* Nothing says whether a block is Thumb code. A short instruction or an odd place proves it; failing that, all of a
+ * block's instructions must begin as long ones of T32 do, which A32 code does by chance only where it is very short. */
+static bool is_thumb(const struct qemu_plugin_tb *block, size_t count)
+{
+    for (size_t at = 0; at < count; at++) {
+        const struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(block, at);
+        if (qemu_plugin_insn_size(insn) == 2 || qemu_plugin_insn_vaddr(insn) & 2)
+            return true;
+        if (((const uint8_t *)qemu_plugin_insn_data(insn))[1] < 0xe8)
+            return false;
+    }
+    return true;
+}
+
+static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
+{
+    size_t count = qemu_plugin_tb_n_insns(block), found = 0;
+    bool thumb = !a64 && is_thumb(block, count);
+    (void)id;
+    for (size_t at = 0; at < count; at++) {
+        const struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(block, at);
+        if (qemu_plugin_insn_size(insn) != 4)
+            continue;
+        uint32_t word = little_endian(qemu_plugin_insn_data(insn));
+        if (a64 ? is_simd_a64(word) : thumb ? is_simd_t32(word << 16 | word >> 16) : is_simd_a32(word))
+            found++;
+    }
+    qemu_plugin_register_vcpu_tb_exec_inline(block, INLINE_ADD_U64, &executed, count);
+    if (found)
+        qemu_plugin_register_vcpu_tb_exec_inline(block, INLINE_ADD_U64, &simd, found);
+}
+
+static void called(qemu_plugin_id_t id, unsigned cpu, int64_t number, uint64_t which, uint64_t who, uint64_t a3,
+                   uint64_t a4, uint64_t a5, uint64_t a6, uint64_t a7, uint64_t a8)
+{
+    (void)id, (void)cpu, (void)number, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7, (void)a8;
+    if ((uint32_t)which != MAGIC)
+        return;
+    if (who & 1)
+        fprintf(stderr, "count %u %llu %llu\n", (unsigned)who - 1,
+                (unsigned long long)(executed - executed_before), (unsigned long long)(simd - simd_before));
+    executed_before = executed;
+    simd_before = simd;
+}
+
+/* `info` begins with the target's name in every version of the interface. */
+__attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info *info,
+                                                               int count, char **arguments)
+{
+    const char *target;
+    (void)count, (void)arguments;
+    memcpy(&target, info, sizeof target);
+    a64 = strcmp(target, "aarch64") == 0;
+    qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+    qemu_plugin_register_vcpu_syscall_cb(id, called);
+    return 0;
+}
