@@ -151,6 +151,11 @@ impl SendWindow {
         }
     }
 
+    /// Forgets everything: the peer has it for certain.
+    pub fn clear(&mut self) {
+        self.messages.clear();
+    }
+
     /// Makes everything due now, with the first timeout: for when the peer is heard of for the first time.
     pub fn schedule_now(&mut self, now: Instant) {
         for message in &mut self.messages {

@@ -181,6 +181,15 @@ impl KeyState {
         Ok(None)
     }
 
+    /// Takes what was sent as acknowledged, if nothing but that is missing. Returns whether it was.
+    pub(super) fn conclude(&mut self) -> bool {
+        let concluded = self.step == Step::Exchanged && self.tls_out.is_empty();
+        if concluded {
+            self.send.clear();
+        }
+        concluded
+    }
+
     /// Hands what has come in order to TLS.
     fn read(&mut self) -> Result<Option<Event>, CloseReason> {
         // What belongs to TLS waits until there is a TLS session; before that only the reset is taken.

@@ -193,7 +193,17 @@ impl Session {
             self.peer = Some(packet.session);
         }
         if opcode == Opcode::SoftResetV1 && key_id != self.primary.key_id {
-            if key_id != next_key_id(self.primary.key_id) || !self.may_renegotiate() {
+            if key_id != next_key_id(self.primary.key_id) {
+                return Err(Dropped::KeyId(key_id));
+            }
+            // A peer that begins anew has had everything of the negotiation before, and stock ones are deaf to it from then
+            // on: were the last acknowledgement lost, it would be waited for in vain.
+            if self.primary.conclude()
+                && let Err(reason) = self.advance(now, out)
+            {
+                self.fail(reason, now, out);
+            }
+            if !self.may_renegotiate() {
                 return Err(Dropped::KeyId(key_id));
             }
             log::debug!("the peer renews the keys, key id {key_id}");

@@ -171,6 +171,33 @@ fn both_ends_may_begin_at_once() {
     assert_eq!(both.count(), 1);
 }
 
+/// The last acknowledgement of a negotiation is lost and the client begins the next, as stock clients do, which do not
+/// answer for the one before from then on.
+#[test]
+fn a_new_beginning_acknowledges_what_came_before() {
+    let mut world = World::with_client(renewing(0, 0, false, true));
+    world.run_for(secs(2));
+    let id = world.up();
+    let begin = |world: &mut World| {
+        world.client(0, |it, now, out| it.renegotiate(now, out));
+        world.client(0, |it, now, out| it.expired(now, out));
+    };
+    let session = |datagram: &[u8]| datagram[1..9].to_vec();
+    let client = session(&world.sent[0].2);
+    // Of the first renewal the client acknowledges nothing but in passing.
+    world.link = Box::new(move |_, datagram| {
+        let lost = datagram[0] == 5 << 3 | 1 && session(datagram) == client;
+        if lost { Vec::new() } else { vec![millis(10)] }
+    });
+    begin(&mut world);
+    world.run_for(secs(1));
+    assert_eq!(world.renegotiated(0), [1]);
+    begin(&mut world);
+    world.run_for(secs(10));
+    assert_eq!(world.renegotiated(0), [1, 2]);
+    assert_eq!(world.up(), id);
+}
+
 /// CVE-2026-40215 of OpenVPN: what was left in a buffer of one negotiation was sent in the next.
 #[test]
 fn what_is_said_is_said_once() {
