@@ -7,7 +7,7 @@ SECONDS ?= 60
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test loom lint bench fuzz peers clean count-arm
+.PHONY: help setup build demo test loom lint bench fuzz peers clean arm count-arm test-vm
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
@@ -55,6 +55,12 @@ peers: ## Build wireguard-go to compare with; ALL=1: boringtun and gotatun too
 	@scripts/peers $(if $(ALL),all)
 
 # What follows installs cross compilers and qemu on first use; nothing above needs them.
+arm: ## Build static programs for ARM routers; CHIP="ipq8065 mt7622": for those
+	@scripts/arm $(CHIP)
+
+test-vm: ## Test the accelerator path on a virtual machine that has one
+	@scripts/test-vm $(ARGS)
+
 count-arm: ## Count instructions per byte of every cipher on ARM (ARGS="armv7 -- 32 1408 AES-256-GCM")
 	@scripts/count-arm $(ARGS)
 

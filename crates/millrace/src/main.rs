@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn cli() -> Command {
-    Command::new("millrace")
+    let cli = Command::new("millrace")
         .version(env!("CARGO_PKG_VERSION"))
         .about("The fast VPN for small routers")
         .arg(
@@ -33,10 +33,13 @@ fn cli() -> Command {
         .subcommand(commands::wireguard::command())
         .subcommand(commands::openvpn::command())
         .subcommand(commands::status::command())
-        .subcommand(commands::check::command())
+        .subcommand(commands::check::command());
+    #[cfg(feature = "lab")]
+    let cli = cli
         .subcommand(commands::demo::command())
         .subcommand(commands::bench::command())
-        .subcommand(commands::lab::command())
+        .subcommand(commands::lab::command());
+    cli
 }
 
 /// Names by which the program is the `wireguard` command alone: `wg-quick` starts a user-space
@@ -94,8 +97,11 @@ fn main() -> ExitCode {
         Some(("wireguard", m)) => commands::wireguard::run(m),
         Some(("status", m)) => commands::status::run(&m.into()),
         Some(("check", m)) => commands::check::run(&m.into()),
+        #[cfg(feature = "lab")]
         Some(("demo", m)) => commands::demo::run(m),
+        #[cfg(feature = "lab")]
         Some(("bench", m)) => commands::bench::run(m),
+        #[cfg(feature = "lab")]
         Some(("lab", m)) => commands::lab::run(m),
         _ => ExitCode::from(2),
     }

@@ -1,10 +1,14 @@
 //! The commands, one file each: its part of the command line and what it does.
 
+#[cfg(feature = "lab")]
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod daemonize;
+#[cfg(feature = "lab")]
 pub(crate) mod demo;
+#[cfg(feature = "lab")]
 pub(crate) mod lab;
+pub(crate) mod machine;
 pub(crate) mod openvpn;
 pub(crate) mod settings;
 pub(crate) mod status;
