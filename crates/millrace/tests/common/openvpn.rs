@@ -103,6 +103,18 @@ pub struct Ends<'h> {
     _programs: [Box<dyn OpenVpn>; 2],
 }
 
+/// Whoever reads why a test failed wants to know what the programs said.
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for (name, end) in [("server", &self.server), ("client", &self.client)] {
+                let said = (end.process.stdout(), end.process.stderr());
+                println!("---- the {name}:\n{}{}", said.0, said.1);
+            }
+        }
+    }
+}
+
 impl<'h> Ends<'h> {
     /// Starts both over IPv4 and waits until they are connected.
     pub fn new(net: &'h Net, setup: &Setup, programs: [Box<dyn OpenVpn>; 2]) -> Self {
