@@ -2,6 +2,7 @@
 
 use aws_lc_rs::aead::{CHACHA20_POLY1305, LessSafeKey, UnboundKey};
 
+use crate::backend::Backend;
 use crate::packet_aead::{AeadAlgorithm, Layout, PacketAead};
 use crate::{Batch, PacketCipher};
 
@@ -10,20 +11,20 @@ use crate::{Batch, PacketCipher};
 pub struct ChaCha20Poly1305(PacketAead<WireGuard>);
 
 impl ChaCha20Poly1305 {
-    /// Prepares a key once, for all packets. The caller's copy of the key stays the caller's to erase.
+    /// Prepares a key once, for all packets, with the back end that was chosen for this process. The caller's copy of the
+    /// key stays the caller's to erase.
     #[must_use]
     pub fn new(key: &[u8; 32]) -> Self {
-        Self(PacketAead::new(
-            AeadAlgorithm::ChaCha20Poly1305,
-            key,
-            WireGuard,
-        ))
+        // Without a wish there is always one.
+        #[allow(clippy::unwrap_used)]
+        Self::on(None, key).unwrap()
     }
 
-    /// As [`new`](Self::new), but every packet goes through the library whatever the machine has: to compare with.
+    /// As [`new`](Self::new), with the fastest code of one kind; `None` if there is none on this machine.
     #[must_use]
-    pub fn library_only(key: &[u8; 32]) -> Self {
-        Self(Self::new(key).0.library_only())
+    pub fn on(backend: Option<Backend>, key: &[u8; 32]) -> Option<Self> {
+        let algorithm = AeadAlgorithm::ChaCha20Poly1305;
+        PacketAead::new(backend, algorithm, key, WireGuard).map(Self)
     }
 }
 

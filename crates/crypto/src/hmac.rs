@@ -4,28 +4,51 @@
 //! states of the inner and the outer hash behind the key are kept and copied for each message.
 
 use core::ffi::c_void;
-use core::ops::Range;
 
 use aws_lc_sys::{SHA_CTX, SHA256_CTX, SHA512_CTX};
 use md5::Digest as _;
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, Zeroizing};
 
-#[cfg(target_arch = "x86_64")]
-use crate::lanes::Lanes;
 use crate::openvpn::Digest;
 
 /// Bytes of the longest MAC.
 pub const MAX_LEN: usize = 64;
 
 /// An HMAC with its key.
+#[derive(Clone)]
 pub struct Hmac {
     digest: Digest,
     inner: State,
     outer: State,
-    /// For many messages at once.
-    #[cfg(target_arch = "x86_64")]
-    lanes: Option<Lanes>,
+}
+
+/// The key of an HMAC for kernels: each takes what it needs of it.
+pub(crate) struct MacKey {
+    hmac: Hmac,
+    #[allow(dead_code)]
+    block: Zeroizing<[u8; 128]>,
+}
+
+impl MacKey {
+    /// Prepares a key of any length. `None` for [`Digest::None`].
+    pub(crate) fn new(digest: Digest, key: &[u8]) -> Option<Self> {
+        let block = key_block(digest, key)?;
+        let hmac = Hmac::of_block(digest, &block)?;
+        Some(Self { hmac, block })
+    }
+
+    /// The HMAC, one message at a time, with the chaining values behind the key.
+    pub(crate) fn hmac(&self) -> &Hmac {
+        &self.hmac
+    }
+
+    /// The key as it goes into the hash: a block, 64 or 128 bytes, filled up with zeros. As a key it is the same.
+    // For accelerators, which take keys and not what the hash makes of them.
+    #[allow(dead_code)]
+    pub(crate) fn block(&self) -> &[u8] {
+        &self.block[..self.hmac.inner.block_len()]
+    }
 }
 
 /// A message authentication code of up to [`MAX_LEN`] bytes.
@@ -48,7 +71,6 @@ impl Mac {
     }
 
     /// The first `len` bytes of `bytes`.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn new(bytes: &[u8], len: usize) -> Self {
         let mut mac = Self { len, ..Self::EMPTY };
         mac.bytes[..len].copy_from_slice(&bytes[..len]);
@@ -67,17 +89,12 @@ impl Hmac {
     /// [`Digest::None`].
     #[must_use]
     pub fn new(digest: Digest, key: &[u8]) -> Option<Self> {
+        Self::of_block(digest, &*key_block(digest, key)?)
+    }
+
+    fn of_block(digest: Digest, block: &[u8; 128]) -> Option<Self> {
         let start = State::new(digest)?;
         let block_len = start.block_len();
-        let mut block = Zeroizing::new([0; 128]);
-        if key.len() > block_len {
-            let mut state = start.clone();
-            state.update(key);
-            let hashed = state.finish();
-            block[..digest.len()].copy_from_slice(&hashed[..digest.len()]);
-        } else {
-            block[..key.len()].copy_from_slice(key);
-        }
         let keyed = |pad: u8| {
             let mut state = start.clone();
             state.update(&Zeroizing::new(block.map(|byte| byte ^ pad))[..block_len]);
@@ -87,9 +104,12 @@ impl Hmac {
             digest,
             inner: keyed(0x36),
             outer: keyed(0x5c),
-            #[cfg(target_arch = "x86_64")]
-            lanes: Lanes::new(&start),
         })
+    }
+
+    /// The chaining values of the inner and of the outer hash, each behind its block of key.
+    pub(crate) fn states(&self) -> (&State, &State) {
+        (&self.inner, &self.outer)
     }
 
     /// Which hash it is.
@@ -119,59 +139,26 @@ impl Hmac {
     pub fn verify(&self, parts: &[&[u8]], mac: &[u8]) -> bool {
         self.sign(parts).equals(mac)
     }
-
-    /// The code of each of `messages`, which are places in `memory`, in the same order.
-    ///
-    /// # Panics
-    /// If a message does not lie within `memory`, or there are more messages than `macs`.
-    pub(crate) fn sign_each(&self, memory: &[u8], messages: &[Range<usize>], macs: &mut [Mac]) {
-        let macs = &mut macs[..messages.len()];
-        #[cfg(target_arch = "x86_64")]
-        let (messages, macs) = match &self.lanes {
-            Some(lanes) => {
-                let (many, few) = messages.split_at(lanes.share(messages.len()));
-                let (many_macs, few_macs) = macs.split_at_mut(many.len());
-                let states = (&self.inner, &self.outer);
-                lanes.sign(states, self.digest.len(), memory, many, many_macs);
-                (few, few_macs)
-            }
-            None => (messages, macs),
-        };
-        for (message, mac) in messages.iter().zip(macs) {
-            *mac = self.sign(&[&memory[message.clone()]]);
-        }
-    }
-
-    /// Whose code hashes.
-    pub(crate) fn backend(&self) -> &'static str {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(lanes) = &self.lanes {
-            return lanes.name();
-        }
-        "aws-lc"
-    }
-
-    /// For tests: gives up the code that hashes several messages at once.
-    #[cfg(test)]
-    pub(crate) fn make_portable(&mut self) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            self.lanes = None;
-        }
-    }
-
-    /// For tests: the code of one width, whether it is the best or not; `false` if there is none.
-    #[cfg(all(test, target_arch = "x86_64"))]
-    pub(crate) fn choose_width(&mut self, width: crate::lanes::Width) -> bool {
-        self.lanes = Lanes::of_width(&self.inner, width);
-        self.lanes.is_some()
-    }
 }
 
 impl core::fmt::Debug for Hmac {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Hmac({}, ..)", self.digest)
     }
+}
+
+/// A key as a block, hashed first if it is longer than one.
+fn key_block(digest: Digest, key: &[u8]) -> Option<Zeroizing<[u8; 128]>> {
+    let mut state = State::new(digest)?;
+    let mut block = Zeroizing::new([0; 128]);
+    if key.len() > state.block_len() {
+        state.update(key);
+        let hashed = Zeroizing::new(state.finish());
+        block[..digest.len()].copy_from_slice(&hashed[..digest.len()]);
+    } else {
+        block[..key.len()].copy_from_slice(key);
+    }
+    Some(block)
 }
 
 /// A hash under way. Between blocks, as those of a key are, only its chaining value is secret.
@@ -218,6 +205,23 @@ impl State {
                     Self::Sha512(state, false)
                 }
             })
+        }
+    }
+
+    /// The chaining value of a hash with words of 32 bits: five words of SHA-1's, eight of SHA-256's.
+    pub(crate) fn words32(&self) -> Option<&[u32]> {
+        match self {
+            Self::Sha1(state) => Some(&state.h),
+            Self::Sha256(state, _) => Some(&state.h),
+            Self::Md5(_) | Self::Sha512(..) => None,
+        }
+    }
+
+    /// The chaining value of SHA-512 and SHA-384.
+    pub(crate) fn words64(&self) -> Option<&[u64]> {
+        match self {
+            Self::Sha512(state, _) => Some(&state.h),
+            Self::Md5(_) | Self::Sha1(_) | Self::Sha256(..) => None,
         }
     }
 
@@ -330,47 +334,5 @@ mod tests {
             hex(sha256.sign(&message).as_bytes()),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
         );
-    }
-
-    /// Every length around the ends of blocks, in batches of all sizes, on every width that the machine has.
-    #[cfg(target_arch = "x86_64")]
-    #[test]
-    fn many_at_once_are_the_same_as_one_by_one() {
-        use crate::lanes::Width;
-
-        let memory: Vec<u8> = (0..20_000_u32)
-            .map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8)
-            .collect();
-        let mut tried = 0;
-        for digest in Digest::ALL {
-            let Some(mut hmac) = Hmac::new(digest, b"a key") else {
-                continue;
-            };
-            for width in [Width::Avx2, Width::Avx512] {
-                if !hmac.choose_width(width) {
-                    continue;
-                }
-                tried += 1;
-                let mut lens: Vec<_> = (0..600).collect();
-                // Long and short in turn, so that lanes end at different times.
-                lens.extend((0..300).map(|at| if at % 7 == 0 { 9000 - at } else { at % 5 }));
-                let messages: Vec<_> = lens
-                    .iter()
-                    .enumerate()
-                    .map(|(number, len)| number..number + len)
-                    .collect();
-                for count in [900, 64, 17, 5, 4] {
-                    for messages in messages.chunks(count) {
-                        let mut macs = vec![Mac::EMPTY; messages.len()];
-                        hmac.sign_each(&memory, messages, &mut macs);
-                        for (message, mac) in messages.iter().zip(macs) {
-                            let alone = hmac.sign(&[&memory[message.clone()]]);
-                            assert!(mac.equals(alone.as_bytes()), "{digest} {message:?}");
-                        }
-                    }
-                }
-            }
-        }
-        println!("{tried} combinations of hash and width");
     }
 }

@@ -2,10 +2,9 @@
 //!
 //! The data plane knows only [`PacketCipher`] and [`Batch`]: packets of one key in one slot of memory, sealed and opened
 //! in place. What a cipher gains from seeing many packets at once (interleaved chains, one trip to an accelerator) stays
-//! behind that trait. The arithmetic is AWS-LC's, which has assembly for x86-64, aarch64 and ARMv7 and picks it at run time,
-//! and this crate's own where a batch makes it clearly faster: ChaCha20-Poly1305 for runs of equal packets on AVX-512,
-//! AES-CBC on AES-NI, HMACs on AVX2 and AVX-512, and the ciphers with blocks of 64 bits everywhere. Nothing is allocated and
-//! no key is scheduled per packet.
+//! behind that trait. Each algorithm has several back ends ([`Backend`]): portable code, code for the CPU's vector registers,
+//! accelerators; AWS-LC's, which looks at the CPU itself, and this crate's own where a batch makes it clearly faster. Which
+//! one runs is measured ([`select`]). Nothing is allocated and no key is scheduled per packet.
 //!
 //! [`ChaCha20Poly1305`] is WireGuard's cipher; [`openvpn`] makes those of OpenVPN.
 //!
@@ -15,25 +14,31 @@
 pub mod aead;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub mod backend;
 mod batch;
 pub mod blake2s;
 mod blocks;
 mod chacha20poly1305;
 pub mod checksum;
 mod cipher;
+mod cpu;
 pub mod hmac;
+mod kernels;
 mod key;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 mod null;
 pub mod openvpn;
 mod packet_aead;
+pub mod primitives;
 mod random;
+pub mod select;
 mod unpredictable;
 #[cfg(test)]
 mod vectors;
 pub mod x25519;
 
+pub use backend::Backend;
 pub use batch::{Batch, Packet};
 pub use chacha20poly1305::ChaCha20Poly1305;
 pub use cipher::PacketCipher;

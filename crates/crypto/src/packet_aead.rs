@@ -2,13 +2,9 @@
 
 use core::ops::Range;
 
-use aws_lc_rs::aead::{
-    AES_128_GCM, AES_192_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce,
-    UnboundKey,
-};
-
-#[cfg(target_arch = "x86_64")]
-use crate::avx512::{Avx512, Group};
+use crate::backend::Backend;
+use crate::kernels::{AeadKernel, CHUNK, List, Pair, Place};
+use crate::select::Algorithm;
 use crate::{Batch, Packet, PacketCipher, TAG_LEN};
 
 /// Where a protocol puts the packet's number and its tag, and how it makes nonces.
@@ -46,15 +42,6 @@ pub(crate) enum AeadAlgorithm {
 }
 
 impl AeadAlgorithm {
-    fn library(self) -> &'static Algorithm {
-        match self {
-            Self::Aes128Gcm => &AES_128_GCM,
-            Self::Aes192Gcm => &AES_192_GCM,
-            Self::Aes256Gcm => &AES_256_GCM,
-            Self::ChaCha20Poly1305 => &CHACHA20_POLY1305,
-        }
-    }
-
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Aes128Gcm => "aes-128-gcm",
@@ -66,69 +53,60 @@ impl AeadAlgorithm {
 
     /// Bytes of key.
     pub(crate) fn key_len(self) -> usize {
-        self.library().key_len()
+        match self {
+            Self::Aes128Gcm => 16,
+            Self::Aes192Gcm => 24,
+            Self::Aes256Gcm | Self::ChaCha20Poly1305 => 32,
+        }
+    }
+
+    /// What code is chosen for: it does not depend on the length of a key.
+    pub(crate) fn family(self) -> Algorithm {
+        match self {
+            Self::Aes128Gcm | Self::Aes192Gcm | Self::Aes256Gcm => Algorithm::AesGcm,
+            Self::ChaCha20Poly1305 => Algorithm::ChaCha20Poly1305,
+        }
     }
 }
 
-/// An AEAD with its key and its layout.
-///
-/// The library's "less safe" key is the one that lets the caller number the packets, which the protocols require.
-///
-/// Runs of packets of one length under ChaCha20-Poly1305 go through this crate's own AVX-512 code where the machine has
-/// the instructions, all others through AWS-LC.
+/// An AEAD with its key and its layout. The kernels of [`crate::kernels`] do the arithmetic.
 pub(crate) struct PacketAead<L> {
     algorithm: AeadAlgorithm,
-    key: LessSafeKey,
-    #[cfg(target_arch = "x86_64")]
-    groups: Option<Avx512>,
+    kernels: Pair<dyn AeadKernel>,
     layout: L,
-}
-
-/// Packets of one length that are worth a group, whatever the length. Empty lanes cost as much as the others: with four
-/// of 1420 bytes a group is a little faster than the library, fewer were not tried.
-#[cfg(target_arch = "x86_64")]
-const GROUP_MIN: usize = 4;
-
-/// Where one packet's parts are, and its nonce.
-pub(crate) struct Place {
-    pub(crate) aad: Range<usize>,
-    pub(crate) text: Range<usize>,
-    pub(crate) tag: usize,
-    pub(crate) nonce: [u8; 12],
 }
 
 impl<L: Layout> PacketAead<L> {
     /// Prepares a key once, for all packets: the first bytes of `key`, as many as the algorithm takes. The caller's copy
-    /// stays the caller's to erase.
+    /// stays the caller's to erase. `None` if the machine has no such back end for the algorithm; without a wish it has.
     ///
     /// # Panics
     /// If `key` is shorter than the algorithm's.
-    pub(crate) fn new(algorithm: AeadAlgorithm, key: &[u8], layout: L) -> Self {
-        let library = algorithm.library();
-        let key = &key[..library.key_len()];
-        #[cfg(target_arch = "x86_64")]
-        let groups = match algorithm {
-            AeadAlgorithm::ChaCha20Poly1305 => key.try_into().ok().and_then(Avx512::new),
-            _ => None,
-        };
-        // A key of the algorithm's own length is the only condition, and the line above has cut it so.
-        #[allow(clippy::unwrap_used)]
-        let key = LessSafeKey::new(UnboundKey::new(library, key).unwrap());
-        Self {
+    pub(crate) fn new(
+        backend: Option<Backend>,
+        algorithm: AeadAlgorithm,
+        key: &[u8],
+        layout: L,
+    ) -> Option<Self> {
+        let kernels = Pair::aead(backend, algorithm, &key[..algorithm.key_len()])?;
+        Some(Self {
             algorithm,
-            key,
-            #[cfg(target_arch = "x86_64")]
-            groups,
+            kernels,
             layout,
-        }
+        })
     }
 
-    /// The same, but every packet goes through the library whatever the machine has: to compare with.
-    pub(crate) fn library_only(self) -> Self {
+    /// With this one kernel, to test it.
+    #[cfg(test)]
+    pub(crate) fn with_kernel(
+        kernel: Box<dyn AeadKernel>,
+        algorithm: AeadAlgorithm,
+        layout: L,
+    ) -> Self {
         Self {
-            #[cfg(target_arch = "x86_64")]
-            groups: None,
-            ..self
+            algorithm,
+            kernels: Pair::only(kernel),
+            layout,
         }
     }
 
@@ -182,78 +160,6 @@ impl<L: Layout> PacketAead<L> {
         }
         Some(place)
     }
-
-    fn seal_one(&self, memory: &mut [u8], place: &Place) {
-        let (aad, text, tag_at) = parts::<L>(memory, place);
-        let nonce = Nonce::assume_unique_for_key(place.nonce);
-        match self
-            .key
-            .seal_in_place_separate_tag(nonce, Aad::from(aad), text)
-        {
-            Ok(tag) => tag_at.copy_from_slice(tag.as_ref()),
-            // Only a text beyond 64 GiB fails, and `len` has 32 bits. Should a later library find another reason, the
-            // plaintext must still not leave this machine.
-            Err(_) => {
-                text.fill(0);
-                tag_at.fill(0);
-            }
-        }
-    }
-
-    fn open_one(&self, memory: &mut [u8], place: &Place) -> bool {
-        let (aad, text, tag) = parts::<L>(memory, place);
-        let nonce = Nonce::assume_unique_for_key(place.nonce);
-        let opened = self
-            .key
-            .open_in_place_separate_tag(nonce, Aad::from(aad), tag, text);
-        let authentic = opened.is_ok();
-        if !authentic {
-            // AWS-LC decrypts while it authenticates and then clears; that is its choice, this is our promise.
-            text.fill(0);
-        }
-        authentic
-    }
-
-    /// The first packets as a group, if they make one.
-    #[cfg(target_arch = "x86_64")]
-    fn group(
-        &self,
-        packets: &[Packet],
-        mut place: impl FnMut(&Packet) -> Option<Place>,
-    ) -> Option<(&Avx512, Group)> {
-        let avx512 = self.groups.as_ref()?;
-        // Nearly always the second packet tells whether there is a run at all.
-        let alike = packets
-            .iter()
-            .take_while(|packet| packet.len == packets[0].len);
-        if alike.take(GROUP_MIN).count() < GROUP_MIN {
-            return None;
-        }
-        let mut group = Group::new(&place(&packets[0])?)?;
-        for packet in &packets[1..] {
-            if !place(packet).is_some_and(|place| group.push(&place)) {
-                break;
-            }
-        }
-        (group.filled() >= GROUP_MIN).then_some((avx512, group))
-    }
-}
-
-/// A packet's associated data, text and tag as slices.
-fn parts<'a, L: Layout>(
-    memory: &'a mut [u8],
-    place: &Place,
-) -> (&'a [u8], &'a mut [u8], &'a mut [u8]) {
-    let (front, rest) = memory.split_at_mut(place.aad.end);
-    let aad = &front[place.aad.start..];
-    if L::TAG_BEHIND {
-        let (text, tag) = rest.split_at_mut(place.tag - place.aad.end);
-        let tag = &mut tag[..TAG_LEN];
-        (aad, text, tag)
-    } else {
-        let (tag, text) = rest[..TAG_LEN + place.text.len()].split_at_mut(TAG_LEN);
-        (aad, text, tag)
-    }
 }
 
 impl<L: Layout> PacketCipher for PacketAead<L> {
@@ -267,52 +173,39 @@ impl<L: Layout> PacketCipher for PacketAead<L> {
 
     fn seal(&self, batch: &mut Batch<'_>) {
         let memory = &mut *batch.memory;
-        let mut rest = &batch.packets[..];
-        while let Some((packet, others)) = rest.split_first() {
-            #[cfg(target_arch = "x86_64")]
-            if let Some((avx512, group)) = self.group(rest, |packet| self.prepared(packet, memory))
-            {
-                avx512.seal(memory, &group);
-                rest = &rest[group.filled()..];
-                continue;
+        for packets in batch.packets.chunks(CHUNK) {
+            let mut places = List::new();
+            for packet in packets {
+                if let Some(place) = self.prepared(packet, memory) {
+                    places.push(place);
+                }
             }
-            if let Some(place) = self.prepared(packet, memory) {
-                self.seal_one(memory, &place);
-            }
-            rest = others;
+            self.kernels.of(places.len()).seal(memory, &places);
         }
     }
 
     fn open(&self, batch: &mut Batch<'_>) {
         let memory = &mut *batch.memory;
-        let mut rest = &mut batch.packets[..];
-        while !rest.is_empty() {
-            #[cfg(target_arch = "x86_64")]
-            if let Some((avx512, group)) =
-                self.group(rest, |packet| self.opening(&mut { *packet }, memory))
-            {
-                let authentic = avx512.open(memory, &group);
-                let (packets, others) = rest.split_at_mut(group.filled());
-                for (packet, authentic) in packets.iter_mut().zip(authentic) {
-                    packet.authentic = false;
-                    if let Some(place) = self.opening(packet, memory)
-                        && authentic
-                    {
-                        packet.accept(&place.text);
-                    }
+        for packets in batch.packets.chunks_mut(CHUNK) {
+            let mut places = List::new();
+            let mut which = List::new();
+            for (index, packet) in packets.iter_mut().enumerate() {
+                packet.authentic = false;
+                if let Some(place) = self.opening(packet, memory) {
+                    places.push(place);
+                    which.push(index);
                 }
-                rest = others;
-                continue;
             }
-            let (packet, others) = rest.split_at_mut(1);
-            let packet = &mut packet[0];
-            packet.authentic = false;
-            if let Some(place) = self.opening(packet, memory)
-                && self.open_one(memory, &place)
-            {
-                packet.accept(&place.text);
+            let mut authentic = [false; CHUNK];
+            let authentic = &mut authentic[..places.len()];
+            self.kernels
+                .of(places.len())
+                .open(memory, &places, authentic);
+            for ((place, &index), &mut authentic) in places.iter().zip(&*which).zip(authentic) {
+                if authentic {
+                    packets[index].accept(&place.text);
+                }
             }
-            rest = others;
         }
     }
 
@@ -321,65 +214,6 @@ impl<L: Layout> PacketCipher for PacketAead<L> {
     }
 
     fn backend(&self) -> &'static str {
-        #[cfg(target_arch = "x86_64")]
-        if self.groups.is_some() {
-            return "own (avx512-ifma) for runs of equal length, aws-lc (avx2) for the rest";
-        }
-        match self.algorithm {
-            AeadAlgorithm::ChaCha20Poly1305 => chacha_backend(),
-            _ => gcm_backend(),
-        }
+        self.kernels.many().describe()
     }
-}
-
-/// What AWS-LC picks for ChaCha20-Poly1305.
-fn chacha_backend() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
-            return "aws-lc (avx2)";
-        }
-        if is_x86_feature_detected!("sse4.1") {
-            return "aws-lc (sse4.1)";
-        }
-    }
-    #[cfg(target_arch = "aarch64")]
-    return "aws-lc (neon)";
-    #[cfg(target_arch = "arm")]
-    return "aws-lc (arm, neon where present)";
-    #[cfg(not(any(target_arch = "aarch64", target_arch = "arm")))]
-    "aws-lc (portable)"
-}
-
-/// What AWS-LC picks for AES-GCM.
-fn gcm_backend() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let aes = is_x86_feature_detected!("aes") && is_x86_feature_detected!("pclmulqdq");
-        if is_x86_feature_detected!("vaes")
-            && is_x86_feature_detected!("vpclmulqdq")
-            && is_x86_feature_detected!("avx512bw")
-        {
-            return "aws-lc (vaes, avx512)";
-        }
-        if aes && is_x86_feature_detected!("avx") && is_x86_feature_detected!("movbe") {
-            return "aws-lc (aes-ni stitched with pclmulqdq)";
-        }
-        if aes {
-            return "aws-lc (aes-ni)";
-        }
-        if is_x86_feature_detected!("ssse3") {
-            return "aws-lc (ssse3)";
-        }
-    }
-    #[cfg(target_arch = "aarch64")]
-    if std::arch::is_aarch64_feature_detected!("aes") {
-        return "aws-lc (aes instructions)";
-    } else {
-        return "aws-lc (neon)";
-    }
-    #[cfg(target_arch = "arm")]
-    return "aws-lc (arm, neon where present)";
-    #[cfg(not(any(target_arch = "aarch64", target_arch = "arm")))]
-    "aws-lc (portable)"
 }

@@ -2,7 +2,7 @@
 
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{ChaCha20Poly1305 as Reference, KeyInit, Nonce};
-use crypto::{Batch, ChaCha20Poly1305, Packet, PacketCipher, TAG_LEN};
+use crypto::{Backend, Batch, ChaCha20Poly1305, Packet, PacketCipher, TAG_LEN};
 use proptest::prelude::*;
 
 /// A packet to be: the gap before it, its text, its counter, and which bit of it the wire turns, if any.
@@ -44,12 +44,9 @@ proptest! {
     fn sealing_and_opening_match_the_reference(
         key: [u8; 32],
         plans in prop_oneof![prop::collection::vec(plan(), 0..20), runs()],
-        library_only: bool,
+        backend in prop::sample::select(vec![None, Some(Backend::Portable), Some(Backend::Simd)]),
     ) {
-        let cipher = match library_only {
-            true => ChaCha20Poly1305::library_only(&key),
-            false => ChaCha20Poly1305::new(&key),
-        };
+        let cipher = ChaCha20Poly1305::on(backend, &key).unwrap_or_else(|| ChaCha20Poly1305::new(&key));
         let reference = Reference::new(&key.into());
         let mut memory = Vec::new();
         let mut packets = Vec::new();

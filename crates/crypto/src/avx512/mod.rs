@@ -16,6 +16,7 @@
 //! No branch and no address depends on a key or on a text.
 
 mod chacha20;
+mod groups;
 mod poly1305;
 pub(crate) mod transpose;
 
@@ -25,8 +26,9 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::TAG_LEN;
-use crate::packet_aead::Place;
+use crate::kernels::Place;
 use chacha20::ChaCha20;
+pub(crate) use groups::Groups;
 use poly1305::Poly1305;
 
 /// Packets that are worked on together.

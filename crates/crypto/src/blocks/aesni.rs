@@ -9,6 +9,7 @@ use core::arch::x86_64::*;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::Chain;
+use crate::kernels::{AwsLcAes, CbcKernel};
 
 /// Chains that are worked on together.
 const LANES: usize = 8;
@@ -16,12 +17,10 @@ const LANES: usize = 8;
 /// Rounds of the longest key.
 const MAX_ROUNDS: usize = 14;
 
-/// A key on a machine with the instructions; that there is one proves that they are there.
-#[derive(Zeroize, ZeroizeOnDrop)]
-pub(super) struct AesNi {
-    /// The key of each round, and of what comes before the first.
-    keys: [[u8; 16]; MAX_ROUNDS + 1],
-    rounds: usize,
+/// AES-CBC of batches. What has no chains to put side by side goes through the library: one packet, and all decryption.
+pub(crate) struct AesNi {
+    lanes: Lanes,
+    library: AwsLcAes,
 }
 
 impl AesNi {
@@ -29,7 +28,45 @@ impl AesNi {
     ///
     /// # Panics
     /// If `key` has not 16, 24 or 32 bytes.
-    pub(super) fn new(key: &[u8]) -> Option<Self> {
+    pub(crate) fn new(key: &[u8]) -> Option<Self> {
+        Some(Self {
+            lanes: Lanes::new(key)?,
+            library: AwsLcAes::new(key),
+        })
+    }
+}
+
+impl CbcKernel for AesNi {
+    fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
+        match chains {
+            [_] => self.library.encrypt(memory, chains),
+            _ => self.lanes.encrypt(memory, chains),
+        }
+    }
+
+    fn decrypt(&self, memory: &mut [u8], chains: &[Chain]) {
+        self.library.decrypt(memory, chains);
+    }
+
+    fn describe(&self) -> &'static str {
+        "own (aes-ni, eight chains at once) to seal, aws-lc to open"
+    }
+}
+
+/// A key on a machine with the instructions; that there is one proves that they are there.
+#[derive(Zeroize, ZeroizeOnDrop)]
+struct Lanes {
+    /// The key of each round, and of what comes before the first.
+    keys: [[u8; 16]; MAX_ROUNDS + 1],
+    rounds: usize,
+}
+
+impl Lanes {
+    /// `None` on a machine that lacks the instructions.
+    ///
+    /// # Panics
+    /// If `key` has not 16, 24 or 32 bytes.
+    fn new(key: &[u8]) -> Option<Self> {
         assert!(matches!(key.len(), 16 | 24 | 32));
         if !is_x86_feature_detected!("aes") || !is_x86_feature_detected!("avx") {
             return None;
@@ -47,7 +84,7 @@ impl AesNi {
     ///
     /// # Panics
     /// If a chain does not lie within `memory`.
-    pub(super) fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
+    fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
         for chain in chains {
             assert!(chain.is_within(memory.len(), 16));
         }

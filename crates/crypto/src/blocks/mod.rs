@@ -3,7 +3,6 @@
 //! Encrypting, a block waits for the one before it, so that a chain alone leaves most of a CPU idle. The chains of different
 //! packets do not wait for each other.
 
-mod aes;
 #[cfg(target_arch = "x86_64")]
 mod aesni;
 mod blowfish;
@@ -13,8 +12,11 @@ mod small;
 
 use core::ops::Range;
 
+use crate::backend::Backend;
+use crate::kernels::{CbcKernel, Pair};
 use crate::openvpn::DataCipher;
-use aes::Aes;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use aesni::AesNi;
 use blowfish::Blowfish;
 use des::{Des, TripleDes};
 
@@ -22,9 +24,9 @@ use des::{Des, TripleDes};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chain {
     /// First byte of the first block, behind the initialisation vector.
-    start: usize,
+    pub(crate) start: usize,
     /// Bytes of all blocks.
-    len: usize,
+    pub(crate) len: usize,
 }
 
 impl Chain {
@@ -41,13 +43,15 @@ impl Chain {
     }
 
     /// Whether it lies within a memory of `memory_len` bytes, with `iv_len` bytes in front of it.
-    #[cfg(target_arch = "x86_64")]
-    fn is_within(&self, memory_len: usize, iv_len: usize) -> bool {
+    pub(crate) fn is_within(&self, memory_len: usize, iv_len: usize) -> bool {
         self.start >= iv_len && self.start <= memory_len && self.len <= memory_len - self.start
     }
 
     /// Its initialisation vector and its text.
-    fn parts<'a, const N: usize>(&self, memory: &'a mut [u8]) -> ([u8; N], &'a mut [[u8; N]]) {
+    pub(crate) fn parts<'a, const N: usize>(
+        &self,
+        memory: &'a mut [u8],
+    ) -> ([u8; N], &'a mut [[u8; N]]) {
         let (front, rest) = memory.split_at_mut(self.start);
         let mut iv = [0; N];
         iv.copy_from_slice(&front[self.start - N..]);
@@ -57,20 +61,28 @@ impl Chain {
 
 /// A block cipher with its key.
 pub(crate) enum BlockCipher {
-    Aes(Box<Aes>),
+    /// The kernels to encrypt and to decrypt.
+    Aes(Pair<dyn CbcKernel>, Pair<dyn CbcKernel>),
     Blowfish(Box<Blowfish>),
     Des(Box<Des>),
     TripleDes(Box<TripleDes>),
 }
 
 impl BlockCipher {
-    /// Prepares the first bytes of `key`, as many as the cipher takes. `None` if it is no block cipher.
-    pub(crate) fn new(cipher: DataCipher, key: &[u8; 64]) -> Option<Self> {
+    /// Prepares the first bytes of `key`, as many as the cipher takes. `None` if it is no block cipher, or the machine has
+    /// no such back end for it. Those with blocks of 64 bits are portable.
+    pub(crate) fn new(
+        backend: Option<Backend>,
+        cipher: DataCipher,
+        key: &[u8; 64],
+    ) -> Option<Self> {
         let key = &key[..cipher.key_len()];
         Some(match cipher {
             DataCipher::Aes128Cbc | DataCipher::Aes192Cbc | DataCipher::Aes256Cbc => {
-                Self::Aes(Box::new(Aes::new(key)))
+                let (encrypting, decrypting) = Pair::cbc(backend, key)?;
+                Self::Aes(encrypting, decrypting)
             }
+            _ if !matches!(backend, None | Some(Backend::Portable)) => return None,
             DataCipher::BlowfishCbc => Self::Blowfish(Box::new(Blowfish::new(key))),
             DataCipher::DesCbc => Self::Des(Box::new(Des::new(key))),
             DataCipher::TripleDesCbc => Self::TripleDes(Box::new(TripleDes::new(key))),
@@ -84,7 +96,7 @@ impl BlockCipher {
     /// If a chain does not lie within `memory`.
     pub(crate) fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
         match self {
-            Self::Aes(aes) => aes.encrypt(memory, chains),
+            Self::Aes(aes, _) => aes.of(chains.len()).encrypt(memory, chains),
             Self::Blowfish(blowfish) => small::encrypt(&**blowfish, memory, chains),
             Self::Des(des) => small::encrypt(&**des, memory, chains),
             Self::TripleDes(des) => small::encrypt(&**des, memory, chains),
@@ -97,7 +109,7 @@ impl BlockCipher {
     /// If a chain does not lie within `memory`.
     pub(crate) fn decrypt(&self, memory: &mut [u8], chains: &[Chain]) {
         match self {
-            Self::Aes(aes) => aes.decrypt(memory, chains),
+            Self::Aes(_, aes) => aes.of(chains.len()).decrypt(memory, chains),
             Self::Blowfish(blowfish) => small::decrypt(&**blowfish, memory, chains),
             Self::Des(des) => small::decrypt(&**des, memory, chains),
             Self::TripleDes(des) => small::decrypt(&**des, memory, chains),
@@ -107,19 +119,10 @@ impl BlockCipher {
     /// Whose code it is.
     pub(crate) fn backend(&self) -> &'static str {
         match self {
-            Self::Aes(aes) => aes.backend(),
+            Self::Aes(aes, _) => aes.many().describe(),
             Self::Blowfish(_) | Self::Des(_) | Self::TripleDes(_) => {
                 "own (portable, eight chains at once)"
             }
-        }
-    }
-
-    /// For tests: gives up the code that works on several chains at once.
-    #[cfg(test)]
-    pub(crate) fn make_portable(&mut self) {
-        match self {
-            Self::Aes(aes) => aes.make_portable(),
-            Self::Blowfish(_) | Self::Des(_) | Self::TripleDes(_) => {}
         }
     }
 }

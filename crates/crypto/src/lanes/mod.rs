@@ -19,7 +19,8 @@ use core::ops::Range;
 
 use zeroize::Zeroize;
 
-use crate::hmac::{Mac, State};
+use crate::hmac::{Hmac, Mac, MacKey, State};
+use crate::kernels::MacKernel;
 
 /// Lanes of the widest.
 const MAX_LANES: usize = 16;
@@ -92,9 +93,51 @@ impl<W> Kernel<W> {
     }
 }
 
+/// HMACs in lanes; what would leave most of them empty goes through the library.
+pub(crate) struct MacLanes {
+    lanes: Lanes,
+    hmac: Hmac,
+}
+
+impl MacLanes {
+    /// Eight lanes, or four of SHA-512's; `None` on a machine that lacks the instructions.
+    pub(crate) fn avx2(key: &MacKey) -> Option<Self> {
+        Self::of_width(key, Width::Avx2)
+    }
+
+    /// Sixteen lanes, or eight of SHA-512's; `None` on a machine that lacks the instructions.
+    pub(crate) fn avx512(key: &MacKey) -> Option<Self> {
+        Self::of_width(key, Width::Avx512)
+    }
+
+    fn of_width(key: &MacKey, width: Width) -> Option<Self> {
+        Some(Self {
+            lanes: Lanes::of_width(key.hmac().states().0, width)?,
+            hmac: key.hmac().clone(),
+        })
+    }
+}
+
+impl MacKernel for MacLanes {
+    fn sign_each(&self, memory: &[u8], messages: &[Range<usize>], macs: &mut [Mac]) {
+        let (many, few) = messages.split_at(self.lanes.share(messages.len()));
+        let (many_macs, few_macs) = macs.split_at_mut(many.len());
+        let mac_len = self.hmac.digest().len();
+        self.lanes
+            .sign(self.hmac.states(), mac_len, memory, many, many_macs);
+        for (message, mac) in few.iter().zip(few_macs) {
+            *mac = self.hmac.sign(&[&memory[message.clone()]]);
+        }
+    }
+
+    fn describe(&self) -> &'static str {
+        self.lanes.name()
+    }
+}
+
 /// The code for an HMAC's hash on this machine.
 #[derive(Clone, Copy)]
-pub(crate) enum Lanes {
+enum Lanes {
     Sha1(Kernel32),
     Sha256(Kernel32),
     Sha512(Kernel64),
@@ -102,34 +145,22 @@ pub(crate) enum Lanes {
 
 /// A kernel over words of 32 bits.
 #[derive(Clone, Copy)]
-pub(crate) struct Kernel32(Kernel<u32>);
+struct Kernel32(Kernel<u32>);
 
 /// A kernel over words of 64 bits.
 #[derive(Clone, Copy)]
-pub(crate) struct Kernel64(Kernel<u64>);
+struct Kernel64(Kernel<u64>);
 
-/// Which instructions to look for: tests try all of them.
+/// Which instructions to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Width {
+enum Width {
     Avx2,
     Avx512,
 }
 
 impl Lanes {
-    /// The best code for the hash, if there is any on this machine.
-    pub(crate) fn new(hash: &State) -> Option<Self> {
-        Self::of_width(hash, Width::Avx512).or_else(|| {
-            // One message after the other through SHA-256's own instructions takes 0.68 s/GB, eight at once 0.76. SHA-1's take
-            // 0.62, and eight at once 0.34.
-            if is_x86_feature_detected!("sha") && matches!(hash, State::Sha256(..)) {
-                return None;
-            }
-            Self::of_width(hash, Width::Avx2)
-        })
-    }
-
     /// The code of one width, if the machine has the instructions.
-    pub(crate) fn of_width(hash: &State, width: Width) -> Option<Self> {
+    fn of_width(hash: &State, width: Width) -> Option<Self> {
         let present = match width {
             Width::Avx2 => is_x86_feature_detected!("avx2"),
             Width::Avx512 => {
@@ -151,7 +182,7 @@ impl Lanes {
     }
 
     /// How many of `messages`, from the first, are for it: all, but for what would leave most lanes empty.
-    pub(crate) fn share(&self, messages: usize) -> usize {
+    fn share(&self, messages: usize) -> usize {
         match self {
             Self::Sha1(kernel) | Self::Sha256(kernel) => kernel.0.share(messages),
             Self::Sha512(kernel) => kernel.0.share(messages),
@@ -159,7 +190,7 @@ impl Lanes {
     }
 
     /// Whose code it is, for which instructions.
-    pub(crate) fn name(&self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
             Self::Sha1(kernel) | Self::Sha256(kernel) => kernel.0.name,
             Self::Sha512(kernel) => kernel.0.name,
@@ -169,8 +200,8 @@ impl Lanes {
     /// The code of each message.
     ///
     /// # Panics
-    /// If a message does not lie within `memory`, there are more messages than `macs`, or the states are another hash's in a debug build.
-    pub(crate) fn sign(
+    /// If a message does not lie within `memory`, or there are more messages than `macs`.
+    fn sign(
         &self,
         (inner, outer): (&State, &State),
         mac_len: usize,
@@ -178,32 +209,27 @@ impl Lanes {
         messages: &[Range<usize>],
         macs: &mut [Mac],
     ) {
-        match (self, inner, outer) {
-            (Self::Sha1(kernel), State::Sha1(inner), State::Sha1(outer)) => {
-                let keys = Keys {
-                    inner: &inner.h,
-                    outer: &outer.h,
-                    mac_len,
-                };
-                Work::new(kernel.0, keys, memory, messages).all(macs);
+        match self {
+            Self::Sha1(kernel) | Self::Sha256(kernel) => {
+                if let (Some(inner), Some(outer)) = (inner.words32(), outer.words32()) {
+                    let keys = Keys {
+                        inner,
+                        outer,
+                        mac_len,
+                    };
+                    Work::new(kernel.0, keys, memory, messages).all(macs);
+                }
             }
-            (Self::Sha256(kernel), State::Sha256(inner, _), State::Sha256(outer, _)) => {
-                let keys = Keys {
-                    inner: &inner.h,
-                    outer: &outer.h,
-                    mac_len,
-                };
-                Work::new(kernel.0, keys, memory, messages).all(macs);
+            Self::Sha512(kernel) => {
+                if let (Some(inner), Some(outer)) = (inner.words64(), outer.words64()) {
+                    let keys = Keys {
+                        inner,
+                        outer,
+                        mac_len,
+                    };
+                    Work::new(kernel.0, keys, memory, messages).all(macs);
+                }
             }
-            (Self::Sha512(kernel), State::Sha512(inner, _), State::Sha512(outer, _)) => {
-                let keys = Keys {
-                    inner: &inner.h,
-                    outer: &outer.h,
-                    mac_len,
-                };
-                Work::new(kernel.0, keys, memory, messages).all(macs);
-            }
-            _ => debug_assert!(false, "made for another hash's states"),
         }
     }
 }

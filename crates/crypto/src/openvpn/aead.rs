@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{DataCipher, Format, KeyMaterial};
 use crate::PacketCipher;
+use crate::backend::Backend;
 use crate::packet_aead::{AeadAlgorithm, Layout, PacketAead};
 
 /// Bytes of `DATA_V2`'s header, which is authenticated.
@@ -59,17 +60,19 @@ impl AeadAlgorithm {
     }
 }
 
-/// A cipher of [`Format::V1`] or [`Format::V2`].
+/// A cipher of [`Format::V1`] or [`Format::V2`]. `None` if the machine has no such back end.
 pub(super) fn new(
+    backend: Option<Backend>,
     algorithm: AeadAlgorithm,
     keys: &KeyMaterial,
     format: Format,
-) -> Arc<dyn PacketCipher> {
+) -> Option<Arc<dyn PacketCipher>> {
     let mut implicit_iv = [0; 8];
     implicit_iv.copy_from_slice(&keys.hmac[..8]);
     let layout = NumberFirst {
         header: if format == Format::V1 { 0 } else { V2_HEADER },
         implicit_iv,
     };
-    Arc::new(PacketAead::new(algorithm, &keys.cipher, layout))
+    let packets = PacketAead::new(backend, algorithm, &keys.cipher, layout)?;
+    Some(Arc::new(packets))
 }

@@ -8,50 +8,75 @@ use core::ops::Range;
 use zeroize::Zeroize;
 
 use super::{DataCipher, Digest, KeyMaterial};
-use crate::blocks::{BlockCipher, Chain};
-use crate::hmac::{Hmac, Mac};
+use crate::backend::Backend;
+use crate::blocks::BlockCipher;
+use crate::kernels::{CHUNK, Chain, List, Mac, MacKernel, MacKey, Pair};
 use crate::{Batch, Packet, PacketCipher, unpredictable};
 
 /// Bytes of the packet's number, the first of the encrypted bytes.
 const NUMBER: usize = 4;
 
-/// Packets that are worked on together. Lists of this length live on the stack.
-const CHUNK: usize = 64;
-
 /// One direction of one key.
 pub(super) struct CbcHmac {
     cipher: DataCipher,
     blocks: Option<BlockCipher>,
-    hmac: Option<Hmac>,
+    hmac: Option<Pair<dyn MacKernel>>,
     /// Bytes of HMAC in a packet.
     mac_len: usize,
 }
 
 impl CbcHmac {
-    /// `None` if `cipher` is an AEAD.
-    pub(super) fn new(cipher: DataCipher, digest: Digest, keys: &KeyMaterial) -> Option<Self> {
-        let blocks = match cipher {
-            DataCipher::None => None,
-            _ => Some(BlockCipher::new(cipher, &keys.cipher)?),
-        };
+    /// `None` if `cipher` is an AEAD, or the machine has no such back end for the cipher and none for the digest. If it has
+    /// one for either, the other takes what was chosen for this process.
+    pub(super) fn new(
+        backend: Option<Backend>,
+        cipher: DataCipher,
+        digest: Digest,
+        keys: &KeyMaterial,
+    ) -> Option<Self> {
+        let key = MacKey::new(digest, &keys.hmac[..digest.len()]);
+        let blocks_on = |backend| BlockCipher::new(backend, cipher, &keys.cipher);
+        let hmac_on = |backend| Pair::mac(backend, key.as_ref()?);
+        let (mut blocks, mut hmac) = (blocks_on(backend), hmac_on(backend));
+        if let Some(wanted) = backend {
+            if blocks.is_none() && hmac.is_none() && wanted != Backend::Portable {
+                return None;
+            }
+            blocks = blocks.or_else(|| blocks_on(None));
+            hmac = hmac.or_else(|| hmac_on(None));
+        }
+        if blocks.is_none() && cipher != DataCipher::None {
+            return None;
+        }
         Some(Self {
             cipher,
             blocks,
-            hmac: Hmac::new(digest, &keys.hmac[..digest.len()]),
+            hmac,
             mac_len: digest.len(),
         })
     }
 
-    /// For tests: without the code that works on several packets at once.
+    /// With these kernels, to test them.
     #[cfg(test)]
-    pub(super) fn portable(mut self) -> Self {
-        if let Some(blocks) = &mut self.blocks {
-            blocks.make_portable();
+    fn with_kernels(
+        cipher: DataCipher,
+        digest: Digest,
+        keys: &KeyMaterial,
+        cbc: usize,
+        mac: usize,
+    ) -> Option<Self> {
+        use crate::kernels::{CBCS, MACS};
+
+        let mut made = Self::new(None, cipher, digest, keys)?;
+        if let Some(BlockCipher::Aes(..)) = made.blocks {
+            let key = &keys.cipher[..cipher.key_len()];
+            let one = || Some(Pair::only((CBCS[cbc].make)(key)?));
+            made.blocks = Some(BlockCipher::Aes(one()?, one()?));
         }
-        if let Some(hmac) = &mut self.hmac {
-            hmac.make_portable();
+        if let Some(key) = MacKey::new(digest, &keys.hmac[..digest.len()]) {
+            made.hmac = Some(Pair::only((MACS[mac].make)(&key)?));
         }
-        self
+        Some(made)
     }
 
     /// What the HMAC covers of a packet that begins at `head` and whose text ends at `end`.
@@ -84,36 +109,34 @@ impl CbcHmac {
     }
 
     fn seal_chunk(&self, memory: &mut [u8], packets: &[Packet]) {
-        let mut places = [const { 0..0 }; CHUNK];
-        let mut filled = 0;
+        let mut places = List::new();
         for packet in packets {
             if let Some(place) = self.prepared(packet, memory) {
-                places[filled] = place;
-                filled += 1;
+                places.push(place);
             }
         }
-        let places = &places[..filled];
 
         if let Some(blocks) = &self.blocks {
             let iv_len = self.cipher.iv_len();
-            let mut chains = [Chain::default(); CHUNK];
+            let mut chains = List::new();
             unpredictable::with(|fill| {
-                for (place, chain) in places.iter().zip(&mut chains) {
+                for place in &*places {
                     let text = self.text(place.start, place.end);
                     fill(&mut memory[text.start - iv_len..text.start]);
-                    *chain = Chain::new(&text, iv_len);
+                    chains.push(Chain::new(&text, iv_len));
                 }
             });
-            blocks.encrypt(memory, &chains[..filled]);
+            blocks.encrypt(memory, &chains);
         }
         if let Some(hmac) = &self.hmac {
-            let mut covered = [const { 0..0 }; CHUNK];
-            for (place, covered) in places.iter().zip(&mut covered) {
-                *covered = self.covered(place.start, place.end);
+            let mut covered = List::new();
+            for place in &*places {
+                covered.push(self.covered(place.start, place.end));
             }
             let mut macs = [Mac::EMPTY; CHUNK];
-            hmac.sign_each(memory, &covered[..filled], &mut macs);
-            for (place, mac) in places.iter().zip(&macs) {
+            let macs = &mut macs[..covered.len()];
+            hmac.of(covered.len()).sign_each(memory, &covered, macs);
+            for (place, mac) in places.iter().zip(macs) {
                 memory[place.start..][..self.mac_len].copy_from_slice(mac.as_bytes());
             }
         }
@@ -137,7 +160,8 @@ impl CbcHmac {
 
         if let Some(hmac) = &self.hmac {
             let mut macs = [Mac::EMPTY; CHUNK];
-            hmac.sign_each(memory, &covered[..filled], &mut macs);
+            hmac.of(filled)
+                .sign_each(memory, &covered[..filled], &mut macs[..filled]);
             let mut genuine = 0;
             for at in 0..filled {
                 let received = &memory[covered[at].start - self.mac_len..covered[at].start];
@@ -229,7 +253,10 @@ impl PacketCipher for CbcHmac {
     fn backend(&self) -> &'static str {
         match &self.blocks {
             Some(blocks) => blocks.backend(),
-            None => self.hmac.as_ref().map_or("none", Hmac::backend),
+            None => self
+                .hmac
+                .as_ref()
+                .map_or("none", |hmac| hmac.many().describe()),
         }
     }
 }
@@ -239,6 +266,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::kernels::{CBCS, MACS};
 
     fn keys() -> KeyMaterial {
         let mut keys = KeyMaterial {
@@ -282,14 +310,16 @@ mod tests {
             cipher in prop::sample::select(DataCipher::ALL.to_vec()).prop_filter("no AEAD", |cipher| !cipher.is_aead()),
             digest in prop::sample::select(Digest::ALL.to_vec()),
             runs in prop::collection::vec((prop_oneof![3 => 0..300_usize, 1 => 0..9000_usize], 1..40_usize), 0..6),
-            sealed_by_portable: bool,
+            candidates: [usize; 4],
         ) {
             let keys = keys();
-            let own = CbcHmac::new(cipher, digest, &keys).unwrap();
-            let portable = CbcHmac::new(cipher, digest, &keys).unwrap().portable();
+            // A candidate that this machine has not, or not for this digest, is replaced by the first.
+            let one = |cbc, mac| CbcHmac::with_kernels(cipher, digest, &keys, cbc % CBCS.len(), mac % MACS.len());
+            let one = |cbc, mac| one(cbc, mac).or_else(|| one(0, 0)).unwrap();
+            let [a, b, c, d] = candidates;
+            let (sealer, opener) = (one(a, b), one(c, d));
             let lens: Vec<_> = runs.iter().flat_map(|&(len, count)| vec![len; count]).collect();
-            let (sealer, opener) = if sealed_by_portable { (&portable, &own) } else { (&own, &portable) };
-            let (mut memory, mut sent, mut received) = slot(sealer, &lens);
+            let (mut memory, mut sent, mut received) = slot(&sealer, &lens);
             let plain = memory.clone();
             sealer.seal(&mut Batch { memory: &mut memory, packets: &mut sent });
             opener.open(&mut Batch { memory: &mut memory, packets: &mut received });
@@ -304,7 +334,7 @@ mod tests {
     #[test]
     fn wrong_paddings_are_not_packets() {
         let keys = keys();
-        let cipher = CbcHmac::new(DataCipher::Aes128Cbc, Digest::None, &keys).unwrap();
+        let cipher = CbcHmac::new(None, DataCipher::Aes128Cbc, Digest::None, &keys).unwrap();
         for (end, right) in [
             (vec![0; 16], false),
             (vec![16; 16], true),

@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use super::Digest;
 use super::aead::V2_HEADER;
+use crate::backend::Backend;
 use crate::hmac::Hmac;
 use crate::packet_aead::{AeadAlgorithm, Layout, PacketAead};
 use crate::{Batch, Packet, PacketCipher};
@@ -22,6 +23,7 @@ const NUMBER_BITS: u32 = 48;
 
 /// One direction of one key.
 pub(super) struct EpochAead {
+    backend: Option<Backend>,
     algorithm: AeadAlgorithm,
     window: RwLock<Window>,
 }
@@ -38,26 +40,31 @@ struct Window {
 }
 
 impl EpochAead {
-    /// From the secret of epoch 1.
-    pub(super) fn new(algorithm: AeadAlgorithm, secret: &[u8; 32]) -> Self {
+    /// From the secret of epoch 1. `None` if the machine has no such back end.
+    pub(super) fn new(
+        backend: Option<Backend>,
+        algorithm: AeadAlgorithm,
+        secret: &[u8; 32],
+    ) -> Option<Self> {
         let mut window = Window {
             current: 1,
             first: 1,
-            keys: vec![key(algorithm, secret)],
+            keys: vec![key(backend, algorithm, secret)?],
             last: 1,
             secret: Zeroizing::new(*secret),
         };
-        window.advance(algorithm, 1);
-        Self {
+        window.advance(backend, algorithm, 1);
+        Some(Self {
+            backend,
             algorithm,
             window: RwLock::new(window),
-        }
+        })
     }
 
     /// Makes `epoch` the current one, if it is newer.
     fn advance(&self, epoch: u16) {
         let mut window = self.window.write().unwrap_or_else(PoisonError::into_inner);
-        window.advance(self.algorithm, epoch);
+        window.advance(self.backend, self.algorithm, epoch);
     }
 
     /// Calls `f` for each run of packets of one epoch, with its key if it is in the window, and returns the newest epoch
@@ -94,7 +101,7 @@ impl Window {
         self.keys.get(usize::from(epoch.checked_sub(self.first)?))
     }
 
-    fn advance(&mut self, algorithm: AeadAlgorithm, epoch: u16) {
+    fn advance(&mut self, backend: Option<Backend>, algorithm: AeadAlgorithm, epoch: u16) {
         self.current = self.current.max(epoch);
         let first = self.current.saturating_sub(1).max(1);
         self.keys
@@ -107,13 +114,18 @@ impl Window {
             self.last += 1;
             // A sender may skip epochs, as far as it likes.
             if self.last >= first {
-                self.keys.push(key(algorithm, &self.secret));
+                // There was one for the first key, and what was picked stays picked.
+                self.keys.extend(key(backend, algorithm, &self.secret));
             }
         }
     }
 }
 
-fn key(algorithm: AeadAlgorithm, secret: &[u8; 32]) -> PacketAead<EpochAndNumber> {
+fn key(
+    backend: Option<Backend>,
+    algorithm: AeadAlgorithm,
+    secret: &[u8; 32],
+) -> Option<PacketAead<EpochAndNumber>> {
     let key: Zeroizing<[u8; 32]> = match algorithm.key_len() {
         // The length is part of the label, so that a short key is no beginning of a long one.
         16 => widened(&expand_label::<16>(secret, "data_key")),
@@ -121,7 +133,7 @@ fn key(algorithm: AeadAlgorithm, secret: &[u8; 32]) -> PacketAead<EpochAndNumber
         _ => expand_label(secret, "data_key"),
     };
     let implicit_iv = *expand_label(secret, "data_iv");
-    PacketAead::new(algorithm, &*key, EpochAndNumber { implicit_iv })
+    PacketAead::new(backend, algorithm, &*key, EpochAndNumber { implicit_iv })
 }
 
 fn widened<const N: usize>(bytes: &[u8; N]) -> Zeroizing<[u8; 32]> {

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::PacketCipher;
+use crate::backend::Backend;
 
 /// The secrets of one direction of one key: 128 bytes, of which each algorithm takes as many as it needs from the
 /// beginning of each half.
@@ -70,6 +71,14 @@ pub enum DataChannelError {
     /// The epoch format has a place for an AEAD's tag and none for an HMAC.
     #[error("the epoch format needs an AEAD, and {0} is none")]
     EpochNeedsAead(DataCipher),
+    /// Nothing of the kind computes this cipher on this machine.
+    #[error("this machine has no {backend} back end for {cipher}: choose auto or portable")]
+    NoBackend {
+        /// The back end asked for.
+        backend: Backend,
+        /// The cipher asked for.
+        cipher: DataCipher,
+    },
 }
 
 /// The cipher of one direction of one key.
@@ -102,6 +111,7 @@ pub mod legacy {
     use super::epoch::EpochAead;
     use super::{DataChannelError, DataCipher, Digest, Format, KeyMaterial, aead};
     use crate::PacketCipher;
+    use crate::backend::Backend;
     use crate::packet_aead::AeadAlgorithm;
 
     /// As [`data_channel`](super::data_channel), with every cipher and digest there is: blocks of 64 bits (a key may seal
@@ -115,17 +125,41 @@ pub mod legacy {
         keys: &KeyMaterial,
         format: Format,
     ) -> Result<Arc<dyn PacketCipher>, DataChannelError> {
-        if let Some(algorithm) = AeadAlgorithm::of(cipher) {
-            if format == Format::Epoch {
+        data_channel_on(None, cipher, digest, keys, format)
+    }
+
+    /// As [`data_channel`], with the fastest code of one kind; `None` is the choice made for this process.
+    ///
+    /// Of a cipher and a digest, one may have no code of that kind (there is but portable code for blocks of 64 bits): it
+    /// takes what was chosen for this process.
+    ///
+    /// # Errors
+    /// [`DataChannelError::EpochNeedsAead`], [`DataChannelError::NoBackend`].
+    pub fn data_channel_on(
+        backend: Option<Backend>,
+        cipher: DataCipher,
+        digest: Digest,
+        keys: &KeyMaterial,
+        format: Format,
+    ) -> Result<Arc<dyn PacketCipher>, DataChannelError> {
+        // Portable code there is of everything.
+        let missing = DataChannelError::NoBackend {
+            backend: backend.unwrap_or(Backend::Portable),
+            cipher,
+        };
+        match AeadAlgorithm::of(cipher) {
+            Some(algorithm) if format == Format::Epoch => {
                 let mut secret = Zeroizing::new([0; 32]);
                 secret.copy_from_slice(&keys.cipher[..32]);
-                return Ok(Arc::new(EpochAead::new(algorithm, &secret)));
+                let aead = EpochAead::new(backend, algorithm, &secret).ok_or(missing)?;
+                Ok(Arc::new(aead))
             }
-            return Ok(aead::new(algorithm, keys, format));
-        }
-        match CbcHmac::new(cipher, digest, keys) {
-            Some(cbc) if format != Format::Epoch => Ok(Arc::new(cbc)),
-            _ => Err(DataChannelError::EpochNeedsAead(cipher)),
+            Some(algorithm) => aead::new(backend, algorithm, keys, format).ok_or(missing),
+            None if format == Format::Epoch => Err(DataChannelError::EpochNeedsAead(cipher)),
+            None => {
+                let cbc = CbcHmac::new(backend, cipher, digest, keys).ok_or(missing)?;
+                Ok(Arc::new(cbc))
+            }
         }
     }
 }

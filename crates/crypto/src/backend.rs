@@ -1,0 +1,82 @@
+//! Whose code computes a cipher.
+
+/// A kind of code for a cipher.
+///
+/// Which of a kind's candidates runs, and which kind where nobody asks for one, is [`select`](crate::select)'s to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Backend {
+    /// Plain instructions, in constant time: what runs on a chip without vector registers, and what others are compared
+    /// with.
+    Portable,
+    /// The CPU's vector registers or cipher instructions.
+    Simd,
+    /// An accelerator beside the CPU, through the kernel.
+    Engine,
+}
+
+/// Not the name of a back end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is no crypto back end: choose auto, portable, simd or engine")]
+pub struct UnknownBackend(pub String);
+
+impl Backend {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Portable, Self::Simd, Self::Engine];
+
+    /// Its name in reports and settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Simd => "simd",
+            Self::Engine => "engine",
+        }
+    }
+
+    /// What a setting says: a name, or `auto` for whatever is fastest, which is `None`.
+    ///
+    /// # Errors
+    /// [`UnknownBackend`].
+    pub fn from_setting(setting: &str) -> Result<Option<Self>, UnknownBackend> {
+        match setting {
+            "auto" => Ok(None),
+            name => name.parse().map(Some),
+        }
+    }
+}
+
+impl core::str::FromStr for Backend {
+    type Err = UnknownBackend;
+
+    fn from_str(name: &str) -> Result<Self, UnknownBackend> {
+        Self::ALL
+            .into_iter()
+            .find(|backend| backend.name() == name)
+            .ok_or_else(|| UnknownBackend(name.to_owned()))
+    }
+}
+
+impl core::fmt::Display for Backend {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_both_ways() {
+        for backend in Backend::ALL {
+            assert_eq!(backend.to_string().parse(), Ok(backend));
+            assert_eq!(Backend::from_setting(backend.name()), Ok(Some(backend)));
+        }
+        assert_eq!(Backend::from_setting("auto"), Ok(None));
+        let unknown = Backend::from_setting("fast").unwrap_err();
+        assert_eq!(
+            unknown.to_string(),
+            "fast is no crypto back end: choose auto, portable, simd or engine"
+        );
+    }
+}

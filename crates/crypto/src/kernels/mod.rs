@@ -1,0 +1,83 @@
+//! The seam between packet formats and the code that computes.
+//!
+//! A format ([`PacketAead`](crate::packet_aead::PacketAead), OpenVPN's CBC with an HMAC) finds where in a batch's memory the
+//! parts of each packet are, and gives up to [`CHUNK`] packets at once to a *kernel*: an object with the key already
+//! scheduled, which computes nothing else than the algorithm. Which kernels there are is the [`table`]'s to say, and which
+//! one a key gets is [`select`](crate::select)'s.
+//!
+//! To add a kernel: implement the trait of its kind, and add a line to the table of that kind, whose `make` returns `None`
+//! where the machine lacks what the kernel needs. Tests, measurements and reports enumerate the tables.
+//!
+//! What every kernel keeps to:
+//! - bounds have been checked by who calls: every place lies within the memory. Packets do not overlap; if they do, what
+//!   comes out is garbage, and never a byte outside of the memory;
+//! - lengths are ragged, and may be 0. A kernel that works on packets of one length takes the others one by one;
+//! - nothing is allocated;
+//! - no branch and no address depends on a key, on a text or on a tag;
+//! - keys are erased when it is dropped.
+
+mod aws_lc;
+mod list;
+mod pair;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use core::ops::Range;
+
+pub(crate) use crate::blocks::Chain;
+pub(crate) use crate::hmac::{Mac, MacKey};
+pub(crate) use aws_lc::{AwsLcAead, AwsLcAes, AwsLcMac};
+pub(crate) use list::List;
+pub(crate) use pair::Pair;
+pub(crate) use table::{AEADS, CBCS, MACS};
+
+/// Packets that a kernel gets at once, at most.
+pub(crate) const CHUNK: usize = 64;
+
+/// Where one packet's parts are, and its nonce.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Associated data, in front of the text. May be empty.
+    pub(crate) aad: Range<usize>,
+    /// What is encrypted.
+    pub(crate) text: Range<usize>,
+    /// First of the tag's 16 bytes: between associated data and text, or behind the text.
+    pub(crate) tag: usize,
+    /// The packet's nonce.
+    pub(crate) nonce: [u8; 12],
+}
+
+/// An AEAD with its key.
+pub(crate) trait AeadKernel: Send + Sync {
+    /// Encrypts the texts in place and writes the tags.
+    fn seal(&self, memory: &mut [u8], places: &[Place]);
+
+    /// Decrypts the texts in place and says which were authentic; the text of one that was not becomes zeros. Tags are
+    /// compared in constant time. `authentic` is as long as `places`.
+    fn open(&self, memory: &mut [u8], places: &[Place], authentic: &mut [bool]);
+
+    /// Whose code, for which instructions: for status reports.
+    fn describe(&self) -> &'static str;
+}
+
+/// AES in CBC mode with its key. Each chain's initialisation vector stands in front of its text.
+pub(crate) trait CbcKernel: Send + Sync {
+    /// Encrypts the chains in place.
+    fn encrypt(&self, memory: &mut [u8], chains: &[Chain]);
+
+    /// Decrypts the chains in place.
+    fn decrypt(&self, memory: &mut [u8], chains: &[Chain]);
+
+    /// Whose code, for which instructions: for status reports.
+    fn describe(&self) -> &'static str;
+}
+
+/// An HMAC with its key.
+pub(crate) trait MacKernel: Send + Sync {
+    /// The code of each of `messages`, which are places in `memory`, in the same order. `macs` is as long as `messages`.
+    fn sign_each(&self, memory: &[u8], messages: &[Range<usize>], macs: &mut [Mac]);
+
+    /// Whose code, for which instructions: for status reports.
+    fn describe(&self) -> &'static str;
+}

@@ -1,0 +1,78 @@
+//! The candidates of each kind, in the order in which they came to be. Names are unique within a table.
+
+use super::{AeadKernel, AwsLcAead, AwsLcAes, AwsLcMac, CbcKernel, MacKernel, MacKey, aws_lc};
+use crate::backend::Backend;
+use crate::packet_aead::AeadAlgorithm;
+
+/// Code that can be chosen.
+pub(crate) struct Candidate<Make> {
+    /// Its kind. A library that looks at the CPU itself is of the kind that it will take there.
+    pub(crate) backend: fn() -> Backend,
+    /// Its name in profiles and tests.
+    pub(crate) name: &'static str,
+    /// With a key; `None` where the machine lacks what it needs, or for an algorithm that it does not know.
+    pub(crate) make: Make,
+}
+
+/// The key has the algorithm's length.
+pub(crate) type MakeAead = fn(AeadAlgorithm, &[u8]) -> Option<Box<dyn AeadKernel>>;
+
+/// The key has 16, 24 or 32 bytes.
+pub(crate) type MakeCbc = fn(&[u8]) -> Option<Box<dyn CbcKernel>>;
+
+/// The key knows its digest.
+pub(crate) type MakeMac = fn(&MacKey) -> Option<Box<dyn MacKernel>>;
+
+#[allow(dead_code)]
+const SIMD: fn() -> Backend = || Backend::Simd;
+
+/// AES-GCM and ChaCha20-Poly1305.
+pub(crate) const AEADS: &[Candidate<MakeAead>] = &[
+    Candidate {
+        backend: aws_lc::backend,
+        name: "aws-lc",
+        make: |algorithm, key| Some(Box::new(AwsLcAead::new(algorithm, key))),
+    },
+    #[cfg(target_arch = "x86_64")]
+    Candidate {
+        backend: SIMD,
+        name: "avx512-ifma",
+        make: |algorithm, key| Some(Box::new(crate::avx512::Groups::new(algorithm, key)?)),
+    },
+];
+
+/// AES-CBC.
+pub(crate) const CBCS: &[Candidate<MakeCbc>] = &[
+    Candidate {
+        backend: aws_lc::backend,
+        name: "aws-lc",
+        make: |key| Some(Box::new(AwsLcAes::new(key))),
+    },
+    #[cfg(target_arch = "x86_64")]
+    Candidate {
+        backend: SIMD,
+        name: "aes-ni",
+        make: |key| Some(Box::new(crate::blocks::AesNi::new(key)?)),
+    },
+];
+
+/// HMAC with SHA-1 and SHA-2; the first takes MD5 too.
+pub(crate) const MACS: &[Candidate<MakeMac>] = &[
+    Candidate {
+        backend: aws_lc::backend,
+        name: "aws-lc",
+        make: |key| Some(Box::new(AwsLcMac::new(key))),
+    },
+    #[cfg(target_arch = "x86_64")]
+    Candidate {
+        backend: SIMD,
+        name: "avx2",
+        make: |key| Some(Box::new(crate::lanes::MacLanes::avx2(key)?)),
+    },
+    #[cfg(target_arch = "x86_64")]
+    Candidate {
+        backend: SIMD,
+        name: "avx512",
+        make: |key| Some(Box::new(crate::lanes::MacLanes::avx512(key)?)),
+    },
+];

@@ -1,0 +1,338 @@
+//! Which of the candidates runs: the choice is made once for each process.
+//!
+//! What is fastest depends on the core more than on its instructions: bit-sliced NEON gains 1.4x on a Cortex-A15 and nothing
+//! on a Cortex-A7, whose vector unit is half as wide. So the candidates of an algorithm are measured, for a fraction of a
+//! millisecond each on a fast core, when the first key is made, or all at once by [`measure`]. Of each two are kept: the
+//! fastest for batches and the fastest for few packets.
+//!
+//! - [`set`] narrows an algorithm's candidates to one kind, [`set_all`] those of all (`--crypto-backend`);
+//! - [`Choice`]s go into a profile ([`chosen`]) and come back ([`import`]), so that nothing is measured at the next start.
+//!
+//! [`Backend::Engine`] is taken only where somebody asks for it, by [`set`] or by a profile: whether an accelerator is worth
+//! its way through the kernel depends on the batch, and measuring that takes longer than a start may.
+
+mod measuring;
+
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::backend::Backend;
+use crate::kernels::{AEADS, CBCS, MACS, MacKey};
+use crate::openvpn::Digest;
+use crate::packet_aead::AeadAlgorithm;
+
+/// What code is chosen for. Lengths of keys do not matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// AES-GCM, both directions.
+    AesGcm,
+    /// ChaCha20-Poly1305, both directions.
+    ChaCha20Poly1305,
+    /// Encryption with AES-CBC.
+    AesCbcEncrypt,
+    /// Decryption with AES-CBC.
+    AesCbcDecrypt,
+    /// HMAC with SHA-1.
+    HmacSha1,
+    /// HMAC with SHA-256 and SHA-224.
+    HmacSha256,
+    /// HMAC with SHA-512 and SHA-384.
+    HmacSha512,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::AesGcm,
+        Self::ChaCha20Poly1305,
+        Self::AesCbcEncrypt,
+        Self::AesCbcDecrypt,
+        Self::HmacSha1,
+        Self::HmacSha256,
+        Self::HmacSha512,
+    ];
+
+    /// Its name in profiles and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AesGcm => "aes-gcm",
+            Self::ChaCha20Poly1305 => "chacha20-poly1305",
+            Self::AesCbcEncrypt => "aes-cbc-encrypt",
+            Self::AesCbcDecrypt => "aes-cbc-decrypt",
+            Self::HmacSha1 => "hmac-sha1",
+            Self::HmacSha256 => "hmac-sha256",
+            Self::HmacSha512 => "hmac-sha512",
+        }
+    }
+
+    /// The algorithm of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.name() == name)
+    }
+
+    /// What a digest's HMAC is chosen by; MD5 has one candidate, and none none.
+    pub(crate) fn of_digest(digest: Digest) -> Option<Self> {
+        match digest {
+            Digest::Sha1 => Some(Self::HmacSha1),
+            Digest::Sha224 | Digest::Sha256 => Some(Self::HmacSha256),
+            Digest::Sha384 | Digest::Sha512 => Some(Self::HmacSha512),
+            Digest::Md5 | Digest::None => None,
+        }
+    }
+
+    /// Its candidates: kind and name of each, and whether the machine has what it needs.
+    fn candidates(self) -> Vec<(Backend, &'static str, bool)> {
+        let key = [0; 32];
+        let digest = match self {
+            Self::HmacSha1 => Digest::Sha1,
+            Self::HmacSha256 => Digest::Sha256,
+            _ => Digest::Sha512,
+        };
+        match self {
+            Self::AesGcm | Self::ChaCha20Poly1305 => {
+                let algorithm = match self {
+                    Self::AesGcm => AeadAlgorithm::Aes256Gcm,
+                    _ => AeadAlgorithm::ChaCha20Poly1305,
+                };
+                AEADS
+                    .iter()
+                    .map(|of| {
+                        let present = (of.make)(algorithm, &key).is_some();
+                        ((of.backend)(), of.name, present)
+                    })
+                    .collect()
+            }
+            Self::AesCbcEncrypt | Self::AesCbcDecrypt => CBCS
+                .iter()
+                .map(|of| ((of.backend)(), of.name, (of.make)(&key).is_some()))
+                .collect(),
+            Self::HmacSha1 | Self::HmacSha256 | Self::HmacSha512 => {
+                let key = MacKey::new(digest, &key);
+                MACS.iter()
+                    .map(|of| {
+                        let present = key.as_ref().is_some_and(|key| (of.make)(key).is_some());
+                        ((of.backend)(), of.name, present)
+                    })
+                    .collect()
+            }
+        }
+    }
+}
+
+/// What runs for an algorithm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The kind of what runs for batches.
+    pub backend: Backend,
+    /// The candidate for batches, by its name.
+    pub many: &'static str,
+    /// The candidate for few packets, by its name.
+    pub few: &'static str,
+}
+
+/// Candidates by their place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Picked {
+    pub(crate) many: usize,
+    pub(crate) few: usize,
+}
+
+impl Picked {
+    /// The first candidate for everything.
+    pub(crate) const FIRST: Self = Self { many: 0, few: 0 };
+
+    const fn packed(self) -> u32 {
+        1 + (self.many << 8 | self.few) as u32
+    }
+
+    const fn unpacked(bits: u32) -> Self {
+        let bits = bits as usize - 1;
+        Self {
+            many: bits >> 8,
+            few: bits & 0xff,
+        }
+    }
+}
+
+/// What was picked for each algorithm: of all kinds, and of each kind. 0: nothing was asked yet.
+static PICKED: [[AtomicU32; 4]; 7] = [const { [const { AtomicU32::new(0) }; 4] }; 7];
+
+/// There is none of the kind on this machine.
+const NONE: u32 = u32::MAX;
+
+/// The kind to which [`set`] has narrowed each algorithm, as a column of [`PICKED`]; 0 for all.
+static WANTED: [AtomicU8; 7] = [const { AtomicU8::new(0) }; 7];
+
+/// One thread measures, so that two do not disturb each other.
+static MEASURING: Mutex<()> = Mutex::new(());
+
+const fn column(backend: Option<Backend>) -> usize {
+    match backend {
+        None => 0,
+        Some(Backend::Portable) => 1,
+        Some(Backend::Simd) => 2,
+        Some(Backend::Engine) => 3,
+    }
+}
+
+/// Narrows an algorithm to candidates of one kind; `None` for whatever is fastest. Keys that are made from now on obey.
+/// `false`, and nothing changes, if there is no such candidate on this machine.
+pub fn set(algorithm: Algorithm, backend: Option<Backend>) -> bool {
+    let there = backend.is_none_or(|backend| {
+        algorithm
+            .candidates()
+            .iter()
+            .any(|&(kind, _, present)| present && kind == backend)
+    });
+    if there {
+        WANTED[algorithm as usize].store(column(backend) as u8, Ordering::Relaxed);
+    }
+    there
+}
+
+/// As [`set`] for all algorithms. Returns those that have no such candidate, which stay as they are.
+pub fn set_all(backend: Option<Backend>) -> Vec<Algorithm> {
+    Algorithm::ALL
+        .into_iter()
+        .filter(|&algorithm| !set(algorithm, backend))
+        .collect()
+}
+
+/// Makes the choice for every algorithm now, which takes some milliseconds, and returns what runs.
+pub fn measure() -> Vec<Choice> {
+    Algorithm::ALL.into_iter().map(chosen).collect()
+}
+
+/// What runs for an algorithm; it is measured if it was not yet.
+#[must_use]
+pub fn chosen(algorithm: Algorithm) -> Choice {
+    let candidates = algorithm.candidates();
+    let picked = pick(algorithm, None).unwrap_or(Picked::FIRST);
+    let (backend, many, _) = candidates[picked.many];
+    Choice {
+        algorithm,
+        backend,
+        many,
+        few: candidates[picked.few].1,
+    }
+}
+
+/// What a profile says is fastest. `false`, and nothing changes, if this machine or this program has not these candidates.
+pub fn import(algorithm: Algorithm, many: &str, few: &str) -> bool {
+    let candidates = algorithm.candidates();
+    let place = |name| {
+        candidates
+            .iter()
+            .position(|&(_, of, present)| present && of == name)
+    };
+    let (Some(many), Some(few)) = (place(many), place(few)) else {
+        return false;
+    };
+    PICKED[algorithm as usize][0].store(Picked { many, few }.packed(), Ordering::Relaxed);
+    true
+}
+
+/// The candidates of this machine, kind and name of each.
+#[must_use]
+pub fn candidates(algorithm: Algorithm) -> Vec<(Backend, &'static str)> {
+    let all = algorithm.candidates().into_iter();
+    all.filter(|&(.., present)| present)
+        .map(|(backend, name, _)| (backend, name))
+        .collect()
+}
+
+/// The candidates for a key: of this kind, or as was [`set`] for this process. `None` if there is none.
+pub(crate) fn pick(algorithm: Algorithm, backend: Option<Backend>) -> Option<Picked> {
+    let column = match backend {
+        None => usize::from(WANTED[algorithm as usize].load(Ordering::Relaxed)),
+        wanted => column(wanted),
+    };
+    let place = &PICKED[algorithm as usize][column];
+    let known = |bits| (bits != NONE).then(|| Picked::unpacked(bits));
+    match place.load(Ordering::Relaxed) {
+        0 => {}
+        bits => return known(bits),
+    }
+    let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
+    match place.load(Ordering::Relaxed) {
+        0 => {}
+        bits => return known(bits),
+    }
+    let among: Vec<_> = algorithm
+        .candidates()
+        .into_iter()
+        .enumerate()
+        .filter(|&(_, (kind, _, present))| {
+            present
+                && match column {
+                    0 => kind != Backend::Engine,
+                    _ => self::column(Some(kind)) == column,
+                }
+        })
+        .map(|(index, _)| index)
+        .collect();
+    let picked = match among[..] {
+        [] => None,
+        [only] => Some(Picked {
+            many: only,
+            few: only,
+        }),
+        _ => Some(measuring::fastest(algorithm, &among)),
+    };
+    place.store(picked.map_or(NONE, Picked::packed), Ordering::Relaxed);
+    picked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_algorithm_has_a_choice_that_a_profile_can_keep() {
+        for choice in measure() {
+            let names = candidates(choice.algorithm);
+            assert!(names.contains(&(choice.backend, choice.many)));
+            assert!(names.iter().any(|&(_, name)| name == choice.few));
+            assert!(import(choice.algorithm, choice.many, choice.few));
+            assert!(!import(choice.algorithm, "no such code", choice.few));
+            assert_eq!(
+                Algorithm::from_name(choice.algorithm.name()),
+                Some(choice.algorithm)
+            );
+        }
+    }
+
+    #[test]
+    fn a_kind_picks_among_its_own() {
+        for algorithm in Algorithm::ALL {
+            for backend in Backend::ALL {
+                let all = algorithm.candidates();
+                let some = all
+                    .iter()
+                    .any(|&(kind, _, present)| present && kind == backend);
+                let picked = pick(algorithm, Some(backend));
+                assert_eq!(picked.is_some(), some, "{algorithm:?} {backend}");
+                if let Some(Picked { many, few }) = picked {
+                    assert_eq!((all[many].0, all[few].0), (backend, backend));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_picked_is_what_was_stored() {
+        for picked in [
+            Picked::FIRST,
+            Picked { many: 3, few: 0 },
+            Picked { many: 0, few: 7 },
+        ] {
+            assert_eq!(Picked::unpacked(picked.packed()), picked);
+        }
+    }
+}
