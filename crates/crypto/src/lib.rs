@@ -30,7 +30,6 @@ mod lanes;
 mod null;
 pub mod openvpn;
 mod packet_aead;
-pub mod primitives;
 mod random;
 pub mod select;
 mod unpredictable;
