@@ -14,11 +14,11 @@ use lab::openvpn::{ConfigFile, Directory, Management, OpenVpn, RunningOpenVpn, S
 use lab::{Host, LabError, Link, LinkOptions};
 
 use super::contender::Contender;
-use super::machine::Machine;
 use super::openvpn::{Ends, Suite, credentials};
 use super::rig::RigError;
 use super::statistics::number;
 use super::table::Table;
+use crate::commands::machine::Machine;
 
 /// How long all clients together may take before it is given up.
 const PATIENCE: Duration = Duration::from_secs(600);

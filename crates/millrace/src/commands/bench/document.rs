@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::machine::Machine;
 use super::records::Records;
 use super::report::Run;
+use crate::commands::machine::Machine;
 
 #[derive(Serialize)]
 struct Document<'a> {

@@ -3,7 +3,6 @@
 mod clients;
 pub(super) mod contender;
 mod document;
-pub(super) mod machine;
 mod openvpn;
 mod options;
 mod records;
@@ -22,8 +21,8 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Command};
 use lab::{LabError, Offloads, tools};
 
+use super::machine::Machine;
 use contender::Contender;
-use machine::Machine;
 use options::Options;
 use records::{Failure, Record, Records};
 use report::Run;

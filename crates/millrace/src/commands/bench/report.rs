@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use super::contender::Contender;
-use super::machine::Machine;
 use super::openvpn::Ends;
 use super::records::Records;
 use super::table::Table;
 use super::targets;
 use super::test::{Metric, Test};
+use crate::commands::machine::Machine;
 
 /// What was run, and on what.
 #[derive(Debug, Clone)]

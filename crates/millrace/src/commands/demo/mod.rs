@@ -9,9 +9,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use lab::{LabError, LinkOptions, Offloads};
 
 use super::bench::contender::Contender;
-use super::bench::machine::Machine;
 use super::bench::prepare;
 use super::lab::line;
+use super::machine::Machine;
 use outcome::{Outcome, table, words};
 use tour::Tour;
 
