@@ -1,21 +1,34 @@
-/* A plug-in for qemu-user that counts the instructions of marked regions.
+/* A plug-in for qemu that counts instructions: of marked regions in a program (qemu-user), or of a whole machine
+ * with its kernel (qemu-system).
  *
- * The guest marks with getpriority(MAGIC, id), which fails without doing anything: an even id begins a region, the
+ * In qemu-user the guest marks with getpriority(MAGIC, id), which fails without doing anything: an even id begins a region, the
  * next odd one ends it. For each region one line comes out: "count <id> <instructions> <of which SIMD and FP>", with
  * the even id, on standard error. What is counted is every instruction that one thread executes between the two
  * calls; whole translation blocks at a time, so that a region should be long beside a block.
+ *
+ * For a machine, `counts=PATH` names a file of two 64-bit numbers that are kept up to date while it runs: instructions
+ * in user mode, and in the kernel. A processor that waits executes none. The guest must be 32-bit ARM with one
+ * processor, whose kernel is in the upper gigabyte and 16 MB below, as Debian's is. With `profile=PATH`, instructions of each block
+ * since SIGUSR1 came last are written there at the next SIGUSR1: "ADDRESS INSTRUCTIONS".
  *
  * Debian ships neither a plug-in nor the header, so the part of the interface (version 1) that is used is declared
  * here.
  *
  *   cc -O2 -shared -fPIC -o count.so count.c
  *   qemu-arm -plugin ./count.so PROGRAM
+ *   qemu-system-arm -plugin ./count.so,counts=PATH ...
  */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 typedef uint64_t qemu_plugin_id_t;
 struct qemu_plugin_tb;
@@ -118,14 +131,97 @@ static void called(qemu_plugin_id_t id, unsigned cpu, int64_t number, uint64_t w
     simd_before = simd;
 }
 
+/* Where 32-bit ARM's kernel begins: its modules, 16 MB below the upper gigabyte. */
+static const uint64_t KERNEL = 0xbf000000;
+
+/* Instructions in user mode and in the kernel, in the file. */
+static uint64_t *machine;
+
+/* A block of a machine's, for the profile. Translations are thrown away and made again: an address may have many. */
+struct block {
+    struct block *next;
+    uint64_t address, executed, before;
+};
+static struct block *blocks;
+static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
+static const char *profile;
+
+static void translated_in_machine(qemu_plugin_id_t id, struct qemu_plugin_tb *translation)
+{
+    size_t count = qemu_plugin_tb_n_insns(translation);
+    uint64_t address = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(translation, 0));
+    (void)id;
+    qemu_plugin_register_vcpu_tb_exec_inline(translation, INLINE_ADD_U64, &machine[address >= KERNEL], count);
+    struct block *block = profile ? calloc(1, sizeof *block) : NULL;
+    if (!block)
+        return;
+    block->address = address;
+    pthread_mutex_lock(&blocks_lock);
+    block->next = blocks;
+    blocks = block;
+    pthread_mutex_unlock(&blocks_lock);
+    qemu_plugin_register_vcpu_tb_exec_inline(translation, INLINE_ADD_U64, &block->executed, count);
+}
+
+static void *write_profiles(void *signals)
+{
+    for (;;) {
+        int which;
+        if (sigwait(signals, &which))
+            return NULL;
+        FILE *out = fopen(profile, "w");
+        pthread_mutex_lock(&blocks_lock);
+        for (struct block *block = blocks; block; block = block->next) {
+            if (out && block->executed != block->before)
+                fprintf(out, "%08llx %llu\n", (unsigned long long)block->address,
+                        (unsigned long long)(block->executed - block->before));
+            block->before = block->executed;
+        }
+        pthread_mutex_unlock(&blocks_lock);
+        if (out)
+            fclose(out);
+    }
+}
+
+static bool count_machine(qemu_plugin_id_t id, const char *path)
+{
+    int file = open(path, O_RDWR | O_CREAT, 0600);
+    if (file < 0 || ftruncate(file, 2 * sizeof *machine))
+        return false;
+    machine = mmap(NULL, 2 * sizeof *machine, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (machine == MAP_FAILED)
+        return false;
+    if (profile) {
+        static sigset_t signals;
+        pthread_t thread;
+        sigemptyset(&signals);
+        sigaddset(&signals, SIGUSR1);
+        /* Threads that qemu makes later inherit that it is blocked. */
+        if (pthread_sigmask(SIG_BLOCK, &signals, NULL) || pthread_create(&thread, NULL, write_profiles, &signals))
+            return false;
+    }
+    qemu_plugin_register_vcpu_tb_trans_cb(id, translated_in_machine);
+    return true;
+}
+
 /* `info` begins with the target's name in every version of the interface. */
 __attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t id, const struct qemu_info *info,
                                                                int count, char **arguments)
 {
-    const char *target;
-    (void)count, (void)arguments;
+    const char *target, *file = NULL;
     memcpy(&target, info, sizeof target);
     a64 = strcmp(target, "aarch64") == 0;
+    for (int at = 0; at < count; at++) {
+        if (!strncmp(arguments[at], "counts=", 7))
+            file = strdup(arguments[at] + 7);
+        else if (!strncmp(arguments[at], "profile=", 8))
+            profile = strdup(arguments[at] + 8);
+        else
+            return -1;
+    }
+    if (file)
+        return count_machine(id, file) ? 0 : -1;
     qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
     qemu_plugin_register_vcpu_syscall_cb(id, called);
     return 0;

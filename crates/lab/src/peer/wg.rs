@@ -119,7 +119,7 @@ impl WgPeer {
 
 impl WgInterface {
     /// The file that `wg setconf` reads.
-    pub(crate) fn file(&self) -> String {
+    pub fn file(&self) -> String {
         let mut text = format!("[Interface]\nPrivateKey = {}\n", self.keys.private);
         // Writing to a String does not fail.
         if let Some(port) = self.listen_port {

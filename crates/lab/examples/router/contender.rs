@@ -1,0 +1,204 @@
+//! The VPNs that the router may run, and the far end of each: always a stock program.
+
+use std::net::{IpAddr, SocketAddr};
+
+use lab::openvpn::{
+    Cipher, ConfigFile, Credentials, Digest, KeyKind, MillraceOpenVpn, OpenVpn, RunningOpenVpn,
+    Setup, StockOpenVpn,
+};
+use lab::peer::{
+    Keys, PeerOptions, RunningPeer, WgInterface, WgPeer, WireGuardPeer, WireguardGoPackaged,
+};
+use lab::{Host, LabError};
+
+use crate::machine::{FAR, File, MTU};
+
+/// The far end's WireGuard port.
+const WG_PORT: u16 = 51820;
+
+/// What runs in the router.
+#[derive(Clone, Copy)]
+pub(crate) struct Contender {
+    name: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Makes the interface `wg0`, which `wg` then configures.
+    WireGuard(&'static str),
+    /// Reads a configuration: the program, whose first words are given.
+    OpenVpn(&'static str, Cipher),
+}
+
+const MILLRACE_WIREGUARD: &str = "millrace wireguard -f wg0 >/tmp/vpn.log 2>&1 &";
+const WIREGUARD_GO: &str = "wireguard-go -f wg0 >/tmp/vpn.log 2>&1 &";
+const KERNEL: &str = "ip link add wg0 type wireguard";
+const MILLRACE_OPENVPN: &str = "millrace openvpn";
+const STOCK_OPENVPN: &str = "openvpn";
+
+const ALL: [Contender; 9] = [
+    wireguard("millrace-wireguard", MILLRACE_WIREGUARD),
+    wireguard("wireguard-go", WIREGUARD_GO),
+    wireguard("kernel-wireguard", KERNEL),
+    openvpn("millrace-aes-256-gcm", MILLRACE_OPENVPN, Cipher::Aes256Gcm),
+    openvpn("openvpn-aes-256-gcm", STOCK_OPENVPN, Cipher::Aes256Gcm),
+    openvpn(
+        "millrace-aes-256-cbc-sha1",
+        MILLRACE_OPENVPN,
+        Cipher::Aes256Cbc,
+    ),
+    openvpn("openvpn-aes-256-cbc-sha1", STOCK_OPENVPN, Cipher::Aes256Cbc),
+    openvpn(
+        "millrace-chacha20-poly1305",
+        MILLRACE_OPENVPN,
+        Cipher::ChaCha20Poly1305,
+    ),
+    openvpn(
+        "openvpn-chacha20-poly1305",
+        STOCK_OPENVPN,
+        Cipher::ChaCha20Poly1305,
+    ),
+];
+
+const fn wireguard(name: &'static str, start: &'static str) -> Contender {
+    Contender {
+        name,
+        kind: Kind::WireGuard(start),
+    }
+}
+
+const fn openvpn(name: &'static str, start: &'static str, cipher: Cipher) -> Contender {
+    Contender {
+        name,
+        kind: Kind::OpenVpn(start, cipher),
+    }
+}
+
+/// The far end before it runs.
+pub(crate) enum Making {
+    WireGuard(WgInterface),
+    OpenVpn(ConfigFile),
+}
+
+/// The far end. Held so that it lives.
+pub(crate) enum FarEnd<'h> {
+    WireGuard { _running: RunningPeer<'h> },
+    OpenVpn { _running: RunningOpenVpn<'h> },
+}
+
+impl Contender {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        ALL.into_iter().find(|contender| contender.name == name)
+    }
+
+    pub(crate) fn names() -> Vec<&'static str> {
+        ALL.iter().map(|contender| contender.name).collect()
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The far end, and what the router gets.
+    pub(crate) fn prepare(&self, far: &Host) -> Result<(Making, Vec<File>), LabError> {
+        match self.kind {
+            Kind::WireGuard(start) => {
+                let (own, router) = (Keys::generate(far)?, Keys::generate(far)?);
+                let everything = IpAddr::from([0; 4]);
+                let outside = SocketAddr::new(address(FAR), WG_PORT);
+                let peer = WgPeer::new(&own.public).at(outside).allow(everything, 0);
+                let inside = interface(router.clone(), None, peer);
+                let script = format!(
+                    "{start}\n\
+                     until wg setconf wg0 /wg.conf 2>/tmp/wg.log; do sleep 0.1; done\n\
+                     ip addr add 10.93.0.2/24 dev wg0\n\
+                     ip link set wg0 mtu {MTU} up\n"
+                );
+                let peer = WgPeer::new(&router.public)
+                    .allow([10, 93, 0, 2].into(), 32)
+                    .allow([10, 91, 0, 0].into(), 24);
+                Ok((
+                    Making::WireGuard(interface(own, Some(WG_PORT), peer)),
+                    vec![file("vpn", script), file("wg.conf", inside.file())],
+                ))
+            }
+            Kind::OpenVpn(start, cipher) => {
+                let credentials = Credentials::new(KeyKind::Ecdsa)?;
+                let mut setup = Setup {
+                    network: 93,
+                    cipher,
+                    auth: Digest::Sha1,
+                    tun_mtu: Some(1420),
+                    mssfix: Some(0),
+                    interface: "tun0".to_owned(),
+                    ..Setup::default()
+                };
+                setup
+                    .server
+                    .line("route 10.91.0.0 255.255.255.0")
+                    .line("client-config-dir ccd")
+                    .line("ccd-exclusive")
+                    .file(
+                        &format!("ccd/{}", credentials.pki.client().name),
+                        "iroute 10.91.0.0 255.255.255.0\n",
+                    );
+                setup.client.line("log /tmp/vpn.log");
+                let server = setup.server_file(&StockOpenVpn, &credentials, address(FAR))?;
+                // Which of the programs reads it is of no consequence: nothing here is insecure.
+                let client = if start == STOCK_OPENVPN {
+                    setup.client_file(&StockOpenVpn, &credentials, address(FAR))?
+                } else {
+                    let millrace: &dyn OpenVpn = &MillraceOpenVpn::new("millrace");
+                    setup.client_file(millrace, &credentials, address(FAR))?
+                };
+                let script = format!("{start} --config /openvpn.conf >/tmp/out.log 2>&1 &\n");
+                Ok((
+                    Making::OpenVpn(server),
+                    vec![
+                        file("vpn", script),
+                        file("openvpn.conf", client.to_string()),
+                    ],
+                ))
+            }
+        }
+    }
+}
+
+impl Making {
+    /// Starts the far end.
+    pub(crate) fn start(self, far: &Host) -> Result<FarEnd<'_>, LabError> {
+        match self {
+            Self::WireGuard(configuration) => {
+                let running = WireguardGoPackaged.start(far, "wg0", &PeerOptions::default())?;
+                running.configure(&configuration)?;
+                running.bring_up(&[([10, 93, 0, 1].into(), 24)], MTU)?;
+                running.route([10, 91, 0, 0].into(), 24)?;
+                Ok(FarEnd::WireGuard { _running: running })
+            }
+            Self::OpenVpn(configuration) => Ok(FarEnd::OpenVpn {
+                _running: StockOpenVpn.start(far, &configuration)?,
+            }),
+        }
+    }
+}
+
+fn interface(keys: Keys, listen_port: Option<u16>, peer: WgPeer) -> WgInterface {
+    WgInterface {
+        keys,
+        listen_port,
+        fwmark: None,
+        peers: vec![peer],
+    }
+}
+
+fn file(path: &str, content: String) -> File {
+    File {
+        path: path.to_owned(),
+        content: content.into_bytes(),
+    }
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().expect("an address of this file's")
+}

@@ -1,0 +1,240 @@
+//! The machine: started, read, and gone with its value.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lab::{Host, LabError, Process};
+
+/// The device's and the router's address behind the router.
+pub(crate) const DEVICE: &str = "10.91.0.2";
+const ROUTER_LAN: &str = "10.91.0.1";
+/// The router's and the far end's address in front of it.
+const ROUTER_WAN: &str = "10.92.0.1";
+pub(crate) const FAR: &str = "10.92.0.2";
+/// The far end inside the tunnel.
+pub(crate) const FAR_INSIDE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 93, 0, 1));
+/// The MTU behind the router and of the tunnel, in bytes: what WireGuard leaves of 1500, so that nothing is cut up anywhere.
+pub(crate) const MTU: u32 = 1420;
+
+/// How long qemu gets to open its interfaces.
+const OPENED: Duration = Duration::from_secs(30);
+
+/// What a machine is made of: a directory with `kernel`, `image` and `count.so`, and where to put what comes out.
+pub(crate) struct Parts {
+    pub(crate) directory: PathBuf,
+    /// qemu's name of the processor.
+    pub(crate) cpu: String,
+}
+
+/// A file in the machine.
+pub(crate) struct File {
+    pub(crate) path: String,
+    pub(crate) content: Vec<u8>,
+}
+
+/// The router.
+pub(crate) struct Machine {
+    process: Process,
+    directory: PathBuf,
+}
+
+/// What has been executed so far.
+#[derive(Clone, Copy)]
+pub(crate) struct Executed {
+    pub(crate) user: u64,
+    pub(crate) kernel: u64,
+}
+
+/// Network cards of routers check and make checksums; they do not cut or join segments.
+const CARD: &str = "romfile=,csum=on,guest_csum=on,gso=off,mrg_rxbuf=on,\
+    host_tso4=off,host_tso6=off,host_ufo=off,host_ecn=off,\
+    guest_tso4=off,guest_tso6=off,guest_ufo=off,guest_ecn=off";
+
+impl Machine {
+    /// Boots it with `overlay` over its image: `/vpn`, which starts the VPN, and what that reads.
+    pub(crate) fn start(
+        parts: &Parts,
+        overlay: &[File],
+        device: &Host,
+        far: &Host,
+    ) -> Result<Self, LabError> {
+        let directory = parts.directory.clone();
+        let at = |name: &str| directory.join(name).display().to_string();
+        image(&directory, overlay).map_err(failed("make the machine's image"))?;
+        let counts = at("counts");
+        let _ = fs::remove_file(&counts);
+        let network = |name: &str| {
+            format!("tap,id={name},ifname={name},script=no,downscript=no,vnet_hdr=on,vhost=off")
+        };
+        // Its own timers go by its instructions: a billion of them are a second. When there is nothing to do it sleeps in
+        // the time of this machine, since whom it talks to lives in that.
+        let process = device
+            .command("qemu-system-arm")
+            .args(["-M", "virt,highmem=off", "-cpu", &parts.cpu, "-smp", "1"])
+            .args(["-m", "512", "-nodefaults", "-display", "none", "-no-reboot"])
+            .args(["-icount", "shift=0,sleep=on"])
+            .args(["-serial", &format!("file:{}", at("console"))])
+            .args(["-kernel", &at("kernel"), "-initrd", &at("machine.image")])
+            .args(["-append", "console=ttyAMA0 quiet panic=-1 norandmaps"])
+            .args([
+                "-plugin",
+                &format!(
+                    "{},counts={counts},profile={}",
+                    at("count.so"),
+                    at("profile")
+                ),
+            ])
+            .args(["-netdev", &network("lan0")])
+            .args(["-device", &format!("virtio-net-pci,netdev=lan0,{CARD}")])
+            .args(["-netdev", &network("wan0")])
+            .args(["-device", &format!("virtio-net-pci,netdev=wan0,{CARD}")])
+            .spawn()?;
+        let mut machine = Self { process, directory };
+        let begun = Instant::now();
+        while !(device.has_interface("lan0")? && device.has_interface("wan0")?) {
+            machine.still_running()?;
+            if begun.elapsed() > OPENED {
+                return Err(machine.failure("no network interfaces"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // An interface goes where a process of the other host is.
+        let there = far.command("sleep").arg("60").spawn()?;
+        device.output(
+            "ip",
+            ["link", "set", "wan0", "netns", &there.id().to_string()],
+        )?;
+        for (host, interface, address, mtu) in [
+            (device, "lan0", DEVICE, MTU.to_string()),
+            (far, "wan0", FAR, "1500".to_owned()),
+        ] {
+            let address = format!("{address}/24");
+            host.output("ip", ["address", "add", &address, "dev", interface])?;
+            host.output("ip", ["link", "set", interface, "mtu", &mtu, "up"])?;
+        }
+        device.output("ip", ["route", "add", "default", "via", ROUTER_LAN])?;
+        Ok(machine)
+    }
+
+    /// What it has executed.
+    pub(crate) fn executed(&self) -> Executed {
+        let bytes = fs::read(self.directory.join("counts")).unwrap_or_default();
+        let word = |at: usize| {
+            let word = bytes.get(at * 8..at * 8 + 8)?;
+            Some(u64::from_le_bytes(word.try_into().ok()?))
+        };
+        Executed {
+            user: word(0).unwrap_or(0),
+            kernel: word(1).unwrap_or(0),
+        }
+    }
+
+    /// Forgets which blocks were executed how often.
+    pub(crate) fn begin_profile(&self) {
+        self.end_profile("before");
+    }
+
+    /// Writes which blocks were executed how often since, to `profile.NAME` in the directory.
+    pub(crate) fn end_profile(&self, name: &str) {
+        let path = self.directory.join("profile");
+        let _ = fs::remove_file(&path);
+        // A profile that is not written is missed by who wants to read it; the counts do not need it.
+        let _ = self.process.signal(nix::sys::signal::Signal::SIGUSR1);
+        let begun = Instant::now();
+        let mut before = 0;
+        while begun.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(100));
+            let now = fs::metadata(&path).map_or(0, |file| file.len());
+            if now > 0 && now == before {
+                break;
+            }
+            before = now;
+        }
+        let _ = fs::rename(path, self.directory.join(format!("profile.{name}")));
+    }
+
+    /// An error if it has ended.
+    pub(crate) fn still_running(&mut self) -> Result<(), LabError> {
+        match self.process.try_wait()? {
+            None => Ok(()),
+            Some(status) => Err(self.failure(&format!("the machine ended: {status}"))),
+        }
+    }
+
+    /// What went wrong, with the end of the console.
+    pub(crate) fn failure(&self, what: &str) -> LabError {
+        let console = fs::read(self.directory.join("console")).unwrap_or_default();
+        let console = String::from_utf8_lossy(&console);
+        let from = console
+            .char_indices()
+            .rev()
+            .nth(2000)
+            .map_or(0, |(at, _)| at);
+        failed(what.to_owned())(std::io::Error::other(format!(
+            "{}\n{}",
+            self.process.stderr(),
+            &console[from..]
+        )))
+    }
+}
+
+/// The base image with an archive of the overlay behind it: the kernel unpacks both, one after the other.
+fn image(directory: &Path, overlay: &[File]) -> std::io::Result<()> {
+    let root = directory.join("overlay");
+    let _ = fs::remove_dir_all(&root);
+    fs::create_dir_all(&root)?;
+    let mut names = String::new();
+    let main = File {
+        path: "main".to_owned(),
+        content: main_script().into_bytes(),
+    };
+    for file in overlay.iter().chain([&main]) {
+        fs::write(root.join(&file.path), &file.content)?;
+        names += &format!("{}\n", file.path);
+    }
+    let mut cpio = Command::new("cpio")
+        .args(["--quiet", "-o", "-H", "newc", "-R", "0:0"])
+        .current_dir(&root)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    if let Some(mut input) = cpio.stdin.take() {
+        input.write_all(names.as_bytes())?;
+    }
+    let archive = cpio.wait_with_output()?;
+    let mut image = fs::read(directory.join("image"))?;
+    // Archives begin at multiples of four bytes.
+    image.resize(image.len().next_multiple_of(4), 0);
+    image.extend(archive.stdout);
+    fs::write(directory.join("machine.image"), image)
+}
+
+/// What the machine does once it has booted.
+fn main_script() -> String {
+    // Certificates have dates, and the machine has no clock of its own.
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    format!(
+        "date -s @{now} >/dev/null\n\
+         echo 1 >/proc/sys/net/ipv4/ip_forward\n\
+         ip addr add {ROUTER_LAN}/24 dev eth0\n\
+         ip link set eth0 mtu {MTU} up\n\
+         ip addr add {ROUTER_WAN}/24 dev eth1\n\
+         ip link set eth1 up\n\
+         mkdir -p /dev/net /var/run /etc\n\
+         [ -c /dev/net/tun ] || mknod /dev/net/tun c 10 200\n\
+         sh /vpn\n\
+         while :; do sleep 3600; done\n"
+    )
+}
+
+/// What fails here that the lab knows nothing about.
+pub(crate) fn failed(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> LabError {
+    let what = what.into();
+    move |error| LabError::Load { what, error }
+}

@@ -1,0 +1,145 @@
+//! A virtual router, with a VPN in it, between a computer behind it and a far end on this machine.
+//!
+//! `make count-router` and `make test-arm` call it through `scripts/router`, which prepares what the machine is made of.
+//!
+//! ```text
+//!  device (namespace)          router (qemu-system-arm)             far end (namespace)
+//!  10.91.0.2  lan0 ------- eth0  10.91.0.1   10.92.0.1  eth1 ------- wan0  10.92.0.2
+//!                                  VPN 10.93.0.2 ======================= VPN 10.93.0.1
+//! ```
+//!
+//! The device's packets to 10.93.0.1 go through the router's kernel, its VPN, and the far end's. Only the router is counted:
+//! a plug-in adds up the instructions that its processor executes, in the kernel and in programs, and both network
+//! interfaces are read at this end. `count` prints the instructions for each packet that the router forwarded; `test` compares
+//! what comes back with what was sent.
+
+mod contender;
+mod machine;
+mod traffic;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use contender::{Contender, FarEnd};
+use lab::load::EchoServer;
+use lab::{Host, LabError};
+use machine::{Machine, Parts};
+use traffic::{Cost, Tcp};
+
+/// How long the machine gets to boot and to make its tunnel.
+const READY: Duration = Duration::from_secs(600);
+/// Where datagrams are sent back, at the far end.
+const ECHO_PORT: u16 = 7;
+
+const USAGE: &str = "usage: router count|test DIRECTORY CPU REPETITIONS CONTENDER...";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [mode, directory, cpu, repetitions, names @ ..] = &words[..] else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let parts = Parts {
+        directory: PathBuf::from(directory),
+        cpu: cpu.clone(),
+    };
+    let contenders: Option<Vec<Contender>> =
+        names.iter().map(|name| Contender::named(name)).collect();
+    let (Some(contenders), Ok(repetitions)) = (contenders, repetitions.parse()) else {
+        eprintln!("{USAGE}\ncontenders: {}", Contender::names().join(" "));
+        return ExitCode::from(2);
+    };
+    if let Err(error) = lab::enter() {
+        eprintln!("router: {error}");
+        return ExitCode::FAILURE;
+    }
+    let mut failed = false;
+    if mode == "count" {
+        println!("{}", Cost::HEAD);
+    }
+    for contender in contenders {
+        let result = match mode.as_str() {
+            "count" => count(&parts, contender, repetitions),
+            _ => test(&parts, contender),
+        };
+        if let Err(error) = result {
+            println!("{}: {error}", contender.name());
+            failed = true;
+        }
+    }
+    ExitCode::from(u8::from(failed))
+}
+
+/// A router that has made its tunnel, and what is around it. Fields are dropped in order.
+struct Stage<'h> {
+    machine: Machine,
+    _far_end: FarEnd<'h>,
+    _echo: EchoServer,
+}
+
+impl<'h> Stage<'h> {
+    fn set(
+        parts: &Parts,
+        contender: Contender,
+        device: &'h Host,
+        far: &'h Host,
+    ) -> Result<Self, LabError> {
+        let (make, overlay) = contender.prepare(far)?;
+        let mut machine = Machine::start(parts, &overlay, device, far)?;
+        let far_end = make.start(far)?;
+        let echo = EchoServer::start(far, ECHO_PORT)?;
+        let begun = Instant::now();
+        while echo
+            .first_answer(device, machine::FAR_INSIDE, Duration::from_secs(1))?
+            .is_none()
+        {
+            machine.still_running()?;
+            if begun.elapsed() > READY {
+                return Err(machine.failure("the tunnel did not come up"));
+            }
+        }
+        Ok(Self {
+            machine,
+            _far_end: far_end,
+            _echo: echo,
+        })
+    }
+}
+
+fn count(parts: &Parts, contender: Contender, repetitions: usize) -> Result<(), LabError> {
+    let (device, far) = (Host::private("device")?, Host::private("far end")?);
+    let stage = Stage::set(parts, contender, &device, &far)?;
+    let machine = &stage.machine;
+    let tcp = Tcp::start(&far)?;
+    // What the first packets bring about (keys chosen, caches filled, windows opened) is not counted.
+    tcp.send(machine, &device, false)?;
+    traffic::datagrams(machine, &device, ECHO_PORT)?;
+    for repetition in 0..repetitions {
+        if repetition + 1 == repetitions {
+            machine.begin_profile();
+        }
+        let up = tcp.send(machine, &device, false)?;
+        if repetition + 1 == repetitions {
+            machine.end_profile(contender.name());
+        }
+        let down = tcp.send(machine, &device, true)?;
+        let datagrams = traffic::datagrams(machine, &device, ECHO_PORT)?;
+        for (what, cost) in [("tcp up", up), ("tcp down", down), ("udp 64 B", datagrams)] {
+            println!("{}", cost.line(contender.name(), what));
+        }
+    }
+    Ok(())
+}
+
+fn test(parts: &Parts, contender: Contender) -> Result<(), LabError> {
+    let (device, far) = (Host::private("device")?, Host::private("far end")?);
+    let _stage = Stage::set(parts, contender, &device, &far)?;
+    let compared = traffic::compare(&device, &far)?;
+    println!(
+        "{} on {}: {compared} bytes there and back, the same",
+        contender.name(),
+        parts.cpu
+    );
+    Ok(())
+}
