@@ -22,6 +22,7 @@ mod chacha20poly1305;
 pub mod checksum;
 mod cipher;
 mod cpu;
+pub mod engine;
 pub mod hmac;
 mod kernels;
 mod key;

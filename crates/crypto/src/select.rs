@@ -86,7 +86,18 @@ impl Algorithm {
 
     /// Its candidates: kind and name of each, and whether the machine has what it needs.
     fn candidates(self) -> Vec<(Backend, &'static str, bool)> {
+        self.candidates_of(|_| true)
+    }
+
+    /// As [`candidates`](Self::candidates); what is of no kind that is asked for is not looked for, and absent.
+    fn candidates_of(self, kinds: impl Fn(Backend) -> bool) -> Vec<(Backend, &'static str, bool)> {
         let key = [0; 32];
+        let is_there = |kind, make: &dyn Fn() -> bool| match kind {
+            _ if !kinds(kind) => false,
+            // A key would take one of its few sessions.
+            Backend::Engine => crate::engine::does(self),
+            _ => make(),
+        };
         let digest = match self {
             Self::HmacSha1 => Digest::Sha1,
             Self::HmacSha256 => Digest::Sha256,
@@ -101,21 +112,27 @@ impl Algorithm {
                 AEADS
                     .iter()
                     .map(|of| {
-                        let present = (of.make)(algorithm, &key).is_some();
-                        ((of.backend)(), of.name, present)
+                        let kind = (of.backend)();
+                        let present = is_there(kind, &|| (of.make)(algorithm, &key).is_some());
+                        (kind, of.name, present)
                     })
                     .collect()
             }
             Self::AesCbcEncrypt | Self::AesCbcDecrypt => CBCS
                 .iter()
-                .map(|of| ((of.backend)(), of.name, (of.make)(&key).is_some()))
+                .map(|of| {
+                    let kind = (of.backend)();
+                    let present = is_there(kind, &|| (of.make)(&key).is_some());
+                    (kind, of.name, present)
+                })
                 .collect(),
             Self::HmacSha1 | Self::HmacSha256 | Self::HmacSha512 => {
                 let key = MacKey::new(digest, &key);
                 MACS.iter()
                     .map(|of| {
-                        let present = key.as_ref().is_some_and(|key| (of.make)(key).is_some());
-                        ((of.backend)(), of.name, present)
+                        let kind = (of.backend)();
+                        let make = || key.as_ref().is_some_and(|key| (of.make)(key).is_some());
+                        (kind, of.name, is_there(kind, &make))
                     })
                     .collect()
             }
@@ -160,8 +177,11 @@ impl Picked {
     }
 }
 
-/// What was picked for each algorithm: of all kinds, and of each kind. 0: nothing was asked yet.
-static PICKED: [[AtomicU32; 4]; 7] = [const { [const { AtomicU32::new(0) }; 4] }; 7];
+/// What was picked for each algorithm: by a profile, of each kind, and of those that run on the CPU. 0: nothing yet.
+static PICKED: [[AtomicU32; 5]; 7] = [const { [const { AtomicU32::new(0) }; 5] }; 7];
+
+/// The column of those that run on the CPU, which is everything but accelerators.
+const CPU: usize = 4;
 
 /// There is none of the kind on this machine.
 const NONE: u32 = u32::MAX;
@@ -224,6 +244,8 @@ pub fn chosen(algorithm: Algorithm) -> Choice {
 }
 
 /// What a profile says is fastest. `false`, and nothing changes, if this machine or this program has not these candidates.
+///
+/// An accelerator does not work without the CPU: what is to run there, beside it, is told by a call of its own.
 pub fn import(algorithm: Algorithm, many: &str, few: &str) -> bool {
     let candidates = algorithm.candidates();
     let place = |name| {
@@ -234,8 +256,24 @@ pub fn import(algorithm: Algorithm, many: &str, few: &str) -> bool {
     let (Some(many), Some(few)) = (place(many), place(few)) else {
         return false;
     };
-    PICKED[algorithm as usize][0].store(Picked { many, few }.packed(), Ordering::Relaxed);
+    let on_cpu = |place: usize| candidates[place].0 != Backend::Engine;
+    let column = if on_cpu(many) && on_cpu(few) { CPU } else { 0 };
+    PICKED[algorithm as usize][column].store(Picked { many, few }.packed(), Ordering::Relaxed);
     true
+}
+
+/// What runs on the CPU for an algorithm, whether an accelerator works beside it or not; it is measured if it was not yet.
+#[must_use]
+pub fn chosen_on_cpu(algorithm: Algorithm) -> Choice {
+    let candidates = algorithm.candidates_of(|_| false);
+    let picked = pick_column(algorithm, CPU).unwrap_or(Picked::FIRST);
+    let (backend, many, _) = candidates[picked.many];
+    Choice {
+        algorithm,
+        backend,
+        many,
+        few: candidates[picked.few].1,
+    }
 }
 
 /// The candidates of this machine, kind and name of each.
@@ -253,29 +291,38 @@ pub(crate) fn pick(algorithm: Algorithm, backend: Option<Backend>) -> Option<Pic
         None => usize::from(WANTED[algorithm as usize].load(Ordering::Relaxed)),
         wanted => column(wanted),
     };
+    match PICKED[algorithm as usize][0].load(Ordering::Relaxed) {
+        // No profile has named an accelerator.
+        0 if column == 0 => pick_column(algorithm, CPU),
+        _ => pick_column(algorithm, column),
+    }
+}
+
+/// The candidates for a key that are to run on the CPU.
+pub(crate) fn pick_on_cpu(algorithm: Algorithm) -> Picked {
+    pick_column(algorithm, CPU).unwrap_or(Picked::FIRST)
+}
+
+fn pick_column(algorithm: Algorithm, column: usize) -> Option<Picked> {
     let place = &PICKED[algorithm as usize][column];
     let known = |bits| (bits != NONE).then(|| Picked::unpacked(bits));
     match place.load(Ordering::Relaxed) {
         0 => {}
         bits => return known(bits),
     }
+    let is_among = |kind| match column {
+        CPU => kind != Backend::Engine,
+        _ => self::column(Some(kind)) == column,
+    };
+    // Looking for accelerators asks what runs on the CPU, and must not find the lock taken.
+    let candidates = algorithm.candidates_of(is_among);
     let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
     match place.load(Ordering::Relaxed) {
         0 => {}
         bits => return known(bits),
     }
-    let among: Vec<_> = algorithm
-        .candidates()
-        .into_iter()
-        .enumerate()
-        .filter(|&(_, (kind, _, present))| {
-            present
-                && match column {
-                    0 => kind != Backend::Engine,
-                    _ => self::column(Some(kind)) == column,
-                }
-        })
-        .map(|(index, _)| index)
+    let among: Vec<_> = (0..candidates.len())
+        .filter(|&index| candidates[index].2)
         .collect();
     let picked = match among[..] {
         [] => None,

@@ -47,6 +47,11 @@ impl Chain {
         self.start >= iv_len && self.start <= memory_len && self.len <= memory_len - self.start
     }
 
+    /// The blocks, behind the initialisation vector.
+    pub(crate) fn text(&self) -> Range<usize> {
+        self.start..self.start + self.len
+    }
+
     /// Its initialisation vector and its text.
     pub(crate) fn parts<'a, const N: usize>(
         &self,

@@ -17,10 +17,10 @@ pub(crate) struct Pair<K: ?Sized> {
 const MANY: usize = 4;
 
 impl<K: ?Sized> Pair<K> {
-    /// The kernels that were picked, made by `make`. Picking has tried each on this machine; should an accelerator have
-    /// vanished since, the first candidate of each table, which is always there, takes its place.
+    /// The kernels that were picked, made by `make`. Picking has tried each on this machine, and found that it is there; an
+    /// accelerator may have vanished since, or have as many keys as it can.
     fn make(picked: Picked, make: impl Fn(usize) -> Option<Box<K>>) -> Option<Self> {
-        let one = |index| make(index).or_else(|| make(0)).map(Arc::from);
+        let one = |index| make(index).map(Arc::from);
         let many = one(picked.many)?;
         let few = match picked.few == picked.many {
             true => Arc::clone(&many),
@@ -29,8 +29,7 @@ impl<K: ?Sized> Pair<K> {
         Some(Self { many, few })
     }
 
-    /// One kernel for all, to test it.
-    #[cfg(test)]
+    /// One kernel for all.
     pub(crate) fn only(kernel: Box<K>) -> Self {
         let many = Arc::from(kernel);
         Self {
@@ -54,6 +53,15 @@ impl<K: ?Sized> Pair<K> {
     }
 }
 
+impl<K: ?Sized> Clone for Pair<K> {
+    fn clone(&self) -> Self {
+        Self {
+            many: Arc::clone(&self.many),
+            few: Arc::clone(&self.few),
+        }
+    }
+}
+
 impl Pair<dyn AeadKernel> {
     /// `None` if there is no candidate of that kind on this machine. The key has the algorithm's length.
     pub(crate) fn aead(
@@ -62,6 +70,16 @@ impl Pair<dyn AeadKernel> {
         key: &[u8],
     ) -> Option<Self> {
         let picked = select::pick(algorithm.family(), backend)?;
+        Self::make(picked, |index| (AEADS[index].make)(algorithm, key)).or_else(|| {
+            // Who asks for one kind is told the truth.
+            let anything = backend.is_none();
+            anything.then(|| Self::aead_on_cpu(algorithm, key))?
+        })
+    }
+
+    /// Of those that run on the CPU.
+    pub(crate) fn aead_on_cpu(algorithm: AeadAlgorithm, key: &[u8]) -> Option<Self> {
+        let picked = select::pick_on_cpu(algorithm.family());
         Self::make(picked, |index| (AEADS[index].make)(algorithm, key))
     }
 }
@@ -73,7 +91,24 @@ impl Pair<dyn CbcKernel> {
         let make = |index: usize| (CBCS[index].make)(key);
         let encrypting = select::pick(Algorithm::AesCbcEncrypt, backend)?;
         let decrypting = select::pick(Algorithm::AesCbcDecrypt, backend)?;
-        Some((Self::make(encrypting, make)?, Self::make(decrypting, make)?))
+        match (Self::make(encrypting, make), Self::make(decrypting, make)) {
+            (Some(encrypting), Some(decrypting)) => Some((encrypting, decrypting)),
+            // As with AEADs.
+            _ if backend.is_none() => Self::cbc_on_cpu(key),
+            _ => None,
+        }
+    }
+
+    /// Of those that run on the CPU.
+    pub(crate) fn cbc_on_cpu(key: &[u8]) -> Option<(Self, Self)> {
+        let make = |algorithm| {
+            let picked = select::pick_on_cpu(algorithm);
+            Self::make(picked, |index| (CBCS[index].make)(key))
+        };
+        Some((
+            make(Algorithm::AesCbcEncrypt)?,
+            make(Algorithm::AesCbcDecrypt)?,
+        ))
     }
 }
 

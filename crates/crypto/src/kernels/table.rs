@@ -39,6 +39,11 @@ pub(crate) const AEADS: &[Candidate<MakeAead>] = &[
         name: "avx512-ifma",
         make: |algorithm, key| Some(Box::new(crate::avx512::Groups::new(algorithm, key)?)),
     },
+    Candidate {
+        backend: || Backend::Engine,
+        name: "engine",
+        make: |algorithm, key| Some(Box::new(crate::engine::aead(algorithm, key)?)),
+    },
 ];
 
 /// AES-CBC.
@@ -53,6 +58,11 @@ pub(crate) const CBCS: &[Candidate<MakeCbc>] = &[
         backend: SIMD,
         name: "aes-ni",
         make: |key| Some(Box::new(crate::blocks::AesNi::new(key)?)),
+    },
+    Candidate {
+        backend: || Backend::Engine,
+        name: "engine",
+        make: |key| Some(Box::new(crate::engine::cbc(key)?)),
     },
 ];
 

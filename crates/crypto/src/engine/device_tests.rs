@@ -1,0 +1,109 @@
+//! The kernel's interfaces, where there are any.
+//!
+//! `MILLRACE_TEST_ENGINE` names a driver that must be found and be right: `scripts/test-vm` sets it, in a machine that has
+//! an accelerator. Without it, what the kernel lacks is skipped, and said to be.
+
+use std::io;
+
+use super::afalg::AfAlg;
+use super::devcrypto::DevCrypto;
+use super::found::{self, Offer};
+use super::measure::{Side, Tuner};
+use super::{Accelerator, Costs, Crossover, Direction, Fault, Task};
+
+/// Everything goes to the accelerator.
+const ALWAYS: Crossover = Crossover {
+    cpu: Costs {
+        batch: 0,
+        packet: 1_000_000_000,
+        byte: 0,
+    },
+    engine: Costs {
+        batch: 0,
+        packet: 0,
+        byte: 0,
+    },
+};
+
+fn wanted_driver() -> Option<String> {
+    std::env::var("MILLRACE_TEST_ENGINE").ok()
+}
+
+/// What the kernel does through an interface, by whatever driver, compared with the CPU; says what it was.
+fn tried(accelerator: Box<dyn Accelerator>) -> Vec<Offer> {
+    let by = accelerator.name();
+    let mut offers = Vec::new();
+    let dropped = found::add(&mut offers, accelerator);
+    assert!(dropped.is_empty(), "{by} is wrong: {dropped:?}");
+    for offer in &offers {
+        let tuner = Tuner::with(offer, Some([ALWAYS; 2])).unwrap();
+        assert!(tuner.agrees());
+        for side in [Side::Engine, Side::Both] {
+            for direction in [Direction::Encrypt, Direction::Decrypt] {
+                for (packets, bytes) in [(1, 64), (32, 64), (32, 1408), (64, 1408)] {
+                    let enough = std::time::Duration::ZERO;
+                    let timing = tuner.time(side, direction, packets, bytes, enough);
+                    let what = format!("{} {direction:?} {packets} x {bytes}", offer.name);
+                    let timing = timing.unwrap_or_else(|| panic!("{what} failed"));
+                    println!("{what}: {} ns by {side:?}", timing.wall);
+                }
+            }
+        }
+        assert!(offer.pool.is_alive(), "{} was dropped", offer.name);
+    }
+    offers
+}
+
+fn lacks(error: &io::Error) -> bool {
+    let lacks = [libc::EAFNOSUPPORT, libc::EPROTONOSUPPORT, libc::ENOENT];
+    error
+        .raw_os_error()
+        .is_some_and(|errno| lacks.contains(&errno))
+}
+
+#[test]
+fn af_alg_with_any_driver_agrees_with_the_cpu() {
+    let sockets = AfAlg::software();
+    match sockets.open(Task::AesCbc, &[0; 32]) {
+        Err(Fault::System { why, .. }) if lacks(&why) && wanted_driver().is_none() => {
+            println!("skipped: this kernel has no AF_ALG ({why})");
+            return;
+        }
+        opened => drop(opened.unwrap()),
+    }
+    let offers = tried(Box::new(sockets));
+    assert!(offers.iter().any(|offer| offer.task == Task::AesCbc));
+}
+
+#[test]
+fn dev_crypto_with_any_driver_agrees_with_the_cpu() {
+    match DevCrypto::open(true) {
+        Ok(device) => {
+            let offers = tried(Box::new(device));
+            assert!(offers.iter().any(|offer| offer.task == Task::AesCbc));
+            for offer in offers {
+                println!("{}", offer.name);
+            }
+        }
+        Err(why) => println!("skipped: /dev/crypto: {why}"),
+    }
+}
+
+/// The way that a tunnel takes.
+#[test]
+fn an_accelerator_of_this_machine_is_found_and_right() {
+    let Some(wanted) = wanted_driver() else {
+        println!("skipped: MILLRACE_TEST_ENGINE names no driver");
+        return;
+    };
+    let offers = found::offers();
+    let names: Vec<_> = offers.iter().map(|offer| offer.name).collect();
+    println!("found: {names:?}");
+    let offer = offers
+        .iter()
+        .find(|offer| offer.driver.contains(&wanted))
+        .unwrap_or_else(|| panic!("{wanted} was not found among {names:?}"));
+    let tuner = Tuner::with(offer, Some([ALWAYS; 2])).unwrap();
+    assert!(tuner.agrees());
+    assert!(offer.pool.is_alive());
+}

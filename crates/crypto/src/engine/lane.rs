@@ -1,0 +1,177 @@
+//! A lane: a thread that waits in a driver, so that a worker need not.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use super::job::Work;
+use super::{Fault, Session};
+
+/// A session that a lane and those who hand it work share. The lock is the lane's while it works, and free otherwise.
+pub(crate) type SessionCell = Arc<Mutex<Box<dyn Session>>>;
+
+/// Where a lane's work is.
+enum Slot {
+    /// Here, for who wants it.
+    Free(Box<Work>),
+    /// With a worker, who fills or empties it.
+    Claimed,
+    /// Here, for the lane to do.
+    Asked(Box<Work>, SessionCell),
+    /// With the lane.
+    Running,
+    /// Here, for the worker who waits.
+    Done(Box<Work>, Result<(), Fault>),
+    /// With the lane, and nobody waits any more.
+    Abandoned,
+    /// Nowhere: the lane is to end.
+    End,
+}
+
+struct Shared {
+    slot: Mutex<Slot>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Slot> {
+        // Nothing panics while it holds the lock, and a slot is never half changed.
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, slot: Slot) {
+        *self.lock() = slot;
+        self.changed.notify_all();
+    }
+}
+
+/// The worker's end of a lane.
+pub(crate) struct Lane {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How waiting for a lane ended.
+pub(crate) enum Returned {
+    /// The jobs have outcomes.
+    Done(Box<Work>),
+    /// The accelerator is gone. The lane is as good as ever.
+    Gone(Box<Work>, Fault),
+    /// It did not come back in time, and never will be asked again.
+    Stalled,
+}
+
+impl Lane {
+    /// Starts the thread; `None` if the system has no more.
+    pub(crate) fn start() -> Option<Self> {
+        let shared = Arc::new(Shared {
+            slot: Mutex::new(Slot::Free(Work::new())),
+            changed: Condvar::new(),
+        });
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("accelerator".to_owned())
+            .stack_size(64 << 10)
+            .spawn(move || work(&theirs))
+            .ok()?;
+        Some(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Takes the lane's memory, if nobody else has it.
+    pub(crate) fn claim(&self) -> Option<Box<Work>> {
+        // A lane whose lock is taken is somebody else's.
+        let mut slot = self.shared.slot.try_lock().ok()?;
+        if !matches!(*slot, Slot::Free(_)) {
+            return None;
+        }
+        match core::mem::replace(&mut *slot, Slot::Claimed) {
+            Slot::Free(work) => Some(work),
+            _ => None,
+        }
+    }
+
+    /// Gives it back without having used it, or afterwards.
+    pub(crate) fn release(&self, work: Box<Work>) {
+        *self.shared.lock() = Slot::Free(work);
+    }
+
+    /// Has the jobs done by the lane's session of a key.
+    pub(crate) fn ask(&self, work: Box<Work>, session: &SessionCell) {
+        self.shared.put(Slot::Asked(work, Arc::clone(session)));
+    }
+
+    /// Waits until they are done, or it is `deadline`.
+    pub(crate) fn wait(&self, deadline: Instant) -> Returned {
+        let mut slot = self.shared.lock();
+        loop {
+            match core::mem::replace(&mut *slot, Slot::Claimed) {
+                Slot::Done(work, Ok(())) => return Returned::Done(work),
+                Slot::Done(work, Err(fault)) => return Returned::Gone(work, fault),
+                other => *slot = other,
+            }
+            let patience = deadline.saturating_duration_since(Instant::now());
+            if patience.is_zero() {
+                *slot = Slot::Abandoned;
+                return Returned::Stalled;
+            }
+            slot = self
+                .shared
+                .changed
+                .wait_timeout(slot, patience)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let mut slot = self.shared.lock();
+        // A thread that is in a driver, perhaps for ever, is left to end by itself.
+        let waits = matches!(*slot, Slot::Free(_) | Slot::Claimed | Slot::Done(..));
+        *slot = Slot::End;
+        drop(slot);
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take()
+            && waits
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The lane's thread.
+fn work(shared: &Shared) {
+    loop {
+        let mut slot = shared.lock();
+        let (mut work, session) = loop {
+            match core::mem::replace(&mut *slot, Slot::Running) {
+                Slot::Asked(work, session) => break (work, session),
+                Slot::End | Slot::Abandoned => return,
+                other => *slot = other,
+            }
+            slot = shared
+                .changed
+                .wait(slot)
+                .unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(slot);
+        let result = {
+            let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
+            let (memory, jobs) = work.parts();
+            session.run(memory, jobs)
+        };
+        // Before anybody is told: who waits may be about to erase the key, which is the session's last owner's to do.
+        drop(session);
+        let mut slot = shared.lock();
+        if !matches!(*slot, Slot::Running) {
+            return;
+        }
+        *slot = Slot::Done(work, result);
+        drop(slot);
+        shared.changed.notify_all();
+    }
+}

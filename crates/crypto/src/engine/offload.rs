@@ -1,0 +1,191 @@
+//! A key on an accelerator: batches go out to its lanes and come back.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::job::{Direction, JOBS, Outcome, Piece, Work};
+use super::lane::Returned;
+use super::pool::{Pool, Sessions};
+use super::{Fault, Task};
+
+/// Lanes of a flight: as many as a pool ever has.
+const MAX_LANES: usize = 8;
+
+/// What an accelerator made of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is where it belongs.
+    Done,
+    /// Its tag is wrong, says the accelerator. The packet is as it was.
+    Forged,
+    /// It is as it was, and the CPU's to do.
+    Undone,
+}
+
+/// A key with a session in every lane.
+pub(crate) struct Offload {
+    pool: Arc<Pool>,
+    task: Task,
+    sessions: Sessions,
+}
+
+/// A batch under way. It must be [landed](Offload::land), which alone gives the lanes back.
+pub(crate) struct Flight {
+    lanes: [bool; MAX_LANES],
+    /// Packets that found room are the first so many.
+    pub(crate) taken: usize,
+}
+
+impl Offload {
+    /// Opens the sessions.
+    pub(crate) fn new(pool: &Arc<Pool>, task: Task, key: &[u8]) -> Result<Self, Fault> {
+        let sessions = pool.sessions(task, key)?;
+        Ok(Self {
+            pool: Arc::clone(pool),
+            task,
+            sessions,
+        })
+    }
+
+    /// What the key is for.
+    pub(crate) fn task(&self) -> Task {
+        self.task
+    }
+
+    /// The driver that does the work.
+    pub(crate) fn driver(&self) -> &str {
+        &self.sessions.driver
+    }
+
+    /// Whether batches can still be sent.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.pool.is_alive()
+    }
+
+    /// Copies packets to the lanes that are free and sets these going. Packets from [`Flight::taken`] on found no room.
+    pub(crate) fn depart(&self, memory: &[u8], pieces: &[Piece], direction: Direction) -> Flight {
+        let mut flight = Flight {
+            lanes: [false; MAX_LANES],
+            taken: 0,
+        };
+        if !self.is_alive() || pieces.is_empty() {
+            return flight;
+        }
+        let mut works: [Option<Box<Work>>; MAX_LANES] = [const { None }; MAX_LANES];
+        let lanes = self.pool.lanes();
+        let mut claimed = 0;
+        for (lane, work) in lanes.iter().zip(&mut works) {
+            if claimed == pieces.len() {
+                break;
+            }
+            *work = lane.claim();
+            claimed += usize::from(work.is_some());
+            if let Some(work) = work {
+                work.clear();
+            }
+        }
+        // In turn, so that long and short packets spread evenly.
+        let mut free = works.iter_mut().flatten();
+        'pieces: for (index, piece) in pieces.iter().enumerate() {
+            let mut rounds = 0;
+            loop {
+                match free.next() {
+                    Some(work) => {
+                        if work.push(index, direction, piece, memory) {
+                            break;
+                        }
+                        break 'pieces;
+                    }
+                    None if rounds == 0 => {
+                        rounds = 1;
+                        free = works.iter_mut().flatten();
+                    }
+                    None => break 'pieces,
+                }
+            }
+            flight.taken = index + 1;
+        }
+        for (index, (lane, work)) in lanes.iter().zip(works).enumerate() {
+            let Some(work) = work else { continue };
+            if work.is_empty() {
+                lane.release(work);
+                continue;
+            }
+            flight.lanes[index] = true;
+            lane.ask(work, &self.sessions.cells[index]);
+        }
+        flight
+    }
+
+    /// Waits for the batch, copies what was done to where it belongs and tells of each packet that was taken. The pieces are
+    /// those that it departed with, and the memory has not changed where they are.
+    pub(crate) fn land(
+        &self,
+        flight: &Flight,
+        memory: &mut [u8],
+        pieces: &[Piece],
+        verdicts: &mut [Verdict; JOBS],
+    ) {
+        verdicts[..flight.taken].fill(Verdict::Undone);
+        let deadline = Instant::now() + self.pool.patience();
+        for (lane, _) in self
+            .pool
+            .lanes()
+            .iter()
+            .zip(flight.lanes)
+            .filter(|lane| lane.1)
+        {
+            match lane.wait(deadline) {
+                Returned::Done(work) => {
+                    for (index, job) in work.results() {
+                        verdicts[index] = match job.outcome {
+                            Outcome::Done(len) if len == job.output().len() => {
+                                work.copy_out(job, &pieces[index], memory);
+                                Verdict::Done
+                            }
+                            Outcome::Forged if job.direction == Direction::Decrypt => {
+                                Verdict::Forged
+                            }
+                            Outcome::Done(len) => {
+                                let right = job.output().len();
+                                self.give_up(format_args!(
+                                    "it returned {len} bytes instead of {right}"
+                                ));
+                                Verdict::Undone
+                            }
+                            Outcome::Failed(errno) => {
+                                let error = std::io::Error::from_raw_os_error(errno);
+                                self.give_up(format_args!("an operation failed: {error}"));
+                                Verdict::Undone
+                            }
+                            Outcome::Forged | Outcome::Pending => {
+                                self.give_up(format_args!("it did not do an operation"));
+                                Verdict::Undone
+                            }
+                        };
+                    }
+                    lane.release(work);
+                }
+                Returned::Gone(work, fault) => {
+                    self.give_up(format_args!("it is gone: {fault}"));
+                    lane.release(work);
+                }
+                Returned::Stalled => {
+                    let patience = self.pool.patience().as_millis();
+                    self.give_up(format_args!("no answer for {patience} ms"));
+                }
+            }
+        }
+    }
+
+    /// Never to use the accelerator again.
+    pub(crate) fn give_up(&self, why: core::fmt::Arguments<'_>) {
+        self.pool.give_up(self.driver(), why);
+    }
+}
+
+impl Drop for Offload {
+    fn drop(&mut self) {
+        self.pool.forget_key();
+    }
+}

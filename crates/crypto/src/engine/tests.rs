@@ -1,0 +1,310 @@
+//! What must hold whatever an accelerator does: no packet is lost, and none is changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::Task;
+use super::costs::{Costs, Crossover};
+use super::fault::{Faulty, Injected};
+use super::kernel::{EngineAead, EngineCbc};
+use super::offload::Offload;
+use super::pool::Pool;
+use crate::TAG_LEN;
+use crate::kernels::{AeadKernel, AwsLcAead, AwsLcAes, CHUNK, CbcKernel, Chain, Pair, Place};
+use crate::packet_aead::AeadAlgorithm;
+
+/// Long enough for any machine: who stalls is not waited for so long, for [`SHORT`] is.
+const LONG: Duration = Duration::from_secs(600);
+
+/// For what never comes.
+const SHORT: Duration = Duration::from_millis(2);
+
+const KEY: [u8; 32] = [0x42; 32];
+
+/// Costs by which everything goes to the accelerator, half, or nothing.
+fn crossover(share: usize) -> Crossover {
+    let slow = |packet| Costs {
+        batch: 0,
+        packet,
+        byte: 0,
+    };
+    let (cpu, engine) = match share {
+        0 => (slow(1_000), slow(1_000_000)),
+        1 => (slow(1_000_000), slow(1_000_000)),
+        _ => (slow(1_000_000), slow(1)),
+    };
+    Crossover { cpu, engine }
+}
+
+fn offload(faulty: &Faulty, task: Task, patience: Duration) -> Offload {
+    let pool = Pool::with(Box::new(faulty.clone()), patience).unwrap();
+    Offload::new(&pool, task, &KEY).unwrap()
+}
+
+fn aead(faulty: &Faulty, algorithm: AeadAlgorithm, share: usize, patience: Duration) -> EngineAead {
+    let task = match algorithm {
+        AeadAlgorithm::ChaCha20Poly1305 => Task::ChaCha20Poly1305,
+        _ => Task::AesGcm,
+    };
+    let cpu = Box::new(AwsLcAead::new(algorithm, &KEY));
+    EngineAead::new(
+        (offload(faulty, task, patience), "faulty"),
+        [crossover(share); 2],
+        Pair::only(cpu),
+    )
+}
+
+fn cbc(faulty: &Faulty, share: usize, patience: Duration) -> EngineCbc {
+    let cpu = || Pair::<dyn CbcKernel>::only(Box::new(AwsLcAes::new(&KEY)));
+    EngineCbc::new(
+        (offload(faulty, Task::AesCbc, patience), "faulty"),
+        [crossover(share); 2],
+        [cpu(), cpu()],
+    )
+}
+
+/// Packets of these lengths, with gaps; tags in front and behind in turn, as OpenVPN and WireGuard have them.
+fn places(lens: &[usize]) -> (Vec<u8>, Vec<Place>) {
+    let mut at = 3;
+    let places: Vec<_> = lens
+        .iter()
+        .enumerate()
+        .map(|(number, &len)| {
+            let aad = at..at + number % 9;
+            let (tag, text) = if number % 2 == 0 {
+                (aad.end, aad.end + TAG_LEN)
+            } else {
+                (aad.end + len, aad.end)
+            };
+            at = aad.end + len + TAG_LEN + number % 5;
+            Place {
+                aad,
+                text: text..text + len,
+                tag,
+                nonce: [number as u8; 12],
+            }
+        })
+        .collect();
+    let memory = (0..at + 7).map(|at| ((at * 13) >> 2) as u8).collect();
+    (memory, places)
+}
+
+/// Seals and opens through both and compares every byte of the memory.
+fn aead_agrees(kernel: &dyn AeadKernel, algorithm: AeadAlgorithm, lens: &[usize], forged: usize) {
+    let cpu = AwsLcAead::new(algorithm, &KEY);
+    let (mut theirs, places) = places(lens);
+    let mut ours = theirs.clone();
+    kernel.seal(&mut theirs, &places);
+    cpu.seal(&mut ours, &places);
+    assert!(theirs == ours, "sealed {lens:?}");
+    if let Some(place) = places.get(forged) {
+        theirs[place.tag + forged % TAG_LEN] ^= 1;
+        ours[place.tag + forged % TAG_LEN] ^= 1;
+    }
+    let (mut they_say, mut we_say) = ([true; CHUNK], [false; CHUNK]);
+    kernel.open(&mut theirs, &places, &mut they_say[..places.len()]);
+    cpu.open(&mut ours, &places, &mut we_say[..places.len()]);
+    assert!(theirs == ours, "opened {lens:?}");
+    assert_eq!(they_say[..places.len()], we_say[..places.len()]);
+    for (number, said) in they_say[..places.len()].iter().enumerate() {
+        assert_eq!(*said, number != forged, "{number} of {lens:?}");
+    }
+}
+
+fn cbc_agrees(kernel: &dyn CbcKernel, lens: &[usize]) {
+    let cpu = AwsLcAes::new(&KEY);
+    let mut at = 5;
+    let chains: Vec<_> = lens
+        .iter()
+        .map(|len| {
+            let text = at + 16..at + 16 + len / 16 * 16;
+            at = text.end + len % 7;
+            Chain::new(&text, 16)
+        })
+        .collect();
+    let mut theirs: Vec<u8> = (0..at + 9).map(|at| ((at * 7) >> 1) as u8).collect();
+    let (plain, mut ours) = (theirs.clone(), theirs.clone());
+    kernel.encrypt(&mut theirs, &chains);
+    cpu.encrypt(&mut ours, &chains);
+    assert!(theirs == ours, "encrypted {lens:?}");
+    kernel.decrypt(&mut theirs, &chains);
+    assert!(theirs == plain, "decrypted {lens:?}");
+}
+
+/// Faults that can be told from the outcome alone, without waiting.
+fn fault() -> impl Strategy<Value = Injected> {
+    prop_oneof![
+        20 => Just(Injected::Nothing),
+        1 => Just(Injected::Error),
+        1 => Just(Injected::Short),
+        1 => Just(Injected::Vanish),
+        1 => Just(Injected::Silence),
+    ]
+}
+
+fn lens() -> impl Strategy<Value = Vec<usize>> {
+    let len = prop_oneof![1 => Just(0), 4 => 0..300_usize, 4 => Just(1408_usize), 1 => 0..9000_usize, 1 => Just(16_400)];
+    prop::collection::vec(len, 0..=CHUNK)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Batch after batch, through every fault, with all lengths and shares.
+    #[test]
+    fn no_packet_of_an_aead_is_lost(
+        faults in prop::collection::vec(fault(), 0..200),
+        batches in prop::collection::vec((lens(), 0..80_usize), 1..4),
+        share in 0..3_usize,
+        algorithm in prop::sample::select(vec![AeadAlgorithm::Aes256Gcm, AeadAlgorithm::ChaCha20Poly1305]),
+    ) {
+        let faulty = Faulty::new(&faults);
+        let kernel = aead(&faulty, algorithm, share, LONG);
+        for (lens, forged) in batches {
+            aead_agrees(&kernel, algorithm, &lens, forged);
+        }
+    }
+
+    #[test]
+    fn no_packet_of_cbc_is_lost(
+        faults in prop::collection::vec(fault(), 0..200),
+        batches in prop::collection::vec(lens(), 1..4),
+        share in 0..3_usize,
+    ) {
+        let faulty = Faulty::new(&faults);
+        let kernel = cbc(&faulty, share, LONG);
+        for lens in batches {
+            cbc_agrees(&kernel, &lens);
+        }
+    }
+}
+
+#[test]
+fn an_accelerator_that_works_is_used_and_stays() {
+    for (share, expected) in [(0, 0), (1, 2 * 16), (2, 2 * 32)] {
+        let faulty = Faulty::new(&[]);
+        let kernel = aead(&faulty, AeadAlgorithm::Aes256Gcm, share, LONG);
+        assert_eq!(kernel.describe(), "faulty");
+        aead_agrees(&kernel, AeadAlgorithm::Aes256Gcm, &[1408; 32], usize::MAX);
+        assert_eq!(faulty.done(), expected);
+        assert_eq!(kernel.describe(), "faulty");
+
+        let faulty = Faulty::new(&[]);
+        cbc_agrees(&cbc(&faulty, share, LONG), &[1408; 32]);
+        assert_eq!(faulty.done(), expected);
+    }
+}
+
+#[test]
+fn of_a_mixed_batch_the_longest_go() {
+    let faulty = Faulty::new(&[]);
+    let kernel = aead(&faulty, AeadAlgorithm::Aes256Gcm, 1, LONG);
+    // Twelve of 1408 bytes, eleven of 64, and eleven that cannot go. Half of the 23 do.
+    let lens: Vec<_> = (0..34)
+        .map(|number| match number {
+            _ if number % 3 == 1 => 0,
+            _ if number % 2 == 0 => 1408,
+            _ => 64,
+        })
+        .collect();
+    aead_agrees(&kernel, AeadAlgorithm::Aes256Gcm, &lens, usize::MAX);
+    assert_eq!(faulty.done(), 2 * 11);
+    assert_eq!(faulty.bytes(), 2 * 11 * 1408);
+}
+
+/// Each fault, at the first job and in the middle: the batch is right, and the accelerator is out.
+#[test]
+fn one_that_fails_is_dropped_and_the_cpu_does_what_it_did_not() {
+    let faults = [
+        Injected::Error,
+        Injected::Short,
+        Injected::Vanish,
+        Injected::Silence,
+        Injected::Stall,
+    ];
+    for fault in faults {
+        for at in [0, 17, 63] {
+            let mut script = vec![Injected::Nothing; at];
+            script.push(fault);
+            let faulty = Faulty::new(&script);
+            let patience = if fault == Injected::Stall {
+                SHORT
+            } else {
+                LONG
+            };
+            let kernel = aead(&faulty, AeadAlgorithm::ChaCha20Poly1305, 2, patience);
+            // Sealing and opening, so that faults hit either; 128 jobs in all, were there no fault.
+            aead_agrees(&kernel, AeadAlgorithm::ChaCha20Poly1305, &[1408; 64], 3);
+            assert_ne!(kernel.describe(), "faulty", "{fault:?} at {at}");
+            let before = faulty.done();
+            aead_agrees(&kernel, AeadAlgorithm::ChaCha20Poly1305, &[1408; 64], 3);
+            assert_eq!(faulty.done(), before);
+            faulty.end();
+
+            let faulty = Faulty::new(&script);
+            let kernel = cbc(&faulty, 2, patience);
+            cbc_agrees(&kernel, &[1408; 64]);
+            assert_ne!(kernel.describe(), "faulty", "{fault:?} at {at}");
+            faulty.end();
+        }
+    }
+}
+
+#[test]
+fn every_lane_may_stall_at_once() {
+    let faulty = Faulty::new(&[Injected::Stall; 64]);
+    let kernel = aead(&faulty, AeadAlgorithm::Aes256Gcm, 2, SHORT);
+    aead_agrees(&kernel, AeadAlgorithm::Aes256Gcm, &[1408; 64], 1);
+    assert_ne!(kernel.describe(), "faulty");
+    // What was under way ends when nobody has the key any more, and writes to memory of its own.
+    drop(kernel);
+    faulty.end();
+}
+
+#[test]
+fn a_forged_packet_does_not_cost_the_accelerator_and_a_genuine_one_that_it_rejects_does() {
+    let faulty = Faulty::new(&[]);
+    let kernel = aead(&faulty, AeadAlgorithm::Aes256Gcm, 2, LONG);
+    for forged in 0..8 {
+        aead_agrees(&kernel, AeadAlgorithm::Aes256Gcm, &[1408; 8], forged);
+    }
+    assert_eq!(kernel.describe(), "faulty");
+
+    let mut script = vec![Injected::Nothing; 8 + 3];
+    script.push(Injected::Reject);
+    let faulty = Faulty::new(&script);
+    let kernel = aead(&faulty, AeadAlgorithm::Aes256Gcm, 2, LONG);
+    aead_agrees(&kernel, AeadAlgorithm::Aes256Gcm, &[1408; 8], usize::MAX);
+    assert_ne!(kernel.describe(), "faulty");
+}
+
+#[test]
+fn more_keys_than_there_are_sessions_for_are_the_cpus() {
+    let pool = Pool::new(Box::new(Faulty::new(&[]))).unwrap();
+    let open = || Offload::new(&pool, Task::AesGcm, &KEY);
+    let keys: Vec<_> = (0..16).map(|_| open().unwrap()).collect();
+    assert!(open().is_err());
+    drop(keys);
+    assert!(open().is_ok());
+    assert_eq!(Arc::strong_count(&pool), 1);
+}
+
+/// Several workers with one key: who finds no lane free does it alone.
+#[test]
+fn workers_do_not_wait_for_each_other() {
+    let faulty = Faulty::new(&[]);
+    let kernel = aead(&faulty, AeadAlgorithm::Aes256Gcm, 2, LONG);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for forged in 0..50 {
+                    aead_agrees(&kernel, AeadAlgorithm::Aes256Gcm, &[700; 16], forged);
+                }
+            });
+        }
+    });
+    assert_eq!(kernel.describe(), "faulty");
+    assert!(faulty.done() > 0);
+}
