@@ -26,11 +26,11 @@ pub mod engine;
 pub mod hmac;
 mod kernels;
 mod key;
-#[cfg(target_arch = "x86_64")]
 mod lanes;
 mod null;
 pub mod openvpn;
 mod packet_aead;
+mod portable;
 mod random;
 pub mod select;
 mod unpredictable;

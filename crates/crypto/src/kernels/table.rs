@@ -2,7 +2,9 @@
 
 use super::{AeadKernel, AwsLcAead, AwsLcAes, AwsLcMac, CbcKernel, MacKernel, MacKey, aws_lc};
 use crate::backend::Backend;
+use crate::lanes::MacLanes;
 use crate::packet_aead::AeadAlgorithm;
+use crate::portable::{self, ChaChaPoly, Gcm};
 
 /// Code that can be chosen.
 pub(crate) struct Candidate<Make> {
@@ -33,6 +35,14 @@ pub(crate) const AEADS: &[Candidate<MakeAead>] = &[
         name: "aws-lc",
         make: |algorithm, key| Some(Box::new(AwsLcAead::new(algorithm, key))),
     },
+    Candidate {
+        backend: || Backend::Portable,
+        name: "portable",
+        make: |algorithm, key| match algorithm {
+            AeadAlgorithm::ChaCha20Poly1305 => Some(Box::new(ChaChaPoly::new(algorithm, key)?)),
+            _ => Some(Box::new(Gcm::new(algorithm, key)?)),
+        },
+    },
     #[cfg(target_arch = "x86_64")]
     Candidate {
         backend: SIMD,
@@ -52,6 +62,11 @@ pub(crate) const CBCS: &[Candidate<MakeCbc>] = &[
         backend: aws_lc::backend,
         name: "aws-lc",
         make: |key| Some(Box::new(AwsLcAes::new(key))),
+    },
+    Candidate {
+        backend: || Backend::Portable,
+        name: "portable",
+        make: |key| Some(Box::new(portable::Cbc::new(key))),
     },
     #[cfg(target_arch = "x86_64")]
     Candidate {
@@ -73,16 +88,21 @@ pub(crate) const MACS: &[Candidate<MakeMac>] = &[
         name: "aws-lc",
         make: |key| Some(Box::new(AwsLcMac::new(key))),
     },
+    Candidate {
+        backend: || Backend::Portable,
+        name: "portable",
+        make: |key| Some(Box::new(MacLanes::portable(key)?)),
+    },
     #[cfg(target_arch = "x86_64")]
     Candidate {
         backend: SIMD,
         name: "avx2",
-        make: |key| Some(Box::new(crate::lanes::MacLanes::avx2(key)?)),
+        make: |key| Some(Box::new(MacLanes::avx2(key)?)),
     },
     #[cfg(target_arch = "x86_64")]
     Candidate {
         backend: SIMD,
         name: "avx512",
-        make: |key| Some(Box::new(crate::lanes::MacLanes::avx512(key)?)),
+        make: |key| Some(Box::new(MacLanes::avx512(key)?)),
     },
 ];

@@ -1,6 +1,7 @@
 //! HMACs of many messages at once: a message in each lane of the vector registers.
 //!
-//! SHA's rounds wait for each other, so that one message cannot fill wide registers. Sixteen messages can. A lane goes
+//! SHA's rounds wait for each other, so that one message cannot fill wide registers. Sixteen messages can; in portable code
+//! there is a single lane. A lane goes
 //! through its message in four steps, and then takes the next one, so that messages of all lengths go together:
 //!
 //! ```text
@@ -10,8 +11,11 @@
 //! take    the code; then the next message, or none: the lane is idle
 //! ```
 
+#[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod avx512;
+mod scalar;
 mod sha1;
 mod sha2;
 
@@ -84,7 +88,10 @@ struct Kernel<W> {
 impl<W> Kernel<W> {
     fn share(&self, messages: usize) -> usize {
         let rest = messages % self.lanes;
+        #[cfg(target_arch = "x86_64")]
         let instructions = is_x86_feature_detected!("sha");
+        #[cfg(not(target_arch = "x86_64"))]
+        let instructions = false;
         if rest < self.worth[usize::from(instructions)] {
             messages - rest
         } else {
@@ -100,12 +107,19 @@ pub(crate) struct MacLanes {
 }
 
 impl MacLanes {
+    /// One lane, on any machine; `None` for MD5.
+    pub(crate) fn portable(key: &MacKey) -> Option<Self> {
+        Self::of_width(key, Width::Scalar)
+    }
+
     /// Eight lanes, or four of SHA-512's; `None` on a machine that lacks the instructions.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn avx2(key: &MacKey) -> Option<Self> {
         Self::of_width(key, Width::Avx2)
     }
 
     /// Sixteen lanes, or eight of SHA-512's; `None` on a machine that lacks the instructions.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn avx512(key: &MacKey) -> Option<Self> {
         Self::of_width(key, Width::Avx512)
     }
@@ -154,7 +168,10 @@ struct Kernel64(Kernel<u64>);
 /// Which instructions to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Width {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
     Avx2,
+    #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
@@ -162,7 +179,10 @@ impl Lanes {
     /// The code of one width, if the machine has the instructions.
     fn of_width(hash: &State, width: Width) -> Option<Self> {
         let present = match width {
+            Width::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
             Width::Avx2 => is_x86_feature_detected!("avx2"),
+            #[cfg(target_arch = "x86_64")]
             Width::Avx512 => {
                 is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
             }
@@ -171,12 +191,21 @@ impl Lanes {
             return None;
         }
         Some(match (hash, width) {
-            (State::Sha1(_), Width::Avx512) => Self::Sha1(Kernel32(avx512::SHA1)),
+            (State::Sha1(_), Width::Scalar) => Self::Sha1(Kernel32(scalar::SHA1)),
+            (State::Sha256(..), Width::Scalar) => Self::Sha256(Kernel32(scalar::SHA256)),
+            (State::Sha512(..), Width::Scalar) => Self::Sha512(Kernel64(scalar::SHA512)),
+            #[cfg(target_arch = "x86_64")]
             (State::Sha1(_), Width::Avx2) => Self::Sha1(Kernel32(avx2::SHA1)),
-            (State::Sha256(..), Width::Avx512) => Self::Sha256(Kernel32(avx512::SHA256)),
+            #[cfg(target_arch = "x86_64")]
             (State::Sha256(..), Width::Avx2) => Self::Sha256(Kernel32(avx2::SHA256)),
-            (State::Sha512(..), Width::Avx512) => Self::Sha512(Kernel64(avx512::SHA512)),
+            #[cfg(target_arch = "x86_64")]
             (State::Sha512(..), Width::Avx2) => Self::Sha512(Kernel64(avx2::SHA512)),
+            #[cfg(target_arch = "x86_64")]
+            (State::Sha1(_), Width::Avx512) => Self::Sha1(Kernel32(avx512::SHA1)),
+            #[cfg(target_arch = "x86_64")]
+            (State::Sha256(..), Width::Avx512) => Self::Sha256(Kernel32(avx512::SHA256)),
+            #[cfg(target_arch = "x86_64")]
+            (State::Sha512(..), Width::Avx512) => Self::Sha512(Kernel64(avx512::SHA512)),
             (State::Md5(_), _) => return None,
         })
     }
