@@ -5,13 +5,18 @@
 //! A name is a cipher of OpenVPN's, with a digest behind a slash where it needs one (`AES-256-CBC/SHA1`), `wireguard`, or
 //! `x25519` for a key agreement. `none/SHA1` is the HMAC alone.
 //!
+//! Each cipher is counted with each code that this CPU has for it, whichever would be chosen; a cipher with an HMAC with each
+//! pair of one kind. Accelerators are not: what they cost is not in their instructions.
+//!
 //! This program marks what is to be counted and prints a line for each mark; the plug-in prints the figures; the script
 //! puts both together. By itself it prints the same lines and nothing is counted.
 
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
+use crypto::backend::Backend;
 use crypto::openvpn::{DataCipher, Digest, Format, KeyMaterial, legacy};
+use crypto::select::{self, Algorithm};
 use crypto::x25519::PrivateKey;
 use crypto::{Batch, ChaCha20Poly1305, Packet, PacketCipher};
 
@@ -46,15 +51,15 @@ struct Marks {
 }
 
 impl Marks {
-    /// Runs `work` as a region and says what it was: number, name, operation, packets, bytes each, whose code.
-    fn count(&mut self, what: &str, shape: (usize, usize), backend: &str, work: impl FnOnce()) {
+    /// Runs `work` as a region and says what it was: number, name, operation, packets, bytes each, which code.
+    fn count(&mut self, what: &str, shape: (usize, usize), code: &str, work: impl FnOnce()) {
         let id = self.next;
         self.next += 2;
         mark(id);
         work();
         mark(id + 1);
         let (packets, len) = shape;
-        println!("{id}\t{what}\t{packets}\t{len}\t{backend}");
+        println!("{id}\t{what}\t{packets}\t{len}\t{code}");
     }
 }
 
@@ -84,16 +89,65 @@ fn main() {
         if name == "x25519" {
             let own = PrivateKey::new([0x42; 32]);
             let peer = PrivateKey::new([0x17; 32]).public();
-            marks.count("x25519\tagree", (1, 0), "aws-lc", || {
+            marks.count("x25519\tagree", (1, 0), "\taws-lc", || {
                 own.agree(&peer).expect("a point of full order");
             });
             continue;
         }
-        let cipher = cipher(name);
-        for &(packets, len) in &shapes {
-            measure(&mut marks, name, &*cipher, packets, len);
+        for code in codes(name) {
+            let cipher = cipher(name);
+            for &(packets, len) in &shapes {
+                measure(&mut marks, name, &code, &*cipher, (packets, len));
+            }
         }
     }
+}
+
+/// What a cipher's code is chosen by: encryption, decryption, HMAC; an AEAD has one algorithm for both directions.
+fn algorithms(name: &str) -> Vec<&'static [Algorithm]> {
+    let (cipher, digest) = name.split_once('/').unwrap_or((name, "none"));
+    let mut algorithms: Vec<&[Algorithm]> = Vec::new();
+    if cipher == "wireguard" || cipher == "CHACHA20-POLY1305" {
+        algorithms.push(&[Algorithm::ChaCha20Poly1305]);
+    } else if cipher.ends_with("-GCM") {
+        algorithms.push(&[Algorithm::AesGcm]);
+    } else if cipher.starts_with("AES-") {
+        algorithms.push(&[Algorithm::AesCbcEncrypt, Algorithm::AesCbcDecrypt]);
+    }
+    match digest {
+        "SHA1" => algorithms.push(&[Algorithm::HmacSha1]),
+        "SHA256" => algorithms.push(&[Algorithm::HmacSha256]),
+        "SHA512" => algorithms.push(&[Algorithm::HmacSha512]),
+        _ => {}
+    }
+    algorithms
+}
+
+/// Chooses one code after the other and says which: kind and names.
+fn codes(name: &str) -> impl Iterator<Item = String> {
+    let algorithms = algorithms(name);
+    let mut combined: Vec<(Option<Backend>, Vec<&'static str>)> = vec![(None, Vec::new())];
+    for same in &algorithms {
+        let candidates = select::candidates(same[0]);
+        combined = combined
+            .iter()
+            .flat_map(|(kind, names)| {
+                candidates
+                    .iter()
+                    .filter(|(of, _)| *of != Backend::Engine && kind.is_none_or(|kind| kind == *of))
+                    .map(|(of, name)| (Some(*of), [&names[..], &[*name]].concat()))
+            })
+            .collect();
+    }
+    combined.into_iter().map(move |(kind, names)| {
+        for (same, name) in algorithms.iter().zip(&names) {
+            for &algorithm in *same {
+                assert!(select::import(algorithm, name, name), "{name}");
+            }
+        }
+        let kind = kind.unwrap_or(Backend::Portable);
+        format!("{kind}\t{}", names.join(" + "))
+    })
 }
 
 fn cipher(name: &str) -> Arc<dyn PacketCipher> {
@@ -111,7 +165,13 @@ fn cipher(name: &str) -> Arc<dyn PacketCipher> {
 }
 
 /// Seals and opens one batch twice: once for whatever is done on first use, once counted.
-fn measure(marks: &mut Marks, name: &str, cipher: &dyn PacketCipher, count: usize, len: usize) {
+fn measure(
+    marks: &mut Marks,
+    name: &str,
+    code: &str,
+    cipher: &dyn PacketCipher,
+    (count, len): (usize, usize),
+) {
     let front = (4 + cipher.head()).next_multiple_of(16);
     let stride = (front + len + cipher.tail(len)).next_multiple_of(16) + 16;
     let mut memory = vec![0x5a; stride * count];
@@ -130,8 +190,7 @@ fn measure(marks: &mut Marks, name: &str, cipher: &dyn PacketCipher, count: usiz
         });
     };
     seal(&mut memory);
-    let backend = cipher.backend();
-    marks.count(&format!("{name}\tseal"), (count, len), backend, || {
+    marks.count(&format!("{name}\tseal"), (count, len), code, || {
         seal(&mut memory);
     });
 
@@ -148,7 +207,7 @@ fn measure(marks: &mut Marks, name: &str, cipher: &dyn PacketCipher, count: usiz
     };
     open(&mut memory.clone(), &mut datagrams.clone());
     let mut opened = datagrams;
-    marks.count(&format!("{name}\topen"), (count, len), backend, || {
+    marks.count(&format!("{name}\topen"), (count, len), code, || {
         open(&mut memory, &mut opened);
     });
     assert!(opened.iter().all(|packet| packet.authentic), "{name}");
