@@ -7,10 +7,10 @@ SECONDS ?= 60
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test loom lint bench fuzz peers clean arm count-arm test-vm
+.PHONY: help setup build demo test loom lint bench fuzz peers clean arm test-arm count-arm count-router test-vm
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 setup: ## Install what the other targets need and is missing (Debian packages)
 	@scripts/setup
@@ -58,11 +58,17 @@ peers: ## Build wireguard-go to compare with; ALL=1: boringtun and gotatun too
 arm: ## Build static programs for ARM routers; CHIP="ipq8065 mt7622": for those
 	@scripts/arm $(CHIP)
 
+test-arm: ## Test on ARM under qemu: ciphers, protocols, and a tunnel in a virtual router
+	@scripts/test-arm $(ARGS)
+
 test-vm: ## Test the accelerator path on a virtual machine that has one
 	@scripts/test-vm $(ARGS)
 
 count-arm: ## Count instructions per byte of every cipher on ARM (ARGS="armv7 -- 32 1408 AES-256-GCM")
 	@scripts/count-arm $(ARGS)
+
+count-router: ## Count a virtual router's instructions per packet, Millrace beside its peers
+	@scripts/router count $(ARGS)
 
 clean: ## Delete what was built
 	cargo clean
