@@ -265,6 +265,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn a_fit_finds_the_lines_that_made_the_samples(
             batch in 0..100_000_000_u64, packet in 50_000..50_000_000_u64, byte in 100..100_000_u64,

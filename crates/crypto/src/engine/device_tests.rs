@@ -38,6 +38,9 @@ fn tried(accelerator: Box<dyn Accelerator>) -> Vec<Offer> {
     for offer in &offers {
         let tuner = Tuner::with(offer, Some([ALWAYS; 2])).unwrap();
         assert!(tuner.agrees());
+        if offer.task.tag_len() > 0 {
+            assert!(tuner.rejects_forgeries(), "{}", offer.name);
+        }
         for side in [Side::Engine, Side::Both] {
             for direction in [Direction::Encrypt, Direction::Decrypt] {
                 for (packets, bytes) in [(1, 64), (32, 64), (32, 1408), (64, 1408)] {

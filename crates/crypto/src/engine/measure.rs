@@ -214,6 +214,41 @@ impl Tuner {
             .all(|verdict| *verdict == Verdict::Done)
     }
 
+    /// For tests: whether the accelerator tells a forged packet from the others of a batch. What has no tag cannot be told.
+    #[cfg(test)]
+    pub(super) fn rejects_forgeries(&self) -> bool {
+        let task = self.offload.task();
+        [16, 64, 1408].into_iter().all(|bytes| {
+            let mut batch = Batch::new(task, 8, bytes);
+            let sealed = self
+                .cpu
+                .run(Direction::Encrypt, &mut batch.memory, &batch.pieces);
+            for forged in [0, 3, 7] {
+                let mut batch = batch.clone();
+                let piece = &batch.pieces[forged];
+                let spoilt = [piece.aad, piece.text, piece.tag][forged % 3];
+                batch.memory[spoilt.start + forged] ^= 4;
+                let before = batch.memory.clone();
+                let (memory, pieces) = (&mut batch.memory, &batch.pieces);
+                let flight = self.offload.depart(memory, pieces, Direction::Decrypt);
+                let mut verdicts = [Verdict::Undone; JOBS];
+                self.offload.land(&flight, memory, pieces, &mut verdicts);
+                let told = (0..8).all(|index| {
+                    let expected = match index == forged {
+                        true => Verdict::Forged,
+                        false => Verdict::Done,
+                    };
+                    verdicts[index] == expected
+                });
+                let range = piece.text.range();
+                if !told || memory[range.clone()] != before[range] {
+                    return false;
+                }
+            }
+            sealed
+        })
+    }
+
     /// Whether the accelerator and the CPU come to the same, for texts around the borders of blocks and pages.
     pub(super) fn agrees(&self) -> bool {
         let task = self.offload.task();
