@@ -31,6 +31,7 @@ mod null;
 pub mod openvpn;
 mod packet_aead;
 mod portable;
+pub mod primitives;
 mod random;
 pub mod select;
 mod unpredictable;

@@ -1,0 +1,132 @@
+//! What a tunnel does with packets, head and tail included.
+
+use std::sync::Arc;
+
+use super::{Operation, Task};
+use crate::openvpn::{DataCipher, Digest, Format, KeyMaterial, legacy};
+use crate::{Backend, Batch, ChaCha20Poly1305, Packet, PacketCipher};
+
+/// Bytes of OpenVPN's header, which AEADs authenticate.
+const HEADER: usize = 4;
+
+/// Seals or opens so many packets of `bytes` bytes of payload.
+pub(super) fn task(
+    (cipher, digest): (DataCipher, Digest),
+    operation: Operation,
+    backend: Backend,
+    batch: usize,
+    bytes: usize,
+) -> Option<Box<dyn Task>> {
+    let cipher = make(cipher, digest, backend)?;
+    let sealing = Sealing::new(cipher, batch, bytes);
+    match operation {
+        Operation::Seal => Some(Box::new(sealing)),
+        Operation::Open => Some(Box::new(Opening::new(sealing, bytes))),
+        _ => None,
+    }
+}
+
+fn make(cipher: DataCipher, digest: Digest, backend: Backend) -> Option<Arc<dyn PacketCipher>> {
+    if cipher == DataCipher::ChaCha20Poly1305 {
+        let mut key = [0; 32];
+        crate::random(&mut key);
+        return Some(Arc::new(ChaCha20Poly1305::on(Some(backend), &key)?));
+    }
+    let mut keys = KeyMaterial {
+        cipher: [0; 64],
+        hmac: [0; 64],
+    };
+    crate::random(&mut keys.cipher);
+    crate::random(&mut keys.hmac);
+    legacy::data_channel_on(Some(backend), cipher, digest, &keys, Format::V2).ok()
+}
+
+/// Packets of one length, sealed over and over under the same numbers.
+struct Sealing {
+    cipher: Arc<dyn PacketCipher>,
+    memory: Vec<u8>,
+    packets: Vec<Packet>,
+}
+
+impl Sealing {
+    fn new(cipher: Arc<dyn PacketCipher>, batch: usize, bytes: usize) -> Self {
+        let front = (HEADER + cipher.head()).next_multiple_of(16);
+        let stride = (front + bytes + cipher.tail(bytes)).next_multiple_of(16) + 16;
+        let packet = |number: usize| Packet {
+            start: (number * stride + front) as u32,
+            len: bytes as u32,
+            counter: number as u64 + 1,
+            authentic: false,
+        };
+        Self {
+            cipher,
+            memory: (0..stride * batch).map(|at| (at * 31) as u8).collect(),
+            packets: (0..batch).map(packet).collect(),
+        }
+    }
+}
+
+impl Task for Sealing {
+    fn run(&mut self) -> bool {
+        self.cipher.seal(&mut Batch {
+            memory: &mut self.memory,
+            packets: &mut self.packets,
+        });
+        true
+    }
+
+    fn implementation(&self) -> &'static str {
+        self.cipher.backend()
+    }
+}
+
+/// The same packets, opened over and over.
+struct Opening {
+    opened: Sealing,
+    sealed: Vec<u8>,
+    datagrams: Vec<Packet>,
+    bytes: usize,
+}
+
+impl Opening {
+    fn new(mut sealing: Sealing, bytes: usize) -> Self {
+        sealing.run();
+        let (head, tail) = (sealing.cipher.head(), sealing.cipher.tail(bytes));
+        let datagram = |packet: &Packet| Packet {
+            start: packet.start - head as u32,
+            len: (head + bytes + tail) as u32,
+            ..*packet
+        };
+        Self {
+            sealed: sealing.memory.clone(),
+            datagrams: sealing.packets.iter().map(datagram).collect(),
+            opened: sealing,
+            bytes,
+        }
+    }
+}
+
+impl Task for Opening {
+    /// What has been opened is no ciphertext any more.
+    fn prepare(&mut self) {
+        self.opened.memory.copy_from_slice(&self.sealed);
+        self.opened.packets.copy_from_slice(&self.datagrams);
+    }
+
+    fn is_prepared(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self) -> bool {
+        self.opened.cipher.open(&mut Batch {
+            memory: &mut self.opened.memory,
+            packets: &mut self.opened.packets,
+        });
+        let right = |packet: &Packet| packet.authentic && packet.len as usize == self.bytes;
+        self.opened.packets.iter().all(right)
+    }
+
+    fn implementation(&self) -> &'static str {
+        self.opened.cipher.backend()
+    }
+}
