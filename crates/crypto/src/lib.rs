@@ -12,6 +12,8 @@
 //! dropped.
 
 pub mod aead;
+#[cfg(neon)]
+mod aes_arm;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub mod backend;

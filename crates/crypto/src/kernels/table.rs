@@ -74,6 +74,12 @@ pub(crate) const CBCS: &[Candidate<MakeCbc>] = &[
         name: "aes-ni",
         make: |key| Some(Box::new(crate::blocks::AesNi::new(key)?)),
     },
+    #[cfg(neon)]
+    Candidate {
+        backend: SIMD,
+        name: "neon-bitsliced",
+        make: |key| Some(Box::new(crate::aes_arm::BitSliced::new(key)?)),
+    },
     Candidate {
         backend: || Backend::Engine,
         name: "engine",

@@ -1,0 +1,122 @@
+//! AES on eight blocks at once without instructions for it.
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use super::schedule::{self, MAX_KEYS};
+use crate::kernels::{CHUNK, CbcKernel, Chain, List};
+
+/// Bytes of a round key: eight registers, one for each bit of a byte.
+const KEY: usize = 128;
+
+/// A key as the core takes it: `struct aes_keys` in aes_bitsliced.h.
+#[derive(Zeroize, ZeroizeOnDrop)]
+#[repr(C, align(16))]
+pub(super) struct Keys {
+    bits: [[u8; KEY]; MAX_KEYS],
+    rounds: u32,
+}
+
+impl Keys {
+    /// # Panics
+    /// If `key` has not 16, 24 or 32 bytes.
+    pub(super) fn new(key: &[u8]) -> Box<Self> {
+        let round_keys = schedule::expand(key);
+        let rounds = schedule::rounds(key.len());
+        let mut keys = Box::new(Self {
+            bits: [[0; KEY]; MAX_KEYS],
+            rounds: rounds as u32,
+        });
+        for round in 0..=rounds {
+            // What SubBytes adds to each byte, as MixColumns leaves it and the core leaves it out.
+            let constant = if round == 0 { 0 } else { 0x63 };
+            for (at, byte) in round_keys[round].into_iter().enumerate() {
+                let place = place(round, at);
+                for bit in 0..8 {
+                    let set = ((byte ^ constant) >> (7 - bit)) & 1;
+                    keys.bits[round][16 * bit + place] = set.wrapping_neg();
+                }
+            }
+        }
+        keys
+    }
+}
+
+/// Where the core has the byte `at` of a block after so many rounds, in which it shifts no rows.
+fn place(round: usize, at: usize) -> usize {
+    let (row, column) = (at % 4, at / 4);
+    let column = (column + round * row) % 4;
+    if cfg!(target_arch = "arm") {
+        4 * ((row + column) % 4) + column
+    } else {
+        4 * column + row
+    }
+}
+
+/// Whole blocks: `struct chain` in aes_cbc.c.
+#[repr(C)]
+struct RawChain {
+    at: *mut u8,
+    blocks: usize,
+}
+
+unsafe extern "C" {
+    fn millrace_aes_cbc_encrypt(keys: *const Keys, chains: *const RawChain, count: usize);
+    fn millrace_aes_cbc_decrypt(keys: *const Keys, chains: *const RawChain, count: usize);
+}
+
+/// AES in CBC mode on NEON. That there is one proves that the CPU has it.
+pub(crate) struct BitSliced {
+    keys: Box<Keys>,
+}
+
+impl BitSliced {
+    /// `None` on a CPU without NEON.
+    ///
+    /// # Panics
+    /// If `key` has not 16, 24 or 32 bytes.
+    pub(crate) fn new(key: &[u8]) -> Option<Self> {
+        crate::cpu::has_neon().then(|| Self {
+            keys: Keys::new(key),
+        })
+    }
+}
+
+/// The chains as C takes them, up to [`CHUNK`].
+///
+/// # Panics
+/// If a chain does not lie within `memory`, or there are more.
+fn raw(memory: &mut [u8], chains: &[Chain]) -> List<RawChain> {
+    let mut raw = List::new();
+    let len = memory.len();
+    let start = memory.as_mut_ptr();
+    for chain in chains {
+        assert!(chain.is_within(len, 16));
+        raw.push(RawChain {
+            at: start.wrapping_add(chain.start),
+            blocks: chain.len / 16,
+        });
+    }
+    raw
+}
+
+impl CbcKernel for BitSliced {
+    fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
+        for chains in chains.chunks(CHUNK) {
+            let raw = raw(memory, chains);
+            // SAFETY: the CPU has NEON, and each chain lies within the memory with a block in front of it.
+            unsafe { millrace_aes_cbc_encrypt(&raw const *self.keys, raw.as_ptr(), raw.len()) }
+        }
+    }
+
+    fn decrypt(&self, memory: &mut [u8], chains: &[Chain]) {
+        for chains in chains.chunks(CHUNK) {
+            let raw = raw(memory, chains);
+            // SAFETY: as above.
+            unsafe { millrace_aes_cbc_decrypt(&raw const *self.keys, raw.as_ptr(), raw.len()) }
+        }
+    }
+
+    fn describe(&self) -> &'static str {
+        "own (bit-sliced neon, eight packets at once)"
+    }
+}
