@@ -31,7 +31,9 @@ impl Costs {
     /// Picoseconds for a batch of `packets` packets with `bytes` bytes in all.
     #[must_use]
     pub fn of(&self, packets: usize, bytes: usize) -> u64 {
-        self.batch + self.packet * packets as u64 + self.byte * bytes as u64
+        let packets = self.packet.saturating_mul(packets as u64);
+        let bytes = self.byte.saturating_mul(bytes as u64);
+        self.batch.saturating_add(packets).saturating_add(bytes)
     }
 
     /// The lines through samples: least squares of the relative errors, none of the three below zero. `None` from fewer than
@@ -123,6 +125,20 @@ pub struct Crossover {
 }
 
 impl Crossover {
+    /// Nothing ever goes.
+    pub const NEVER: Self = Self {
+        cpu: Costs {
+            batch: 0,
+            packet: 0,
+            byte: 0,
+        },
+        engine: Costs {
+            batch: u64::MAX,
+            packet: 0,
+            byte: 0,
+        },
+    };
+
     /// One batch in this many may be slower than reckoned, and splitting has a price that is not in the lines: an
     /// eighth must be gained, or everything stays on the CPU.
     const GAIN: u64 = 8;
@@ -135,24 +151,28 @@ impl Crossover {
             return 0;
         }
         let mean = bytes / packets;
-        let cpu_each = self.cpu.of(1, mean) - self.cpu.batch;
-        let engine_each = self.engine.of(1, mean) - self.engine.batch;
+        let cpu_each = self.cpu.of(1, mean).saturating_sub(self.cpu.batch);
+        let engine_each = self.engine.of(1, mean).saturating_sub(self.engine.batch);
         // Both end at the same time: engine.batch + k * engine_each = cpu.batch + (n - k) * cpu_each.
         let both = (alone - self.engine.batch)
-            .checked_div(cpu_each + engine_each)
+            .checked_div(cpu_each.saturating_add(engine_each))
             .map_or(packets, |share| share as usize)
             .min(packets);
         let time = |share: usize| {
             let engine = if share == 0 {
                 0
             } else {
-                self.engine.batch + engine_each * share as u64
+                self.engine
+                    .batch
+                    .saturating_add(engine_each.saturating_mul(share as u64))
             };
             let rest = packets - share;
             let cpu = if rest == 0 {
                 0
             } else {
-                self.cpu.batch + cpu_each * rest as u64
+                self.cpu
+                    .batch
+                    .saturating_add(cpu_each.saturating_mul(rest as u64))
             };
             engine.max(cpu)
         };
@@ -161,7 +181,7 @@ impl Crossover {
         } else {
             both
         };
-        if time(share) + alone / Self::GAIN <= alone {
+        if time(share).saturating_add(alone / Self::GAIN) <= alone {
             share
         } else {
             0

@@ -45,10 +45,16 @@ pub(super) fn key() -> [u8; 32] {
     key
 }
 
-/// One task on the CPU and on the accelerator that does it, with a key of 256 bits.
+/// One task on the CPU, and on the accelerator that does it if there is one, with a key of 256 bits.
 pub struct Tuner {
-    offload: Offload,
+    task: Task,
     cpu: Cpu,
+    engine: Option<Engine>,
+}
+
+struct Engine {
+    offload: Offload,
+    /// What shares packets out.
     both: Cpu,
 }
 
@@ -116,25 +122,24 @@ impl Cpu {
 }
 
 impl Tuner {
-    /// `None` if no accelerator does the task, or it is gone or has no session left. Packets are shared out by `crossovers`,
-    /// for encrypting and decrypting; without, nothing goes to the accelerator where both could.
+    /// Packets are shared out by `crossovers`, for encrypting and decrypting; without, none goes to the accelerator where
+    /// both could. `None` if the CPU has no code for the task, which all have.
     #[must_use]
     pub fn new(task: Task, crossovers: Option<[Crossover; 2]>) -> Option<Self> {
-        Self::with(found::offer(task)?, crossovers)
+        match found::offer(task) {
+            Some(offer) => Self::with(offer, crossovers),
+            None => Some(Self {
+                task,
+                cpu: Cpu::new(task, &key())?,
+                engine: None,
+            }),
+        }
     }
 
+    /// `None` if the accelerator is gone, or has no session left.
     pub(super) fn with(offer: &Offer, crossovers: Option<[Crossover; 2]>) -> Option<Self> {
         let key = key();
-        let cpu = Cpu::new(offer.task, &key)?;
-        let never = Costs {
-            batch: u64::MAX,
-            ..Costs::default()
-        };
-        let never = Crossover {
-            cpu: Costs::default(),
-            engine: never,
-        };
-        let crossovers = crossovers.unwrap_or([never; 2]);
+        let crossovers = crossovers.unwrap_or([Crossover::NEVER; 2]);
         let with = (offer.open(&key)?, offer.name);
         let both = match Cpu::new(offer.task, &key)? {
             Cpu::Aead(pair) => {
@@ -148,9 +153,12 @@ impl Tuner {
             }
         };
         Some(Self {
-            offload: offer.open(&key)?,
-            cpu,
-            both,
+            task: offer.task,
+            cpu: Cpu::new(offer.task, &key)?,
+            engine: Some(Engine {
+                offload: offer.open(&key)?,
+                both,
+            }),
         })
     }
 
@@ -164,7 +172,7 @@ impl Tuner {
         bytes: usize,
         enough: Duration,
     ) -> Option<Timing> {
-        let task = self.offload.task();
+        let task = self.task;
         let mut batch = Batch::new(task, packets.min(CHUNK), bytes);
         if direction == Direction::Decrypt {
             self.cpu
@@ -180,8 +188,11 @@ impl Tuner {
             let from = Instant::now();
             let done = match side {
                 Side::Cpu => self.cpu.run(direction, &mut batch.memory, &batch.pieces),
-                Side::Both => self.both.run(direction, &mut batch.memory, &batch.pieces),
-                Side::Engine => self.engine(direction, &mut batch),
+                Side::Engine => self.by_engine(direction, &mut batch),
+                Side::Both => {
+                    let both = &self.engine.as_ref()?.both;
+                    both.run(direction, &mut batch.memory, &batch.pieces)
+                }
             };
             let taken = from.elapsed();
             if !done {
@@ -204,11 +215,13 @@ impl Tuner {
         })
     }
 
-    fn engine(&self, direction: Direction, batch: &mut Batch) -> bool {
-        let flight = self.offload.depart(&batch.memory, &batch.pieces, direction);
+    fn by_engine(&self, direction: Direction, batch: &mut Batch) -> bool {
+        let Some(Engine { offload, .. }) = &self.engine else {
+            return false;
+        };
+        let flight = offload.depart(&batch.memory, &batch.pieces, direction);
         let mut verdicts = [Verdict::Undone; JOBS];
-        self.offload
-            .land(&flight, &mut batch.memory, &batch.pieces, &mut verdicts);
+        offload.land(&flight, &mut batch.memory, &batch.pieces, &mut verdicts);
         verdicts[..batch.pieces.len()]
             .iter()
             .all(|verdict| *verdict == Verdict::Done)
@@ -217,22 +230,25 @@ impl Tuner {
     /// For tests: whether the accelerator tells a forged packet from the others of a batch. What has no tag cannot be told.
     #[cfg(test)]
     pub(super) fn rejects_forgeries(&self) -> bool {
-        let task = self.offload.task();
+        let Some(Engine { offload, .. }) = &self.engine else {
+            return false;
+        };
+        let task = self.task;
         [16, 64, 1408].into_iter().all(|bytes| {
             let mut batch = Batch::new(task, 8, bytes);
             let sealed = self
                 .cpu
                 .run(Direction::Encrypt, &mut batch.memory, &batch.pieces);
-            for forged in [0, 3, 7] {
+            for forged in [0, 4, 5] {
                 let mut batch = batch.clone();
                 let piece = &batch.pieces[forged];
                 let spoilt = [piece.aad, piece.text, piece.tag][forged % 3];
                 batch.memory[spoilt.start + forged] ^= 4;
                 let before = batch.memory.clone();
                 let (memory, pieces) = (&mut batch.memory, &batch.pieces);
-                let flight = self.offload.depart(memory, pieces, Direction::Decrypt);
+                let flight = offload.depart(memory, pieces, Direction::Decrypt);
                 let mut verdicts = [Verdict::Undone; JOBS];
-                self.offload.land(&flight, memory, pieces, &mut verdicts);
+                offload.land(&flight, memory, pieces, &mut verdicts);
                 let told = (0..8).all(|index| {
                     let expected = match index == forged {
                         true => Verdict::Forged,
@@ -251,7 +267,7 @@ impl Tuner {
 
     /// Whether the accelerator and the CPU come to the same, for texts around the borders of blocks and pages.
     pub(super) fn agrees(&self) -> bool {
-        let task = self.offload.task();
+        let task = self.task;
         [16, 17, 64, 1000, 1408, 4096, 9000]
             .into_iter()
             .all(|bytes| {
@@ -265,7 +281,7 @@ impl Tuner {
                     .into_iter()
                     .all(|direction| {
                         let opened = self.cpu.run(direction, &mut ours.memory, &ours.pieces);
-                        self.engine(direction, &mut theirs)
+                        self.by_engine(direction, &mut theirs)
                             && opened
                             && ours.memory == theirs.memory
                     })

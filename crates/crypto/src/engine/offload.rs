@@ -25,7 +25,6 @@ pub(crate) enum Verdict {
 /// A key with a session in every lane.
 pub(crate) struct Offload {
     pool: Arc<Pool>,
-    task: Task,
     sessions: Sessions,
 }
 
@@ -42,14 +41,8 @@ impl Offload {
         let sessions = pool.sessions(task, key)?;
         Ok(Self {
             pool: Arc::clone(pool),
-            task,
             sessions,
         })
-    }
-
-    /// What the key is for.
-    pub(crate) fn task(&self) -> Task {
-        self.task
     }
 
     /// The driver that does the work.
