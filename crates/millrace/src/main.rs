@@ -33,6 +33,7 @@ fn cli() -> Command {
         .subcommand(commands::wireguard::command())
         .subcommand(commands::openvpn::command())
         .subcommand(commands::status::command())
+        .subcommand(commands::speed::command())
         .subcommand(commands::check::command());
     #[cfg(feature = "lab")]
     let cli = cli
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
         Some(("up", m)) => commands::up::run(m),
         Some(("wireguard", m)) => commands::wireguard::run(m),
         Some(("status", m)) => commands::status::run(&m.into()),
+        Some(("speed", m)) => commands::speed::run(m),
         Some(("check", m)) => commands::check::run(&m.into()),
         #[cfg(feature = "lab")]
         Some(("demo", m)) => commands::demo::run(m),

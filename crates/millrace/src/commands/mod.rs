@@ -11,6 +11,7 @@ pub(crate) mod lab;
 pub(crate) mod machine;
 pub(crate) mod openvpn;
 pub(crate) mod settings;
+pub(crate) mod speed;
 pub(crate) mod status;
 pub(crate) mod up;
 pub(crate) mod wireguard;
