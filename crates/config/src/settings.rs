@@ -64,6 +64,8 @@ pub struct DataplaneSettings {
     /// Bits of an IPv4 source address that the handshake rate limiter counts as one source,
     /// 8 to 32; 24 where attackers own whole networks.
     pub cookie_v4_prefix: u8,
+    /// Which kind of code computes ciphers.
+    pub crypto_backend: CryptoBackend,
 }
 
 impl Default for DataplaneSettings {
@@ -80,6 +82,7 @@ impl Default for DataplaneSettings {
             socket_buffer: None,
             gso_max_segs: None,
             cookie_v4_prefix: 32,
+            crypto_backend: CryptoBackend::Auto,
         }
     }
 }
@@ -114,7 +117,21 @@ pub enum Parallel {
     On,
 }
 
-const DATAPLANE_KEYS: [&str; 11] = [
+/// Which kind of code computes ciphers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum CryptoBackend {
+    /// Whatever a measurement at the start, or the profile, finds fastest.
+    #[default]
+    Auto,
+    /// Plain instructions.
+    Portable,
+    /// Vector registers and cipher instructions of the CPU.
+    Simd,
+    /// An accelerator, where there is one.
+    Engine,
+}
+
+const DATAPLANE_KEYS: [&str; 12] = [
     "workers",
     "tun-gso",
     "tun-uso",
@@ -126,6 +143,7 @@ const DATAPLANE_KEYS: [&str; 11] = [
     "socket-buffer",
     "gso-max-segs",
     "cookie-v4-prefix",
+    "crypto-backend",
 ];
 
 impl Settings {
@@ -302,6 +320,17 @@ impl DataplaneSettings {
                     .and_then(|n| u8::try_from(n).ok())
                     .filter(|n| (8..=32).contains(n))
                     .ok_or_else(|| refused("a number of bits from 8 to 32"))?;
+            }
+            "crypto-backend" => {
+                self.crypto_backend = match value {
+                    "auto" => CryptoBackend::Auto,
+                    "portable" => CryptoBackend::Portable,
+                    "simd" => CryptoBackend::Simd,
+                    "engine" => CryptoBackend::Engine,
+                    _ => {
+                        return Err(refused("\"auto\", \"portable\", \"simd\" or \"engine\""));
+                    }
+                }
             }
             _ => return Err(unknown(key, &DATAPLANE_KEYS, origin)),
         }

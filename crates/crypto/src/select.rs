@@ -1,8 +1,8 @@
 //! Which of the candidates runs: the choice is made once for each process.
 //!
 //! What is fastest depends on the core more than on its instructions: bit-sliced NEON gains 1.4x on a Cortex-A15 and nothing
-//! on a Cortex-A7, whose vector unit is half as wide. So the candidates of an algorithm are measured, for a fraction of a
-//! millisecond each on a fast core, when the first key is made, or all at once by [`measure`]. Of each two are kept: the
+//! on a Cortex-A7, whose vector unit is half as wide. So the candidates of an algorithm are measured, for a
+//! millisecond or so, when the first key is made, or all at once by [`measure`]. Of each two are kept: the
 //! fastest for batches and the fastest for few packets.
 //!
 //! - [`set`] narrows an algorithm's candidates to one kind, [`set_all`] those of all (`--crypto-backend`);

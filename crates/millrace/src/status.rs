@@ -75,6 +75,8 @@ pub(crate) struct PeerStatus {
 pub(crate) struct DataplaneStatus {
     /// The packets' cipher.
     pub cipher: String,
+    /// The kind of code that computes it: `portable`, `simd` or `engine`; empty without encryption.
+    pub crypto_backend: String,
     /// The implementation of the cipher that this box runs.
     pub backend: String,
     /// Each rung of the offload ladder: `on`, `off (setting)`, `off (kernel: WHY)` or

@@ -13,7 +13,7 @@ fn every_key_is_read() {
     let text = "[dataplane]\nworkers = 2\ntun-gso = \"off\"\ntun-uso = \"off\"\n\
         tun-gro = \"off\"\nudp-gso = \"off\"\nudp-gro = \"off\"\nmmsg = \"off\"\n\
         parallel = \"on\"\nsocket-buffer = 1048576\ngso-max-segs = 40\n\
-        cookie-v4-prefix = 24\n";
+        cookie-v4-prefix = 24\ncrypto-backend = \"portable\"\n";
     let expected = DataplaneSettings {
         workers: Some(2),
         tun_gso: Rung::Off,
@@ -26,6 +26,7 @@ fn every_key_is_read() {
         socket_buffer: Some(1 << 20),
         gso_max_segs: Some(40),
         cookie_v4_prefix: 24,
+        crypto_backend: CryptoBackend::Portable,
     };
     assert_eq!(parse(text).unwrap().dataplane, expected);
     for key in DATAPLANE_KEYS {

@@ -4,7 +4,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::settings::{ENVIRONMENT, Settings, SettingsError};
 use std::path::PathBuf;
 
-/// Adds `--config` and `--set`.
+/// Adds `--config`, `--set` and `--crypto-backend`.
 pub(crate) fn arguments(command: Command) -> Command {
     command
         .arg(
@@ -21,16 +21,28 @@ pub(crate) fn arguments(command: Command) -> Command {
                 .action(ArgAction::Append)
                 .help("One setting, for example dataplane.udp-gso=off; also through MILLRACE_SET"),
         )
+        .arg(
+            Arg::new("crypto-backend")
+                .long("crypto-backend")
+                .value_name("KIND")
+                .value_parser(["auto", "portable", "simd", "engine"])
+                .help(
+                    "Which code computes ciphers; the same as --set dataplane.crypto-backend=KIND",
+                ),
+        )
 }
 
 /// The settings in force: file, environment, command line.
 pub(crate) fn load(matches: &ArgMatches) -> Result<Settings, SettingsError> {
     let file = matches.get_one::<PathBuf>("config").map(PathBuf::as_path);
     let environment = std::env::var(ENVIRONMENT).ok();
-    let overrides: Vec<String> = matches
+    let mut overrides: Vec<String> = matches
         .get_many::<String>("set")
         .unwrap_or_default()
         .cloned()
         .collect();
+    if let Some(kind) = matches.get_one::<String>("crypto-backend") {
+        overrides.push(format!("dataplane.crypto-backend={kind}"));
+    }
     Settings::load(file, environment.as_deref(), &overrides)
 }

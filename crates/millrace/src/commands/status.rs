@@ -294,9 +294,10 @@ fn render_peer(out: &mut String, peer: &PeerStatus, paint: Paint) {
 fn render_dataplane(out: &mut String, status: &Status, paint: Paint) {
     let plane = &status.dataplane;
     out.push_str(&paint.head("data plane", &workers(status.workers)));
-    let cipher = match plane.backend.as_str() {
-        "" => plane.cipher.clone(),
-        backend => format!("{} ({backend})", plane.cipher),
+    let cipher = match (plane.crypto_backend.as_str(), plane.backend.as_str()) {
+        (_, "") => plane.cipher.clone(),
+        ("", backend) => format!("{} ({backend})", plane.cipher),
+        (kind, backend) => format!("{} ({kind}: {backend})", plane.cipher),
     };
     paint.line(out, "cipher", &cipher);
     for (rung, state) in &plane.rungs {
@@ -416,6 +417,7 @@ mod tests {
         });
         let plane = &mut status.dataplane;
         plane.cipher = "chacha20-poly1305".to_owned();
+        plane.crypto_backend = "simd".to_owned();
         plane.backend = "aws-lc".to_owned();
         plane.rungs.insert("tun-gso".to_owned(), "on".to_owned());
         plane
@@ -460,7 +462,7 @@ peer: never=
   allowed ips: (none)
 
 data plane: 2 workers
-  cipher: chacha20-poly1305 (aws-lc)
+  cipher: chacha20-poly1305 (simd: aws-lc)
   tun-gso: on
   udp-gso: off (setting)
   outbound: 90 packets, 123.05 KiB in 2 batches (45.0 packets each, 1 with help), 2 super-packets, 4 system calls

@@ -221,6 +221,8 @@ fn with_config(
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH
     );
+    // Which cipher it will be, the other end has a say in.
+    crate::backends::choose(dataplane.crypto_backend, &crypto::select::Algorithm::ALL);
     let caught = match signals {
         Some(signals) => Ok(Rc::clone(signals)),
         None => Signals::catch().inspect(|caught| *signals = Some(Rc::clone(caught))),

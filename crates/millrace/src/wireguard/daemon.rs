@@ -5,6 +5,7 @@ use super::interface::Interface;
 use super::server::{Listener, Server, SocketError, lock};
 use super::sockets::SocketPlan;
 use config::settings::{DataplaneSettings, Parallel};
+use crypto::select::Algorithm;
 use engine::{Tunnel, TunnelOptions};
 use netio::netlink::{Event, Monitor, Netlink, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
@@ -144,6 +145,7 @@ impl Daemon {
         // From the first moment: a signal during start-up must not leave things behind.
         let (signals, caught) = catch_signals().map_err(io("signals"))?;
         let settings = &options.settings;
+        crate::backends::choose(settings.crypto_backend, &[Algorithm::ChaCha20Poly1305]);
         let tun = options
             .tun_verdict
             .create(&options.ifname, tun_options(settings))?;

@@ -2,6 +2,7 @@
 
 use super::interface::Interface;
 use crate::status::{DataplaneStatus, LaneStatus, PeerStatus, Status};
+use crypto::select::{self, Algorithm};
 use engine::LaneStats;
 use std::collections::BTreeMap;
 use std::time::{Instant, UNIX_EPOCH};
@@ -74,8 +75,13 @@ impl Interface {
         } else {
             &crypto::ChaCha20Poly1305::new(&[0; 32])
         };
+        let kind = select::chosen(Algorithm::ChaCha20Poly1305).backend;
         DataplaneStatus {
             cipher: cipher.name().to_owned(),
+            crypto_backend: match self.uses_null_cipher() {
+                true => String::new(),
+                false => kind.name().to_owned(),
+            },
             backend: cipher.backend().to_owned(),
             limits: limits(&rungs, &outbound, &inbound),
             rungs,

@@ -1,0 +1,35 @@
+//! Which code computes this process's ciphers.
+
+use config::settings::CryptoBackend;
+use crypto::Backend;
+use crypto::select::{self, Algorithm};
+
+/// Narrows the ciphers to the kind of code that the settings ask for, and measures which candidate of it is fastest, so that
+/// the first key need not wait for that. Takes some milliseconds; `algorithms` are those that may be needed.
+///
+/// Before the tunnel's threads are started: they would disturb the measurement.
+pub(crate) fn choose(wanted: CryptoBackend, algorithms: &[Algorithm]) {
+    let backend = match wanted {
+        CryptoBackend::Auto => None,
+        CryptoBackend::Portable => Some(Backend::Portable),
+        CryptoBackend::Simd => Some(Backend::Simd),
+        CryptoBackend::Engine => Some(Backend::Engine),
+    };
+    for &algorithm in algorithms {
+        if !select::set(algorithm, backend) {
+            log::warn!(
+                "crypto-backend: this machine has no {} code for {}: it runs what is fastest",
+                backend.map_or("auto", Backend::name),
+                algorithm.name()
+            );
+        }
+        let choice = select::chosen(algorithm);
+        log::debug!(
+            "{}: {} ({}; {} for few packets)",
+            algorithm.name(),
+            choice.backend,
+            choice.many,
+            choice.few
+        );
+    }
+}
