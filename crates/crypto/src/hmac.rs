@@ -147,6 +147,19 @@ impl core::fmt::Debug for Hmac {
     }
 }
 
+impl Digest {
+    /// The plain hash of `message`; nothing for [`Digest::None`].
+    pub(crate) fn hash(self, message: &[u8]) -> Mac {
+        match State::new(self) {
+            Some(mut state) => {
+                state.update(message);
+                Mac::new(&state.finish(), self.len())
+            }
+            None => Mac::EMPTY,
+        }
+    }
+}
+
 /// A key as a block, hashed first if it is longer than one.
 fn key_block(digest: Digest, key: &[u8]) -> Option<Zeroizing<[u8; 128]>> {
     let mut state = State::new(digest)?;
@@ -173,7 +186,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    fn new(digest: Digest) -> Option<Self> {
+    pub(crate) fn new(digest: Digest) -> Option<Self> {
         // SAFETY: the contexts are plain integers, for which zeros are valid, and the calls fill them.
         unsafe {
             Some(match digest {

@@ -244,6 +244,13 @@ impl MacKernel for AwsLcMac {
         }
     }
 
+    fn hash_each(&self, memory: &[u8], messages: &[Range<usize>], hashes: &mut [Mac]) -> bool {
+        for (message, hash) in messages.iter().zip(hashes) {
+            *hash = self.hmac.digest().hash(&memory[message.clone()]);
+        }
+        true
+    }
+
     fn describe(&self) -> &'static str {
         "aws-lc"
     }

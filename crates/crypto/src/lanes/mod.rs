@@ -137,11 +137,27 @@ impl MacKernel for MacLanes {
         let (many, few) = messages.split_at(self.lanes.share(messages.len()));
         let (many_macs, few_macs) = macs.split_at_mut(many.len());
         let mac_len = self.hmac.digest().len();
+        let (inner, outer) = self.hmac.states();
         self.lanes
-            .sign(self.hmac.states(), mac_len, memory, many, many_macs);
+            .sign((inner, Some(outer)), mac_len, memory, many, many_macs);
         for (message, mac) in few.iter().zip(few_macs) {
             *mac = self.hmac.sign(&[&memory[message.clone()]]);
         }
+    }
+
+    fn hash_each(&self, memory: &[u8], messages: &[Range<usize>], hashes: &mut [Mac]) -> bool {
+        let digest = self.hmac.digest();
+        let Some(start) = State::new(digest) else {
+            return false;
+        };
+        let (many, few) = messages.split_at(self.lanes.share(messages.len()));
+        let (many_hashes, few_hashes) = hashes.split_at_mut(many.len());
+        self.lanes
+            .sign((&start, None), digest.len(), memory, many, many_hashes);
+        for (message, hash) in few.iter().zip(few_hashes) {
+            *hash = digest.hash(&memory[message.clone()]);
+        }
+        true
     }
 
     fn describe(&self) -> &'static str {
@@ -226,13 +242,13 @@ impl Lanes {
         }
     }
 
-    /// The code of each message.
+    /// The code of each message, or without an outer state its plain hash.
     ///
     /// # Panics
     /// If a message does not lie within `memory`, or there are more messages than `macs`.
     fn sign(
         &self,
-        (inner, outer): (&State, &State),
+        (inner, outer): (&State, Option<&State>),
         mac_len: usize,
         memory: &[u8],
         messages: &[Range<usize>],
@@ -240,20 +256,20 @@ impl Lanes {
     ) {
         match self {
             Self::Sha1(kernel) | Self::Sha256(kernel) => {
-                if let (Some(inner), Some(outer)) = (inner.words32(), outer.words32()) {
+                if let Some(inner) = inner.words32() {
                     let keys = Keys {
                         inner,
-                        outer,
+                        outer: outer.and_then(State::words32),
                         mac_len,
                     };
                     Work::new(kernel.0, keys, memory, messages).all(macs);
                 }
             }
             Self::Sha512(kernel) => {
-                if let (Some(inner), Some(outer)) = (inner.words64(), outer.words64()) {
+                if let Some(inner) = inner.words64() {
                     let keys = Keys {
                         inner,
-                        outer,
+                        outer: outer.and_then(State::words64),
                         mac_len,
                     };
                     Work::new(kernel.0, keys, memory, messages).all(macs);
@@ -263,10 +279,11 @@ impl Lanes {
     }
 }
 
-/// The chaining values behind an HMAC's keys, and how many bytes of hash it takes.
+/// The chaining values behind an HMAC's keys, and how many bytes of hash it takes. For a plain hash its initial chaining
+/// value, and no outer one.
 struct Keys<'a, W> {
     inner: &'a [W],
-    outer: &'a [W],
+    outer: Option<&'a [W]>,
     mac_len: usize,
 }
 
@@ -364,23 +381,33 @@ impl<'a, W: Word> Work<'a, W> {
                 let message = &self.memory[self.messages[self.current[lane]].clone()];
                 let rest = message.len() % Self::BLOCK_LEN;
                 tail[..rest].copy_from_slice(&message[message.len() - rest..]);
-                self.left[lane] = Self::pad(tail, rest, Self::BLOCK_LEN + message.len());
+                let before = match self.keys.outer {
+                    Some(_) => Self::BLOCK_LEN,
+                    None => 0,
+                };
+                self.left[lane] = Self::pad(tail, rest, before + message.len());
                 self.steps[lane] = Step::Tail;
             }
-            Step::Tail => {
-                self.write_hash(lane, tail);
-                let len = self.keys.mac_len;
-                self.left[lane] = Self::pad(tail, len, Self::BLOCK_LEN + len);
-                self.load_state(lane, self.keys.outer);
-                self.steps[lane] = Step::Outer;
-            }
-            Step::Outer => {
-                let mut hash = [0; TAIL_LEN];
-                self.write_hash(lane, &mut hash);
-                macs[self.current[lane]] = Mac::new(&hash, self.keys.mac_len);
-                self.take(lane);
-            }
+            Step::Tail => match self.keys.outer {
+                Some(outer) => {
+                    self.write_hash(lane, tail);
+                    let len = self.keys.mac_len;
+                    self.left[lane] = Self::pad(tail, len, Self::BLOCK_LEN + len);
+                    self.load_state(lane, outer);
+                    self.steps[lane] = Step::Outer;
+                }
+                None => self.finish(lane, macs),
+            },
+            Step::Outer => self.finish(lane, macs),
         }
+    }
+
+    /// Notes the lane's code and gives it the next message.
+    fn finish(&mut self, lane: usize, macs: &mut [Mac]) {
+        let mut hash = [0; TAIL_LEN];
+        self.write_hash(lane, &mut hash);
+        macs[self.current[lane]] = Mac::new(&hash, self.keys.mac_len);
+        self.take(lane);
     }
 
     /// Gives the lane the next message. Its body may have no block.

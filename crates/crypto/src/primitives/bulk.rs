@@ -2,13 +2,11 @@
 
 use core::ops::Range;
 
-use aws_lc_rs::digest;
-use md5::Digest as _;
-
 use super::rc4::Rc4;
-use super::{Operation, Task, library};
+use super::{Operation, Task};
 use crate::Backend;
 use crate::blocks::{BlockCipher, Chain};
+use crate::kernels::{CHUNK, Mac, MacKernel, MacKey, Pair};
 use crate::openvpn::{DataCipher, Digest};
 
 /// Messages in one memory, as packets lie in a slot.
@@ -39,56 +37,51 @@ pub(super) fn hash(
     batch: usize,
     bytes: usize,
 ) -> Option<Box<dyn Task>> {
-    let algorithm = match digest {
-        Digest::Md5 => None,
-        Digest::Sha1 => Some(&digest::SHA1_FOR_LEGACY_USE_ONLY),
-        Digest::Sha224 => Some(&digest::SHA224),
-        Digest::Sha256 => Some(&digest::SHA256),
-        Digest::Sha384 => Some(&digest::SHA384),
-        Digest::Sha512 => Some(&digest::SHA512),
-        Digest::None => return None,
+    // The key does not matter: what the kernels have for HMACs they have for plain hashes, accelerators apart.
+    let kernels = match (digest, backend) {
+        // Of MD5 there is one, and it is portable, whatever the machine.
+        (Digest::Md5, Backend::Portable) => Pair::mac(None, &MacKey::new(digest, &[])?)?,
+        (Digest::Md5, _) => return None,
+        _ => Pair::mac(Some(backend), &MacKey::new(digest, &[])?)?,
     };
-    let own = match algorithm {
-        Some(_) => library(),
-        None => Backend::Portable,
+    let messages = Messages::new(batch, bytes);
+    let mut hashing = Hashing {
+        kernels,
+        hashes: vec![Mac::EMPTY; messages.places.len()],
+        messages,
     };
-    if backend != own {
+    if !hashing.run() {
         return None;
     }
-    Some(Box::new(Hashing {
-        algorithm,
-        messages: Messages::new(batch, bytes),
-    }))
+    Some(Box::new(hashing))
 }
 
 struct Hashing {
-    /// The library's; MD5 is not.
-    algorithm: Option<&'static digest::Algorithm>,
+    kernels: Pair<dyn MacKernel>,
     messages: Messages,
+    hashes: Vec<Mac>,
+}
+
+impl Hashing {
+    fn kernel(&self) -> &dyn MacKernel {
+        self.kernels.of(self.messages.places.len())
+    }
 }
 
 impl Task for Hashing {
     fn run(&mut self) -> bool {
-        let Messages { memory, places } = &mut self.messages;
-        for place in places {
-            let message = &mut memory[place.clone()];
-            // Into the next message, so that nothing of it can be left out.
-            let first = match self.algorithm {
-                Some(algorithm) => digest::digest(algorithm, message).as_ref().first().copied(),
-                None => md5::Md5::digest(&*message).first().copied(),
-            };
-            if let (Some(byte), Some(first)) = (message.first_mut(), first) {
-                *byte = first;
-            }
-        }
-        true
+        let Messages { memory, places } = &self.messages;
+        let kernel = self.kernels.of(places.len());
+        let mut hashes = &mut self.hashes[..];
+        places.chunks(CHUNK).all(|places| {
+            let (now, rest) = core::mem::take(&mut hashes).split_at_mut(places.len());
+            hashes = rest;
+            kernel.hash_each(memory, places, now)
+        })
     }
 
     fn implementation(&self) -> &'static str {
-        match self.algorithm {
-            Some(_) => "aws-lc",
-            None => "rustcrypto",
-        }
+        self.kernel().describe()
     }
 }
 
@@ -128,7 +121,7 @@ struct Chains {
 impl Task for Chains {
     fn run(&mut self) -> bool {
         // Kernels take so many at once, at most.
-        for chains in self.chains.chunks(crate::kernels::CHUNK) {
+        for chains in self.chains.chunks(CHUNK) {
             if self.encrypting {
                 self.blocks.encrypt(&mut self.memory, chains);
             } else {
@@ -168,5 +161,52 @@ impl Task for Streaming {
 
     fn implementation(&self) -> &'static str {
         "own (portable)"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::digest;
+
+    use super::*;
+    use crate::kernels::MACS;
+
+    /// Plain hashes of every length around the ends of blocks, by each candidate that has them, against the library's.
+    #[test]
+    fn plain_hashes_are_those_of_the_library() {
+        let memory: Vec<u8> = (0..2000_u32).map(|at| ((at * 31) >> 3) as u8).collect();
+        let messages: Vec<_> = (0..300).map(|len| len % 7..len % 7 + len).collect();
+        for (which, library) in [
+            (Digest::Sha1, &digest::SHA1_FOR_LEGACY_USE_ONLY),
+            (Digest::Sha224, &digest::SHA224),
+            (Digest::Sha256, &digest::SHA256),
+            (Digest::Sha384, &digest::SHA384),
+            (Digest::Sha512, &digest::SHA512),
+        ] {
+            let key = MacKey::new(which, b"has no part in it").unwrap();
+            let mut tried = Vec::new();
+            for candidate in MACS {
+                let Some(kernel) = (candidate.make)(&key) else {
+                    continue;
+                };
+                for messages in messages.chunks(41) {
+                    let mut hashes = vec![Mac::EMPTY; messages.len()];
+                    if !kernel.hash_each(&memory, messages, &mut hashes) {
+                        continue;
+                    }
+                    tried.push(candidate.name);
+                    for (message, hash) in messages.iter().zip(hashes) {
+                        let expected = digest::digest(library, &memory[message.clone()]);
+                        assert_eq!(
+                            hash.as_bytes(),
+                            expected.as_ref(),
+                            "{which} of {message:?} by {}",
+                            candidate.name
+                        );
+                    }
+                }
+            }
+            assert!(tried.contains(&"aws-lc") && tried.contains(&"portable"));
+        }
     }
 }

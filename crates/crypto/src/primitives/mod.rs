@@ -71,7 +71,7 @@ pub fn is_present(algorithm: Algorithm, backend: Backend) -> bool {
     first.is_some_and(|&operation| task(algorithm, operation, backend, 1, 16).is_some())
 }
 
-/// Of which kind AWS-LC's code is here, which is the only one for signatures and for hashes of one message.
+/// Of which kind AWS-LC's code is here, which is the only one for signatures.
 fn library() -> Backend {
     // The first candidate of each table is the library.
     crate::kernels::MACS
