@@ -15,6 +15,7 @@
 
 mod contender;
 mod machine;
+mod table;
 mod traffic;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ use contender::{Contender, FarEnd};
 use lab::load::EchoServer;
 use lab::{Host, LabError};
 use machine::{Machine, Parts};
+use table::Table;
 use traffic::{Cost, Tcp};
 
 /// How long the machine gets to boot and to make its tunnel.
@@ -58,15 +60,19 @@ fn main() -> ExitCode {
     if mode == "count" {
         println!("{}", Cost::HEAD);
     }
+    let mut table = Table::default();
     for contender in contenders {
         let result = match mode.as_str() {
-            "count" => count(&parts, contender, repetitions),
+            "count" => count(&parts, contender, repetitions, &mut table),
             _ => test(&parts, contender),
         };
         if let Err(error) = result {
             println!("{}: {error}", contender.name());
             failed = true;
         }
+    }
+    if mode == "count" {
+        println!("\n{table}");
     }
     ExitCode::from(u8::from(failed))
 }
@@ -107,7 +113,12 @@ impl<'h> Stage<'h> {
     }
 }
 
-fn count(parts: &Parts, contender: Contender, repetitions: usize) -> Result<(), LabError> {
+fn count(
+    parts: &Parts,
+    contender: Contender,
+    repetitions: usize,
+    table: &mut Table,
+) -> Result<(), LabError> {
     let (device, far) = (Host::private("device")?, Host::private("far end")?);
     let stage = Stage::set(parts, contender, &device, &far)?;
     let machine = &stage.machine;
@@ -125,8 +136,9 @@ fn count(parts: &Parts, contender: Contender, repetitions: usize) -> Result<(), 
         }
         let down = tcp.send(machine, &device, true)?;
         let datagrams = traffic::datagrams(machine, &device, ECHO_PORT)?;
-        for (what, cost) in [("tcp up", up), ("tcp down", down), ("udp 64 B", datagrams)] {
+        for (what, cost) in table::TRAFFIC.into_iter().zip([up, down, datagrams]) {
             println!("{}", cost.line(contender.name(), what));
+            table.add(contender.name(), what, &cost);
         }
     }
     Ok(())

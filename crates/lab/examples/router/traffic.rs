@@ -36,6 +36,11 @@ impl Cost {
     pub(crate) const HEAD: &str =
         "contender\ttraffic\tpackets\tacknowledgements\tuser\tkernel\tinstructions per packet";
 
+    /// Instructions for each packet, in programs and in the kernel.
+    pub(crate) fn each(&self) -> f64 {
+        (self.user + self.kernel) as f64 / self.packets.max(1) as f64
+    }
+
     pub(crate) fn line(&self, contender: &str, traffic: &str) -> String {
         let each = |count: u64| count as f64 / self.packets.max(1) as f64;
         format!(
@@ -44,7 +49,7 @@ impl Cost {
             self.others,
             each(self.user),
             each(self.kernel),
-            each(self.user + self.kernel),
+            self.each(),
         )
     }
 }
