@@ -29,6 +29,8 @@ pub mod hmac;
 mod kernels;
 mod key;
 mod lanes;
+#[cfg(neon)]
+mod neon;
 mod null;
 pub mod openvpn;
 mod packet_aead;

@@ -49,6 +49,16 @@ pub(crate) const AEADS: &[Candidate<MakeAead>] = &[
         name: "avx512-ifma",
         make: |algorithm, key| Some(Box::new(crate::avx512::Groups::new(algorithm, key)?)),
     },
+    #[cfg(neon)]
+    Candidate {
+        backend: SIMD,
+        name: "neon",
+        make: |algorithm, key| {
+            Some(Box::new(crate::neon::ChaCha20Poly1305::new(
+                algorithm, key,
+            )?))
+        },
+    },
     Candidate {
         backend: || Backend::Engine,
         name: "engine",
@@ -110,5 +120,17 @@ pub(crate) const MACS: &[Candidate<MakeMac>] = &[
         backend: SIMD,
         name: "avx512",
         make: |key| Some(Box::new(MacLanes::avx512(key)?)),
+    },
+    #[cfg(neon)]
+    Candidate {
+        backend: SIMD,
+        name: "neon",
+        make: |key| Some(Box::new(MacLanes::neon(key)?)),
+    },
+    #[cfg(all(neon, target_arch = "aarch64"))]
+    Candidate {
+        backend: SIMD,
+        name: "sha",
+        make: |key| Some(Box::new(MacLanes::sha(key)?)),
     },
 ];

@@ -31,7 +31,7 @@ pub(super) const SHA512: Kernel<u64> = Kernel {
 macro_rules! compress {
     ($name:ident, $word:ty, $vector:ident, $words:expr, $block:path, $load:ident) => {
         #[target_feature(enable = "avx2")]
-        unsafe fn $name(
+        unsafe extern "C" fn $name(
             states: &mut States<$word>,
             at: &mut [*const u8; MAX_LANES],
             step: &[usize; MAX_LANES],

@@ -30,7 +30,7 @@ pub(super) const SHA512: Kernel<u64> = Kernel {
 };
 
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn sha1(
+unsafe extern "C" fn sha1(
     states: &mut States<u32>,
     at: &mut [*const u8; MAX_LANES],
     step: &[usize; MAX_LANES],
@@ -50,7 +50,7 @@ unsafe fn sha1(
 }
 
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn sha256(
+unsafe extern "C" fn sha256(
     states: &mut States<u32>,
     at: &mut [*const u8; MAX_LANES],
     step: &[usize; MAX_LANES],
@@ -70,7 +70,7 @@ unsafe fn sha256(
 }
 
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn sha512(
+unsafe extern "C" fn sha512(
     states: &mut States<u64>,
     at: &mut [*const u8; MAX_LANES],
     step: &[usize; MAX_LANES],

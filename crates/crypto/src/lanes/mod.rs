@@ -15,6 +15,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(neon)]
+mod neon;
 mod scalar;
 mod sha1;
 mod sha2;
@@ -26,8 +28,8 @@ use zeroize::Zeroize;
 use crate::hmac::{Hmac, Mac, MacKey, State};
 use crate::kernels::MacKernel;
 
-/// Lanes of the widest.
-const MAX_LANES: usize = 16;
+/// Lanes of the widest. On ARM the kernels in assembly and C rely on it.
+const MAX_LANES: usize = if cfg!(neon) { 4 } else { 16 };
 
 /// Words of the longest chaining value.
 const MAX_WORDS: usize = 8;
@@ -58,14 +60,14 @@ impl Word for u64 {
 }
 
 /// The chaining values of all lanes, by word.
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct States<W>([[W; MAX_LANES]; MAX_WORDS]);
 
 /// Hashes a number of blocks in every lane: the blocks at `at`, which goes on by `step` for each.
 ///
 /// # Safety
 /// The CPU has the instructions, and the blocks are in memory that can be read.
-type Compress<W> = unsafe fn(
+type Compress<W> = unsafe extern "C" fn(
     states: &mut States<W>,
     at: &mut [*const u8; MAX_LANES],
     step: &[usize; MAX_LANES],
@@ -88,16 +90,22 @@ struct Kernel<W> {
 impl<W> Kernel<W> {
     fn share(&self, messages: usize) -> usize {
         let rest = messages % self.lanes;
-        #[cfg(target_arch = "x86_64")]
-        let instructions = is_x86_feature_detected!("sha");
-        #[cfg(not(target_arch = "x86_64"))]
-        let instructions = false;
-        if rest < self.worth[usize::from(instructions)] {
+        if rest < self.worth[usize::from(has_sha())] {
             messages - rest
         } else {
             messages
         }
     }
+}
+
+/// Whether the CPU has instructions for SHA-1 and SHA-256.
+fn has_sha() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("sha");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("sha2");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    false
 }
 
 /// HMACs in lanes; what would leave most of them empty goes through the library.
@@ -122,6 +130,18 @@ impl MacLanes {
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn avx512(key: &MacKey) -> Option<Self> {
         Self::of_width(key, Width::Avx512)
+    }
+
+    /// Four lanes, or two of SHA-512's; `None` on a machine that lacks the instructions.
+    #[cfg(neon)]
+    pub(crate) fn neon(key: &MacKey) -> Option<Self> {
+        Self::of_width(key, Width::Neon)
+    }
+
+    /// Two lanes, by the instructions for SHA-1 and SHA-256; `None` on a machine that lacks them, and for SHA-512.
+    #[cfg(all(neon, target_arch = "aarch64"))]
+    pub(crate) fn sha(key: &MacKey) -> Option<Self> {
+        Self::of_width(key, Width::Sha)
     }
 
     fn of_width(key: &MacKey, width: Width) -> Option<Self> {
@@ -189,6 +209,10 @@ enum Width {
     Avx2,
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    #[cfg(neon)]
+    Neon,
+    #[cfg(all(neon, target_arch = "aarch64"))]
+    Sha,
 }
 
 impl Lanes {
@@ -202,6 +226,10 @@ impl Lanes {
             Width::Avx512 => {
                 is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
             }
+            #[cfg(neon)]
+            Width::Neon => crate::cpu::has_neon(),
+            #[cfg(all(neon, target_arch = "aarch64"))]
+            Width::Sha => has_sha(),
         };
         if !present {
             return None;
@@ -222,6 +250,18 @@ impl Lanes {
             (State::Sha256(..), Width::Avx512) => Self::Sha256(Kernel32(avx512::SHA256)),
             #[cfg(target_arch = "x86_64")]
             (State::Sha512(..), Width::Avx512) => Self::Sha512(Kernel64(avx512::SHA512)),
+            #[cfg(neon)]
+            (State::Sha1(_), Width::Neon) => Self::Sha1(Kernel32(neon::SHA1)),
+            #[cfg(neon)]
+            (State::Sha256(..), Width::Neon) => Self::Sha256(Kernel32(neon::SHA256)),
+            #[cfg(neon)]
+            (State::Sha512(..), Width::Neon) => Self::Sha512(Kernel64(neon::SHA512)),
+            #[cfg(all(neon, target_arch = "aarch64"))]
+            (State::Sha1(_), Width::Sha) => Self::Sha1(Kernel32(neon::SHA1_INSTRUCTIONS)),
+            #[cfg(all(neon, target_arch = "aarch64"))]
+            (State::Sha256(..), Width::Sha) => Self::Sha256(Kernel32(neon::SHA256_INSTRUCTIONS)),
+            #[cfg(all(neon, target_arch = "aarch64"))]
+            (State::Sha512(..), Width::Sha) => return None,
             (State::Md5(_), _) => return None,
         })
     }

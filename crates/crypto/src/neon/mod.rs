@@ -1,0 +1,7 @@
+//! Kernels for ARM with NEON: assembly for ARMv7, C with intrinsics for AArch64, both compiled by the build script.
+
+mod chacha20;
+mod chacha20_poly1305;
+mod poly1305;
+
+pub(crate) use chacha20_poly1305::ChaCha20Poly1305;

@@ -1,0 +1,276 @@
+//! Poly1305 (RFC 8439) of many packets: two side by side, whatever their lengths. When one ends, the next takes its lane.
+//!
+//! A step takes two blocks of each packet. A packet with an odd number of them begins with a block that counts as zero.
+//!
+//! ```text
+//! head    associated data, and a block of text if that makes it even    from a buffer
+//! body    the text, where it lies
+//! tail    what is left of it, filled up with zeros, and the lengths      from a buffer
+//! ```
+
+use zeroize::Zeroize;
+
+use crate::kernels::Place;
+
+/// Bytes of a block.
+const BLOCK: usize = 16;
+
+/// Bytes in a step.
+const STEP: usize = 2 * BLOCK;
+
+/// Messages side by side.
+const LANES: usize = 2;
+
+/// 26 bits.
+const LIMB: u32 = 0x3ff_ffff;
+
+/// Bytes of a lane's buffer for the head, or for the whole of a short packet.
+const HEAD: usize = 4 * STEP;
+
+/// The longest associated data: what a head has room for besides a block of zeros and one of text. Protocols have 24 bytes at
+/// most.
+const MAX_AAD: usize = HEAD - 2 * BLOCK;
+
+/// ChaCha20's first block, of which the first half is the key: r and s.
+pub(super) type KeyBlock = [u32; 16];
+
+/// A tag as four little-endian words.
+pub(super) type Tag = [u32; 4];
+
+/// What the assembly and C know as such.
+#[repr(C, align(16))]
+struct State {
+    /// r0 r1 5r1 r2 5r2 r3 5r3 r4 5r4: r^2 of both lanes, r of both.
+    powers: [[u32; 2 * LANES]; 9],
+    /// Limbs of 26 bits and a little.
+    h: [[u32; LANES]; 5],
+}
+
+unsafe extern "C" {
+    fn millrace_poly1305_x2(state: *mut State, first: *const u8, second: *const u8, steps: usize);
+}
+
+/// The tags of packets whose texts are encrypted.
+///
+/// # Safety
+/// The CPU has NEON.
+///
+/// # Panics
+/// If a packet's parts do not lie within `memory`, or its associated data is longer than [`MAX_AAD`].
+pub(super) unsafe fn tags(memory: &[u8], places: &[Place], keys: &[KeyBlock], tags: &mut [Tag]) {
+    let mut state = State {
+        powers: [[0; 2 * LANES]; 9],
+        h: [[0; LANES]; 5],
+    };
+    let mut lanes = [Lane::new(), Lane::new()];
+    let mut next = 0;
+    loop {
+        for (number, lane) in lanes.iter_mut().enumerate() {
+            if lane.left > 0 || lane.advance() {
+                continue;
+            }
+            if let Some(packet) = lane.packet.take() {
+                tags[packet] = finish(state.h.map(|limbs| limbs[number]), &keys[packet]);
+            }
+            if let Some(place) = places.get(next) {
+                let lead = lane.take(memory, place);
+                lane.packet = Some(next);
+                state.begin(number, &keys[next], lead);
+                next += 1;
+            }
+        }
+        let [first, second] = &mut lanes;
+        // A lane without a packet looks on what the other does.
+        let (steps, at) = match (first.left, second.left) {
+            (0, 0) => break,
+            (left, 0) => (left, [first.at, first.at]),
+            (0, left) => (left, [second.at, second.at]),
+            (left, other) => (left.min(other), [first.at, second.at]),
+        };
+        // SAFETY: the caller has found NEON, and each lane has at least so many steps before it.
+        unsafe { millrace_poly1305_x2(&raw mut state, at[0], at[1], steps) };
+        for lane in &mut lanes {
+            if lane.left > 0 {
+                lane.left -= steps;
+                lane.at = lane.at.wrapping_add(steps * STEP);
+            }
+        }
+    }
+    state.powers.as_flattened_mut().zeroize();
+}
+
+/// Where a lane is in its packet.
+struct Lane {
+    packet: Option<usize>,
+    /// What comes next, and for how many steps.
+    at: *const u8,
+    left: usize,
+    /// What comes behind that: body and tail, where there are such. The last is the next.
+    behind: [(*const u8, usize); 2],
+    head: [u8; HEAD],
+    tail: [u8; STEP],
+}
+
+impl Lane {
+    fn new() -> Self {
+        Self {
+            packet: None,
+            at: core::ptr::null(),
+            left: 0,
+            behind: [(core::ptr::null(), 0); 2],
+            head: [0; HEAD],
+            tail: [0; STEP],
+        }
+    }
+
+    /// Goes on to the packet's next part; `false` at its end.
+    fn advance(&mut self) -> bool {
+        for part in self.behind.iter_mut().rev() {
+            if part.1 > 0 {
+                (self.at, self.left) = *part;
+                part.1 = 0;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Begins a packet, and says whether it does so with a block of zeros.
+    fn take(&mut self, memory: &[u8], place: &Place) -> bool {
+        let aad = &memory[place.aad.clone()];
+        let mut text = &memory[place.text.clone()];
+        assert!(aad.len() <= MAX_AAD);
+        let mut lengths = [0; BLOCK];
+        lengths[..8].copy_from_slice(&(aad.len() as u64).to_le_bytes());
+        lengths[8..].copy_from_slice(&(text.len() as u64).to_le_bytes());
+
+        let blocks = aad.len().div_ceil(BLOCK) + text.len().div_ceil(BLOCK) + 1;
+        let lead = !blocks.is_multiple_of(2);
+        let mut filled = if lead { BLOCK } else { 0 };
+        self.head[..BLOCK].fill(0);
+        filled += pad(&mut self.head[filled..], aad);
+        self.at = self.head.as_ptr();
+        if blocks <= HEAD / BLOCK {
+            filled += pad(&mut self.head[filled..], text);
+            self.head[filled..][..BLOCK].copy_from_slice(&lengths);
+            self.left = (filled + BLOCK) / STEP;
+            return lead;
+        }
+        if !filled.is_multiple_of(STEP) {
+            // There is such a block, for the head has room for the longest associated data and more blocks than that.
+            let (block, others) = text.split_at(BLOCK);
+            self.head[filled..][..BLOCK].copy_from_slice(block);
+            filled += BLOCK;
+            text = others;
+        }
+        self.left = filled / STEP;
+        let (body, rest) = text.split_at(text.len() / STEP * STEP);
+        // The number of blocks is even: there is one left beside the lengths, whole or not.
+        pad(&mut self.tail, rest);
+        self.tail[BLOCK..].copy_from_slice(&lengths);
+        self.behind = [(self.tail.as_ptr(), 1), (body.as_ptr(), body.len() / STEP)];
+        if self.left == 0 {
+            self.advance();
+        }
+        lead
+    }
+}
+
+/// Copies `bytes` and fills the last block up with zeros. Returns the bytes of all blocks.
+fn pad(buffer: &mut [u8], bytes: &[u8]) -> usize {
+    let end = bytes.len().next_multiple_of(BLOCK);
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    buffer[bytes.len()..end].fill(0);
+    end
+}
+
+impl State {
+    /// Begins a message in a lane; `lead`: with a block that counts as zero.
+    fn begin(&mut self, lane: usize, key: &KeyBlock, lead: bool) {
+        // RFC 8439, section 2.5: some bits of r are clear.
+        let [r0, r1, r2, r3, r4] = limbs([key[0], key[1], key[2], key[3]]);
+        let r = [
+            r0,
+            r1 & 0x3ff_ff03,
+            r2 & 0x3ff_c0ff,
+            r3 & 0x3f0_3fff,
+            r4 & 0x00f_ffff,
+        ];
+        for (power, at) in [(square(r), lane), (r, LANES + lane)] {
+            self.powers[0][at] = power[0];
+            for limb in 1..5 {
+                self.powers[2 * limb - 1][at] = power[limb];
+                self.powers[2 * limb][at] = 5 * power[limb];
+            }
+        }
+        for limbs in &mut self.h {
+            limbs[lane] = 0;
+        }
+        if lead {
+            // A block has a bit more than its 16 bytes. This one shall not.
+            self.h[4][lane] = (1_u32 << 24).wrapping_neg();
+        }
+    }
+}
+
+/// A number of 128 bits in limbs of 26.
+fn limbs([a, b, c, d]: [u32; 4]) -> [u32; 5] {
+    [
+        a & LIMB,
+        (a >> 26 | b << 6) & LIMB,
+        (b >> 20 | c << 12) & LIMB,
+        (c >> 14 | d << 18) & LIMB,
+        d >> 8,
+    ]
+}
+
+/// The square modulo 2^130 - 5, with the second limb a little longer than the others.
+fn square([r0, r1, r2, r3, r4]: [u32; 5]) -> [u32; 5] {
+    let product = |x: u32, y: u32| u64::from(x) * u64::from(y);
+    let (s3, s4) = (5 * r3, 5 * r4);
+    let d0 = product(r0, r0) + product(2 * r1, s4) + product(2 * r2, s3);
+    let mut d1 = product(2 * r0, r1) + product(2 * r2, s4) + product(r3, s3);
+    let mut d2 = product(2 * r0, r2) + product(r1, r1) + product(2 * r3, s4);
+    let mut d3 = product(2 * r0, r3) + product(2 * r1, r2) + product(r4, s4);
+    let mut d4 = product(2 * r0, r4) + product(2 * r1, r3) + product(r2, r2);
+    let limb = |x: u64| x as u32 & LIMB;
+    d1 += d0 >> 26;
+    d2 += d1 >> 26;
+    d3 += d2 >> 26;
+    d4 += d3 >> 26;
+    let h0 = u64::from(limb(d0)) + (d4 >> 26) * 5;
+    let h1 = limb(d1) + (h0 >> 26) as u32;
+    [limb(h0), h1, limb(d2), limb(d3), limb(d4)]
+}
+
+/// The tag: h modulo 2^130 - 5, plus s, modulo 2^128.
+fn finish([mut h0, mut h1, mut h2, mut h3, mut h4]: [u32; 5], key: &KeyBlock) -> Tag {
+    h1 += h0 >> 26;
+    h2 += h1 >> 26;
+    h3 += h2 >> 26;
+    h4 += h3 >> 26;
+    h0 = (h0 & LIMB) + (h4 >> 26) * 5;
+    h1 = (h1 & LIMB) + (h0 >> 26);
+    (h0, h2, h3, h4) = (h0 & LIMB, h2 & LIMB, h3 & LIMB, h4 & LIMB);
+    h2 += h1 >> 26;
+    h1 &= LIMB;
+
+    // Whether h + 5 reaches 2^130: then that is the remainder.
+    let mut carry = (h0 + 5) >> 26;
+    for limb in [h1, h2, h3, h4] {
+        carry = (limb + carry) >> 26;
+    }
+    h0 += carry * 5;
+
+    // The sum of limbs takes care of those that are longer than 26 bits now.
+    let mut tag = [0; 4];
+    let mut sum = u64::from(h0) + (u64::from(h1) << 26) + u64::from(key[4]);
+    tag[0] = sum as u32;
+    sum = (sum >> 32) + (u64::from(h2) << 20) + u64::from(key[5]);
+    tag[1] = sum as u32;
+    sum = (sum >> 32) + (u64::from(h3) << 14) + u64::from(key[6]);
+    tag[2] = sum as u32;
+    sum = (sum >> 32) + (u64::from(h4) << 8) + u64::from(key[7]);
+    tag[3] = sum as u32;
+    tag
+}
