@@ -29,15 +29,21 @@ fn sum_avx2(bytes: &[u8]) -> u64 {
     sum_lanes(bytes)
 }
 
+/// Independent accumulators, which the compiler turns into vector additions on every target that has them. On 32 bits they
+/// are pairs of ordinary registers, and more than two would live in memory.
+const LANES: usize = if cfg!(target_pointer_width = "32") {
+    2
+} else {
+    16
+};
+
 #[inline(always)]
 fn sum_lanes(bytes: &[u8]) -> u64 {
-    // Independent accumulators, which the compiler turns into vector additions on every target
-    // that has them.
-    let mut lanes = [0_u64; 16];
+    let mut lanes = [0_u64; LANES];
     let (blocks, rest) = bytes.as_chunks::<64>();
     for block in blocks {
-        for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<4>().0) {
-            *lane += u64::from(u32::from_ne_bytes(*word));
+        for (at, word) in block.as_chunks::<4>().0.iter().enumerate() {
+            lanes[at % LANES] += u64::from(u32::from_ne_bytes(*word));
         }
     }
     let mut sum: u64 = lanes.iter().sum();
