@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crypto::Backend;
 use crypto::primitives::{Algorithm, Operation};
+use crypto::select::Choice;
 
 use super::figure::{By, Figure};
 
@@ -299,6 +300,25 @@ fn tunnels(text: &mut String, figures: &[Figure]) {
     }
 }
 
+/// What tunnels of this process would run on.
+pub(crate) fn choices(choices: &[Choice]) -> String {
+    let mut text = format!(
+        "\n{:<24}{:<16}{:<20}{}\n",
+        "tunnels here run on", "back end", "in batches", "a packet alone"
+    );
+    for one in choices {
+        let name = one.algorithm.name();
+        let _ = writeln!(
+            text,
+            "{name:<24}{:<16}{:<20}{}",
+            one.backend.name(),
+            one.many,
+            one.few
+        );
+    }
+    text
+}
+
 /// Megabits from bytes, with a place behind the point where it matters.
 fn megabits(bytes: f64) -> String {
     let value = bytes * 8.0 / 1e6;
@@ -405,6 +425,21 @@ x25519 simd             0.000026s    38193.8
         let text = tables(&figures);
         assert_eq!(text, expected, "\n{text}");
         assert_eq!(tables(&[]), "");
+    }
+
+    #[test]
+    fn what_is_chosen_is_named() {
+        let choice = Choice {
+            algorithm: crypto::select::Algorithm::AesCbcEncrypt,
+            backend: Backend::Simd,
+            many: "aes-ni",
+            few: "aws-lc",
+        };
+        let expected = "
+tunnels here run on     back end        in batches          a packet alone
+aes-cbc-encrypt         simd            aes-ni              aws-lc
+";
+        assert_eq!(choices(&[choice]), expected);
     }
 
     #[test]

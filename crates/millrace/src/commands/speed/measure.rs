@@ -68,7 +68,7 @@ impl Subject {
             let task = self.task();
             // Whoever has nothing to do must not keep the others waiting.
             start.wait();
-            turns(&mut *task.ok_or(Wrong)?, seconds, Clock::Wall)
+            turns(&mut *task.ok_or(Wrong)?, seconds, self.clock())
         };
         let sum: Result<f64, Wrong> = thread::scope(|scope| {
             let all: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();

@@ -14,6 +14,7 @@ use std::thread;
 
 use clap::{ArgMatches, Command};
 use crypto::primitives::{self, Algorithm, Operation};
+use crypto::select;
 use thiserror::Error;
 
 use super::machine::Machine;
@@ -125,6 +126,9 @@ impl<'a> Speed<'a> {
         if !self.options.json {
             let mut out = io::stdout().lock();
             write!(out, "{}", layout::tables(&self.figures))?;
+            if self.options.algorithms.iter().any(|one| one.is_tunnel()) {
+                write!(out, "{}", layout::choices(&select::measure()))?;
+            }
             out.flush()?;
         }
         Ok(self.good)

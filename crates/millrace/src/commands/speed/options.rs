@@ -33,8 +33,9 @@ A tunnel cipher is all that is done to a packet: `aes-256-cbc+hmac-sha1` pads, e
 OpenVPN does, `chacha20-poly1305` seals as WireGuard does. What the tables say of them is payload: the packet's
 number, padding, IV and tag are extra work that is not counted.
 
-The last table says what crypto alone would let through, if nothing else had to be done: on one core, and with
-a thread on each at once.
+The table of tunnel ciphers says what crypto alone would let through, if nothing else had to be done: on one
+core, and with a thread on each at once, the sum of what each does in its own processor time. The last one says
+what was chosen for tunnels on this machine.
 
 --json prints an object a line, as it is measured:
   algorithm, operation     the operation is hash, encrypt, decrypt, seal, open, sign, verify or agree
