@@ -121,6 +121,15 @@ impl BlockCipher {
         }
     }
 
+    /// Whose code encrypts or decrypts so many chains at once.
+    pub(crate) fn describe(&self, encrypting: bool, chains: usize) -> &'static str {
+        match self {
+            Self::Aes(aes, _) if encrypting => aes.of(chains).describe(),
+            Self::Aes(_, aes) => aes.of(chains).describe(),
+            Self::Blowfish(_) | Self::Des(_) | Self::TripleDes(_) => self.backend(),
+        }
+    }
+
     /// Whose code it is.
     pub(crate) fn backend(&self) -> &'static str {
         match self {

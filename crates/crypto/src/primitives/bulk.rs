@@ -62,12 +62,6 @@ struct Hashing {
     hashes: Vec<Mac>,
 }
 
-impl Hashing {
-    fn kernel(&self) -> &dyn MacKernel {
-        self.kernels.of(self.messages.places.len())
-    }
-}
-
 impl Task for Hashing {
     fn run(&mut self) -> bool {
         let Messages { memory, places } = &self.messages;
@@ -81,7 +75,7 @@ impl Task for Hashing {
     }
 
     fn implementation(&self) -> &'static str {
-        self.kernel().describe()
+        self.kernels.of(self.messages.places.len()).describe()
     }
 }
 
@@ -132,7 +126,8 @@ impl Task for Chains {
     }
 
     fn implementation(&self) -> &'static str {
-        self.blocks.backend()
+        self.blocks
+            .describe(self.encrypting, self.chains.len().min(CHUNK))
     }
 }
 

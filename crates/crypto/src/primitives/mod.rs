@@ -26,7 +26,7 @@ pub trait Task: Send {
     /// Does the work once, and says whether it came out right.
     fn run(&mut self) -> bool;
 
-    /// Whose code does it, and for which instructions.
+    /// Whose code does it, and for which instructions. Of a tunnel's cipher, what works on batches.
     fn implementation(&self) -> &'static str;
 }
 

@@ -43,13 +43,34 @@ what was chosen for tunnels on this machine.
   batch, bytes             packets at a time, and bytes of each; no bytes where they have no length
   kilobytes_per_second     1000s of bytes, or for sign, verify and agree instead:
   operations_per_second    operations
-  implementation           whose code it was
+  implementation           whose code it was; for tunnel ciphers, what works on batches
   threads, kilobytes_per_second_all
-                           tunnel ciphers with the biggest batch: what so many threads did together
+                           tunnel ciphers with the biggest batch: what so many threads did together";
 
-An ALGORITHM is one of those that the tables show, any other CIPHER+hmac-DIGEST of OpenVPN's, a name of
-`openssl speed`'s (des-ede3, rsa2048, ...), or a group: hashes, ciphers, public-key, tunnels, article (what the
-published tables of routers have).";
+const NAMES: &str = "\
+An ALGORITHM is one of these, any other CIPHER+hmac-DIGEST of OpenVPN's, a name of `openssl speed`'s (des-ede3,
+rsa2048, ...), or a group: hashes, ciphers, public-key, tunnels, article (what the published tables of routers
+have).";
+
+/// Columns of the help's text.
+const WIDTH: usize = 110;
+
+/// What the help says behind the options.
+fn explanation() -> String {
+    let mut text = format!("{COLUMNS}\n\n{NAMES}");
+    let mut column = WIDTH;
+    for one in Algorithm::ALL {
+        let name = one.to_string();
+        if column + 1 + name.len() > WIDTH {
+            text += "\n ";
+            column = 1;
+        }
+        text.push(' ');
+        text += &name;
+        column += 1 + name.len();
+    }
+    text
+}
 
 /// What to measure.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,7 +103,7 @@ pub(crate) fn command() -> Command {
     };
     Command::new("speed")
         .about("Measure ciphers, hashes and signatures on this machine, as `openssl speed` does")
-        .after_long_help(COLUMNS)
+        .after_long_help(explanation())
         .arg(
             Arg::new("ALGORITHM")
                 .num_args(0..)
@@ -286,6 +307,16 @@ mod tests {
         assert_eq!((options.bytes, options.seconds), (vec![64, 1408], 0.02));
         let options = parse(&["--quick", "--bytes=9", "--seconds=1.5"]).unwrap();
         assert_eq!((options.bytes, options.seconds), (vec![9], 1.5));
+    }
+
+    #[test]
+    fn the_help_has_every_name_and_fits_a_terminal() {
+        let text = explanation();
+        for one in Algorithm::ALL {
+            let name = one.to_string();
+            assert!(text.split_whitespace().any(|word| word == name), "{name}");
+        }
+        assert!(text.lines().all(|line| line.len() <= WIDTH + 2), "{text}");
     }
 
     #[test]
