@@ -22,11 +22,10 @@ pub(crate) mod transpose;
 
 use core::arch::x86_64::*;
 
-use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::TAG_LEN;
-use crate::kernels::Place;
+use crate::kernels::{Place, is_right};
 use chacha20::ChaCha20;
 pub(crate) use groups::Groups;
 use poly1305::Poly1305;
@@ -136,7 +135,7 @@ impl Avx512 {
         let mut authentic = [false; LANES];
         for lane in 0..group.filled {
             let tag = &memory[group.tags[lane]..][..TAG_LEN];
-            authentic[lane] = tag.ct_eq(&tags[lane]).into();
+            authentic[lane] = is_right(&tags[lane], tag);
             if !authentic[lane] {
                 memory[group.starts[lane]..][..group.len].fill(0);
             }

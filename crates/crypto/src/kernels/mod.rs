@@ -25,6 +25,9 @@ mod tests;
 
 use core::ops::Range;
 
+use subtle::ConstantTimeEq;
+
+use crate::TAG_LEN;
 pub(crate) use crate::blocks::Chain;
 pub(crate) use crate::hmac::{Mac, MacKey};
 pub(crate) use aws_lc::{AwsLcAead, AwsLcAes, AwsLcMac};
@@ -46,6 +49,15 @@ pub(crate) struct Place {
     pub(crate) tag: usize,
     /// The packet's nonce.
     pub(crate) nonce: [u8; 12],
+}
+
+/// Whether a tag is the right one, in a time that does not depend on either. The answer is no secret: what becomes of the
+/// packet depends on it.
+pub(crate) fn is_right(computed: &[u8; TAG_LEN], received: &[u8]) -> bool {
+    let right = computed[..].ct_eq(received);
+    #[cfg(all(test, target_arch = "x86_64"))]
+    let right = tests::secrets::declassified(right);
+    right.into()
 }
 
 /// An AEAD with its key.

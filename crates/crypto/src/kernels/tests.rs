@@ -1,5 +1,13 @@
 //! Every candidate against the first of its table.
 
+mod agreement;
+mod common;
+mod published;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod secrets;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod traces;
+
 use super::*;
 use crate::openvpn::Digest;
 

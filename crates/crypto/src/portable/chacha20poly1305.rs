@@ -1,12 +1,11 @@
 //! ChaCha20-Poly1305 (RFC 8439, section 2.8), one packet after the other.
 
-use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use super::chacha20::ChaCha20;
 use super::poly1305::Poly1305;
 use crate::TAG_LEN;
-use crate::kernels::{AeadKernel, Place};
+use crate::kernels::{AeadKernel, Place, is_right};
 use crate::packet_aead::AeadAlgorithm;
 
 /// A key.
@@ -60,7 +59,7 @@ impl AeadKernel for ChaChaPoly {
     fn open(&self, memory: &mut [u8], places: &[Place], authentic: &mut [bool]) {
         for (place, authentic) in places.iter().zip(authentic) {
             let tag = self.apply::<false>(memory, place);
-            *authentic = tag.ct_eq(&memory[place.tag..][..TAG_LEN]).into();
+            *authentic = is_right(&tag, &memory[place.tag..][..TAG_LEN]);
             if !*authentic {
                 memory[place.text.clone()].fill(0);
             }

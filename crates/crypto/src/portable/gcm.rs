@@ -1,7 +1,6 @@
 //! AES-GCM (NIST SP 800-38D) with portable AES: the counter blocks of a whole batch go through the lanes in one stream, over
 //! the borders of packets, so that small packets fill them too.
 
-use subtle::ConstantTimeEq;
 use zeroize::Zeroize;
 
 use super::Native;
@@ -9,7 +8,7 @@ use super::aes::{Aes, Blocks};
 use super::ghash::Ghash;
 use super::slices::{MAX_BLOCKS, Word};
 use crate::TAG_LEN;
-use crate::kernels::{AeadKernel, CHUNK, Place};
+use crate::kernels::{AeadKernel, CHUNK, Place, is_right};
 use crate::packet_aead::AeadAlgorithm;
 
 /// A key.
@@ -86,7 +85,7 @@ impl AeadKernel for Gcm {
         for (number, place) in places.iter().enumerate() {
             let mut tag = hashes[number];
             super::cbc::xor(&mut tag, &masks[number]);
-            authentic[number] = tag.ct_eq(&memory[place.tag..][..TAG_LEN]).into();
+            authentic[number] = is_right(&tag, &memory[place.tag..][..TAG_LEN]);
             if !authentic[number] {
                 memory[place.text.clone()].fill(0);
             }

@@ -118,7 +118,7 @@ impl Factor {
 /// The product of two words without carries, from their parts with holes.
 #[inline(always)]
 fn carryless(a: &[u32; 4], b: &[u32; 4]) -> u64 {
-    let product = |i: usize, j: usize| u64::from(a[i]) * u64::from(b[j]);
+    let product = |i: usize, j: usize| u64::from(a[i]).wrapping_mul(u64::from(b[j]));
     let mut sum = 0;
     for (bit, holes) in HOLES.iter().enumerate() {
         // The pairs whose bits meet at this place of four.

@@ -3,6 +3,9 @@
 //! The sum modulo 2^130 - 5 is four words and a few bits. Because r's upper words are multiples of four, `5 r / 4` is a whole
 //! number, by which a word is multiplied whose product would stand 2^130 or more too high: 2^128 is 5/4 there.
 
+use core::num::Wrapping;
+
+use subtle::{Choice, ConditionallySelectable};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::TAG_LEN;
@@ -29,7 +32,7 @@ impl Poly1305 {
         ];
         Self {
             r,
-            wrapped: [r[1], r[2], r[3]].map(|word| word + (word >> 2)),
+            wrapped: [r[1], r[2], r[3]].map(|word| word.wrapping_add(word >> 2)),
             s: [key[4], key[5], key[6], key[7]],
             h: [0; 5],
         }
@@ -50,16 +53,18 @@ impl Poly1305 {
 
     /// A whole block: its bytes and a bit behind them.
     pub(super) fn block(&mut self, block: &[u8; 16]) {
-        let wide = |a: u32, b: u32| u64::from(a) * u64::from(b);
+        // Nothing overflows; `Wrapping` keeps a debug build from looking, which would be a branch on a secret.
+        let wide = |a: u32, b: u32| Wrapping(u64::from(a)) * Wrapping(u64::from(b));
         let mut h = self.h;
-        let mut carry = 0;
+        let mut carry = Wrapping(0_u64);
         for (word, bytes) in h.iter_mut().zip(block.as_chunks::<4>().0) {
-            carry += u64::from(*word) + u64::from(u32::from_le_bytes(*bytes));
-            *word = carry as u32;
+            carry += u64::from(*word);
+            carry += u64::from(u32::from_le_bytes(*bytes));
+            *word = carry.0 as u32;
             carry >>= 32;
         }
         // Up to here it had three bits at most, so that a product with a word of r has room in 32.
-        h[4] += carry as u32 + 1;
+        h[4] = h[4].wrapping_add(carry.0 as u32).wrapping_add(1);
 
         let [r0, r1, r2, r3] = self.r;
         let [w1, w2, w3] = self.wrapped;
@@ -71,36 +76,38 @@ impl Poly1305 {
         let d1 = d1 + (d0 >> 32);
         let d2 = d2 + (d1 >> 32);
         let d3 = d3 + (d2 >> 32);
-        let d4 = h[4] * r0 + (d3 >> 32) as u32;
+        let d4 = h[4].wrapping_mul(r0).wrapping_add((d3 >> 32).0 as u32);
 
         // What stands above 2^130 comes back five times: four times and once.
-        let mut carry = u64::from((d4 >> 2) + (d4 & !3));
+        let mut carry = Wrapping(u64::from((d4 >> 2).wrapping_add(d4 & !3)));
         self.h[4] = d4 & 3;
         for (word, d) in self.h.iter_mut().zip([d0, d1, d2, d3]) {
-            carry += u64::from(d as u32);
-            *word = carry as u32;
+            carry += u64::from(d.0 as u32);
+            *word = carry.0 as u32;
             carry >>= 32;
         }
-        self.h[4] += carry as u32;
+        self.h[4] = self.h[4].wrapping_add(carry.0 as u32);
     }
 
     /// The tag.
     pub(super) fn finish(self) -> [u8; TAG_LEN] {
         // h + 5 has its bit 130 set if and only if h is not less than 2^130 - 5.
         let mut reduced = self.h;
-        let mut carry = 5;
+        let mut carry = Wrapping(5_u64);
         for word in &mut reduced {
             carry += u64::from(*word);
-            *word = carry as u32;
+            *word = carry.0 as u32;
             carry >>= 32;
         }
-        let mask = 0_u32.wrapping_sub(reduced[4] >> 2 & 1);
+        // A mask of the bit's own making would be recognised and become a choice between two addresses.
+        let take = Choice::from((reduced[4] >> 2 & 1) as u8);
         let mut tag = [0; TAG_LEN];
-        let mut carry = 0;
+        let mut carry = Wrapping(0_u64);
         for (word, bytes) in tag.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-            let chosen = self.h[word] & !mask | reduced[word] & mask;
-            carry += u64::from(chosen) + u64::from(self.s[word]);
-            *bytes = (carry as u32).to_le_bytes();
+            let chosen = u32::conditional_select(&self.h[word], &reduced[word], take);
+            carry += u64::from(chosen);
+            carry += u64::from(self.s[word]);
+            *bytes = (carry.0 as u32).to_le_bytes();
             carry >>= 32;
         }
         tag
