@@ -17,15 +17,19 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    pub(super) fn empty() -> Self {
+        Self {
+            bits: [[0; KEY]; MAX_KEYS],
+            rounds: 0,
+        }
+    }
+
     /// # Panics
     /// If `key` has not 16, 24 or 32 bytes.
-    pub(super) fn new(key: &[u8]) -> Box<Self> {
+    pub(super) fn set(&mut self, key: &[u8]) {
         let round_keys = schedule::expand(key);
         let rounds = schedule::rounds(key.len());
-        let mut keys = Box::new(Self {
-            bits: [[0; KEY]; MAX_KEYS],
-            rounds: rounds as u32,
-        });
+        self.rounds = rounds as u32;
         for round in 0..=rounds {
             // What SubBytes adds to each byte, as MixColumns leaves it and the core leaves it out.
             let constant = if round == 0 { 0 } else { 0x63 };
@@ -33,11 +37,10 @@ impl Keys {
                 let place = place(round, at);
                 for bit in 0..8 {
                     let set = ((byte ^ constant) >> (7 - bit)) & 1;
-                    keys.bits[round][16 * bit + place] = set.wrapping_neg();
+                    self.bits[round][16 * bit + place] = set.wrapping_neg();
                 }
             }
         }
-        keys
     }
 }
 
@@ -54,7 +57,7 @@ fn place(round: usize, at: usize) -> usize {
 
 /// Whole blocks: `struct chain` in aes_cbc.c.
 #[repr(C)]
-struct RawChain {
+pub(super) struct RawChain {
     at: *mut u8,
     blocks: usize,
 }
@@ -75,8 +78,10 @@ impl BitSliced {
     /// # Panics
     /// If `key` has not 16, 24 or 32 bytes.
     pub(crate) fn new(key: &[u8]) -> Option<Self> {
-        crate::cpu::has_neon().then(|| Self {
-            keys: Keys::new(key),
+        crate::cpu::has_neon().then(|| {
+            let mut keys = Box::new(Keys::empty());
+            keys.set(key);
+            Self { keys }
         })
     }
 }
@@ -85,7 +90,7 @@ impl BitSliced {
 ///
 /// # Panics
 /// If a chain does not lie within `memory`, or there are more.
-fn raw(memory: &mut [u8], chains: &[Chain]) -> List<RawChain> {
+pub(super) fn raw(memory: &mut [u8], chains: &[Chain]) -> List<RawChain> {
     let mut raw = List::new();
     let len = memory.len();
     let start = memory.as_mut_ptr();

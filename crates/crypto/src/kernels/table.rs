@@ -52,6 +52,26 @@ pub(crate) const AEADS: &[Candidate<MakeAead>] = &[
     #[cfg(neon)]
     Candidate {
         backend: SIMD,
+        name: "neon-bitsliced",
+        make: |algorithm, key| {
+            Some(Box::new(crate::aes_arm::BitSlicedGcm::new(
+                algorithm, key,
+            )?))
+        },
+    },
+    #[cfg(all(neon, target_arch = "aarch64"))]
+    Candidate {
+        backend: SIMD,
+        name: "aes",
+        make: |algorithm, key| {
+            Some(Box::new(crate::aes_arm::InstructionsGcm::new(
+                algorithm, key,
+            )?))
+        },
+    },
+    #[cfg(neon)]
+    Candidate {
+        backend: SIMD,
         name: "neon",
         make: |algorithm, key| {
             Some(Box::new(crate::neon::ChaCha20Poly1305::new(
@@ -89,6 +109,12 @@ pub(crate) const CBCS: &[Candidate<MakeCbc>] = &[
         backend: SIMD,
         name: "neon-bitsliced",
         make: |key| Some(Box::new(crate::aes_arm::BitSliced::new(key)?)),
+    },
+    #[cfg(all(neon, target_arch = "aarch64"))]
+    Candidate {
+        backend: SIMD,
+        name: "aes",
+        make: |key| Some(Box::new(crate::aes_arm::InstructionsCbc::new(key)?)),
     },
     Candidate {
         backend: || Backend::Engine,

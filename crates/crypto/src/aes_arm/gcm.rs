@@ -1,0 +1,138 @@
+//! AES-GCM on NEON, for batches of packets.
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use super::bitsliced::Keys;
+use crate::TAG_LEN;
+use crate::kernels::{AeadKernel, CHUNK, List, Place};
+use crate::packet_aead::AeadAlgorithm;
+
+/// A packet: `struct gcm_packet` in aes_gcm.h.
+#[repr(C)]
+pub(super) struct RawPacket {
+    aad: *const u8,
+    text: *mut u8,
+    tag: *mut u8,
+    aad_len: usize,
+    text_len: usize,
+    nonce: [u8; 12],
+}
+
+/// The packets as C takes them, up to [`CHUNK`].
+///
+/// # Panics
+/// If a part of a packet does not lie within `memory`, or there are more.
+pub(super) fn raw(memory: &mut [u8], places: &[Place]) -> List<RawPacket> {
+    let len = memory.len();
+    let start = memory.as_mut_ptr();
+    let mut packets = List::new();
+    for place in places {
+        assert!(place.aad.start <= place.aad.end && place.aad.end <= len);
+        assert!(place.text.start <= place.text.end && place.text.end <= len);
+        assert!(place.tag <= len && len - place.tag >= TAG_LEN);
+        packets.push(RawPacket {
+            aad: start.wrapping_add(place.aad.start),
+            text: start.wrapping_add(place.text.start),
+            tag: start.wrapping_add(place.tag),
+            aad_len: place.aad.len(),
+            text_len: place.text.len(),
+            nonce: place.nonce,
+        });
+    }
+    packets
+}
+
+/// Whether it is AES-GCM, and not another AEAD.
+pub(super) fn knows(algorithm: AeadAlgorithm) -> bool {
+    match algorithm {
+        AeadAlgorithm::Aes128Gcm | AeadAlgorithm::Aes192Gcm | AeadAlgorithm::Aes256Gcm => true,
+        AeadAlgorithm::ChaCha20Poly1305 => false,
+    }
+}
+
+/// Blocks that are hashed before one reduction: `GHASH_GROUP` in ghash.h.
+const GROUP: usize = 16;
+
+/// Powers of the hash key: `struct ghash_key` in ghash.h.
+#[derive(Zeroize, ZeroizeOnDrop)]
+#[repr(C, align(16))]
+struct HashKey {
+    turns: [[[u8; 64]; GROUP]; 3],
+}
+
+/// `struct gcm_key` in aes_gcm.c.
+#[derive(Zeroize, ZeroizeOnDrop)]
+#[repr(C)]
+struct Key {
+    cipher: Keys,
+    hash: HashKey,
+}
+
+unsafe extern "C" {
+    fn millrace_gcm_key(key: *mut Key);
+    fn millrace_gcm_seal(key: *const Key, packets: *const RawPacket, count: usize);
+    fn millrace_gcm_open(
+        key: *const Key,
+        packets: *const RawPacket,
+        count: usize,
+        authentic: *mut bool,
+    );
+}
+
+/// AES-GCM on NEON without instructions for it. That there is one proves that the CPU has NEON.
+pub(crate) struct BitSlicedGcm {
+    key: Box<Key>,
+}
+
+impl BitSlicedGcm {
+    /// `None` on a CPU without NEON, or for another algorithm.
+    ///
+    /// # Panics
+    /// If `key` has not the algorithm's length.
+    pub(crate) fn new(algorithm: AeadAlgorithm, key: &[u8]) -> Option<Self> {
+        if !knows(algorithm) || !crate::cpu::has_neon() {
+            return None;
+        }
+        assert_eq!(key.len(), algorithm.key_len());
+        let mut out = Box::new(Key {
+            cipher: Keys::empty(),
+            hash: HashKey {
+                turns: [[[0; 64]; GROUP]; 3],
+            },
+        });
+        out.cipher.set(key);
+        // SAFETY: the CPU has NEON, and the cipher's part is set.
+        unsafe { millrace_gcm_key(&raw mut *out) }
+        Some(Self { key: out })
+    }
+}
+
+impl AeadKernel for BitSlicedGcm {
+    fn seal(&self, memory: &mut [u8], places: &[Place]) {
+        for places in places.chunks(CHUNK) {
+            let packets = raw(memory, places);
+            // SAFETY: the CPU has NEON, and all parts lie within the memory.
+            unsafe { millrace_gcm_seal(&raw const *self.key, packets.as_ptr(), packets.len()) }
+        }
+    }
+
+    fn open(&self, memory: &mut [u8], places: &[Place], authentic: &mut [bool]) {
+        for (places, authentic) in places.chunks(CHUNK).zip(authentic.chunks_mut(CHUNK)) {
+            let packets = raw(memory, places);
+            assert_eq!(packets.len(), authentic.len());
+            // SAFETY: as above, and there is one answer for each packet, which is 0 or 1.
+            unsafe {
+                millrace_gcm_open(
+                    &raw const *self.key,
+                    packets.as_ptr(),
+                    packets.len(),
+                    authentic.as_mut_ptr(),
+                );
+            }
+        }
+    }
+
+    fn describe(&self) -> &'static str {
+        "own (bit-sliced neon, packets side by side)"
+    }
+}
