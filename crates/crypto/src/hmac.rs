@@ -7,9 +7,9 @@ use core::ffi::c_void;
 
 use aws_lc_sys::{SHA_CTX, SHA256_CTX, SHA512_CTX};
 use md5::Digest as _;
-use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::kernels::are_equal;
 use crate::openvpn::Digest;
 
 /// Bytes of the longest MAC.
@@ -67,7 +67,7 @@ impl Mac {
 
     /// Whether it is `mac`, in a time that does not depend on either's content.
     pub(crate) fn equals(&self, mac: &[u8]) -> bool {
-        self.as_bytes().ct_eq(mac).into()
+        are_equal(self.as_bytes(), mac).into()
     }
 
     /// The first `len` bytes of `bytes`.

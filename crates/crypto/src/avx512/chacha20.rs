@@ -7,22 +7,37 @@ use super::{LANES, Rows, transpose};
 /// "expand 32-byte k".
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
-/// A key and the nonces of a group.
+/// A key and the nonces of a group, or of two.
 pub(super) struct ChaCha20<'a> {
     key: &'a [u32; 8],
-    /// The words 13 to 15 of the state. The lanes 8 to 15 repeat the lanes 0 to 7.
+    /// The words 13 to 15 of the state.
     nonces: [__m512i; 3],
+    /// By how much the counters of the lanes 8 to 15 are ahead.
+    ahead: __m512i,
 }
 
 impl<'a> ChaCha20<'a> {
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) fn new(key: &'a [u32; 8], nonces: &[[u8; 12]; LANES]) -> Self {
+        let second = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+        Self::with(key, [nonces, nonces], second)
+    }
+
+    /// For two groups, whose blocks come in pairs of one counter.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn of_two(key: &'a [u32; 8], nonces: [&[[u8; 12]; LANES]; 2]) -> Self {
+        Self::with(key, nonces, _mm512_setzero_si512())
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn with(key: &'a [u32; 8], nonces: [&[[u8; 12]; LANES]; 2], ahead: __m512i) -> Self {
         let mut words = [[0_u32; 2 * LANES]; 3];
-        for (lane, nonce) in nonces.iter().enumerate() {
+        for (lane, nonce) in nonces.into_iter().flatten().enumerate() {
             for (word, bytes) in nonce.as_chunks::<4>().0.iter().enumerate() {
                 words[word][lane] = u32::from_le_bytes(*bytes);
-                words[word][lane + LANES] = words[word][lane];
             }
         }
         // SAFETY: each holds 64 bytes.
@@ -33,10 +48,10 @@ impl<'a> ChaCha20<'a> {
                 _mm512_loadu_si512(words[2].as_ptr().cast()),
             ]
         };
-        Self { key, nonces }
+        Self { key, nonces, ahead }
     }
 
-    /// The block `counter` of each packet, and the one after it.
+    /// The block `counter` of each packet, and the one after it; of two groups, this block of the one and of the other.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) fn blocks(&self, counter: u32) -> (Rows, Rows) {
@@ -47,8 +62,7 @@ impl<'a> ChaCha20<'a> {
         for i in 0..8 {
             start[4 + i] = _mm512_set1_epi32(self.key[i] as i32);
         }
-        let second = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
-        start[12] = _mm512_add_epi32(_mm512_set1_epi32(counter as i32), second);
+        start[12] = _mm512_add_epi32(_mm512_set1_epi32(counter as i32), self.ahead);
         start[13] = self.nonces[0];
         start[14] = self.nonces[1];
         start[15] = self.nonces[2];

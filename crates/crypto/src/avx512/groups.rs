@@ -50,12 +50,18 @@ impl AeadKernel for Groups {
     fn seal(&self, memory: &mut [u8], places: &[Place]) {
         let mut rest = places;
         while let Some((place, others)) = rest.split_first() {
-            if let Some(group) = group(rest) {
-                self.avx512.seal(memory, &group);
-                rest = &rest[group.filled()..];
-            } else {
+            let Some(first) = group(rest) else {
                 self.library.seal_one(memory, place);
                 rest = others;
+                continue;
+            };
+            rest = &rest[first.filled()..];
+            match first.wants_company().then(|| group(rest)).flatten() {
+                Some(second) if first.is_like(&second) => {
+                    self.avx512.seal_two(memory, [&first, &second]);
+                    rest = &rest[second.filled()..];
+                }
+                _ => self.avx512.seal(memory, &first),
             }
         }
     }
@@ -63,14 +69,26 @@ impl AeadKernel for Groups {
     fn open(&self, memory: &mut [u8], places: &[Place], authentic: &mut [bool]) {
         let mut at = 0;
         while at < places.len() {
-            if let Some(group) = group(&places[at..]) {
-                let opened = self.avx512.open(memory, &group);
-                let filled = group.filled();
-                authentic[at..at + filled].copy_from_slice(&opened[..filled]);
-                at += filled;
-            } else {
+            let Some(first) = group(&places[at..]) else {
                 authentic[at] = self.library.open_one(memory, &places[at]);
                 at += 1;
+                continue;
+            };
+            let end = at + first.filled();
+            match first
+                .wants_company()
+                .then(|| group(&places[end..]))
+                .flatten()
+            {
+                Some(second) if first.is_like(&second) => {
+                    let both = [&first, &second];
+                    self.avx512.open_two(memory, both, &mut authentic[at..]);
+                    at = end + second.filled();
+                }
+                _ => {
+                    self.avx512.open(memory, &first, &mut authentic[at..]);
+                    at = end;
+                }
             }
         }
     }

@@ -84,6 +84,22 @@ impl Group {
         true
     }
 
+    /// Columns of 64 bytes, of which the last may be partial.
+    fn columns(&self) -> usize {
+        self.len.div_ceil(64)
+    }
+
+    /// Whether it is better worked on beside another group: alone, blocks come in pairs, and with the one for the tag's key an
+    /// odd number is needed.
+    fn wants_company(&self) -> bool {
+        self.columns().is_multiple_of(2)
+    }
+
+    /// Whether all packets of both are alike.
+    fn is_like(&self, other: &Self) -> bool {
+        (self.len, self.aad_len) == (other.len, other.aad_len)
+    }
+
     /// How many packets it has.
     pub(crate) fn filled(&self) -> usize {
         self.filled
@@ -116,31 +132,57 @@ impl Avx512 {
     /// # Panics
     ///
     /// If a packet's parts do not lie within `memory`.
-    pub(crate) fn seal(&self, memory: &mut [u8], group: &Group) {
+    fn seal(&self, memory: &mut [u8], group: &Group) {
         // SAFETY: `new` has found the features.
         let tags = unsafe { apply::<true>(&self.key, memory, group) };
-        for lane in 0..group.filled {
-            memory[group.tags[lane]..][..TAG_LEN].copy_from_slice(&tags[lane]);
+        group.write(memory, &tags);
+    }
+
+    /// As `seal`, for two groups that are alike.
+    fn seal_two(&self, memory: &mut [u8], groups: [&Group; 2]) {
+        // SAFETY: `new` has found the features.
+        let tags = unsafe { apply_two::<true>(&self.key, memory, groups) };
+        for (group, tags) in groups.into_iter().zip(&tags) {
+            group.write(memory, tags);
         }
     }
 
-    /// Decrypts the packets in place and says which were authentic. Those that were not have become zeros.
+    /// Decrypts the packets in place and says which were authentic, in as many of `authentic` as there are packets. Those that
+    /// were not have become zeros.
     ///
     /// # Panics
     ///
     /// If a packet's parts do not lie within `memory`.
-    pub(crate) fn open(&self, memory: &mut [u8], group: &Group) -> [bool; LANES] {
+    fn open(&self, memory: &mut [u8], group: &Group, authentic: &mut [bool]) {
         // SAFETY: `new` has found the features.
         let tags = unsafe { apply::<false>(&self.key, memory, group) };
-        let mut authentic = [false; LANES];
-        for lane in 0..group.filled {
-            let tag = &memory[group.tags[lane]..][..TAG_LEN];
-            authentic[lane] = is_right(&tags[lane], tag);
-            if !authentic[lane] {
-                memory[group.starts[lane]..][..group.len].fill(0);
+        group.compare(memory, &tags, authentic);
+    }
+
+    /// As `open`, for two groups that are alike.
+    fn open_two(&self, memory: &mut [u8], groups: [&Group; 2], authentic: &mut [bool]) {
+        // SAFETY: `new` has found the features.
+        let tags = unsafe { apply_two::<false>(&self.key, memory, groups) };
+        let (first, second) = authentic.split_at_mut(groups[0].filled);
+        groups[0].compare(memory, &tags[0], first);
+        groups[1].compare(memory, &tags[1], second);
+    }
+}
+
+impl Group {
+    fn write(&self, memory: &mut [u8], tags: &[[u8; TAG_LEN]; LANES]) {
+        for lane in 0..self.filled {
+            memory[self.tags[lane]..][..TAG_LEN].copy_from_slice(&tags[lane]);
+        }
+    }
+
+    fn compare(&self, memory: &mut [u8], tags: &[[u8; TAG_LEN]; LANES], authentic: &mut [bool]) {
+        for (lane, authentic) in authentic[..self.filled].iter_mut().enumerate() {
+            *authentic = is_right(&tags[lane], &memory[self.tags[lane]..][..TAG_LEN]);
+            if !*authentic {
+                memory[self.starts[lane]..][..self.len].fill(0);
             }
         }
-        authentic
     }
 }
 
@@ -153,59 +195,89 @@ fn apply<const SEAL: bool>(
 ) -> [[u8; TAG_LEN]; LANES] {
     let chacha20 = ChaCha20::new(key, &group.nonces);
     let (keys, first) = chacha20.blocks(0);
-    let mut poly1305 = Poly1305::new(&transpose::words64(keys));
-    poly1305.absorb(memory, &group.aads, group.aad_len);
-    let lengths = [
-        _mm512_set1_epi64(group.aad_len as i64),
-        _mm512_set1_epi64(group.len as i64),
-    ];
-
-    let columns = group.len.div_ceil(64);
-    let mut work = Work {
-        memory,
-        group,
-        poly1305,
-        lengths,
-    };
+    let mut work = Work::new(memory, group, keys);
+    let columns = group.columns();
     if columns > 0 {
-        work.column::<SEAL>(0, first);
+        work.column::<SEAL>(memory, 0, first);
     }
     let mut column = 1;
     while column < columns {
         let (even, odd) = chacha20.blocks(column as u32 + 1);
-        work.column::<SEAL>(column, even);
+        work.column::<SEAL>(memory, column, even);
         if column + 1 < columns {
-            work.column::<SEAL>(column + 1, odd);
+            work.column::<SEAL>(memory, column + 1, odd);
         }
         column += 2;
     }
-    if group.len.is_multiple_of(64) {
-        work.poly1305.step([lengths]);
+    work.finish()
+}
+
+/// As `apply` for two groups of packets of one length, side by side: no block is computed that nobody needs.
+#[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
+fn apply_two<const SEAL: bool>(
+    key: &[u32; 8],
+    memory: &mut [u8],
+    [first, second]: [&Group; 2],
+) -> [[[u8; TAG_LEN]; LANES]; 2] {
+    let chacha20 = ChaCha20::of_two(key, [&first.nonces, &second.nonces]);
+    let keys = chacha20.blocks(0);
+    let mut first = Work::new(memory, first, keys.0);
+    let mut second = Work::new(memory, second, keys.1);
+    for column in 0..first.group.columns() {
+        let keystreams = chacha20.blocks(column as u32 + 1);
+        first.column::<SEAL>(memory, column, keystreams.0);
+        second.column::<SEAL>(memory, column, keystreams.1);
     }
-    work.poly1305.finish()
+    [first.finish(), second.finish()]
 }
 
 /// A group under way.
 struct Work<'a> {
-    memory: &'a mut [u8],
     group: &'a Group,
     poly1305: Poly1305,
     /// The last block of Poly1305's input: bytes of associated data and of ciphertext.
     lengths: [__m512i; 2],
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    /// From the first block of each packet's keystream.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
+    fn new(memory: &[u8], group: &'a Group, keys: Rows) -> Self {
+        let mut poly1305 = Poly1305::new(&transpose::words64(keys));
+        poly1305.absorb(memory, &group.aads, group.aad_len);
+        let lengths = [
+            _mm512_set1_epi64(group.aad_len as i64),
+            _mm512_set1_epi64(group.len as i64),
+        ];
+        Self {
+            group,
+            poly1305,
+            lengths,
+        }
+    }
+
+    /// The tags, when all columns are done.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
+    fn finish(mut self) -> [[u8; TAG_LEN]; LANES] {
+        if self.group.len.is_multiple_of(64) {
+            self.poly1305.step([self.lengths]);
+        }
+        self.poly1305.finish()
+    }
+
     /// XORs the keystream into a column and authenticates its ciphertext; with the last and partial one, the lengths too.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
-    fn column<const SEAL: bool>(&mut self, column: usize, keystream: Rows) {
+    fn column<const SEAL: bool>(&mut self, memory: &mut [u8], column: usize, keystream: Rows) {
         let bytes = (self.group.len - column * 64).min(64);
         if bytes == 64 {
-            let [a, b, c, d] = self.xor::<SEAL, true>(column, 64, keystream);
+            let [a, b, c, d] = self.xor::<SEAL, true>(memory, column, 64, keystream);
             self.poly1305.step([a, b, c, d]);
             return;
         }
-        let [a, b, c, d] = self.xor::<SEAL, false>(column, bytes, keystream);
+        let [a, b, c, d] = self.xor::<SEAL, false>(memory, column, bytes, keystream);
         match bytes.div_ceil(16) {
             1 => self.poly1305.step([a, self.lengths]),
             2 => self.poly1305.step([a, b, self.lengths]),
@@ -221,7 +293,8 @@ impl Work<'_> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
     fn xor<const SEAL: bool, const WHOLE: bool>(
-        &mut self,
+        &self,
+        memory: &mut [u8],
         column: usize,
         bytes: usize,
         keystream: Rows,
@@ -230,7 +303,7 @@ impl Work<'_> {
         let mut ciphertext = keystream;
         for lane in 0..LANES {
             let at = self.group.starts[lane] + column * 64;
-            let text = &mut self.memory[at..at + bytes];
+            let text = &mut memory[at..at + bytes];
             // SAFETY: `text` has as many bytes as the mask has ones, which is all 64 of them in a whole column.
             let before = unsafe {
                 if WHOLE {

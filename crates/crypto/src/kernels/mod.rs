@@ -25,7 +25,7 @@ mod tests;
 
 use core::ops::Range;
 
-use subtle::ConstantTimeEq;
+use subtle::{Choice, ConstantTimeEq};
 
 use crate::TAG_LEN;
 pub(crate) use crate::blocks::Chain;
@@ -54,10 +54,31 @@ pub(crate) struct Place {
 /// Whether a tag is the right one, in a time that does not depend on either. The answer is no secret: what becomes of the
 /// packet depends on it.
 pub(crate) fn is_right(computed: &[u8; TAG_LEN], received: &[u8]) -> bool {
-    let right = computed[..].ct_eq(received);
+    let right = are_equal(computed, received);
     #[cfg(all(test, target_arch = "x86_64"))]
     let right = tests::secrets::declassified(right);
     right.into()
+}
+
+/// Whether two codes are equal, in a time that does not depend on what is in them.
+///
+/// Differences are collected in words and looked at once. Byte by byte, each kept from the optimiser, takes as long as half a
+/// small packet.
+pub(crate) fn are_equal(a: &[u8], b: &[u8]) -> Choice {
+    if a.len() != b.len() {
+        return Choice::from(0);
+    }
+    let (a_words, a_rest) = a.as_chunks::<4>();
+    let (b_words, b_rest) = b.as_chunks::<4>();
+    let words = a_words.iter().zip(b_words);
+    let difference = words.fold(0, |difference, (a, b)| {
+        difference | u32::from_ne_bytes(*a) ^ u32::from_ne_bytes(*b)
+    });
+    let rest = a_rest.iter().zip(b_rest);
+    let difference = rest.fold(difference, |difference, (a, b)| {
+        difference | u32::from(a ^ b)
+    });
+    difference.ct_eq(&0)
 }
 
 /// An AEAD with its key.
