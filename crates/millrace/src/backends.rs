@@ -4,8 +4,11 @@ use config::settings::CryptoBackend;
 use crypto::Backend;
 use crypto::select::{self, Algorithm};
 
+use crate::profile;
+
 /// Narrows the ciphers to the kind of code that the settings ask for, and measures which candidate of it is fastest, so that
-/// the first key need not wait for that. Takes some milliseconds; `algorithms` are those that may be needed.
+/// the first key need not wait for that. Takes some milliseconds, unless the profile knows; `algorithms` are those that may
+/// be needed.
 ///
 /// Before the tunnel's threads are started: they would disturb the measurement.
 pub(crate) fn choose(wanted: CryptoBackend, algorithms: &[Algorithm]) {
@@ -15,6 +18,7 @@ pub(crate) fn choose(wanted: CryptoBackend, algorithms: &[Algorithm]) {
         CryptoBackend::Simd => Some(Backend::Simd),
         CryptoBackend::Engine => Some(Backend::Engine),
     };
+    profile::load();
     for &algorithm in algorithms {
         if !select::set(algorithm, backend) {
             log::warn!(

@@ -7,6 +7,7 @@ mod commands;
 mod network;
 mod openvpn;
 mod privileges;
+mod profile;
 mod status;
 mod wireguard;
 
@@ -35,7 +36,8 @@ fn cli() -> Command {
         .subcommand(commands::openvpn::command())
         .subcommand(commands::status::command())
         .subcommand(commands::speed::command())
-        .subcommand(commands::check::command());
+        .subcommand(commands::check::command())
+        .subcommand(commands::tune::command());
     #[cfg(feature = "lab")]
     let cli = cli
         .subcommand(commands::demo::command())
@@ -100,6 +102,7 @@ fn main() -> ExitCode {
         Some(("status", m)) => commands::status::run(&m.into()),
         Some(("speed", m)) => commands::speed::run(m),
         Some(("check", m)) => commands::check::run(&m.into()),
+        Some(("tune", m)) => commands::tune::run(m),
         #[cfg(feature = "lab")]
         Some(("demo", m)) => commands::demo::run(m),
         #[cfg(feature = "lab")]

@@ -193,7 +193,7 @@ impl Crossover {
     #[must_use]
     pub fn bytes(&self, packets: usize, most: usize) -> Option<usize> {
         let goes = |bytes: usize| self.share(packets, packets * bytes) > 0;
-        let (mut low, mut high) = (0, most);
+        let (mut low, mut high) = (1, most);
         if !goes(high) {
             return None;
         }

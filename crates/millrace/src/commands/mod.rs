@@ -13,5 +13,6 @@ pub(crate) mod openvpn;
 pub(crate) mod settings;
 pub(crate) mod speed;
 pub(crate) mod status;
+pub(crate) mod tune;
 pub(crate) mod up;
 pub(crate) mod wireguard;
