@@ -1,6 +1,7 @@
 //! Compiles the batch kernels in C and assembly for ARM.
 //!
-//! A target without them gets nothing, needs no C compiler for this crate, and does not see `cfg(neon)`.
+//! A target without them gets nothing, needs no C compiler for this crate, and does not see `cfg(neon)`. So does ARM without a
+//! floating-point unit, whose chips have no NEON, and for which clang refuses what uses it.
 //!
 //! On 32-bit ARM the program's baseline has no NEON. Only the files compiled here may use it, and they are called only after
 //! the kernel has said that the CPU has it.
@@ -19,7 +20,8 @@ fn main() {
     let variable = |name| env::var(name).unwrap_or_default();
     let arch = variable("CARGO_CFG_TARGET_ARCH");
     let little = variable("CARGO_CFG_TARGET_ENDIAN") == "little";
-    if !little || !matches!(&*arch, "arm" | "aarch64") {
+    let hard = variable("CARGO_CFG_TARGET_ABI") == "eabihf";
+    if !little || !(arch == "aarch64" || arch == "arm" && hard) {
         return;
     }
     println!("cargo::rustc-cfg=neon");
@@ -43,16 +45,10 @@ fn main() {
                 build.flag("-Xclang").flag(flag);
             }
         } else {
-            // The convention of calls is the target's. `softfp` passes arguments as `soft` does, and has the registers.
-            let hard = variable("CARGO_CFG_TARGET_ABI") == "eabihf";
             build
                 .flag("-march=armv7-a")
                 .flag("-mfpu=neon")
-                .flag(if hard {
-                    "-mfloat-abi=hard"
-                } else {
-                    "-mfloat-abi=softfp"
-                });
+                .flag("-mfloat-abi=hard");
         }
     }
     build.compile("millrace_neon");
