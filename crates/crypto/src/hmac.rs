@@ -77,6 +77,11 @@ impl Mac {
         mac
     }
 
+    /// The first `len` of `bytes`, of which the others are zeros.
+    pub(crate) fn of_array(bytes: [u8; MAX_LEN], len: usize) -> Self {
+        Self { bytes, len }
+    }
+
     /// Nothing yet.
     pub(crate) const EMPTY: Self = Self {
         bytes: [0; MAX_LEN],

@@ -25,7 +25,7 @@ use core::ops::Range;
 
 use zeroize::Zeroize;
 
-use crate::hmac::{Hmac, Mac, MacKey, State};
+use crate::hmac::{Hmac, MAX_LEN, Mac, MacKey, State};
 use crate::kernels::MacKernel;
 
 /// Lanes of the widest. On ARM the kernels in assembly and C rely on it.
@@ -383,10 +383,17 @@ impl<'a, W: Word> Work<'a, W> {
         let mut tails = [[0_u8; TAIL_LEN]; MAX_LANES];
         let mut at: [*const u8; MAX_LANES] = [tails[0].as_ptr(); MAX_LANES];
         let mut step = [0; MAX_LANES];
+        // The block of an outer hash, for the inner one to be put into.
+        let mut outer = [0; TAIL_LEN];
+        Self::pad(
+            &mut outer,
+            self.keys.mac_len,
+            Self::BLOCK_LEN + self.keys.mac_len,
+        );
         loop {
             for lane in 0..self.kernel.lanes {
                 while self.left[lane] == 0 {
-                    self.advance(lane, &mut tails[lane], macs);
+                    self.advance(lane, &mut tails[lane], &outer, macs);
                     (at[lane], step[lane]) = match self.steps[lane] {
                         Step::Body => {
                             let message = self.messages[self.current[lane]].clone();
@@ -414,7 +421,13 @@ impl<'a, W: Word> Work<'a, W> {
     }
 
     /// Ends the lane's step and begins the next one.
-    fn advance(&mut self, lane: usize, tail: &mut [u8; TAIL_LEN], macs: &mut [Mac]) {
+    fn advance(
+        &mut self,
+        lane: usize,
+        tail: &mut [u8; TAIL_LEN],
+        outer_block: &[u8; TAIL_LEN],
+        macs: &mut [Mac],
+    ) {
         match self.steps[lane] {
             Step::Idle => self.take(lane),
             Step::Body => {
@@ -430,9 +443,9 @@ impl<'a, W: Word> Work<'a, W> {
             }
             Step::Tail => match self.keys.outer {
                 Some(outer) => {
+                    tail[..Self::BLOCK_LEN].copy_from_slice(&outer_block[..Self::BLOCK_LEN]);
                     self.write_hash(lane, tail);
-                    let len = self.keys.mac_len;
-                    self.left[lane] = Self::pad(tail, len, Self::BLOCK_LEN + len);
+                    self.left[lane] = 1;
                     self.load_state(lane, outer);
                     self.steps[lane] = Step::Outer;
                 }
@@ -444,9 +457,9 @@ impl<'a, W: Word> Work<'a, W> {
 
     /// Notes the lane's code and gives it the next message.
     fn finish(&mut self, lane: usize, macs: &mut [Mac]) {
-        let mut hash = [0; TAIL_LEN];
+        let mut hash = [0; MAX_LEN];
         self.write_hash(lane, &mut hash);
-        macs[self.current[lane]] = Mac::new(&hash, self.keys.mac_len);
+        macs[self.current[lane]] = Mac::of_array(hash, self.keys.mac_len);
         self.take(lane);
     }
 
@@ -470,9 +483,10 @@ impl<'a, W: Word> Work<'a, W> {
         }
     }
 
-    fn write_hash(&self, lane: usize, bytes: &mut [u8; TAIL_LEN]) {
-        for (words, bytes) in self.states.0.iter().zip(bytes.chunks_mut(W::LEN)) {
-            words[lane].write(bytes);
+    /// Writes as much of the lane's hash as the code has: whole words.
+    fn write_hash(&self, lane: usize, bytes: &mut [u8]) {
+        for word in 0..self.keys.mac_len / W::LEN {
+            self.states.0[word][lane].write(&mut bytes[word * W::LEN..]);
         }
     }
 

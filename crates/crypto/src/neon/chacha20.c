@@ -85,8 +85,11 @@ __attribute__((visibility("hidden"))) void millrace_chacha20_x4(const uint32_t r
         word i = vld1q_u32(rows[8]), j = vld1q_u32(rows[9]), k = vld1q_u32(rows[10]), l = vld1q_u32(rows[11]);
         word m = last_0, n = last_1, o = last_2, p = last_3;
 
-        for (int twice = 0; twice < 10; twice++) {
+        // Compilers move some registers at the end of the loop; so it is not passed more often than needed.
+        for (int four = 0; four < 5; four++) {
             word t;
+            QUARTER_ROUNDS(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
+            QUARTER_ROUNDS(a, b, c, d, f, g, h, e, k, l, i, j, p, m, n, o);
             QUARTER_ROUNDS(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
             QUARTER_ROUNDS(a, b, c, d, f, g, h, e, k, l, i, j, p, m, n, o);
         }

@@ -70,7 +70,7 @@ pub(super) unsafe fn tags(memory: &[u8], places: &[Place], keys: &[KeyBlock], ta
                 continue;
             }
             if let Some(packet) = lane.packet.take() {
-                tags[packet] = finish(state.h.map(|limbs| limbs[number]), &keys[packet]);
+                tags[packet] = finish(state.sum(number), &keys[packet]);
             }
             if let Some(place) = places.get(next) {
                 let lead = lane.take(memory, place);
@@ -185,6 +185,12 @@ fn pad(buffer: &mut [u8], bytes: &[u8]) -> usize {
 }
 
 impl State {
+    /// The limbs of a lane's h.
+    fn sum(&self, lane: usize) -> [u32; 5] {
+        let [h0, h1, h2, h3, h4] = &self.h;
+        [h0[lane], h1[lane], h2[lane], h3[lane], h4[lane]]
+    }
+
     /// Begins a message in a lane; `lead`: with a block that counts as zero.
     fn begin(&mut self, lane: usize, key: &KeyBlock, lead: bool) {
         // RFC 8439, section 2.5: some bits of r are clear.
