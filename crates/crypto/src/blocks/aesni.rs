@@ -15,11 +15,11 @@ use crate::kernels::{AwsLcAes, CbcKernel};
 const LANES: usize = 8;
 
 /// Rounds of the longest key.
-const MAX_ROUNDS: usize = 14;
+pub(super) const MAX_ROUNDS: usize = 14;
 
 /// AES-CBC of batches. What has no chains to put side by side goes through the library: one packet, and all decryption.
 pub(crate) struct AesNi {
-    lanes: Lanes,
+    schedule: Schedule,
     library: AwsLcAes,
 }
 
@@ -30,7 +30,7 @@ impl AesNi {
     /// If `key` has not 16, 24 or 32 bytes.
     pub(crate) fn new(key: &[u8]) -> Option<Self> {
         Some(Self {
-            lanes: Lanes::new(key)?,
+            schedule: Schedule::new(key)?,
             library: AwsLcAes::new(key),
         })
     }
@@ -40,7 +40,7 @@ impl CbcKernel for AesNi {
     fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
         match chains {
             [_] => self.library.encrypt(memory, chains),
-            _ => self.lanes.encrypt(memory, chains),
+            _ => self.schedule.encrypt(memory, chains),
         }
     }
 
@@ -55,18 +55,18 @@ impl CbcKernel for AesNi {
 
 /// A key on a machine with the instructions; that there is one proves that they are there.
 #[derive(Zeroize, ZeroizeOnDrop)]
-struct Lanes {
+pub(super) struct Schedule {
     /// The key of each round, and of what comes before the first.
-    keys: [[u8; 16]; MAX_ROUNDS + 1],
-    rounds: usize,
+    pub(super) keys: [[u8; 16]; MAX_ROUNDS + 1],
+    pub(super) rounds: usize,
 }
 
-impl Lanes {
+impl Schedule {
     /// `None` on a machine that lacks the instructions.
     ///
     /// # Panics
     /// If `key` has not 16, 24 or 32 bytes.
-    fn new(key: &[u8]) -> Option<Self> {
+    pub(super) fn new(key: &[u8]) -> Option<Self> {
         assert!(matches!(key.len(), 16 | 24 | 32));
         if !is_x86_feature_detected!("aes") || !is_x86_feature_detected!("avx") {
             return None;

@@ -9,6 +9,8 @@ mod blowfish;
 mod des;
 mod pi;
 mod small;
+#[cfg(target_arch = "x86_64")]
+mod vaes;
 
 use core::ops::Range;
 
@@ -19,6 +21,8 @@ use crate::openvpn::DataCipher;
 pub(crate) use aesni::AesNi;
 use blowfish::Blowfish;
 use des::{Des, TripleDes};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use vaes::Vaes;
 
 /// An initialisation vector and the whole blocks behind it, in a memory.
 #[derive(Clone, Copy, Debug, Default)]

@@ -104,6 +104,12 @@ pub(crate) const CBCS: &[Candidate<MakeCbc>] = &[
         name: "aes-ni",
         make: |key| Some(Box::new(crate::blocks::AesNi::new(key)?)),
     },
+    #[cfg(target_arch = "x86_64")]
+    Candidate {
+        backend: SIMD,
+        name: "vaes",
+        make: |key| Some(Box::new(crate::blocks::Vaes::new(key)?)),
+    },
     #[cfg(neon)]
     Candidate {
         backend: SIMD,
