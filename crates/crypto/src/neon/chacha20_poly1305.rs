@@ -10,9 +10,9 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroize;
 
 use super::chacha20::{ChaCha20, Keystream, nonce};
-use super::poly1305::{KeyBlock, Tag, tags};
+use super::poly1305::{KeyBlock, MAX_AAD, Tag, tags};
 use crate::TAG_LEN;
-use crate::kernels::{AeadKernel, Place};
+use crate::kernels::{AeadKernel, AwsLcAead, Place};
 use crate::packet_aead::AeadAlgorithm;
 
 /// Packets that go through both ciphers before the next do: few enough to stay in the first cache between the two.
@@ -21,6 +21,8 @@ const GROUP: usize = 16;
 /// A key on a machine with NEON; that there is one proves that it is there.
 pub(crate) struct ChaCha20Poly1305 {
     key: ChaCha20,
+    /// For packets with more associated data than the lanes take.
+    library: AwsLcAead,
 }
 
 impl ChaCha20Poly1305 {
@@ -29,10 +31,11 @@ impl ChaCha20Poly1305 {
         if algorithm != AeadAlgorithm::ChaCha20Poly1305 || !crate::cpu::has_neon() {
             return None;
         }
+        let library = AwsLcAead::new(algorithm, key);
         let key = key.try_into().ok()?;
         // SAFETY: the lines above have found NEON.
         let key = unsafe { ChaCha20::new(key) };
-        Some(Self { key })
+        Some(Self { key, library })
     }
 
     /// The tags of a group whose texts are encrypted. The keys are erased.
@@ -47,6 +50,9 @@ impl ChaCha20Poly1305 {
 
 impl AeadKernel for ChaCha20Poly1305 {
     fn seal(&self, memory: &mut [u8], places: &[Place]) {
+        if places.iter().any(has_long_aad) {
+            return self.library.seal(memory, places);
+        }
         for places in places.chunks(GROUP) {
             let mut blocks = [[0; 16]; GROUP];
             let keys = &mut blocks[..places.len()];
@@ -67,6 +73,9 @@ impl AeadKernel for ChaCha20Poly1305 {
     }
 
     fn open(&self, memory: &mut [u8], places: &[Place], authentic: &mut [bool]) {
+        if places.iter().any(has_long_aad) {
+            return self.library.open(memory, places, authentic);
+        }
         for (places, authentic) in places.chunks(GROUP).zip(authentic.chunks_mut(GROUP)) {
             let mut blocks = [[0; 16]; GROUP];
             let keys = &mut blocks[..places.len()];
@@ -95,6 +104,11 @@ impl AeadKernel for ChaCha20Poly1305 {
     fn describe(&self) -> &'static str {
         "own (neon, four blocks of any packets at once)"
     }
+}
+
+/// Whether the packet has more associated data than any protocol's.
+fn has_long_aad(place: &Place) -> bool {
+    place.aad.len() > MAX_AAD
 }
 
 /// Whether the received bytes are the tag, in a time that does not depend on either.

@@ -29,7 +29,7 @@ const HEAD: usize = 4 * STEP;
 
 /// The longest associated data: what a head has room for besides a block of zeros and one of text. Protocols have 24 bytes at
 /// most.
-const MAX_AAD: usize = HEAD - 2 * BLOCK;
+pub(super) const MAX_AAD: usize = HEAD - 2 * BLOCK;
 
 /// ChaCha20's first block, of which the first half is the key: r and s.
 pub(super) type KeyBlock = [u32; 16];
