@@ -10,6 +10,8 @@ use super::devcrypto::DevCrypto;
 use super::found::{self, Offer};
 use super::measure::{Side, Tuner};
 use super::{Accelerator, Costs, Crossover, Direction, Fault, Task};
+use crate::openvpn::{DataCipher, Digest, Format, KeyMaterial, legacy};
+use crate::{Backend, Batch, Packet};
 
 /// Everything goes to the accelerator.
 const ALWAYS: Crossover = Crossover {
@@ -109,4 +111,59 @@ fn an_accelerator_of_this_machine_is_found_and_right() {
     let tuner = Tuner::with(offer, Some([ALWAYS; 2])).unwrap();
     assert!(tuner.agrees());
     assert!(offer.pool.is_alive());
+    if offer.task == Task::AesCbc {
+        offer.set_crossovers([ALWAYS; 2]);
+        a_tunnel_between(Backend::Engine, Backend::Portable, &wanted);
+        a_tunnel_between(Backend::Portable, Backend::Engine, &wanted);
+        assert!(offer.pool.is_alive());
+    }
+}
+
+/// OpenVPN's packets from one kind of code to the other, one of them forged.
+fn a_tunnel_between(from: Backend, to: Backend, driver: &str) {
+    let mut keys = KeyMaterial {
+        cipher: [0; 64],
+        hmac: [0; 64],
+    };
+    crate::random(&mut keys.cipher);
+    crate::random(&mut keys.hmac);
+    let end = |backend| {
+        let (cipher, digest) = (DataCipher::Aes256Cbc, Digest::Sha1);
+        legacy::data_channel_on(Some(backend), cipher, digest, &keys, Format::V2).unwrap()
+    };
+    let (sender, receiver) = (end(from), end(to));
+    assert_eq!(sender.backend().contains(driver), from == Backend::Engine);
+    assert_eq!(receiver.backend().contains(driver), to == Backend::Engine);
+    let (mut memory, mut packets, mut at) = (Vec::new(), Vec::new(), 0);
+    for number in 0..70 {
+        let len = [1408, 1, 700, 64][number % 4];
+        let start = at + 4 + sender.head();
+        packets.push(Packet {
+            start: start as u32,
+            len: len as u32,
+            counter: number as u64 + 1,
+            authentic: false,
+        });
+        at = start + len + sender.tail(len);
+    }
+    memory.resize(at, 0x35);
+    let memory = &mut memory[..];
+    let sent = packets.clone();
+    let packets = &mut packets[..];
+    sender.seal(&mut Batch { memory, packets });
+    for packet in packets.iter_mut() {
+        let tail = sender.tail(packet.len as usize) as u32;
+        packet.start -= sender.head() as u32;
+        packet.len += sender.head() as u32 + tail;
+    }
+    memory[packets[5].start as usize + 50] ^= 1;
+    receiver.open(&mut Batch { memory, packets });
+    for (number, (packet, sent)) in packets.iter().zip(&sent).enumerate() {
+        assert_eq!(packet.authentic, number != 5);
+        let text = &memory[sent.start as usize..][..sent.len as usize];
+        if packet.authentic {
+            assert_eq!((packet.start, packet.len), (sent.start, sent.len));
+            assert!(text.iter().all(|byte| *byte == 0x35));
+        }
+    }
 }

@@ -91,8 +91,8 @@ impl Pair<dyn CbcKernel> {
         let make = |index: usize| (CBCS[index].make)(key);
         let encrypting = select::pick(Algorithm::AesCbcEncrypt, backend)?;
         let decrypting = select::pick(Algorithm::AesCbcDecrypt, backend)?;
-        match (Self::make(encrypting, make), Self::make(decrypting, make)) {
-            (Some(encrypting), Some(decrypting)) => Some((encrypting, decrypting)),
+        match Self::both(encrypting, decrypting, make) {
+            Some(both) => Some(both),
             // As with AEADs.
             _ if backend.is_none() => Self::cbc_on_cpu(key),
             _ => None,
@@ -101,14 +101,23 @@ impl Pair<dyn CbcKernel> {
 
     /// Of those that run on the CPU.
     pub(crate) fn cbc_on_cpu(key: &[u8]) -> Option<(Self, Self)> {
-        let make = |algorithm| {
-            let picked = select::pick_on_cpu(algorithm);
-            Self::make(picked, |index| (CBCS[index].make)(key))
+        let encrypting = select::pick_on_cpu(Algorithm::AesCbcEncrypt);
+        let decrypting = select::pick_on_cpu(Algorithm::AesCbcDecrypt);
+        Self::both(encrypting, decrypting, |index| (CBCS[index].make)(key))
+    }
+
+    /// One pair for both, where that is what was picked: an accelerator has few sessions.
+    fn both(
+        encrypting: Picked,
+        decrypting: Picked,
+        make: impl Fn(usize) -> Option<Box<dyn CbcKernel>>,
+    ) -> Option<(Self, Self)> {
+        let pair = Self::make(encrypting, &make)?;
+        let other = match decrypting == encrypting {
+            true => pair.clone(),
+            false => Self::make(decrypting, &make)?,
         };
-        Some((
-            make(Algorithm::AesCbcEncrypt)?,
-            make(Algorithm::AesCbcDecrypt)?,
-        ))
+        Some((pair, other))
     }
 }
 
