@@ -1,7 +1,5 @@
 //! AES with the instructions of ARMv8, on AArch64, for batches of packets.
 
-use std::arch::is_aarch64_feature_detected;
-
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::bitsliced::{RawChain, raw as raw_chains};
@@ -12,7 +10,7 @@ use crate::packet_aead::AeadAlgorithm;
 
 /// Whether the CPU multiplies without carries as well as it encrypts.
 fn are_there() -> bool {
-    is_aarch64_feature_detected!("aes") && is_aarch64_feature_detected!("pmull")
+    crate::cpu::has_aes()
 }
 
 /// The keys of the rounds: `struct round_keys` in aes_instructions.h.

@@ -147,7 +147,7 @@ fn gcm() -> &'static str {
         }
     }
     #[cfg(target_arch = "aarch64")]
-    if std::arch::is_aarch64_feature_detected!("aes") {
+    if crate::cpu::has_aes() {
         return "aws-lc (aes instructions)";
     }
     plain_or_neon()

@@ -103,7 +103,7 @@ fn has_sha() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("sha");
     #[cfg(target_arch = "aarch64")]
-    return std::arch::is_aarch64_feature_detected!("sha2");
+    return crate::cpu::has_sha();
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     false
 }
