@@ -5,7 +5,7 @@
 mod common;
 
 use common::openvpn::{Ends, Pair, credentials, ready};
-use common::{Net, PATIENCE, pings, reaches, until, until_some};
+use common::{Net, pings, reaches, until, until_some};
 use lab::openvpn::{KeyKind, Management, Setup};
 
 /// Both ends with a management socket and status files.
