@@ -46,3 +46,34 @@ pub(crate) fn load(matches: &ArgMatches) -> Result<Settings, SettingsError> {
     }
     Settings::load(file, environment.as_deref(), &overrides)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::settings::CryptoBackend;
+
+    #[test]
+    fn the_kind_of_code_may_be_chosen_in_a_word_of_its_own() {
+        let matches = |words: &[&str]| {
+            let words = ["up", "--config", "/dev/null"].iter().chain(words);
+            arguments(Command::new("up")).try_get_matches_from(words)
+        };
+        let chosen = |words| {
+            load(&matches(words).unwrap())
+                .unwrap()
+                .dataplane
+                .crypto_backend
+        };
+        assert_eq!(chosen(&[]), CryptoBackend::Auto);
+        assert_eq!(chosen(&["--crypto-backend", "simd"]), CryptoBackend::Simd);
+        // The more particular word counts.
+        let both = [
+            "--set",
+            "dataplane.crypto-backend=engine",
+            "--crypto-backend",
+            "portable",
+        ];
+        assert_eq!(chosen(&both), CryptoBackend::Portable);
+        assert!(matches(&["--crypto-backend", "fast"]).is_err());
+    }
+}
