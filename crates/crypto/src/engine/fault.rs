@@ -37,6 +37,8 @@ struct Script {
     bytes: usize,
     /// Stalled lanes end.
     over: bool,
+    /// Sessions do not close before that.
+    hangs_on: bool,
 }
 
 /// The accelerator.
@@ -60,6 +62,11 @@ impl Faulty {
     /// How many bytes of text these had.
     pub(crate) fn bytes(&self) -> usize {
         self.lock().bytes
+    }
+
+    /// Sessions wait for a device that is gone when they close, too.
+    pub(crate) fn hang_on(&self) {
+        self.lock().hangs_on = true;
     }
 
     /// Lets stalled lanes go.
@@ -158,6 +165,14 @@ impl FaultySession {
                 }
                 if authentic[0] { done } else { Outcome::Forged }
             }
+        }
+    }
+}
+
+impl Drop for FaultySession {
+    fn drop(&mut self) {
+        if self.accelerator.lock().hangs_on {
+            self.accelerator.stall();
         }
     }
 }

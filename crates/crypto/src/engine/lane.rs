@@ -10,6 +10,9 @@ use super::{Fault, Session};
 /// A session that a lane and those who hand it work share. The lock is the lane's while it works, and free otherwise.
 pub(crate) type SessionCell = Arc<Mutex<Box<dyn Session>>>;
 
+/// Bytes of stack of a thread that does hardly more than enter the kernel.
+pub(super) const STACK: usize = 64 << 10;
+
 /// Where a lane's work is.
 enum Slot {
     /// Here, for who wants it.
@@ -71,7 +74,7 @@ impl Lane {
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("accelerator".to_owned())
-            .stack_size(64 << 10)
+            .stack_size(STACK)
             .spawn(move || {
                 give_up_capabilities();
                 work(&theirs);

@@ -1,10 +1,11 @@
 //! A key on an accelerator: batches go out to its lanes and come back.
 
+use core::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::job::{Direction, JOBS, Outcome, Piece, Work};
-use super::lane::Returned;
+use super::lane::{Returned, STACK};
 use super::pool::{Pool, Sessions};
 use super::{Fault, Task};
 
@@ -180,5 +181,12 @@ impl Offload {
 impl Drop for Offload {
     fn drop(&mut self) {
         self.pool.forget_key();
+        // A driver whose device is gone may wait for it for ever, closing too (virtio_crypto does). Only a thread of their
+        // own may hang there. If the system has no thread left, the kernel closes them when the process ends.
+        let cells = ManuallyDrop::new(core::mem::take(&mut self.sessions.cells));
+        let _ = std::thread::Builder::new()
+            .name("accelerator".to_owned())
+            .stack_size(STACK)
+            .spawn(|| drop(ManuallyDrop::into_inner(cells)));
     }
 }

@@ -263,6 +263,23 @@ fn every_lane_may_stall_at_once() {
     faulty.end();
 }
 
+/// A key that is renewed lets go of its sessions; the tunnel must not hang with them.
+#[test]
+fn a_device_that_is_gone_is_not_waited_for_when_a_key_ends() {
+    let faulty = Faulty::new(&[Injected::Stall; 64]);
+    let kernel = aead(&faulty, AeadAlgorithm::Aes256Gcm, 2, SHORT);
+    aead_agrees(&kernel, AeadAlgorithm::Aes256Gcm, &[1408; 64], 1);
+    faulty.hang_on();
+    let (say, hear) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(kernel);
+        say.send(())
+    });
+    let heard = hear.recv_timeout(Duration::from_secs(30));
+    faulty.end();
+    assert_eq!(heard, Ok(()));
+}
+
 #[test]
 fn a_forged_packet_does_not_cost_the_accelerator_and_a_genuine_one_that_it_rejects_does() {
     let faulty = Faulty::new(&[]);
