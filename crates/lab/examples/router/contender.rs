@@ -129,7 +129,7 @@ impl Contender {
                     network: 93,
                     cipher,
                     auth: Digest::Sha1,
-                    tun_mtu: Some(1420),
+                    tun_mtu: Some(MTU),
                     mssfix: Some(0),
                     interface: "tun0".to_owned(),
                     ..Setup::default()
@@ -172,7 +172,7 @@ impl Making {
             Self::WireGuard(configuration) => {
                 let running = WireguardGoPackaged.start(far, "wg0", &PeerOptions::default())?;
                 running.configure(&configuration)?;
-                running.bring_up(&[([10, 93, 0, 1].into(), 24)], MTU)?;
+                running.bring_up(&[([10, 93, 0, 1].into(), 24)], MTU.into())?;
                 running.route([10, 91, 0, 0].into(), 24)?;
                 Ok(FarEnd::WireGuard { _running: running })
             }

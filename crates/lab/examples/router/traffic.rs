@@ -11,7 +11,7 @@ use lab::{Host, LabError};
 use crate::machine::{FAR_INSIDE, Machine, failed};
 
 /// Seconds of TCP.
-const SECONDS: u32 = 8;
+const SECONDS: u32 = 5;
 /// Datagrams that are on their way at once.
 const WINDOW: usize = 32;
 /// Datagrams there and back.
