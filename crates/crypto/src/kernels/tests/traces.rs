@@ -25,6 +25,13 @@ fn executed(work: impl FnOnce()) -> Option<(usize, u64)> {
         libc::waitpid(child, &raw mut status, 0);
         let (mut count, mut sum) = (0, 0_u64);
         while libc::WIFSTOPPED(status) {
+            let signal = libc::WSTOPSIG(status);
+            if !matches!(signal, libc::SIGTRAP | libc::SIGSTOP) {
+                // A fault would come again at every step.
+                libc::kill(child, libc::SIGKILL);
+                libc::waitpid(child, &raw mut status, 0);
+                panic!("signal {signal} after {count} instructions");
+            }
             let mut registers: libc::user_regs_struct = core::mem::zeroed();
             libc::ptrace(libc::PTRACE_GETREGS, child, 0, &raw mut registers);
             sum = (sum.rotate_left(5) ^ registers.rip).wrapping_mul(0x517c_c1b7_2722_0a95);
@@ -32,7 +39,8 @@ fn executed(work: impl FnOnce()) -> Option<(usize, u64)> {
             libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0);
             libc::waitpid(child, &raw mut status, 0);
         }
-        (libc::WEXITSTATUS(status) == 0).then_some((count, sum))
+        let ended = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
+        ended.then_some((count, sum))
     }
 }
 
