@@ -53,11 +53,7 @@ pub(crate) const AEADS: &[Candidate<MakeAead>] = &[
     Candidate {
         backend: SIMD,
         name: "neon-bitsliced",
-        make: |algorithm, key| {
-            Some(Box::new(crate::aes_arm::BitSlicedGcm::new(
-                algorithm, key,
-            )?))
-        },
+        make: |algorithm, key| Some(Box::new(crate::aes_arm::BitSlicedGcm::new(algorithm, key)?)),
     },
     #[cfg(all(neon, target_arch = "aarch64"))]
     Candidate {

@@ -108,14 +108,17 @@ mod tests {
     #[test]
     fn operations_a_second() {
         let two = |prefix, bits| per_second(KEYS_3_0, prefix, bits);
-        assert_eq!(two("+F2:", 2048), Some([Some(3806.0), Some(70579.245_283)]));
+        assert_eq!(
+            two("+F2:", 2048),
+            Some([Some(3806.0), Some(70_579.245_283)])
+        );
         assert_eq!(
             two("+F3:", 2048),
-            Some([Some(5055.223_881), Some(5733.823_529)])
+            Some([Some(5_055.223_881), Some(5_733.823_529)])
         );
         assert_eq!(
             two("+F4:", 256),
-            Some([Some(55510.144_928), Some(17627.536_232)])
+            Some([Some(55_510.144_928), Some(17_627.536_232)])
         );
         let x25519 = two("+F5:", 253).and_then(|[rate, _]| rate);
         assert_eq!(x25519, Some(38193.75));
