@@ -240,7 +240,11 @@ fn one_that_fails_is_dropped_and_the_cpu_does_what_it_did_not() {
             assert_ne!(kernel.describe(), "faulty", "{fault:?} at {at}");
             let before = faulty.done();
             aead_agrees(&kernel, AeadAlgorithm::ChaCha20Poly1305, &[1408; 64], 3);
-            assert_eq!(faulty.done(), before);
+            // After so short a patience other lanes, which nobody waits for any more, may still be at work.
+            if fault != Injected::Stall {
+                assert_eq!(faulty.done(), before);
+            }
+            assert_ne!(kernel.describe(), "faulty", "{fault:?} at {at}");
             faulty.end();
 
             let faulty = Faulty::new(&script);
