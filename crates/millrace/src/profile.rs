@@ -202,12 +202,16 @@ pub(crate) fn path() -> Option<PathBuf> {
     }
 }
 
-/// Reads the profile and has this process choose as it says; says in one line if there is none that fits.
+/// Reads the profile and has this process choose as it says; says in one line if it does not fit.
 pub(crate) fn load() {
     let Some(path) = path() else { return };
+    // Most machines have none, and nobody has asked for one.
+    if std::env::var_os(ENVIRONMENT).is_none() && !path.exists() {
+        return;
+    }
     match Profile::read(&path) {
         Ok(profile) => profile.apply(),
-        Err(why) => log::debug!("profile {}: {why}", path.display()),
+        Err(why) => log::warn!("profile {}: {why}", path.display()),
     }
 }
 

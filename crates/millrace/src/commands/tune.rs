@@ -1,7 +1,7 @@
 //! `millrace tune`: measures ciphers on the CPU and on accelerators, and writes what is fastest to the profile.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -103,6 +103,11 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints a line. Whoever reads may leave early, and the profile is to be written all the same.
+fn print_line(line: &dyn core::fmt::Display) {
+    let _ = writeln!(io::stdout().lock(), "{line}");
 }
 
 struct Run {
@@ -287,7 +292,7 @@ impl Run {
         }
         if !self.json {
             self.progress("");
-            println!("{text}");
+            print_line(&text);
         }
     }
 
@@ -328,10 +333,10 @@ impl Run {
     fn show(&self, object: &serde_json::Value, text: &str) {
         if self.json {
             self.progress("");
-            println!("{object}");
+            print_line(&object);
         } else if !text.is_empty() {
             self.progress("");
-            println!("{text}");
+            print_line(&text);
         }
     }
 
@@ -345,7 +350,7 @@ impl Run {
 
     /// What is going on, in a line that the next one takes the place of.
     fn progress(&self, what: &str) {
-        let mut out = std::io::stderr();
+        let mut out = io::stderr();
         if out.is_terminal() {
             let _ = write!(out, "\r\x1b[K{what}");
             let _ = out.flush();
