@@ -22,6 +22,8 @@ pub(crate) enum Injected {
     Vanish,
     /// A genuine packet is called forged.
     Reject,
+    /// It is done, and a forged packet is called genuine.
+    Accept,
     /// Nothing is done, and nothing is said.
     Silence,
 }
@@ -212,6 +214,10 @@ impl Session for FaultySession {
                     return Err(Fault::Unsupported);
                 }
                 Injected::Reject => Outcome::Forged,
+                Injected::Accept => match self.work(memory, job) {
+                    Outcome::Forged => Outcome::Done(job.output().len()),
+                    other => other,
+                },
                 Injected::Silence => Outcome::Pending,
             };
         }

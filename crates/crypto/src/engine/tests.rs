@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::Task;
 use super::costs::{Costs, Crossover};
 use super::fault::{Faulty, Injected};
+use super::found;
 use super::kernel::{EngineAead, EngineCbc};
 use super::offload::Offload;
 use super::pool::Pool;
@@ -299,6 +300,22 @@ fn a_forged_packet_does_not_cost_the_accelerator_and_a_genuine_one_that_it_rejec
     let kernel = aead(&faulty, AeadAlgorithm::Aes256Gcm, 2, LONG);
     aead_agrees(&kernel, AeadAlgorithm::Aes256Gcm, &[1408; 8], usize::MAX);
     assert_ne!(kernel.describe(), "faulty");
+}
+
+/// Its word that a packet is genuine is final: who has not been seen to reject one is not asked.
+#[test]
+fn one_that_takes_forged_packets_for_genuine_is_refused() {
+    let mut offers = Vec::new();
+    assert!(found::add(&mut offers, Box::new(Faulty::new(&[]))).is_empty());
+    assert_eq!(offers.len(), Task::ALL.len());
+
+    // More jobs than there are in all attempts.
+    let accepting = Faulty::new(&[Injected::Accept; 4096]);
+    let mut offers = Vec::new();
+    let refused = found::add(&mut offers, Box::new(accepting));
+    assert_eq!(refused.len(), 2, "{refused:?}");
+    let left: Vec<_> = offers.iter().map(|offer| offer.task).collect();
+    assert_eq!(left, [Task::AesCbc]);
 }
 
 #[test]
