@@ -233,7 +233,7 @@ pub fn measure() -> Vec<Choice> {
 #[must_use]
 pub fn chosen(algorithm: Algorithm) -> Choice {
     let candidates = algorithm.candidates();
-    let picked = pick(algorithm, None).unwrap_or(Picked::FIRST);
+    let picked = pick(algorithm, None).unwrap_or_else(|| pick_on_cpu(algorithm));
     let (backend, many, _) = candidates[picked.many];
     Choice {
         algorithm,
@@ -332,7 +332,10 @@ fn pick_column(algorithm: Algorithm, column: usize) -> Option<Picked> {
         }),
         _ => Some(measuring::fastest(algorithm, &among)),
     };
-    place.store(picked.map_or(NONE, Picked::packed), Ordering::Relaxed);
+    // That an accelerator has failed says nothing for good.
+    if picked.is_some() || column != self::column(Some(Backend::Engine)) {
+        place.store(picked.map_or(NONE, Picked::packed), Ordering::Relaxed);
+    }
     picked
 }
 

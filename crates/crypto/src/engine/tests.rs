@@ -13,8 +13,10 @@ use super::kernel::{EngineAead, EngineCbc};
 use super::offload::Offload;
 use super::pool::Pool;
 use crate::TAG_LEN;
+use crate::backend::Backend;
 use crate::kernels::{AeadKernel, AwsLcAead, AwsLcAes, CHUNK, CbcKernel, Chain, Pair, Place};
 use crate::packet_aead::AeadAlgorithm;
+use crate::select::{self, Algorithm};
 
 /// Long enough for any machine: who stalls is not waited for so long, for [`SHORT`] is.
 const LONG: Duration = Duration::from_secs(600);
@@ -316,6 +318,52 @@ fn one_that_takes_forged_packets_for_genuine_is_refused() {
     assert_eq!(refused.len(), 2, "{refused:?}");
     let left: Vec<_> = offers.iter().map(|offer| offer.task).collect();
     assert_eq!(left, [Task::AesCbc]);
+}
+
+/// What is chosen and what is found belong to a process: the test below has one of its own.
+#[test]
+fn with_an_accelerator_that_is_gone_every_key_is_made() {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture", "--test-threads=1"])
+        .arg("engine::tests::keys_after_the_accelerator")
+        .output()
+        .unwrap();
+    let said =
+        String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+#[test]
+#[ignore = "runs in a process of its own, by another test"]
+fn keys_after_the_accelerator() {
+    let mut offers = Vec::new();
+    assert!(found::add(&mut offers, Box::new(Faulty::new(&[]))).is_empty());
+    for offer in &offers {
+        offer.set_crossovers([crossover(2); 2]);
+    }
+    let pool = Arc::clone(&offers[0].pool);
+    assert!(found::install(offers));
+    // No accelerator hashes.
+    assert_eq!(select::set_all(Some(Backend::Engine)).len(), 3);
+
+    let gcm = Pair::aead(None, AeadAlgorithm::Aes256Gcm, &KEY).unwrap();
+    assert_eq!(gcm.many().describe(), "faulty by a faulty accelerator");
+    pool.give_up("faulty", format_args!("the test says so"));
+
+    let algorithm = AeadAlgorithm::ChaCha20Poly1305;
+    assert!(Pair::aead(Some(Backend::Engine), algorithm, &KEY).is_none());
+    let on_cpu = select::chosen_on_cpu(Algorithm::ChaCha20Poly1305);
+    for _ in 0..2 {
+        let key = Pair::aead(None, algorithm, &KEY).unwrap();
+        aead_agrees(key.many(), algorithm, &[1408; 8], 3);
+        let (encrypting, _) = Pair::cbc(None, &KEY).unwrap();
+        cbc_agrees(encrypting.many(), &[1408; 8]);
+    }
+    // Reports say what runs.
+    assert_eq!(select::chosen(Algorithm::ChaCha20Poly1305), on_cpu);
+    let wireguard = crate::ChaCha20Poly1305::new(&KEY);
+    assert!(!crate::PacketCipher::backend(&wireguard).contains("faulty"));
 }
 
 #[test]

@@ -69,12 +69,14 @@ impl Pair<dyn AeadKernel> {
         algorithm: AeadAlgorithm,
         key: &[u8],
     ) -> Option<Self> {
-        let picked = select::pick(algorithm.family(), backend)?;
-        Self::make(picked, |index| (AEADS[index].make)(algorithm, key)).or_else(|| {
+        // An accelerator that is gone is no candidate, if it never was one, or makes no key.
+        let picked = select::pick(algorithm.family(), backend);
+        match picked.and_then(|of| Self::make(of, |index| (AEADS[index].make)(algorithm, key))) {
+            Some(pair) => Some(pair),
+            None if backend.is_none() => Self::aead_on_cpu(algorithm, key),
             // Who asks for one kind is told the truth.
-            let anything = backend.is_none();
-            anything.then(|| Self::aead_on_cpu(algorithm, key))?
-        })
+            None => None,
+        }
     }
 
     /// Of those that run on the CPU.
@@ -89,13 +91,14 @@ impl Pair<dyn CbcKernel> {
     /// or 32 bytes.
     pub(crate) fn cbc(backend: Option<Backend>, key: &[u8]) -> Option<(Self, Self)> {
         let make = |index: usize| (CBCS[index].make)(key);
-        let encrypting = select::pick(Algorithm::AesCbcEncrypt, backend)?;
-        let decrypting = select::pick(Algorithm::AesCbcDecrypt, backend)?;
-        match Self::both(encrypting, decrypting, make) {
+        let encrypting = select::pick(Algorithm::AesCbcEncrypt, backend);
+        let decrypting = select::pick(Algorithm::AesCbcDecrypt, backend);
+        let picked = encrypting.zip(decrypting);
+        match picked.and_then(|(encrypting, decrypting)| Self::both(encrypting, decrypting, make)) {
             Some(both) => Some(both),
             // As with AEADs.
-            _ if backend.is_none() => Self::cbc_on_cpu(key),
-            _ => None,
+            None if backend.is_none() => Self::cbc_on_cpu(key),
+            None => None,
         }
     }
 
