@@ -96,6 +96,21 @@ impl<L: Layout> PacketAead<L> {
         })
     }
 
+    /// As [`new`](Self::new), but on the CPU where that would be an accelerator, which has sessions for few keys.
+    pub(crate) fn sparing(
+        backend: Option<Backend>,
+        algorithm: AeadAlgorithm,
+        key: &[u8],
+        layout: L,
+    ) -> Option<Self> {
+        let kernels = Pair::aead_sparing(backend, algorithm, &key[..algorithm.key_len()])?;
+        Some(Self {
+            algorithm,
+            kernels,
+            layout,
+        })
+    }
+
     /// With this one kernel, to test it.
     #[cfg(test)]
     pub(crate) fn with_kernel(

@@ -287,14 +287,26 @@ pub fn candidates(algorithm: Algorithm) -> Vec<(Backend, &'static str)> {
 
 /// The candidates for a key: of this kind, or as was [`set`] for this process. `None` if there is none.
 pub(crate) fn pick(algorithm: Algorithm, backend: Option<Backend>) -> Option<Picked> {
-    let column = match backend {
-        None => usize::from(WANTED[algorithm as usize].load(Ordering::Relaxed)),
-        wanted => column(wanted),
-    };
+    let column = wanted(algorithm, backend);
     match PICKED[algorithm as usize][0].load(Ordering::Relaxed) {
         // No profile has named an accelerator.
         0 if column == 0 => pick_column(algorithm, CPU),
         _ => pick_column(algorithm, column),
+    }
+}
+
+/// As [`pick`], but on the CPU where that would be an accelerator. `None` if there is none of this kind.
+pub(crate) fn pick_sparing(algorithm: Algorithm, backend: Option<Backend>) -> Option<Picked> {
+    let column = wanted(algorithm, backend);
+    let may_be_engine = column == 0 || column == self::column(Some(Backend::Engine));
+    pick_column(algorithm, if may_be_engine { CPU } else { column })
+}
+
+/// The column of this kind, or of what was [`set`] for this process.
+fn wanted(algorithm: Algorithm, backend: Option<Backend>) -> usize {
+    match backend {
+        None => usize::from(WANTED[algorithm as usize].load(Ordering::Relaxed)),
+        wanted => column(wanted),
     }
 }
 

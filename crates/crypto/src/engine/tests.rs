@@ -15,8 +15,10 @@ use super::pool::Pool;
 use crate::TAG_LEN;
 use crate::backend::Backend;
 use crate::kernels::{AeadKernel, AwsLcAead, AwsLcAes, CHUNK, CbcKernel, Chain, Pair, Place};
+use crate::openvpn::{DataCipher, Digest, Format, KeyMaterial, legacy};
 use crate::packet_aead::AeadAlgorithm;
 use crate::select::{self, Algorithm};
+use crate::{Batch, Packet};
 
 /// Long enough for any machine: who stalls is not waited for so long, for [`SHORT`] is.
 const LONG: Duration = Duration::from_secs(600);
@@ -349,6 +351,7 @@ fn keys_after_the_accelerator() {
 
     let gcm = Pair::aead(None, AeadAlgorithm::Aes256Gcm, &KEY).unwrap();
     assert_eq!(gcm.many().describe(), "faulty by a faulty accelerator");
+    epochs_with_one_session_left(&pool);
     pool.give_up("faulty", format_args!("the test says so"));
 
     let algorithm = AeadAlgorithm::ChaCha20Poly1305;
@@ -364,6 +367,44 @@ fn keys_after_the_accelerator() {
     assert_eq!(select::chosen(Algorithm::ChaCha20Poly1305), on_cpu);
     let wireguard = crate::ChaCha20Poly1305::new(&KEY);
     assert!(!crate::PacketCipher::backend(&wireguard).contains("faulty"));
+}
+
+/// OpenVPN's epochs between an accelerator and the CPU: the first takes a session, those to come take none.
+fn epochs_with_one_session_left(pool: &Arc<Pool>) {
+    // One of the sixteen is the caller's.
+    let others: Vec<_> = (0..14)
+        .map(|_| Offload::new(pool, Task::AesGcm, &KEY).unwrap())
+        .collect();
+    let keys = KeyMaterial {
+        cipher: [7; 64],
+        hmac: [8; 64],
+    };
+    let end = |backend| {
+        let (cipher, digest) = (DataCipher::Aes256Gcm, Digest::None);
+        legacy::data_channel_on(Some(backend), cipher, digest, &keys, Format::Epoch).unwrap()
+    };
+    let sender = end(Backend::Engine);
+    assert!(Offload::new(pool, Task::AesGcm, &KEY).is_err());
+    assert!(sender.backend().contains("faulty"));
+    let receiver = end(Backend::Portable);
+    for epoch in 1..=9 {
+        let (head, len) = (4 + sender.head(), 64);
+        let mut memory = vec![0x35; head + len + sender.tail(len)];
+        let mut packets = [Packet {
+            start: head as u32,
+            len: len as u32,
+            counter: epoch << 48 | 1,
+            authentic: false,
+        }];
+        let (memory, packets) = (&mut memory[..], &mut packets[..]);
+        sender.seal(&mut Batch { memory, packets });
+        packets[0].start = 4;
+        packets[0].len = (memory.len() - 4) as u32;
+        receiver.open(&mut Batch { memory, packets });
+        assert!(packets[0].authentic, "epoch {epoch}");
+        assert_eq!(memory[head..][..len], [0x35; 64]);
+    }
+    drop(others);
 }
 
 #[test]

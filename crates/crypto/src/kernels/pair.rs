@@ -79,6 +79,16 @@ impl Pair<dyn AeadKernel> {
         }
     }
 
+    /// As [`aead`](Self::aead), but on the CPU where that would be an accelerator.
+    pub(crate) fn aead_sparing(
+        backend: Option<Backend>,
+        algorithm: AeadAlgorithm,
+        key: &[u8],
+    ) -> Option<Self> {
+        let picked = select::pick_sparing(algorithm.family(), backend)?;
+        Self::make(picked, |index| (AEADS[index].make)(algorithm, key))
+    }
+
     /// Of those that run on the CPU.
     pub(crate) fn aead_on_cpu(algorithm: AeadAlgorithm, key: &[u8]) -> Option<Self> {
         let picked = select::pick_on_cpu(algorithm.family());

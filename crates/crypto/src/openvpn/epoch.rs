@@ -33,7 +33,8 @@ struct Window {
     current: u16,
     /// The epoch of `keys[0]`.
     first: u16,
-    keys: Vec<PacketAead<EpochAndNumber>>,
+    /// A key that could not be made leaves its place empty, so that the others keep theirs.
+    keys: Vec<Option<PacketAead<EpochAndNumber>>>,
     /// The epoch of the last of `keys`, and its secret.
     last: u16,
     secret: Zeroizing<[u8; 32]>,
@@ -49,7 +50,7 @@ impl EpochAead {
         let mut window = Window {
             current: 1,
             first: 1,
-            keys: vec![key(backend, algorithm, secret)?],
+            keys: vec![Some(key(PacketAead::new, backend, algorithm, secret)?)],
             last: 1,
             secret: Zeroizing::new(*secret),
         };
@@ -98,7 +99,8 @@ impl EpochAead {
 
 impl Window {
     fn key(&self, epoch: u16) -> Option<&PacketAead<EpochAndNumber>> {
-        self.keys.get(usize::from(epoch.checked_sub(self.first)?))
+        let place = usize::from(epoch.checked_sub(self.first)?);
+        self.keys.get(place)?.as_ref()
     }
 
     fn advance(&mut self, backend: Option<Backend>, algorithm: AeadAlgorithm, epoch: u16) {
@@ -114,14 +116,21 @@ impl Window {
             self.last += 1;
             // A sender may skip epochs, as far as it likes.
             if self.last >= first {
-                // There was one for the first key, and what was picked stays picked.
-                self.keys.extend(key(backend, algorithm, &self.secret));
+                // An accelerator's sessions are few, and most of these keys wait for an epoch that never comes: after
+                // 2^36 blocks, unless the whole key is renewed before. From then on the CPU works alone.
+                let key = key(PacketAead::sparing, backend, algorithm, &self.secret);
+                self.keys.push(key);
             }
         }
     }
 }
 
+/// What makes a key: [`PacketAead::new`] or [`PacketAead::sparing`].
+type Make =
+    fn(Option<Backend>, AeadAlgorithm, &[u8], EpochAndNumber) -> Option<PacketAead<EpochAndNumber>>;
+
 fn key(
+    make: Make,
     backend: Option<Backend>,
     algorithm: AeadAlgorithm,
     secret: &[u8; 32],
@@ -133,7 +142,7 @@ fn key(
         _ => expand_label(secret, "data_key"),
     };
     let implicit_iv = *expand_label(secret, "data_iv");
-    PacketAead::new(backend, algorithm, &*key, EpochAndNumber { implicit_iv })
+    make(backend, algorithm, &*key, EpochAndNumber { implicit_iv })
 }
 
 fn widened<const N: usize>(bytes: &[u8; N]) -> Zeroizing<[u8; 32]> {
@@ -263,7 +272,8 @@ impl PacketCipher for EpochAead {
 
     fn backend(&self) -> &'static str {
         let window = self.window.read().unwrap_or_else(PoisonError::into_inner);
-        window.keys.first().map_or("none", PacketAead::backend)
+        let first = window.keys.iter().flatten().next();
+        first.map_or("none", PacketAead::backend)
     }
 }
 
