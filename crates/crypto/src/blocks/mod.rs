@@ -47,6 +47,7 @@ impl Chain {
     }
 
     /// Whether it lies within a memory of `memory_len` bytes, with `iv_len` bytes in front of it.
+    #[cfg(any(neon, target_arch = "x86_64"))]
     pub(crate) fn is_within(&self, memory_len: usize, iv_len: usize) -> bool {
         self.start >= iv_len && self.start <= memory_len && self.len <= memory_len - self.start
     }
