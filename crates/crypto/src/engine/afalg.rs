@@ -255,6 +255,10 @@ impl Session for AfAlgSession {
                 }
                 Err((errno, _)) => Outcome::Failed(errno.unwrap_or(0)),
             };
+            // What the socket still holds would go into the next operation. The rest is the CPU's.
+            if matches!(job.outcome, Outcome::Failed(_)) {
+                break;
+            }
         }
         Ok(())
     }

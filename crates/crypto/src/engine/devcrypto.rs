@@ -251,6 +251,10 @@ impl Session for DevCryptoSession {
                 }
                 Err((errno, _)) => Outcome::Failed(errno.unwrap_or(0)),
             };
+            // The rest is the CPU's.
+            if matches!(job.outcome, Outcome::Failed(_)) {
+                break;
+            }
         }
         Ok(())
     }

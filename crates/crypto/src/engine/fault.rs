@@ -22,6 +22,9 @@ pub(crate) enum Injected {
     Vanish,
     /// A genuine packet is called forged.
     Reject,
+    /// It is refused as with [`Error`](Self::Error), and so long as the session lives all others are called done, and are
+    /// not.
+    Derail,
     /// It is done, and a forged packet is called genuine.
     Accept,
     /// Nothing is done, and nothing is said.
@@ -123,6 +126,7 @@ impl Accelerator for Faulty {
         Ok(Box::new(FaultySession {
             accelerator: self.clone(),
             code,
+            derailed: false,
         }))
     }
 }
@@ -135,6 +139,7 @@ enum Code {
 struct FaultySession {
     accelerator: Faulty,
     code: Code,
+    derailed: bool,
 }
 
 impl FaultySession {
@@ -186,6 +191,11 @@ impl Session for FaultySession {
 
     fn run(&mut self, memory: &mut [u8], jobs: &mut [Job]) -> Result<(), Fault> {
         for job in jobs {
+            if self.derailed {
+                memory[job.body()].fill(0xde);
+                job.outcome = Outcome::Done(job.output().len());
+                continue;
+            }
             let fault = self.accelerator.next();
             job.outcome = match fault {
                 Injected::Nothing => {
@@ -212,6 +222,10 @@ impl Session for FaultySession {
                 Injected::Vanish => {
                     memory.fill(0x59);
                     return Err(Fault::Unsupported);
+                }
+                Injected::Derail => {
+                    self.derailed = true;
+                    Outcome::Failed(5)
                 }
                 Injected::Reject => Outcome::Forged,
                 Injected::Accept => match self.work(memory, job) {

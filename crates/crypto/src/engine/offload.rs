@@ -131,7 +131,12 @@ impl Offload {
         {
             match lane.wait(deadline) {
                 Returned::Done(work) => {
+                    // What a driver says after it has failed is not believed: its state is not known.
+                    let mut failed = false;
                     for (index, job) in work.results() {
+                        if failed {
+                            break;
+                        }
                         verdicts[index] = match job.outcome {
                             Outcome::Done(len) if len == job.output().len() => {
                                 work.copy_out(job, &pieces[index], memory);
@@ -157,6 +162,7 @@ impl Offload {
                                 Verdict::Undone
                             }
                         };
+                        failed = verdicts[index] == Verdict::Undone;
                     }
                     lane.release(work);
                 }

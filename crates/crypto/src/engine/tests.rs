@@ -143,6 +143,7 @@ fn fault() -> impl Strategy<Value = Injected> {
     prop_oneof![
         20 => Just(Injected::Nothing),
         1 => Just(Injected::Error),
+        1 => Just(Injected::Derail),
         1 => Just(Injected::Short),
         1 => Just(Injected::Vanish),
         1 => Just(Injected::Silence),
@@ -224,6 +225,7 @@ fn of_a_mixed_batch_the_longest_go() {
 fn one_that_fails_is_dropped_and_the_cpu_does_what_it_did_not() {
     let faults = [
         Injected::Error,
+        Injected::Derail,
         Injected::Short,
         Injected::Vanish,
         Injected::Silence,
