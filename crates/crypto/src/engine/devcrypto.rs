@@ -188,7 +188,7 @@ impl DevCryptoSession {
             iv: job.nonce.as_ptr(),
         };
         // SAFETY: the driver reads and writes `len` bytes of the text, and reads an initialisation vector of 16.
-        unsafe { ioctl(&self.device, CIOCCRYPT, (&raw mut op).cast()) }
+        unsafe { ioctl_once(&self.device, CIOCCRYPT, (&raw mut op).cast()) }
     }
 
     fn auth_crypt(&self, memory: &mut [u8], job: &Job) -> io::Result<()> {
@@ -216,7 +216,7 @@ impl DevCryptoSession {
         };
         // SAFETY: the driver reads the associated data and the nonce, and reads and writes text and tag, which are behind
         // each other, as `len` and `tag_len` say.
-        unsafe { ioctl(&self.device, CIOCAUTHCRYPT, (&raw mut op).cast()) }
+        unsafe { ioctl_once(&self.device, CIOCAUTHCRYPT, (&raw mut op).cast()) }
     }
 }
 
@@ -267,6 +267,8 @@ impl Drop for DevCryptoSession {
     }
 }
 
+/// A call that a signal may break off, until it is through.
+///
 /// # Safety
 /// `argument` is what the request is defined with, and so is what it points to.
 unsafe fn ioctl(
@@ -276,12 +278,25 @@ unsafe fn ioctl(
 ) -> io::Result<()> {
     loop {
         // SAFETY: the caller's promise.
-        if unsafe { libc::ioctl(device.as_raw_fd(), request, argument) } >= 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
+        match unsafe { ioctl_once(device, request, argument) } {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
         }
     }
+}
+
+/// A call that changes memory where it is: broken off it may be half done, and again it would encrypt what is encrypted.
+///
+/// # Safety
+/// `argument` is what the request is defined with, and so is what it points to.
+unsafe fn ioctl_once(
+    device: &File,
+    request: libc::Ioctl,
+    argument: *mut libc::c_void,
+) -> io::Result<()> {
+    // SAFETY: the caller's promise.
+    if unsafe { libc::ioctl(device.as_raw_fd(), request, argument) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }

@@ -76,6 +76,7 @@ impl Lane {
             .name("accelerator".to_owned())
             .stack_size(STACK)
             .spawn(move || {
+                block_signals();
                 give_up_capabilities();
                 work(&theirs);
             })
@@ -149,6 +150,16 @@ impl Drop for Lane {
     }
 }
 
+/// A signal could break off an operation half done; the process has other threads to take it.
+fn block_signals() {
+    let mut all = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the first call fills the set, which the second reads. The old one is not asked for.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), core::ptr::null_mut());
+    }
+}
+
 /// A driver asks for no privilege once the device is open, and a lane may have been started before the others gave up
 /// theirs. A system that does not let it leaves it with what it has.
 fn give_up_capabilities() {
@@ -191,5 +202,42 @@ fn work(shared: &Shared) {
         *slot = Slot::Done(work, result);
         drop(slot);
         shared.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Job;
+
+    /// Tells which signals are blocked where it runs.
+    struct Teller(std::sync::mpsc::Sender<Vec<i32>>);
+
+    const SIGNALS: [i32; 4] = [libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGALRM];
+
+    impl Session for Teller {
+        fn driver(&self) -> &str {
+            "teller"
+        }
+
+        fn run(&mut self, _: &mut [u8], _: &mut [Job]) -> Result<(), Fault> {
+            let mut blocked = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
+            // SAFETY: no set is given, and the one that is in force is written before it is read.
+            let blocked = SIGNALS.into_iter().filter(|&signal| unsafe {
+                libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), blocked.as_mut_ptr());
+                libc::sigismember(blocked.as_ptr(), signal) == 1
+            });
+            let _ = self.0.send(blocked.collect());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn signals_are_not_a_lanes() {
+        let lane = Lane::start().unwrap();
+        let (say, hear) = std::sync::mpsc::channel();
+        let session: SessionCell = Arc::new(Mutex::new(Box::new(Teller(say))));
+        lane.ask(lane.claim().unwrap(), &session);
+        assert_eq!(hear.recv().unwrap(), SIGNALS);
     }
 }
