@@ -137,12 +137,22 @@ impl Accelerator for DevCrypto {
             driver: String::new(),
             aead: task != Task::AesCbc,
         };
-        session.driver = session.driver_name();
-        if !self.software && is_software(&session.driver) {
+        let driver = session.driver_name();
+        let may_be_used = self.software || is_accelerator(driver.as_deref());
+        session.driver = driver.unwrap_or_else(|| UNTOLD.to_owned());
+        if !may_be_used {
             return Err(Fault::Software(core::mem::take(&mut session.driver)));
         }
         Ok(Box::new(session))
     }
+}
+
+/// A driver whose name the module does not tell.
+const UNTOLD: &str = "a driver not told";
+
+/// Whether a driver is one for an accelerator. Of one that is not told that cannot be known, and most are code for the CPU.
+fn is_accelerator(driver: Option<&str>) -> bool {
+    driver.is_some_and(|driver| !is_software(driver))
 }
 
 struct DevCryptoSession {
@@ -154,7 +164,7 @@ struct DevCryptoSession {
 
 impl DevCryptoSession {
     /// `CIOCGSESSINFO`. Releases before 1.6 cannot tell.
-    fn driver_name(&self) -> String {
+    fn driver_name(&self) -> Option<String> {
         let nothing = || AlgInfo {
             name: [0; 64],
             driver: [0; 64],
@@ -170,8 +180,10 @@ impl DevCryptoSession {
         let told = unsafe { ioctl(&self.device, CIOCGSESSINFO, (&raw mut info).cast()) };
         let name = info.cipher.driver.split(|&byte| byte == 0).next();
         match (told, name) {
-            (Ok(()), Some(name)) if !name.is_empty() => String::from_utf8_lossy(name).into_owned(),
-            _ => "driver not told".to_owned(),
+            (Ok(()), Some(name)) if !name.is_empty() => {
+                Some(String::from_utf8_lossy(name).into_owned())
+            }
+            _ => None,
         }
     }
 
@@ -299,4 +311,16 @@ unsafe fn ioctl_once(
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_that_is_not_told_is_taken_for_software() {
+        assert!(is_accelerator(Some("mv-cbc-aes")));
+        assert!(!is_accelerator(Some("cbc-aes-aesni")));
+        assert!(!is_accelerator(None));
+    }
 }
