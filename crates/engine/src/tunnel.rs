@@ -301,6 +301,12 @@ impl<W: Wire> Tunnel<W> {
         }
         peer.tx_bytes.add(datagram.len() as u64);
         peer.note_sent(self.shared.epoch.millis(now), !packet.is_empty());
+        if !packet.is_empty() {
+            // What waited for the session is traffic like any other.
+            self.shared.outbound.packets.add(1);
+            self.shared.outbound.bytes.add(packet.len() as u64);
+            self.shared.outbound.syscalls.add(report.syscalls);
+        }
         true
     }
 
