@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod dtb;
 pub mod elf;
 pub mod facts;
 pub mod soc;

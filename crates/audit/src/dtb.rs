@@ -1,0 +1,367 @@
+//! Flattened device trees: what kernels are told about the board, and the outer form of FIT images.
+//!
+//! Reads format versions 16 and 17 (Devicetree Specification v0.4, chapter 5), which is what every compiler
+//! has written since 2007. [`Dtb::parse`] walks the whole tree once and refuses what is not well formed; what
+//! comes after only follows offsets that are known to hold. Nothing is copied.
+
+/// The first four bytes.
+pub const MAGIC: [u8; 4] = [0xd0, 0x0d, 0xfe, 0xed];
+
+/// Deepest nesting that is read. Real trees have eight levels or so.
+const DEPTH: u32 = 64;
+
+const BEGIN_NODE: u32 = 1;
+const END_NODE: u32 = 2;
+const PROPERTY: u32 = 3;
+const NOP: u32 = 4;
+const END: u32 = 9;
+
+/// Why bytes are no device tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DtbError {
+    /// Does not begin with [`MAGIC`].
+    #[error("no device tree: the magic number is missing")]
+    Magic,
+    /// A format other than 16 and 17.
+    #[error("device tree format {0} is not known")]
+    Version(u32),
+    /// The header names bytes that are not there.
+    #[error("device tree cut short: {what} lies outside its {have} bytes")]
+    Outside {
+        /// The part.
+        what: &'static str,
+        /// Bytes that there are.
+        have: usize,
+    },
+    /// The structure block is not well formed.
+    #[error("device tree broken at byte {at:#x} of its structure: {what}")]
+    Broken {
+        /// Offset in the structure block.
+        at: usize,
+        /// What is wrong there.
+        what: &'static str,
+    },
+}
+
+/// A device tree that is well formed.
+#[derive(Clone, Copy, Debug)]
+pub struct Dtb<'a> {
+    structure: &'a [u8],
+    strings: &'a [u8],
+    size: usize,
+}
+
+impl<'a> Dtb<'a> {
+    /// Reads the tree that `bytes` begin with; there may be more after it.
+    ///
+    /// # Errors
+    /// Anything that is not a whole, well-formed tree of format 16 or 17.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, DtbError> {
+        if !bytes.starts_with(&MAGIC) {
+            return Err(DtbError::Magic);
+        }
+        let outside = |what| DtbError::Outside {
+            what,
+            have: bytes.len(),
+        };
+        let field = |index: usize| word(bytes, index * 4).ok_or_else(|| outside("the header"));
+        let length = |index: usize| Ok(usize::try_from(field(index)?).unwrap_or(usize::MAX));
+        let size = length(1)?;
+        let whole = bytes.get(..size).ok_or_else(|| outside("the tree"))?;
+        let version = field(5)?;
+        let compatible_to = field(6)?;
+        if version < 16 || compatible_to > 17 {
+            return Err(DtbError::Version(if version < 16 {
+                version
+            } else {
+                compatible_to
+            }));
+        }
+        let part = |start: usize, length: Option<usize>| match length {
+            Some(length) => whole.get(start..start.checked_add(length)?),
+            None => whole.get(start..),
+        };
+        let structure_size = if version >= 17 {
+            Some(length(9)?)
+        } else {
+            None
+        };
+        let structure = part(length(2)?, structure_size).ok_or_else(|| outside("the structure"))?;
+        let strings = part(length(3)?, Some(length(8)?)).ok_or_else(|| outside("the strings"))?;
+        let tree = Self {
+            structure,
+            strings,
+            size,
+        };
+        tree.check()?;
+        Ok(tree)
+    }
+
+    /// Bytes that the tree takes, as its header says: FIT images may keep their data after them.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The node that all others are in.
+    #[must_use]
+    pub fn root(&self) -> Node<'a> {
+        let mut tokens = self.tokens(0);
+        match tokens.next() {
+            Some((_, Token::Begin(name))) => Node {
+                tree: *self,
+                name,
+                at: tokens.at,
+            },
+            // `check` has seen it; an empty node stands for what cannot be.
+            _ => Node {
+                tree: *self,
+                name: b"",
+                at: self.structure.len(),
+            },
+        }
+    }
+
+    /// The node at a path such as `/images/kernel-1`; `/` is the root. Names must be whole, with what
+    /// follows their `@`.
+    #[must_use]
+    pub fn node(&self, path: &str) -> Option<Node<'a>> {
+        path.split('/')
+            .filter(|name| !name.is_empty())
+            .try_fold(self.root(), |node, name| node.child(name))
+    }
+
+    /// Walks everything once.
+    fn check(&self) -> Result<(), DtbError> {
+        let mut tokens = self.tokens(0);
+        let mut depth = 0;
+        let mut nodes = 0_u32;
+        loop {
+            let at = tokens.at;
+            let broken = |what| DtbError::Broken { at, what };
+            match tokens.next() {
+                Some((_, Token::Begin(_))) if depth == 0 && nodes > 0 => {
+                    return Err(broken("a second root"));
+                }
+                Some((_, Token::Begin(_))) if depth == DEPTH => {
+                    return Err(broken("nested too deeply"));
+                }
+                Some((_, Token::Begin(_))) => {
+                    depth += 1;
+                    nodes = nodes.saturating_add(1);
+                }
+                Some((_, Token::End)) if depth == 0 => return Err(broken("an end without a node")),
+                Some((_, Token::End)) => depth -= 1,
+                Some((_, Token::Property(_))) if depth == 0 => {
+                    return Err(broken("a property outside nodes"));
+                }
+                Some((_, Token::Property(_))) => {}
+                None if !tokens.ended => {
+                    return Err(broken("neither a node, nor a property, nor the end"));
+                }
+                None if depth > 0 || nodes == 0 => return Err(broken("the end comes too early")),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn tokens(&self, at: usize) -> Tokens<'a> {
+        Tokens {
+            tree: *self,
+            at,
+            ended: false,
+        }
+    }
+}
+
+/// One node of a tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    tree: Dtb<'a>,
+    name: &'a [u8],
+    /// Where its contents begin.
+    at: usize,
+}
+
+impl<'a> Node<'a> {
+    /// Its name, `@` and unit address included; `""` for the root, and for names that are no UTF-8.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        std::str::from_utf8(self.name).unwrap_or("")
+    }
+
+    /// Its properties, in the order of the tree.
+    pub fn properties(&self) -> impl Iterator<Item = Property<'a>> + use<'a> {
+        self.contents().filter_map(|content| match content {
+            Content::Property(property) => Some(property),
+            Content::Child(_) => None,
+        })
+    }
+
+    /// The property of this name.
+    #[must_use]
+    pub fn property(&self, name: &str) -> Option<Property<'a>> {
+        self.properties().find(|property| property.name == name)
+    }
+
+    /// The nodes that are directly in it, in the order of the tree.
+    pub fn children(&self) -> impl Iterator<Item = Self> + use<'a> {
+        self.contents().filter_map(|content| match content {
+            Content::Property(_) => None,
+            Content::Child(node) => Some(node),
+        })
+    }
+
+    /// The child of this name.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Option<Self> {
+        self.children().find(|node| node.name == name.as_bytes())
+    }
+
+    /// What is directly in the node.
+    fn contents(&self) -> impl Iterator<Item = Content<'a>> + use<'a> {
+        let tree = self.tree;
+        let mut tokens = tree.tokens(self.at);
+        let mut depth = 0_u32;
+        let mut done = false;
+        std::iter::from_fn(move || {
+            while !done {
+                match tokens.next() {
+                    Some((at, Token::Begin(name))) => {
+                        depth = depth.saturating_add(1);
+                        if depth == 1 {
+                            return Some(Content::Child(Node { tree, name, at }));
+                        }
+                    }
+                    Some((_, Token::End)) if depth > 0 => depth -= 1,
+                    Some((_, Token::Property(property))) if depth == 0 => {
+                        return Some(Content::Property(property));
+                    }
+                    Some((_, Token::Property(_))) => {}
+                    Some((_, Token::End)) | None => done = true,
+                }
+            }
+            None
+        })
+    }
+}
+
+enum Content<'a> {
+    Property(Property<'a>),
+    Child(Node<'a>),
+}
+
+/// One property of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Property<'a> {
+    /// Its name; `""` where that is no UTF-8.
+    pub name: &'a str,
+    /// Its bytes.
+    pub value: &'a [u8],
+}
+
+impl<'a> Property<'a> {
+    /// The value as text, up to its first zero byte.
+    #[must_use]
+    pub fn text(&self) -> Option<&'a str> {
+        self.texts().next()
+    }
+
+    /// The value as a list of texts, each ended by a zero byte, such as `compatible`. Those that are no
+    /// UTF-8 are left out.
+    pub fn texts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        texts(self.value)
+    }
+
+    /// The value as one 32-bit cell.
+    #[must_use]
+    pub fn cell(&self) -> Option<u32> {
+        if self.value.len() == 4 {
+            word(self.value, 0)
+        } else {
+            None
+        }
+    }
+}
+
+/// Texts that are ended by zero bytes, as in a property or in a file of `/proc/device-tree`. Empty ones and
+/// those that are no UTF-8 are left out.
+pub fn texts(value: &[u8]) -> impl Iterator<Item = &str> {
+    value
+        .split(|byte| *byte == 0)
+        .filter_map(|text| std::str::from_utf8(text).ok())
+        .filter(|text| !text.is_empty())
+}
+
+enum Token<'a> {
+    Begin(&'a [u8]),
+    End,
+    Property(Property<'a>),
+}
+
+/// Tokens of the structure block, each with the offset after it. Ends with `ended` unset where the bytes
+/// make no sense.
+struct Tokens<'a> {
+    tree: Dtb<'a>,
+    at: usize,
+    ended: bool,
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = (usize, Token<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let bytes = self.tree.structure;
+        loop {
+            let kind = word(bytes, self.at)?;
+            let body = self.at.checked_add(4)?;
+            let (end, token) = match kind {
+                BEGIN_NODE => {
+                    let name = text(bytes, body)?;
+                    (body + name.len() + 1, Some(Token::Begin(name)))
+                }
+                END_NODE => (body, Some(Token::End)),
+                PROPERTY => {
+                    let length = usize::try_from(word(bytes, body)?).ok()?;
+                    let name = text(
+                        self.tree.strings,
+                        usize::try_from(word(bytes, body + 4)?).ok()?,
+                    )?;
+                    let name = std::str::from_utf8(name).unwrap_or("");
+                    let end = body.checked_add(8)?.checked_add(length)?;
+                    (
+                        end,
+                        Some(Token::Property(Property {
+                            name,
+                            value: bytes.get(body + 8..end)?,
+                        })),
+                    )
+                }
+                NOP => (body, None),
+                END => {
+                    self.ended = true;
+                    return None;
+                }
+                _ => return None,
+            };
+            // Tokens begin at multiples of four.
+            self.at = end.checked_next_multiple_of(4)?;
+            if let Some(token) = token {
+                return Some((self.at, token));
+            }
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_be_bytes(four.try_into().ok()?))
+}
+
+fn text(bytes: &[u8], at: usize) -> Option<&[u8]> {
+    let rest = bytes.get(at..)?;
+    rest.get(..rest.iter().position(|byte| *byte == 0)?)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
