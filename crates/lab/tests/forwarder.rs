@@ -2,12 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod common;
+
 use std::io;
 use std::net::IpAddr;
 use std::thread::JoinHandle;
 
 use lab::forwarder::{ForwarderOptions, forward};
-use lab::load::{HttpLoad, HttpServer, Iperf, IperfServer, PingOptions, ping};
+use lab::load::{HttpLoad, HttpServer, Iperf, IperfServer};
 use lab::{Host, Link, LinkOptions, Offloads, enter_or_skip, tools};
 
 fn ip(text: &str) -> IpAddr {
@@ -59,8 +61,7 @@ fn files_and_pings_arrive_with_and_without_offloads() {
             start(&b, 2, link.a4(), offloads),
         ];
         for target in ["10.0.0.2", "fd0f::2"].map(ip) {
-            let report = ping(&a, target, &PingOptions::count(10)).unwrap();
-            assert!(report.is_perfect(), "{target}: {report:?}");
+            common::answered(&a, target, 10);
             let server = HttpServer::start(&b, (target, 80).into()).unwrap();
             let report = HttpLoad::new((target, 80), 2_000_000, 16).run(&a).unwrap();
             assert_eq!((report.requests, report.errors), (16, 0), "{report:?}");

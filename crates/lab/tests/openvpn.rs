@@ -2,9 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod common;
+
 use std::time::{Duration, Instant};
 
-use lab::load::{PingOptions, ping};
 use lab::openvpn::{
     Cipher, ConfigFile, Credentials, Digest, Framing, KeyKind, Management, OldClient, OldServer,
     OpenVpn, RunningOpenVpn, Setup, StockOpenVpn, Transport, Wrap,
@@ -60,10 +61,8 @@ fn pair<'n>(
     let server = programs[0].start(&net.server, &file).unwrap();
     let file = setup.client_file(programs[1], &credentials, at).unwrap();
     let client = programs[1].start(&net.client, &file).unwrap();
-    let report = ping(&net.client, setup.inner4(1), &PingOptions::count(3)).unwrap();
-    assert!(report.is_perfect(), "{setup:?}: {report:?}");
-    let report = ping(&net.client, setup.server6(), &PingOptions::count(3)).unwrap();
-    assert!(report.is_perfect(), "{setup:?}: {report:?}");
+    common::answered(&net.client, setup.inner4(1), 3);
+    common::answered(&net.client, setup.server6(), 3);
     [server, client]
 }
 
