@@ -2,9 +2,13 @@
 //! order.
 //!
 //! A child process does the work in single steps, and the addresses of its instructions are compared. That finds a branch on
-//! a secret in code for any instructions, AVX-512 included; it does not see what is loaded, which `secrets.rs` does.
+//! a secret in code for any instructions, AVX-512 included; it does not see what is loaded, which `secrets.rs` does. Keys are
+//! made beforehand. What is secret: keys, texts, and, of a forged packet, how far its tag is right.
 
 use super::common::*;
+use crate::backend::Backend;
+use crate::openvpn::{DataCipher, Format, KeyMaterial, legacy};
+use crate::{Batch, Packet};
 
 /// What a process executed: how many instructions, and a sum over their addresses in order. `None` if nothing may be traced.
 fn executed(work: impl FnOnce()) -> Option<(usize, u64)> {
@@ -60,7 +64,11 @@ fn the_same_way(name: &str, mut work: impl FnMut(&mut Numbers)) -> bool {
     with(2) == Some(first)
 }
 
-const LENS: [usize; 6] = [30, 30, 30, 30, 17, 70];
+/// Bytes of texts: a whole group of one length, and some that are alone.
+const LENS: [usize; 11] = [200, 200, 200, 200, 200, 200, 200, 200, 17, 70, 300];
+
+/// One among equals, which is not genuine.
+const FORGED: usize = 3;
 
 #[test]
 fn a_branch_on_a_secret_is_found() {
@@ -78,8 +86,27 @@ fn a_branch_on_a_secret_is_found() {
     assert!(!same || executed(|| ()).is_none());
 }
 
+/// Turns one bit of a tag: another one for each seed, so that a comparison that ends early does so elsewhere.
+fn forge(tag: &mut [u8], seed: usize) {
+    let at = [0, tag.len() / 3, tag.len() - 1][seed];
+    tag[at] ^= 1 << seed;
+}
+
 #[test]
-fn sealing_takes_the_same_way_whatever_the_secrets() {
+fn a_comparison_that_ends_early_is_found() {
+    let mut received = [0; 16];
+    let same = the_same_way("a leak", |numbers| {
+        received = [0; 16];
+        forge(&mut received, numbers.0 as usize);
+        let pairs = received.iter().zip(&[0; 16]);
+        let right = pairs.take_while(|(a, b)| std::hint::black_box(**a) == **b);
+        std::hint::black_box(right.count());
+    });
+    assert!(!same || executed(|| ()).is_none());
+}
+
+#[test]
+fn aeads_take_the_same_way_whatever_the_secrets() {
     for algorithm in [AeadAlgorithm::Aes256Gcm, AeadAlgorithm::ChaCha20Poly1305] {
         let mut end = 0;
         let places = LENS.map(|len| {
@@ -96,21 +123,42 @@ fn sealing_takes_the_same_way_whatever_the_secrets() {
             // With a key of each seed, made where allocating is allowed.
             let kernels = keys().map(|key| aeads(algorithm, &key).swap_remove(at).1);
             let mut memory = vec![0; end];
+            let sealed: [_; 3] = core::array::from_fn(|seed| {
+                Numbers(seed as u64).fill(&mut memory);
+                kernels[seed].seal(&mut memory, &places);
+                forge(&mut memory[places[FORGED].tag..][..TAG_LEN], seed);
+                memory.clone()
+            });
             let same = the_same_way(name, |numbers| {
                 let kernel = &kernels[numbers.0 as usize];
                 numbers.fill(&mut memory);
                 kernel.seal(&mut memory, &places);
             });
-            assert!(same, "{name} {}", algorithm.name());
+            assert!(same, "{name} {} seals", algorithm.name());
+            let mut authentic = [false; LENS.len()];
+            let same = the_same_way(name, |numbers| {
+                let seed = numbers.0 as usize;
+                memory.copy_from_slice(&sealed[seed]);
+                kernels[seed].open(&mut memory, &places, &mut authentic);
+            });
+            assert!(same, "{name} {} opens", algorithm.name());
+            if name != &"portable" {
+                // What was looked at is what was meant.
+                let right = core::array::from_fn(|number| number != FORGED);
+                assert_eq!(authentic, right, "{name} {}", algorithm.name());
+            }
         }
     }
 }
 
 #[test]
 fn chains_take_the_same_way_whatever_the_secrets() {
+    // As many as the widest code has lanes, and one of more blocks than it decrypts at once.
+    let mut lens = [48; 18];
+    (lens[2], lens[9]) = (16, 320);
     let mut end = 0;
-    let chains = LENS.map(|len| {
-        let text = end + 16..end + 16 + len / 16 * 16;
+    let chains = lens.map(|len| {
+        let text = end + 16..end + 16 + len;
         end = text.end;
         Chain::new(&text, 16)
     });
@@ -121,16 +169,24 @@ fn chains_take_the_same_way_whatever_the_secrets() {
             let kernel = &kernels[numbers.0 as usize];
             numbers.fill(&mut memory);
             kernel.encrypt(&mut memory, &chains);
+        });
+        assert!(same, "{name} encrypts");
+        let same = the_same_way(name, |numbers| {
+            let kernel = &kernels[numbers.0 as usize];
+            numbers.fill(&mut memory);
             kernel.decrypt(&mut memory, &chains);
         });
-        assert!(same, "{name}");
+        assert!(same, "{name} decrypts");
     }
 }
 
 #[test]
 fn macs_take_the_same_way_whatever_the_secrets() {
+    // With fewer than a lane each, some code leaves them to the library.
+    let mut lens = [30; 17];
+    lens[16] = 70;
     let mut end = 0;
-    let messages = LENS.map(|len| {
+    let messages = lens.map(|len| {
         end += len;
         end - len..end
     });
@@ -138,13 +194,87 @@ fn macs_take_the_same_way_whatever_the_secrets() {
         for (at, (name, _)) in macs(digest, &[0; 32]).iter().enumerate() {
             let kernels = keys().map(|key| macs(digest, &key).swap_remove(at).1);
             let mut memory = vec![0; end];
-            let mut found = [Mac::EMPTY; LENS.len()];
+            let mut found = [Mac::EMPTY; 17];
             let same = the_same_way(name, |numbers| {
                 let kernel = &kernels[numbers.0 as usize];
                 numbers.fill(&mut memory);
                 kernel.sign_each(&memory, &messages, &mut found);
             });
             assert!(same, "{name} {digest}");
+        }
+    }
+}
+
+/// What is around the candidates: numbers, padding, and codes compared.
+#[test]
+fn packets_take_the_same_way_whatever_the_secrets() {
+    for (cipher, digest) in [
+        (DataCipher::Aes256Gcm, Digest::None),
+        (DataCipher::Aes256Cbc, Digest::Sha256),
+        (DataCipher::None, Digest::Sha1),
+    ] {
+        // The kind keeps what is picked from changing: other tests import choices.
+        let ciphers = keys().map(|key| {
+            let mut secrets = KeyMaterial {
+                cipher: [0; 64],
+                hmac: [0; 64],
+            };
+            secrets.cipher[..32].copy_from_slice(&key);
+            secrets.hmac[..32].copy_from_slice(&key);
+            let simd = Some(Backend::Simd);
+            legacy::data_channel_on(simd, cipher, digest, &secrets, Format::V2).unwrap()
+        });
+        let (head, mut end) = (ciphers[0].head(), 0);
+        let batch = LENS.map(|len| {
+            let start = end + 4 + head;
+            end = start + len + ciphers[0].tail(len);
+            Packet {
+                start: start as u32,
+                len: len as u32,
+                counter: 1,
+                authentic: false,
+            }
+        });
+        let datagrams = batch.map(|packet| Packet {
+            start: packet.start - head as u32,
+            len: (head + packet.len as usize + ciphers[0].tail(packet.len as usize)) as u32,
+            ..packet
+        });
+        let mut memory = vec![0; end];
+        let seal = |seed: usize, memory: &mut [u8]| {
+            Numbers(seed as u64).fill(memory);
+            let mut packets = batch;
+            ciphers[seed].seal(&mut Batch {
+                memory,
+                packets: &mut packets,
+            });
+        };
+        let sealed: [_; 3] = core::array::from_fn(|seed| {
+            seal(seed, &mut memory);
+            let head = datagrams[FORGED].start as usize;
+            let tag = match cipher.is_aead() {
+                true => &mut memory[head + 4..][..TAG_LEN],
+                false => &mut memory[head..][..digest.len()],
+            };
+            forge(tag, seed);
+            memory.clone()
+        });
+        let name = cipher.name();
+        let same = the_same_way(name, |numbers| seal(numbers.0 as usize, &mut memory));
+        assert!(same, "{name} seals");
+        let mut opened = datagrams;
+        let same = the_same_way(name, |numbers| {
+            let seed = numbers.0 as usize;
+            memory.copy_from_slice(&sealed[seed]);
+            opened = datagrams;
+            ciphers[seed].open(&mut Batch {
+                memory: &mut memory,
+                packets: &mut opened,
+            });
+        });
+        assert!(same, "{name} opens");
+        for (number, packet) in opened.iter().enumerate() {
+            assert_eq!(packet.authentic, number != FORGED, "{name} {number}");
         }
     }
 }
