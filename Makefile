@@ -23,9 +23,10 @@ demo: build ## Show a tunnel at work: office, branch, real traffic, a table
 	target/release/millrace demo $(ARGS)
 
 # The tests make network namespaces: as root, or in a user namespace where the kernel allows it.
+# `setup` has seen to valgrind, so that a test that finds none fails.
 test: setup ## Run all tests, and the model of the ring
 	@scripts/peers || echo "test: going on without the newest wireguard-go"
-	cargo test --locked --workspace
+	MILLRACE_TEST_VALGRIND=1 cargo test --locked --workspace
 	$(MAKE) --no-print-directory loom
 
 # The flag rebuilds everything, hence a directory of its own; the model is small, so nothing is
