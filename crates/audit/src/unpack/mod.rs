@@ -2,3 +2,238 @@
 //!
 //! Nothing is run and nothing is written: files are unpacked in memory, one after the other, and handed to
 //! a visitor. [`Limits`] bound what a hostile image can cost.
+
+#[allow(dead_code, reason = "the scanner of images will use it")]
+mod budget;
+#[allow(dead_code, reason = "the scanner of images will use it")]
+mod decompress;
+mod directory;
+mod squashfs;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use budget::Budget;
+
+/// What an image may cost. The defaults fit firmware of any router with room to spare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one unpacked file. A larger one is skipped.
+    pub file: u64,
+    /// Bytes unpacked in all, wherever they come from. What goes beyond ends the walk.
+    pub total: u64,
+    /// Files, links and devices in all. What goes beyond ends the walk.
+    pub files: u32,
+    /// How deep images may lie in images. What lies deeper is skipped.
+    pub depth: u32,
+    /// Unpacked bytes for each packed one, once a stream has given a mebibyte. A part that exceeds it is
+    /// skipped.
+    pub ratio: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            file: 256 << 20,
+            total: 1 << 30,
+            files: 200_000,
+            depth: 8,
+            ratio: 1000,
+        }
+    }
+}
+
+/// What sort of entry it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind<'a> {
+    /// A file, with its bytes.
+    File,
+    /// A symbolic link, with its target as it is written there. It is not followed.
+    Symlink(&'a str),
+    /// A device, a FIFO or a socket. It is not opened.
+    Other,
+}
+
+/// One thing found. Directories are none; they show in the paths.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// Where it is in its own file system, absolute: `/usr/lib/libcrypto.so.1.1`. What is in no file system
+    /// goes by its role: `kernel` (one that could not be unpacked), `vmlinux` (the kernel as it lies in
+    /// memory, or as an ELF file), `kernel-config` (the text that was built into it), `dtb` (a device
+    /// tree), `header` (what a vendor's header says, as text), `metadata` (OpenWrt's JSON for sysupgrade).
+    /// A file that was named on the command line has its name.
+    pub path: &'a str,
+    /// The way to it from the file that was named, for example `squashfs (xz) at 0x1c0040` or `tar
+    /// sysupgrade-x/root > squashfs (xz) at 0x0`; empty in a directory and for the named file itself.
+    pub origin: &'a str,
+    /// What it is.
+    pub kind: EntryKind<'a>,
+    /// The bytes of a file; empty for the rest. Kernel modules that are compressed one by one are unpacked.
+    pub data: &'a [u8],
+}
+
+/// Receives what is found.
+pub trait Visitor {
+    /// A file, a link or a device.
+    fn entry(&mut self, entry: &Entry<'_>);
+    /// Something at `origin` was recognised as `what` and could not be looked into, or not wholly.
+    fn skipped(&mut self, origin: &str, what: &str, why: &str);
+}
+
+/// Why a walk ended before its end. What was handed over until then is right.
+#[derive(Debug, thiserror::Error)]
+pub enum UnpackError {
+    /// The named file or directory cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A device, a FIFO or a socket was named.
+    #[error("{}: neither a file nor a directory", .0.display())]
+    NotAFile(PathBuf),
+    /// The image unpacks to more bytes than [`Limits::total`].
+    #[error("more than {0} bytes unpacked: the rest was not looked at")]
+    TooLarge(u64),
+    /// There are more entries than [`Limits::files`].
+    #[error("more than {0} files: the rest was not looked at")]
+    TooMany(u32),
+}
+
+/// Walks a file, an image or a directory, and hands over what is in it.
+///
+/// # Errors
+/// [`UnpackError`]: when `path` cannot be read, or a limit that ends the walk was reached. Whatever is wrong
+/// with parts of an image goes to [`Visitor::skipped`].
+pub fn walk(path: &Path, limits: &Limits, visitor: &mut dyn Visitor) -> Result<(), UnpackError> {
+    let read = |source| UnpackError::Read {
+        path: path.to_path_buf(),
+        source,
+    };
+    let meta = std::fs::metadata(path).map_err(read)?;
+    if meta.is_dir() {
+        return directory::walk(path, &mut Walker::new(limits, 0, visitor));
+    }
+    if !meta.is_file() {
+        return Err(UnpackError::NotAFile(path.to_path_buf()));
+    }
+    let Some(bytes) = read_file(path, limits.total).map_err(read)? else {
+        return Err(UnpackError::TooLarge(limits.total));
+    };
+    walk_bytes(&path.to_string_lossy(), &bytes, limits, visitor)
+}
+
+/// [`walk`] for an image that is in memory already; `name` is the path that it has if it is a plain file.
+///
+/// # Errors
+/// As [`walk`].
+pub fn walk_bytes(
+    name: &str,
+    bytes: &[u8],
+    limits: &Limits,
+    visitor: &mut dyn Visitor,
+) -> Result<(), UnpackError> {
+    let mut walker = Walker::new(limits, bytes.len(), visitor);
+    if !bytes.starts_with(b"\x7fELF") {
+        for (at, _) in bytes
+            .windows(4)
+            .enumerate()
+            .filter(|(_, w)| squashfs::MAGICS.contains(w))
+        {
+            if squashfs::walk(&bytes[at..], at, "", &mut walker)?.is_some() {
+                return Ok(());
+            }
+        }
+    }
+    walker.file(name, "", bytes)
+}
+
+/// The state of one walk: where entries go to, and what may still be spent.
+struct Walker<'v> {
+    budget: Budget,
+    visitor: &'v mut dyn Visitor,
+}
+
+impl<'v> Walker<'v> {
+    fn new(limits: &Limits, image: usize, visitor: &'v mut dyn Visitor) -> Self {
+        Self {
+            budget: Budget::new(*limits, image),
+            visitor,
+        }
+    }
+
+    /// Hands over a file.
+    fn file(&mut self, path: &str, origin: &str, data: &[u8]) -> Result<(), UnpackError> {
+        self.give(path, origin, EntryKind::File, data)
+    }
+
+    /// Hands over an entry of any kind, and counts it.
+    fn give(
+        &mut self,
+        path: &str,
+        origin: &str,
+        kind: EntryKind<'_>,
+        data: &[u8],
+    ) -> Result<(), UnpackError> {
+        self.budget.count()?;
+        self.visitor.entry(&Entry {
+            path,
+            origin,
+            kind,
+            data,
+        });
+        Ok(())
+    }
+
+    /// A file in a file system: kernel modules that are compressed are unpacked first.
+    fn file_in_tree(&mut self, path: &str, origin: &str, data: &[u8]) -> Result<(), UnpackError> {
+        let format = match path.rsplit_once(".ko.") {
+            Some((_, "gz")) => decompress::Format::Gzip,
+            Some((_, "xz")) => decompress::Format::Xz,
+            Some((_, "zst")) => decompress::Format::Zstd,
+            _ => return self.file(path, origin, data),
+        };
+        match decompress::decode(format, data, &mut self.budget) {
+            Ok((module, _)) => self.file(path, origin, &module),
+            Err(fault) => self.fault(origin, path, fault),
+        }
+    }
+
+    /// A part that could not be unpacked; only a limit of the whole walk is an error.
+    fn fault(&mut self, origin: &str, what: &str, fault: budget::Fault) -> Result<(), UnpackError> {
+        match fault {
+            budget::Fault::Walk(error) => Err(error),
+            budget::Fault::Part(why) => {
+                self.visitor.skipped(origin, what, &why);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Reads a regular file of at most `most` bytes; `None` if it is larger. What turns out to be a FIFO or a
+/// device only when it is open is not read, and opening it does not wait.
+fn read_file(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
+    let file: File = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
+    }
+    if meta.len() > most {
+        return Ok(None);
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
+    // A file that grows while it is read ends here all the same.
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= most).then_some(bytes))
+}

@@ -1,0 +1,98 @@
+//! What may still be spent on an image.
+
+use super::{Limits, UnpackError};
+
+/// Why a part cannot be unpacked.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// A limit of the whole walk is reached.
+    Walk(UnpackError),
+    /// This part alone is the matter; in words.
+    Part(String),
+}
+
+impl Fault {
+    /// A fault of the part alone.
+    pub(super) fn part(why: impl Into<String>) -> Self {
+        Self::Part(why.into())
+    }
+}
+
+impl From<UnpackError> for Fault {
+    fn from(error: UnpackError) -> Self {
+        Self::Walk(error)
+    }
+}
+
+/// Unpacked bytes that any stream may give, however short it is: small files of zeros are no bombs.
+const RATIO_FREE: u64 = 1 << 20;
+
+/// Magic numbers that turn out to be none, and yet cost more than a glance.
+const MISSES: u32 = 20_000;
+
+/// The account of one walk.
+#[derive(Debug)]
+pub(super) struct Budget {
+    /// The limits, as given.
+    pub(super) limits: Limits,
+    total: u64,
+    files: u32,
+    misses: u32,
+    work: u64,
+}
+
+impl Budget {
+    /// For an image of `image` bytes.
+    pub(super) fn new(limits: Limits, image: usize) -> Self {
+        let work = (image as u64).saturating_mul(16).saturating_add(64 << 20);
+        Self {
+            limits,
+            total: 0,
+            files: 0,
+            misses: MISSES,
+            work,
+        }
+    }
+
+    /// Counts an entry.
+    pub(super) fn count(&mut self) -> Result<(), UnpackError> {
+        if self.files >= self.limits.files {
+            return Err(UnpackError::TooMany(self.limits.files));
+        }
+        self.files += 1;
+        Ok(())
+    }
+
+    /// Counts unpacked bytes, whether or not they come to be used.
+    pub(super) fn unpacked(&mut self, bytes: usize) -> Result<(), UnpackError> {
+        self.total = self.total.saturating_add(bytes as u64);
+        if self.total > self.limits.total {
+            return Err(UnpackError::TooLarge(self.limits.total));
+        }
+        Ok(())
+    }
+
+    /// Whether `out` bytes from `packed` are more than is credible.
+    pub(super) fn is_bomb(&self, out: u64, packed: u64) -> bool {
+        out > RATIO_FREE && out > packed.saturating_mul(self.limits.ratio)
+    }
+
+    /// Counts a candidate that is about to be tried, and `bytes` that will be looked at for it. `false`: there
+    /// were so many that no more are tried.
+    pub(super) fn attempt(&mut self, bytes: usize) -> bool {
+        if self.misses == 0 || self.work < bytes as u64 {
+            return false;
+        }
+        self.misses -= 1;
+        self.work -= bytes as u64;
+        true
+    }
+}
+
+/// Why a file of `size` bytes is skipped.
+pub(super) fn too_large(size: u64, limits: &Limits) -> String {
+    format!(
+        "{size} bytes, more than the {} that one file may have",
+        limits.file
+    )
+}

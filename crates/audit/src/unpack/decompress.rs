@@ -1,0 +1,172 @@
+//! Compressed streams, each unpacked whole into memory, within the [`Budget`].
+
+use std::io::{self, ErrorKind, Read};
+
+use super::budget::{Budget, Fault, too_large};
+
+/// KiB that a decoder may take for its dictionary. `xz -9` has 64 MiB; nothing on a router has more.
+const DICTIONARY_KIB: u32 = 72 << 10;
+
+/// The largest block of LZ4's old format, which is the kernel's.
+const LZ4_BLOCK: usize = 8 << 20;
+
+/// Formats that stand alone in a file or an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// RFC 1952.
+    Gzip,
+    /// `.xz`.
+    Xz,
+    /// `.lzma`: properties, dictionary, size, stream.
+    Lzma,
+    /// RFC 8878.
+    Zstd,
+    /// LZ4's format of before frames, which the kernel has kept.
+    Lz4,
+}
+
+impl Format {
+    /// Its name in origins.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Xz => "xz",
+            Self::Lzma => "lzma",
+            Self::Zstd => "zstd",
+            Self::Lz4 => "lz4",
+        }
+    }
+}
+
+/// Unpacks the stream at the beginning of `packed`, and says how long it was.
+pub(super) fn decode(
+    format: Format,
+    packed: &[u8],
+    budget: &mut Budget,
+) -> Result<(Vec<u8>, usize), Fault> {
+    match format {
+        Format::Gzip => {
+            let mut reader = flate2::bufread::GzDecoder::new(packed);
+            let out = drain(&mut reader, |r| packed.len() - r.get_ref().len(), budget)?;
+            Ok((out, packed.len() - reader.get_ref().len()))
+        }
+        Format::Xz => {
+            let mut reader = lzma_rust2::XzReader::new_mem_limit(packed, false, DICTIONARY_KIB);
+            let out = drain(&mut reader, |r| packed.len() - r.inner().len(), budget)?;
+            Ok((out, packed.len() - reader.inner().len()))
+        }
+        Format::Lzma => {
+            let mut reader = lzma_rust2::LzmaReader::new_mem_limit(packed, DICTIONARY_KIB, None)
+                .map_err(|e| Fault::part(e.to_string()))?;
+            let out = drain(&mut reader, |r| packed.len() - r.inner().len(), budget)?;
+            let (rest, unused) = reader.into_parts();
+            Ok((out, packed.len() - rest.len() - unused.len()))
+        }
+        Format::Zstd => {
+            let mut reader = ruzstd::decoding::StreamingDecoder::new(packed)
+                .map_err(|e| Fault::part(e.to_string()))?;
+            let out = drain(&mut reader, |r| packed.len() - r.get_ref().len(), budget)?;
+            Ok((out, packed.len() - reader.get_ref().len()))
+        }
+        Format::Lz4 => lz4_blocks(packed, budget),
+    }
+}
+
+/// Reads to the end, looking after each piece whether it is too much. `used` says how much of the packed bytes
+/// was read so far.
+fn drain<R: Read>(
+    reader: &mut R,
+    used: impl Fn(&R) -> usize,
+    budget: &mut Budget,
+) -> Result<Vec<u8>, Fault> {
+    let mut out = Vec::new();
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        let count = match reader.read(&mut piece) {
+            Ok(0) => return Ok(out),
+            Ok(count) => count,
+            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+            Err(e) => return Err(Fault::part(e.to_string())),
+        };
+        grow(&mut out, &piece[..count], used(reader), budget)?;
+    }
+}
+
+fn grow(out: &mut Vec<u8>, piece: &[u8], used: usize, budget: &mut Budget) -> Result<(), Fault> {
+    budget.unpacked(piece.len())?;
+    let size = (out.len() + piece.len()) as u64;
+    if size > budget.limits.file {
+        return Err(Fault::part(too_large(size, &budget.limits)));
+    }
+    if budget.is_bomb(size, used as u64) {
+        return Err(Fault::part(format!(
+            "{size} bytes out of {used}: too much to be true"
+        )));
+    }
+    out.extend_from_slice(piece);
+    Ok(())
+}
+
+/// Blocks with their sizes before them; there is no end mark, so the first that cannot be one ends it.
+fn lz4_blocks(packed: &[u8], budget: &mut Budget) -> Result<(Vec<u8>, usize), Fault> {
+    let mut out = Vec::new();
+    let mut at = 4;
+    let mut block = Vec::new();
+    while let Some(size) = packed.get(at..at + 4) {
+        let size = u32::from_le_bytes([size[0], size[1], size[2], size[3]]) as usize;
+        let Some(bytes) = packed
+            .get(at + 4..)
+            .and_then(|rest| rest.get(..size))
+            .filter(|b| !b.is_empty())
+        else {
+            break;
+        };
+        block.resize(LZ4_BLOCK, 0);
+        let Ok(count) = lz4_flex::block::decompress_into(bytes, &mut block) else {
+            break;
+        };
+        at += 4 + size;
+        grow(&mut out, &block[..count], at, budget)?;
+        if count < LZ4_BLOCK {
+            break;
+        }
+    }
+    if out.is_empty() {
+        return Err(Fault::part("no LZ4 block in it"));
+    }
+    Ok((out, at))
+}
+
+/// A raw LZMA stream, with an end mark or without: gives what there is, `most` bytes at most. `size` is what it
+/// unpacks to, if that is known. `Err`: the stream is wrong, not merely at its end.
+pub(super) fn lzma_raw(
+    packed: &[u8],
+    props: u8,
+    size: Option<u64>,
+    most: usize,
+) -> io::Result<Vec<u8>> {
+    let dictionary = u32::try_from(most)
+        .unwrap_or(u32::MAX)
+        .min(DICTIONARY_KIB << 10);
+    let size = size.unwrap_or(u64::MAX);
+    let mut reader = lzma_rust2::LzmaReader::new_with_props(packed, size, props, dictionary, None)?;
+    reader.set_defer_errors(true);
+    some(reader, most)
+}
+
+/// What a reader gives, `most` bytes at most; that it ends early is no error if it gave anything.
+pub(super) fn some(mut reader: impl Read, most: usize) -> io::Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(most.min(1 << 20));
+    let mut piece = vec![0; most.clamp(1, 16 << 10)];
+    while out.len() < most {
+        let left = piece.len().min(most - out.len());
+        match reader.read(&mut piece[..left]) {
+            Ok(0) => break,
+            Ok(count) => out.extend_from_slice(&piece[..count]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof && !out.is_empty() => break,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(out)
+}

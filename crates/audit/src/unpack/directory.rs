@@ -1,0 +1,67 @@
+//! A root file system as a directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::budget::too_large;
+use super::{EntryKind, UnpackError, Walker, read_file};
+
+/// Directories in directories. A deeper one is skipped.
+const DEEPEST: usize = 64;
+
+/// Walks `root` in the order of the names. Links are reported and not followed, so that the walk never leaves
+/// `root`; only regular files are opened.
+pub(super) fn walk(root: &Path, walker: &mut Walker<'_>) -> Result<(), UnpackError> {
+    let mut open: Vec<(PathBuf, String, usize)> = vec![(root.to_path_buf(), String::new(), 0)];
+    while let Some((dir, inside, depth)) = open.pop() {
+        let mut names = match fs::read_dir(&dir).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
+            Ok(names) => names,
+            Err(source) if depth == 0 => return Err(UnpackError::Read { path: dir, source }),
+            Err(error) => {
+                walker.visitor.skipped("", &inside, &error.to_string());
+                continue;
+            }
+        };
+        names.sort_by_key(fs::DirEntry::file_name);
+        let mut below = Vec::new();
+        for name in names {
+            let path = format!("{inside}/{}", name.file_name().to_string_lossy());
+            let Ok(kind) = name.file_type() else { continue };
+            if kind.is_dir() {
+                if depth < DEEPEST {
+                    below.push((name.path(), path, depth + 1));
+                } else {
+                    walker.visitor.skipped("", &path, "too deep");
+                }
+            } else if kind.is_symlink() {
+                let target = fs::read_link(name.path()).unwrap_or_default();
+                walker.give(
+                    &path,
+                    "",
+                    EntryKind::Symlink(&target.to_string_lossy()),
+                    &[],
+                )?;
+            } else if kind.is_file() {
+                file(&name, &path, walker)?;
+            } else {
+                walker.give(&path, "", EntryKind::Other, &[])?;
+            }
+        }
+        open.extend(below.into_iter().rev());
+    }
+    Ok(())
+}
+
+fn file(name: &fs::DirEntry, path: &str, walker: &mut Walker<'_>) -> Result<(), UnpackError> {
+    match read_file(&name.path(), walker.budget.limits.file) {
+        Ok(Some(bytes)) => return walker.file_in_tree(path, "", &bytes),
+        Ok(None) => {
+            let size = name.metadata().map_or(0, |m| m.len());
+            walker
+                .visitor
+                .skipped("", path, &too_large(size, &walker.budget.limits));
+        }
+        Err(error) => walker.visitor.skipped("", path, &error.to_string()),
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Compressed blocks of squashfs. Which compressor it is stands in the superblock of 4.0; what form of LZMA a
+//! vendor took stands nowhere, and is found by trying on the first block of a table.
+
+use super::super::budget::{Budget, Fault};
+use super::super::decompress;
+use super::superblock::Superblock;
+use super::table::{METADATA, TableBlock};
+
+/// Where a vendor's LZMA streams have their properties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// As in `.lzma`: properties, dictionary, size, stream.
+    Alone,
+    /// Properties and dictionary, then the stream.
+    Short,
+    /// Nowhere: these, after so many bytes of whatever.
+    Fixed { props: u8, skip: usize },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Codec {
+    Zlib,
+    Lzma(Form),
+    Xz,
+    Lz4,
+    Zstd,
+    Unknown(&'static str),
+}
+
+/// Unpacks the blocks of one image.
+pub(super) struct Decoder {
+    codec: Codec,
+}
+
+/// Bytes that may stand before a stream whose properties stand nowhere.
+const MOST_SKIPPED: usize = 10;
+
+impl Decoder {
+    pub(super) fn new(superblock: &Superblock) -> Self {
+        let codec = match superblock.compression {
+            1 => Codec::Zlib,
+            2 => Codec::Lzma(Form::Alone),
+            3 => Codec::Unknown("lzo"),
+            4 => Codec::Xz,
+            5 => Codec::Lz4,
+            6 => Codec::Zstd,
+            _ => Codec::Unknown("an unknown compressor"),
+        };
+        Self { codec }
+    }
+
+    /// For origins.
+    pub(super) fn name(&self) -> &'static str {
+        match self.codec {
+            Codec::Zlib => "gzip",
+            Codec::Lzma(_) => "lzma",
+            Codec::Xz => "xz",
+            Codec::Lz4 => "lz4",
+            Codec::Zstd => "zstd",
+            Codec::Unknown(name) => name,
+        }
+    }
+
+    /// Finds out what the first block of the inodes really is. 3.x and vendors' 4.0 say gzip (or nothing) and
+    /// have LZMA of some form.
+    pub(super) fn settle(
+        &mut self,
+        image: &[u8],
+        superblock: &Superblock,
+        budget: &mut Budget,
+    ) -> Result<(), Fault> {
+        if let Codec::Unknown(name) = self.codec {
+            return Err(Fault::part(format!(
+                "compressed with {name}, which is not unpacked"
+            )));
+        }
+        // Blocks that are stored tell nothing; those of inodes and of directories both may be.
+        let mut tried = false;
+        for table in [superblock.inode_table, superblock.directory_table] {
+            let block = TableBlock::at(image, superblock, table)
+                .ok_or_else(|| Fault::part("it ends before its tables"))?;
+            if !block.packed {
+                continue;
+            }
+            tried = true;
+            if self
+                .unpack(block.bytes, METADATA)
+                .is_ok_and(|out| !out.is_empty())
+            {
+                return Ok(());
+            }
+            if !matches!(self.codec, Codec::Zlib | Codec::Lzma(_)) {
+                break;
+            }
+            if let Some(form) = find_form(block.bytes, budget)? {
+                self.codec = Codec::Lzma(form);
+                return Ok(());
+            }
+        }
+        if tried {
+            Err(Fault::part(
+                "none of the known compressors unpacks its tables",
+            ))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Unpacks a block, to `most` bytes at most.
+    pub(super) fn unpack(&self, packed: &[u8], most: usize) -> Result<Vec<u8>, String> {
+        let words = |e: std::io::Error| e.to_string();
+        match self.codec {
+            Codec::Zlib => {
+                decompress::some(flate2::bufread::ZlibDecoder::new(packed), most).map_err(words)
+            }
+            Codec::Lzma(form) => lzma(form, packed, most).map_err(words),
+            Codec::Xz => {
+                // The dictionary is no larger than the block, so there is no need for more.
+                let reader = lzma_rust2::XzReader::new_mem_limit(packed, false, 4 << 10);
+                decompress::some(reader, most).map_err(words)
+            }
+            Codec::Lz4 => {
+                let mut out = vec![0; most];
+                let count = lz4_flex::block::decompress_into(packed, &mut out)
+                    .map_err(|e| e.to_string())?;
+                out.truncate(count);
+                Ok(out)
+            }
+            Codec::Zstd => {
+                let reader =
+                    ruzstd::decoding::StreamingDecoder::new_with_max_window_size(packed, 8 << 20)
+                        .map_err(|e| e.to_string())?;
+                decompress::some(reader, most).map_err(words)
+            }
+            Codec::Unknown(name) => Err(name.to_owned()),
+        }
+    }
+}
+
+fn lzma(form: Form, packed: &[u8], most: usize) -> std::io::Result<Vec<u8>> {
+    let (props, skip) = match form {
+        Form::Alone => (packed.first().copied(), 13),
+        Form::Short => (packed.first().copied(), 5),
+        Form::Fixed { props, skip } => (Some(props), skip),
+    };
+    let (Some(props), Some(stream)) = (props, packed.get(skip..)) else {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    };
+    let size = match form {
+        Form::Alone => packed
+            .get(5..13)
+            .and_then(|b| b.try_into().ok())
+            .map(u64::from_le_bytes),
+        _ => None,
+    };
+    decompress::lzma_raw(
+        stream,
+        props,
+        size.filter(|size| *size <= most as u64),
+        most,
+    )
+}
+
+/// Tries the forms of LZMA on the block of a table. A stream that is read with wrong properties soon refers to
+/// what was never written, so one that goes through to its end is right.
+fn find_form(packed: &[u8], budget: &mut Budget) -> Result<Option<Form>, Fault> {
+    let ordinary = 0x5d;
+    let mut forms = vec![Form::Alone, Form::Short];
+    for skip in 0..=MOST_SKIPPED {
+        // The range coder's first byte is always 0.
+        if packed.get(skip) == Some(&0) {
+            forms.push(Form::Fixed {
+                props: ordinary,
+                skip,
+            });
+        }
+    }
+    for skip in 0..=MOST_SKIPPED {
+        if packed.get(skip) != Some(&0) {
+            continue;
+        }
+        for (lc, lp, pb) in (0..=4)
+            .flat_map(|lc| (0..=4 - lc).flat_map(move |lp| (0..=4).map(move |pb| (lc, lp, pb))))
+        {
+            let props = (pb * 5 + lp) * 9 + lc;
+            if props != ordinary {
+                forms.push(Form::Fixed { props, skip });
+            }
+        }
+    }
+    for form in forms {
+        budget.unpacked(METADATA)?;
+        if lzma(form, packed, METADATA).is_ok_and(|out| out.len() >= packed.len().min(METADATA)) {
+            return Ok(Some(form));
+        }
+    }
+    Ok(None)
+}

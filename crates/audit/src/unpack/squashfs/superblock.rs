@@ -1,0 +1,155 @@
+//! The superblocks of squashfs 4.0 (96 bytes) and 3.x (119 bytes).
+
+use super::MAGICS;
+use super::table::Position;
+
+/// Reads integers in the order of the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    /// Big-endian; for bit fields this means that the first is at the top.
+    pub(super) big: bool,
+}
+
+impl Order {
+    /// The 16 bits at `at`.
+    pub(super) fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
+        let bytes: [u8; 2] = bytes.get(at..at.checked_add(2)?)?.try_into().ok()?;
+        Some(if self.big {
+            u16::from_be_bytes(bytes)
+        } else {
+            u16::from_le_bytes(bytes)
+        })
+    }
+
+    /// The 32 bits at `at`.
+    pub(super) fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
+        let bytes: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        Some(if self.big {
+            u32::from_be_bytes(bytes)
+        } else {
+            u32::from_le_bytes(bytes)
+        })
+    }
+
+    /// The 64 bits at `at`.
+    pub(super) fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
+        let bytes: [u8; 8] = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
+        Some(if self.big {
+            u64::from_be_bytes(bytes)
+        } else {
+            u64::from_le_bytes(bytes)
+        })
+    }
+}
+
+/// What is needed of a superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Superblock {
+    /// Byte order.
+    pub(super) order: Order,
+    /// 3 or 4.
+    pub(super) major: u16,
+    minor: u16,
+    /// 4 KiB to 1 MiB.
+    pub(super) block_size: u32,
+    /// As 4.0 numbers them; in 3.x there is no such field, and it is 1.
+    pub(super) compression: u16,
+    /// Whether compressor options follow, one table block (4.0).
+    pub(super) options: bool,
+    /// Whether table blocks have a marker byte after their length (3.x).
+    pub(super) marker: bool,
+    /// Fragments in all.
+    pub(super) fragments: u32,
+    /// Length of the file system.
+    pub(super) bytes_used: u64,
+    /// Inode of the root.
+    pub(super) root: Position,
+    /// Offsets from the start of the image.
+    pub(super) inode_table: u64,
+    /// The same.
+    pub(super) directory_table: u64,
+    /// The same; of the index, not of the blocks.
+    pub(super) fragment_table: u64,
+}
+
+impl Superblock {
+    /// The superblock at the beginning of `image`, if it is one that makes sense.
+    pub(super) fn parse(image: &[u8]) -> Option<Self> {
+        if !MAGICS.contains(&image.get(..4)?) {
+            return None;
+        }
+        // Vendors' magic numbers do not tell the order; the version does.
+        let order = [false, true].map(|big| Order { big });
+        let order = order
+            .into_iter()
+            .find(|o| matches!(o.u16(image, 28), Some(3 | 4)))?;
+        let major = order.u16(image, 28)?;
+        let this = if major == 4 {
+            Self::version_4(image, order)?
+        } else {
+            Self::version_3(image, order)?
+        };
+        let size = this.block_size;
+        let sound = size.is_power_of_two()
+            && (4096..=1 << 20).contains(&size)
+            && this.bytes_used > 96
+            && this.inode_table >= 96
+            && this.inode_table < this.directory_table
+            && this.directory_table < image.len() as u64
+            && this.directory_table < this.bytes_used;
+        sound.then_some(this)
+    }
+
+    fn version_4(image: &[u8], order: Order) -> Option<Self> {
+        let block_size = order.u32(image, 12)?;
+        let log = order.u16(image, 22)?;
+        let minor = order.u16(image, 30)?;
+        if minor != 0 || block_size.checked_ilog2() != Some(u32::from(log)) {
+            return None;
+        }
+        Some(Self {
+            order,
+            major: 4,
+            minor,
+            block_size,
+            compression: order.u16(image, 20)?,
+            options: order.u16(image, 24)? & 0x400 != 0,
+            marker: false,
+            fragments: order.u32(image, 16)?,
+            bytes_used: order.u64(image, 40)?,
+            root: Position::from_reference(order.u64(image, 32)?)?,
+            inode_table: order.u64(image, 64)?,
+            directory_table: order.u64(image, 72)?,
+            fragment_table: order.u64(image, 80)?,
+        })
+    }
+
+    fn version_3(image: &[u8], order: Order) -> Option<Self> {
+        let block_size = order.u32(image, 51)?;
+        let log = order.u16(image, 34)?;
+        let minor = order.u16(image, 30)?;
+        if minor > 1 || block_size.checked_ilog2() != Some(u32::from(log)) {
+            return None;
+        }
+        Some(Self {
+            order,
+            major: 3,
+            minor,
+            block_size,
+            compression: 1,
+            options: false,
+            marker: *image.get(36)? & 4 != 0,
+            fragments: order.u32(image, 55)?,
+            bytes_used: order.u64(image, 63)?,
+            root: Position::from_reference(order.u64(image, 43)?)?,
+            inode_table: order.u64(image, 87)?,
+            directory_table: order.u64(image, 95)?,
+            fragment_table: order.u64(image, 103)?,
+        })
+    }
+
+    /// For origins.
+    pub(super) fn version(&self) -> String {
+        format!("{}.{}", self.major, self.minor)
+    }
+}
