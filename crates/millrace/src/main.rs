@@ -35,9 +35,10 @@ fn cli() -> Command {
         .subcommand(commands::wireguard::command())
         .subcommand(commands::openvpn::command())
         .subcommand(commands::status::command())
-        .subcommand(commands::speed::command())
         .subcommand(commands::check::command())
         .subcommand(commands::tune::command());
+    #[cfg(feature = "speed")]
+    let cli = cli.subcommand(commands::speed::command());
     #[cfg(feature = "lab")]
     let cli = cli
         .subcommand(commands::demo::command())
@@ -100,6 +101,7 @@ fn main() -> ExitCode {
         Some(("up", m)) => commands::up::run(m),
         Some(("wireguard", m)) => commands::wireguard::run(m),
         Some(("status", m)) => commands::status::run(&m.into()),
+        #[cfg(feature = "speed")]
         Some(("speed", m)) => commands::speed::run(m),
         Some(("check", m)) => commands::check::run(&m.into()),
         Some(("tune", m)) => commands::tune::run(m),

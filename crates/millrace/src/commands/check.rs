@@ -11,6 +11,8 @@ use config::wgquick::{self, ConfError, Options};
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::openvpn::lacking;
+
 /// What the user asked for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments {
@@ -136,10 +138,23 @@ fn judge_openvpn(arguments: &Arguments) -> Result<Judged, OpenVpnError> {
     };
     let mut import = openvpn::read(&arguments.file, options)?;
     import.check_files();
+    let mut report = import.report.clone();
+    let warnings = std::mem::take(&mut import.warnings);
+    let mut usable = import.is_usable();
+    let model = import.into_model().ok().map(|(model, _)| model);
+    if let Some(reason) = model.as_ref().and_then(lacking) {
+        usable = false;
+        report.entries.push(Entry {
+            line: 0,
+            key: String::new(),
+            verdict: Verdict::Refused,
+            reason: reason.to_owned(),
+        });
+    }
     Ok(Judged {
-        usable: import.is_usable(),
-        report: import.report,
-        warnings: import.warnings,
+        report,
+        usable,
+        warnings,
     })
 }
 

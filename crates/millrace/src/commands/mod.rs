@@ -11,6 +11,7 @@ pub(crate) mod lab;
 pub(crate) mod machine;
 pub(crate) mod openvpn;
 pub(crate) mod settings;
+#[cfg(feature = "speed")]
 pub(crate) mod speed;
 pub(crate) mod status;
 pub(crate) mod tune;

@@ -3,6 +3,18 @@
 //! A [`client`] or a [`server`] is one loop on one thread: it takes control packets that workers
 //! left in the [`plane`]'s inbox, feeds them to the sessions of the protocol crate, and does what
 //! these ask for. Scripts and password checks run elsewhere and report back.
+//!
+//! Without the feature `server` there are clients alone. What serves both ends is not told apart any
+//! further: the linker leaves out what nobody calls.
+
+#![cfg_attr(
+    not(feature = "server"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "a server uses it; builds with one check that"
+    )
+)]
 
 mod actions;
 mod client;
@@ -18,6 +30,7 @@ mod plane;
 mod policy;
 mod process;
 mod secrets;
+#[cfg(feature = "server")]
 mod server;
 mod setup;
 mod signals;
@@ -163,6 +176,14 @@ fn once(
     }
 }
 
+/// Why this build cannot do what a configuration that is right wants.
+pub(crate) fn lacking(config: &OpenVpn) -> Option<&'static str> {
+    let server = config.server().is_some() && !cfg!(feature = "server");
+    server.then_some(
+        "server: this build of Millrace is for clients alone; install the one with everything",
+    )
+}
+
 fn refuse(why: &str) -> Ended {
     refuse_all(&[why.to_owned()])
 }
@@ -200,6 +221,9 @@ fn with_config(
     manner: Manner,
     signals: &mut Option<Rc<Signals>>,
 ) -> Ended {
+    if let Some(why) = lacking(&config) {
+        return refuse(&config.located(why));
+    }
     let service = &config.service;
     if let Err(error) = privileges::look_up(service.user.as_deref(), service.group.as_deref()) {
         return refuse(&config.located(&error.to_string()));
@@ -261,10 +285,10 @@ fn with_config(
         Err(error) => log::warn!("{error}"),
     }
     context.hold();
-    let ended = if context.config.server().is_some() {
-        server::run(&context)
-    } else {
-        client::run(&context)
+    let ended = match context.config.server() {
+        #[cfg(feature = "server")]
+        Some(_) => server::run(&context),
+        _ => client::run(&context),
     };
     if let Some(path) = &pid_file {
         // May be refused where privileges were dropped.

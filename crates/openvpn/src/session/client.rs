@@ -85,7 +85,7 @@ impl Session {
     fn client_side(&mut self) -> Option<&mut ClientSide> {
         match &mut self.side {
             Side::Client(client) => Some(client),
-            Side::Server(_) => None,
+            Side::Server(..) => None,
         }
     }
 

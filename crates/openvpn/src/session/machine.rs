@@ -10,7 +10,7 @@ use super::key_state::{Event, KeyState, Link, Step};
 use super::keys::next_key_id;
 use super::liveness::{Due, Liveness, Times};
 use super::output::{CloseReason, DataFormat, Output};
-use super::server::ServerSide;
+use super::server::{ServerSide, Servers};
 use super::settings::Settings;
 use super::slots::Slots;
 use crate::message::Message;
@@ -52,7 +52,7 @@ pub(super) enum Phase {
 
 pub(super) enum Side {
     Client(Box<ClientSide>),
-    Server(Box<ServerSide>),
+    Server(Box<ServerSide>, Servers),
 }
 
 /// One peer's session, from the first packet to the last.
@@ -253,7 +253,7 @@ impl Session {
         }
         match &self.side {
             Side::Client(_) => self.tick_client(now, out)?,
-            Side::Server(_) => self.tick_server(now, out)?,
+            Side::Server(..) => self.tick_server(now, out)?,
         }
         if matches!(self.phase, Phase::Up) {
             match self.liveness.due(now) {
@@ -284,7 +284,7 @@ impl Session {
                 deadlines.push(self.slots.next_deadline());
                 deadlines.push(match &self.side {
                     Side::Client(client) => client.next_deadline(),
-                    Side::Server(server) => server.next_deadline(),
+                    Side::Server(server, _) => server.next_deadline(),
                 });
                 if matches!(self.phase, Phase::Up) {
                     deadlines.push(self.liveness.next_deadline());
@@ -364,7 +364,7 @@ impl Session {
         self.certificate = certificate;
         match &self.side {
             Side::Client(_) => self.write_client_record(),
-            Side::Server(_) => Ok(()),
+            Side::Server(..) => Ok(()),
         }
     }
 
@@ -382,7 +382,7 @@ impl Session {
             // The server has our record, or it would not have answered.
             Side::Client(_) if self.agreed.is_some() => self.install_keys(now, out),
             Side::Client(_) => Ok(()),
-            Side::Server(_) => self.take_client_record(now, out),
+            Side::Server(..) => self.take_client_record(now, out),
         }
     }
 
@@ -398,7 +398,7 @@ impl Session {
         self.schedule_renegotiation();
         match &self.side {
             Side::Client(_) => self.active_client(now),
-            Side::Server(_) => self.active_server(now, out),
+            Side::Server(..) => self.active_server(now, out),
         }
     }
 
@@ -445,7 +445,7 @@ impl Session {
     pub(super) fn settings(&self) -> &Settings {
         match &self.side {
             Side::Client(client) => &client.settings.common,
-            Side::Server(server) => &server.settings.common,
+            Side::Server(server, _) => &server.settings.common,
         }
     }
 
@@ -454,7 +454,7 @@ impl Session {
     pub fn role(&self) -> Role {
         match &self.side {
             Side::Client(_) => Role::Client,
-            Side::Server(_) => Role::Server,
+            Side::Server(..) => Role::Server,
         }
     }
 

@@ -39,6 +39,7 @@ pub use output::{
     AuthId, AuthRequest, CloseReason, DataFormat, DataKeys, Decision, Output, TokenState,
 };
 pub use renegotiation::KeyUsage;
+#[cfg(feature = "server")]
 pub(crate) use server::Start;
 pub use settings::{ClientSettings, Renegotiate, ServerSettings, Settings, Timers};
 pub use token::TokenKeeper;

@@ -18,6 +18,16 @@ use crate::wrap::Wrap;
 
 /// How long the same options are not sent again to a client that asks again.
 const ANSWERED_FOR: Duration = Duration::from_secs(30);
+
+/// That there are servers in this build. Where there are none, no value of it exists, and the compiler leaves out what
+/// would be done for one.
+#[cfg(feature = "server")]
+pub(super) type Servers = ();
+
+/// See above.
+#[cfg(not(feature = "server"))]
+pub(super) type Servers = core::convert::Infallible;
+
 /// What is only a server's.
 pub(super) struct ServerSide {
     pub(super) settings: Arc<ServerSettings>,
@@ -47,6 +57,7 @@ impl ServerSide {
 }
 
 /// How a client's session begins.
+#[cfg(feature = "server")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// With its reset, which is answered by the session.
@@ -55,6 +66,7 @@ pub(crate) enum Start {
     AfterResets(SessionId),
 }
 
+#[cfg(feature = "server")]
 impl Session {
     /// Begins a session with a client's reset: over TCP, where the address needs no proof, and with clients of
     /// tls-crypt-v2 that cannot be asked to prove theirs.
@@ -95,7 +107,7 @@ impl Session {
         };
         let own =
             own.ok_or_else(|| CloseReason::Protocol("no random numbers from the system".into()))?;
-        let side = Side::Server(Box::new(ServerSide {
+        let server = ServerSide {
             settings,
             asked: 0,
             peer_info: Arc::default(),
@@ -107,7 +119,8 @@ impl Session {
             reply: Vec::new(),
             replied: None,
             token: None,
-        }));
+        };
+        let side = Side::Server(Box::new(server), ());
         let peer = Some(packet.session);
         let mut session = Self::new(side, own, peer, wrap, primary, now, wall);
         session
@@ -116,10 +129,12 @@ impl Session {
         session.run(now, out);
         Ok(session)
     }
+}
 
+impl Session {
     pub(super) fn server_side(&mut self) -> Option<&mut ServerSide> {
         match &mut self.side {
-            Side::Server(server) => Some(server),
+            Side::Server(server, _) => Some(server),
             Side::Client(_) => None,
         }
     }
@@ -128,7 +143,7 @@ impl Session {
     #[must_use]
     pub fn peer_info(&self) -> Option<&Arc<PeerInfo>> {
         match &self.side {
-            Side::Server(server) => Some(&server.peer_info),
+            Side::Server(server, _) => Some(&server.peer_info),
             Side::Client(_) => None,
         }
     }
@@ -283,7 +298,7 @@ impl Session {
     /// Until when a client that is let in must have asked for its options: otherwise it would have its
     /// place for ever.
     pub(super) fn request_by(&self) -> Option<Instant> {
-        let Side::Server(server) = &self.side else {
+        let Side::Server(server, _) = &self.side else {
             return None;
         };
         let waits = matches!(self.phase, Phase::Starting)

@@ -21,7 +21,7 @@ impl Session {
             match Message::parse(part) {
                 Ok(message) => match &self.side {
                     Side::Client(_) => self.message_for_client(message, now, out)?,
-                    Side::Server(_) => self.message_for_server(message, now, out)?,
+                    Side::Server(..) => self.message_for_server(message, now, out)?,
                 },
                 Err(error) => log::warn!("dropped {error}"),
             }

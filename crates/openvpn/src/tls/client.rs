@@ -5,11 +5,15 @@ use std::sync::Arc;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
-use rustls::{ClientConfig, ClientConnection, Connection};
+use rustls::{ClientConfig, ClientConnection};
 
 use crate::tls::verifier::PeerVerifier;
-use crate::tls::{TlsError, TlsSettings};
+use crate::tls::{Connection, TlsError, TlsSettings};
 
+#[cfg_attr(
+    not(feature = "server"),
+    allow(clippy::useless_conversion, reason = "nothing to tell apart")
+)]
 pub(super) fn connect(
     settings: &TlsSettings,
     verifier: Arc<PeerVerifier>,
@@ -30,7 +34,6 @@ pub(super) fn connect(
     // Nobody is told this name, and the verifier does not look at it.
     let name =
         ServerName::try_from("openvpn").map_err(|error| TlsError::Library(error.to_string()))?;
-    Ok(ClientConnection::new(Arc::new(config), name)
-        .map_err(library)?
-        .into())
+    let connection = ClientConnection::new(Arc::new(config), name).map_err(library)?;
+    Ok(Connection::from(connection))
 }

@@ -6,11 +6,20 @@
 
 mod client;
 mod error;
+#[cfg(feature = "server")]
 mod server;
 mod session;
 mod settings;
 mod suites;
 mod verifier;
+
+/// TLS of either end, where there are both.
+#[cfg(feature = "server")]
+use rustls::Connection;
+
+/// TLS of the one end that is in the build.
+#[cfg(not(feature = "server"))]
+use rustls::ClientConnection as Connection;
 
 pub use error::{SettingsError, TlsError};
 pub use session::TlsSession;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
-use rustls::{Connection, ServerConfig, ServerConnection};
+use rustls::{ServerConfig, ServerConnection};
 
 use crate::tls::verifier::PeerVerifier;
-use crate::tls::{ClientCertificate, TlsError, TlsSettings};
+use crate::tls::{ClientCertificate, Connection, TlsError, TlsSettings};
 
 pub(super) fn accept(
     settings: &TlsSettings,

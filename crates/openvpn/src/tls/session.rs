@@ -3,12 +3,13 @@
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
-use rustls::Connection;
 use zeroize::Zeroizing;
 
 use crate::role::Role;
+#[cfg(feature = "server")]
+use crate::tls::server;
 use crate::tls::verifier::PeerVerifier;
-use crate::tls::{TlsError, TlsSettings, client, server};
+use crate::tls::{Connection, TlsError, TlsSettings, client};
 use crate::verify::PeerCertificate;
 
 /// Bytes of what the peer said that are kept until they are read. The largest record of the
@@ -34,7 +35,13 @@ impl TlsSession {
         let verifier = Arc::new(settings.verifier());
         let mut connection = match settings.role() {
             Role::Client => client::connect(settings, Arc::clone(&verifier))?,
+            #[cfg(feature = "server")]
             Role::Server => server::accept(settings, Arc::clone(&verifier))?,
+            #[cfg(not(feature = "server"))]
+            Role::Server => {
+                let reason = "this build of Millrace is for clients alone";
+                return Err(TlsError::Library(reason.to_owned()));
+            }
         };
         connection.set_buffer_limit(Some(SEND_MAX));
         let plain = Zeroizing::new(Vec::new());

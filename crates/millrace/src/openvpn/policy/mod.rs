@@ -6,19 +6,26 @@
 
 #![allow(dead_code, unused_imports, reason = "until the daemon uses all of it")]
 
+#[cfg(feature = "server")]
 pub(crate) mod auth_script;
 pub(crate) mod background;
+#[cfg(feature = "server")]
 pub(crate) mod clients;
+#[cfg(feature = "server")]
 pub(crate) mod connect_script;
 pub(crate) mod environment;
+#[cfg(feature = "server")]
 pub(crate) mod htpasswd;
 pub(crate) mod log_lines;
 pub(crate) mod logger;
 pub(crate) mod management;
+#[cfg(feature = "server")]
 mod md5_crypt;
 pub(crate) mod names;
 pub(crate) mod periodic_file;
+#[cfg(feature = "server")]
 pub(crate) mod persist;
+#[cfg(feature = "server")]
 pub(crate) mod pool;
 pub(crate) mod scripts;
 pub(crate) mod status_file;
