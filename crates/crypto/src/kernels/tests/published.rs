@@ -109,6 +109,57 @@ fn hmacs_of_wycheproof() {
     assert_eq!(file.lines().count(), 435);
 }
 
+#[test]
+fn hmacs_of_nist() {
+    let file = include_str!("../../../tests/data/hmac_nist.txt");
+    for (number, line) in file.lines().enumerate() {
+        let [digest, key, text, mac] = fields(line);
+        let (text, mac) = (bytes(text), bytes(mac));
+        for (name, kernel) in macs(Digest::from_name(digest).unwrap(), &bytes(key)) {
+            for copies in [1, 4, 19, 40] {
+                let (memory, messages) = among_others(&text, copies);
+                let mut macs = vec![Mac::EMPTY; messages.len()];
+                kernel.sign_each(&memory, &messages, &mut macs);
+                for found in macs.iter().step_by(2) {
+                    // NIST cuts many of them.
+                    assert_eq!(found.as_bytes()[..mac.len()], mac, "{name} line {number}");
+                }
+            }
+        }
+    }
+    assert_eq!(file.lines().count(), 155);
+}
+
+#[test]
+fn hashes_of_nist() {
+    let file = include_str!("../../../tests/data/hashes_nist.txt");
+    for (number, line) in file.lines().enumerate() {
+        let [digest, text, hash] = fields(line);
+        let (text, hash) = (bytes(text), bytes(hash));
+        for (name, kernel) in macs(Digest::from_name(digest).unwrap(), b"") {
+            for copies in [1, 4, 19, 40] {
+                let (memory, messages) = among_others(&text, copies);
+                let mut hashes = vec![Mac::EMPTY; messages.len()];
+                assert!(kernel.hash_each(&memory, &messages, &mut hashes), "{name}");
+                for found in hashes.iter().step_by(2) {
+                    assert_eq!(found.as_bytes(), hash, "{name} line {number}");
+                }
+            }
+        }
+    }
+    assert_eq!(file.lines().count(), 521);
+}
+
+/// A text several times, in a batch with others.
+fn among_others(text: &[u8], copies: usize) -> (Vec<u8>, Vec<Range<usize>>) {
+    let messages = scattered(text.len(), 0, 9, copies);
+    let mut memory = vec![0x55; messages.last().unwrap().end];
+    for message in messages.iter().step_by(2) {
+        memory[message.clone()].copy_from_slice(text);
+    }
+    (memory, messages)
+}
+
 /// RFC 2202 and RFC 4231: test cases with keys longer than a block, and HMAC-MD5's, which Wycheproof has not.
 #[test]
 fn hmacs_of_the_rfcs() {
