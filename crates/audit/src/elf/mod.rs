@@ -1,2 +1,172 @@
 //! Reading the facts of an ELF file. Bytes in, [`Facts`](crate::facts::Facts) out; nothing in a file is
 //! trusted: offsets, counts and lengths are checked, and every list has a limit.
+//!
+//! The way of a file: [`image`] lays headers and symbols flat, [`dynamic`] reads what the loader would,
+//! [`attributes`] and [`mips`] what the builder said of the instructions, [`notes`] what there is in words,
+//! and [`count`] decodes the code itself, with [`regions`] saying where it is and the decoders what it is.
+
+mod a32;
+mod a64;
+mod attributes;
+mod classes;
+mod count;
+mod dynamic;
+mod image;
+mod mips;
+mod neon;
+mod notes;
+mod regions;
+mod t32;
+mod vfp;
+
+use std::collections::BTreeSet;
+
+use dynamic::Tag;
+use image::{Image, PT_INTERP, SymbolKind};
+
+use crate::facts::{Facts, Kind, Machine};
+
+const ET_REL: u16 = 1;
+const ET_EXEC: u16 = 2;
+const ET_DYN: u16 = 3;
+const EM_386: u16 = 3;
+const EM_MIPS: u16 = 8;
+const EM_PPC: u16 = 20;
+const EM_PPC64: u16 = 21;
+const EM_ARM: u16 = 40;
+const EM_X86_64: u16 = 62;
+const EM_AARCH64: u16 = 183;
+/// Big-endian data and little-endian code, in linked files.
+const EF_ARM_BE8: u32 = 0x0080_0000;
+/// The N32 convention: 64-bit registers in ELFCLASS32.
+const EF_MIPS_ABI2: u32 = 0x20;
+const DF_1_PIE: u64 = 0x0800_0000;
+
+/// Names that a set keeps. A kernel has some 60 000 functions.
+const MAX_NAMES: usize = 100_000;
+
+/// Why a file has no facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ElfError {
+    /// The magic number is missing.
+    #[error("not an ELF file")]
+    Magic,
+    /// It ends within its header.
+    #[error("the ELF header is cut off")]
+    Short,
+    /// Class, byte order or version are none that exist.
+    #[error("the ELF header says nothing that makes sense")]
+    Header,
+    /// `e_type` is neither program, library nor object file: a core dump, for example.
+    #[error("an ELF file of type {0}, which holds no code of its own")]
+    Type(u16),
+}
+
+/// Whether bytes begin as an ELF file does.
+pub fn is_elf(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x7fELF")
+}
+
+/// Reads the facts of one ELF file, all of which must be there.
+///
+/// # Errors
+///
+/// See [`ElfError`]: only what is wrong with the first 64 bytes. Tables that are broken are taken for absent.
+pub fn read(bytes: &[u8]) -> Result<Facts, ElfError> {
+    if !is_elf(bytes) {
+        return Err(ElfError::Magic);
+    }
+    let image = Image::parse(bytes)?;
+    let machine = machine(&image);
+    let interpreter = image.segment(PT_INTERP).map(|path| {
+        let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
+        image::text(path)
+    });
+    let kind = kind(&image, interpreter.is_some())?;
+    let arm = matches!(machine, Machine::Arm { .. }).then(|| {
+        let section = image.section(".ARM.attributes");
+        let read = section.and_then(|section| attributes::read(section, image.big));
+        read.or_else(|| attributes::find(bytes, image.big))
+    });
+    let found = count::count(&image);
+    Ok(Facts {
+        machine,
+        kind,
+        flags: image.flags,
+        sections: !image.sections.is_empty(),
+        symbols: image.symbol_table,
+        is_static: kind == Kind::Program
+            && interpreter.is_none()
+            && image.dynamic.get(Tag::NEEDED).is_none(),
+        arm: arm.flatten(),
+        mips: matches!(machine, Machine::Mips { .. }).then(|| mips::read(&image)),
+        imports: names(&image, |symbol| !symbol.defined),
+        functions: names(&image, |symbol| {
+            symbol.defined && symbol.kind == SymbolKind::Function
+        }),
+        soname: image.dynamic.text(&image, Tag::SONAME),
+        interpreter,
+        compilers: notes::compilers(&image),
+        modinfo: notes::modinfo(&image),
+        notes: notes::notes(bytes),
+        text: found.text,
+        counts: found.counts,
+        neon: found.neon,
+    })
+}
+
+fn machine(image: &Image<'_>) -> Machine {
+    let (big, wide) = (image.big, image.wide);
+    match image.machine {
+        EM_ARM => Machine::Arm { big },
+        EM_AARCH64 => Machine::Aarch64 { big },
+        EM_MIPS => Machine::Mips {
+            big,
+            wide: wide || image.flags & EF_MIPS_ABI2 != 0,
+        },
+        EM_PPC | EM_PPC64 => Machine::PowerPc { wide },
+        EM_386 | EM_X86_64 => Machine::X86 { wide },
+        other => Machine::Other(other),
+    }
+}
+
+fn kind(image: &Image<'_>, interpreted: bool) -> Result<Kind, ElfError> {
+    match image.file_type {
+        ET_EXEC => Ok(Kind::Program),
+        ET_DYN if interpreted => Ok(Kind::Program),
+        ET_DYN => {
+            let flags = image.dynamic.get(Tag::FLAGS_1).unwrap_or(0);
+            // Without the flag: a static program exports nothing, and musl's library, which has an entry
+            // point and needs nothing either, exports all of C.
+            let has = |tag| image.dynamic.get(tag).is_some();
+            let exports = image
+                .symbols
+                .iter()
+                .any(|symbol| symbol.dynamic && symbol.defined && symbol.global);
+            let alone = image.entry != 0 && !has(Tag::NEEDED) && !has(Tag::SONAME) && !exports;
+            Ok(if flags & DF_1_PIE != 0 || alone {
+                Kind::Program
+            } else {
+                Kind::Library
+            })
+        }
+        ET_REL if image.section(".modinfo").is_some() => Ok(Kind::Module),
+        ET_REL => Ok(Kind::Object),
+        other => Err(ElfError::Type(other)),
+    }
+}
+
+fn names(image: &Image<'_>, wanted: impl Fn(&image::Symbol<'_>) -> bool) -> BTreeSet<String> {
+    let symbols = image
+        .symbols
+        .iter()
+        .filter(|symbol| !symbol.name.is_empty() && wanted(symbol));
+    let mut names = BTreeSet::new();
+    for symbol in symbols {
+        if names.len() == MAX_NAMES {
+            break;
+        }
+        names.insert(image::text(symbol.name));
+    }
+    names
+}

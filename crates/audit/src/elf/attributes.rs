@@ -1,0 +1,153 @@
+//! `.ARM.attributes`: which instructions a 32-bit ARM file was built for, by its builder's own account.
+//!
+//! ABI for the Arm Architecture, "Addenda: Build Attributes": a letter `A`, then subsections with a length,
+//! a vendor's name and, for the vendor `aeabi`, attributes of the file as a whole (tag 1), of sections (2)
+//! and of symbols (3). Only the first are read; nobody writes the others.
+
+use crate::facts::ArmAttributes;
+
+/// Longest section that is looked at; real ones have less than 100 bytes.
+const MAX_BYTES: usize = 64 * 1024;
+
+/// Reads the contents of the section. `None` if they are not what the ABI says.
+pub(super) fn read(bytes: &[u8], big: bool) -> Option<ArmAttributes> {
+    let mut rest = Cursor {
+        bytes: bytes.get(..MAX_BYTES).unwrap_or(bytes),
+        big,
+    };
+    if rest.byte()? != b'A' {
+        return None;
+    }
+    while !rest.bytes.is_empty() {
+        let mut section = rest.counted(0)?;
+        if section.text()? != b"aeabi" {
+            continue;
+        }
+        while !section.bytes.is_empty() {
+            // The length counts the tag before it as well.
+            let tag = section.uleb()?;
+            let mut attributes = section.counted(1)?;
+            if tag == 1 {
+                return file(&mut attributes);
+            }
+        }
+    }
+    None
+}
+
+/// The section, found by what it looks like. There is no segment for it: where the section headers are
+/// gone, its bytes may still lie behind those of the segments.
+pub(super) fn find(bytes: &[u8], big: bool) -> Option<ArmAttributes> {
+    const NAME: &[u8] = b"aeabi\0\x01";
+    let mut from = 0;
+    // Tools of the tool chain itself hold that text as well, but with no length before it.
+    for _ in 0..64 {
+        let at = from + memchr::memmem::find(bytes.get(from..)?, NAME)?;
+        from = at + NAME.len();
+        let Some(section) = at.checked_sub(5).and_then(|start| bytes.get(start..)) else {
+            continue;
+        };
+        let length = Cursor {
+            bytes: section.get(1..)?,
+            big,
+        }
+        .u32()? as usize;
+        if section.first() != Some(&b'A') || length > MAX_BYTES {
+            continue;
+        }
+        let attributes = section
+            .get(..length + 1)
+            .and_then(|section| read(section, big));
+        if let Some(found) = attributes.filter(|found| found.cpu_arch.is_some()) {
+            return Some(found);
+        }
+    }
+    None
+}
+
+fn file(rest: &mut Cursor<'_>) -> Option<ArmAttributes> {
+    let mut found = ArmAttributes::default();
+    while !rest.bytes.is_empty() {
+        let tag = rest.uleb()?;
+        // Up to 32 each tag has its own form; from there on odd ones are texts.
+        match tag {
+            4 => _ = rest.text()?,
+            5 => found.cpu_name = Some(super::image::text(rest.text()?)),
+            32 => _ = (rest.uleb()?, rest.text()?),
+            33.. if tag % 2 == 1 => _ = rest.text()?,
+            _ => {
+                let value = rest.uleb()?;
+                let place = match tag {
+                    6 => &mut found.cpu_arch,
+                    7 => &mut found.profile,
+                    9 => &mut found.thumb,
+                    10 => &mut found.fp_arch,
+                    12 => &mut found.simd_arch,
+                    28 => &mut found.vfp_args,
+                    30 => &mut found.optimization_goals,
+                    34 => &mut found.unaligned_access,
+                    42 | 70 => &mut found.mp_extension,
+                    44 => &mut found.div_use,
+                    _ => continue,
+                };
+                *place = Some(value);
+            }
+        }
+    }
+    Some(found)
+}
+
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    big: bool,
+}
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.bytes.split_at_checked(count)?;
+        self.bytes = rest;
+        Some(head)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        let bytes = self.take(4)?.try_into().ok()?;
+        Some(if self.big {
+            u32::from_be_bytes(bytes)
+        } else {
+            u32::from_le_bytes(bytes)
+        })
+    }
+
+    /// What a length says, the length itself and `before` bytes before it being part of it.
+    fn counted(&mut self, before: usize) -> Option<Self> {
+        let length = (self.u32()? as usize).checked_sub(4 + before)?;
+        Some(Self {
+            bytes: self.take(length)?,
+            big: self.big,
+        })
+    }
+
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let end = self.bytes.iter().position(|byte| *byte == 0)?;
+        let text = self.take(end)?;
+        self.byte()?;
+        Some(text)
+    }
+
+    /// Seven bits a byte, the lowest first. Numbers beyond 64 bits are nobody's.
+    fn uleb(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..63).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,65 @@
+//! The classes that one instruction is of.
+
+use std::ops::BitOr;
+
+use crate::facts::Counts;
+
+/// A set of classes. Empty: an instruction that is counted as such and nothing else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Classes(u16);
+
+impl Classes {
+    pub(super) const NONE: Self = Self(0);
+    pub(super) const NEON: Self = Self(1);
+    pub(super) const VFP: Self = Self(1 << 1);
+    pub(super) const D16_UP: Self = Self(1 << 2);
+    pub(super) const FMA: Self = Self(1 << 3);
+    pub(super) const DIVIDE: Self = Self(1 << 4);
+    pub(super) const AES: Self = Self(1 << 5);
+    pub(super) const PMULL: Self = Self(1 << 6);
+    pub(super) const SHA: Self = Self(1 << 7);
+    pub(super) const LSE: Self = Self(1 << 8);
+    pub(super) const EXCLUSIVE: Self = Self(1 << 9);
+    pub(super) const V7: Self = Self(1 << 10);
+
+    /// Whether one of those classes is among them.
+    pub(super) fn any(self, of: Self) -> bool {
+        self.0 & of.0 != 0
+    }
+
+    /// These classes if the condition holds, else none.
+    pub(super) fn when(self, condition: bool) -> Self {
+        if condition { self } else { Self::NONE }
+    }
+
+    /// Counts one instruction of these classes.
+    pub(super) fn count(self, counts: &mut Counts) {
+        counts.instructions += 1;
+        if self == Self::NONE {
+            return;
+        }
+        for (class, count) in [
+            (Self::NEON, &mut counts.neon),
+            (Self::VFP, &mut counts.vfp),
+            (Self::D16_UP, &mut counts.d16_up),
+            (Self::FMA, &mut counts.fma),
+            (Self::DIVIDE, &mut counts.divide),
+            (Self::AES, &mut counts.aes),
+            (Self::PMULL, &mut counts.pmull),
+            (Self::SHA, &mut counts.sha),
+            (Self::LSE, &mut counts.lse),
+            (Self::EXCLUSIVE, &mut counts.exclusive),
+            (Self::V7, &mut counts.v7),
+        ] {
+            *count += u64::from(self.any(class));
+        }
+    }
+}
+
+impl BitOr for Classes {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}

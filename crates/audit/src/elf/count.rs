@@ -1,0 +1,332 @@
+//! Counting instructions by class.
+//!
+//! Code is read from its start to its end, and what an instruction loads from beside the code is passed
+//! over. Two things could be taken for instructions all the same: constants that are reached by address
+//! (tables of ciphers), and, in files without section headers, whatever else is in the segment. Therefore
+//! code that no mapping symbol vouches for is looked at by windows of 256 bytes first:
+//!
+//! - A32 has the condition "always" in nearly every instruction, random bytes in one word out of sixteen.
+//! - A64 has a quarter of its encodings unallocated, and letters and small numbers are mostly there.
+//! - T32 uses every bit, but compilers write few forms most of the time. Text, being below 0xe8 in each
+//!   byte, holds no instruction of any class at all.
+//!
+//! Where no symbol says which of A32 and T32 a window is, it is A32 if it looks like that, else T32 if it
+//! looks like that, else constants.
+
+use std::ops::Range;
+
+use super::classes::Classes;
+use super::image::{Image, Symbol, SymbolKind};
+use super::regions::{self, Mode, Region};
+use super::{EF_ARM_BE8, EM_ARM, ET_REL, a32, a64, t32};
+use crate::facts::{Counts, Spread};
+
+/// Bytes that are judged at once.
+const WINDOW: usize = 256;
+/// Bytes of a piece, where there are no functions to tell apart.
+const PIECE: usize = 4096;
+/// Names that [`Spread`] keeps.
+const NAMES: usize = 10;
+
+/// What counts as NEON where its spread is asked for: what a chip without it cannot run.
+const SIMD: [Classes; 4] = [Classes::NEON, Classes::AES, Classes::PMULL, Classes::SHA];
+
+/// What was found in the executable parts.
+pub(super) struct Found {
+    /// Bytes in those parts.
+    pub(super) text: u64,
+    pub(super) counts: Counts,
+    pub(super) neon: Spread,
+}
+
+/// Counts the instructions of the whole file.
+pub(super) fn count(image: &Image<'_>) -> Found {
+    let parts = regions::executable(image);
+    let mut symbols: Vec<&Symbol<'_>> = image
+        .symbols
+        .iter()
+        .filter(|symbol| symbol.offset.is_some())
+        .collect();
+    symbols.sort_by_key(|symbol| (symbol.offset, symbol.size == 0));
+    let mut walk = Walk {
+        bytes: image.bytes,
+        big: image.big
+            && image.machine == EM_ARM
+            && (image.flags & EF_ARM_BE8 == 0 || image.file_type == ET_REL),
+        skip: Vec::new(),
+        base: 0,
+        counts: Counts::default(),
+        simd: Vec::new(),
+        pieces: 0,
+        pieces_with: 0,
+    };
+    for part in &parts {
+        walk.base = part.start;
+        walk.skip = vec![0; part.len().div_ceil(32)];
+        let before = walk.simd.len();
+        for region in regions::regions(image, part, &symbols) {
+            walk.region(&region);
+        }
+        walk.pieces += part.len().div_ceil(PIECE) as u64;
+        let mut last = usize::MAX;
+        for at in &walk.simd[before..] {
+            let piece = (at - part.start) / PIECE;
+            walk.pieces_with += u64::from(piece != last);
+            last = piece;
+        }
+    }
+    let text = parts.iter().map(|part| part.len() as u64).sum();
+    Found {
+        text,
+        counts: walk.counts,
+        neon: spread(&walk, &parts, &symbols),
+    }
+}
+
+struct Walk<'a> {
+    bytes: &'a [u8],
+    /// Of instructions, which are little-endian in all but old files.
+    big: bool,
+    /// A bit for each four bytes of the part: loaded by an instruction, therefore none.
+    skip: Vec<u8>,
+    base: usize,
+    counts: Counts,
+    /// Where NEON instructions are, in order.
+    simd: Vec<usize>,
+    pieces: u64,
+    pieces_with: u64,
+}
+
+impl Walk<'_> {
+    fn region(&mut self, region: &Region) {
+        let range = region.range.clone();
+        match region.mode {
+            Mode::Data => {}
+            Mode::A32 | Mode::A64 if region.sure => self.words(range, region.mode),
+            Mode::T32 => _ = self.halves(range.start, range.end),
+            mode => {
+                let mut at = range.start;
+                while at < range.end {
+                    // Windows end at multiples of their size, but for the last.
+                    let end = (at - at % WINDOW + WINDOW).min(range.end);
+                    let mode = match mode {
+                        Mode::Unknown if self.is_a32(at..end) => Mode::A32,
+                        Mode::Unknown if self.is_t32(at..end) => Mode::T32,
+                        Mode::A32 if self.is_a32(at..end) => Mode::A32,
+                        Mode::A64 if self.is_a64(at..end) => Mode::A64,
+                        _ => Mode::Data,
+                    };
+                    match mode {
+                        Mode::A32 | Mode::A64 => self.words(at..end, mode),
+                        // An instruction may reach into the next window.
+                        Mode::T32 => {
+                            at = self.halves(at, end);
+                            continue;
+                        }
+                        _ => {}
+                    }
+                    at = end;
+                }
+            }
+        }
+    }
+
+    fn words(&mut self, range: Range<usize>, mode: Mode) {
+        let start = range.start.next_multiple_of(4);
+        for at in (start..range.end).step_by(4) {
+            if self.skipped(at) {
+                continue;
+            }
+            let Some(word) = self.word(at) else { break };
+            let (class, literal) = match mode {
+                Mode::A32 => (a32::classes(word), a32::literal(word)),
+                _ => (a64::classes(word), a64::literal(word)),
+            };
+            if let Some(class) = class {
+                self.found(at, class);
+            }
+            if let Some((distance, size)) = literal {
+                self.pass_over(at, distance, size);
+            }
+        }
+    }
+
+    /// Reads T32 up to `end`, and says where the last instruction ended.
+    fn halves(&mut self, start: usize, end: usize) -> usize {
+        let mut at = start.next_multiple_of(2);
+        while at < end {
+            if at % 4 == 0 && self.skipped(at) {
+                at += 4;
+                continue;
+            }
+            let Some(half) = self.half(at) else { break };
+            let next = self.half(at + 2).unwrap_or(0);
+            if let Some((distance, size)) = t32::literal(half, next) {
+                self.pass_over(at & !3, distance, size);
+            }
+            if t32::is_wide(half) {
+                if let Some(class) = t32::wide(u32::from(half) << 16 | u32::from(next)) {
+                    self.found(at, class);
+                }
+                at += 4;
+            } else {
+                self.found(at, t32::narrow(half));
+                at += 2;
+            }
+        }
+        at.max(end)
+    }
+
+    fn found(&mut self, at: usize, class: Classes) {
+        class.count(&mut self.counts);
+        if SIMD.iter().any(|simd| class.any(*simd)) {
+            self.simd.push(at);
+        }
+    }
+
+    fn is_a32(&self, range: Range<usize>) -> bool {
+        let (mut words, mut likely) = (0, 0);
+        for at in (range.start.next_multiple_of(4)..range.end).step_by(4) {
+            if !self.skipped(at)
+                && let Some(word) = self.word(at)
+            {
+                words += 1;
+                likely += u32::from(a32::plausible(word));
+            }
+        }
+        likely * 5 > words * 2
+    }
+
+    fn is_a64(&self, range: Range<usize>) -> bool {
+        let (mut words, mut none) = (0, 0);
+        for at in (range.start.next_multiple_of(4)..range.end).step_by(4) {
+            if !self.skipped(at)
+                && let Some(word) = self.word(at)
+            {
+                words += 1;
+                none += u32::from(a64::classes(word).is_none());
+            }
+        }
+        none * 10 <= words
+    }
+
+    fn is_t32(&self, range: Range<usize>) -> bool {
+        let (mut count, mut likely) = (0, 0);
+        let mut at = range.start.next_multiple_of(2);
+        while at < range.end {
+            let Some(half) = self.half(at) else { break };
+            if at % 4 == 0 && self.skipped(at) {
+                at += 4;
+                continue;
+            }
+            count += 1;
+            likely += u32::from(t32::usual(half, self.half(at + 2).unwrap_or(0)));
+            at += if t32::is_wide(half) { 4 } else { 2 };
+        }
+        likely * 4 > count
+    }
+
+    fn word(&self, at: usize) -> Option<u32> {
+        let bytes = self.bytes.get(at..at + 4)?.try_into().ok()?;
+        Some(if self.big {
+            u32::from_be_bytes(bytes)
+        } else {
+            u32::from_le_bytes(bytes)
+        })
+    }
+
+    fn half(&self, at: usize) -> Option<u16> {
+        let bytes = self.bytes.get(at..at + 2)?.try_into().ok()?;
+        Some(if self.big {
+            u16::from_be_bytes(bytes)
+        } else {
+            u16::from_le_bytes(bytes)
+        })
+    }
+
+    fn skipped(&self, at: usize) -> bool {
+        let word = (at - self.base) / 4;
+        self.skip
+            .get(word / 8)
+            .is_some_and(|bits| bits & 1 << (word % 8) != 0)
+    }
+
+    fn pass_over(&mut self, at: usize, distance: i32, size: usize) {
+        let target = (at as i64).saturating_add(i64::from(distance));
+        let Some(start) = usize::try_from(target)
+            .ok()
+            .and_then(|target| target.checked_sub(self.base))
+        else {
+            return;
+        };
+        for word in start / 4..(start + size).div_ceil(4) {
+            if let Some(bits) = self.skip.get_mut(word / 8) {
+                *bits |= 1 << (word % 8);
+            }
+        }
+    }
+}
+
+/// NEON instructions by function, or by piece where functions are not known for half of the code.
+fn spread(walk: &Walk<'_>, parts: &[Range<usize>], symbols: &[&Symbol<'_>]) -> Spread {
+    let mut functions: Vec<(Range<usize>, &[u8], u64)> = Vec::new();
+    for part in parts {
+        let first = symbols.partition_point(|symbol| symbol.offset < Some(part.start));
+        let inside = symbols[first..]
+            .iter()
+            .filter(|symbol| symbol.kind == SymbolKind::Function);
+        for symbol in inside {
+            let Some(start) = symbol.offset.filter(|start| *start < part.end) else {
+                break;
+            };
+            // Two names for one function, and the two tables that name it.
+            if functions.last().is_some_and(|last| last.0.start == start) {
+                continue;
+            }
+            if let Some(last) = functions.last_mut()
+                && last.0.end > start
+            {
+                last.0.end = start;
+            }
+            let size = usize::try_from(symbol.size).unwrap_or(usize::MAX);
+            let end = if size == 0 {
+                part.end
+            } else {
+                start.saturating_add(size).min(part.end)
+            };
+            functions.push((start..end, symbol.name, 0));
+        }
+    }
+    let mut function = 0;
+    for at in &walk.simd {
+        while functions
+            .get(function)
+            .is_some_and(|function| function.0.end <= *at)
+        {
+            function += 1;
+        }
+        if let Some(function) = functions
+            .get_mut(function)
+            .filter(|function| function.0.contains(at))
+        {
+            function.2 += 1;
+        }
+    }
+    let text: usize = parts.iter().map(|part| part.len()).sum();
+    let covered: usize = functions.iter().map(|function| function.0.len()).sum();
+    let by_function = !functions.is_empty() && covered >= text / 2;
+    let all = functions.len() as u64;
+    functions.retain(|function| function.2 > 0);
+    functions.sort_by_key(|function| std::cmp::Reverse(function.2));
+    let with = functions.len() as u64;
+    Spread {
+        with_neon: if by_function { with } else { walk.pieces_with },
+        all: if by_function { all } else { walk.pieces },
+        functions: by_function,
+        names: functions
+            .iter()
+            .take(NAMES)
+            .map(|function| super::image::text(function.1))
+            .collect(),
+    }
+}

@@ -1,0 +1,345 @@
+//! An ELF file laid flat: segments, sections and symbols of both classes and byte orders in one form.
+//!
+//! The layout is the crate `object`'s matter; what it finds is kept here by offsets into the file, checked
+//! against its length. A table that does not fit the file is taken for absent: release images have been
+//! through tools that leave nonsense behind.
+
+use std::ops::Range;
+
+use object::Endianness;
+use object::elf::{FileHeader32, FileHeader64};
+use object::read::SymbolIndex;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+
+use super::ElfError;
+use super::dynamic::{Dynamic, Tag};
+
+/// Symbols of one table that are looked at. A kernel has about 100 000.
+const MAX_SYMBOLS: usize = 400_000;
+/// Segments that are looked at; real files have about ten.
+const MAX_SEGMENTS: usize = 128;
+/// Sections that are looked at. A kernel module with `-ffunction-sections` has thousands.
+const MAX_SECTIONS: usize = 20_000;
+/// Longest name that is kept; mangled names of C++ are cut off there.
+const MAX_NAME: usize = 256;
+
+pub(super) const PT_LOAD: u32 = 1;
+pub(super) const PT_DYNAMIC: u32 = 2;
+pub(super) const PT_INTERP: u32 = 3;
+pub(super) const PF_X: u32 = 1;
+const SHT_SYMTAB: u32 = 2;
+const SHT_NOBITS: u32 = 8;
+const SHT_DYNSYM: u32 = 11;
+const SHN_XINDEX: u16 = 0xffff;
+const SHN_LORESERVE: u16 = 0xff00;
+
+/// One program header.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub(super) kind: u32,
+    pub(super) flags: u32,
+    pub(super) address: u64,
+    /// In the file, cut off at its end.
+    pub(super) range: Range<usize>,
+}
+
+/// One section header.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    pub(super) name: String,
+    pub(super) flags: u64,
+    /// In the file, cut off at its end; empty for `.bss`.
+    pub(super) range: Range<usize>,
+}
+
+/// What a symbol stands for, of what matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SymbolKind {
+    /// `STT_FUNC`, `STT_GNU_IFUNC`.
+    Function,
+    /// `$a`, `$t`, `$x`, `$d` and `$d.something`: the letter.
+    Mapping(u8),
+    /// Anything else.
+    Other,
+}
+
+/// One symbol.
+#[derive(Clone, Debug)]
+pub(super) struct Symbol<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) kind: SymbolKind,
+    pub(super) defined: bool,
+    pub(super) global: bool,
+    /// Of the dynamic table.
+    pub(super) dynamic: bool,
+    /// Where it is in the file, the bit for T32 taken off. `None` for undefined and absolute ones.
+    pub(super) offset: Option<usize>,
+    /// T32, by the lowest bit of a function's address.
+    pub(super) thumb: bool,
+    pub(super) size: u64,
+}
+
+/// The file, laid flat.
+#[derive(Debug)]
+pub(super) struct Image<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) big: bool,
+    pub(super) wide: bool,
+    pub(super) machine: u16,
+    pub(super) file_type: u16,
+    pub(super) flags: u32,
+    pub(super) entry: u64,
+    pub(super) segments: Vec<Segment>,
+    pub(super) sections: Vec<Section>,
+    pub(super) symbols: Vec<Symbol<'a>>,
+    /// Whether there is a table of symbols besides the dynamic one.
+    pub(super) symbol_table: bool,
+    pub(super) dynamic: Dynamic,
+}
+
+impl<'a> Image<'a> {
+    /// Reads the headers and tables.
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, ElfError> {
+        match bytes.get(4) {
+            Some(1) => Self::load::<FileHeader32<Endianness>>(bytes),
+            Some(2) => Self::load::<FileHeader64<Endianness>>(bytes),
+            Some(_) => Err(ElfError::Header),
+            None => Err(ElfError::Short),
+        }
+    }
+
+    fn load<H: FileHeader<Endian = Endianness>>(bytes: &'a [u8]) -> Result<Self, ElfError> {
+        let header = H::parse(bytes).map_err(|_| {
+            if bytes.len() < 64 {
+                ElfError::Short
+            } else {
+                ElfError::Header
+            }
+        })?;
+        let endian = header.endian().map_err(|_| ElfError::Header)?;
+        let mut image = Self {
+            bytes,
+            big: header.is_big_endian(),
+            wide: header.is_class_64(),
+            machine: header.e_machine(endian).0,
+            file_type: header.e_type(endian).0,
+            flags: header.e_flags(endian).0,
+            entry: header.e_entry(endian).into(),
+            segments: Vec::new(),
+            sections: Vec::new(),
+            symbols: Vec::new(),
+            symbol_table: false,
+            dynamic: Dynamic::default(),
+        };
+        for segment in header
+            .program_headers(endian, bytes)
+            .unwrap_or_default()
+            .iter()
+            .take(MAX_SEGMENTS)
+        {
+            let (offset, size) = segment.file_range(endian);
+            image.segments.push(Segment {
+                kind: segment.p_type(endian).0,
+                flags: segment.p_flags(endian).0,
+                address: segment.p_vaddr(endian).into(),
+                range: image.cut(offset, size),
+            });
+        }
+        let sections = header
+            .sections(endian, bytes)
+            .ok()
+            .filter(|sections| sections.len() > 1);
+        if let Some(sections) = &sections {
+            let names = header
+                .section_strings_index(endian, bytes)
+                .ok()
+                .and_then(|at| sections.section(at).ok());
+            let names = names.map(|names| {
+                image.cut(names.sh_offset(endian).into(), names.sh_size(endian).into())
+            });
+            let names = names.unwrap_or_default();
+            for section in sections.iter().take(MAX_SECTIONS) {
+                let size = if section.sh_type(endian).0 == SHT_NOBITS {
+                    0
+                } else {
+                    section.sh_size(endian).into()
+                };
+                image.sections.push(Section {
+                    name: text(image.string(&names, section.sh_name(endian).into())),
+                    flags: Into::<u64>::into(section.sh_flags(endian).0),
+                    range: image.cut(section.sh_offset(endian).into(), size),
+                });
+            }
+            for (index, section) in sections.iter().enumerate().take(MAX_SECTIONS) {
+                let kind = section.sh_type(endian).0;
+                if kind != SHT_SYMTAB && kind != SHT_DYNSYM {
+                    continue;
+                }
+                // One table of each sort is all that there may be.
+                let dynamic = kind == SHT_DYNSYM;
+                if image.symbols.iter().any(|symbol| symbol.dynamic == dynamic) {
+                    continue;
+                }
+                let index = object::SectionIndex(index);
+                let Ok(table) = object::read::elf::SymbolTable::<H>::parse(
+                    endian, bytes, sections, index, section,
+                ) else {
+                    continue;
+                };
+                let names = image
+                    .sections
+                    .get(table.string_section().0)
+                    .map(|names| names.range.clone());
+                let names = names.unwrap_or_default();
+                image.symbol_table |= !dynamic && table.len() > 1;
+                for (at, symbol) in table.iter().enumerate().skip(1).take(MAX_SYMBOLS) {
+                    let number = match symbol.st_shndx(endian).0 {
+                        SHN_XINDEX => table.shndx(endian, SymbolIndex(at)),
+                        other => Some(u32::from(other)),
+                    };
+                    image.add_symbol(endian, symbol, &names, number, dynamic);
+                }
+            }
+        }
+        image.dynamic = Dynamic::read(&image);
+        // Without section headers the dynamic symbols are found as the loader finds them.
+        if !image.symbols.iter().any(|symbol| symbol.dynamic)
+            && let (Some(table), Some(names)) =
+                (image.dynamic.get(Tag::SYMTAB), image.dynamic.names.clone())
+            && let Some(start) = image.offset(table)
+        {
+            let size = if image.wide { 24 } else { 16 };
+            for at in 1..image.dynamic.symbol_count(&image).min(MAX_SYMBOLS) {
+                let Some(raw) = start
+                    .checked_add(at * size)
+                    .and_then(|at| bytes.get(at..at + size))
+                else {
+                    break;
+                };
+                let Ok((symbol, _)) = object::pod::from_bytes::<H::Sym>(raw) else {
+                    break;
+                };
+                let number = u32::from(symbol.st_shndx(endian).0);
+                image.add_symbol(endian, symbol, &names, Some(number), true);
+            }
+        }
+        Ok(image)
+    }
+
+    fn add_symbol<S: Sym<Endian = Endianness>>(
+        &mut self,
+        endian: Endianness,
+        symbol: &S,
+        names: &Range<usize>,
+        section: Option<u32>,
+        dynamic: bool,
+    ) {
+        let name = self.string(names, symbol.st_name(endian).into());
+        let kind = match (symbol.st_type().0, name) {
+            (2 | 10, _) => SymbolKind::Function,
+            (
+                0,
+                [b'$', letter @ (b'a' | b't' | b'x' | b'd')]
+                | [b'$', letter @ (b'a' | b't' | b'x' | b'd'), b'.', ..],
+            ) => SymbolKind::Mapping(*letter),
+            _ => SymbolKind::Other,
+        };
+        let mut value: u64 = symbol.st_value(endian).into();
+        let thumb = self.machine == super::EM_ARM && kind == SymbolKind::Function && value & 1 == 1;
+        value &= !u64::from(thumb);
+        let reserved =
+            section.is_none_or(|number| number >= u32::from(SHN_LORESERVE) && number <= 0xffff);
+        let defined = section != Some(0);
+        let offset = if !defined || reserved {
+            None
+        } else if self.file_type == super::ET_REL {
+            let section = section.and_then(|number| self.sections.get(number as usize));
+            section.and_then(|section| within(&section.range, value))
+        } else {
+            self.offset(value)
+        };
+        self.symbols.push(Symbol {
+            name,
+            kind,
+            defined,
+            global: symbol.st_bind().0 != 0,
+            dynamic,
+            offset,
+            thumb,
+            size: symbol.st_size(endian).into(),
+        });
+    }
+
+    /// A range of the file, cut off at its end.
+    fn cut(&self, offset: u64, size: u64) -> Range<usize> {
+        let length = self.bytes.len() as u64;
+        let start = offset.min(length);
+        let end = offset.saturating_add(size).clamp(start, length);
+        // Both are at most the length of a slice.
+        start as usize..end as usize
+    }
+
+    /// Where an address is in the file.
+    pub(super) fn offset(&self, address: u64) -> Option<usize> {
+        let loads = self
+            .segments
+            .iter()
+            .filter(|segment| segment.kind == PT_LOAD);
+        loads
+            .filter(|s| address >= s.address)
+            .find_map(|s| within(&s.range, address - s.address))
+    }
+
+    /// The first section of that name.
+    pub(super) fn section(&self, name: &str) -> Option<&'a [u8]> {
+        let section = self.sections.iter().find(|section| section.name == name)?;
+        self.bytes.get(section.range.clone())
+    }
+
+    /// The first segment of that type.
+    pub(super) fn segment(&self, kind: u32) -> Option<&'a [u8]> {
+        let segment = self.segments.iter().find(|segment| segment.kind == kind)?;
+        self.bytes.get(segment.range.clone())
+    }
+
+    pub(super) fn u32(&self, at: usize) -> Option<u32> {
+        let bytes = self.bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        Some(if self.big {
+            u32::from_be_bytes(bytes)
+        } else {
+            u32::from_le_bytes(bytes)
+        })
+    }
+
+    /// A number of the file's class: 4 or 8 bytes.
+    pub(super) fn word(&self, at: usize) -> Option<u64> {
+        if !self.wide {
+            return self.u32(at).map(u64::from);
+        }
+        let bytes = self.bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
+        Some(if self.big {
+            u64::from_be_bytes(bytes)
+        } else {
+            u64::from_le_bytes(bytes)
+        })
+    }
+
+    /// A text that ends in a zero byte, with the range, or where it gets too long.
+    pub(super) fn string(&self, range: &Range<usize>, at: u64) -> &'a [u8] {
+        let start = within(range, at).unwrap_or(range.end);
+        let end = range.end.min(start.saturating_add(MAX_NAME));
+        let bytes = self.bytes.get(start..end).unwrap_or_default();
+        bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+}
+
+/// The place `at` bytes into a range, if it is in there.
+fn within(range: &Range<usize>, at: u64) -> Option<usize> {
+    let at = usize::try_from(at).ok()?;
+    (at < range.len()).then(|| range.start + at)
+}
+
+/// A name for showing: UTF-8, of bounded length.
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes.get(..MAX_NAME).unwrap_or(bytes)).into_owned()
+}

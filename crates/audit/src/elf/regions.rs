@@ -1,0 +1,218 @@
+//! Which bytes of a file are code, and in which instruction set.
+//!
+//! Where the code is: the executable sections; where their headers are gone, the executable segments, cut
+//! down to what lies between the outermost addresses that some table names as code. (Linkers for ARM put
+//! constants, symbols and relocations into the executable segment as well.)
+//!
+//! What it is: mapping symbols (`$a`, `$t`, `$x`, `$d`) say it exactly, where they have not been stripped.
+//! Next come functions, of either symbol table, whose address has the lowest bit set for T32. What neither
+//! covers is [`Mode::Unknown`], and the bytes themselves must tell; see [`count`](super::count).
+
+use std::ops::Range;
+
+use super::image::{Image, PF_X, PT_LOAD, Symbol, SymbolKind};
+use super::{EM_AARCH64, EM_ARM};
+
+const SHF_EXECINSTR: u64 = 4;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+/// `PT_ARM_EXIDX`: where each function's unwinding instructions are, by the functions' addresses.
+const PT_ARM_EXIDX: u32 = 0x7000_0001;
+/// Addresses named as code that it takes for a segment to be cut down to them.
+const FEW: usize = 8;
+
+/// The instruction set of a stretch of code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// A32.
+    A32,
+    /// T32.
+    T32,
+    /// A64.
+    A64,
+    /// A32, T32 or constants.
+    Unknown,
+    /// Constants, by a mapping symbol; or a machine whose instructions are not counted.
+    Data,
+}
+
+/// A stretch of the file.
+#[derive(Clone, Debug)]
+pub(super) struct Region {
+    pub(super) range: Range<usize>,
+    pub(super) mode: Mode,
+    /// By mapping symbols: nothing in there is data.
+    pub(super) sure: bool,
+}
+
+/// The executable parts of the file, in order and without overlaps.
+pub(super) fn executable(image: &Image<'_>) -> Vec<Range<usize>> {
+    let sections = image
+        .sections
+        .iter()
+        .filter(|section| section.flags & SHF_EXECINSTR != 0);
+    let sections: Vec<_> = sections.map(|section| section.range.clone()).collect();
+    let sections = merged(sections);
+    if !sections.is_empty() {
+        return sections;
+    }
+    let segments = image
+        .segments
+        .iter()
+        .filter(|segment| segment.kind == PT_LOAD && segment.flags & PF_X != 0);
+    let segments = merged(segments.map(|segment| segment.range.clone()).collect());
+    let known = known(image);
+    let cut = segments.into_iter().map(|segment| {
+        let inside = known.iter().filter(|at| segment.contains(at));
+        match (inside.clone().min(), inside.clone().max()) {
+            // The last function has no end that is known everywhere: a page for it.
+            (Some(first), Some(last)) if inside.count() >= FEW => {
+                *first..(last + 4096).min(segment.end)
+            }
+            _ => segment,
+        }
+    });
+    cut.collect()
+}
+
+/// The stretches of one executable part.
+pub(super) fn regions(
+    image: &Image<'_>,
+    part: &Range<usize>,
+    symbols: &[&Symbol<'_>],
+) -> Vec<Region> {
+    let default = match image.machine {
+        EM_ARM => Mode::Unknown,
+        EM_AARCH64 => Mode::A64,
+        _ => Mode::Data,
+    };
+    let mut regions = Vec::new();
+    let mut add = |range: Range<usize>, mode, sure| {
+        if !range.is_empty() {
+            regions.push(Region { range, mode, sure });
+        }
+    };
+    let first = symbols.partition_point(|symbol| symbol.offset < Some(part.start));
+    let end = symbols.partition_point(|symbol| symbol.offset < Some(part.end));
+    let symbols = &symbols[first..end];
+    if symbols
+        .iter()
+        .any(|symbol| matches!(symbol.kind, SymbolKind::Mapping(_)))
+    {
+        let (mut at, mut mode, mut sure) = (part.start, default, false);
+        for symbol in symbols {
+            let (SymbolKind::Mapping(letter), Some(next)) = (symbol.kind, symbol.offset) else {
+                continue;
+            };
+            add(at..next, mode, sure);
+            mode = match letter {
+                b'a' if image.machine == EM_ARM => Mode::A32,
+                b't' if image.machine == EM_ARM => Mode::T32,
+                b'x' if image.machine == EM_AARCH64 => Mode::A64,
+                _ => Mode::Data,
+            };
+            (at, sure) = (next, true);
+        }
+        add(at..part.end, mode, sure);
+    } else if default == Mode::Unknown {
+        let mut at = part.start;
+        let mut functions = symbols
+            .iter()
+            .filter(|symbol| symbol.kind == SymbolKind::Function)
+            .peekable();
+        while let Some(symbol) = functions.next() {
+            let Some(start) = symbol.offset.map(|start| start.max(at)) else {
+                continue;
+            };
+            let next = functions
+                .peek()
+                .and_then(|next| next.offset)
+                .unwrap_or(part.end);
+            // Assembly often gives no size.
+            let end = if symbol.size == 0 {
+                next
+            } else {
+                start.saturating_add(size(symbol)).min(next)
+            };
+            add(at..start, Mode::Unknown, false);
+            add(
+                start..end,
+                if symbol.thumb { Mode::T32 } else { Mode::A32 },
+                false,
+            );
+            at = at.max(end);
+        }
+        add(at..part.end, Mode::Unknown, false);
+    } else {
+        add(part.clone(), default, false);
+    }
+    regions
+}
+
+fn size(symbol: &Symbol<'_>) -> usize {
+    usize::try_from(symbol.size).unwrap_or(usize::MAX)
+}
+
+fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_by_key(|range| range.start);
+    let mut merged: Vec<Range<usize>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            // Neighbours stay apart: one of them may be a procedure linkage table.
+            Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+            _ if range.is_empty() => {}
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// Places that some table names as code.
+fn known(image: &Image<'_>) -> Vec<usize> {
+    use super::dynamic::Tag;
+
+    let mut known = Vec::new();
+    let mut add =
+        |address: Option<u64>| known.extend(address.and_then(|address| image.offset(address & !1)));
+    add(Some(image.entry).filter(|entry| *entry != 0));
+    add(image.dynamic.get(Tag::INIT));
+    add(image.dynamic.get(Tag::FINI));
+    for segment in &image.segments {
+        let range = segment.range.clone();
+        match segment.kind {
+            PT_ARM_EXIDX if image.machine == EM_ARM => {
+                for at in range.clone().step_by(8) {
+                    // A distance of 31 bits from where it stands.
+                    let Some(word) = image.u32(at) else { break };
+                    let distance = i64::from((word << 1) as i32 >> 1);
+                    let place = segment.address.wrapping_add((at - range.start) as u64);
+                    add(Some(place.wrapping_add_signed(distance) & 0xffff_ffff));
+                }
+            }
+            PT_GNU_EH_FRAME => {
+                // Version 1, with a sorted table of pairs of signed 32-bit distances from the header: what
+                // every linker writes (Linux Standard Base, "DWARF extensions").
+                if image
+                    .bytes
+                    .get(range.clone())
+                    .is_none_or(|header| !header.starts_with(&[1, 0x1b, 3, 0x3b]))
+                {
+                    continue;
+                }
+                let count = image.u32(range.start + 8).unwrap_or(0) as usize;
+                for at in range.skip(12).step_by(8).take(count) {
+                    let Some(word) = image.u32(at) else { break };
+                    add(Some(
+                        segment.address.wrapping_add_signed(i64::from(word as i32)),
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    let functions = image
+        .symbols
+        .iter()
+        .filter(|symbol| symbol.kind == SymbolKind::Function);
+    known.extend(functions.filter_map(|symbol| symbol.offset));
+    known
+}
