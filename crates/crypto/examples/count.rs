@@ -3,7 +3,7 @@
 //! `make count-arm`, or `scripts/count-arm [TARGET ...] [-- BATCH BYTES [NAME ...]]`
 //!
 //! A name is a cipher of OpenVPN's, with a digest behind a slash where it needs one (`AES-256-CBC/SHA1`), `wireguard`, or
-//! `x25519` for a key agreement. `none/SHA1` is the HMAC alone.
+//! `x25519` for a key agreement. `none/SHA1` is the HMAC alone. `rsa-2048`, `dsa-2048` and `ecdsa-p256` sign and verify.
 //!
 //! Each cipher is counted with each code that this CPU has for it, whichever would be chosen; a cipher with an HMAC with each
 //! pair of one kind. Accelerators are not: what they cost is not in their instructions.
@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use crypto::backend::Backend;
 use crypto::openvpn::{DataCipher, Digest, Format, KeyMaterial, legacy};
+use crypto::primitives::{self, Operation};
 use crypto::select::{self, Algorithm};
 use crypto::x25519::PrivateKey;
 use crypto::{Batch, ChaCha20Poly1305, Packet, PacketCipher};
@@ -86,6 +87,9 @@ fn main() {
     }
     let mut marks = Marks { next: 0 };
     for name in &names {
+        if sign_and_verify(&mut marks, name) {
+            continue;
+        }
         if name == "x25519" {
             let own = PrivateKey::new([0x42; 32]);
             let peer = PrivateKey::new([0x17; 32]).public();
@@ -101,6 +105,32 @@ fn main() {
             }
         }
     }
+}
+
+/// Of each operation so many are counted: no two signatures take quite the same way.
+const SIGNATURES: usize = 16;
+
+/// Counts what signs and verifies, as `millrace speed` does it: AWS-LC's code alone, with a fresh key. Whether `name` is
+/// such a thing.
+fn sign_and_verify(marks: &mut Marks, name: &str) -> bool {
+    let algorithm = primitives::Algorithm::from_name(name);
+    let Some(algorithm) = algorithm.filter(|it| it.operations().contains(&Operation::Sign)) else {
+        return false;
+    };
+    for &operation in algorithm.operations() {
+        let mut task = Backend::ALL
+            .into_iter()
+            .find_map(|backend| primitives::task(algorithm, operation, backend, 1, 0))
+            .expect("there is one code for it");
+        let mut run = || assert!(task.run(), "{name} {operation}");
+        // Once for whatever is done on first use.
+        run();
+        let what = format!("{name}\t{operation}");
+        marks.count(&what, (SIGNATURES, 0), "\taws-lc", || {
+            (0..SIGNATURES).for_each(|_| run());
+        });
+    }
+    true
 }
 
 /// What a cipher's code is chosen by: encryption, decryption, HMAC; an AEAD has one algorithm for both directions.
