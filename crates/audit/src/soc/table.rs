@@ -1,0 +1,422 @@
+//! `socs.toml`, checked and searchable.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use super::Soc;
+use super::file::{Core, File, Row};
+
+const BUILTIN: &str = include_str!("socs.toml");
+
+/// Facts of a core that need a source.
+const CORE_FACTS: [&str; 3] = ["features", "gcc", "cpu"];
+/// Facts of a chip that need a source, or to be called unsure.
+const SOC_FACTS: [&str; 8] = [
+    "core",
+    "features",
+    "cores",
+    "ghz",
+    "routers",
+    "engine",
+    "compatible",
+    "openwrt",
+];
+/// What else can be unsure: single features of the core.
+const FEATURES: [&str; 5] = ["neon", "vfp", "fpu", "divide", "aes"];
+
+/// Names that are offered in the place of an unknown router.
+const NEAR: usize = 5;
+
+/// What is wrong with a table.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// Not TOML, or not of the form.
+    #[error("table of chips: {0}")]
+    Form(#[from] toml::de::Error),
+    /// A row contradicts another one or is incomplete.
+    #[error("table of chips, {row}: {what}")]
+    Row {
+        /// The row's id.
+        row: String,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// All chips that are known.
+#[derive(Debug, Default)]
+pub struct Table {
+    socs: Vec<Soc>,
+    /// Index of the chip by simplified id, alias and name.
+    names: BTreeMap<String, usize>,
+    /// Index of the chip by simplified router name, with and without its maker.
+    routers: BTreeMap<String, Vec<usize>>,
+}
+
+impl Table {
+    /// The table that comes with the program.
+    #[must_use]
+    pub fn builtin() -> &'static Self {
+        static TABLE: OnceLock<Table> = OnceLock::new();
+        // A test parses the same text and insists on its being right; without it there is no program.
+        TABLE.get_or_init(|| Self::parse(BUILTIN).unwrap_or_default())
+    }
+
+    /// Reads a table and checks that its rows are complete, have sources, and do not contradict each other.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn parse(text: &str) -> Result<Self, TableError> {
+        let file: File = toml::from_str(text)?;
+        let mut table = Self::default();
+        let mut used = BTreeSet::new();
+        let mut cores = BTreeMap::new();
+        for core in &file.core {
+            let sources = check_sources(&core.id, &core.sources, &file.source, &mut used)?;
+            for fact in CORE_FACTS {
+                let needless = fact == "cpu" && core.cpu.is_empty();
+                if !needless && !sources.contains_key(fact) {
+                    return Err(wrong(&core.id, format!("no source for {fact}")));
+                }
+            }
+            if cores.insert(core.id.as_str(), (core, sources)).is_some() {
+                return Err(wrong(&core.id, "a second core of this id".to_owned()));
+            }
+        }
+        for row in &file.soc {
+            let Some((core, core_sources)) = cores.get(row.core.as_str()) else {
+                return Err(wrong(
+                    &row.id,
+                    format!("core {} is not in the table", row.core),
+                ));
+            };
+            let sources = check_sources(&row.id, &row.sources, &file.source, &mut used)?;
+            check_row(row, &sources)?;
+            table.add(soc(row, core, core_sources, sources))?;
+        }
+        match file.source.keys().find(|key| !used.contains(key.as_str())) {
+            Some(key) => Err(wrong(key, "a source that no fact names".to_owned())),
+            None => Ok(table),
+        }
+    }
+
+    /// All chips, in the order of the file.
+    #[must_use]
+    pub fn socs(&self) -> &[Soc] {
+        &self.socs
+    }
+
+    /// The chip of this id, alias or name. Case, spaces, hyphens and the like do not matter.
+    #[must_use]
+    pub fn soc(&self, name: &str) -> Option<&Soc> {
+        self.names
+            .get(&simple(name))
+            .map(|index| &self.socs[*index])
+    }
+
+    /// The chip of this router. Case, spaces, hyphens and the like do not matter, and the maker may be left
+    /// out where no other maker has a router of that name.
+    ///
+    /// # Errors
+    /// The names of routers that look like it, nearest first; possibly none.
+    pub fn router(&self, model: &str) -> Result<&Soc, Vec<&str>> {
+        let wanted = simple(model);
+        match self.routers.get(&wanted).map(Vec::as_slice) {
+            Some([index]) => Ok(&self.socs[*index]),
+            _ => Err(self.near(&wanted)),
+        }
+    }
+
+    /// Routers whose names resemble this one.
+    fn near(&self, wanted: &str) -> Vec<&str> {
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let mut near: Vec<(usize, &str)> = Vec::new();
+        for router in self.socs.iter().flat_map(|soc| &soc.routers) {
+            let distance = [simple(router), simple(model(router))]
+                .iter()
+                .map(|name| {
+                    if name.contains(wanted) {
+                        0
+                    } else {
+                        distance(name, wanted)
+                    }
+                })
+                .min()
+                .unwrap_or(usize::MAX);
+            if distance <= 1 + wanted.len() / 4 {
+                near.push((distance, router));
+            }
+        }
+        near.sort();
+        near.dedup();
+        near.into_iter()
+            .take(NEAR)
+            .map(|(_, router)| router)
+            .collect()
+    }
+
+    fn add(&mut self, soc: Soc) -> Result<(), TableError> {
+        let index = self.socs.len();
+        let names: BTreeSet<String> = [&soc.id, &soc.name]
+            .into_iter()
+            .chain(&soc.aliases)
+            .map(|name| simple(name))
+            .collect();
+        for name in names {
+            if self.names.insert(name, index).is_some() {
+                return Err(wrong(
+                    &soc.id,
+                    "its id, its name or an alias is another row's".to_owned(),
+                ));
+            }
+        }
+        for router in &soc.routers {
+            for name in BTreeSet::from([simple(router), simple(model(router))]) {
+                let indexes = self.routers.entry(name).or_default();
+                if !indexes.contains(&index) {
+                    indexes.push(index);
+                }
+            }
+            if self.routers[&simple(router)].len() > 1 {
+                return Err(wrong(&soc.id, format!("{router} is in another row too")));
+            }
+        }
+        self.socs.push(soc);
+        Ok(())
+    }
+}
+
+/// A name without case, spaces and punctuation.
+pub(super) fn simple(name: &str) -> String {
+    name.chars()
+        .filter(|c| c.is_alphanumeric() || *c == '+')
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// A router's name without its maker, which is the first word.
+fn model(router: &str) -> &str {
+    router.split_once(' ').map_or(router, |(_, model)| model)
+}
+
+/// Characters to insert, delete or replace to make one name the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = corner + usize::from(from != *to);
+            corner = row[j + 1];
+            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn wrong(row: &str, what: String) -> TableError {
+    TableError::Row {
+        row: row.to_owned(),
+        what,
+    }
+}
+
+/// Addresses in the place of short names.
+fn check_sources<'a>(
+    id: &str,
+    sources: &'a BTreeMap<String, Vec<String>>,
+    addresses: &BTreeMap<String, String>,
+    used: &mut BTreeSet<&'a str>,
+) -> Result<BTreeMap<String, Vec<String>>, TableError> {
+    let mut out = BTreeMap::new();
+    for (fact, keys) in sources {
+        if !SOC_FACTS.contains(&fact.as_str()) && !CORE_FACTS.contains(&fact.as_str()) {
+            return Err(wrong(id, format!("{fact} is no fact")));
+        }
+        let mut found = Vec::new();
+        for key in keys {
+            let address = addresses
+                .get(key)
+                .ok_or_else(|| wrong(id, format!("source {key} is not listed")))?;
+            if !address.starts_with("https://") {
+                return Err(wrong(id, format!("source {key} is no address")));
+            }
+            used.insert(key);
+            found.push(address.clone());
+        }
+        if found.is_empty() {
+            return Err(wrong(id, format!("{fact} has an empty list of sources")));
+        }
+        out.insert(fact.clone(), found);
+    }
+    Ok(out)
+}
+
+/// Every fact has a source, or is called unsure.
+fn check_row(row: &Row, sources: &BTreeMap<String, Vec<String>>) -> Result<(), TableError> {
+    if row.cores == 0 || row.ghz.0 <= 0.0 || row.ghz.0 > row.ghz.1 {
+        return Err(wrong(
+            &row.id,
+            "no cores, or clocks that are none".to_owned(),
+        ));
+    }
+    if row.id != simple(&row.id) {
+        return Err(wrong(
+            &row.id,
+            "ids are lower-case letters and digits".to_owned(),
+        ));
+    }
+    for fact in SOC_FACTS {
+        let empty = match fact {
+            "routers" => row.routers.is_empty(),
+            "engine" => row.engine.is_none(),
+            "compatible" => row.compatible.is_empty(),
+            "openwrt" => row.targets.is_empty() && row.arch.is_empty(),
+            _ => false,
+        };
+        let unsure = row.unsure.iter().any(|unsure| unsure == fact);
+        if !empty && !unsure && !sources.contains_key(fact) {
+            return Err(wrong(&row.id, format!("no source for {fact}")));
+        }
+    }
+    match row
+        .unsure
+        .iter()
+        .find(|fact| !SOC_FACTS.contains(&fact.as_str()) && !FEATURES.contains(&fact.as_str()))
+    {
+        Some(fact) => Err(wrong(&row.id, format!("{fact} is no fact"))),
+        None => Ok(()),
+    }
+}
+
+/// A row and its core in one.
+fn soc(
+    row: &Row,
+    core: &Core,
+    core_sources: &BTreeMap<String, Vec<String>>,
+    mut sources: BTreeMap<String, Vec<String>>,
+) -> Soc {
+    for (fact, addresses) in core_sources {
+        sources
+            .entry(fact.clone())
+            .or_default()
+            .extend(addresses.iter().cloned());
+    }
+    Soc {
+        id: row.id.clone(),
+        name: row.name.clone(),
+        aliases: row.aliases.clone(),
+        routers: row.routers.clone(),
+        core: core.name.clone(),
+        cores: row.cores,
+        ghz: row.ghz,
+        isa: core.isa,
+        big_endian: row.big_endian,
+        neon: core.neon,
+        vfp: core.vfp,
+        fpu: core.fpu,
+        divide: core.divide,
+        multiprocessing: core.multiprocessing,
+        aes: core.aes,
+        lse: core.lse,
+        march: core.march.clone(),
+        gcc: core.gcc.clone(),
+        gcc32: core.gcc32.clone(),
+        rust: core.rust.clone(),
+        engine: row.engine.clone(),
+        compatible: row.compatible.clone(),
+        openwrt_targets: row.targets.clone(),
+        openwrt_arch: row.arch.clone(),
+        cpu: core.cpu.clone(),
+        sources,
+        unsure: row.unsure.clone(),
+        note: row.note.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        Table::parse(BUILTIN).unwrap()
+    }
+
+    #[test]
+    fn the_table_that_comes_with_the_program_is_complete() {
+        assert!(table().socs().len() >= 44);
+        assert_eq!(Table::builtin().socs(), table().socs());
+    }
+
+    #[test]
+    fn chips_are_found_by_any_of_their_names() {
+        let table = table();
+        for name in ["ipq8065", "IPQ-8065", "Qualcomm IPQ8065", " ipq 8065 "] {
+            assert_eq!(table.soc(name).unwrap().id, "ipq8065", "{name}");
+        }
+        for id in [
+            "ipq8065", "ipq4019", "al514", "bcm4708", "mt7986", "bcm2711",
+        ] {
+            assert_eq!(table.soc(id).unwrap().id, id);
+        }
+        assert_eq!(table.soc("MT7986A").unwrap().id, "mt7986");
+        assert!(table.soc("").is_none());
+        assert!(table.soc("z80").is_none());
+    }
+
+    #[test]
+    fn routers_are_found_with_and_without_their_makers() {
+        let table = table();
+        for name in ["NETGEAR R7800", "r7800", "netgear-r7800"] {
+            assert_eq!(table.router(name).unwrap().id, "ipq8065", "{name}");
+        }
+        assert_eq!(table.router("GL-MT6000").unwrap().id, "mt7986");
+        assert_eq!(table.router("RBR50").unwrap().id, "ipq4019");
+    }
+
+    #[test]
+    fn unknown_routers_give_names_that_are_near() {
+        let table = table();
+        let near = table.router("R7900").unwrap_err();
+        assert!(near.contains(&"NETGEAR R7800"), "{near:?}");
+        assert!(near.len() <= NEAR);
+        let near = table.router("Archer C7").unwrap_err();
+        assert!(near[..3].iter().all(|name| name.contains("Archer C7")), "{near:?}");
+        assert!(table.router("").unwrap_err().is_empty());
+        assert!(
+            table
+                .router("a router that nobody ever built")
+                .unwrap_err()
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn distances_are_those_of_levenshtein() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("r7800", "r7800"), 0);
+    }
+
+    #[test]
+    fn tables_with_gaps_are_refused() {
+        let broken = |from: &str, to: &str| {
+            assert!(BUILTIN.contains(from), "{from}");
+            Table::parse(&BUILTIN.replacen(from, to, 1))
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(broken("\nghz = [", "\nsize = [").contains("size"));
+        assert!(broken("core = \"krait\"", "core = \"crate\"").contains("crate"));
+        assert!(broken("id = \"ipq8065\"", "id = \"ipq8064\"").contains("another row"));
+        assert!(broken("\"NETGEAR R7800\"", "\"NETGEAR R7500\"").contains("in another row"));
+        assert!(
+            broken("[soc.sources]\n", "[soc.sources]\nage = [\"lscpu\"]\n")
+                .contains("age is no fact")
+        );
+        assert!(broken("\ncores = [\"", "\nrouters = [\"").contains("duplicate key"));
+    }
+}
