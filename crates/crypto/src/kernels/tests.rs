@@ -2,6 +2,8 @@
 
 mod agreement;
 mod common;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod openssl;
 mod published;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod secrets;

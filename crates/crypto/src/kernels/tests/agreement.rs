@@ -7,22 +7,22 @@ use proptest::prelude::*;
 
 use super::common::*;
 
-fn batches() -> u32 {
+pub(super) fn batches(unless_told: u32) -> u32 {
     std::env::var("MILLRACE_CRYPTO_BATCHES")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(800)
+        .unwrap_or(unless_told)
 }
 
 /// What a batch is made from: a seed, packets, and the longest text in bytes.
-fn shapes() -> impl Strategy<Value = (u64, usize, usize)> {
+pub(super) fn shapes() -> impl Strategy<Value = (u64, usize, usize)> {
     let packets = prop_oneof![6 => 1..=12_usize, 2 => 13..=34_usize, 1 => 35..=CHUNK];
     let longest = prop_oneof![8 => 1..=100_usize, 4 => 101..=600_usize, 1 => 601..=2400_usize];
     (any::<u64>(), packets, longest)
 }
 
 /// Lengths of the texts of a batch: all alike, in runs, or all different; now and then nothing at all.
-fn lens(numbers: &mut Numbers, packets: usize, longest: usize) -> Vec<usize> {
+pub(super) fn lens(numbers: &mut Numbers, packets: usize, longest: usize) -> Vec<usize> {
     let manner = numbers.below(3);
     let mut len = numbers.below(longest + 1);
     (0..packets)
@@ -36,7 +36,7 @@ fn lens(numbers: &mut Numbers, packets: usize, longest: usize) -> Vec<usize> {
 }
 
 /// Places in a memory with gaps between them, tags in front of or behind the texts; and how long the memory is.
-fn places(numbers: &mut Numbers, lens: &[usize]) -> (Vec<Place>, usize) {
+pub(super) fn places(numbers: &mut Numbers, lens: &[usize]) -> (Vec<Place>, usize) {
     let behind = numbers.below(2) == 0;
     let same_aad = numbers.below(4) > 0;
     let mut aad_len = [0, 4, 8, 12, 13, 33][numbers.below(6)];
@@ -173,7 +173,7 @@ fn macs_agree(numbers: &mut Numbers, digest: Digest, lens: &[usize]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: batches(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: batches(800), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn all_candidates_agree((seed, packets, longest) in shapes(), kind in 0..14_usize) {
