@@ -9,6 +9,13 @@ pub(super) enum Fault {
     Walk(UnpackError),
     /// This part alone is the matter; in words.
     Part(String),
+    /// It is not, or not wholly, what it looked like.
+    Broken {
+        /// In words.
+        why: String,
+        /// Bytes that it gave until then.
+        out: usize,
+    },
 }
 
 impl Fault {
@@ -24,8 +31,8 @@ impl From<UnpackError> for Fault {
     }
 }
 
-/// Unpacked bytes that any stream may give, however short it is: small files of zeros are no bombs.
-const RATIO_FREE: u64 = 1 << 20;
+/// Unpacked bytes that any stream may give, however short it is: padding is no bomb.
+const RATIO_FREE: u64 = 16 << 20;
 
 /// Magic numbers that turn out to be none, and yet cost more than a glance.
 const MISSES: u32 = 20_000;
@@ -66,6 +73,8 @@ impl Budget {
     /// Counts unpacked bytes, whether or not they come to be used.
     pub(super) fn unpacked(&mut self, bytes: usize) -> Result<(), UnpackError> {
         self.total = self.total.saturating_add(bytes as u64);
+        // What is unpacked will be looked at.
+        self.work = self.work.saturating_add((bytes as u64).saturating_mul(4));
         if self.total > self.limits.total {
             return Err(UnpackError::TooLarge(self.limits.total));
         }

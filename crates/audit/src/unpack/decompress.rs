@@ -57,18 +57,31 @@ pub(super) fn decode(
         }
         Format::Lzma => {
             let mut reader = lzma_rust2::LzmaReader::new_mem_limit(packed, DICTIONARY_KIB, None)
-                .map_err(|e| Fault::part(e.to_string()))?;
+                .map_err(|e| broken(&e, 0))?;
             let out = drain(&mut reader, |r| packed.len() - r.inner().len(), budget)?;
             let (rest, unused) = reader.into_parts();
             Ok((out, packed.len() - rest.len() - unused.len()))
         }
         Format::Zstd => {
-            let mut reader = ruzstd::decoding::StreamingDecoder::new(packed)
-                .map_err(|e| Fault::part(e.to_string()))?;
+            let mut reader =
+                ruzstd::decoding::StreamingDecoder::new(packed).map_err(|e| broken(&e, 0))?;
             let out = drain(&mut reader, |r| packed.len() - r.get_ref().len(), budget)?;
             Ok((out, packed.len() - reader.get_ref().len()))
         }
         Format::Lz4 => lz4_blocks(packed, budget),
+    }
+}
+
+/// Unpacks a stream of RFC 1951, as zip archives have it.
+pub(super) fn deflated(packed: &[u8], budget: &mut Budget) -> Result<Vec<u8>, Fault> {
+    let mut reader = flate2::bufread::DeflateDecoder::new(packed);
+    drain(&mut reader, |r| packed.len() - r.get_ref().len(), budget)
+}
+
+fn broken(why: &dyn std::fmt::Display, out: usize) -> Fault {
+    Fault::Broken {
+        why: why.to_string(),
+        out,
     }
 }
 
@@ -86,7 +99,7 @@ fn drain<R: Read>(
             Ok(0) => return Ok(out),
             Ok(count) => count,
             Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-            Err(e) => return Err(Fault::part(e.to_string())),
+            Err(e) => return Err(broken(&e, out.len())),
         };
         grow(&mut out, &piece[..count], used(reader), budget)?;
     }
@@ -132,7 +145,7 @@ fn lz4_blocks(packed: &[u8], budget: &mut Budget) -> Result<(Vec<u8>, usize), Fa
         }
     }
     if out.is_empty() {
-        return Err(Fault::part("no LZ4 block in it"));
+        return Err(broken(&"no LZ4 block in it", 0));
     }
     Ok((out, at))
 }

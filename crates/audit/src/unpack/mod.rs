@@ -3,19 +3,27 @@
 //! Nothing is run and nothing is written: files are unpacked in memory, one after the other, and handed to
 //! a visitor. [`Limits`] bound what a hostile image can cost.
 
-#[allow(dead_code, reason = "the scanner of images will use it")]
 mod budget;
-#[allow(dead_code, reason = "the scanner of images will use it")]
+mod cpio;
 mod decompress;
 mod directory;
+mod fit;
+mod kernel;
+mod scan;
 mod squashfs;
+mod tar;
+mod ubi;
+mod uimage;
+mod vendor;
+mod zip;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use budget::Budget;
+use budget::{Budget, Fault};
+use scan::Part;
 
 /// What an image may cost. The defaults fit firmware of any router with room to spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +36,7 @@ pub struct Limits {
     pub files: u32,
     /// How deep images may lie in images. What lies deeper is skipped.
     pub depth: u32,
-    /// Unpacked bytes for each packed one, once a stream has given a mebibyte. A part that exceeds it is
+    /// Unpacked bytes for each packed one, once a stream has given 16 MiB. A part that exceeds it is
     /// skipped.
     pub ratio: u64,
 }
@@ -138,16 +146,14 @@ pub fn walk_bytes(
     visitor: &mut dyn Visitor,
 ) -> Result<(), UnpackError> {
     let mut walker = Walker::new(limits, bytes.len(), visitor);
-    if !bytes.starts_with(b"\x7fELF") {
-        for (at, _) in bytes
-            .windows(4)
-            .enumerate()
-            .filter(|(_, w)| squashfs::MAGICS.contains(w))
-        {
-            if squashfs::walk(&bytes[at..], at, "", &mut walker)?.is_some() {
-                return Ok(());
-            }
-        }
+    let whole = Part {
+        bytes,
+        outer: "",
+        depth: 0,
+        kernel: false,
+    };
+    if !bytes.starts_with(b"\x7fELF") && scan::part(whole, &mut walker)? {
+        return Ok(());
     }
     walker.file(name, "", bytes)
 }
@@ -189,13 +195,33 @@ impl<'v> Walker<'v> {
         Ok(())
     }
 
-    /// A file in a file system: kernel modules that are compressed are unpacked first.
+    /// A file in a file system: kernel modules that are compressed are unpacked first, and kernels are looked
+    /// into.
     fn file_in_tree(&mut self, path: &str, origin: &str, data: &[u8]) -> Result<(), UnpackError> {
         let format = match path.rsplit_once(".ko.") {
             Some((_, "gz")) => decompress::Format::Gzip,
             Some((_, "xz")) => decompress::Format::Xz,
             Some((_, "zst")) => decompress::Format::Zstd,
-            _ => return self.file(path, origin, data),
+            _ => {
+                self.file(path, origin, data)?;
+                if is_boot_kernel(path) {
+                    let outer = if origin.is_empty() {
+                        path.to_owned()
+                    } else {
+                        format!("{origin} > {path}")
+                    };
+                    scan::part(
+                        Part {
+                            bytes: data,
+                            outer: &outer,
+                            depth: 1,
+                            kernel: false,
+                        },
+                        self,
+                    )?;
+                }
+                return Ok(());
+            }
         };
         match decompress::decode(format, data, &mut self.budget) {
             Ok((module, _)) => self.file(path, origin, &module),
@@ -204,10 +230,10 @@ impl<'v> Walker<'v> {
     }
 
     /// A part that could not be unpacked; only a limit of the whole walk is an error.
-    fn fault(&mut self, origin: &str, what: &str, fault: budget::Fault) -> Result<(), UnpackError> {
+    fn fault(&mut self, origin: &str, what: &str, fault: Fault) -> Result<(), UnpackError> {
         match fault {
-            budget::Fault::Walk(error) => Err(error),
-            budget::Fault::Part(why) => {
+            Fault::Walk(error) => Err(error),
+            Fault::Part(why) | Fault::Broken { why, .. } => {
                 self.visitor.skipped(origin, what, &why);
                 Ok(())
             }
@@ -236,4 +262,29 @@ fn read_file(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     // A file that grows while it is read ends here all the same.
     file.take(most + 1).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= most).then_some(bytes))
+}
+
+/// Whether a file is a kernel by its name, in the directory where they are.
+fn is_boot_kernel(path: &str) -> bool {
+    let Some(name) = path.strip_prefix("/boot/") else {
+        return false;
+    };
+    let names = [
+        "vmlinuz", "zImage", "bzImage", "uImage", "Image", "fitImage", "kernel",
+    ];
+    names.iter().any(|prefix| name.starts_with(prefix)) || name.ends_with(".itb")
+}
+
+/// A path as archives have it, made absolute. `None` for one that leaves the archive, and for the root itself.
+fn clean_path(path: &[u8]) -> Option<String> {
+    let path = String::from_utf8_lossy(path);
+    let mut clean = String::with_capacity(path.len() + 1);
+    for name in path.split('/').filter(|name| !matches!(*name, "" | ".")) {
+        if name == ".." {
+            return None;
+        }
+        clean.push('/');
+        clean.push_str(name);
+    }
+    (!clean.is_empty()).then_some(clean)
 }

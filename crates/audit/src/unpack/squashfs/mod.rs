@@ -63,10 +63,12 @@ pub(super) fn walk(
     match reader.tree() {
         Ok(()) => {}
         Err(Fault::Walk(error)) => return Err(error),
-        Err(Fault::Part(why)) => reader
-            .walker
-            .visitor
-            .skipped(&reader.origin, "squashfs", &why),
+        Err(Fault::Part(why) | Fault::Broken { why, .. }) => {
+            reader
+                .walker
+                .visitor
+                .skipped(&reader.origin, "squashfs", &why);
+        }
     }
     Ok(Some(length))
 }

@@ -1,0 +1,101 @@
+//! Kernels, and whatever else comes out of a stream.
+
+use memchr::memmem;
+
+use super::decompress::{Format, decode};
+use super::scan::{self, Part};
+use super::{UnpackError, Walker};
+
+/// What was unpacked from a stream: an archive, an image, or a kernel. Hands over what is found.
+pub(super) fn unpacked(
+    data: &[u8],
+    origin: &str,
+    depth: u32,
+    walker: &mut Walker<'_>,
+) -> Result<(), UnpackError> {
+    // An image that holds files unpacked has the kernel's banner somewhere as well.
+    if !begins_with_container(data) && banner(data) {
+        return hand_over(data, origin, depth, walker);
+    }
+    scan::part(
+        Part {
+            bytes: data,
+            outer: origin,
+            depth,
+            kernel: false,
+        },
+        walker,
+    )?;
+    Ok(())
+}
+
+/// A kernel as it lies in memory, with what was built into it: its configuration, a root file system, device
+/// trees.
+pub(super) fn hand_over(
+    data: &[u8],
+    origin: &str,
+    depth: u32,
+    walker: &mut Walker<'_>,
+) -> Result<(), UnpackError> {
+    walker.file("vmlinux", origin, data)?;
+    // CONFIG_IKCONFIG: the mark, then a gzip stream (kernel/configs.c).
+    if let Some(at) = memmem::find(data, b"IKCFG_ST") {
+        match decode(Format::Gzip, &data[at + 8..], &mut walker.budget) {
+            Ok((config, _)) => walker.file("kernel-config", origin, &config)?,
+            Err(fault) => walker.fault(origin, "the kernel's configuration", fault)?,
+        }
+    }
+    scan::part(
+        Part {
+            bytes: data,
+            outer: origin,
+            depth: depth + 1,
+            kernel: true,
+        },
+        walker,
+    )?;
+    Ok(())
+}
+
+/// A part that a header calls a kernel, not compressed as a whole: the image itself, or a program that unpacks
+/// itself. Handed over as it is if nothing in it is known.
+pub(super) fn raw(part: Part<'_>, walker: &mut Walker<'_>) -> Result<(), UnpackError> {
+    if !begins_with_container(part.bytes) && banner(part.bytes) {
+        return hand_over(part.bytes, part.outer, part.depth, walker);
+    }
+    if !scan::part(part, walker)? {
+        walker.file("kernel", part.outer, part.bytes)?;
+    }
+    Ok(())
+}
+
+/// AArch64's `Image` (Documentation/arch/arm64/booting.rst), not compressed.
+pub(super) fn is_image(data: &[u8]) -> bool {
+    data.get(56..60) == Some(b"ARMd") && banner(data)
+}
+
+/// Whether `linux_banner` is there (init/version.c).
+pub(super) fn banner(data: &[u8]) -> bool {
+    let text = b"Linux version ";
+    memmem::find_iter(data, text)
+        .any(|at| data.get(at + text.len()).is_some_and(u8::is_ascii_digit))
+}
+
+fn begins_with_container(data: &[u8]) -> bool {
+    let magics: [&[u8]; 13] = [
+        b"hsqs",
+        b"sqsh",
+        b"qshs",
+        b"shsq",
+        b"tqsh",
+        b"hsqt",
+        b"UBI#",
+        b"HDR0",
+        b"*#$^",
+        b"device:",
+        b"07070",
+        b"\x27\x05\x19\x56",
+        b"\xd0\x0d\xfe\xed",
+    ];
+    magics.iter().any(|magic| data.starts_with(magic)) || data.get(257..262) == Some(b"ustar")
+}

@@ -1,0 +1,281 @@
+//! The way through an image: from magic number to magic number, whatever headers a vendor put in between.
+//!
+//! What is recognised is handed to its own reader and jumped over, so that no byte is looked at twice on the
+//! same level. Headers that only say what follows are jumped over themselves, and leave behind where a
+//! stream without a magic number of its own is to be expected.
+
+use super::decompress::{Format, decode};
+use super::{Fault, UnpackError, Walker};
+use super::{cpio, fit, kernel, squashfs, tar, ubi, uimage, vendor, zip};
+
+/// A stretch of an image, with where it lies.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    /// All of it.
+    pub(super) bytes: &'a [u8],
+    /// The way to it; see [`Entry::origin`](super::Entry::origin).
+    pub(super) outer: &'a str,
+    /// Images around it.
+    pub(super) depth: u32,
+    /// A kernel as it lies in memory: it may hold a root file system and device trees, and bytes that look
+    /// like anything else.
+    pub(super) kernel: bool,
+}
+
+impl Part<'_> {
+    /// The origin of `what`, `at` so many bytes into this part.
+    pub(super) fn origin(&self, what: &str, at: usize) -> String {
+        if self.outer.is_empty() {
+            format!("{what} at {at:#x}")
+        } else {
+            format!("{} > {what} at {at:#x}", self.outer)
+        }
+    }
+
+    /// What lies in this part.
+    pub(super) fn inner<'a>(&self, bytes: &'a [u8], outer: &'a str) -> Part<'a> {
+        Part {
+            bytes,
+            outer,
+            depth: self.depth + 1,
+            kernel: false,
+        }
+    }
+}
+
+/// Something recognised.
+pub(super) struct Found {
+    /// Where to go on.
+    pub(super) end: usize,
+    /// Streams to be expected, by their offsets.
+    pub(super) expected: Vec<(usize, Format)>,
+}
+
+impl Found {
+    /// Nothing to be expected.
+    pub(super) fn until(end: usize) -> Self {
+        Self {
+            end,
+            expected: Vec::new(),
+        }
+    }
+}
+
+/// Looks into a part. `false`: there is nothing in it that is known.
+pub(super) fn part(part: Part<'_>, walker: &mut Walker<'_>) -> Result<bool, UnpackError> {
+    if part.depth > walker.budget.limits.depth {
+        walker
+            .visitor
+            .skipped(part.outer, "what lies in it", "nested too deeply");
+        return Ok(false);
+    }
+    if let Some(found) = tar::walk(part, walker)?.or(zip::walk(part, walker)?) {
+        return Ok(found);
+    }
+    if kernel::is_image(part.bytes) {
+        kernel::hand_over(part.bytes, part.outer, part.depth, walker)?;
+        return Ok(true);
+    }
+    vendor::metadata(part, walker)?;
+    let mut any = false;
+    let mut told = Vec::new();
+    let mut expected: Vec<(usize, Format)> = Vec::new();
+    let mut at = 0;
+    while let Some(next) = next_candidate(part.bytes, at, &expected) {
+        let wanted = expected
+            .iter()
+            .find(|(offset, _)| *offset == next)
+            .map(|(_, format)| *format);
+        expected.retain(|(offset, _)| *offset > next);
+        at = match candidate(part, next, wanted, &mut told, walker)? {
+            Some(found) => {
+                any = true;
+                expected.extend(found.expected);
+                found.end.max(next + 1)
+            }
+            None => next + 1,
+        };
+    }
+    Ok(any)
+}
+
+/// Bytes that a magic number begins with.
+const FIRST: [bool; 256] = {
+    let mut first = [false; 256];
+    let all = b"hsqtHU*d0\x27\xd0\x1f\xfd\x28\x02\x5d\x6d\x31\x85\x19\x42\x89\x45-";
+    let mut i = 0;
+    while i < all.len() {
+        first[all[i] as usize] = true;
+        i += 1;
+    }
+    first
+};
+
+fn next_candidate(bytes: &[u8], from: usize, expected: &[(usize, Format)]) -> Option<usize> {
+    let wanted = expected
+        .iter()
+        .map(|(at, _)| *at)
+        .filter(|at| *at >= from && *at < bytes.len())
+        .min();
+    let end = wanted.unwrap_or(bytes.len());
+    let found = bytes
+        .get(from..end)?
+        .iter()
+        .position(|byte| FIRST[usize::from(*byte)]);
+    found.map(|found| from + found).or(wanted)
+}
+
+/// Tries what begins at `at`. `wanted`: the format that a header promised for here.
+fn candidate(
+    part: Part<'_>,
+    at: usize,
+    wanted: Option<Format>,
+    told: &mut Vec<&'static str>,
+    walker: &mut Walker<'_>,
+) -> Result<Option<Found>, UnpackError> {
+    let rest = &part.bytes[at..];
+    if let Some(format) = wanted.or_else(|| format_at(rest)) {
+        if let Some(end) = stream(part, at, format, wanted.is_some(), walker)? {
+            return Ok(Some(Found::until(end)));
+        }
+        if wanted.is_none() {
+            return Ok(None);
+        }
+    }
+    match rest {
+        [b'0', b'7', b'0', b'7', b'0', b'1' | b'2', ..] => cpio::walk(part, at, walker),
+        [0xd0, 0x0d, 0xfe, 0xed, ..] => fit::walk(part, at, walker),
+        _ if part.kernel => Ok(None),
+        [b'h' | b's' | b'q' | b't', ..] => {
+            let end = squashfs::walk(rest, at, part.outer, walker)?;
+            Ok(end.map(|length| Found::until(at + length)))
+        }
+        [b'U', b'B', b'I', b'#', ..] => ubi::walk(part, at, walker),
+        [0x27, 0x05, 0x19, 0x56, ..] => uimage::walk(part, at, walker),
+        [b'H', ..] | [b'*', ..] | [b'd', ..] => vendor::header(part, at, walker),
+        _ => {
+            let Some((what, length)) = named_only(rest) else {
+                return Ok(None);
+            };
+            // JFFS2 begins anew in each eraseblock.
+            if !told.contains(&what) {
+                told.push(what);
+                walker
+                    .visitor
+                    .skipped(&part.origin(what, at), what, "it is not unpacked");
+            }
+            Ok(Some(Found::until(at + length)))
+        }
+    }
+}
+
+/// What is recognised and not read, with bytes to jump over.
+fn named_only(rest: &[u8]) -> Option<(&'static str, usize)> {
+    let word = |at: usize| rest.get(at..at + 4).map(|b| [b[0], b[1], b[2], b[3]]);
+    match rest {
+        // A superblock node (type 6) of UBIFS.
+        [0x31, 0x18, 0x10, 0x06, ..] if rest.get(20) == Some(&6) => Some(("UBIFS", 24)),
+        // A directory entry or an inode node of JFFS2 that begins an erase block, with a credible length.
+        [0x85, 0x19, 1 | 2, 0xe0, ..] => {
+            let length = u32::from_le_bytes(word(4)?);
+            (12..1 << 16).contains(&length).then_some(("JFFS2", 12))
+        }
+        [0x19, 0x85, 0xe0, 1 | 2, ..] => {
+            let length = u32::from_be_bytes(word(4)?);
+            (12..1 << 16).contains(&length).then_some(("JFFS2", 12))
+        }
+        [b'-', b'r', b'o', b'm', b'1', b'f', b's', b'-', ..] => Some(("romfs", 16)),
+        [0x45, 0x3d, 0xcd, 0x28, ..] if rest.get(16..32) == Some(b"Compressed ROMFS") => {
+            Some(("cramfs", 76))
+        }
+        [0x89, b'L', b'Z', b'O', 0, 0x0d, 0x0a, 0x1a, 0x0a, ..] => Some(("an LZO stream", 9)),
+        [
+            b'B',
+            b'Z',
+            b'h',
+            b'1'..=b'9',
+            0x31,
+            0x41,
+            0x59,
+            0x26,
+            0x53,
+            0x59,
+            ..,
+        ] => Some(("a bzip2 stream", 10)),
+        _ => None,
+    }
+}
+
+/// The format of the stream that begins here, if its first bytes make sense.
+pub(super) fn format_at(rest: &[u8]) -> Option<Format> {
+    match rest {
+        [
+            0x1f,
+            0x8b,
+            8,
+            flags,
+            _,
+            _,
+            _,
+            _,
+            0 | 2 | 4,
+            0..=13 | 255,
+            ..,
+        ] if flags & 0xe0 == 0 => Some(Format::Gzip),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, 0, 0 | 1 | 4 | 10, ..] => Some(Format::Xz),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Format::Zstd),
+        [0x02, 0x21, 0x4c, 0x18, ..] => Some(Format::Lz4),
+        [0x5d | 0x6d, d0, d1, d2, d3, size @ ..] if is_lzma([*d0, *d1, *d2, *d3], size) => {
+            Some(Format::Lzma)
+        }
+        _ => None,
+    }
+}
+
+/// `.lzma` has no magic number: the dictionary is a power of two, the size is unknown or credible, and the
+/// stream's first byte is 0.
+fn is_lzma(dictionary: [u8; 4], rest: &[u8]) -> bool {
+    let dictionary = u32::from_le_bytes(dictionary);
+    let Some(size) = rest
+        .get(..8)
+        .and_then(|size| size.try_into().ok())
+        .map(u64::from_le_bytes)
+    else {
+        return false;
+    };
+    dictionary.is_power_of_two()
+        && (1 << 12..=1 << 26).contains(&dictionary)
+        && (size == u64::MAX || (16..1 << 30).contains(&size))
+        && rest.get(8) == Some(&0)
+}
+
+/// Unpacks a stream and looks into it. `None`: it is none after all.
+fn stream(
+    part: Part<'_>,
+    at: usize,
+    format: Format,
+    wanted: bool,
+    walker: &mut Walker<'_>,
+) -> Result<Option<usize>, UnpackError> {
+    if !walker.budget.attempt(0) {
+        return Ok(None);
+    }
+    let origin = part.origin(format.name(), at);
+    let (data, length) = match decode(format, &part.bytes[at..], &mut walker.budget) {
+        Ok(done) => done,
+        // Bytes that only looked like a stream are none of anybody's business.
+        Err(Fault::Broken { out, .. }) if !wanted && out < WORTH_TELLING => return Ok(None),
+        Err(fault) => {
+            walker.fault(&origin, &format!("a stream of {}", format.name()), fault)?;
+            return Ok(None);
+        }
+    };
+    if part.kernel && !data.starts_with(b"07070") {
+        return Ok(None);
+    }
+    kernel::unpacked(&data, &origin, part.depth + 1, walker)?;
+    Ok(Some(at + length))
+}
+
+/// A stream that broke off after it gave so much was one.
+const WORTH_TELLING: usize = 64 << 10;

@@ -1,0 +1,88 @@
+//! U-Boot's old header, 64 bytes, big-endian (U-Boot, include/image.h).
+//!
+//! Vendors write what they like into its sizes and checksums, so it only tells what to expect after it.
+
+use super::decompress::Format;
+use super::scan::{Found, Part};
+use super::{UnpackError, Walker, kernel};
+
+/// Bytes of the header.
+const HEADER: usize = 64;
+
+/// Walks a header at `at`; `None` if it is none.
+pub(super) fn walk(
+    part: Part<'_>,
+    at: usize,
+    walker: &mut Walker<'_>,
+) -> Result<Option<Found>, UnpackError> {
+    let Some(header) = part.bytes.get(at..at + HEADER) else {
+        return Ok(None);
+    };
+    let word =
+        |i: usize| u32::from_be_bytes([header[i], header[i + 1], header[i + 2], header[i + 3]]);
+    let (system, machine, kind, compression) = (header[28], header[29], header[30], header[31]);
+    if system > 40 || machine > 40 || kind == 0 || kind > 60 || compression > 6 {
+        return Ok(None);
+    }
+    let start = at + HEADER;
+    let size = usize::try_from(word(12)).unwrap_or(usize::MAX);
+    let data = &part.bytes[start..start.saturating_add(size).min(part.bytes.len())];
+    check(&part, at, header, data);
+    let format = match compression {
+        0 => None,
+        1 => Some(Format::Gzip),
+        3 => Some(Format::Lzma),
+        5 => Some(Format::Lz4),
+        6 => Some(Format::Zstd),
+        other => {
+            let name = if other == 2 { "bzip2" } else { "lzo" };
+            let origin = part.origin("uImage", at);
+            walker
+                .visitor
+                .skipped(&origin, "its contents", &format!("compressed with {name}"));
+            if kind == 2 {
+                walker.file("kernel", &origin, data)?;
+            }
+            return Ok(Some(Found::until(start)));
+        }
+    };
+    if let Some(format) = format {
+        return Ok(Some(Found {
+            end: start,
+            expected: vec![(start, format)],
+        }));
+    }
+    // A kernel that is not compressed at all is looked at as one; anything else is found by its own magic.
+    if kind == 2
+        && walker.budget.attempt(data.len())
+        && kernel::banner(data)
+        && !data.starts_with(b"\xd0\x0d\xfe\xed")
+    {
+        let origin = part.origin("uImage", at);
+        kernel::raw(part.inner(data, &origin), walker)?;
+        return Ok(Some(Found::until(start + data.len())));
+    }
+    Ok(Some(Found::until(start)))
+}
+
+/// Checksums that do not hold are worth a note, no more: vendors patch headers after the fact.
+fn check(part: &Part<'_>, at: usize, header: &[u8], data: &[u8]) {
+    let crc = |bytes: &[u8]| {
+        let mut crc = flate2::Crc::new();
+        crc.update(bytes);
+        crc.sum()
+    };
+    let mut blank = header.to_vec();
+    blank[4..8].fill(0);
+    if crc(&blank).to_be_bytes() != header[4..8] {
+        log::info!(
+            "{}: the header's checksum does not hold",
+            part.origin("uImage", at)
+        );
+    } else if crc(data).to_be_bytes() != header[24..28] {
+        log::info!(
+            "{}: the checksum of its data does not hold",
+            part.origin("uImage", at)
+        );
+    }
+}

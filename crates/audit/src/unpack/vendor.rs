@@ -1,0 +1,125 @@
+//! Headers and trailers of vendors. What they wrap is found by its own magic numbers; here it is only said who
+//! wrapped it, and where a stream without one begins.
+
+use super::decompress::Format;
+use super::scan::{Found, Part};
+use super::{UnpackError, Walker};
+
+/// TRX, CHK or DNI at `at`; `None` if it is none of them.
+pub(super) fn header(
+    part: Part<'_>,
+    at: usize,
+    walker: &mut Walker<'_>,
+) -> Result<Option<Found>, UnpackError> {
+    let rest = &part.bytes[at..];
+    if rest.starts_with(b"HDR0") {
+        return Ok(trx(rest, at));
+    }
+    // The other two are at the very beginning of a file or nowhere.
+    let (what, text, length) = match rest {
+        _ if at != 0 => return Ok(None),
+        [b'*', b'#', b'$', b'^', ..] => match chk(rest) {
+            Some((board, length)) => ("CHK", format!("board_id:{board}\n"), length),
+            None => return Ok(None),
+        },
+        _ if rest.starts_with(b"device:") && rest.len() >= DNI => {
+            let end = rest[..DNI]
+                .iter()
+                .position(|byte| *byte == 0)
+                .unwrap_or(DNI);
+            (
+                "DNI",
+                String::from_utf8_lossy(&rest[..end]).into_owned(),
+                DNI,
+            )
+        }
+        _ => return Ok(None),
+    };
+    walker.file("header", &part.origin(what, at), text.as_bytes())?;
+    Ok(Some(Found::until(at + length)))
+}
+
+/// Bytes of the text header of DNI's images (mkdniimg.c of OpenWrt's firmware-utils).
+const DNI: usize = 128;
+
+/// Broadcom's TRX: magic, length, checksum, flags, version, and three (version 1) or four (version 2) offsets,
+/// little-endian (trx.c of OpenWrt's firmware-utils).
+fn trx(rest: &[u8], at: usize) -> Option<Found> {
+    let word = |i: usize| {
+        rest.get(i..i + 4)
+            .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+    };
+    let parts = match word(12)? >> 16 {
+        1 => 3,
+        2 => 4,
+        _ => return None,
+    };
+    let header = 16 + parts * 4;
+    let mut expected = Vec::new();
+    for i in 0..parts {
+        let offset = usize::try_from(word(16 + i * 4)?).ok()?;
+        // A kernel is LZMA with any properties; what is not is tried by its magic.
+        if offset >= header
+            && rest
+                .get(offset)
+                .is_some_and(|props| *props < 225 && !MAGIC_FIRST.contains(props))
+        {
+            expected.push((at + offset, Format::Lzma));
+        }
+    }
+    Some(Found {
+        end: at + header,
+        expected,
+    })
+}
+
+/// First bytes of parts that have a magic number: of squashfs, gzip, uImage, device trees, UBI.
+const MAGIC_FIRST: [u8; 8] = [b'h', b's', b'q', b't', 0x1f, 0x27, 0xd0, b'U'];
+
+/// NETGEAR's CHK: magic, length of the header, seven more words, big-endian, and the board's name
+/// (mkchkimg.c of OpenWrt's firmware-utils).
+fn chk(rest: &[u8]) -> Option<(String, usize)> {
+    let length = u32::from_be_bytes(rest.get(4..8)?.try_into().ok()?);
+    let length = usize::try_from(length)
+        .ok()
+        .filter(|length| (40..=1024).contains(length))?;
+    let board = rest.get(40..length)?;
+    let end = board
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(board.len());
+    Some((String::from_utf8_lossy(&board[..end]).into_owned(), length))
+}
+
+/// OpenWrt's trailer with JSON about the boards that an image is for (fwtool.c): each block ends in its magic,
+/// a checksum, a kind and its length, big-endian.
+pub(super) fn metadata(part: Part<'_>, walker: &mut Walker<'_>) -> Result<(), UnpackError> {
+    let mut end = part.bytes.len();
+    // The JSON, a signature, and whatever may come to be added.
+    for _ in 0..4 {
+        let Some(trailer) = end
+            .checked_sub(16)
+            .and_then(|start| part.bytes.get(start..end))
+        else {
+            break;
+        };
+        let length = u32::from_be_bytes([trailer[12], trailer[13], trailer[14], trailer[15]]);
+        let start = usize::try_from(length)
+            .ok()
+            .filter(|length| *length >= 16)
+            .and_then(|l| end.checked_sub(l));
+        let (true, Some(start)) = (trailer.starts_with(b"FWx0"), start) else {
+            break;
+        };
+        let block = &part.bytes[start..end - 16];
+        if let Some(json) = block
+            .iter()
+            .position(|byte| *byte == b'{')
+            .filter(|_| trailer[8] == 1)
+        {
+            walker.file("metadata", &part.origin("metadata", start), &block[json..])?;
+        }
+        end = start;
+    }
+    Ok(())
+}
