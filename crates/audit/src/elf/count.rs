@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use super::classes::Classes;
 use super::image::{Image, Symbol, SymbolKind};
-use super::regions::{self, Mode, Region};
+use super::regions::{self, Mode, Region, Sure};
 use super::{EF_ARM_BE8, EM_ARM, ET_REL, a32, a64, t32};
 use crate::facts::{Counts, Spread};
 
@@ -30,6 +30,9 @@ const NAMES: usize = 10;
 
 /// What counts as NEON where its spread is asked for: what a chip without it cannot run.
 const SIMD: [Classes; 4] = [Classes::NEON, Classes::AES, Classes::PMULL, Classes::SHA];
+
+/// What may stand in code as bytes, because the assembler does not know it.
+const CRYPTO: [Classes; 3] = [Classes::AES, Classes::PMULL, Classes::SHA];
 
 /// What was found in the executable parts.
 pub(super) struct Found {
@@ -102,7 +105,8 @@ impl Walk<'_> {
         let range = region.range.clone();
         match region.mode {
             Mode::Data => {}
-            Mode::A32 | Mode::A64 if region.sure => self.words(range, region.mode),
+            mode if region.sure == Sure::Constants => self.constants(range, mode),
+            Mode::A32 | Mode::A64 if region.sure == Sure::Code => self.words(range, region.mode),
             Mode::T32 => _ = self.halves(range.start, range.end),
             mode => {
                 let mut at = range.start;
@@ -165,7 +169,7 @@ impl Walk<'_> {
                 self.pass_over(at & !3, distance, size);
             }
             if t32::is_wide(half) {
-                if let Some(class) = t32::wide(u32::from(half) << 16 | u32::from(next)) {
+                if let Some(class) = t32::wide(half, next) {
                     self.found(at, class);
                 }
                 at += 4;
@@ -175,6 +179,28 @@ impl Walk<'_> {
             }
         }
         at.max(end)
+    }
+
+    /// Instructions that were given as bytes: those of cryptography alone, whose encodings are so narrow that
+    /// less than one word of 30 000 is one by chance.
+    fn constants(&mut self, range: Range<usize>, mode: Mode) {
+        // T32 may begin at any halfword, but what is given as bytes is given four at a time.
+        for at in (range.start.next_multiple_of(2)..range.end).step_by(4) {
+            let class = match mode {
+                _ if self.skipped(at) => None,
+                Mode::A32 => self.word(at).and_then(a32::classes),
+                Mode::A64 => self.word(at).and_then(a64::classes),
+                _ => self
+                    .half(at)
+                    .zip(self.half(at + 2))
+                    .and_then(|(half, next)| t32::wide(half, next)),
+            };
+            if let Some(class) =
+                class.filter(|class| CRYPTO.iter().any(|crypto| class.any(*crypto)))
+            {
+                self.found(at, class);
+            }
+        }
     }
 
     fn found(&mut self, at: usize, class: Classes) {

@@ -35,13 +35,25 @@ pub(super) enum Mode {
     Data,
 }
 
+/// What constants among A32, T32 or A64 may be all the same: instructions that the assembler did not know
+/// and was given as bytes. OpenSSL has its AES and SHA instructions that way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sure {
+    /// Nothing was said.
+    No,
+    /// By a mapping symbol.
+    Code,
+    /// A mapping symbol says constants; the mode is that of the code before them.
+    Constants,
+}
+
 /// A stretch of the file.
 #[derive(Clone, Debug)]
 pub(super) struct Region {
     pub(super) range: Range<usize>,
     pub(super) mode: Mode,
-    /// By mapping symbols: nothing in there is data.
-    pub(super) sure: bool,
+    /// What mapping symbols say.
+    pub(super) sure: Sure,
 }
 
 /// The executable parts of the file, in order and without overlaps.
@@ -98,19 +110,20 @@ pub(super) fn regions(
         .iter()
         .any(|symbol| matches!(symbol.kind, SymbolKind::Mapping(_)))
     {
-        let (mut at, mut mode, mut sure) = (part.start, default, false);
+        let (mut at, mut mode, mut sure) = (part.start, default, Sure::No);
         for symbol in symbols {
             let (SymbolKind::Mapping(letter), Some(next)) = (symbol.kind, symbol.offset) else {
                 continue;
             };
             add(at..next, mode, sure);
-            mode = match letter {
-                b'a' if image.machine == EM_ARM => Mode::A32,
-                b't' if image.machine == EM_ARM => Mode::T32,
-                b'x' if image.machine == EM_AARCH64 => Mode::A64,
-                _ => Mode::Data,
+            (mode, sure) = match letter {
+                b'a' if image.machine == EM_ARM => (Mode::A32, Sure::Code),
+                b't' if image.machine == EM_ARM => (Mode::T32, Sure::Code),
+                b'x' if image.machine == EM_AARCH64 => (Mode::A64, Sure::Code),
+                _ if sure == Sure::No => (Mode::Data, Sure::No),
+                _ => (mode, Sure::Constants),
             };
-            (at, sure) = (next, true);
+            at = next;
         }
         add(at..part.end, mode, sure);
     } else if default == Mode::Unknown {
@@ -133,17 +146,17 @@ pub(super) fn regions(
             } else {
                 start.saturating_add(size(symbol)).min(next)
             };
-            add(at..start, Mode::Unknown, false);
+            add(at..start, Mode::Unknown, Sure::No);
             add(
                 start..end,
                 if symbol.thumb { Mode::T32 } else { Mode::A32 },
-                false,
+                Sure::No,
             );
             at = at.max(end);
         }
-        add(at..part.end, Mode::Unknown, false);
+        add(at..part.end, Mode::Unknown, Sure::No);
     } else {
-        add(part.clone(), default, false);
+        add(part.clone(), default, Sure::No);
     }
     regions
 }

@@ -16,8 +16,12 @@ pub(super) fn narrow(half: u16) -> Classes {
     Classes::V7.when(half & 0xf500 == 0xb100 || half & 0xff00 == 0xbf00 && half & 15 != 0)
 }
 
-/// The classes of an instruction of 32 bits, the first halfword on top; `None` if it is none.
-pub(super) fn wide(word: u32) -> Option<Classes> {
+/// The classes of an instruction of 32 bits; `None` if it is none.
+pub(super) fn wide(half: u16, next: u16) -> Option<Classes> {
+    if !is_wide(half) {
+        return None;
+    }
+    let word = u32::from(half) << 16 | u32::from(next);
     if word & 0xef00_0000 == 0xef00_0000 {
         return neon::classes(0xf200_0000 | word >> 4 & 0x0100_0000 | word & 0x00ff_ffff);
     }
@@ -57,7 +61,7 @@ pub(super) fn usual(half: u16, next: u16) -> bool {
         0xfa => next & 0xf000 == 0xf000,
         0xe9 | 0xfb => true,
         0xec..=0xef | 0xf9 | 0xfc..=0xff => {
-            let class = wide(u32::from(half) << 16 | u32::from(next));
+            let class = wide(half, next);
             class.is_some_and(|class| class.any(Classes::NEON | Classes::VFP))
         }
         _ => false,
