@@ -11,15 +11,14 @@
 //! This program marks what is to be counted and prints a line for each mark; the plug-in prints the figures; the script
 //! puts both together. By itself it prints the same lines and nothing is counted.
 
-use std::ffi::{c_int, c_uint};
-use std::sync::Arc;
+mod ciphers;
 
+use ciphers::{Marks, cipher, codes};
 use crypto::backend::Backend;
-use crypto::openvpn::{DataCipher, Digest, Format, KeyMaterial, legacy};
+use crypto::openvpn::KeyMaterial;
 use crypto::primitives::{self, Operation};
-use crypto::select::{self, Algorithm};
 use crypto::x25519::PrivateKey;
-use crypto::{Batch, ChaCha20Poly1305, Packet, PacketCipher};
+use crypto::{Batch, Packet, PacketCipher};
 
 const NAMES: [&str; 15] = [
     "wireguard",
@@ -39,34 +38,11 @@ const NAMES: [&str; 15] = [
     "x25519",
 ];
 
-/// "MARK" in ASCII; also in `tools/count.c`.
-const MAGIC: c_int = 0x4d41_524b;
-
-unsafe extern "C" {
-    fn getpriority(which: c_int, who: c_uint) -> c_int;
-}
-
-/// Numbers the regions.
-struct Marks {
-    next: c_uint,
-}
-
-impl Marks {
-    /// Runs `work` as a region and says what it was: number, name, operation, packets, bytes each, which code.
-    fn count(&mut self, what: &str, shape: (usize, usize), code: &str, work: impl FnOnce()) {
-        let id = self.next;
-        self.next += 2;
-        mark(id);
-        work();
-        mark(id + 1);
-        let (packets, len) = shape;
-        println!("{id}\t{what}\t{packets}\t{len}\t{code}");
-    }
-}
-
-fn mark(id: c_uint) {
-    // SAFETY: takes two numbers; of a kind of priority that does not exist the kernel says so, and nothing happens.
-    unsafe { getpriority(MAGIC, id) };
+/// Counts `work` and says what it was: number, name, operation, packets, bytes each, which code.
+fn count(marks: &mut Marks, what: &str, shape: (usize, usize), code: &str, work: impl FnOnce()) {
+    let (id, ()) = marks.around(work);
+    let (packets, len) = shape;
+    println!("{id}\t{what}\t{packets}\t{len}\t{code}");
 }
 
 fn main() {
@@ -85,7 +61,11 @@ fn main() {
     if names.is_empty() {
         names.extend(NAMES.map(str::to_owned));
     }
-    let mut marks = Marks { next: 0 };
+    let mut marks = Marks::default();
+    let keys = KeyMaterial {
+        cipher: core::array::from_fn(|at| at as u8),
+        hmac: [9; 64],
+    };
     for name in &names {
         if sign_and_verify(&mut marks, name) {
             continue;
@@ -93,13 +73,13 @@ fn main() {
         if name == "x25519" {
             let own = PrivateKey::new([0x42; 32]);
             let peer = PrivateKey::new([0x17; 32]).public();
-            marks.count("x25519\tagree", (1, 0), "\taws-lc", || {
+            count(&mut marks, "x25519\tagree", (1, 0), "\taws-lc", || {
                 own.agree(&peer).expect("a point of full order");
             });
             continue;
         }
         for code in codes(name) {
-            let cipher = cipher(name);
+            let cipher = cipher(name, &keys);
             for &(packets, len) in &shapes {
                 measure(&mut marks, name, &code, &*cipher, (packets, len));
             }
@@ -126,72 +106,11 @@ fn sign_and_verify(marks: &mut Marks, name: &str) -> bool {
         // Once for whatever is done on first use.
         run();
         let what = format!("{name}\t{operation}");
-        marks.count(&what, (SIGNATURES, 0), "\taws-lc", || {
+        count(marks, &what, (SIGNATURES, 0), "\taws-lc", || {
             (0..SIGNATURES).for_each(|_| run());
         });
     }
     true
-}
-
-/// What a cipher's code is chosen by: encryption, decryption, HMAC; an AEAD has one algorithm for both directions.
-fn algorithms(name: &str) -> Vec<&'static [Algorithm]> {
-    let (cipher, digest) = name.split_once('/').unwrap_or((name, "none"));
-    let mut algorithms: Vec<&[Algorithm]> = Vec::new();
-    if cipher == "wireguard" || cipher == "CHACHA20-POLY1305" {
-        algorithms.push(&[Algorithm::ChaCha20Poly1305]);
-    } else if cipher.ends_with("-GCM") {
-        algorithms.push(&[Algorithm::AesGcm]);
-    } else if cipher.starts_with("AES-") {
-        algorithms.push(&[Algorithm::AesCbcEncrypt, Algorithm::AesCbcDecrypt]);
-    }
-    match digest {
-        "SHA1" => algorithms.push(&[Algorithm::HmacSha1]),
-        "SHA256" => algorithms.push(&[Algorithm::HmacSha256]),
-        "SHA512" => algorithms.push(&[Algorithm::HmacSha512]),
-        _ => {}
-    }
-    algorithms
-}
-
-/// Chooses one code after the other and says which: kind and names.
-fn codes(name: &str) -> impl Iterator<Item = String> {
-    let algorithms = algorithms(name);
-    let mut combined: Vec<(Option<Backend>, Vec<&'static str>)> = vec![(None, Vec::new())];
-    for same in &algorithms {
-        let candidates = select::candidates(same[0]);
-        combined = combined
-            .iter()
-            .flat_map(|(kind, names)| {
-                candidates
-                    .iter()
-                    .filter(|(of, _)| *of != Backend::Engine && kind.is_none_or(|kind| kind == *of))
-                    .map(|(of, name)| (Some(*of), [&names[..], &[*name]].concat()))
-            })
-            .collect();
-    }
-    combined.into_iter().map(move |(kind, names)| {
-        for (same, name) in algorithms.iter().zip(&names) {
-            for &algorithm in *same {
-                assert!(select::import(algorithm, name, name), "{name}");
-            }
-        }
-        let kind = kind.unwrap_or(Backend::Portable);
-        format!("{kind}\t{}", names.join(" + "))
-    })
-}
-
-fn cipher(name: &str) -> Arc<dyn PacketCipher> {
-    if name == "wireguard" {
-        return Arc::new(ChaCha20Poly1305::new(&[7; 32]));
-    }
-    let (cipher, digest) = name.split_once('/').unwrap_or((name, "none"));
-    let keys = KeyMaterial {
-        cipher: core::array::from_fn(|at| at as u8),
-        hmac: [9; 64],
-    };
-    let cipher = DataCipher::from_name(cipher).expect("a cipher of OpenVPN's");
-    let digest = Digest::from_name(digest).expect("a digest of OpenVPN's");
-    legacy::data_channel(cipher, digest, &keys, Format::V2).expect("every format but epochs")
 }
 
 /// Seals and opens one batch twice: once for whatever is done on first use, once counted.
@@ -200,12 +119,12 @@ fn measure(
     name: &str,
     code: &str,
     cipher: &dyn PacketCipher,
-    (count, len): (usize, usize),
+    (packets, len): (usize, usize),
 ) {
     let front = (4 + cipher.head()).next_multiple_of(16);
     let stride = (front + len + cipher.tail(len)).next_multiple_of(16) + 16;
-    let mut memory = vec![0x5a; stride * count];
-    let mut packets: Vec<_> = (0..count)
+    let mut memory = vec![0x5a; stride * packets];
+    let mut batch: Vec<_> = (0..packets)
         .map(|number| Packet {
             start: (number * stride + front) as u32,
             len: len as u32,
@@ -216,15 +135,21 @@ fn measure(
     let mut seal = |memory: &mut [u8]| {
         cipher.seal(&mut Batch {
             memory,
-            packets: &mut packets,
+            packets: &mut batch,
         });
     };
     seal(&mut memory);
-    marks.count(&format!("{name}\tseal"), (count, len), code, || {
-        seal(&mut memory);
-    });
+    count(
+        marks,
+        &format!("{name}\tseal"),
+        (packets, len),
+        code,
+        || {
+            seal(&mut memory);
+        },
+    );
 
-    let datagrams: Vec<_> = packets
+    let datagrams: Vec<_> = batch
         .iter()
         .map(|packet| Packet {
             start: packet.start - cipher.head() as u32,
@@ -237,8 +162,14 @@ fn measure(
     };
     open(&mut memory.clone(), &mut datagrams.clone());
     let mut opened = datagrams;
-    marks.count(&format!("{name}\topen"), (count, len), code, || {
-        open(&mut memory, &mut opened);
-    });
+    count(
+        marks,
+        &format!("{name}\topen"),
+        (packets, len),
+        code,
+        || {
+            open(&mut memory, &mut opened);
+        },
+    );
     assert!(opened.iter().all(|packet| packet.authentic), "{name}");
 }
