@@ -8,7 +8,11 @@ use std::process::ExitCode;
 /// The command's own command line: everything is OpenVPN's.
 pub(crate) fn command() -> Command {
     Command::new("openvpn")
-        .about("OpenVPN's own command line: a client or a server")
+        .about(if cfg!(feature = "server") {
+            "OpenVPN's own command line: a client or a server"
+        } else {
+            "OpenVPN's own command line: a client"
+        })
         .override_usage("millrace openvpn --config FILE [--OPTION ARGUMENTS...]...")
         .disable_help_flag(true)
         .arg(
