@@ -69,6 +69,8 @@ pub(super) struct Row {
     #[serde(default)]
     pub(super) compatible: Vec<String>,
     #[serde(default)]
+    pub(super) board_ids: Vec<String>,
+    #[serde(default)]
     pub(super) targets: Vec<String>,
     #[serde(default)]
     pub(super) arch: Vec<String>,

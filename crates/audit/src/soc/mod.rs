@@ -4,10 +4,14 @@
 //! [`Hints`] tells the chip from the files of an image, [`Live`] from the system that this runs on.
 
 mod file;
+mod hints;
+mod live;
 mod table;
 
 use std::collections::BTreeMap;
 
+pub use hints::{Detected, Hints};
+pub use live::{Cpu, Driver, Live};
 pub use table::{Table, TableError};
 
 /// Instruction set, as far as compiler options tell sets apart.
@@ -104,6 +108,8 @@ pub struct Soc {
     pub engine: Option<String>,
     /// Names in a device tree's root `compatible`: `qcom,ipq8065`.
     pub compatible: Vec<String>,
+    /// Board numbers in NETGEAR's CHK headers: `U12H270T00_NETGEAR`.
+    pub board_ids: Vec<String>,
     /// OpenWrt's targets: `ipq806x/generic`. Others chips may share them.
     pub openwrt_targets: Vec<String>,
     /// OpenWrt's package architectures: `arm_cortex-a15_neon-vfpv4`.

@@ -127,6 +127,25 @@ impl Table {
         }
     }
 
+    /// The chip of a board, named as device trees, OpenWrt or NETGEAR's headers do: `netgear,r7800`,
+    /// `U12H270T00_NETGEAR`.
+    pub(super) fn board(&self, name: &str) -> Option<&Soc> {
+        let wanted = simple(name);
+        self.socs
+            .iter()
+            .find(|soc| soc.board_ids.iter().any(|id| simple(id) == wanted))
+            .or_else(|| self.router(name).ok())
+    }
+
+    /// The chip that a device tree calls by this name.
+    pub(super) fn compatible(&self, name: &str) -> Option<&Soc> {
+        self.socs.iter().find(|soc| {
+            soc.compatible
+                .iter()
+                .any(|of| of.eq_ignore_ascii_case(name))
+        })
+    }
+
     /// Routers whose names resemble this one.
     fn near(&self, wanted: &str) -> Vec<&str> {
         if wanted.is_empty() {
@@ -328,6 +347,7 @@ fn soc(
         rust: core.rust.clone(),
         engine: row.engine.clone(),
         compatible: row.compatible.clone(),
+        board_ids: row.board_ids.clone(),
         openwrt_targets: row.targets.clone(),
         openwrt_arch: row.arch.clone(),
         cpu: core.cpu.clone(),
@@ -384,7 +404,10 @@ mod tests {
         assert!(near.contains(&"NETGEAR R7800"), "{near:?}");
         assert!(near.len() <= NEAR);
         let near = table.router("Archer C7").unwrap_err();
-        assert!(near[..3].iter().all(|name| name.contains("Archer C7")), "{near:?}");
+        assert!(
+            near[..3].iter().all(|name| name.contains("Archer C7")),
+            "{near:?}"
+        );
         assert!(table.router("").unwrap_err().is_empty());
         assert!(
             table

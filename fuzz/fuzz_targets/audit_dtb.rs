@@ -1,0 +1,50 @@
+//! A device tree from a stranger's image, and the hints that are taken from it and from settings files.
+#![no_main]
+
+use audit::dtb::{Dtb, Node};
+use audit::soc::{Hints, Table};
+
+/// Walks everything once, and asks for each thing by name, which must give it or another of that name.
+fn walk(node: &Node<'_>, bytes: usize, seen: &mut usize) {
+    for property in node.properties() {
+        *seen += 1;
+        assert!(property.value.len() <= bytes);
+        assert!(node.property(property.name).is_some());
+        let _ = (property.text(), property.cell(), property.texts().count());
+    }
+    for child in node.children() {
+        *seen += 1;
+        if !child.name().is_empty() {
+            assert!(node.child(child.name()).is_some());
+        }
+        walk(&child, bytes, seen);
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    // Asking for each by name is quadratic, in bytes that images bound.
+    if data.len() > 16 * 1024 {
+        return;
+    }
+    if let Ok(tree) = Dtb::parse(data) {
+        let size = tree.size();
+        assert!(size <= data.len());
+        let mut seen = 0;
+        walk(&tree.root(), size, &mut seen);
+        assert!(seen <= size / 4, "more parts than words");
+        let _ = tree.node("/images/kernel-1");
+    }
+    for path in [
+        "dtb",
+        "header",
+        "/etc/openwrt_release",
+        "/etc/board.json",
+        "/lib/a.ko",
+    ] {
+        let mut hints = Hints::default();
+        hints.see(path, data);
+        if let Some(found) = hints.find(Table::builtin()) {
+            assert!(!found.because.is_empty());
+        }
+    }
+});
