@@ -140,7 +140,11 @@ impl Work {
         })
     }
 
+    /// Forgets the jobs, and erases what was copied in and what came out of it.
     pub(crate) fn clear(&mut self) {
+        let used = &mut self.memory[self.skew..self.used];
+        used.fill(0);
+        zeroize::optimization_barrier(used);
         self.used = self.skew;
         self.count = 0;
     }
@@ -204,9 +208,39 @@ impl Work {
     }
 }
 
+impl Drop for Work {
+    /// A lane that was not waited for has it to the end.
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_cleared_leaves_nothing() {
+        let from = [7; 300];
+        let span = |start, len| Span { start, len };
+        let piece = Piece {
+            aad: span(0, 9),
+            text: span(9, 200),
+            tag: span(209, 16),
+            nonce: [1; 16],
+        };
+        let mut work = Work::new();
+        for direction in [Direction::Encrypt, Direction::Decrypt, Direction::Encrypt] {
+            assert!(work.push(0, direction, &piece, &from));
+        }
+        // As a driver does.
+        let (memory, jobs) = work.parts();
+        for job in jobs {
+            memory[job.output()].fill(9);
+        }
+        work.clear();
+        assert!(work.memory.iter().all(|byte| *byte == 0));
+    }
 
     #[test]
     fn a_full_lane_refuses_and_texts_begin_cache_lines() {

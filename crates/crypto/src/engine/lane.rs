@@ -100,8 +100,9 @@ impl Lane {
         }
     }
 
-    /// Gives it back without having used it, or afterwards.
-    pub(crate) fn release(&self, work: Box<Work>) {
+    /// Gives it back without having used it, or afterwards. Nothing is left in it.
+    pub(crate) fn release(&self, mut work: Box<Work>) {
+        work.clear();
         *self.shared.lock() = Slot::Free(work);
     }
 
@@ -208,7 +209,8 @@ fn work(shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Job;
+    use crate::engine::job::{Piece, Span};
+    use crate::engine::{Direction, Job};
 
     /// Tells which signals are blocked where it runs.
     struct Teller(std::sync::mpsc::Sender<Vec<i32>>);
@@ -230,6 +232,22 @@ mod tests {
             let _ = self.0.send(blocked.collect());
             Ok(())
         }
+    }
+
+    #[test]
+    fn what_is_given_back_is_erased() {
+        let lane = Lane::start().unwrap();
+        let mut work = lane.claim().unwrap();
+        let text = Span { start: 0, len: 100 };
+        let piece = Piece {
+            text,
+            ..Piece::default()
+        };
+        assert!(work.push(0, Direction::Encrypt, &piece, &[7; 100]));
+        lane.release(work);
+        let mut work = lane.claim().unwrap();
+        assert!(work.is_empty());
+        assert!(work.parts().0.iter().all(|byte| *byte == 0));
     }
 
     #[test]

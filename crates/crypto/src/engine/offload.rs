@@ -74,9 +74,6 @@ impl Offload {
             }
             *work = lane.claim();
             claimed += usize::from(work.is_some());
-            if let Some(work) = work {
-                work.clear();
-            }
         }
         // In turn, so that long and short packets spread evenly.
         let mut free = works.iter_mut().flatten();

@@ -25,6 +25,8 @@ struct gcm_key {
 struct stream {
 	uint8_t counters[LANES * BLOCK] __attribute__((aligned(16)));
 	uint8_t key_stream[LANES * BLOCK] __attribute__((aligned(16)));
+	/* The end of a text, less than a block, while the key stream is added to it. */
+	uint8_t end[BLOCK] __attribute__((aligned(16)));
 	uint8_t *at[LANES];
 	uint8_t len[LANES];
 	size_t filled;
@@ -39,10 +41,9 @@ static void flush(struct stream *stream, const struct aes_keys *keys)
 		if (stream->len[lane] == BLOCK) {
 			vst1q_u8(at, veorq_u8(vld1q_u8(at), mask));
 		} else {
-			uint8_t bytes[BLOCK] = { 0 };
-			memcpy(bytes, at, stream->len[lane]);
-			vst1q_u8(bytes, veorq_u8(vld1q_u8(bytes), mask));
-			memcpy(at, bytes, stream->len[lane]);
+			memcpy(stream->end, at, stream->len[lane]);
+			vst1q_u8(stream->end, veorq_u8(vld1q_u8(stream->end), mask));
+			memcpy(at, stream->end, stream->len[lane]);
 		}
 	}
 	stream->filled = 0;
@@ -103,6 +104,7 @@ static void crypt_all(const struct gcm_key *key, const struct gcm_packet *packet
 {
 	struct stream stream;
 	memset(masks, 0, count * BLOCK);
+	memset(stream.end, 0, sizeof stream.end);
 	stream.filled = 0;
 	for (size_t packet = 0; packet < count; packet++)
 		crypt(&stream, &key->aes, &packets[packet], masks[packet]);
@@ -111,6 +113,7 @@ static void crypt_all(const struct gcm_key *key, const struct gcm_packet *packet
 		flush(&stream, &key->aes);
 	}
 	millrace_erase(stream.key_stream, sizeof stream.key_stream);
+	millrace_erase(stream.end, sizeof stream.end);
 }
 
 /* The tag of a packet whose text is encrypted. */
@@ -118,7 +121,9 @@ static inline uint8x16_t tag_of(const struct gcm_key *key, const struct gcm_pack
 {
 	uint8_t hash[BLOCK];
 	millrace_ghash(&key->ghash, packet->aad, packet->aad_len, packet->text, packet->text_len, hash);
-	return veorq_u8(vld1q_u8(hash), vld1q_u8(mask));
+	uint8x16_t tag = veorq_u8(vld1q_u8(hash), vld1q_u8(mask));
+	millrace_erase(hash, sizeof hash);
+	return tag;
 }
 
 void millrace_gcm_seal(const struct gcm_key *key, const struct gcm_packet *packets, size_t count)

@@ -75,8 +75,19 @@ pub(super) struct Keystream<'a> {
     /// Where the end of a text goes that is less than a block, and its length; no bytes for a lane with a whole block.
     ends: [(*mut u8, usize); LANES],
     /// Such ends while the keystream goes into them, and what lanes without work are given.
-    buffers: [[u8; BLOCK]; LANES],
+    buffers: Buffers,
     borrowed: PhantomData<&'a mut [u8]>,
+}
+
+/// A block for each lane, erased when it is dropped: texts, and keystream where there was none.
+struct Buffers([[u8; BLOCK]; LANES]);
+
+impl Drop for Buffers {
+    /// In one go: `zeroize` writes byte after byte, which a single small packet would notice.
+    fn drop(&mut self) {
+        self.0 = [[0; BLOCK]; LANES];
+        zeroize::optimization_barrier(&self.0);
+    }
 }
 
 impl<'a> Keystream<'a> {
@@ -89,7 +100,7 @@ impl<'a> Keystream<'a> {
             at: [core::ptr::null_mut(); LANES],
             filled: 0,
             ends: [(core::ptr::null_mut(), 0); LANES],
-            buffers: [[0; BLOCK]; LANES],
+            buffers: Buffers([[0; BLOCK]; LANES]),
             borrowed: PhantomData,
         }
     }
@@ -139,7 +150,7 @@ impl<'a> Keystream<'a> {
     /// The end of a text, less than a block, by way of a buffer.
     fn push_end(&mut self, nonce: Nonce, counter: u32, at: *mut u8, len: usize) {
         let lane = self.filled;
-        let buffer = self.buffers[lane].as_mut_ptr();
+        let buffer = self.buffers.0[lane].as_mut_ptr();
         // SAFETY: the caller has so many bytes, and they are fewer than the buffer has.
         unsafe { core::ptr::copy_nonoverlapping(at, buffer, len) };
         self.ends[lane] = (at, len);
@@ -165,7 +176,7 @@ impl<'a> Keystream<'a> {
     }
 
     fn pass(&mut self) {
-        for (at, buffer) in self.at.iter_mut().zip(&mut self.buffers) {
+        for (at, buffer) in self.at.iter_mut().zip(&mut self.buffers.0) {
             if at.is_null() {
                 *at = buffer.as_mut_ptr();
             }
@@ -179,7 +190,7 @@ impl<'a> Keystream<'a> {
             let (at, len) = self.ends[lane];
             if len > 0 {
                 // SAFETY: the bytes that `push_end` took.
-                unsafe { core::ptr::copy_nonoverlapping(self.buffers[lane].as_ptr(), at, len) };
+                unsafe { core::ptr::copy_nonoverlapping(self.buffers.0[lane].as_ptr(), at, len) };
                 self.ends[lane].1 = 0;
             }
         }

@@ -97,6 +97,7 @@ pub(super) unsafe fn tags(memory: &[u8], places: &[Place], keys: &[KeyBlock], ta
         }
     }
     state.powers.as_flattened_mut().zeroize();
+    state.h.as_flattened_mut().zeroize();
 }
 
 /// Where a lane is in its packet.

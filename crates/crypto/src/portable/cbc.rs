@@ -1,8 +1,8 @@
 //! CBC with portable AES: encrypting, a chain in each lane; decrypting, the next block of the batch, whosever it is.
 
-use super::Native;
 use super::aes::{Aes, Blocks};
 use super::slices::{MAX_BLOCKS, Word};
+use super::{Native, erase};
 use crate::kernels::{CbcKernel, Chain};
 
 /// A key, for both directions.
@@ -42,6 +42,7 @@ impl CbcKernel for Cbc {
             }
             let left = lanes.iter().map(|lane| lane.end - lane.at);
             let Some(steps) = left.filter(|&left| left > 0).min() else {
+                erase(&mut blocks);
                 return;
             };
             for _ in 0..steps / 16 {
@@ -67,8 +68,10 @@ impl CbcKernel for Cbc {
         // What was in front of each block before anything was decrypted.
         let mut before: Blocks = [[0; 16]; MAX_BLOCKS];
         let mut sealed: Blocks = [[0; 16]; MAX_BLOCKS];
-        let run = |memory: &mut [u8], places: &[usize], before: &Blocks, sealed: &Blocks| {
-            let mut blocks = *sealed;
+        // What comes out of the lanes: text, to be erased.
+        let mut blocks: Blocks = [[0; 16]; MAX_BLOCKS];
+        let mut run = |memory: &mut [u8], places: &[usize], before: &Blocks, sealed: &Blocks| {
+            blocks = *sealed;
             self.0.decrypt(&mut blocks);
             for (at, (block, before)) in places.iter().zip(blocks.iter_mut().zip(before)) {
                 xor(block, before);
@@ -93,6 +96,7 @@ impl CbcKernel for Cbc {
         if filled > 0 {
             run(memory, &places[..filled], &before, &sealed);
         }
+        erase(&mut blocks);
     }
 
     fn describe(&self) -> &'static str {

@@ -1,6 +1,6 @@
 //! ChaCha20 (RFC 8439, section 2.3).
 
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 /// "expand 32-byte k".
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
@@ -51,7 +51,7 @@ impl ChaCha20 {
             }
         }
         if !rest.is_empty() {
-            let keystream = self.block().map(u32::to_le_bytes);
+            let keystream = Zeroizing::new(self.block().map(u32::to_le_bytes));
             for (byte, other) in rest.iter_mut().zip(keystream.as_flattened()) {
                 *byte ^= other;
             }

@@ -1,12 +1,10 @@
 //! AES-GCM (NIST SP 800-38D) with portable AES: the counter blocks of a whole batch go through the lanes in one stream, over
 //! the borders of packets, so that small packets fill them too.
 
-use zeroize::Zeroize;
-
-use super::Native;
 use super::aes::{Aes, Blocks};
 use super::ghash::Ghash;
 use super::slices::{MAX_BLOCKS, Word};
+use super::{Native, erase};
 use crate::TAG_LEN;
 use crate::kernels::{AeadKernel, CHUNK, Place, is_right};
 use crate::packet_aead::AeadAlgorithm;
@@ -30,11 +28,11 @@ impl Gcm {
         let mut blocks: Blocks = [[0; 16]; MAX_BLOCKS];
         aes.encrypt(&mut blocks);
         let ghash = Ghash::new(&blocks[0]);
-        blocks.zeroize();
+        erase(&mut blocks);
         Some(Self { aes, ghash })
     }
 
-    /// XORs the keystream into every text and returns the masks.
+    /// XORs the keystream into every text and returns the masks, which are the caller's to erase.
     fn apply(&self, memory: &mut [u8], places: &[Place]) -> Masks {
         let mut masks = [[0; 16]; CHUNK];
         let mut stream = Stream {
@@ -53,6 +51,7 @@ impl Gcm {
             }
         }
         stream.run();
+        erase(&mut stream.blocks);
         masks
     }
 
@@ -68,11 +67,12 @@ impl Gcm {
 
 impl AeadKernel for Gcm {
     fn seal(&self, memory: &mut [u8], places: &[Place]) {
-        let masks = self.apply(memory, places);
+        let mut masks = self.apply(memory, places);
         for (place, mask) in places.iter().zip(&masks) {
             let tag = self.tag(memory, place, mask);
             memory[place.tag..][..TAG_LEN].copy_from_slice(&tag);
         }
+        erase(&mut masks[..places.len()]);
     }
 
     fn open(&self, memory: &mut [u8], places: &[Place], authentic: &mut [bool]) {
@@ -81,7 +81,7 @@ impl AeadKernel for Gcm {
         for (place, hash) in places.iter().zip(&mut hashes) {
             *hash = self.tag(memory, place, &[0; 16]);
         }
-        let masks = self.apply(memory, places);
+        let mut masks = self.apply(memory, places);
         for (number, place) in places.iter().enumerate() {
             let mut tag = hashes[number];
             super::cbc::xor(&mut tag, &masks[number]);
@@ -90,6 +90,8 @@ impl AeadKernel for Gcm {
                 memory[place.text.clone()].fill(0);
             }
         }
+        erase(&mut masks[..places.len()]);
+        erase(&mut hashes[..places.len()]);
     }
 
     fn describe(&self) -> &'static str {

@@ -31,3 +31,22 @@ type Native = u64;
 /// The machine's word, by which AES's lanes count.
 #[cfg(not(target_pointer_width = "64"))]
 type Native = u32;
+
+/// Fills blocks that nobody will read with zeros, which a compiler must not leave out. In one go, unlike `zeroize`'s byte
+/// after byte: a single small packet would notice that.
+fn erase(blocks: &mut [[u8; 16]]) {
+    blocks.fill([0; 16]);
+    zeroize::optimization_barrier(blocks);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn erased_blocks_are_zeros() {
+        let mut blocks = [[7; 16]; 5];
+        erase(&mut blocks[1..]);
+        assert_eq!(blocks, [[7; 16], [0; 16], [0; 16], [0; 16], [0; 16]]);
+    }
+}
