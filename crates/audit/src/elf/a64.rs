@@ -119,7 +119,8 @@ fn floating(word: u32) -> Option<Classes> {
 }
 
 fn scalar(word: u32) -> Option<Classes> {
-    (word >> 29 & 1 == 0 && word >> 22 & 3 != 2).then_some(Classes::VFP)
+    let upper_half = word & 0xfffe_fc00 == 0x9eae_0000;
+    (word >> 29 & 1 == 0 && (word >> 22 & 3 != 2 || upper_half)).then_some(Classes::VFP)
 }
 
 fn vector(word: u32) -> Option<Classes> {
@@ -127,6 +128,7 @@ fn vector(word: u32) -> Option<Classes> {
     if word >> 31 != 0 {
         return None;
     }
-    let fused = word & 0xbf20_fc00 == 0x0e20_cc00 || word & 0xaf80_b400 == 0x0f80_1000;
+    let fused = word & 0xbf20_fc00 == 0x0e20_cc00
+        || word & 0xaf00_b400 == 0x0f00_1000 && word >> 22 & 3 != 1;
     Some(Classes::NEON | Classes::FMA.when(fused))
 }

@@ -22,6 +22,13 @@ impl Classes {
     pub(super) const EXCLUSIVE: Self = Self(1 << 9);
     pub(super) const V7: Self = Self(1 << 10);
 
+    /// Those of cryptography.
+    pub(super) const CRYPTO: Self = Self(Self::AES.0 | Self::PMULL.0 | Self::SHA.0);
+    /// What a chip without NEON cannot run.
+    pub(super) const SIMD: Self = Self(Self::NEON.0 | Self::CRYPTO.0);
+    /// What works on the registers of VFP and NEON.
+    pub(super) const VECTOR: Self = Self(Self::SIMD.0 | Self::VFP.0);
+
     /// Whether one of those classes is among them.
     pub(super) fn any(self, of: Self) -> bool {
         self.0 & of.0 != 0

@@ -28,12 +28,6 @@ const PIECE: usize = 4096;
 /// Names that [`Spread`] keeps.
 const NAMES: usize = 10;
 
-/// What counts as NEON where its spread is asked for: what a chip without it cannot run.
-const SIMD: [Classes; 4] = [Classes::NEON, Classes::AES, Classes::PMULL, Classes::SHA];
-
-/// What may stand in code as bytes, because the assembler does not know it.
-const CRYPTO: [Classes; 3] = [Classes::AES, Classes::PMULL, Classes::SHA];
-
 /// What was found in the executable parts.
 pub(super) struct Found {
     /// Bytes in those parts.
@@ -113,21 +107,22 @@ impl Walk<'_> {
                 while at < range.end {
                     // Windows end at multiples of their size, but for the last.
                     let end = (at - at % WINDOW + WINDOW).min(range.end);
-                    let mode = match mode {
-                        Mode::Unknown if self.is_a32(at..end) => Mode::A32,
-                        Mode::Unknown if self.is_t32(at..end) => Mode::T32,
-                        Mode::A32 if self.is_a32(at..end) => Mode::A32,
-                        Mode::A64 if self.is_a64(at..end) => Mode::A64,
-                        _ => Mode::Data,
+                    let looks = match mode {
+                        Mode::Unknown | Mode::A32 if self.is_a32(at..end) => Some(Mode::A32),
+                        Mode::Unknown if self.is_t32(at..end) => Some(Mode::T32),
+                        Mode::A64 if self.is_a64(at..end) => Some(Mode::A64),
+                        _ => None,
                     };
-                    match mode {
-                        Mode::A32 | Mode::A64 => self.words(at..end, mode),
+                    match looks {
                         // An instruction may reach into the next window.
-                        Mode::T32 => {
+                        Some(Mode::T32) => {
                             at = self.halves(at, end);
                             continue;
                         }
-                        _ => {}
+                        Some(mode) => self.words(at..end, mode),
+                        // A table that begins in the middle of a window takes code with it.
+                        None if mode != Mode::Unknown => self.constants(at..end, mode),
+                        None => {}
                     }
                     at = end;
                 }
@@ -195,9 +190,7 @@ impl Walk<'_> {
                     .zip(self.half(at + 2))
                     .and_then(|(half, next)| t32::wide(half, next)),
             };
-            if let Some(class) =
-                class.filter(|class| CRYPTO.iter().any(|crypto| class.any(*crypto)))
-            {
+            if let Some(class) = class.filter(|class| class.any(Classes::CRYPTO)) {
                 self.found(at, class);
             }
         }
@@ -205,7 +198,7 @@ impl Walk<'_> {
 
     fn found(&mut self, at: usize, class: Classes) {
         class.count(&mut self.counts);
-        if SIMD.iter().any(|simd| class.any(*simd)) {
+        if class.any(Classes::SIMD) {
             self.simd.push(at);
         }
     }

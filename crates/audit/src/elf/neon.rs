@@ -270,6 +270,19 @@ fn memory(word: u32) -> Option<Classes> {
             // All lanes: bit 5 is the step, or for one element the number of registers.
             if count == 0 { 1 } else { 1 + (word >> 5 & 1) }
         } else {
+            // The bits for the alignment and the step; those left over must be 0.
+            let low = word >> 4 & 3;
+            let allocated = match (count, size) {
+                (0, 0) | (2, 0 | 1) => low & 1 == 0,
+                (0, 1) | (1, 2) => low & 2 == 0,
+                (0, 2) => word & 1 << 6 == 0 && matches!(low, 0 | 3),
+                (2, 2) => low == 0,
+                (3, 2) => low != 3,
+                _ => true,
+            };
+            if !allocated {
+                return None;
+            }
             let step = match size {
                 1 => word >> 5 & 1,
                 2 => word >> 6 & 1,

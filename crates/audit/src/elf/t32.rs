@@ -60,9 +60,9 @@ pub(super) fn usual(half: u16, next: u16) -> bool {
         0xf8 => half & 0xf != 15,
         0xfa => next & 0xf000 == 0xf000,
         0xe9 | 0xfb => true,
+        // VFP, NEON and cryptography, the strictly decoded ones.
         0xec..=0xef | 0xf9 | 0xfc..=0xff => {
-            let class = wide(half, next);
-            class.is_some_and(|class| class.any(Classes::NEON | Classes::VFP))
+            wide(half, next).is_some_and(|class| class.any(Classes::VECTOR))
         }
         _ => false,
     }
