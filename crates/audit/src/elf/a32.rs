@@ -31,6 +31,8 @@ pub(super) fn classes(word: u32) -> Option<Classes> {
 /// Whether a word is likely in code and unlikely elsewhere: unconditional, and an instruction.
 pub(super) fn plausible(word: u32) -> bool {
     match word >> 28 {
+        // SVC, of which Linux has number 0; and what NEON in T32 looks like, read out of step.
+        ALWAYS if word >> 24 & 15 == 15 => word & 0x00ff_ffff == 0,
         ALWAYS | 15 => classes(word).is_some(),
         _ => false,
     }

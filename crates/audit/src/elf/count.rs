@@ -104,6 +104,7 @@ impl Walk<'_> {
             Mode::T32 => _ = self.halves(range.start, range.end),
             mode => {
                 let mut at = range.start;
+                let mut after_code = false;
                 while at < range.end {
                     // Windows end at multiples of their size, but for the last.
                     let end = (at - at % WINDOW + WINDOW).min(range.end);
@@ -117,13 +118,17 @@ impl Walk<'_> {
                         // An instruction may reach into the next window.
                         Some(Mode::T32) => {
                             at = self.halves(at, end);
+                            after_code = true;
                             continue;
                         }
                         Some(mode) => self.words(at..end, mode),
                         // A table that begins in the middle of a window takes code with it.
-                        None if mode != Mode::Unknown => self.constants(at..end, mode),
+                        None if mode != Mode::Unknown && after_code => {
+                            self.constants(at..end, mode)
+                        }
                         None => {}
                     }
+                    after_code = looks.is_some();
                     at = end;
                 }
             }
@@ -177,7 +182,7 @@ impl Walk<'_> {
     }
 
     /// Instructions that were given as bytes: those of cryptography alone, whose encodings are so narrow that
-    /// less than one word of 30 000 is one by chance.
+    /// one word of 10 000 is one by chance.
     fn constants(&mut self, range: Range<usize>, mode: Mode) {
         // T32 may begin at any halfword, but what is given as bytes is given four at a time.
         for at in (range.start.next_multiple_of(2)..range.end).step_by(4) {
