@@ -217,20 +217,23 @@ impl AfAlgSession {
     }
 
     /// Has the driver work, and reads what comes out. The associated data comes too, in front.
+    ///
+    /// Broken off by a signal it is not repeated: the socket may have given away what went in, and a second reading would
+    /// wait for more. Lanes block signals, so that none comes.
     fn receive(&self, memory: &mut [u8], job: &Job) -> io::Result<usize> {
         let start = job.aad().start;
         let output = &mut memory[start..job.output().end];
-        retried(|| {
-            // SAFETY: a slice with its length.
-            unsafe {
-                libc::read(
-                    self.operations.as_raw_fd(),
-                    output.as_mut_ptr().cast(),
-                    output.len(),
-                )
-            }
-        })
-        .map(|read| read.saturating_sub(job.aad().len()))
+        // SAFETY: a slice with its length.
+        let read = unsafe {
+            libc::read(
+                self.operations.as_raw_fd(),
+                output.as_mut_ptr().cast(),
+                output.len(),
+            )
+        };
+        usize::try_from(read)
+            .map(|read| read.saturating_sub(job.aad().len()))
+            .map_err(|_| io::Error::last_os_error())
     }
 }
 
@@ -303,7 +306,7 @@ impl Control {
     }
 }
 
-/// A call that a signal may break off, until it is through.
+/// A call that a signal may break off before it has done anything, until it is through.
 fn retried(mut call: impl FnMut() -> libc::ssize_t) -> io::Result<usize> {
     loop {
         if let Ok(len) = usize::try_from(call()) {
@@ -313,5 +316,95 @@ fn retried(mut call: impl FnMut() -> libc::ssize_t) -> io::Result<usize> {
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::engine::job::{Piece, Span, Work};
+
+    extern "C" fn nothing(_: libc::c_int) {}
+
+    /// Two ends of a socket: control messages that are AF_ALG's are ignored by it.
+    fn ends() -> (OwnedFd, OwnedFd) {
+        let mut ends = [0; 2];
+        // SAFETY: room for two descriptors, which nothing else owns.
+        unsafe {
+            let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+            assert_eq!(
+                libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()),
+                0
+            );
+            (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
+        }
+    }
+
+    #[test]
+    fn an_operation_that_a_signal_breaks_off_has_failed_and_is_done_once() {
+        // SAFETY: a handler that does nothing, for a signal that is otherwise ignored. Calls are not restarted.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            let handler: extern "C" fn(libc::c_int) = nothing;
+            action.sa_sigaction = handler as libc::sighandler_t;
+            assert_eq!(
+                libc::sigaction(libc::SIGURG, &raw const action, null_mut()),
+                0
+            );
+        }
+        let (operations, driver) = ends();
+        let mut session = AfAlgSession {
+            operations,
+            driver: "fake".to_owned(),
+            task: Task::AesCbc,
+        };
+        let mut work = Work::new();
+        let text = Span { start: 0, len: 64 };
+        let piece = Piece {
+            text,
+            ..Piece::default()
+        };
+        for index in 0..2 {
+            assert!(work.push(index, Direction::Encrypt, &piece, &[7; 64]));
+        }
+        let outcomes = std::thread::scope(|scope| {
+            let (say, hear) = std::sync::mpsc::channel();
+            let lane = scope.spawn(move || {
+                // SAFETY: asks for nothing.
+                say.send(unsafe { libc::pthread_self() }).unwrap();
+                let (memory, jobs) = work.parts();
+                session.run(memory, jobs).unwrap();
+                jobs.iter().map(|job| job.outcome).collect::<Vec<_>>()
+            });
+            let thread = hear.recv().unwrap();
+            // It may not be waiting yet.
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while !lane.is_finished() && Instant::now() < deadline {
+                // SAFETY: the thread has not been joined.
+                unsafe { libc::pthread_kill(thread, libc::SIGURG) };
+                std::thread::yield_now();
+            }
+            let mut operation = [0_u8; 200];
+            let mut received = 0;
+            // SAFETY: a slice with its length; and an end that is shut once, so that who still reads sees the end.
+            unsafe {
+                let fd = driver.as_raw_fd();
+                while libc::recv(
+                    fd,
+                    operation.as_mut_ptr().cast(),
+                    operation.len(),
+                    libc::MSG_DONTWAIT,
+                ) > 0
+                {
+                    received += 1;
+                }
+                libc::shutdown(fd, libc::SHUT_RDWR);
+            }
+            assert_eq!(received, 1);
+            lane.join().unwrap()
+        });
+        assert_eq!(outcomes, [Outcome::Failed(libc::EINTR), Outcome::Pending]);
     }
 }
