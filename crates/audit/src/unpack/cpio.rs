@@ -71,7 +71,7 @@ pub(super) fn walk(
         match header.mode & 0o17_0000 {
             0o10_0000 if header.size as u64 > walker.budget.limits.file => {
                 let why = too_large(header.size as u64, &walker.budget.limits);
-                walker.visitor.skipped(&origin, &path, &why);
+                walker.skip(&origin, &path, &why);
             }
             0o10_0000 if header.links > 1 && data.is_empty() => {
                 walker.budget.count()?;
@@ -103,11 +103,11 @@ pub(super) fn walk(
         walker.file(&path, &origin, &[])?;
     }
     if !whole {
-        walker
-            .visitor
-            .skipped(&origin, "cpio", "it ends before its end mark");
+        walker.skip(&origin, "cpio", "it ends before its end mark");
+        // What breaks it off is not to be taken for the beginning of another.
+        position += HEADER;
     }
-    Ok(Some(Found::until(at + position.max(6))))
+    Ok(Some(Found::until(at + position)))
 }
 
 /// The member at `position`: its header, name, bytes, and where the next one is.

@@ -4,8 +4,9 @@ use std::io::{self, ErrorKind, Read};
 
 use super::budget::{Budget, Fault, too_large};
 
-/// KiB that a decoder may take for its dictionary. `xz -9` has 64 MiB; nothing on a router has more.
-const DICTIONARY_KIB: u32 = 72 << 10;
+/// KiB that a decoder may take for its dictionary. `xz -9` has 64 MiB; nothing on a router has more. The fuzzer
+/// allows no allocation that large.
+const DICTIONARY_KIB: u32 = if cfg!(fuzzing) { 32 << 10 } else { 72 << 10 };
 
 /// The largest block of LZ4's old format, which is the kernel's.
 const LZ4_BLOCK: usize = 8 << 20;
@@ -63,8 +64,11 @@ pub(super) fn decode(
             Ok((out, packed.len() - rest.len() - unused.len()))
         }
         Format::Zstd => {
-            let mut reader =
-                ruzstd::decoding::StreamingDecoder::new(packed).map_err(|e| broken(&e, 0))?;
+            let mut reader = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(
+                packed,
+                u64::from(DICTIONARY_KIB) << 10,
+            )
+            .map_err(|e| broken(&e, 0))?;
             let out = drain(&mut reader, |r| packed.len() - r.get_ref().len(), budget)?;
             Ok((out, packed.len() - reader.get_ref().len()))
         }
@@ -134,8 +138,10 @@ fn lz4_blocks(packed: &[u8], budget: &mut Budget) -> Result<(Vec<u8>, usize), Fa
         else {
             break;
         };
-        block.resize(LZ4_BLOCK, 0);
+        // A byte gives 255 at most.
+        block.resize(LZ4_BLOCK.min(size.saturating_mul(255)), 0);
         let Ok(count) = lz4_flex::block::decompress_into(bytes, &mut block) else {
+            budget.unpacked(block.len())?;
             break;
         };
         at += 4 + size;

@@ -18,7 +18,7 @@ pub(super) fn walk(root: &Path, walker: &mut Walker<'_>) -> Result<(), UnpackErr
             Ok(names) => names,
             Err(source) if depth == 0 => return Err(UnpackError::Read { path: dir, source }),
             Err(error) => {
-                walker.visitor.skipped("", &inside, &error.to_string());
+                walker.skip("", &inside, &error.to_string());
                 continue;
             }
         };
@@ -31,7 +31,7 @@ pub(super) fn walk(root: &Path, walker: &mut Walker<'_>) -> Result<(), UnpackErr
                 if depth < DEEPEST {
                     below.push((name.path(), path, depth + 1));
                 } else {
-                    walker.visitor.skipped("", &path, "too deep");
+                    walker.skip("", &path, "too deep");
                 }
             } else if kind.is_symlink() {
                 let target = fs::read_link(name.path()).unwrap_or_default();
@@ -57,11 +57,9 @@ fn file(name: &fs::DirEntry, path: &str, walker: &mut Walker<'_>) -> Result<(), 
         Ok(Some(bytes)) => return walker.file_in_tree(path, "", &bytes),
         Ok(None) => {
             let size = name.metadata().map_or(0, |m| m.len());
-            walker
-                .visitor
-                .skipped("", path, &too_large(size, &walker.budget.limits));
+            walker.skip("", path, &too_large(size, &walker.budget.limits));
         }
-        Err(error) => walker.visitor.skipped("", path, &error.to_string()),
+        Err(error) => walker.skip("", path, &error.to_string()),
     }
     Ok(())
 }

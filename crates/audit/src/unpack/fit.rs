@@ -42,16 +42,12 @@ pub(super) fn walk(
                 end = end.max(data_end);
                 let origin = format!("{outer} > {}", image.name());
                 if !walker.budget.attempt(data.len()) {
-                    walker
-                        .visitor
-                        .skipped(&origin, "an image", "there are too many");
+                    walker.skip(&origin, "an image", "there are too many");
                     break;
                 }
                 node(image, part.inner(data, &origin), walker)?;
             }
-            None => walker
-                .visitor
-                .skipped(&outer, image.name(), "its data is not there"),
+            None => walker.skip(&outer, image.name(), "its data is not there"),
         }
     }
     Ok(Some(Found::until(at + end)))
@@ -104,7 +100,7 @@ fn node(image: Node<'_>, part: Part<'_>, walker: &mut Walker<'_>) -> Result<(), 
         // U-Boot's lz4 is the format with frames, but kernels are packed in the old one.
         "lz4" => Some(Format::Lz4),
         other => {
-            walker.visitor.skipped(
+            walker.skip(
                 part.outer,
                 image.name(),
                 &format!("compressed with {other}"),

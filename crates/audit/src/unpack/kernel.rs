@@ -4,7 +4,7 @@ use memchr::memmem;
 
 use super::decompress::{Format, decode};
 use super::scan::{self, Part};
-use super::{UnpackError, Walker};
+use super::{Fault, UnpackError, Walker};
 
 /// What was unpacked from a stream: an archive, an image, or a kernel. Hands over what is found.
 pub(super) fn unpacked(
@@ -60,7 +60,7 @@ pub(super) fn hand_over(
 /// A part that a header calls a kernel, not compressed as a whole: the image itself, or a program that unpacks
 /// itself. Handed over as it is if nothing in it is known.
 pub(super) fn raw(part: Part<'_>, walker: &mut Walker<'_>) -> Result<(), UnpackError> {
-    if !begins_with_container(part.bytes) && banner(part.bytes) {
+    if is_unpacked(part.bytes, walker)? {
         return hand_over(part.bytes, part.outer, part.depth, walker);
     }
     if !scan::part(part, walker)? {
@@ -69,13 +69,32 @@ pub(super) fn raw(part: Part<'_>, walker: &mut Walker<'_>) -> Result<(), UnpackE
     Ok(())
 }
 
+/// Whether this is a kernel as it lies in memory. That its banner can be read is not enough: LZ4 and zstd keep
+/// text as it is, so that a packed kernel shows it as well.
+pub(super) fn is_unpacked(data: &[u8], walker: &mut Walker<'_>) -> Result<bool, UnpackError> {
+    if begins_with_container(data) || !banner(data) {
+        return Ok(false);
+    }
+    let mut rest = data;
+    while let Some(at) = memchr::memchr3(0x28, 0x02, 0x5d, rest) {
+        rest = &rest[at..];
+        let format = scan::format_at(rest).filter(|_| walker.budget.attempt(0));
+        match format.map(|format| decode(format, rest, &mut walker.budget)) {
+            Some(Ok((inner, _))) if banner(&inner) => return Ok(false),
+            Some(Err(Fault::Walk(error))) => return Err(error),
+            _ => rest = &rest[1..],
+        }
+    }
+    Ok(true)
+}
+
 /// AArch64's `Image` (Documentation/arch/arm64/booting.rst), not compressed.
 pub(super) fn is_image(data: &[u8]) -> bool {
     data.get(56..60) == Some(b"ARMd") && banner(data)
 }
 
 /// Whether `linux_banner` is there (init/version.c).
-pub(super) fn banner(data: &[u8]) -> bool {
+fn banner(data: &[u8]) -> bool {
     let text = b"Linux version ";
     memmem::find_iter(data, text)
         .any(|at| data.get(at + text.len()).is_some_and(u8::is_ascii_digit))

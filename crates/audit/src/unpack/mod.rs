@@ -17,6 +17,10 @@ mod uimage;
 mod vendor;
 mod zip;
 
+/// Entry points for fuzzing each parser. Not an interface.
+#[doc(hidden)]
+pub mod fuzzing;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -162,13 +166,18 @@ pub fn walk_bytes(
 struct Walker<'v> {
     budget: Budget,
     visitor: &'v mut dyn Visitor,
+    skipped: u32,
 }
+
+/// Things skipped that are told one by one.
+const MOST_SKIPPED: u32 = 1000;
 
 impl<'v> Walker<'v> {
     fn new(limits: &Limits, image: usize, visitor: &'v mut dyn Visitor) -> Self {
         Self {
             budget: Budget::new(*limits, image),
             visitor,
+            skipped: 0,
         }
     }
 
@@ -229,12 +238,25 @@ impl<'v> Walker<'v> {
         }
     }
 
+    /// Says that something was not looked into. A hostile image has more to say than anybody reads.
+    fn skip(&mut self, origin: &str, what: &str, why: &str) {
+        self.skipped += 1;
+        match self.skipped {
+            ..MOST_SKIPPED => self.visitor.skipped(origin, what, why),
+            MOST_SKIPPED => {
+                let why = "too much was skipped to list it all";
+                self.visitor.skipped("", "and more", why);
+            }
+            _ => {}
+        }
+    }
+
     /// A part that could not be unpacked; only a limit of the whole walk is an error.
     fn fault(&mut self, origin: &str, what: &str, fault: Fault) -> Result<(), UnpackError> {
         match fault {
             Fault::Walk(error) => Err(error),
             Fault::Part(why) | Fault::Broken { why, .. } => {
-                self.visitor.skipped(origin, what, &why);
+                self.skip(origin, what, &why);
                 Ok(())
             }
         }

@@ -64,11 +64,10 @@ impl Found {
 /// Looks into a part. `false`: there is nothing in it that is known.
 pub(super) fn part(part: Part<'_>, walker: &mut Walker<'_>) -> Result<bool, UnpackError> {
     if part.depth > walker.budget.limits.depth {
-        walker
-            .visitor
-            .skipped(part.outer, "what lies in it", "nested too deeply");
+        walker.skip(part.outer, "what lies in it", "nested too deeply");
         return Ok(false);
     }
+    vendor::metadata(part, walker)?;
     if let Some(found) = tar::walk(part, walker)?.or(zip::walk(part, walker)?) {
         return Ok(found);
     }
@@ -76,7 +75,6 @@ pub(super) fn part(part: Part<'_>, walker: &mut Walker<'_>) -> Result<bool, Unpa
         kernel::hand_over(part.bytes, part.outer, part.depth, walker)?;
         return Ok(true);
     }
-    vendor::metadata(part, walker)?;
     let mut any = false;
     let mut told = Vec::new();
     let mut expected: Vec<(usize, Format)> = Vec::new();
@@ -160,9 +158,7 @@ fn candidate(
             // JFFS2 begins anew in each eraseblock.
             if !told.contains(&what) {
                 told.push(what);
-                walker
-                    .visitor
-                    .skipped(&part.origin(what, at), what, "it is not unpacked");
+                walker.skip(&part.origin(what, at), what, "it is not unpacked");
             }
             Ok(Some(Found::until(at + length)))
         }

@@ -39,7 +39,7 @@ pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<Option<boo
         match member.kind {
             b'0' | 0 if member.size > walker.budget.limits.file && is_root => {
                 let why = too_large(member.size, &walker.budget.limits);
-                walker.visitor.skipped(&outer, &path, &why);
+                walker.skip(&outer, &path, &why);
             }
             b'0' | 0 if is_root => walker.file_in_tree(&path, &outer, member.data)?,
             b'0' | 0 => {
@@ -56,9 +56,7 @@ pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<Option<boo
                 &[],
             )?,
             // A second name of a file that came before; its bytes are not looked for.
-            b'1' => walker
-                .visitor
-                .skipped(&outer, &path, "a hard link in a tar archive"),
+            b'1' => walker.skip(&outer, &path, "a hard link in a tar archive"),
             b'3' | b'4' | b'6' => walker.give(&path, &outer, EntryKind::Other, &[])?,
             _ => walker.budget.count()?,
         }
@@ -89,7 +87,7 @@ fn checksum_holds(header: &[u8]) -> bool {
             }
         })
         .sum();
-    octal(&header[148..156]) == Some(u64::from(sum))
+    cfg!(fuzzing) || octal(&header[148..156]) == Some(u64::from(sum))
 }
 
 /// A number in octal digits, or, if its first bit is set, in bytes.

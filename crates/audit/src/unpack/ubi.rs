@@ -50,9 +50,7 @@ pub(super) fn walk(
     let (volumes, end) = volumes(device, size);
     let origin = part.origin("UBI", at);
     if volumes.is_empty() {
-        walker
-            .visitor
-            .skipped(&origin, "UBI", "no eraseblock in it holds data");
+        walker.skip(&origin, "UBI", "no eraseblock in it holds data");
         return Ok(Some(Found::until(at + end)));
     }
     let names = volumes
@@ -64,7 +62,7 @@ pub(super) fn walk(
         let name = names.get(id).cloned().unwrap_or_else(|| id.to_string());
         let origin = format!("{origin} > volume {name}");
         let Some(data) = assemble(device, blocks, device.len()) else {
-            walker.visitor.skipped(
+            walker.skip(
                 &origin,
                 "a UBI volume",
                 "its eraseblocks do not fit together",
@@ -103,7 +101,7 @@ fn sound<'a>(bytes: &'a [u8], magic: &[u8]) -> Option<&'a [u8]> {
     let mut crc = flate2::Crc::new();
     crc.update(&header[..60]);
     // The kernel's crc32() begins with all ones as any, and does not invert at the end.
-    (word(header, 60)? == !crc.sum()).then_some(header)
+    (cfg!(fuzzing) || word(header, 60)? == !crc.sum()).then_some(header)
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {

@@ -37,9 +37,7 @@ pub(super) fn walk(
         other => {
             let name = if other == 2 { "bzip2" } else { "lzo" };
             let origin = part.origin("uImage", at);
-            walker
-                .visitor
-                .skipped(&origin, "its contents", &format!("compressed with {name}"));
+            walker.skip(&origin, "its contents", &format!("compressed with {name}"));
             if kind == 2 {
                 walker.file("kernel", &origin, data)?;
             }
@@ -52,14 +50,9 @@ pub(super) fn walk(
             expected: vec![(start, format)],
         }));
     }
-    // A kernel that is not compressed at all is looked at as one; anything else is found by its own magic.
-    if kind == 2
-        && walker.budget.attempt(data.len())
-        && kernel::banner(data)
-        && !data.starts_with(b"\xd0\x0d\xfe\xed")
-    {
-        let origin = part.origin("uImage", at);
-        kernel::raw(part.inner(data, &origin), walker)?;
+    // A kernel that is not compressed at all is handed over whole; anything else is found by its own magic.
+    if kind == 2 && walker.budget.attempt(data.len()) && kernel::is_unpacked(data, walker)? {
+        kernel::hand_over(data, &part.origin("uImage", at), part.depth + 1, walker)?;
         return Ok(Some(Found::until(start + data.len())));
     }
     Ok(Some(Found::until(start)))

@@ -33,9 +33,7 @@ pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<Option<boo
         let origin = format!("{outer} {}", path.get(1..).unwrap_or(""));
         // Members may be made to share their bytes.
         if !walker.budget.attempt(member.data.len()) {
-            walker
-                .visitor
-                .skipped(&origin, &path, "there are too many members");
+            walker.skip(&origin, &path, "there are too many members");
             break;
         }
         let data = match member.method {

@@ -36,6 +36,9 @@ pub(super) fn walk(
     let Some(superblock) = Superblock::parse(image) else {
         return Ok(None);
     };
+    if !walker.budget.attempt(0) {
+        return Ok(None);
+    }
     let length = usize::try_from(superblock.bytes_used)
         .unwrap_or(usize::MAX)
         .min(image.len());
@@ -64,10 +67,7 @@ pub(super) fn walk(
         Ok(()) => {}
         Err(Fault::Walk(error)) => return Err(error),
         Err(Fault::Part(why) | Fault::Broken { why, .. }) => {
-            reader
-                .walker
-                .visitor
-                .skipped(&reader.origin, "squashfs", &why);
+            reader.walker.skip(&reader.origin, "squashfs", &why);
         }
     }
     Ok(Some(length))
@@ -100,11 +100,8 @@ impl Reader<'_, '_, '_> {
             for (name, inode) in entries {
                 let path = format!("{path}/{}", String::from_utf8_lossy(&name));
                 if path.len() > LONGEST_PATH {
-                    self.walker.visitor.skipped(
-                        &self.origin,
-                        "a directory",
-                        "its path is too long",
-                    );
+                    self.walker
+                        .skip(&self.origin, "a directory", "its path is too long");
                     break;
                 }
                 if let Some(directory) = self.entry(&path, inode, &mut fragments)? {
