@@ -285,6 +285,17 @@ pub fn candidates(algorithm: Algorithm) -> Vec<(Backend, &'static str)> {
         .collect()
 }
 
+/// The names of the candidates that run on this machine's CPU: what [`chosen_on_cpu`] chooses among. No accelerator is looked
+/// for.
+#[must_use]
+pub fn candidates_on_cpu(algorithm: Algorithm) -> Vec<&'static str> {
+    let all = algorithm.candidates_of(|kind| kind != Backend::Engine);
+    all.into_iter()
+        .filter(|&(.., present)| present)
+        .map(|(_, name, _)| name)
+        .collect()
+}
+
 /// The candidates for a key: of this kind, or as was [`set`] for this process. `None` if there is none.
 pub(crate) fn pick(algorithm: Algorithm, backend: Option<Backend>) -> Option<Picked> {
     let column = wanted(algorithm, backend);
@@ -361,6 +372,10 @@ mod tests {
             let names = candidates(choice.algorithm);
             assert!(names.contains(&(choice.backend, choice.many)));
             assert!(names.iter().any(|&(_, name)| name == choice.few));
+            let on_cpu = candidates_on_cpu(choice.algorithm);
+            for (backend, name) in names {
+                assert_eq!(on_cpu.contains(&name), backend != Backend::Engine);
+            }
             assert!(import(choice.algorithm, choice.many, choice.few));
             assert!(!import(choice.algorithm, "no such code", choice.few));
             assert_eq!(

@@ -1,7 +1,8 @@
 //! The profile: what `millrace tune` has measured on this machine, for tunnels to start with.
 //!
 //! A JSON file of one object. It names the machine that it was measured on, and is worth nothing on another: another
-//! processor, another kernel, another release of this program.
+//! processor, another kernel, another release of this program. What it says of a cipher is worth nothing to a program, of
+//! the same release too, that has other code for it.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -45,6 +46,23 @@ pub(crate) struct OnCpu {
     pub(crate) many: String,
     /// For few packets.
     pub(crate) few: String,
+    /// What they were chosen among. Profiles that do not tell are of older programs, which is why there is a default.
+    #[serde(default)]
+    pub(crate) among: Vec<String>,
+}
+
+impl OnCpu {
+    /// What is fastest now. It is measured, if it was not yet.
+    pub(crate) fn chosen(algorithm: Algorithm) -> Self {
+        let choice = select::chosen_on_cpu(algorithm);
+        let among = select::candidates_on_cpu(algorithm).into_iter();
+        Self {
+            algorithm: algorithm.name().to_owned(),
+            many: choice.many.to_owned(),
+            few: choice.few.to_owned(),
+            among: among.map(str::to_owned).collect(),
+        }
+    }
 }
 
 /// An accelerator beside the CPU for an algorithm.
@@ -149,14 +167,17 @@ impl Profile {
         Ok(profile)
     }
 
+    /// Whether it could be written, tried as far as can be without writing it. Makes its directory.
+    pub(crate) fn check_path(path: &Path) -> io::Result<()> {
+        if path.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Self::beside(path).map(drop)
+    }
+
     /// Writes it, whole or not at all, and makes its directory.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        let directory = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        fs::create_dir_all(directory)?;
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        let mut file = Self::beside(path)?;
         serde_json::to_writer_pretty(&mut file, self)?;
         file.write_all(b"\n")?;
         // Who may start a tunnel may read what it starts with; there is no secret in it.
@@ -166,12 +187,32 @@ impl Profile {
         Ok(())
     }
 
-    /// Has this process choose as it says. What does not exist here any more is left to be measured.
-    fn apply(&self) {
+    /// A file of another name in its directory, which is made.
+    fn beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
+        let directory = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        fs::create_dir_all(directory)?;
+        tempfile::NamedTempFile::new_in(directory)
+    }
+
+    /// Has this process choose as it says. What does not exist here any more is left to be measured, and so is what was
+    /// chosen among other code than this program has; the algorithms of which that is true are returned.
+    fn apply(&self) -> Vec<Algorithm> {
+        let is_fresh = |algorithm: Algorithm| {
+            let mut entries = self.cpu.iter();
+            entries
+                .find(|choice| choice.algorithm == algorithm.name())
+                .is_some_and(|choice| choice.among == select::candidates_on_cpu(algorithm))
+        };
+        let (fresh, stale): (Vec<_>, Vec<_>) =
+            Algorithm::ALL.into_iter().partition(|&of| is_fresh(of));
         for choice in &self.cpu {
-            let known = Algorithm::from_name(&choice.algorithm)
-                .is_some_and(|algorithm| select::import(algorithm, &choice.many, &choice.few));
-            if !known {
+            let Some(algorithm) = Algorithm::from_name(&choice.algorithm) else {
+                continue;
+            };
+            if fresh.contains(&algorithm) && !select::import(algorithm, &choice.many, &choice.few) {
                 log::debug!("profile: no code {} for {}", choice.many, choice.algorithm);
             }
         }
@@ -179,6 +220,10 @@ impl Profile {
             let Some(task) = Task::from_name(&choice.algorithm) else {
                 continue;
             };
+            // What an accelerator gains was measured against the code that the CPU had then.
+            if stale.iter().any(|&of| Task::of(of) == Some(task)) {
+                continue;
+            }
             if !engine::set_crossovers(task, [choice.seal.into(), choice.open.into()]) {
                 log::debug!("profile: {} is not there", choice.driver);
                 continue;
@@ -190,6 +235,7 @@ impl Profile {
                 }
             }
         }
+        stale
     }
 }
 
@@ -210,7 +256,17 @@ pub(crate) fn load() {
         return;
     }
     match Profile::read(&path) {
-        Ok(profile) => profile.apply(),
+        Ok(profile) => {
+            let stale = profile.apply();
+            if !stale.is_empty() {
+                let names: Vec<_> = stale.iter().map(|algorithm| algorithm.name()).collect();
+                log::warn!(
+                    "profile {}: not used for {}, for which this program has other code: run millrace tune again",
+                    path.display(),
+                    names.join(", ")
+                );
+            }
+        }
         Err(why) => log::warn!("profile {}: {why}", path.display()),
     }
 }
@@ -222,9 +278,9 @@ mod tests {
     fn profile() -> Profile {
         Profile {
             cpu: vec![OnCpu {
-                algorithm: "aes-gcm".to_owned(),
                 many: "aws-lc".to_owned(),
                 few: "aws-lc".to_owned(),
+                ..OnCpu::chosen(Algorithm::AesGcm)
             }],
             engines: vec![OnEngine {
                 algorithm: "aes-cbc".to_owned(),
@@ -250,9 +306,68 @@ mod tests {
         assert_eq!(read, profile());
         assert_eq!(Crossover::from(read.engines[0].open), Crossover::NEVER);
         // The accelerator is not there: the CPU does it.
-        read.apply();
+        let stale = read.apply();
+        assert!(!stale.contains(&Algorithm::AesGcm));
+        assert!(stale.contains(&Algorithm::AesCbcEncrypt));
         let chosen = select::chosen(Algorithm::AesGcm);
         assert_eq!((chosen.many, chosen.few), ("aws-lc", "aws-lc"));
+    }
+
+    #[test]
+    fn what_was_chosen_among_other_code_is_not_used() {
+        let algorithm = Algorithm::HmacSha512;
+        let now = OnCpu::chosen(algorithm);
+        let names = select::candidates_on_cpu(algorithm);
+        assert_eq!(now.among, names);
+        // What was not fastest just now: it is taken only from who knows the same code.
+        let other = names.iter().find(|name| **name != now.many).unwrap();
+        let mut told = OnCpu {
+            many: (*other).to_owned(),
+            few: (*other).to_owned(),
+            ..now.clone()
+        };
+        let apply = |told: &OnCpu| {
+            let told = Profile {
+                cpu: vec![told.clone()],
+                ..Profile::new()
+            };
+            told.apply().contains(&algorithm)
+        };
+        for among in [
+            Vec::new(),
+            names[..names.len() - 1].to_vec(),
+            [&names[..], &["to-come"]].concat(),
+        ] {
+            told.among = among.into_iter().map(str::to_owned).collect();
+            assert!(apply(&told), "{:?}", told.among);
+            assert_eq!(OnCpu::chosen(algorithm), now);
+        }
+        told.among.clone_from(&now.among);
+        assert!(!apply(&told));
+        assert_eq!(OnCpu::chosen(algorithm), told);
+    }
+
+    #[test]
+    fn a_profile_of_an_older_program_is_read_and_stale() {
+        let mut json = serde_json::to_value(profile()).unwrap();
+        json["cpu"][0].as_object_mut().unwrap().remove("among");
+        let read: Profile = serde_json::from_value(json).unwrap();
+        assert!(read.apply().contains(&Algorithm::AesGcm));
+    }
+
+    #[test]
+    fn where_nothing_can_be_written_is_known_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(Profile::check_path(&file.join("below/profile.json")).is_err());
+        assert!(Profile::check_path(directory.path()).is_err());
+        // What is there stays as it is, and nothing comes beside it.
+        fs::write(&file, "old").unwrap();
+        Profile::check_path(&file).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert!(Profile::check_path(&directory.path().join("made/profile.json")).is_ok());
     }
 
     #[test]

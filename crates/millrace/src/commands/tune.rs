@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use crypto::engine::{
     self, Costs, Crossover, Device, Direction, Sample, Side, Task, Timing, Tuner,
 };
-use crypto::select::{self, Algorithm};
+use crypto::select::Algorithm;
 use serde_json::json;
 
 use super::machine::Machine;
@@ -81,6 +81,12 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         json: matches.get_flag("json"),
         enough: Duration::from_millis(matches.get_one("milliseconds").copied().unwrap_or(20)),
     };
+    // Measuring takes minutes: not for nothing.
+    if let Some(path) = &path
+        && let Err(why) = Profile::check_path(path)
+    {
+        return cannot_write(path, &why);
+    }
     let profile = run.tune();
     run.show(&json!({ "profile": profile }), "");
     let Some(path) = path else {
@@ -94,15 +100,17 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             );
             ExitCode::SUCCESS
         }
-        Err(why) => {
-            eprintln!(
-                "millrace: cannot write {}: {why}. Name another file with --profile, and tunnels' with {}",
-                path.display(),
-                profile::ENVIRONMENT
-            );
-            ExitCode::FAILURE
-        }
+        Err(why) => cannot_write(&path, &why),
     }
+}
+
+fn cannot_write(path: &Path, why: &io::Error) -> ExitCode {
+    eprintln!(
+        "millrace: cannot write {}: {why}. Name another file with --profile, and tunnels' with {}",
+        path.display(),
+        profile::ENVIRONMENT
+    );
+    ExitCode::FAILURE
 }
 
 /// Prints a line. Whoever reads may leave early, and the profile is to be written all the same.
@@ -132,18 +140,11 @@ impl Run {
         self.show(&json!({ "machine": machine }), &machine.show());
         for algorithm in Algorithm::ALL {
             self.progress(algorithm.name());
-            let choice = select::chosen_on_cpu(algorithm);
+            let cpu = OnCpu::chosen(algorithm);
             let text = format!(
                 "{:<18} {} for batches, {} for few packets",
-                algorithm.name(),
-                choice.many,
-                choice.few
+                cpu.algorithm, cpu.many, cpu.few
             );
-            let cpu = OnCpu {
-                algorithm: algorithm.name().to_owned(),
-                many: choice.many.to_owned(),
-                few: choice.few.to_owned(),
-            };
             self.show(&json!({ "cpu": cpu }), &text);
             profile.cpu.push(cpu);
         }
