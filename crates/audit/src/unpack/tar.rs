@@ -19,7 +19,8 @@ struct Member<'a> {
 
 /// Walks a part that is an archive from its first byte; `None` if it is none. Else whether anything was in it.
 pub(super) fn walk(part: Part<'_>, walker: &mut Walker<'_>) -> Result<Option<bool>, UnpackError> {
-    if part.bytes.get(257..262) != Some(b"ustar") || !checksum_holds(&part.bytes[..BLOCK]) {
+    let header = part.bytes.get(..BLOCK);
+    if !header.is_some_and(|header| &header[257..262] == b"ustar" && checksum_holds(header)) {
         return Ok(None);
     }
     let is_root = Members::new(part.bytes)
