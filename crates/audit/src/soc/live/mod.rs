@@ -11,7 +11,6 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::hints::by_compatible;
-use super::table::simple;
 use super::{Detected, Hints, Soc, Table};
 use crate::dtb;
 
@@ -333,15 +332,21 @@ impl Live {
     }
 }
 
-/// The chip whose name is among the words of a text such as `MediaTek MT7621 ver:1 eco:3`.
+/// The chip whose name is among the words of a text such as `MediaTek MT7621 ver:1 eco:3` or
+/// `UBNT_E300 (CN7030p1.2-1000-AAP)`.
 fn named_in<'t>(table: &'t Table, text: &str) -> Option<&'t Soc> {
-    let words: Vec<&str> = text
-        .split([' ', ',', '(', ')', ':', '/'])
+    text.split([' ', ',', '(', ')', ':', '/'])
         .filter(|word| !word.is_empty())
-        .collect();
-    let one = words.iter().find_map(|word| table.soc(word));
-    // `Marvell Armada 370/XP` and the like name a family.
-    one.or_else(|| (simple(text).len() < 40).then(|| table.soc(text)).flatten())
+        .find_map(|word| {
+            // Revision and clock may follow the number without a gap.
+            let letters = word
+                .find(|c: char| !c.is_ascii_alphabetic())
+                .unwrap_or(word.len());
+            let digits = word[letters..]
+                .find(|c: char| !c.is_ascii_digit())
+                .map_or(word.len(), |end| letters + end);
+            table.soc(word).or_else(|| table.soc(&word[..digits]))
+        })
 }
 
 /// `/proc/crypto`.

@@ -215,6 +215,25 @@ fn mips_names_its_chip_in_cpuinfo() {
     assert_eq!(live.cpu_model.as_deref(), Some("MIPS 1004Kc V2.15"));
     let found = live.find(Table::builtin()).unwrap();
     assert_eq!((found.soc.id.as_str(), found.certain), ("mt7621", true));
+    let names = [
+        ("UBNT_E300 (CN7030p1.2-1000-AAP)", "cn7130"),
+        ("Qualcomm Atheros QCA9558 ver 1 rev 0", "qca9558"),
+    ];
+    for (system, id) in names {
+        let root = tree(&[(
+            "proc/cpuinfo",
+            format!("system type\t: {system}\n").as_bytes(),
+        )]);
+        assert_eq!(
+            Live::read(root.path())
+                .unwrap()
+                .find(Table::builtin())
+                .unwrap()
+                .soc
+                .id,
+            id
+        );
+    }
 }
 
 #[test]
