@@ -70,10 +70,11 @@ fn unconditional(word: u32) -> Option<Classes> {
         return Some(Classes::V7);
     }
     match word >> 24 {
-        0xf2..=0xf4 if word >> 24 != 0xf4 || word & 0x0010_0000 == 0 => neon::classes(word),
+        0xf2 | 0xf3 => neon::classes(word),
+        0xf4 if word & 0x0010_0000 == 0 => neon::classes(word),
         // PLD, PLI, CLREX, SETEND, CPS; BLX.
         0xf1 if word & 0xfff0_0000 == 0xf100_0000 => Some(Classes::NONE),
-        0xf4 | 0xf5 | 0xf6 | 0xf7 if word & 0xf000 == 0xf000 => Some(Classes::NONE),
+        0xf4..=0xf7 if word & 0xf000 == 0xf000 => Some(Classes::NONE),
         0xfa | 0xfb => Some(Classes::NONE),
         0xfe => vfp::unconditional(word),
         _ => None,

@@ -54,6 +54,7 @@ pub(super) fn count(image: &Image<'_>) -> Found {
         base: 0,
         counts: Counts::default(),
         simd: Vec::new(),
+        code: 0,
         pieces: 0,
         pieces_with: 0,
     };
@@ -90,6 +91,8 @@ struct Walk<'a> {
     counts: Counts,
     /// Where NEON instructions are, in order.
     simd: Vec<usize>,
+    /// Bytes that were instructions.
+    code: usize,
     pieces: u64,
     pieces_with: u64,
 }
@@ -124,7 +127,7 @@ impl Walk<'_> {
                         Some(mode) => self.words(at..end, mode),
                         // A table that begins in the middle of a window takes code with it.
                         None if mode != Mode::Unknown && after_code => {
-                            self.constants(at..end, mode)
+                            self.constants(at..end, mode);
                         }
                         None => {}
                     }
@@ -148,6 +151,7 @@ impl Walk<'_> {
             };
             if let Some(class) = class {
                 self.found(at, class);
+                self.code += 4;
             }
             if let Some((distance, size)) = literal {
                 self.pass_over(at, distance, size);
@@ -159,7 +163,7 @@ impl Walk<'_> {
     fn halves(&mut self, start: usize, end: usize) -> usize {
         let mut at = start.next_multiple_of(2);
         while at < end {
-            if at % 4 == 0 && self.skipped(at) {
+            if at.is_multiple_of(4) && self.skipped(at) {
                 at += 4;
                 continue;
             }
@@ -171,10 +175,12 @@ impl Walk<'_> {
             if t32::is_wide(half) {
                 if let Some(class) = t32::wide(half, next) {
                     self.found(at, class);
+                    self.code += 4;
                 }
                 at += 4;
             } else {
                 self.found(at, t32::narrow(half));
+                self.code += 2;
                 at += 2;
             }
         }
@@ -239,7 +245,7 @@ impl Walk<'_> {
         let mut at = range.start.next_multiple_of(2);
         while at < range.end {
             let Some(half) = self.half(at) else { break };
-            if at % 4 == 0 && self.skipped(at) {
+            if at.is_multiple_of(4) && self.skipped(at) {
                 at += 4;
                 continue;
             }
@@ -336,9 +342,8 @@ fn spread(walk: &Walk<'_>, parts: &[Range<usize>], symbols: &[&Symbol<'_>]) -> S
             function.2 += 1;
         }
     }
-    let text: usize = parts.iter().map(|part| part.len()).sum();
     let covered: usize = functions.iter().map(|function| function.0.len()).sum();
-    let by_function = !functions.is_empty() && covered >= text / 2;
+    let by_function = !functions.is_empty() && covered >= walk.code / 2;
     let all = functions.len() as u64;
     functions.retain(|function| function.2 > 0);
     functions.sort_by_key(|function| std::cmp::Reverse(function.2));

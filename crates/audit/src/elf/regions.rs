@@ -19,6 +19,10 @@ const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PT_ARM_EXIDX: u32 = 0x7000_0001;
 /// Addresses named as code that it takes for a segment to be cut down to them.
 const FEW: usize = 8;
+/// Bytes that `.fini`, which is named by its beginning, has at most.
+const TAIL: usize = 32;
+/// Longest function that is believed.
+const LONGEST: u64 = 1 << 20;
 
 /// The instruction set of a stretch of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,11 +78,12 @@ pub(super) fn executable(image: &Image<'_>) -> Vec<Range<usize>> {
     let segments = merged(segments.map(|segment| segment.range.clone()).collect());
     let known = known(image);
     let cut = segments.into_iter().map(|segment| {
-        let inside = known.iter().filter(|at| segment.contains(at));
+        let inside = known
+            .iter()
+            .filter(|at| (segment.start..=segment.end).contains(*at));
         match (inside.clone().min(), inside.clone().max()) {
-            // The last function has no end that is known everywhere: a page for it.
             (Some(first), Some(last)) if inside.count() >= FEW => {
-                *first..(last + 4096).min(segment.end)
+                *first..(last + TAIL).min(segment.end)
             }
             _ => segment,
         }
@@ -213,10 +218,18 @@ fn known(image: &Image<'_>) -> Vec<usize> {
                 }
                 let count = image.u32(range.start + 8).unwrap_or(0) as usize;
                 for at in range.skip(12).step_by(8).take(count) {
-                    let Some(word) = image.u32(at) else { break };
-                    add(Some(
-                        segment.address.wrapping_add_signed(i64::from(word as i32)),
-                    ));
+                    let pair = image.u32(at).zip(image.u32(at + 4));
+                    let Some((function, entry)) = pair else { break };
+                    let from_here =
+                        |word| segment.address.wrapping_add_signed(i64::from(word as i32));
+                    let start = from_here(function);
+                    add(Some(start));
+                    // The function's entry has its length after two words of its own and the start.
+                    let entry = image.offset(from_here(entry));
+                    let size = entry
+                        .and_then(|entry| image.u32(entry + 12))
+                        .map_or(0, u64::from);
+                    add(Some(start.wrapping_add(size)).filter(|_| size < LONGEST));
                 }
             }
             _ => {}
@@ -226,6 +239,10 @@ fn known(image: &Image<'_>) -> Vec<usize> {
         .symbols
         .iter()
         .filter(|symbol| symbol.kind == SymbolKind::Function);
-    known.extend(functions.filter_map(|symbol| symbol.offset));
+    for symbol in functions {
+        known.extend(symbol.offset);
+        let sized = symbol.offset.filter(|_| symbol.size < LONGEST);
+        known.extend(sized.map(|start| start + size(symbol)));
+    }
     known
 }

@@ -1,0 +1,116 @@
+//! ELF files made on the spot, without any C library: Debian's cross compilers, and zig's clang.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use audit::facts::Facts;
+
+/// What each row of flags is tried on: each function shows one thing that flags change.
+pub(crate) const SOURCE: &str = "
+float scale(float a, float b) { return a * b + a; }
+double half(double a) { return a * 0.5; }
+int ratio(int a, int b) { return a / b; }
+unsigned field(unsigned x) { return (x >> 3) & 0x1f; }
+int add(int *p) { return __atomic_fetch_add(p, 1, __ATOMIC_SEQ_CST); }
+void mix(unsigned *restrict o, const unsigned *restrict p) { for (int i = 0; i < 64; i++) o[i] ^= p[i]; }
+";
+
+/// A directory of files that go with it.
+pub(crate) struct Bench {
+    directory: tempfile::TempDir,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// A file with that text.
+    pub(crate) fn source(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Runs a compiler with the flags, which are words with spaces between, over the sources.
+    pub(crate) fn build(&self, compiler: &str, flags: &str, sources: &[&Path]) -> Vec<u8> {
+        let out = self.directory.path().join("out");
+        let mut words = compiler.split_whitespace();
+        let mut command = Command::new(words.next().unwrap());
+        command
+            .args(words)
+            .args(flags.split_whitespace())
+            .args(sources)
+            .arg("-o")
+            .arg(&out);
+        run(&mut command);
+        std::fs::read(&out).unwrap()
+    }
+
+    /// The same file after `strip`, which may have options.
+    pub(crate) fn strip(&self, program: &str, bytes: &[u8]) -> Vec<u8> {
+        let path = self.directory.path().join("stripped");
+        std::fs::write(&path, bytes).unwrap();
+        let mut words = program.split_whitespace();
+        let mut command = Command::new(words.next().unwrap());
+        run(command.args(words).arg(&path));
+        std::fs::read(&path).unwrap()
+    }
+}
+
+fn run(command: &mut Command) {
+    let program = command.get_program().to_owned();
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{program:?}: {error}; scripts/setup installs it"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+}
+
+/// The file without section headers. `cut`: and without what only they lead to, as `sstrip` leaves it.
+pub(crate) fn without_sections(bytes: &[u8], cut: bool) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let wide = bytes[4] == 2;
+    let number = |bytes: &[u8], at: usize, size: usize| {
+        (0..size).rev().fold(0, |value, place| {
+            value << 8 | usize::from(bytes[at + place])
+        })
+    };
+    let (word, offset, shoff, headers) = if wide {
+        (8, 32, 40, 0x3a)
+    } else {
+        (4, 28, 32, 0x2e)
+    };
+    bytes[shoff..shoff + word].fill(0);
+    bytes[headers..headers + 6].fill(0);
+    if cut {
+        let (first, count) = (number(&bytes, offset, word), number(&bytes, headers - 2, 2));
+        let (entry, start, size) = if wide { (56, 8, 32) } else { (32, 4, 16) };
+        let ends = (0..count).map(|at| {
+            let header = first + at * entry;
+            number(&bytes, header + start, word) + number(&bytes, header + size, word)
+        });
+        let end = ends.max().unwrap();
+        bytes.truncate(end);
+    }
+    bytes
+}
+
+/// The facts of a file that has some.
+pub(crate) fn facts(bytes: &[u8]) -> Facts {
+    audit::elf::read(bytes).unwrap()
+}
+
+pub(crate) const ARM: &str = "arm-linux-gnueabihf-gcc";
+pub(crate) const A64: &str = "aarch64-linux-gnu-gcc";
+pub(crate) const SHARED: &str = "-shared -fPIC -nostdlib -ffreestanding";
+
+/// zig's clang, where `scripts/cross` has fetched it: a hundred megabytes, which the tests do not fetch.
+pub(crate) fn zig() -> Option<String> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    let zig = cache.join("millrace/zig/ziglang/zig");
+    zig.exists().then(|| format!("{} cc", zig.display()))
+}
