@@ -132,6 +132,20 @@ impl Soc {
         !self.unsure.iter().any(|unsure| unsure == fact)
     }
 
+    /// The target of rustc that [`Self::rust`] goes with, for musl; `None` where Rust has none that fits.
+    #[must_use]
+    pub fn rust_target(&self) -> Option<&'static str> {
+        match (self.isa, self.fpu, self.big_endian) {
+            (Isa::Armv5te, _, _) => Some("armv5te-unknown-linux-musleabi"),
+            (Isa::Armv7, true, _) => Some("armv7-unknown-linux-musleabihf"),
+            (Isa::Armv7, false, _) => Some("armv7-unknown-linux-musleabi"),
+            (Isa::Armv8, _, _) => Some("aarch64-unknown-linux-musl"),
+            (Isa::Mips32r2, _, true) => Some("mips-unknown-linux-musl"),
+            (Isa::Mips32r2, _, false) => Some("mipsel-unknown-linux-musl"),
+            (Isa::Mips64OcteonPlus | Isa::Mips64Octeon3 | Isa::PowerPcSpe, _, _) => None,
+        }
+    }
+
     /// [`Self::gcc`] for a userland that passes floats in core registers (`soft` and `softfp`, whose
     /// programs mix): instructions of the floating-point unit are used all the same.
     #[must_use]

@@ -192,3 +192,45 @@ fn chips_that_are_not_what_their_core_suggests() {
         "-mcpu=cortex-a15 -mfpu=neon-vfpv4 -mfloat-abi=softfp"
     );
 }
+
+/// The same for rustc, which is there while tests run.
+#[test]
+fn rustc_takes_the_options_and_uses_what_the_chip_has() {
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let mut seen = BTreeMap::new();
+    for soc in table().socs().iter().filter(|soc| soc.isa.is_arm()) {
+        let features = seen
+            .entry((soc.rust_target().unwrap(), soc.rust.clone()))
+            .or_insert_with(|| {
+                let mut command = Command::new(&rustc);
+                // Features of 32-bit ARM are unstable, and shown to those alone who may use such.
+                command.env("RUSTC_BOOTSTRAP", "1").args([
+                    "--print",
+                    "cfg",
+                    "--target",
+                    soc.rust_target().unwrap(),
+                ]);
+                let output = command.args(soc.rust.split_whitespace()).output().unwrap();
+                let error = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert!(
+                    output.status.success() && !error.contains("not recognized"),
+                    "{}: {error}",
+                    soc.id
+                );
+                String::from_utf8(output.stdout).unwrap()
+            });
+        let has = |name: &str| features.contains(&format!("target_feature=\"{name}\""));
+        assert_eq!(has("neon"), soc.neon, "{}", soc.id);
+        assert_eq!(has("aes"), soc.aes, "{}", soc.id);
+        if soc.isa != Isa::Armv8 {
+            assert_eq!(has("soft-float"), !soc.fpu, "{}", soc.id);
+            // What a core could have besides is of no use to code that has to do without.
+            assert_eq!(
+                soc.fpu && has("vfp4"),
+                soc.vfp == crate::soc::Vfp::V4,
+                "{}",
+                soc.id
+            );
+        }
+    }
+}
