@@ -180,3 +180,32 @@ pub struct Facts {
     /// Where NEON is.
     pub neon: Spread,
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A file that says nothing.
+    pub(crate) fn facts(kind: Kind) -> Facts {
+        Facts {
+            machine: Machine::Arm { big: false },
+            kind,
+            flags: 0x0500_0400,
+            sections: true,
+            symbols: false,
+            is_static: false,
+            arm: None,
+            mips: None,
+            imports: BTreeSet::new(),
+            functions: BTreeSet::new(),
+            soname: None,
+            interpreter: None,
+            compilers: Vec::new(),
+            modinfo: Vec::new(),
+            notes: Vec::new(),
+            text: 0,
+            counts: Counts::default(),
+            neon: Spread::default(),
+        }
+    }
+}

@@ -12,6 +12,16 @@
 
 pub mod dtb;
 pub mod elf;
+pub mod examine;
 pub mod facts;
+pub mod finding;
+pub mod judge;
+mod live;
+pub mod report;
+pub mod role;
 pub mod soc;
 pub mod unpack;
+pub mod verdict;
+
+pub use examine::{Audit, AuditError, Chosen, audit};
+pub use live::{LiveAudit, live};

@@ -39,6 +39,8 @@ fn cli() -> Command {
         .subcommand(commands::tune::command());
     #[cfg(feature = "speed")]
     let cli = cli.subcommand(commands::speed::command());
+    #[cfg(feature = "audit")]
+    let cli = cli.subcommand(commands::audit::command());
     #[cfg(feature = "lab")]
     let cli = cli
         .subcommand(commands::demo::command())
@@ -105,6 +107,8 @@ fn main() -> ExitCode {
         Some(("speed", m)) => commands::speed::run(m),
         Some(("check", m)) => commands::check::run(&m.into()),
         Some(("tune", m)) => commands::tune::run(m),
+        #[cfg(feature = "audit")]
+        Some(("audit", m)) => commands::audit::run(m),
         #[cfg(feature = "lab")]
         Some(("demo", m)) => commands::demo::run(m),
         #[cfg(feature = "lab")]

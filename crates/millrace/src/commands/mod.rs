@@ -1,5 +1,7 @@
 //! The commands, one file each: its part of the command line and what it does.
 
+#[cfg(feature = "audit")]
+pub(crate) mod audit;
 #[cfg(feature = "lab")]
 pub(crate) mod bench;
 pub(crate) mod check;

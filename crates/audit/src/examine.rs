@@ -1,0 +1,246 @@
+//! A whole firmware: every file of it read, the chip found, each file judged, the worst first.
+
+use std::path::Path;
+
+use crate::elf;
+use crate::finding::Finding;
+use crate::judge::{self, Subject, Words};
+use crate::role::Role;
+use crate::soc::{Hints, Soc, Table};
+use crate::unpack::{self, Entry, EntryKind, Limits, UnpackError, Visitor};
+
+/// Files that are judged at most. What goes beyond is counted and said.
+const FILES_MAX: usize = 50_000;
+
+/// Something that was recognised and not looked into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The way to it.
+    pub origin: String,
+    /// What it is.
+    pub what: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// How the chip was chosen.
+#[derive(Clone, Debug)]
+pub struct Chosen<'t> {
+    /// The chip.
+    pub soc: &'t Soc,
+    /// Why it is this one.
+    pub because: String,
+}
+
+/// What a firmware is found to be.
+#[derive(Clone, Debug)]
+pub struct Audit<'t> {
+    /// The chip that it was judged for.
+    pub chip: Chosen<'t>,
+    /// One for each file that was judged, the most worth fixing first.
+    pub findings: Vec<Finding>,
+    /// What was not looked into.
+    pub skipped: Vec<Skipped>,
+    /// Files that were seen, of any sort.
+    pub files: u64,
+    /// Kinds of places in which files were found, in the order of their finding.
+    pub origins: Vec<String>,
+    /// Why the walk ended before its end.
+    pub cut_short: Option<String>,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// The named thing cannot be read.
+    #[error(transparent)]
+    Unpack(#[from] UnpackError),
+    /// Nothing was named, and nothing in the firmware tells.
+    #[error(
+        "nothing in {0} tells which chip it is for: say --soc NAME or --router MODEL (millrace audit --list-socs)"
+    )]
+    NoChip(String),
+    /// There was nothing to judge.
+    #[error("{0}: neither ELF files nor a kernel in it{1}")]
+    Nothing(String, String),
+}
+
+/// Judges the ELF file, directory or image at `path`, for `chosen` or for the chip that is found in it.
+///
+/// # Errors
+/// [`AuditError`]: it cannot be read, there is nothing in it, or nothing tells the chip.
+pub fn audit<'t>(
+    path: &Path,
+    limits: &Limits,
+    table: &'t Table,
+    chosen: Option<Chosen<'t>>,
+) -> Result<Audit<'t>, AuditError> {
+    let mut examiner = Examiner::default();
+    let cut_short = match unpack::walk(path, limits, &mut examiner) {
+        Ok(()) => None,
+        Err(error @ (UnpackError::TooLarge(_) | UnpackError::TooMany(_))) => {
+            Some(error.to_string())
+        }
+        Err(error) => return Err(error.into()),
+    };
+    examiner.finish(&path.display().to_string(), table, chosen, cut_short)
+}
+
+/// What was read, waiting for the chip.
+struct Seen {
+    path: String,
+    origin: usize,
+    role: Role,
+    subject: Subject,
+}
+
+#[derive(Default)]
+pub(crate) struct Examiner {
+    hints: Hints,
+    seen: Vec<Seen>,
+    skipped: Vec<Skipped>,
+    origins: Vec<String>,
+    files: u64,
+    left_out: u64,
+}
+
+impl Visitor for Examiner {
+    fn entry(&mut self, entry: &Entry<'_>) {
+        self.files += 1;
+        if entry.kind != EntryKind::File {
+            return;
+        }
+        self.hints.see(entry.path, entry.data);
+        let Some((role, subject)) = self.subject(entry) else {
+            return;
+        };
+        if self.seen.len() >= FILES_MAX {
+            self.left_out += 1;
+            return;
+        }
+        let origin = match self.origins.iter().position(|known| known == entry.origin) {
+            Some(known) => known,
+            None => {
+                self.origins.push(entry.origin.to_owned());
+                self.origins.len() - 1
+            }
+        };
+        self.seen.push(Seen {
+            path: entry.path.to_owned(),
+            origin,
+            role,
+            subject,
+        });
+    }
+
+    fn skipped(&mut self, origin: &str, what: &str, why: &str) {
+        let skipped = Skipped {
+            origin: origin.to_owned(),
+            what: what.to_owned(),
+            why: why.to_owned(),
+        };
+        if self.skipped.len() < FILES_MAX {
+            self.skipped.push(skipped);
+        }
+    }
+}
+
+impl Examiner {
+    fn subject(&mut self, entry: &Entry<'_>) -> Option<(Role, Subject)> {
+        let name = entry.path.rsplit('/').next().unwrap_or(entry.path);
+        if name == "vmlinux" || name == "kernel" {
+            return Some((Role::Kernel, Subject::KernelWords(Words::of(entry.data))));
+        }
+        if is_kernel_config(entry.data) {
+            let text = String::from_utf8_lossy(entry.data).into_owned();
+            return Some((Role::KernelConfig, Subject::KernelConfig(text)));
+        }
+        if !elf::is_elf(entry.data) {
+            return None;
+        }
+        match elf::read(entry.data) {
+            Ok(mut facts) => {
+                let role = Role::of(entry.path, &facts);
+                // Thousands of names of each of hundreds of libraries: of these alone something follows.
+                let telling = |name: &String| name.starts_with("__a");
+                facts.functions.retain(telling);
+                facts.imports.retain(telling);
+                Some((role, Subject::Elf(Box::new(facts))))
+            }
+            Err(error) => {
+                self.skipped(entry.origin, entry.path, &error.to_string());
+                None
+            }
+        }
+    }
+
+    pub(crate) fn finish<'t>(
+        mut self,
+        name: &str,
+        table: &'t Table,
+        chosen: Option<Chosen<'t>>,
+        cut_short: Option<String>,
+    ) -> Result<Audit<'t>, AuditError> {
+        if self.seen.is_empty() {
+            let why = self
+                .skipped
+                .first()
+                .map_or_else(String::new, |s| format!(" ({}: {})", s.what, s.why));
+            return Err(AuditError::Nothing(name.to_owned(), why));
+        }
+        let chip = match chosen {
+            Some(chosen) => chosen,
+            None => match self.hints.find(table) {
+                Some(found) => {
+                    let doubt = if found.certain {
+                        ""
+                    } else {
+                        ", which is not certain"
+                    };
+                    Chosen {
+                        soc: found.soc,
+                        because: format!("{}{doubt}", found.because),
+                    }
+                }
+                None => return Err(AuditError::NoChip(name.to_owned())),
+            },
+        };
+        if self.left_out > 0 {
+            let why = format!("only the first {FILES_MAX} files are judged");
+            self.skipped(name, &format!("{} more files", self.left_out), &why);
+        }
+        let mut findings: Vec<Finding> = self
+            .seen
+            .iter()
+            .map(|seen| {
+                judge::judge(
+                    chip.soc,
+                    &seen.path,
+                    &self.origins[seen.origin],
+                    seen.role,
+                    &seen.subject,
+                )
+            })
+            .collect();
+        findings.sort_by(|a, b| {
+            b.rank()
+                .cmp(&a.rank())
+                .then_with(|| b.role.heat().cmp(&a.role.heat()))
+                .then_with(|| a.path.cmp(&b.path))
+        });
+        Ok(Audit {
+            chip,
+            findings,
+            skipped: self.skipped,
+            files: self.files,
+            origins: self.origins,
+            cut_short,
+        })
+    }
+}
+
+/// Kernels' configurations begin with a comment that says so.
+fn is_kernel_config(bytes: &[u8]) -> bool {
+    let head = &bytes[..bytes.len().min(256)];
+    head.starts_with(b"#") && memchr::memmem::find(head, b"Kernel Configuration").is_some()
+}

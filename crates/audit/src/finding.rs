@@ -1,0 +1,63 @@
+//! What is said of one file.
+
+use crate::role::Role;
+use crate::verdict::Verdict;
+
+/// What a repair would bring, as a range with its source. Never a promise: other boxes, other programs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gain {
+    /// What becomes faster.
+    pub what: &'static str,
+    /// How many times as fast at least.
+    pub low: f32,
+    /// How many times as fast at most.
+    pub high: f32,
+    /// Who measured it, on what.
+    pub source: &'static str,
+}
+
+/// What is said of one file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// The file's path in its own file system.
+    pub path: String,
+    /// The way to that file system in the image; empty for directories and bare files.
+    pub origin: String,
+    /// What the file is to a tunnel.
+    pub role: Role,
+    /// The verdicts, the gravest first; never none.
+    pub verdicts: Vec<Verdict>,
+    /// What was read, and where.
+    pub evidence: Vec<String>,
+    /// Options of the compiler that fit the chip, or lines of the kernel's configuration. Empty where
+    /// nothing is to be changed.
+    pub flags: String,
+    /// What to do, in steps.
+    pub steps: Vec<String>,
+    /// What that would bring. `None` where nothing is to be changed, or nobody has measured it.
+    pub gain: Option<Gain>,
+}
+
+impl Finding {
+    /// Whether one of the verdicts is worth fixing.
+    #[must_use]
+    pub fn is_worth_fixing(&self) -> bool {
+        self.verdicts
+            .iter()
+            .any(|verdict| verdict.is_worth_fixing())
+    }
+
+    /// Where it stands in a report: the larger, the more is to be won.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        let weight = self
+            .verdicts
+            .iter()
+            .map(|verdict| verdict.weight())
+            .max()
+            .unwrap_or(0);
+        // Of two files that are equally hot, the one with more faults.
+        weight * self.role.heat()
+            + self.verdicts.iter().filter(|v| v.is_worth_fixing()).count() as u32
+    }
+}

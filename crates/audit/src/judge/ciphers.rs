@@ -1,0 +1,133 @@
+//! Libraries of ciphers: whether their assembly is in them.
+
+use super::Case;
+use crate::facts::{Facts, Machine};
+use crate::role::Role;
+use crate::verdict::Verdict;
+
+/// NEON instructions that a library with assembly has many times over, and one without it hardly.
+const ASSEMBLY: u64 = 300;
+
+pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
+    for note in facts.notes.iter().filter(|note| is_version(note)) {
+        case.note(format!("says \"{note}\""));
+    }
+    let modules = facts
+        .notes
+        .iter()
+        .filter(|note| note.contains("CRYPTOGAMS") || note.contains("Mike Hamburg"))
+        .count();
+    if modules > 0 {
+        case.note(format!(
+            "{modules} pieces of OpenSSL's assembly name themselves in it"
+        ));
+    }
+    options(case, facts);
+    match facts.machine {
+        Machine::Arm { .. } if case.soc.neon => {
+            if facts.counts.neon < ASSEMBLY {
+                let why = format!(
+                    "{} NEON instructions in {} bytes of code, and {}",
+                    facts.counts.neon,
+                    facts.text,
+                    if modules == 0 {
+                        "no assembly names itself"
+                    } else {
+                        "its assembly is for the integer unit"
+                    }
+                );
+                case.fault(
+                    if modules == 0 {
+                        Verdict::NoAsmCrypto
+                    } else {
+                        Verdict::NoSimd
+                    },
+                    why,
+                );
+            } else {
+                case.note(format!(
+                    "{} NEON instructions: its ciphers are in assembly",
+                    facts.counts.neon
+                ));
+            }
+        }
+        // Without NEON there is OpenSSL's code for the integer unit, which compilers do not reach.
+        Machine::Arm { .. } if case.role == Role::Libcrypto && modules == 0 => {
+            case.fault(Verdict::NoAsmCrypto, "no assembly names itself in it");
+        }
+        Machine::Aarch64 { .. } if case.soc.aes => {
+            if facts.counts.aes == 0 {
+                let why = format!(
+                    "no AES instruction among {}, which the chip has",
+                    facts.counts.instructions
+                );
+                case.fault(Verdict::NoAsmCrypto, why);
+            } else {
+                case.note(format!(
+                    "{} AES and {} PMULL instructions",
+                    facts.counts.aes, facts.counts.pmull
+                ));
+            }
+        }
+        Machine::Aarch64 { .. }
+            if case.role == Role::Libcrypto && modules == 0 && facts.counts.aes == 0 =>
+        {
+            case.fault(
+                Verdict::NoAsmCrypto,
+                "no assembly names itself in it, and no AES instruction is there",
+            );
+        }
+        Machine::Mips { .. } if case.role == Role::Libcrypto && modules == 0 => {
+            case.fault(Verdict::NoAsmCrypto, "no assembly names itself in it");
+        }
+        _ => {}
+    }
+}
+
+/// OpenSSL keeps the command line of its compiler.
+fn options(case: &mut Case<'_>, facts: &Facts) {
+    for note in facts
+        .notes
+        .iter()
+        .filter(|note| note.starts_with("compiler: "))
+    {
+        let words: Vec<&str> = note.split_whitespace().collect();
+        let has = |option: &str| words.contains(&option);
+        if has("-DOPENSSL_NO_ASM") {
+            case.fault(
+                Verdict::NoAsmCrypto,
+                "its compiler line has -DOPENSSL_NO_ASM: configured with no-asm",
+            );
+        }
+        // The last of several counts.
+        let level = words
+            .iter()
+            .rev()
+            .find(|word| word.starts_with("-O") && word.len() <= 6);
+        if let Some(level @ (&"-Os" | &"-Oz")) = level {
+            case.fault(
+                Verdict::SizeOptimised,
+                format!("its compiler line has {level}: optimised for size"),
+            );
+        }
+        if has("-DOPENSSL_SMALL_FOOTPRINT") {
+            case.fault(
+                Verdict::SizeOptimised,
+                "its compiler line has -DOPENSSL_SMALL_FOOTPRINT: smaller tables and loops that are not unrolled",
+            );
+        }
+    }
+}
+
+fn is_version(note: &str) -> bool {
+    [
+        "OpenSSL ",
+        "mbed TLS ",
+        "Mbed TLS ",
+        "wolfSSL ",
+        "LibreSSL ",
+        "BoringSSL",
+    ]
+    .iter()
+    .any(|name| note.starts_with(name))
+}

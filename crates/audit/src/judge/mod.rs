@@ -1,0 +1,210 @@
+//! Comparing what a file is with what the chip could do.
+
+mod aarch64;
+mod arm;
+mod ciphers;
+mod gain;
+mod kernel;
+mod mips;
+mod module;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use crate::facts::{Facts, Kind, Machine};
+use crate::finding::Finding;
+use crate::role::Role;
+use crate::soc::{Isa, Soc};
+use crate::verdict::Verdict;
+use std::collections::BTreeSet;
+
+/// A file, as far as judging it goes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Subject {
+    /// An ELF file.
+    Elf(Box<Facts>),
+    /// The text of a kernel's configuration.
+    KernelConfig(String),
+    /// A kernel as it lies in memory, by the words that were found in it.
+    KernelWords(Words),
+}
+
+pub use kernel::Words;
+
+/// What one file is found to be, as it grows.
+struct Case<'a> {
+    soc: &'a Soc,
+    role: Role,
+    verdicts: BTreeSet<Verdict>,
+    evidence: Vec<String>,
+    unknown: Vec<String>,
+    /// Lines of configuration, where it is those that are to be changed.
+    wanted: Vec<String>,
+}
+
+impl Case<'_> {
+    /// A fault, and what shows it.
+    fn fault(&mut self, verdict: Verdict, evidence: impl Into<String>) {
+        self.verdicts.insert(verdict);
+        self.evidence.push(evidence.into());
+    }
+
+    /// Something that was read and speaks for the file, or belongs to the picture.
+    fn note(&mut self, evidence: impl Into<String>) {
+        self.evidence.push(evidence.into());
+    }
+
+    /// What cannot be told, and why.
+    fn unknown(&mut self, why: impl Into<String>) {
+        self.unknown.push(why.into());
+    }
+
+    /// Whether the chip's `fact` is known; else that is why something cannot be told.
+    fn knows(&mut self, fact: &str) -> bool {
+        let sure = self.soc.is_sure(fact);
+        if !sure {
+            self.unknown(format!(
+                "no public source says what {} has of {fact}",
+                self.soc.name
+            ));
+        }
+        sure
+    }
+
+    fn is_faulty(&self) -> bool {
+        !self.verdicts.is_empty()
+    }
+}
+
+/// Judges one file for `soc`.
+#[must_use]
+pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject) -> Finding {
+    let mut case = Case {
+        soc,
+        role,
+        verdicts: BTreeSet::new(),
+        evidence: Vec::new(),
+        unknown: Vec::new(),
+        wanted: Vec::new(),
+    };
+    match subject {
+        Subject::Elf(facts) => elf(&mut case, facts),
+        Subject::KernelConfig(text) => kernel::config(&mut case, text),
+        Subject::KernelWords(words) => kernel::words(&mut case, words),
+    }
+    let mut verdicts: Vec<Verdict> = case.verdicts.into_iter().collect();
+    if verdicts.is_empty() {
+        // Whoever cannot be told about is not called fine.
+        verdicts.push(if case.unknown.is_empty() {
+            Verdict::Fine
+        } else {
+            Verdict::CannotTell
+        });
+    }
+    let mut evidence = case.evidence;
+    evidence.extend(
+        case.unknown
+            .into_iter()
+            .map(|why| format!("cannot tell: {why}")),
+    );
+    let worth = verdicts.iter().any(|verdict| verdict.is_worth_fixing());
+    let flags = match (worth, case.wanted.is_empty()) {
+        (false, _) => String::new(),
+        (true, true) => options(soc, subject, &verdicts).to_owned(),
+        (true, false) => case.wanted.join(" "),
+    };
+    Finding {
+        path: path.to_owned(),
+        origin: origin.to_owned(),
+        role,
+        gain: gain::of(&verdicts, role, soc),
+        steps: steps::of(&verdicts, role, soc, subject, &flags),
+        verdicts,
+        evidence,
+        flags,
+    }
+}
+
+/// The options that fit: those for 32 bits where a 64-bit core has nothing to gain from the other 32.
+fn options<'s>(soc: &'s Soc, subject: &Subject, verdicts: &[Verdict]) -> &'s str {
+    let narrow =
+        matches!(subject, Subject::Elf(facts) if matches!(facts.machine, Machine::Arm { .. }));
+    match &soc.gcc32 {
+        Some(gcc32)
+            if narrow && soc.isa == Isa::Armv8 && !verdicts.contains(&Verdict::ThirtyTwoOn64) =>
+        {
+            gcc32
+        }
+        _ => &soc.gcc,
+    }
+}
+
+fn elf(case: &mut Case<'_>, facts: &Facts) {
+    if !fits(case.soc, facts.machine) {
+        let why = format!(
+            "the file is for {}, the chip is {}",
+            name_of(facts.machine),
+            chip(case.soc)
+        );
+        case.fault(Verdict::WrongAbi, why);
+        return;
+    }
+    if facts.kind == Kind::Module {
+        module::judge(case, facts);
+        return;
+    }
+    match facts.machine {
+        Machine::Arm { .. } => arm::judge(case, facts),
+        Machine::Aarch64 { .. } => aarch64::judge(case, facts),
+        Machine::Mips { .. } => mips::judge(case, facts),
+        _ => case.unknown("options that matter leave no trace in files for this machine"),
+    }
+}
+
+/// Whether the chip can run code for `machine` at all.
+fn fits(soc: &Soc, machine: Machine) -> bool {
+    match (machine, soc.isa) {
+        (Machine::Arm { big }, Isa::Armv5te | Isa::Armv7 | Isa::Armv8) => big == soc.big_endian,
+        (Machine::Aarch64 { big }, Isa::Armv8) => big == soc.big_endian,
+        (Machine::Mips { big, wide: false }, Isa::Mips32r2) => big == soc.big_endian,
+        (Machine::Mips { big, .. }, Isa::Mips64OcteonPlus | Isa::Mips64Octeon3) => {
+            big == soc.big_endian
+        }
+        (Machine::PowerPc { wide }, Isa::PowerPcSpe) => !wide,
+        _ => false,
+    }
+}
+
+fn name_of(machine: Machine) -> String {
+    let order = |big| if big { ", big-endian" } else { "" };
+    match machine {
+        Machine::Arm { big } => format!("32-bit ARM{}", order(big)),
+        Machine::Aarch64 { big } => format!("AArch64{}", order(big)),
+        Machine::Mips { big, wide } => format!(
+            "{}-bit MIPS, {}-endian",
+            if wide { 64 } else { 32 },
+            if big { "big" } else { "little" }
+        ),
+        Machine::PowerPc { wide } => format!("{}-bit PowerPC", if wide { 64 } else { 32 }),
+        Machine::X86 { wide } => (if wide { "x86-64" } else { "x86" }).to_owned(),
+        Machine::Other(number) => format!("machine {number} (e_machine)"),
+    }
+}
+
+fn chip(soc: &Soc) -> String {
+    let isa = match soc.isa {
+        Isa::Armv5te => "ARMv5TE",
+        Isa::Armv7 => "ARMv7",
+        Isa::Armv8 => "ARMv8, 64 bits",
+        Isa::Mips32r2 => "MIPS32 release 2",
+        Isa::Mips64OcteonPlus => "MIPS64, Octeon+",
+        Isa::Mips64Octeon3 => "MIPS64, Octeon III",
+        Isa::PowerPcSpe => "PowerPC e500v2",
+    };
+    let order = match soc.isa {
+        Isa::Armv5te | Isa::Armv7 | Isa::Armv8 | Isa::PowerPcSpe => "",
+        _ if soc.big_endian => ", big-endian",
+        _ => ", little-endian",
+    };
+    format!("{} ({isa}{order})", soc.core)
+}

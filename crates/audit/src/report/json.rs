@@ -1,0 +1,62 @@
+//! One object a line for each file.
+
+use serde::Serialize;
+
+use crate::examine::Audit;
+
+#[derive(Serialize)]
+struct Line<'a> {
+    path: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    inside: &'a str,
+    soc: &'a str,
+    role: &'a str,
+    verdicts: Vec<&'a str>,
+    evidence: &'a [String],
+    flags: &'a str,
+    gain: Option<Gain<'a>>,
+    steps: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Gain<'a> {
+    what: &'a str,
+    low: f32,
+    high: f32,
+    source: &'a str,
+}
+
+/// One JSON object for each finding, each on a line of its own, the most worth fixing first:
+/// `path`, `inside` (the way to it in an image), `soc`, `role`, `verdicts`, `evidence`, `flags`, `gain`
+/// (`what`, `low`, `high`, `source`; `null` where nobody has measured it), `steps`.
+///
+/// # Errors
+/// Never, in fact: all of it is text and numbers.
+pub fn json(audit: &Audit<'_>) -> Result<String, serde_json::Error> {
+    let mut lines = String::new();
+    for finding in &audit.findings {
+        let line = Line {
+            path: &finding.path,
+            inside: &finding.origin,
+            soc: &audit.chip.soc.id,
+            role: finding.role.word(),
+            verdicts: finding
+                .verdicts
+                .iter()
+                .map(|verdict| verdict.word())
+                .collect(),
+            evidence: &finding.evidence,
+            flags: &finding.flags,
+            gain: finding.gain.map(|gain| Gain {
+                what: gain.what,
+                low: gain.low,
+                high: gain.high,
+                source: gain.source,
+            }),
+            steps: &finding.steps,
+        };
+        lines += &serde_json::to_string(&line)?;
+        lines.push('\n');
+    }
+    Ok(lines)
+}

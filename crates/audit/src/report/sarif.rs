@@ -1,0 +1,94 @@
+//! SARIF 2.1.0 (OASIS), which forges show beside the code.
+
+use serde_json::{Value, json};
+
+use crate::examine::Audit;
+use crate::verdict::Verdict;
+
+/// One SARIF document: a rule for each verdict, a result for each verdict of each file that is worth
+/// fixing.
+#[must_use]
+pub fn sarif(audit: &Audit<'_>) -> Value {
+    let worth = || {
+        Verdict::ALL
+            .into_iter()
+            .filter(|verdict| verdict.is_worth_fixing())
+    };
+    let rules: Vec<Value> = worth()
+        .map(|verdict| {
+            json!({
+                "id": verdict.word(),
+                "shortDescription": { "text": verdict.meaning() },
+                "defaultConfiguration": { "level": level(verdict) },
+            })
+        })
+        .collect();
+    let results: Vec<Value> = audit
+        .findings
+        .iter()
+        .flat_map(|finding| {
+            finding.verdicts.iter().filter(|verdict| verdict.is_worth_fixing()).map(move |verdict| (finding, verdict))
+        })
+        .map(|(finding, &verdict)| {
+            let mut text = format!("{} ({}): {}.", finding.path, finding.role.word(), verdict.meaning());
+            for part in finding.evidence.iter().chain(&finding.steps) {
+                text.push(' ');
+                text.push_str(part);
+            }
+            json!({
+                "ruleId": verdict.word(),
+                "level": level(verdict),
+                "message": { "text": text },
+                "rank": (f64::from(finding.rank()) / 12.0).clamp(0.0, 100.0),
+                "locations": [{
+                    "physicalLocation": { "artifactLocation": { "uri": uri(&finding.path) } },
+                }],
+                "properties": { "flags": finding.flags, "soc": audit.chip.soc.id, "inside": finding.origin },
+            })
+        })
+        .collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": {
+                "name": "millrace audit",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            } },
+            "results": results,
+        }],
+    })
+}
+
+fn level(verdict: Verdict) -> &'static str {
+    match verdict.weight() {
+        10.. => "error",
+        6.. => "warning",
+        _ => "note",
+    }
+}
+
+/// A path as a relative reference (RFC 3986): what is reserved is escaped.
+fn uri(path: &str) -> String {
+    let mut uri = String::with_capacity(path.len());
+    for byte in path.trim_start_matches('/').bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-._~+@".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            uri += &format!("%{byte:02X}");
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_become_references() {
+        assert_eq!(uri("/usr/lib/libstdc++.so"), "usr/lib/libstdc++.so");
+        assert_eq!(uri("/a b%"), "a%20b%25");
+    }
+}

@@ -1,0 +1,342 @@
+//! The report for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::examine::Audit;
+use crate::finding::Finding;
+use crate::role::Role;
+use crate::soc::{Soc, Vfp};
+use crate::verdict::Verdict;
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TextOptions {
+    /// Every file by itself, also those that are fine and those that no packet passes.
+    pub all: bool,
+}
+
+/// Findings that are told one by one, at most.
+const TOLD: usize = 12;
+/// Names of a group.
+const NAMES: usize = 4;
+
+/// A report for people.
+#[must_use]
+pub fn text(audit: &Audit<'_>, options: TextOptions) -> String {
+    let mut out = String::new();
+    head(&mut out, audit);
+    let worth = |finding: &&Finding| finding.is_worth_fixing();
+    let faulty: Vec<&Finding> = audit.findings.iter().filter(worth).collect();
+    // Those that packets pass have a paragraph each; the rest is told by what is wrong with it.
+    let hot = |finding: &&&Finding| options.all || finding.role.heat() > Role::Module.heat();
+    let told = if options.all { usize::MAX } else { TOLD };
+    let (single, mut grouped): (Vec<&Finding>, Vec<&Finding>) = {
+        let (hot, cold): (Vec<&Finding>, Vec<&Finding>) = faulty.iter().partition(hot);
+        let (first, more) = hot.split_at(hot.len().min(told));
+        (first.to_vec(), [more, &cold].concat())
+    };
+    if single.is_empty() {
+        let rest = std::mem::take(&mut grouped);
+        let (first, more) = rest.split_at(rest.len().min(told));
+        paragraphs(&mut out, first);
+        grouped = more.to_vec();
+    } else {
+        paragraphs(&mut out, &single);
+    }
+    groups(&mut out, &grouped);
+    rest(&mut out, audit, options);
+    conclusion(&mut out, audit, &faulty);
+    out
+}
+
+fn head(out: &mut String, audit: &Audit<'_>) {
+    let soc = audit.chip.soc;
+    line(out, &format!("Judged for {}", describe(soc)));
+    line(out, &format!("  chip:  {}", audit.chip.because));
+    let origins: Vec<&str> = audit
+        .origins
+        .iter()
+        .map(String::as_str)
+        .filter(|o| !o.is_empty())
+        .collect();
+    let places = if origins.is_empty() {
+        String::new()
+    } else {
+        format!(" in {}", origins.join("; "))
+    };
+    line(
+        out,
+        &format!(
+            "  read:  {} files, {} judged{places}",
+            audit.files,
+            audit.findings.len()
+        ),
+    );
+    if let Some(why) = &audit.cut_short {
+        line(out, &format!("  not all of it: {why}"));
+    }
+}
+
+/// A chip in one line.
+#[must_use]
+pub fn describe(soc: &Soc) -> String {
+    let mut has = Vec::new();
+    let mut lacks = Vec::new();
+    if soc.isa.is_arm() {
+        let mut sort = |is: bool, fact: &str, name: &'static str| {
+            if !soc.is_sure(fact) {
+            } else if is {
+                has.push(name);
+            } else {
+                lacks.push(name);
+            }
+        };
+        sort(soc.neon, "neon", "NEON");
+        match soc.vfp {
+            Vfp::None => sort(false, "vfp", "floating-point unit"),
+            Vfp::V3D16 => sort(true, "vfp", "VFPv3-D16"),
+            Vfp::V3 => sort(true, "vfp", "VFPv3"),
+            Vfp::V4 => sort(true, "vfp", "VFPv4"),
+            Vfp::V8 => {}
+        }
+        sort(soc.divide, "divide", "division");
+        sort(soc.aes, "aes", "AES instructions");
+    }
+    let mut text = format!("{} ({} x {}", soc.name, soc.cores, soc.core);
+    let (low, high) = soc.ghz;
+    match low < high {
+        true => write!(text, ", {low} to {high} GHz)"),
+        false => write!(text, ", {high} GHz)"),
+    }
+    .unwrap_or_default();
+    if !has.is_empty() {
+        text += &format!(": {}", has.join(", "));
+    }
+    if !lacks.is_empty() {
+        text += &format!(
+            "{} no {}",
+            if has.is_empty() { ":" } else { ";" },
+            lacks.join(", no ")
+        );
+    }
+    text
+}
+
+fn paragraphs(out: &mut String, findings: &[&Finding]) {
+    for (number, finding) in findings.iter().enumerate() {
+        line(out, "");
+        let verdicts = words(&finding.verdicts);
+        line(
+            out,
+            &format!(
+                "{:>2}. {} ({}): {verdicts}",
+                number + 1,
+                finding.path,
+                finding.role.word()
+            ),
+        );
+        for (name, part) in [("why", &finding.evidence), ("do", &finding.steps)] {
+            for (at, text) in part.iter().enumerate() {
+                let name = if at == 0 { name } else { "" };
+                labelled(out, name, text);
+            }
+        }
+        match &finding.gain {
+            Some(gain) => labelled(
+                out,
+                "gain",
+                &format!(
+                    "{}: {} to {} times as fast ({})",
+                    gain.what, gain.low, gain.high, gain.source
+                ),
+            ),
+            None if finding.verdicts.contains(&Verdict::WrongAbi) => {
+                labelled(out, "gain", "it runs at all");
+            }
+            None => labelled(out, "gain", "nobody has measured it"),
+        }
+    }
+}
+
+/// Files with the same verdicts.
+fn groups(out: &mut String, findings: &[&Finding]) {
+    let mut groups: BTreeMap<&[Verdict], Vec<&Finding>> = BTreeMap::new();
+    for finding in findings {
+        groups.entry(&finding.verdicts).or_default().push(finding);
+    }
+    if groups.is_empty() {
+        return;
+    }
+    line(out, "");
+    line(out, "Less often passed by packets (--all tells each):");
+    for (verdicts, files) in groups {
+        let names: Vec<&str> = files
+            .iter()
+            .take(NAMES)
+            .map(|finding| finding.path.as_str())
+            .collect();
+        let more = match files.len().saturating_sub(NAMES) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        line(
+            out,
+            &format!(
+                "  {} x {}: {}{more}",
+                files.len(),
+                words(verdicts),
+                names.join(", ")
+            ),
+        );
+        if let Some(reason) = files[0].evidence.first() {
+            labelled(out, "", &format!("{}: {reason}", files[0].path));
+        }
+    }
+}
+
+fn rest(out: &mut String, audit: &Audit<'_>, options: TextOptions) {
+    let with = |verdict| {
+        audit
+            .findings
+            .iter()
+            .filter(move |f| f.verdicts == [verdict])
+    };
+    let fine: Vec<&Finding> = with(Verdict::Fine).collect();
+    if !fine.is_empty() {
+        line(out, "");
+        let hot = fine
+            .iter()
+            .filter(|finding| options.all || finding.role.heat() > Role::Module.heat());
+        let names: Vec<String> = hot
+            .map(|finding| format!("{} ({})", finding.path, finding.role.word()))
+            .collect();
+        let names = if names.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", names.join(", "))
+        };
+        line(out, &format!("Fine: {}{names}", count(fine.len(), "file")));
+        if options.all || fine.len() <= 3 {
+            for finding in &fine {
+                for text in &finding.evidence {
+                    labelled(out, "", &format!("{}: {text}", finding.path));
+                }
+            }
+        }
+    }
+    let unknown: Vec<&Finding> = with(Verdict::CannotTell).collect();
+    if !unknown.is_empty() {
+        line(out, "");
+        line(
+            out,
+            &format!("Cannot tell: {}", count(unknown.len(), "file")),
+        );
+        let shown = if options.all { unknown.len() } else { NAMES };
+        for finding in unknown.iter().take(shown) {
+            labelled(
+                out,
+                "",
+                &format!("{}: {}", finding.path, finding.evidence.join("; ")),
+            );
+        }
+        if unknown.len() > shown {
+            labelled(out, "", &format!("and {} more", unknown.len() - shown));
+        }
+    }
+    if !audit.skipped.is_empty() {
+        line(out, "");
+        line(out, "Not looked into:");
+        let shown = if options.all {
+            audit.skipped.len()
+        } else {
+            2 * NAMES
+        };
+        for skipped in audit.skipped.iter().take(shown) {
+            let place = if skipped.origin.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", skipped.origin)
+            };
+            labelled(
+                out,
+                "",
+                &format!("{}{place}: {}", skipped.what, skipped.why),
+            );
+        }
+        if audit.skipped.len() > shown {
+            labelled(
+                out,
+                "",
+                &format!("and {} more", audit.skipped.len() - shown),
+            );
+        }
+    }
+}
+
+fn conclusion(out: &mut String, audit: &Audit<'_>, faulty: &[&Finding]) {
+    line(out, "");
+    match faulty.first() {
+        None => line(out, "Nothing to fix."),
+        Some(first) => line(
+            out,
+            &format!(
+                "Worth fixing: {} of {}. Begin with {}.",
+                faulty.len(),
+                count(audit.findings.len(), "file"),
+                first.path
+            ),
+        ),
+    }
+}
+
+fn words(verdicts: &[Verdict]) -> String {
+    verdicts
+        .iter()
+        .map(|verdict| verdict.word())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Columns of a terminal.
+const WIDTH: usize = 100;
+const INDENT: usize = 10;
+
+/// A line with a label, wrapped.
+fn labelled(out: &mut String, label: &str, text: &str) {
+    let label = if label.is_empty() {
+        String::new()
+    } else {
+        format!("{label}:")
+    };
+    let mut current = format!("    {label:<6}");
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        if !empty && current.len() + 1 + word.len() > WIDTH {
+            line(out, &current);
+            current = " ".repeat(INDENT + 2);
+            empty = true;
+        }
+        if !empty {
+            current.push(' ');
+        }
+        current += word;
+        empty = false;
+    }
+    line(out, &current);
+}
+
+/// Lines come from file names and strings of strangers: what would move a terminal's cursor is shown, not
+/// obeyed.
+fn line(out: &mut String, text: &str) {
+    out.extend(
+        text.trim_end()
+            .chars()
+            .map(|c| if c.is_control() { '\u{fffd}' } else { c }),
+    );
+    out.push('\n');
+}
