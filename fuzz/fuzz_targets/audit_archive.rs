@@ -1,0 +1,4 @@
+//! Tar and zip archives.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| audit::unpack::fuzzing::archive(bytes));
