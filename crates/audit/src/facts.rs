@@ -91,7 +91,7 @@ pub struct MipsFlags {
     pub fp_abi: u8,
     /// Application-specific extensions, as the ABI numbers them: 1 DSP, 2 DSPr2, and so on.
     pub ases: u32,
-    /// Chip-specific extension, as the ABI numbers them: 5 is Octeon, 2 Octeon+, 14 Octeon2, 19 Octeon3.
+    /// Chip-specific extension, as the ABI numbers them: 5 is Octeon, 3 Octeon+, 2 Octeon2, 19 Octeon3.
     pub isa_ext: u32,
 }
 
@@ -101,7 +101,8 @@ pub struct MipsFlags {
 pub struct Counts {
     /// Instructions that were looked at.
     pub instructions: u64,
-    /// Advanced SIMD (NEON) data processing and its loads and stores.
+    /// Advanced SIMD (NEON) data processing and its loads and stores; on AArch64 also those of whole Q
+    /// registers, which copying memory uses. Those of cryptography are counted apart.
     pub neon: u64,
     /// VFP (on AArch64: scalar floating point).
     pub vfp: u64,
@@ -128,7 +129,7 @@ pub struct Counts {
 /// Where the NEON instructions are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// Functions (by symbol) that hold NEON instructions; where there are no symbols, pieces of 4 KiB.
+    /// Functions (by symbol) that hold NEON instructions, or those of cryptography; where there are no symbols, pieces of 4 KiB.
     pub with_neon: u64,
     /// Functions, or pieces, in all.
     pub all: u64,
@@ -153,7 +154,8 @@ pub struct Facts {
     pub symbols: bool,
     /// Statically linked program: no interpreter and nothing needed.
     pub is_static: bool,
-    /// `.ARM.attributes`, for [`Machine::Arm`] only. Found by `PT_ARM_ATTRIBUTES` where sections are gone.
+    /// `.ARM.attributes`, for [`Machine::Arm`] only. No segment leads to it: where the section headers are
+    /// gone it is found by what it looks like, unless it was cut off with them.
     pub arm: Option<ArmAttributes>,
     /// For [`Machine::Mips`] only.
     pub mips: Option<MipsFlags>,

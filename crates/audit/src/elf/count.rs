@@ -16,17 +16,14 @@
 use std::ops::Range;
 
 use super::classes::Classes;
-use super::image::{Image, Symbol, SymbolKind};
+use super::image::{Image, Symbol};
 use super::regions::{self, Mode, Region, Sure};
+use super::spread::Places;
 use super::{EF_ARM_BE8, EM_ARM, ET_REL, a32, a64, t32};
 use crate::facts::{Counts, Spread};
 
 /// Bytes that are judged at once.
 const WINDOW: usize = 256;
-/// Bytes of a piece, where there are no functions to tell apart.
-const PIECE: usize = 4096;
-/// Names that [`Spread`] keeps.
-const NAMES: usize = 10;
 
 /// What was found in the executable parts.
 pub(super) struct Found {
@@ -53,31 +50,21 @@ pub(super) fn count(image: &Image<'_>) -> Found {
         skip: Vec::new(),
         base: 0,
         counts: Counts::default(),
-        simd: Vec::new(),
+        places: Places::new(&parts, &symbols),
         code: 0,
-        pieces: 0,
-        pieces_with: 0,
     };
     for part in &parts {
         walk.base = part.start;
         walk.skip = vec![0; part.len().div_ceil(32)];
-        let before = walk.simd.len();
         for region in regions::regions(image, part, &symbols) {
             walk.region(&region);
-        }
-        walk.pieces += part.len().div_ceil(PIECE) as u64;
-        let mut last = usize::MAX;
-        for at in &walk.simd[before..] {
-            let piece = (at - part.start) / PIECE;
-            walk.pieces_with += u64::from(piece != last);
-            last = piece;
         }
     }
     let text = parts.iter().map(|part| part.len() as u64).sum();
     Found {
         text,
         counts: walk.counts,
-        neon: spread(&walk, &parts, &symbols),
+        neon: walk.places.spread(walk.code),
     }
 }
 
@@ -89,12 +76,9 @@ struct Walk<'a> {
     skip: Vec<u8>,
     base: usize,
     counts: Counts,
-    /// Where NEON instructions are, in order.
-    simd: Vec<usize>,
+    places: Places<'a>,
     /// Bytes that were instructions.
     code: usize,
-    pieces: u64,
-    pieces_with: u64,
 }
 
 impl Walk<'_> {
@@ -210,7 +194,7 @@ impl Walk<'_> {
     fn found(&mut self, at: usize, class: Classes) {
         class.count(&mut self.counts);
         if class.any(Classes::SIMD) {
-            self.simd.push(at);
+            self.places.found(self.base, at);
         }
     }
 
@@ -294,68 +278,5 @@ impl Walk<'_> {
                 *bits |= 1 << (word % 8);
             }
         }
-    }
-}
-
-/// NEON instructions by function, or by piece where functions are not known for half of the code.
-fn spread(walk: &Walk<'_>, parts: &[Range<usize>], symbols: &[&Symbol<'_>]) -> Spread {
-    let mut functions: Vec<(Range<usize>, &[u8], u64)> = Vec::new();
-    for part in parts {
-        let first = symbols.partition_point(|symbol| symbol.offset < Some(part.start));
-        let inside = symbols[first..]
-            .iter()
-            .filter(|symbol| symbol.kind == SymbolKind::Function);
-        for symbol in inside {
-            let Some(start) = symbol.offset.filter(|start| *start < part.end) else {
-                break;
-            };
-            // Two names for one function, and the two tables that name it.
-            if functions.last().is_some_and(|last| last.0.start == start) {
-                continue;
-            }
-            if let Some(last) = functions.last_mut()
-                && last.0.end > start
-            {
-                last.0.end = start;
-            }
-            let size = usize::try_from(symbol.size).unwrap_or(usize::MAX);
-            let end = if size == 0 {
-                part.end
-            } else {
-                start.saturating_add(size).min(part.end)
-            };
-            functions.push((start..end, symbol.name, 0));
-        }
-    }
-    let mut function = 0;
-    for at in &walk.simd {
-        while functions
-            .get(function)
-            .is_some_and(|function| function.0.end <= *at)
-        {
-            function += 1;
-        }
-        if let Some(function) = functions
-            .get_mut(function)
-            .filter(|function| function.0.contains(at))
-        {
-            function.2 += 1;
-        }
-    }
-    let covered: usize = functions.iter().map(|function| function.0.len()).sum();
-    let by_function = !functions.is_empty() && covered >= walk.code / 2;
-    let all = functions.len() as u64;
-    functions.retain(|function| function.2 > 0);
-    functions.sort_by_key(|function| std::cmp::Reverse(function.2));
-    let with = functions.len() as u64;
-    Spread {
-        with_neon: if by_function { with } else { walk.pieces_with },
-        all: if by_function { all } else { walk.pieces },
-        functions: by_function,
-        names: functions
-            .iter()
-            .take(NAMES)
-            .map(|function| super::image::text(function.1))
-            .collect(),
     }
 }

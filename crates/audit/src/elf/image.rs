@@ -170,6 +170,7 @@ impl<'a> Image<'a> {
                     range: image.cut(section.sh_offset(endian).into(), size),
                 });
             }
+            let mut seen = [false; 2];
             for (index, section) in sections.iter().enumerate().take(MAX_SECTIONS) {
                 let kind = section.sh_type(endian).0;
                 if kind != SHT_SYMTAB && kind != SHT_DYNSYM {
@@ -177,7 +178,7 @@ impl<'a> Image<'a> {
                 }
                 // One table of each sort is all that there may be.
                 let dynamic = kind == SHT_DYNSYM;
-                if image.symbols.iter().any(|symbol| symbol.dynamic == dynamic) {
+                if std::mem::replace(&mut seen[usize::from(dynamic)], true) {
                     continue;
                 }
                 let index = object::SectionIndex(index);

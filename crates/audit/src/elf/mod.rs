@@ -3,7 +3,8 @@
 //!
 //! The way of a file: [`image`] lays headers and symbols flat, [`dynamic`] reads what the loader would,
 //! [`attributes`] and [`mips`] what the builder said of the instructions, [`notes`] what there is in words,
-//! and [`count`] decodes the code itself, with [`regions`] saying where it is and the decoders what it is.
+//! and [`count`] decodes the code itself, with [`regions`] saying where it is, the decoders what it is and
+//! [`spread`] where NEON is.
 
 mod a32;
 mod a64;
@@ -16,6 +17,7 @@ mod mips;
 mod neon;
 mod notes;
 mod regions;
+mod spread;
 mod t32;
 mod vfp;
 

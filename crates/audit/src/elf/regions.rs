@@ -21,6 +21,8 @@ const PT_ARM_EXIDX: u32 = 0x7000_0001;
 const FEW: usize = 8;
 /// Bytes that `.fini`, which is named by its beginning, has at most.
 const TAIL: usize = 32;
+/// Entries of tables for unwinding that are looked at.
+const MAX_ENTRIES: usize = 200_000;
 /// Longest function that is believed.
 const LONGEST: u64 = 1 << 20;
 
@@ -76,15 +78,13 @@ pub(super) fn executable(image: &Image<'_>) -> Vec<Range<usize>> {
         .iter()
         .filter(|segment| segment.kind == PT_LOAD && segment.flags & PF_X != 0);
     let segments = merged(segments.map(|segment| segment.range.clone()).collect());
-    let known = known(image);
+    let mut known = known(image);
+    known.sort_unstable();
     let cut = segments.into_iter().map(|segment| {
-        let inside = known
-            .iter()
-            .filter(|at| (segment.start..=segment.end).contains(*at));
-        match (inside.clone().min(), inside.clone().max()) {
-            (Some(first), Some(last)) if inside.count() >= FEW => {
-                *first..(last + TAIL).min(segment.end)
-            }
+        let from = known.partition_point(|at| *at < segment.start);
+        let to = known.partition_point(|at| *at <= segment.end);
+        match &known[from..to] {
+            [first, .., last] if to - from >= FEW => *first..(last + TAIL).min(segment.end),
             _ => segment,
         }
     });
@@ -194,11 +194,14 @@ fn known(image: &Image<'_>) -> Vec<usize> {
     add(Some(image.entry).filter(|entry| *entry != 0));
     add(image.dynamic.get(Tag::INIT));
     add(image.dynamic.get(Tag::FINI));
-    for segment in &image.segments {
+    // One table of each sort is all that there may be.
+    let tables =
+        [PT_ARM_EXIDX, PT_GNU_EH_FRAME].map(|kind| image.segments.iter().find(|s| s.kind == kind));
+    for segment in tables.into_iter().flatten() {
         let range = segment.range.clone();
         match segment.kind {
             PT_ARM_EXIDX if image.machine == EM_ARM => {
-                for at in range.clone().step_by(8) {
+                for at in range.clone().step_by(8).take(MAX_ENTRIES) {
                     // A distance of 31 bits from where it stands.
                     let Some(word) = image.u32(at) else { break };
                     let distance = i64::from((word << 1) as i32 >> 1);
@@ -217,7 +220,7 @@ fn known(image: &Image<'_>) -> Vec<usize> {
                     continue;
                 }
                 let count = image.u32(range.start + 8).unwrap_or(0) as usize;
-                for at in range.skip(12).step_by(8).take(count) {
+                for at in range.skip(12).step_by(8).take(count.min(MAX_ENTRIES)) {
                     let pair = image.u32(at).zip(image.u32(at + 4));
                     let Some((function, entry)) = pair else { break };
                     let from_here =

@@ -1,0 +1,128 @@
+//! Where the NEON instructions are: in which functions, or in which pieces of the code.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use super::image::{Symbol, SymbolKind, text};
+use crate::facts::Spread;
+
+/// Bytes of a piece, where there are no functions to tell apart.
+const PIECE: usize = 4096;
+/// Names that [`Spread`] keeps.
+const NAMES: usize = 10;
+
+struct Function<'a> {
+    range: Range<usize>,
+    name: &'a [u8],
+    neon: u64,
+}
+
+/// Takes note of NEON instructions, which must come in the order of their places.
+pub(super) struct Places<'a> {
+    functions: Vec<Function<'a>>,
+    /// The function that the next one may be in.
+    next: usize,
+    pieces: u64,
+    with: u64,
+    /// The piece that the last one was in.
+    last: Option<usize>,
+}
+
+impl<'a> Places<'a> {
+    /// `symbols` are sorted by place, `parts` are the code.
+    pub(super) fn new(parts: &[Range<usize>], symbols: &[&Symbol<'a>]) -> Self {
+        let mut functions: Vec<Function<'a>> = Vec::new();
+        for part in parts {
+            let first = symbols.partition_point(|symbol| symbol.offset < Some(part.start));
+            let end = symbols.partition_point(|symbol| symbol.offset < Some(part.end));
+            for symbol in &symbols[first..end] {
+                let Some(start) = symbol
+                    .offset
+                    .filter(|_| symbol.kind == SymbolKind::Function)
+                else {
+                    continue;
+                };
+                if let Some(last) = functions.last_mut() {
+                    // Two names for one function, or the two tables that name it.
+                    if last.range.start == start {
+                        continue;
+                    }
+                    last.range.end = last.range.end.min(start);
+                }
+                let size = usize::try_from(symbol.size).unwrap_or(usize::MAX);
+                let end = if size == 0 {
+                    part.end
+                } else {
+                    start.saturating_add(size).min(part.end)
+                };
+                functions.push(Function {
+                    range: start..end,
+                    name: symbol.name,
+                    neon: 0,
+                });
+            }
+        }
+        let pieces = parts
+            .iter()
+            .map(|part| part.len().div_ceil(PIECE) as u64)
+            .sum();
+        Self {
+            functions,
+            next: 0,
+            pieces,
+            with: 0,
+            last: None,
+        }
+    }
+
+    /// One instruction, in the part that begins at `part`.
+    pub(super) fn found(&mut self, part: usize, at: usize) {
+        // Parts do not overlap, so that their first bytes tell their pieces apart.
+        let piece = part + (at - part) / PIECE * PIECE;
+        if self.last != Some(piece) {
+            self.last = Some(piece);
+            self.with += 1;
+        }
+        while self
+            .functions
+            .get(self.next)
+            .is_some_and(|function| function.range.end <= at)
+        {
+            self.next += 1;
+        }
+        if let Some(function) = self.functions.get_mut(self.next)
+            && function.range.contains(&at)
+        {
+            function.neon += 1;
+        }
+    }
+
+    /// By function, or by piece where functions are not known for half of the `code`, in bytes.
+    pub(super) fn spread(mut self, code: usize) -> Spread {
+        let covered: usize = self
+            .functions
+            .iter()
+            .map(|function| function.range.len())
+            .sum();
+        let by_function = !self.functions.is_empty() && covered >= code / 2;
+        let all = self.functions.len() as u64;
+        self.functions.retain(|function| function.neon > 0);
+        self.functions
+            .sort_by_key(|function| Reverse(function.neon));
+        Spread {
+            with_neon: if by_function {
+                self.functions.len() as u64
+            } else {
+                self.with
+            },
+            all: if by_function { all } else { self.pieces },
+            functions: by_function,
+            names: self
+                .functions
+                .iter()
+                .take(NAMES)
+                .map(|function| text(function.name))
+                .collect(),
+        }
+    }
+}
