@@ -121,7 +121,8 @@ impl Role {
             (key == "alias" && value.starts_with("crypto-"))
                 || (key == "intree-path" && value.contains("crypto/"))
         });
-        if crypto || CIPHERS.iter().any(|cipher| name.contains(cipher)) {
+        let parts = || name.split('-').map(|part| part.trim_start_matches("lib"));
+        if crypto || parts().any(|part| CIPHERS.iter().any(|cipher| is_cipher(part, cipher))) {
             Self::CryptoModule
         } else {
             Self::Module
@@ -176,6 +177,11 @@ impl Role {
             Self::Other => "other",
         }
     }
+}
+
+/// `sha256` and `chacha20poly1305` are ciphers, `destination` is not.
+fn is_cipher(part: &str, cipher: &str) -> bool {
+    part == cipher || (cipher.len() > 3 && part.starts_with(cipher))
 }
 
 /// Programs and libraries that packets or the set-up of tunnels pass.
@@ -269,6 +275,10 @@ mod tests {
         assert_eq!(
             Role::of("/lib/modules/5.4/x.ko", &module("chacha_neon")),
             Role::CryptoModule
+        );
+        assert_eq!(
+            Role::of("/lib/modules/5.4/x.ko", &module("nhc_dest")),
+            Role::Module
         );
         assert_eq!(
             Role::of("/lib/modules/5.4/x.ko", &module("usbcore")),

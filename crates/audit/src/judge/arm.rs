@@ -287,16 +287,21 @@ fn simd(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>) 
         return;
     }
     if confined(&facts.neon) {
+        let names = match facts.neon.names.as_slice() {
+            [] => String::new(),
+            names => format!(": {}", names.join(", ")),
+        };
+        // Ciphers in assembly are what NEON is for; the C around them is generic all the same.
+        let verdict = if case.role.has_ciphers() {
+            Verdict::TooGeneric
+        } else {
+            Verdict::NoSimd
+        };
         case.fault(
-            Verdict::NoSimd,
+            verdict,
             format!(
-                "Tag_Advanced_SIMD_arch is set, but by assembly alone: {}{}",
-                share(facts),
-                if facts.neon.names.is_empty() {
-                    String::new()
-                } else {
-                    format!(": {}", facts.neon.names.join(", "))
-                }
+                "Tag_Advanced_SIMD_arch is set by assembly alone, the compiler was not told of NEON: {}{names}",
+                share(facts)
             ),
         );
     }

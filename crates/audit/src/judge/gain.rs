@@ -46,7 +46,9 @@ const KERNEL_NEON: Gain = Gain {
 };
 
 /// What removing the gravest of `verdicts` brings.
-pub(super) fn of(verdicts: &[Verdict], role: Role, soc: &Soc) -> Option<Gain> {
+///
+/// `uses_aes`: the file reaches the chip's AES instructions already.
+pub(super) fn of(verdicts: &[Verdict], role: Role, soc: &Soc, uses_aes: bool) -> Option<Gain> {
     let worst = *verdicts.iter().find(|verdict| verdict.is_worth_fixing())?;
     let kernel = matches!(
         role,
@@ -55,7 +57,7 @@ pub(super) fn of(verdicts: &[Verdict], role: Role, soc: &Soc) -> Option<Gain> {
     let arm = matches!(soc.isa, Isa::Armv7 | Isa::Armv8);
     match worst {
         Verdict::NoAsmCrypto | Verdict::ThirtyTwoOn64
-            if soc.aes && (role.has_ciphers() || kernel) =>
+            if soc.aes && !uses_aes && (role.has_ciphers() || kernel) =>
         {
             Some(AES_INSTRUCTIONS)
         }

@@ -113,11 +113,12 @@ pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject)
         (true, true) => options(soc, subject, &verdicts).to_owned(),
         (true, false) => case.wanted.join(" "),
     };
+    let uses_aes = matches!(subject, Subject::Elf(facts) if facts.counts.aes > 0);
     Finding {
         path: path.to_owned(),
         origin: origin.to_owned(),
         role,
-        gain: gain::of(&verdicts, role, soc),
+        gain: gain::of(&verdicts, role, soc, uses_aes),
         steps: steps::of(&verdicts, role, soc, subject, &flags),
         verdicts,
         evidence,

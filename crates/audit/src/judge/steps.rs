@@ -39,7 +39,12 @@ pub(super) fn of(
             soc.gcc
         ));
     }
-    if has(Verdict::NoAsmCrypto) || (has(Verdict::NoSimd) && role.has_ciphers()) {
+    if has(Verdict::NoSimd) && !has(Verdict::NoAsmCrypto) && role == Role::Libcrypto {
+        add("OpenSSL leaves its NEON code out where the compiler builds for less than ARMv7 (__ARM_MAX_ARCH__): the \
+             options below bring it in."
+            .to_owned());
+    }
+    if has(Verdict::NoAsmCrypto) {
         add(match role {
             Role::Libcrypto => "OpenSSL: configure without `no-asm`, for a target with assembly (linux-armv4, \
                                 linux-aarch64, linux-mips32), not for linux-generic32 or linux-generic64. OpenWrt: CONFIG_OPENSSL_WITH_ASM=y."

@@ -205,18 +205,23 @@ fn rest(out: &mut String, audit: &Audit<'_>, options: TextOptions) {
     let fine: Vec<&Finding> = with(Verdict::Fine).collect();
     if !fine.is_empty() {
         line(out, "");
-        let hot = fine
+        let hot: Vec<&&Finding> = fine
             .iter()
-            .filter(|finding| options.all || finding.role.heat() > Role::Module.heat());
-        let names: Vec<String> = hot
+            .filter(|finding| options.all || finding.role.heat() > Role::Module.heat())
+            .collect();
+        let shown = if options.all { hot.len() } else { 2 * NAMES };
+        let mut names: Vec<String> = hot
+            .iter()
+            .take(shown)
             .map(|finding| format!("{} ({})", finding.path, finding.role.word()))
             .collect();
-        let names = if names.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", names.join(", "))
-        };
-        line(out, &format!("Fine: {}{names}", count(fine.len(), "file")));
+        if names.len() < fine.len() && !names.is_empty() {
+            names.push(format!("and {} more", fine.len() - names.len()));
+        }
+        line(out, &format!("Fine: {}", count(fine.len(), "file")));
+        if !names.is_empty() {
+            labelled(out, "", &names.join(", "));
+        }
         if options.all || fine.len() <= 3 {
             for finding in &fine {
                 for text in &finding.evidence {
