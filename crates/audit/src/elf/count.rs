@@ -12,6 +12,13 @@
 //!
 //! Where no symbol says which of A32 and T32 a window is, it is A32 if it looks like that, else T32 if it
 //! looks like that, else constants.
+//!
+//! Measured on OpenSSL 3.0.20 of Debian 12, linked whole from `libcrypto.a`: with mapping symbols, for armhf
+//! (T32) 5045 NEON and 515 VFP instructions, where objdump has 5046 and 515; stripped, 5044 and 525; with
+//! section headers gone as well, the same. For arm64, 2872 AES and 341 PMULL instructions with symbols, 2871
+//! and 340 without. For armel, which has none of either, `libcrypto` and `openvpn` as Debian ships them
+//! show 5 NEON, 2 VFP and 43 of v7 among 678 000 instructions. Three megabytes of random bytes in an
+//! executable segment: none. A handful of anything is therefore nothing.
 
 use std::ops::Range;
 

@@ -198,3 +198,37 @@ fn instructions_given_as_bytes_are_found() {
         }
     }
 }
+
+/// Tables of ciphers lie between functions, with nothing that says so once symbols are gone.
+#[test]
+fn random_bytes_are_no_instructions() {
+    let bench = Bench::new();
+    let mut state = 1_u64;
+    let mut word = || {
+        // Knuth's constants; the upper half is random enough.
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 32) as u32
+    };
+    let words: Vec<String> = (0..50_000)
+        .map(|_| format!(".word {:#x}\n", word()))
+        .collect();
+    let source = bench.source("random.s", &format!(".text\n{}", words.concat()));
+    for (compiler, strip) in [
+        (ARM, "arm-linux-gnueabihf-strip"),
+        (A64, "aarch64-linux-gnu-strip"),
+    ] {
+        let whole = bench.build(compiler, "-shared -nostdlib", &[&source]);
+        let stripped = bench.strip(strip, &whole);
+        for bytes in [without_sections(&stripped, true), stripped] {
+            let facts = facts(&bytes);
+            assert!(facts.text >= 200_000);
+            assert!(
+                facts.counts.instructions < 500,
+                "{compiler}: {:?}",
+                facts.counts
+            );
+        }
+    }
+}
