@@ -10,6 +10,10 @@ pub const MAGIC: [u8; 4] = [0xd0, 0x0d, 0xfe, 0xed];
 /// Deepest nesting that is read. Real trees have eight levels or so.
 const DEPTH: u32 = 64;
 
+/// Longest name that is read, in bytes; the specification allows 31. Without a bound, properties that all
+/// name one endless string would cost the square of the tree's size.
+const NAME: usize = 255;
+
 const BEGIN_NODE: u32 = 1;
 const END_NODE: u32 = 2;
 const PROPERTY: u32 = 3;
@@ -360,6 +364,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn text(bytes: &[u8], at: usize) -> Option<&[u8]> {
     let rest = bytes.get(at..)?;
+    let rest = &rest[..rest.len().min(NAME + 1)];
     rest.get(..rest.iter().position(|byte| *byte == 0)?)
 }
 

@@ -181,3 +181,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_name_without_end_is_no_name() {
+    let tree = |length: usize| {
+        let name = "n".repeat(length);
+        Writer::default()
+            .begin("")
+            .property(&name, b"")
+            .end()
+            .finish()
+    };
+    assert!(Dtb::parse(&tree(NAME)).is_ok());
+    assert!(matches!(
+        Dtb::parse(&tree(NAME + 1)),
+        Err(DtbError::Broken { .. })
+    ));
+}
