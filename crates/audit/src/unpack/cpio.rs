@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::budget::too_large;
-use super::scan::{Found, Part};
+use super::part::{Found, Part};
 use super::{EntryKind, UnpackError, Walker, clean_path};
 
 /// Bytes of a header: a magic number of six, and thirteen numbers of eight hexadecimal digits.

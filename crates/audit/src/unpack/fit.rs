@@ -4,7 +4,8 @@
 use crate::dtb::{Dtb, Node};
 
 use super::decompress::{Format, decode};
-use super::scan::{self, Found, Part};
+use super::part::{Found, Part};
+use super::scan;
 use super::{UnpackError, Walker, kernel};
 
 /// Longest name of a property that is credible; the specification allows 31.

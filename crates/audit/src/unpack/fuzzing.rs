@@ -1,6 +1,6 @@
 //! Each parser by itself. What it hands over is thrown away; that it ends, within its limits, is the test.
 
-use super::scan::Part;
+use super::part::Part;
 use super::{
     Entry, Limits, UnpackError, Visitor, Walker, cpio, fit, squashfs, tar, ubi, uimage, vendor,
     walk_bytes, zip,

@@ -3,7 +3,8 @@
 use memchr::memmem;
 
 use super::decompress::{Format, decode};
-use super::scan::{self, Part};
+use super::part::Part;
+use super::scan;
 use super::{Fault, UnpackError, Walker};
 
 /// What was unpacked from a stream: an archive, an image, or a kernel. Hands over what is found.

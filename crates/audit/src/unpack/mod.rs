@@ -9,6 +9,7 @@ mod decompress;
 mod directory;
 mod fit;
 mod kernel;
+mod part;
 mod scan;
 mod squashfs;
 mod tar;
@@ -27,7 +28,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use budget::{Budget, Fault};
-use scan::Part;
+use part::Part;
 
 /// What an image may cost. The defaults fit firmware of any router with room to spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Tar archives: OpenWrt's sysupgrade images, whose members are images, and root file systems.
 
 use super::budget::too_large;
-use super::scan::{self, Part};
+use super::part::Part;
+use super::scan;
 use super::{EntryKind, UnpackError, Walker, clean_path};
 
 const BLOCK: usize = 512;

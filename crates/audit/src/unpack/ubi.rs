@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::scan::{self, Found, Part};
+use super::part::{Found, Part};
+use super::scan;
 use super::{UnpackError, Walker};
 
 /// Volumes that UBI allows.

@@ -3,7 +3,7 @@
 //! Vendors write what they like into its sizes and checksums, so it only tells what to expect after it.
 
 use super::decompress::Format;
-use super::scan::{Found, Part};
+use super::part::{Found, Part};
 use super::{UnpackError, Walker, kernel};
 
 /// Bytes of the header.

@@ -2,7 +2,7 @@
 //! wrapped it, and where a stream without one begins.
 
 use super::decompress::Format;
-use super::scan::{Found, Part};
+use super::part::{Found, Part};
 use super::{UnpackError, Walker};
 
 /// TRX, CHK or DNI at `at`; `None` if it is none of them.

@@ -2,7 +2,8 @@
 
 use super::budget::Fault;
 use super::decompress::deflated;
-use super::scan::{self, Part};
+use super::part::Part;
+use super::scan;
 use super::{UnpackError, Walker, clean_path};
 
 /// Walks a part that is an archive from its first byte; `None` if it is none. Else whether anything was in it.
