@@ -138,7 +138,7 @@ fn ten_thousand_peers() {
     let now = sim.now;
     for number in TALKING..PEERS {
         let mut key = [9; 32];
-        key[..8].copy_from_slice(&number.to_le_bytes());
+        key[..8].copy_from_slice(&(number as u64).to_le_bytes());
         sim.with(0, |device, out| {
             let id = device.add_peer(key.into()).unwrap();
             device.set_persistent_keepalive(id, 25, now, out);
