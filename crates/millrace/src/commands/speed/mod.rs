@@ -7,7 +7,9 @@ mod measure;
 mod openssl;
 mod options;
 mod progress;
+mod system;
 
+use std::collections::TryReserveError;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::thread;
@@ -45,11 +47,18 @@ enum SpeedError {
     Output(#[from] io::Error),
     #[error("none of this runs on a back end that this machine has ({asked} asked for)")]
     Nothing { asked: String },
+    #[error("no memory to measure memory with: {0}")]
+    Memory(#[from] TryReserveError),
 }
 
 /// Runs the command: 0 when everything was measured, 1 otherwise.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    match Speed::new(&Options::from(matches)).and_then(Speed::all) {
+    let options = Options::from(matches);
+    let done = match options.system {
+        true => system::run(&options),
+        false => Speed::new(&options).and_then(Speed::all),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(SpeedError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {

@@ -45,7 +45,20 @@ what was chosen for tunnels on this machine.
   operations_per_second    operations
   implementation           whose code it was; for tunnel ciphers, what works on batches
   threads, kilobytes_per_second_all
-                           tunnel ciphers with the biggest batch: what so many threads did together";
+                           tunnel ciphers with the biggest batch: what so many threads did together
+
+--system runs no cipher. It writes, copies and reads 2 x 16 MiB of memory, computes 2400 digits of pi ten
+times and 9009 of e, and shows its seconds beside those that were published for two routers with their vendors'
+builds and with builds whose compiler options fit the processor. pi and e are divisions of whole numbers: they
+show whether a build for ARMv7 has the divide instruction. What was published of memory is not comparable: what
+was done is not known. With --quick one run, otherwise the best of three. --json prints an object a
+line:
+  test                     memory, pi or e
+  seconds, runs            of processor time of one thread, the best of so many runs
+  target                   the architecture that this program was built for
+  comparable               whether the published seconds are of the same work
+  ipq8065_vendor_seconds, ipq8065_tuned_seconds, ipq4019_vendor_seconds, ipq4019_tuned_seconds
+                           what was published";
 
 const NAMES: &str = "\
 An ALGORITHM is one of these, any other CIPHER+hmac-DIGEST of OpenVPN's, a name of `openssl speed`'s (des-ede3,
@@ -83,6 +96,10 @@ pub(crate) struct Options {
     pub seconds: f64,
     /// Beside the installed OpenSSL.
     pub compare: bool,
+    /// Not ciphers, but memory, pi and e.
+    pub system: bool,
+    /// Less of everything.
+    pub quick: bool,
     pub json: bool,
 }
 
@@ -133,6 +150,10 @@ pub(crate) fn command() -> Command {
             "quick",
             "64 and 1408 bytes alone, 0.02 s each: a first look",
         ))
+        .arg(
+            flag("system", "Memory, pi and e instead of ciphers, beside published times of routers")
+                .conflicts_with_all(["ALGORITHM", "seconds", "bytes", "batch", "backend", "compare"]),
+        )
         .arg(
             Arg::new("compare")
                 .long("compare")
@@ -218,6 +239,8 @@ impl From<&ArgMatches> for Options {
                 None => SECONDS,
             },
             compare: matches.contains_id("compare"),
+            system: matches.get_flag("system"),
+            quick,
             json: matches.get_flag("json"),
         }
     }
@@ -248,7 +271,7 @@ mod tests {
         assert_eq!(options.batches, BATCHES);
         assert_eq!(options.backends, Backend::ALL);
         assert_eq!(options.seconds, SECONDS);
-        assert!(!options.json && !options.compare);
+        assert!(!options.json && !options.compare && !options.system && !options.quick);
     }
 
     #[test]
@@ -307,6 +330,27 @@ mod tests {
         assert_eq!((options.bytes, options.seconds), (vec![64, 1408], 0.02));
         let options = parse(&["--quick", "--bytes=9", "--seconds=1.5"]).unwrap();
         assert_eq!((options.bytes, options.seconds), (vec![9], 1.5));
+    }
+
+    #[test]
+    fn the_system_is_measured_without_ciphers() {
+        let options = parse(&["--system", "--quick", "--json"]).unwrap();
+        assert!(options.system && options.quick && options.json);
+        for word in [
+            "sha1",
+            "--seconds=1",
+            "--bytes=64",
+            "--batch=1",
+            "--backend=simd",
+            "--compare=openssl",
+        ] {
+            let error = parse(&["--system", word]).unwrap_err();
+            assert_eq!(
+                error.kind(),
+                clap::error::ErrorKind::ArgumentConflict,
+                "{word}"
+            );
+        }
     }
 
     #[test]
