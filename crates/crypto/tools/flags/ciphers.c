@@ -1,4 +1,5 @@
-/* AES-256-CBC with tables, ChaCha20 (RFC 8439, 2.3) and Poly1305 (RFC 8439, 2.5), as portable libraries have them. */
+/* AES-256-CBC with tables, ChaCha20 (RFC 8439, 2.3) and Poly1305 (RFC 8439, 2.5), as portable libraries have them.
+ * -DSMALL: AES with one table that is turned instead of four, and a round a turn (MBEDTLS_AES_FEWER_TABLES). */
 #include "flags.h"
 
 #include <string.h>
@@ -61,8 +62,14 @@ static void aes_key(void)
     }
 }
 
+#ifdef SMALL
+#define TURNED(table, byte) rotl32(tables[0][byte], 32 - 8 * (table))
+#define AES_COLUMN(a, b, c, d, key) \
+    (tables[0][(a) >> 24] ^ TURNED(1, (b) >> 16 & 255) ^ TURNED(2, (c) >> 8 & 255) ^ TURNED(3, (d)&255) ^ (key))
+#else
 #define AES_COLUMN(a, b, c, d, key) \
     (tables[0][(a) >> 24] ^ tables[1][(b) >> 16 & 255] ^ tables[2][(c) >> 8 & 255] ^ tables[3][(d)&255] ^ (key))
+#endif
 #define AES_LAST(a, b, c, d, key) \
     (((uint32_t)sbox[(a) >> 24] << 24 | (uint32_t)sbox[(b) >> 16 & 255] << 16 | (uint32_t)sbox[(c) >> 8 & 255] << 8 | \
       sbox[(d)&255]) ^ (key))
@@ -72,6 +79,17 @@ static void aes_block(uint32_t *block)
     const uint32_t *key = aes_keys;
     uint32_t a = block[0] ^ key[0], b = block[1] ^ key[1], c = block[2] ^ key[2], d = block[3] ^ key[3];
     uint32_t e, f, g, h;
+#ifdef SMALL
+    for (int round = 1; round < AES_ROUNDS; round++) {
+        key += 4;
+        e = AES_COLUMN(a, b, c, d, key[0]);
+        f = AES_COLUMN(b, c, d, a, key[1]);
+        g = AES_COLUMN(c, d, a, b, key[2]);
+        h = AES_COLUMN(d, a, b, c, key[3]);
+        a = e, b = f, c = g, d = h;
+    }
+    key += 4;
+#else
     for (int left = AES_ROUNDS / 2;;) {
         e = AES_COLUMN(a, b, c, d, key[4]);
         f = AES_COLUMN(b, c, d, a, key[5]);
@@ -85,6 +103,7 @@ static void aes_block(uint32_t *block)
         c = AES_COLUMN(g, h, e, f, key[2]);
         d = AES_COLUMN(h, e, f, g, key[3]);
     }
+#endif
     block[0] = AES_LAST(e, f, g, h, key[0]);
     block[1] = AES_LAST(f, g, h, e, key[1]);
     block[2] = AES_LAST(g, h, e, f, key[2]);

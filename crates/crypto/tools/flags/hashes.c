@@ -1,4 +1,6 @@
-/* SHA-1, SHA-256 and SHA-512 (FIPS 180-4) as portable libraries have them: rounds written out, words in a ring. */
+/* SHA-1, SHA-256 and SHA-512 (FIPS 180-4) as portable libraries have them: rounds written out, words in a ring;
+ * with -DSMALL in loops, as such libraries are where they were asked to be small (OPENSSL_SMALL_FOOTPRINT,
+ * MBEDTLS_SHA256_SMALLER). */
 #include "flags.h"
 
 #include <string.h>
@@ -82,6 +84,19 @@ static void constants(void)
     SHA1_FIVE((t) + 15, MIX, constant)
 #define PARITY(x, y, z) ((x) ^ (y) ^ (z))
 
+#ifdef SMALL
+static void sha1_block(uint32_t *state, const uint8_t *block)
+{
+    static const uint32_t constants[4] = {0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xca62c1d6};
+    uint32_t words[16], a = state[0], b = state[1], c = state[2], d = state[3], e = state[4];
+    for (int t = 0; t < 80; t++) {
+        uint32_t mixed = t < 20 ? CHOOSE(b, c, d) : t >= 40 && t < 60 ? MAJORITY(b, c, d) : PARITY(b, c, d);
+        uint32_t next = rotl32(a, 5) + mixed + e + constants[t / 20] + SHA1_WORD(t);
+        e = d, d = c, c = rotl32(b, 30), b = a, a = next;
+    }
+    state[0] += a, state[1] += b, state[2] += c, state[3] += d, state[4] += e;
+}
+#else
 static void sha1_block(uint32_t *state, const uint8_t *block)
 {
     uint32_t words[16], a = state[0], b = state[1], c = state[2], d = state[3], e = state[4];
@@ -91,6 +106,7 @@ static void sha1_block(uint32_t *state, const uint8_t *block)
     SHA1_TWENTY(60, PARITY, 0xca62c1d6);
     state[0] += a, state[1] += b, state[2] += c, state[3] += d, state[4] += e;
 }
+#endif
 
 #define SHA2_ROUND(a, b, c, d, e, f, g, h, t) \
     h += BIG1(e) + CHOOSE(e, f, g) + ROUND[t] + WORD(t); \
@@ -106,6 +122,13 @@ static void sha1_block(uint32_t *state, const uint8_t *block)
     SHA2_ROUND(d, e, f, g, h, a, b, c, (t) + 5); \
     SHA2_ROUND(c, d, e, f, g, h, a, b, (t) + 6); \
     SHA2_ROUND(b, c, d, e, f, g, h, a, (t) + 7)
+/* One round a turn, and the names move on. */
+#define SHA2_LOOP(type, rounds, first) \
+    for (int t = 0; t < rounds; t++) { \
+        type word = t < 16 ? (words[t] = first) : LATER(t); \
+        type one = h + BIG1(e) + CHOOSE(e, f, g) + ROUND[t] + word, two = BIG0(a) + MAJORITY(a, b, c); \
+        h = g, g = f, f = e, e = d + one, d = c, c = b, b = a, a = one + two; \
+    }
 #define LATER(t) \
     (words[(t) & 15] += SMALL0(words[((t) + 1) & 15]) + SMALL1(words[((t) + 14) & 15]) + words[((t) + 9) & 15])
 
@@ -120,6 +143,9 @@ static void sha256_block(uint32_t *state, const uint8_t *block)
 {
     uint32_t words[16], a = state[0], b = state[1], c = state[2], d = state[3];
     uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
+#ifdef SMALL
+    SHA2_LOOP(uint32_t, 64, load_be32(block + 4 * t));
+#else
 #define WORD(t) (words[t] = load_be32(block + 4 * (t)))
     SHA2_EIGHT(0);
     SHA2_EIGHT(8);
@@ -130,6 +156,7 @@ static void sha256_block(uint32_t *state, const uint8_t *block)
         SHA2_EIGHT(from + 8);
     }
 #undef WORD
+#endif
     state[0] += a, state[1] += b, state[2] += c, state[3] += d;
     state[4] += e, state[5] += f, state[6] += g, state[7] += h;
 }
@@ -150,6 +177,9 @@ static void sha512_block(uint64_t *state, const uint8_t *block)
 {
     uint64_t words[16], a = state[0], b = state[1], c = state[2], d = state[3];
     uint64_t e = state[4], f = state[5], g = state[6], h = state[7];
+#ifdef SMALL
+    SHA2_LOOP(uint64_t, 80, load_be64(block + 8 * t));
+#else
 #define WORD(t) (words[t] = load_be64(block + 8 * (t)))
     SHA2_EIGHT(0);
     SHA2_EIGHT(8);
@@ -160,6 +190,7 @@ static void sha512_block(uint64_t *state, const uint8_t *block)
         SHA2_EIGHT(from + 8);
     }
 #undef WORD
+#endif
     state[0] += a, state[1] += b, state[2] += c, state[3] += d;
     state[4] += e, state[5] += f, state[6] += g, state[7] += h;
 }
