@@ -124,6 +124,8 @@ pub struct Counts {
     pub exclusive: u64,
     /// `movw`, `movt`, `ubfx`, `bfi` and what else A32 and T32 have since v6T2 and v7 only.
     pub v7: u64,
+    /// `ldaex`, `stl`, `vsel` and what else A32 and T32 have since ARMv8 only, without those of cryptography.
+    pub v8: u64,
 }
 
 /// Where the NEON instructions are.
@@ -137,6 +139,11 @@ pub struct Spread {
     pub functions: bool,
     /// Names of those functions that hold the most, most first; ten at most.
     pub names: Vec<String>,
+    /// 32-bit ARM: VFP instructions on D registers in the other functions, or pieces.
+    pub doubles_elsewhere: u64,
+    /// Those among them that name a register from D16 on. GCC and LLVM take these first where they are told
+    /// that they exist, as they are with NEON.
+    pub high_elsewhere: u64,
 }
 
 /// Everything that one ELF file says.

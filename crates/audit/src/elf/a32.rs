@@ -16,7 +16,10 @@ pub(super) fn classes(word: u32) -> Option<Classes> {
     match word >> 24 & 15 {
         12..=14 => return coprocessor(word),
         _ if word & 0x0fd0_f0f0 == 0x0710_f010 => return Some(Classes::DIVIDE),
-        1 if exclusive(word) => return Some(Classes::EXCLUSIVE),
+        1 if exclusive(word) => {
+            return Some(Classes::EXCLUSIVE | Classes::V8.when(word & 0x100 == 0));
+        }
+        1 if acquire(word) => return Some(Classes::V8),
         _ => {}
     }
     // MOVW, MOVT; BFC, BFI; SBFX, UBFX; RBIT; MLS.
@@ -94,4 +97,9 @@ fn exclusive(word: u32) -> bool {
     let load = word & 0x0f90_0fff;
     let store = word & 0x0f90_0ff0;
     matches!(load, 0x0190_0f9f | 0x0190_0e9f) || matches!(store, 0x0180_0f90 | 0x0180_0e90)
+}
+
+/// LDA, STL and their sizes, of ARMv8.
+fn acquire(word: u32) -> bool {
+    word & 0x0f90_0fff == 0x0190_0c9f || word & 0x0f90_fff0 == 0x0180_fc90
 }

@@ -21,6 +21,11 @@ impl Classes {
     pub(super) const LSE: Self = Self(1 << 8);
     pub(super) const EXCLUSIVE: Self = Self(1 << 9);
     pub(super) const V7: Self = Self(1 << 10);
+    /// VFP that computes with, loads or moves a D register. Where there are 32 of them, compilers take those from
+    /// D16 on first; saving D8 to D15 on the stack is therefore not meant.
+    pub(super) const DOUBLE: Self = Self(1 << 11);
+    /// What came to A32 and T32 with ARMv8.
+    pub(super) const V8: Self = Self(1 << 12);
 
     /// Those of cryptography.
     pub(super) const CRYPTO: Self = Self(Self::AES.0 | Self::PMULL.0 | Self::SHA.0);
@@ -57,6 +62,7 @@ impl Classes {
             (Self::LSE, &mut counts.lse),
             (Self::EXCLUSIVE, &mut counts.exclusive),
             (Self::V7, &mut counts.v7),
+            (Self::V8, &mut counts.v8),
         ] {
             *count += u64::from(self.any(class));
         }

@@ -200,8 +200,8 @@ impl Walk<'_> {
 
     fn found(&mut self, at: usize, class: Classes) {
         class.count(&mut self.counts);
-        if class.any(Classes::SIMD) {
-            self.places.found(self.base, at);
+        if class.any(Classes::SIMD | Classes::DOUBLE) {
+            self.places.found(self.base, at, class);
         }
     }
 

@@ -1,8 +1,9 @@
-//! Where the NEON instructions are: in which functions, or in which pieces of the code.
+//! Where the NEON instructions are: in which functions, or in which pieces of the code; and what VFP does elsewhere.
 
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use super::classes::Classes;
 use super::image::{Symbol, SymbolKind, text};
 use crate::facts::Spread;
 
@@ -14,7 +15,24 @@ const NAMES: usize = 10;
 struct Function<'a> {
     range: Range<usize>,
     name: &'a [u8],
+    found: Found,
+}
+
+/// What a place holds.
+#[derive(Clone, Copy, Default)]
+struct Found {
     neon: u64,
+    doubles: u64,
+    high: u64,
+}
+
+impl Found {
+    fn add(&mut self, class: Classes) {
+        self.neon += u64::from(class.any(Classes::SIMD));
+        let double = class.any(Classes::DOUBLE);
+        self.doubles += u64::from(double);
+        self.high += u64::from(double && class.any(Classes::D16_UP));
+    }
 }
 
 /// Takes note of NEON instructions, which must come in the order of their places.
@@ -24,8 +42,11 @@ pub(super) struct Places<'a> {
     next: usize,
     pieces: u64,
     with: u64,
-    /// The piece that the last one was in.
+    /// The piece that the last one was in, and what was found in it.
     last: Option<usize>,
+    piece: Found,
+    /// In pieces without NEON, all but the last one.
+    elsewhere: Found,
 }
 
 impl<'a> Places<'a> {
@@ -58,7 +79,7 @@ impl<'a> Places<'a> {
                 functions.push(Function {
                     range: start..end,
                     name: symbol.name,
-                    neon: 0,
+                    found: Found::default(),
                 });
             }
         }
@@ -72,17 +93,20 @@ impl<'a> Places<'a> {
             pieces,
             with: 0,
             last: None,
+            piece: Found::default(),
+            elsewhere: Found::default(),
         }
     }
 
-    /// One instruction, in the part that begins at `part`.
-    pub(super) fn found(&mut self, part: usize, at: usize) {
+    /// One instruction of NEON or VFP, in the part that begins at `part`.
+    pub(super) fn found(&mut self, part: usize, at: usize, class: Classes) {
         // Parts do not overlap, so that their first bytes tell their pieces apart.
         let piece = part + (at - part) / PIECE * PIECE;
         if self.last != Some(piece) {
             self.last = Some(piece);
-            self.with += 1;
+            self.end_piece();
         }
+        self.piece.add(class);
         while self
             .functions
             .get(self.next)
@@ -93,7 +117,17 @@ impl<'a> Places<'a> {
         if let Some(function) = self.functions.get_mut(self.next)
             && function.range.contains(&at)
         {
-            function.neon += 1;
+            function.found.add(class);
+        }
+    }
+
+    fn end_piece(&mut self) {
+        let found = std::mem::take(&mut self.piece);
+        if found.neon > 0 {
+            self.with += 1;
+        } else {
+            self.elsewhere.doubles += found.doubles;
+            self.elsewhere.high += found.high;
         }
     }
 
@@ -105,10 +139,24 @@ impl<'a> Places<'a> {
             .map(|function| function.range.len())
             .sum();
         let by_function = !self.functions.is_empty() && covered >= code / 2;
+        self.end_piece();
         let all = self.functions.len() as u64;
-        self.functions.retain(|function| function.neon > 0);
+        let elsewhere = if by_function {
+            let without = self
+                .functions
+                .iter()
+                .filter(|function| function.found.neon == 0);
+            without.fold(Found::default(), |sum, function| Found {
+                neon: 0,
+                doubles: sum.doubles + function.found.doubles,
+                high: sum.high + function.found.high,
+            })
+        } else {
+            self.elsewhere
+        };
+        self.functions.retain(|function| function.found.neon > 0);
         self.functions
-            .sort_by_key(|function| Reverse(function.neon));
+            .sort_by_key(|function| Reverse(function.found.neon));
         Spread {
             with_neon: if by_function {
                 self.functions.len() as u64
@@ -123,6 +171,8 @@ impl<'a> Places<'a> {
                 .take(NAMES)
                 .map(|function| text(function.name))
                 .collect(),
+            doubles_elsewhere: elsewhere.doubles,
+            high_elsewhere: elsewhere.high,
         }
     }
 }

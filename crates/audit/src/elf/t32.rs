@@ -40,7 +40,10 @@ pub(super) fn wide(half: u16, next: u16) -> Option<Classes> {
         return Some(Classes::DIVIDE | Classes::V7);
     }
     if exclusive(word) {
-        return Some(Classes::EXCLUSIVE | Classes::V7);
+        return Some(Classes::EXCLUSIVE | Classes::V7 | Classes::V8.when(ordered(word)));
+    }
+    if ordered(word) {
+        return Some(Classes::V7 | Classes::V8);
     }
     // BL and BLX are the pair of halfwords that Thumb always had.
     let call = word & 0xf800_c000 == 0xf000_c000;
@@ -100,4 +103,9 @@ fn exclusive(word: u32) -> bool {
         || word & 0xffe0_0000 == 0xe8c0_0000 && matches!(word >> 4 & 15, 4 | 5 | 7 | 12 | 13 | 14 | 15)
             // LDA and STL have the numbers 8 to 10, the table branches 0 and 1.
             && !matches!(word >> 4 & 15, 8..=10)
+}
+
+/// LDA, STL, LDAEX, STLEX and their sizes, of ARMv8.
+fn ordered(word: u32) -> bool {
+    word & 0xffe0_0000 == 0xe8c0_0000 && matches!(word >> 4 & 15, 8..=10 | 12..=15)
 }

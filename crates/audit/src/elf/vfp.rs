@@ -11,12 +11,13 @@ pub(super) fn classes(word: u32) -> Option<Classes> {
     if word & 0x0e00 != 0x0a00 {
         return None;
     }
-    match word >> 24 & 15 {
-        12 | 13 => memory(word),
+    let class = match word >> 24 & 15 {
+        12 | 13 => return memory(word),
         14 if word & 0x10 == 0 => processing(word),
         14 => transfer(word),
         _ => None,
-    }
+    };
+    class.map(|class| class | Classes::DOUBLE.when(word & 0x100 != 0))
 }
 
 /// The classes of the conditional forms of ARMv8, which have 1111 where the condition is: VSEL, VMAXNM,
@@ -34,7 +35,8 @@ pub(super) fn unconditional(word: u32) -> Option<Classes> {
         _ => return None,
     };
     let named = 1 << 22 | 1 << 5 | if names_n { 1 << 7 } else { 0 };
-    Some(Classes::VFP | Classes::D16_UP.when(double && word & named != 0))
+    let class = Classes::VFP | Classes::V8 | Classes::DOUBLE.when(double);
+    some(class, double && word & named != 0)
 }
 
 fn processing(word: u32) -> Option<Classes> {
@@ -129,13 +131,14 @@ fn memory(word: u32) -> Option<Classes> {
         let two = word & 0x0fe0_00d0 == 0x0c40_0010;
         let core = word >> 16 & 15 != 15 && word >> 12 & 15 != 15;
         return if two && core {
-            some(Classes::VFP, double && word & 1 << 5 != 0)
+            let class = Classes::VFP | Classes::DOUBLE.when(double);
+            some(class, double && word & 1 << 5 != 0)
         } else {
             None
         };
     }
     if pre && !back {
-        return some(Classes::VFP, high);
+        return some(Classes::VFP | Classes::DOUBLE.when(double), high);
     }
     // VLDM, VSTM, VPUSH, VPOP: upwards from the base or, with write-back, downwards from it.
     if pre == up || word >> 16 & 15 == 15 {

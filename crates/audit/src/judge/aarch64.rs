@@ -29,6 +29,20 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
             ),
         );
     }
+    // Whoever looks for them at run time has the others as well.
+    if !case.soc.lse
+        && code.lse > code.instructions / 5000
+        && code.exclusive == 0
+        && case.soc.is_sure("lse")
+    {
+        case.fault(
+            Verdict::WrongAbi,
+            format!(
+                "{} atomics of ARMv8.1 and none of ARMv8.0, and the chip is ARMv8.0",
+                code.lse
+            ),
+        );
+    }
     if !case.is_faulty() && !case.role.has_ciphers() {
         case.note("AArch64 has NEON, floating point and division in every build");
     }

@@ -1,7 +1,8 @@
 //! 32-bit ARM programs and libraries.
 
+use super::simd::{self, Registers, registers};
 use super::{Case, ciphers};
-use crate::facts::{ArmAttributes, Facts, Spread};
+use crate::facts::{ArmAttributes, Facts};
 use crate::soc::{Isa, Vfp};
 use crate::verdict::Verdict;
 
@@ -15,7 +16,19 @@ const V7: u64 = 10;
 const V8: u64 = 14;
 
 /// Instructions of a class below which they are taken for data among the code.
-const NOISE: u64 = 8;
+pub(super) const NOISE: u64 = 8;
+/// Instructions among which those that an option brings would be.
+pub(super) const ENOUGH: u64 = 2000;
+
+/// [`NOISE`] of a large file: among 678 000 instructions of ARMv5TE, 43 looked like those of v7.
+pub(super) fn noise(facts: &Facts) -> u64 {
+    NOISE.max(facts.counts.instructions / 5000)
+}
+
+/// Whether so many of so small a file are neither surely code nor surely data.
+pub(super) fn few(facts: &Facts, counted: u64) -> bool {
+    counted > 0 && counted <= NOISE && facts.counts.instructions <= ENOUGH
+}
 
 pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     wide_core(case, facts);
@@ -26,7 +39,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     architecture(case, facts, attributes);
     floats(case, facts, attributes);
     divides(case, facts, attributes);
-    simd(case, facts, attributes);
+    simd::judge(case, facts, attributes);
     multiprocessing(case, attributes);
     if case.role.has_ciphers() {
         ciphers::judge(case, facts);
@@ -43,37 +56,23 @@ fn wide_core(case: &mut Case<'_>, facts: &Facts) {
     }
     if case.soc.aes {
         let reached = if case.role.has_ciphers() && facts.counts.aes > NOISE {
-            "; its assembly does use AES instructions in 32-bit state, with half the registers"
+            "; its assembly does use them in 32-bit state, with half the registers"
         } else {
             ""
         };
         case.fault(
             Verdict::ThirtyTwoOn64,
-            format!("32-bit ARM (ELFCLASS32) on {}, which runs AArch64 and has AES instructions{reached}", case.soc.core),
+            format!("32-bit ARM (ELFCLASS32), and the chip runs AArch64 and has AES instructions{reached}"),
         );
     } else {
-        case.note(format!(
-            "32-bit ARM on {}, which runs AArch64 but has no AES instructions",
-            case.soc.core
-        ));
+        case.note("32-bit ARM; the chip runs AArch64 too, but has no AES instructions that only it would reach");
     }
 }
 
 fn architecture(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>) {
     let Some(arch) = attributes.and_then(|a| a.cpu_arch) else {
-        let code = facts.counts;
-        if attributes.is_none()
-            && code.instructions > 2000
-            && code.v7 == 0
-            && case.soc.isa != Isa::Armv5te
-        {
-            case.fault(
-                Verdict::TooGeneric,
-                format!(
-                    "none of {} instructions is of ARMv7 (movw, movt, ubfx...)",
-                    code.instructions
-                ),
-            );
+        if attributes.is_none() {
+            architecture_by_code(case, facts);
         }
         return;
     };
@@ -107,6 +106,40 @@ fn architecture(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttri
     }
 }
 
+fn architecture_by_code(case: &mut Case<'_>, facts: &Facts) {
+    let (all, v7, v8) = (facts.counts.instructions, facts.counts.v7, facts.counts.v8);
+    // Ciphers look for what they use.
+    if case.soc.isa != Isa::Armv8 && !case.role.has_ciphers() && v8 > 0 {
+        if few(facts, v8) {
+            case.unknown(format!(
+                "{v8} words look like ldaex, stlex or vsel of ARMv8, and may be data"
+            ));
+        } else if v8 > noise(facts) {
+            case.fault(
+                Verdict::WrongAbi,
+                format!("{v8} instructions of ARMv8 (ldaex, stlex, vsel...), the chip is older"),
+            );
+        }
+    }
+    if case.soc.isa == Isa::Armv5te {
+        if v7 > noise(facts) {
+            case.fault(
+                Verdict::WrongAbi,
+                format!("{v7} instructions of ARMv7 (movw, movt, ubfx...), the chip is ARMv5TE"),
+            );
+        }
+    } else if all > ENOUGH && v7 * ENOUGH < all {
+        case.fault(
+            Verdict::TooGeneric,
+            format!("{v7} of {all} instructions are of ARMv7 (movw, movt, ubfx...): built for an older one"),
+        );
+    } else if v7 == 0 {
+        case.unknown(format!(
+            "no instruction of ARMv7 among {all}, which are too few to conclude from"
+        ));
+    }
+}
+
 fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>) {
     if !case.knows("vfp") {
         return;
@@ -115,14 +148,23 @@ fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>
     let fp = attributes.and_then(|a| a.fp_arch).unwrap_or(0);
     let convention = attributes.and_then(|a| a.vfp_args).unwrap_or(0);
     let hard = facts.flags & FLOAT_HARD != 0 || convention == 1;
-    let uses_vfp = fp != 0 || code.vfp > NOISE;
+    let helpers = [
+        "__aeabi_fadd",
+        "__aeabi_dadd",
+        "__aeabi_fmul",
+        "__aeabi_dmul",
+        "__aeabi_ddiv",
+        "__aeabi_i2d",
+    ];
+    let called: Vec<&str> = helpers.into_iter().filter(|h| names(facts, h)).collect();
+    let much = code.vfp > noise(facts);
     if case.soc.vfp == Vfp::None {
         if hard {
             case.fault(
                 Verdict::WrongAbi,
                 format!("passes floats in VFP registers (e_flags {:#x}), and the chip has no floating-point unit", facts.flags),
             );
-        } else if uses_vfp {
+        } else if much || (fp != 0 && code.vfp > 0) {
             case.fault(
                 Verdict::WrongAbi,
                 format!(
@@ -130,33 +172,30 @@ fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>
                     said(fp, code.vfp)
                 ),
             );
+        } else if attributes.is_none() && few(facts, code.vfp) {
+            case.unknown(format!("{} words look like VFP, and may be data", code.vfp));
         }
         return;
     }
-    if !uses_vfp {
-        let helpers = [
-            "__aeabi_fadd",
-            "__aeabi_dadd",
-            "__aeabi_fmul",
-            "__aeabi_dmul",
-            "__aeabi_ddiv",
-            "__aeabi_i2d",
-        ];
-        let called: Vec<&str> = helpers.into_iter().filter(|h| names(facts, h)).collect();
-        if attributes.is_some() {
+    // LLVM with soft-float names the unit that it leaves alone.
+    let software = !much && !called.is_empty();
+    if software || !much && fp == 0 {
+        let calls = format!("calls {}", called.join(", "));
+        if attributes.is_some() && fp == 0 {
             let mut why = "no Tag_FP_arch: floating point in software".to_owned();
             if facts.flags & FLOAT_SOFT != 0 {
                 why += &format!(", soft calling convention (e_flags {:#x})", facts.flags);
             }
-            if !called.is_empty() {
-                why += &format!(", calls {}", called.join(", "));
+            if software {
+                why += &format!(", {calls}");
             }
             case.fault(Verdict::SoftFloat, why);
-        } else if !called.is_empty() {
-            case.fault(
-                Verdict::SoftFloat,
-                format!("no VFP instruction, calls {}", called.join(", ")),
-            );
+        } else if software {
+            let used = match code.vfp {
+                0 => "no VFP instruction".to_owned(),
+                some => format!("{some} VFP instructions"),
+            };
+            case.fault(Verdict::SoftFloat, format!("{used}, {calls}"));
         }
         return;
     }
@@ -167,19 +206,44 @@ fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>
             facts.flags
         ));
     }
-    let sixteen = matches!(fp, 2 | 4 | 6) || (fp == 0 && code.vfp > 200 && code.d16_up == 0);
+    if let Some(more) = beyond(case.soc.vfp, fp, facts) {
+        case.fault(Verdict::WrongAbi, more);
+        return;
+    }
+    let by_code = attributes.is_none() && registers(&facts.neon) == Registers::Sixteen;
+    let sixteen = matches!(fp, 2 | 4 | 6) || by_code;
     let (lesser, than) = match case.soc.vfp {
         Vfp::V3 => (sixteen, "VFPv3 with 32 registers"),
-        Vfp::V4 => (fp != 0 && fp < 5 || fp == 6, "VFPv4"),
-        Vfp::V8 => (fp != 0 && fp < 5 || fp == 6, "at least VFPv4"),
+        Vfp::V4 => (fp != 0 && fp < 5 || sixteen, "VFPv4"),
+        Vfp::V8 => (fp != 0 && fp < 5 || sixteen, "at least VFPv4"),
         Vfp::None | Vfp::V3D16 => (false, ""),
     };
     if lesser {
-        case.fault(
-            Verdict::TooGeneric,
-            format!("{}, the chip has {than}", said(fp, code.vfp)),
-        );
+        let said = if by_code {
+            format!(
+                "none of {} instructions of double precision names D16 or above",
+                facts.neon.doubles_elsewhere
+            )
+        } else {
+            said(fp, code.vfp)
+        };
+        case.fault(Verdict::TooGeneric, format!("{said}, the chip has {than}"));
     }
+}
+
+/// What of VFP is in the file and not in the chip.
+fn beyond(unit: Vfp, fp: u64, facts: &Facts) -> Option<String> {
+    let old = matches!(unit, Vfp::V3D16 | Vfp::V3);
+    let fma = facts.counts.fma;
+    if old && fma > if fp >= 5 { 0 } else { noise(facts) } {
+        return Some(format!(
+            "{fma} fused multiply-adds of VFPv4, and the chip has VFPv3"
+        ));
+    }
+    let high = facts.neon.high_elsewhere;
+    let many = registers(&facts.neon) == Registers::ThirtyTwo;
+    (unit == Vfp::V3D16 && many)
+        .then(|| format!("{high} instructions on the registers D16 to D31, which the chip has not"))
 }
 
 fn said(fp: u64, counted: u64) -> String {
@@ -203,19 +267,28 @@ fn divides(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes
     let tag = attributes.and_then(|a| a.div_use);
     let arch = attributes.and_then(|a| a.cpu_arch).unwrap_or(0);
     let allowed = tag == Some(2) || (arch >= V8 && tag != Some(1));
+    let counted = facts.counts.divide;
     if !case.soc.divide {
-        if allowed && facts.counts.divide > NOISE && case.soc.isa != Isa::Armv5te {
+        let said = match attributes {
+            Some(_) if allowed && counted > 0 => "Tag_DIV_use allows sdiv and udiv, ",
+            None if counted > noise(facts) => "of sdiv and udiv ",
+            None if few(facts, counted) => {
+                case.unknown(format!(
+                    "{counted} words look like sdiv or udiv, and may be data"
+                ));
+                return;
+            }
+            _ => return,
+        };
+        if case.soc.isa != Isa::Armv5te {
             case.fault(
                 Verdict::WrongAbi,
-                format!(
-                    "Tag_DIV_use allows sdiv and udiv, {} are there, and the chip has none",
-                    facts.counts.divide
-                ),
+                format!("{said}{counted} are there, and the chip has none"),
             );
         }
         return;
     }
-    if allowed {
+    if allowed || (attributes.is_none() && counted > noise(facts)) {
         return;
     }
     let helpers = [
@@ -234,100 +307,18 @@ fn divides(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes
         case.fault(
             Verdict::SoftwareDivide,
             format!(
-                "{from} calls {}; {} sdiv or udiv in the code",
+                "{from} calls {}; {counted} sdiv or udiv in the code",
                 called.join(", "),
-                facts.counts.divide
             ),
         );
-    } else if attributes.is_some() && facts.counts.divide <= NOISE {
+    } else if attributes.is_some() && counted <= noise(facts) {
         case.fault(
             Verdict::TooGeneric,
             "Tag_DIV_use is missing: built for cores that cannot divide",
         );
+    } else if attributes.is_none() && counted == 0 {
+        case.unknown("neither sdiv nor a call of __aeabi_idiv shows whether it may divide");
     }
-}
-
-fn simd(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>) {
-    if !case.knows("neon") {
-        return;
-    }
-    let tag = attributes.and_then(|a| a.simd_arch).unwrap_or(0);
-    let counted = facts.counts.neon;
-    if !case.soc.neon {
-        // Ciphers look for NEON at run time, so that theirs does no harm.
-        if tag != 0 && counted > NOISE && !case.role.has_ciphers() && !confined(&facts.neon) {
-            case.fault(
-                Verdict::WrongAbi,
-                format!("{counted} NEON instructions, and the chip has none"),
-            );
-        }
-        return;
-    }
-    if tag == 0 {
-        // Ciphers in assembly that is chosen at run time are judged as ciphers.
-        if attributes.is_some() && counted <= NOISE {
-            case.fault(
-                Verdict::NoSimd,
-                "no Tag_Advanced_SIMD_arch and no NEON instruction",
-            );
-        } else if attributes.is_some() {
-            case.fault(
-                Verdict::NoSimd,
-                format!(
-                    "no Tag_Advanced_SIMD_arch: {} are all of its NEON, in assembly",
-                    share(facts)
-                ),
-            );
-        } else if facts.counts.instructions > 2000 && counted <= NOISE {
-            case.fault(
-                Verdict::NoSimd,
-                format!("no NEON among {} instructions", facts.counts.instructions),
-            );
-        }
-        return;
-    }
-    if confined(&facts.neon) {
-        let names = match facts.neon.names.as_slice() {
-            [] => String::new(),
-            names => format!(": {}", names.join(", ")),
-        };
-        // Ciphers in assembly are what NEON is for; the C around them is generic all the same.
-        let verdict = if case.role.has_ciphers() {
-            Verdict::TooGeneric
-        } else {
-            Verdict::NoSimd
-        };
-        case.fault(
-            verdict,
-            format!(
-                "Tag_Advanced_SIMD_arch is set by assembly alone, the compiler was not told of NEON: {}{names}",
-                share(facts)
-            ),
-        );
-    }
-}
-
-/// Whether NEON is in so few places that the compiler cannot have been told of it: linkers keep the largest
-/// value of a tag, so one file of assembly makes a whole library look like NEON.
-fn confined(spread: &Spread) -> bool {
-    match (spread.functions, spread.with_neon, spread.all) {
-        (_, 0, _) => false,
-        (true, with, all) if all >= 3 => with * 10 <= all || with == 1,
-        (false, with, all) if all >= 16 => with * 10 <= all,
-        _ => false,
-    }
-}
-
-fn share(facts: &Facts) -> String {
-    let places = if facts.neon.functions {
-        "functions"
-    } else {
-        "pieces of 4 KiB"
-    };
-    format!(
-        "{} NEON instructions of {}, in {} of {} {places}",
-        facts.counts.neon, facts.counts.instructions, facts.neon.with_neon, facts.neon.all
-    )
 }
 
 fn multiprocessing(case: &mut Case<'_>, attributes: Option<&ArmAttributes>) {

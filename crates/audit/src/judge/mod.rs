@@ -7,6 +7,7 @@ mod gain;
 mod kernel;
 mod mips;
 mod module;
+mod simd;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -36,7 +37,8 @@ struct Case<'a> {
     soc: &'a Soc,
     role: Role,
     verdicts: BTreeSet<Verdict>,
-    evidence: Vec<String>,
+    /// What was read, with the verdict that follows from it.
+    evidence: Vec<(Option<Verdict>, String)>,
     unknown: Vec<String>,
     /// Lines of configuration, where it is those that are to be changed.
     wanted: Vec<String>,
@@ -46,12 +48,12 @@ impl Case<'_> {
     /// A fault, and what shows it.
     fn fault(&mut self, verdict: Verdict, evidence: impl Into<String>) {
         self.verdicts.insert(verdict);
-        self.evidence.push(evidence.into());
+        self.evidence.push((Some(verdict), evidence.into()));
     }
 
     /// Something that was read and speaks for the file, or belongs to the picture.
     fn note(&mut self, evidence: impl Into<String>) {
-        self.evidence.push(evidence.into());
+        self.evidence.push((None, evidence.into()));
     }
 
     /// What cannot be told, and why.
@@ -74,6 +76,19 @@ impl Case<'_> {
     fn is_faulty(&self) -> bool {
         !self.verdicts.is_empty()
     }
+
+    /// What does not run is built anew, and then nothing else of it stays as it is.
+    fn only_the_gravest(&mut self) {
+        if self.verdicts.contains(&Verdict::WrongAbi) {
+            self.verdicts = BTreeSet::from([Verdict::WrongAbi]);
+            self.evidence
+                .retain(|(of, _)| of.is_none_or(|of| of == Verdict::WrongAbi));
+            self.unknown.clear();
+            self.wanted.clear();
+        }
+        // In the order of the verdicts, and what is no fault behind them.
+        self.evidence.sort_by_key(|(of, _)| (of.is_none(), *of));
+    }
 }
 
 /// Judges one file for `soc`.
@@ -92,6 +107,7 @@ pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject)
         Subject::KernelConfig(text) => kernel::config(&mut case, text),
         Subject::KernelWords(words) => kernel::words(&mut case, words),
     }
+    case.only_the_gravest();
     let mut verdicts: Vec<Verdict> = case.verdicts.into_iter().collect();
     if verdicts.is_empty() {
         // Whoever cannot be told about is not called fine.
@@ -101,7 +117,7 @@ pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject)
             Verdict::CannotTell
         });
     }
-    let mut evidence = case.evidence;
+    let mut evidence: Vec<String> = case.evidence.into_iter().map(|(_, text)| text).collect();
     evidence.extend(
         case.unknown
             .into_iter()

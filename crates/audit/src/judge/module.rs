@@ -21,22 +21,49 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
             format!("a 32-bit kernel's module on {}", case.soc.core),
         );
     }
-    if let Some(attributes) = &facts.arm {
-        if attributes.cpu_arch.is_some_and(|arch| arch < 10) && case.soc.isa != Isa::Armv5te {
-            case.fault(Verdict::TooGeneric, "Tag_CPU_arch is below v7");
-        }
-        let hot = matches!(case.role, Role::CryptoModule | Role::WireGuard);
-        if hot && matches!(attributes.optimization_goals, Some(3 | 4)) {
-            case.fault(
-                Verdict::SizeOptimised,
-                "Tag_ABI_optimization_goals is size (-Os)",
-            );
-        }
+    let narrow = matches!(facts.machine, Machine::Arm { .. });
+    let magic = value("vermagic");
+    if narrow && let Some(why) = other_kernel(case.soc.isa, magic, facts) {
+        case.fault(Verdict::WrongAbi, why);
+    }
+    let hot = matches!(case.role, Role::CryptoModule | Role::WireGuard);
+    let goals = facts.arm.as_ref().and_then(|a| a.optimization_goals);
+    if hot && matches!(goals, Some(3 | 4)) {
+        case.fault(
+            Verdict::SizeOptimised,
+            "Tag_ABI_optimization_goals is size (-Os)",
+        );
     }
     ciphers(case, facts, value("depends"));
-    match value("vermagic") {
+    match magic {
         "" => case.note("a kernel module"),
         magic => case.note(format!("vermagic {magic}")),
+    }
+}
+
+/// Why a 32-bit kernel that loads this module does not run on the chip: a kernel for ARMv5 knows nothing of ARMv7's
+/// caches and page tables, nor the other way round. `vermagic` says it; attributes are those of the most demanding
+/// assembly.
+fn other_kernel(isa: Isa, magic: &str, facts: &Facts) -> Option<String> {
+    let arch = facts.arm.as_ref().and_then(|arm| arm.cpu_arch).unwrap_or(0);
+    let said = magic.split(' ').find(|word| word.starts_with("ARMv"));
+    let (old, what) = match said {
+        Some(word) => (
+            matches!(word, "ARMv4" | "ARMv5" | "ARMv6"),
+            format!("vermagic says {word}"),
+        ),
+        None if arch == 0 => return None,
+        None => (
+            arch < 10,
+            "Tag_CPU_arch is ".to_owned() + if arch < 10 { "below v7" } else { "v7" },
+        ),
+    };
+    match (isa, old) {
+        (Isa::Armv5te, false) => Some(format!("{what}: a kernel for ARMv7, the chip is ARMv5TE")),
+        (Isa::Armv7 | Isa::Armv8, true) => Some(format!(
+            "{what}: a kernel for older chips, which does not start on ARMv7"
+        )),
+        _ => None,
     }
 }
 

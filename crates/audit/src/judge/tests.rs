@@ -66,7 +66,7 @@ fn tuned() -> Facts {
             with_neon: 30,
             all: 100,
             functions: true,
-            names: vec![],
+            ..Spread::default()
         },
         imports: BTreeSet::new(),
         ..generic()
@@ -116,6 +116,8 @@ fn assembly_alone_is_no_pass() {
         all: 40,
         functions: true,
         names: vec!["sum_neon".into()],
+        doubles_elsewhere: 30,
+        high_elsewhere: 0,
     };
     let arm = ArmAttributes {
         fp_arch: Some(3),

@@ -1,0 +1,180 @@
+//! NEON in 32-bit ARM: whether it is there, and whether the compiler made it.
+
+use super::Case;
+use super::arm::{ENOUGH, NOISE, few, noise};
+use crate::facts::{ArmAttributes, Facts, Spread};
+use crate::verdict::Verdict;
+
+pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>) {
+    if !case.knows("neon") {
+        return;
+    }
+    let tag = attributes.and_then(|a| a.simd_arch).unwrap_or(0);
+    let counted = facts.counts.neon;
+    // Ciphers look for NEON at run time, so that theirs does no harm where there is none, and is what NEON is for
+    // where there is.
+    let ciphers = case.role.has_ciphers();
+    if !case.soc.neon {
+        if ciphers || counted <= noise(facts) {
+            if attributes.is_none() && !ciphers && few(facts, counted) {
+                case.unknown(format!("{counted} words look like NEON, and may be data"));
+            }
+            return;
+        }
+        match told(&facts.neon, tag) {
+            Some(true) => case.fault(
+                Verdict::WrongAbi,
+                format!("{counted} NEON instructions, and the chip has none"),
+            ),
+            Some(false) => case.note(format!(
+                "{} are all of its NEON, in assembly: it has to look for NEON before it uses that",
+                share(facts)
+            )),
+            None => case.unknown(format!(
+                "{}: whether they are ever run on a chip without NEON",
+                share(facts)
+            )),
+        }
+        return;
+    }
+    let fault = if ciphers && counted > noise(facts) {
+        Verdict::TooGeneric
+    } else {
+        Verdict::NoSimd
+    };
+    let all = facts.counts.instructions;
+    match attributes {
+        // An assembler that is told of NEON is given some: this was a compiler.
+        Some(_) if counted == 0 && tag != 0 => return,
+        Some(_) if counted <= noise(facts) && tag == 0 => {
+            case.fault(fault, "no Tag_Advanced_SIMD_arch and no NEON instruction");
+            return;
+        }
+        None if counted <= noise(facts) && all > ENOUGH => {
+            case.fault(fault, format!("no NEON among {all} instructions"));
+            return;
+        }
+        None if counted == 0 => {
+            case.unknown(format!(
+                "no NEON among {all} instructions, which are too few to conclude from"
+            ));
+            return;
+        }
+        _ => {}
+    }
+    if attributes.is_some() && tag == 0 {
+        case.fault(
+            fault,
+            format!(
+                "no Tag_Advanced_SIMD_arch: {} are all of its NEON, in assembly",
+                share(facts)
+            ),
+        );
+        return;
+    }
+    match told(&facts.neon, tag) {
+        Some(true) => {}
+        Some(false) => {
+            let names = match facts.neon.names.as_slice() {
+                [] => String::new(),
+                names => format!(" ({})", names.join(", ")),
+            };
+            let by = if tag != 0 {
+                "Tag_Advanced_SIMD_arch is set by assembly alone"
+            } else {
+                "its NEON is in assembly alone"
+            };
+            case.fault(
+                fault,
+                format!(
+                    "{by}, the compiler was not told of NEON: {}{names}{}",
+                    share(facts),
+                    low(&facts.neon)
+                ),
+            );
+        }
+        None if ciphers => case.note(format!(
+            "{}: the ciphers' assembly, and of the C around it nothing tells",
+            share(facts)
+        )),
+        None => case.unknown(format!(
+            "{}: too few places to tell whether the compiler made them or they are assembly",
+            share(facts)
+        )),
+    }
+}
+
+/// Whether the compiler was told of NEON; `None` if nothing shows it.
+///
+/// Linkers keep the largest value of a tag, so one file of assembly makes a whole library look like NEON. Two
+/// things tell: compilers put NEON into functions all over a library, and where there is NEON there are 32 registers,
+/// of which compilers take the upper ones first. The first alone is not enough: GCC 12 with `-mfpu=neon` put it into
+/// 5 functions of 100 of a library of ciphers in C at -O2, and into one of 200 at -Os.
+fn told(spread: &Spread, tag: u64) -> Option<bool> {
+    match (registers(spread), confined(spread)) {
+        (Registers::ThirtyTwo, _) | (_, false) => Some(true),
+        (Registers::Sixteen, true) => Some(false),
+        // NEON with fused multiply-add: assembly for run-time choice asks for plain NEON.
+        (Registers::Unknown, true) if tag >= 2 => Some(true),
+        (Registers::Unknown, true) => None,
+    }
+}
+
+/// Whether NEON is in so few places that it may be assembly.
+fn confined(spread: &Spread) -> bool {
+    match (spread.functions, spread.with_neon, spread.all) {
+        (_, 0, _) => false,
+        (true, with, all) => with * 10 <= all || with == 1,
+        (false, with, all) if all >= 16 => with * 10 <= all,
+        _ => false,
+    }
+}
+
+/// What of the registers shows that the compiler had sixteen of them.
+fn low(spread: &Spread) -> String {
+    match (registers(spread), spread.high_elsewhere) {
+        (Registers::Sixteen, 0) => format!(
+            "; elsewhere {} instructions of double precision, none of them on D16 to D31",
+            spread.doubles_elsewhere
+        ),
+        (Registers::Sixteen, high) => format!(
+            "; elsewhere {} instructions of double precision, {high} of them on D16 to D31",
+            spread.doubles_elsewhere
+        ),
+        _ => String::new(),
+    }
+}
+
+fn share(facts: &Facts) -> String {
+    let places = if facts.neon.functions {
+        "functions"
+    } else {
+        "pieces of 4 KiB"
+    };
+    format!(
+        "{} NEON instructions of {}, in {} of {} {places}",
+        facts.counts.neon, facts.counts.instructions, facts.neon.with_neon, facts.neon.all
+    )
+}
+
+/// How many registers the compiler was told of, by what it took where no NEON is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Registers {
+    Sixteen,
+    ThirtyTwo,
+    /// Hardly any double precision.
+    Unknown,
+}
+
+pub(super) fn registers(spread: &Spread) -> Registers {
+    let (doubles, high) = (spread.doubles_elsewhere, spread.high_elsewhere);
+    // Symbols keep data out of the count.
+    let least = if spread.functions { 1 } else { NOISE };
+    if high >= least && high * 4 >= doubles {
+        Registers::ThirtyTwo
+    } else if doubles >= 2 * least && high * 16 <= doubles {
+        Registers::Sixteen
+    } else {
+        Registers::Unknown
+    }
+}
