@@ -56,7 +56,7 @@ line:
   test                     memory, pi or e
   seconds, runs            of processor time of one thread, the best of so many runs
   target                   the architecture that this program was built for
-  comparable               whether the published seconds are of the same work
+  comparable               whether the published seconds are, as far as is known, of the same work
   ipq8065_vendor_seconds, ipq8065_tuned_seconds, ipq4019_vendor_seconds, ipq4019_tuned_seconds
                            what was published";
 

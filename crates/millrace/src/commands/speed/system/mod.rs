@@ -1,8 +1,8 @@
 //! `millrace speed --system`: memory, pi and e, the tests by which the paper on routers judged compiler options.
 //!
 //! Software & Systems 4/2020, pp. 605-612, gives their times on two routers, each with the vendor's build and with one
-//! whose options fit the processor. It does not print the programs. For pi and e these here do what the widely known
-//! small programs for so many digits do; what its test of memory does is not known, so that ours is one of our own.
+//! whose options fit the processor. Its programs are not known for certain. For pi and e these here do what the widely
+//! known small programs for so many digits do. What its test of memory does nobody has described: that is one of ours.
 
 mod memory;
 mod spigot;
@@ -73,7 +73,7 @@ impl Test {
         }
     }
 
-    /// Whether the paper's seconds are for the same work.
+    /// Whether the paper's seconds are, as far as is known, for the same work.
     const fn is_comparable(self) -> bool {
         !matches!(self, Self::Memory)
     }

@@ -9,21 +9,23 @@ use serde::Serialize;
 use super::Test;
 
 /// What the columns of published times are headed with.
-const COLUMNS: [&str; 4] = ["R7800", "R7800 tuned", "RBK50", "RBK50 tuned"];
+const COLUMNS: [&str; 4] = ["R7800 vendor", "R7800 tuned", "RBK50 vendor", "RBK50 tuned"];
 
 /// What the figures are, and what they are not.
 const MEANING: &str = "\
 Seconds of processor time of one thread, the best of the runs, for this build of Millrace. Beside them the times of
 Software & Systems 4/2020, pp. 605-612, and how many times as fast this is: NETGEAR R7800 (IPQ8065, Krait at 1.7 GHz)
 and Orbi RBK50 (IPQ4019, Cortex-A7 at 710 MHz), with the vendor's build, and with options that fit the processor.
+What programs the article ran is not known for certain: pi and e are here what the widely known ones for so many
+digits do.
 
 pi and e divide at every step by a number that the compiler cannot know. ARMv7 has an instruction for that in
 Cortex-A7, Cortex-A15 and Krait and none in Cortex-A9; a build for all of ARMv7 calls a routine instead, and here it
 shows. Times differ with the processor, its clock and the program's options together: to judge options alone, compare
-two builds on one router, or count instructions (`make arm-flags`). There is no floating point and no cipher in it.
+two builds on one router, or count instructions (docs/benchmarks.md). There is no floating point and no cipher in it.
 
-memory writes 16 MiB, copies them with a change and reads the copy, ten times. The paper does not say what its test of
-memory does: its times stand here for completeness and are no comparison.
+memory writes 16 MiB, copies them with a change and reads the copy, ten times. What the article's test of memory does
+is not known: its times stand here for completeness and are no comparison.
 ";
 
 /// A test that has been run.
@@ -42,7 +44,7 @@ struct Line {
     seconds: f64,
     runs: usize,
     target: &'static str,
-    /// Whether the seconds that follow are for the same work.
+    /// Whether the seconds that follow are, as far as is known, for the same work.
     comparable: bool,
     ipq8065_vendor_seconds: f64,
     ipq8065_tuned_seconds: f64,
@@ -115,7 +117,7 @@ mod tests {
     #[test]
     fn the_papers_times_stand_beside_and_memory_is_not_compared() {
         let text = show(&ROWS);
-        let expected = "                              here            R7800      R7800 tuned            RBK50      RBK50 tuned
+        let expected = "                              here     R7800 vendor      R7800 tuned     RBK50 vendor      RBK50 tuned
 memory, 2 x 16 MiB x 10    0.012 s    0.49 s           0.43 s           1.94 s           1.63 s
 pi, 2400 digits x 10       0.150 s    2.88 s  19.2x    1.50 s  10.0x    3.61 s  24.1x    3.12 s  20.8x
 ";
