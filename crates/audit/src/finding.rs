@@ -50,10 +50,15 @@ impl Finding {
     /// Where it stands in a report: the larger, the more is to be won.
     #[must_use]
     pub fn rank(&self) -> u32 {
+        // Where no ciphers are, NEON is worth what the other options are.
+        let ciphers = self.role.has_ciphers() || self.role.heat() == Role::CryptoModule.heat();
         let weight = self
             .verdicts
             .iter()
-            .map(|verdict| verdict.weight())
+            .map(|verdict| match verdict {
+                Verdict::NoSimd if !ciphers => Verdict::TooGeneric.weight(),
+                verdict => verdict.weight(),
+            })
             .max()
             .unwrap_or(0);
         // Of two files that are equally hot, the one with more faults.

@@ -46,7 +46,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
                 );
             } else {
                 case.note(format!(
-                    "{} NEON instructions: its ciphers are in assembly",
+                    "{} NEON instructions in all: its ciphers are in assembly",
                     facts.counts.neon
                 ));
             }

@@ -5,81 +5,139 @@ use crate::soc::{Isa, Vfp};
 use crate::verdict::Verdict;
 use std::collections::HashMap;
 
-/// Ciphers of a tunnel in the kernel, each with the names that its option has had.
-struct Wanted {
+/// A version of Linux.
+type Version = (u32, u32);
+
+/// Code for a cipher of a tunnel.
+struct Code {
     what: &'static str,
-    options: &'static [&'static str],
+    /// What switches it on.
+    option: &'static str,
+    /// The first Linux that has it.
+    since: Version,
+    /// From Linux 6.16 to 6.18 on, one library after the other has its code in itself, by an option that nobody
+    /// sets: it is on where the library and `CONFIG_KERNEL_MODE_NEON` are.
+    later: Option<&'static str>,
+    user: User,
+}
+
+/// What in the kernel a cipher is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum User {
+    /// ChaCha20-Poly1305: WireGuard, above all.
+    ChaCha,
+    /// WireGuard's handshakes.
+    Curve,
+    /// AES and what goes with it: IPsec, OpenVPN's data channel, and programs through AF_ALG.
+    Aes,
+}
+
+impl User {
+    /// Options of which one is on where it is used.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::ChaCha => &[
+                "CONFIG_WIREGUARD",
+                "CONFIG_OVPN",
+                "CONFIG_CRYPTO_LIB_CHACHA20POLY1305",
+                "CONFIG_CRYPTO_CHACHA20POLY1305",
+            ],
+            Self::Curve => &["CONFIG_WIREGUARD", "CONFIG_CRYPTO_LIB_CURVE25519"],
+            Self::Aes => &[
+                "CONFIG_INET_ESP",
+                "CONFIG_INET6_ESP",
+                "CONFIG_OVPN",
+                "CONFIG_CRYPTO_USER_API_SKCIPHER",
+                "CONFIG_CRYPTO_USER_API_AEAD",
+            ],
+        }
+    }
 }
 
 /// What 32-bit kernels have for NEON.
-const NEON_CIPHERS: [Wanted; 5] = [
-    Wanted {
+const NEON_CIPHERS: [Code; 5] = [
+    Code {
         what: "ChaCha20",
-        options: &[
-            "CONFIG_CRYPTO_CHACHA20_NEON",
-            "CONFIG_CRYPTO_LIB_CHACHA_ARCH",
-        ],
+        option: "CONFIG_CRYPTO_CHACHA20_NEON",
+        since: (4, 11),
+        later: Some("CONFIG_CRYPTO_LIB_CHACHA_ARCH"),
+        user: User::ChaCha,
     },
-    Wanted {
+    Code {
         what: "Poly1305",
-        options: &[
-            "CONFIG_CRYPTO_POLY1305_ARM",
-            "CONFIG_CRYPTO_LIB_POLY1305_ARCH",
-        ],
+        option: "CONFIG_CRYPTO_POLY1305_ARM",
+        since: (5, 5),
+        later: Some("CONFIG_CRYPTO_LIB_POLY1305_ARCH"),
+        user: User::ChaCha,
     },
-    Wanted {
+    Code {
         what: "Curve25519",
-        options: &[
-            "CONFIG_CRYPTO_CURVE25519_NEON",
-            "CONFIG_CRYPTO_LIB_CURVE25519_ARCH",
-        ],
+        option: "CONFIG_CRYPTO_CURVE25519_NEON",
+        since: (5, 5),
+        later: Some("CONFIG_CRYPTO_LIB_CURVE25519_ARCH"),
+        user: User::Curve,
     },
-    Wanted {
+    Code {
         what: "AES-CTR, CBC and XTS",
-        options: &["CONFIG_CRYPTO_AES_ARM_BS"],
+        option: "CONFIG_CRYPTO_AES_ARM_BS",
+        since: (3, 13),
+        later: None,
+        user: User::Aes,
     },
-    Wanted {
+    Code {
         what: "SHA-256",
-        options: &["CONFIG_CRYPTO_SHA256_ARM", "CONFIG_CRYPTO_LIB_SHA256_ARCH"],
+        option: "CONFIG_CRYPTO_SHA256_ARM",
+        since: (4, 1),
+        later: Some("CONFIG_CRYPTO_LIB_SHA256_ARCH"),
+        user: User::Aes,
     },
 ];
 
-/// What 64-bit kernels have for NEON and the AES instructions.
-const WIDE_CIPHERS: [Wanted; 3] = [
-    Wanted {
+/// What 64-bit kernels have for NEON. There is nothing for Curve25519.
+const WIDE_CIPHERS: [Code; 3] = [
+    Code {
         what: "ChaCha20",
-        options: &[
-            "CONFIG_CRYPTO_CHACHA20_NEON",
-            "CONFIG_CRYPTO_LIB_CHACHA_ARCH",
-        ],
+        option: "CONFIG_CRYPTO_CHACHA20_NEON",
+        since: (4, 11),
+        later: Some("CONFIG_CRYPTO_LIB_CHACHA_ARCH"),
+        user: User::ChaCha,
     },
-    Wanted {
+    Code {
         what: "Poly1305",
-        options: &[
-            "CONFIG_CRYPTO_POLY1305_NEON",
-            "CONFIG_CRYPTO_LIB_POLY1305_ARCH",
-        ],
+        option: "CONFIG_CRYPTO_POLY1305_NEON",
+        since: (5, 5),
+        later: Some("CONFIG_CRYPTO_LIB_POLY1305_ARCH"),
+        user: User::ChaCha,
     },
-    Wanted {
+    Code {
         what: "SHA-256",
-        options: &[
-            "CONFIG_CRYPTO_SHA256_ARM64",
-            "CONFIG_CRYPTO_LIB_SHA256_ARCH",
-        ],
+        option: "CONFIG_CRYPTO_SHA256_ARM64",
+        since: (4, 10),
+        later: Some("CONFIG_CRYPTO_LIB_SHA256_ARCH"),
+        user: User::Aes,
     },
 ];
 
-/// What 64-bit kernels have for the AES instructions.
-const AES_CIPHERS: [Wanted; 2] = [
-    Wanted {
+/// What 64-bit kernels have for the AES instructions. GCM is a part of the second since 4.14.
+const AES_CIPHERS: [Code; 2] = [
+    Code {
         what: "AES",
-        options: &["CONFIG_CRYPTO_AES_ARM64_CE_BLK"],
+        option: "CONFIG_CRYPTO_AES_ARM64_CE_BLK",
+        since: (3, 16),
+        later: None,
+        user: User::Aes,
     },
-    Wanted {
+    Code {
         what: "AES-GCM",
-        options: &["CONFIG_CRYPTO_GHASH_ARM64_CE"],
+        option: "CONFIG_CRYPTO_GHASH_ARM64_CE",
+        since: (3, 16),
+        later: None,
+        user: User::Aes,
     },
 ];
+
+/// From here on nobody sets the options of ChaCha20, Poly1305 and Curve25519: they follow from their libraries.
+const BY_ITSELF: Version = (6, 16);
 
 /// Judges the text of `.config`.
 pub(super) fn config(case: &mut Case<'_>, text: &str) {
@@ -93,9 +151,11 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
         return;
     }
     let on = |option: &str| matches!(options.get(option), Some(&("y" | "m")));
-    if let Some(version) = text.lines().find(|line| line.starts_with("# Linux/")) {
-        case.note(version.trim_start_matches("# ").to_owned());
+    let head = text.lines().find(|line| line.starts_with("# Linux/"));
+    if let Some(head) = head {
+        case.note(head.trim_start_matches("# ").to_owned());
     }
+    let version = head.and_then(version);
     let soc = case.soc;
     let arm = matches!(soc.isa, Isa::Armv5te | Isa::Armv7 | Isa::Armv8);
     if arm != (on("CONFIG_ARM") || on("CONFIG_ARM64")) {
@@ -127,11 +187,12 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
             );
             return;
         }
-        missing(case, &WIDE_CIPHERS, on, Verdict::NoSimd, "NEON");
+        missing(case, &WIDE_CIPHERS, version, on, Verdict::NoSimd, "NEON");
         if soc.aes {
             missing(
                 case,
                 &AES_CIPHERS,
+                version,
                 on,
                 Verdict::NoAsmCrypto,
                 "AES instructions",
@@ -141,10 +202,18 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
         if soc.isa == Isa::Armv8 && soc.aes {
             case.fault(
                 Verdict::ThirtyTwoOn64,
-                format!("CONFIG_ARM=y, a 32-bit kernel on {}", soc.core),
+                format!(
+                    "CONFIG_ARM=y: a 32-bit kernel on a 64-bit core{}",
+                    if on("CONFIG_CRYPTO_AES_ARM_CE") {
+                        "; it does reach the AES instructions (CONFIG_CRYPTO_AES_ARM_CE)"
+                    } else {
+                        ""
+                    }
+                ),
             );
+            case.reaches_aes = on("CONFIG_CRYPTO_AES_ARM_CE");
         }
-        narrow(case, on);
+        narrow(case, version, on);
     }
     let tunnels: Vec<&str> = [
         ("CONFIG_TUN", "tun"),
@@ -163,12 +232,22 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
 }
 
 /// A 32-bit ARM kernel.
-fn narrow(case: &mut Case<'_>, on: impl Fn(&str) -> bool) {
+fn narrow(case: &mut Case<'_>, version: Option<Version>, on: impl Fn(&str) -> bool) {
     let soc = case.soc;
-    if soc.isa != Isa::Armv5te && !on("CONFIG_CPU_V7") && !on("CONFIG_CPU_32v7") {
+    let seven = on("CONFIG_CPU_V7") || on("CONFIG_CPU_32v7");
+    if soc.isa != Isa::Armv5te && !seven {
+        want(case, "CONFIG_CPU_V7=y");
         case.fault(
-            Verdict::TooGeneric,
-            "CONFIG_CPU_V7 is not set: a kernel for ARMv6 or older",
+            Verdict::WrongAbi,
+            "CONFIG_CPU_V7 is not set: a kernel for older chips, which does not start on this one",
+        );
+    }
+    let five = ["CONFIG_CPU_FEROCEON", "CONFIG_CPU_ARM926T"];
+    if soc.isa == Isa::Armv5te && !five.into_iter().any(&on) {
+        want(case, "CONFIG_CPU_FEROCEON=y");
+        case.fault(
+            Verdict::WrongAbi,
+            "CONFIG_CPU_FEROCEON is not set: a kernel for later chips, which does not start on this one",
         );
     }
     if soc.vfp != Vfp::None && !on("CONFIG_VFP") {
@@ -178,7 +257,8 @@ fn narrow(case: &mut Case<'_>, on: impl Fn(&str) -> bool) {
             "CONFIG_VFP is not set: programs cannot use the floating-point unit",
         );
     }
-    if soc.divide && soc.isa == Isa::Armv7 && !on("CONFIG_ARM_PATCH_IDIV") {
+    let can_patch = version.is_none_or(|version| version >= (4, 5));
+    if soc.divide && soc.isa == Isa::Armv7 && can_patch && !on("CONFIG_ARM_PATCH_IDIV") {
         want(case, "CONFIG_ARM_PATCH_IDIV=y");
         case.fault(
             Verdict::SoftwareDivide,
@@ -204,37 +284,69 @@ fn narrow(case: &mut Case<'_>, on: impl Fn(&str) -> bool) {
             "CONFIG_KERNEL_MODE_NEON is not set: the kernel's ciphers cannot use NEON",
         );
     }
-    missing(case, &NEON_CIPHERS, on, Verdict::NoAsmCrypto, "NEON");
+    missing(
+        case,
+        &NEON_CIPHERS,
+        version,
+        on,
+        Verdict::NoAsmCrypto,
+        "NEON",
+    );
+}
+
+/// `Linux/arm 5.4.213 Kernel Configuration`, and its like.
+fn version(head: &str) -> Option<Version> {
+    let mut parts = head.split_whitespace().nth(2)?.split('.');
+    let mut number = || parts.next()?.parse().ok();
+    Some((number()?, number()?))
 }
 
 fn missing(
     case: &mut Case<'_>,
-    wanted: &[Wanted],
+    wanted: &[Code],
+    version: Option<Version>,
     on: impl Fn(&str) -> bool,
     verdict: Verdict,
     by: &str,
 ) {
-    let absent: Vec<&Wanted> = wanted
+    let used = |code: &&Code| code.user.options().iter().any(|option| on(option));
+    let here = |code: &&Code| version.is_none_or(|version| version >= code.since);
+    let off = |code: &&Code| !on(code.option) && !code.later.is_some_and(&on);
+    let absent: Vec<&Code> = wanted
         .iter()
-        .filter(|w| !w.options.iter().any(|option| on(option)))
+        .filter(|code| used(code) && off(code))
         .collect();
-    if absent.is_empty() {
+    let (can, cannot): (Vec<&Code>, Vec<&Code>) = absent.into_iter().partition(|code| here(&code));
+    let list = |codes: &[&Code], part: fn(&Code) -> &'static str| {
+        codes.iter().map(|c| part(c)).collect::<Vec<_>>().join(", ")
+    };
+    if let (false, Some((major, minor))) = (cannot.is_empty(), version) {
+        case.note(format!(
+            "Linux {major}.{minor} has no code in {by} for {}: a newer one would",
+            list(&cannot, |c| c.what)
+        ));
+    }
+    if can.is_empty() {
         return;
     }
-    let list = |part: fn(&Wanted) -> &'static str| {
-        absent
-            .iter()
-            .map(|w| part(w))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let (what, options) = (list(|w| w.what), list(|w| w.options[0]));
-    for absent in &absent {
-        case.wanted.push(format!("{}=m", absent.options[0]));
+    for code in &can {
+        let automatic = code.later.is_some() && version.is_some_and(|version| version >= BY_ITSELF);
+        let line = if automatic {
+            "CONFIG_KERNEL_MODE_NEON=y".to_owned()
+        } else {
+            format!("{}=m", code.option)
+        };
+        if !case.wanted.contains(&line) {
+            case.wanted.push(line);
+        }
     }
     case.fault(
         verdict,
-        format!("not set: {options}: no {by} for {what} in the kernel"),
+        format!(
+            "not set: {}: the kernel's {} in plain C, not in {by}",
+            list(&can, |c| c.option),
+            list(&can, |c| c.what)
+        ),
     );
 }
 

@@ -42,6 +42,8 @@ struct Case<'a> {
     unknown: Vec<String>,
     /// Lines of configuration, where it is those that are to be changed.
     wanted: Vec<String>,
+    /// The chip's AES instructions are in use already.
+    reaches_aes: bool,
 }
 
 impl Case<'_> {
@@ -101,6 +103,7 @@ pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject)
         evidence: Vec::new(),
         unknown: Vec::new(),
         wanted: Vec::new(),
+        reaches_aes: matches!(subject, Subject::Elf(facts) if facts.counts.aes > 0),
     };
     match subject {
         Subject::Elf(facts) => elf(&mut case, facts),
@@ -129,12 +132,11 @@ pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject)
         (true, true) => options(soc, subject, &verdicts).to_owned(),
         (true, false) => case.wanted.join(" "),
     };
-    let uses_aes = matches!(subject, Subject::Elf(facts) if facts.counts.aes > 0);
     Finding {
         path: path.to_owned(),
         origin: origin.to_owned(),
         role,
-        gain: gain::of(&verdicts, role, soc, uses_aes),
+        gain: gain::of(&verdicts, role, soc, case.reaches_aes),
         steps: steps::of(&verdicts, role, soc, subject, &flags),
         verdicts,
         evidence,

@@ -43,6 +43,10 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
         Verdict::NoSimd
     };
     let all = facts.counts.instructions;
+    if ciphers && counted <= noise(facts) {
+        // Said of the ciphers, with what else shows it.
+        return;
+    }
     match attributes {
         // An assembler that is told of NEON is given some: this was a compiler.
         Some(_) if counted == 0 && tag != 0 => return,

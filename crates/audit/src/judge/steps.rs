@@ -1,6 +1,7 @@
 //! What to do about a finding, in the build systems that firmware is made with.
 
 use super::Subject;
+use crate::facts::Kind;
 use crate::role::Role;
 use crate::soc::{Isa, Soc};
 use crate::verdict::Verdict;
@@ -19,12 +20,20 @@ pub(super) fn of(
         return steps;
     }
     if matches!(subject, Subject::KernelConfig(_) | Subject::KernelWords(_)) {
-        add("Kernel: set the lines named above in the target's config (OpenWrt: target/linux/*/config-*, or \
-             `make kernel_menuconfig`) and build it anew."
-            .to_owned());
         if has(Verdict::ThirtyTwoOn64) {
-            add("Kernel: ARCH=arm64 with an AArch64 compiler.".to_owned());
+            add("Kernel: ARCH=arm64 with an AArch64 compiler; programs of 32 bits run on it as before.".to_owned());
         }
+        if flags.starts_with("CONFIG_") {
+            add(format!(
+                "Kernel: {flags} (OpenWrt: in target/linux/*/config-*, or by `make kernel_menuconfig`)."
+            ));
+        } else if has(Verdict::WrongAbi) {
+            add("Kernel: the configuration of this chip's own target.".to_owned());
+        }
+        return steps;
+    }
+    if matches!(role, Role::WireGuard | Role::CryptoModule | Role::Module) && is_module(subject) {
+        module(verdicts, flags, &mut add);
         return steps;
     }
     if has(Verdict::ThirtyTwoOn64) {
@@ -39,7 +48,8 @@ pub(super) fn of(
             soc.gcc
         ));
     }
-    if has(Verdict::NoSimd) && !has(Verdict::NoAsmCrypto) && role == Role::Libcrypto {
+    let wide = has(Verdict::ThirtyTwoOn64);
+    if has(Verdict::NoSimd) && !has(Verdict::NoAsmCrypto) && role == Role::Libcrypto && !wide {
         add("OpenSSL leaves its NEON code out where the compiler builds for less than ARMv7 (__ARM_MAX_ARCH__): the \
              options below bring it in."
             .to_owned());
@@ -52,12 +62,9 @@ pub(super) fn of(
             Role::MbedTls => "Mbed TLS 3.5 or later with MBEDTLS_AESCE_C and MBEDTLS_HAVE_ASM, or OpenSSL, which has \
                               assembly for every ARM."
                 .to_owned(),
-            Role::WolfSsl => "wolfSSL: configure with --enable-armasm (OpenWrt: WOLFSSL_HAS_CPU_CRYPTO).".to_owned(),
-            Role::WireGuard | Role::CryptoModule => {
-                "Kernel: the modules with NEON (OpenWrt: kmod-crypto-lib-chacha20, kmod-crypto-lib-poly1305), \
-                 CONFIG_KERNEL_MODE_NEON=y."
-                    .to_owned()
-            }
+            Role::WolfSsl => "wolfSSL: configure with --enable-armasm. OpenWrt: the package libwolfsslcpu-crypto; in 22.03 \
+                              CONFIG_WOLFSSL_HAS_CPU_CRYPTO=y. On AArch64 it then needs a chip with AES instructions."
+                .to_owned(),
             _ => "Build with the library's assembly.".to_owned(),
         });
     }
@@ -68,7 +75,6 @@ pub(super) fn of(
                  CONFIG_OPENSSL_OPTIMIZE_SPEED=y, CONFIG_OPENSSL_SMALL_FOOTPRINT off."
                     .to_owned()
             }
-            Role::WireGuard | Role::CryptoModule => "Kernel: CONFIG_CC_OPTIMIZE_FOR_PERFORMANCE=y.".to_owned(),
             _ => "-O2 in the place of -Os.".to_owned(),
         });
     }
@@ -81,10 +87,17 @@ pub(super) fn of(
     if options.into_iter().any(has) && !has(Verdict::WrongAbi) && !has(Verdict::ThirtyTwoOn64) {
         add(format!("Compiler: {flags}."));
         if matches!(soc.isa, Isa::Armv7 | Isa::Armv8) && flags.contains("-mfpu=") {
-            add(format!(
-                "OpenWrt: {} in the target's Makefile.",
-                openwrt(flags)
-            ));
+            if let Some(variables) = openwrt(flags) {
+                add(format!(
+                    "OpenWrt: {variables} in the target's Makefile or target.mk."
+                ));
+            }
+            if soc.isa == Isa::Armv8 {
+                add(format!(
+                    "Or build for AArch64, which has 16 more registers of each sort: {}.",
+                    soc.gcc
+                ));
+            }
             if has(Verdict::SoftFloat) {
                 add("To keep working with libraries of the soft calling convention that cannot be built anew: \
                      -mfloat-abi=softfp, never -mfloat-abi=soft, which gives NEON and the floating-point unit away."
@@ -101,19 +114,41 @@ fn arch(soc: &Soc) -> String {
         .map_or_else(String::new, |arch| format!(" ({arch})"))
 }
 
-/// The two variables of OpenWrt's targets that say what is compiled for.
-fn openwrt(flags: &str) -> String {
+fn is_module(subject: &Subject) -> bool {
+    matches!(subject, Subject::Elf(facts) if facts.kind == Kind::Module)
+}
+
+/// The kernel is built as a whole: what is wrong with a module is repaired there.
+fn module(verdicts: &[Verdict], flags: &str, add: &mut impl FnMut(String)) {
+    let has = |verdict| verdicts.contains(&verdict);
+    if has(Verdict::WrongAbi) {
+        add("Kernel: one for this chip, and its modules with it.".to_owned());
+    }
+    if has(Verdict::ThirtyTwoOn64) {
+        add(
+            "Kernel: ARCH=arm64 with an AArch64 compiler; programs of 32 bits run on it as before."
+                .to_owned(),
+        );
+    }
+    if has(Verdict::SizeOptimised) {
+        add("Kernel: CONFIG_CC_OPTIMIZE_FOR_PERFORMANCE=y.".to_owned());
+    }
+    if has(Verdict::NoSimd) || has(Verdict::NoAsmCrypto) {
+        add(format!(
+            "Kernel: {flags}, CONFIG_KERNEL_MODE_NEON=y. OpenWrt: kmod-wireguard brings these modules with it \
+             (kmod-crypto-lib-chacha20, kmod-crypto-lib-poly1305) where the target's kernel has NEON."
+        ));
+    }
+}
+
+/// The two variables of OpenWrt's targets that say what is compiled for. Its 32-bit targets know none of ARMv8's units.
+fn openwrt(flags: &str) -> Option<String> {
     let value = |option: &str| {
         flags
             .split_whitespace()
             .find_map(|word| word.strip_prefix(option))
-            .map(str::to_owned)
     };
-    let cpu = value("-mcpu=")
-        .or_else(|| value("-march="))
-        .unwrap_or_else(|| "?".to_owned());
-    match value("-mfpu=") {
-        Some(fpu) => format!("CPU_TYPE:={cpu}, CPU_SUBTYPE:={fpu}"),
-        None => format!("CPU_TYPE:={cpu}, no CPU_SUBTYPE"),
-    }
+    let (cpu, fpu) = (value("-mcpu=")?, value("-mfpu=")?);
+    matches!(fpu, "neon" | "neon-vfpv4" | "vfpv3-d16")
+        .then(|| format!("CPU_TYPE:={cpu}, CPU_SUBTYPE:={fpu}"))
 }

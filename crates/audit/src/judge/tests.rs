@@ -238,7 +238,7 @@ fn mips_by_its_flags() {
 
 #[test]
 fn kernels_by_their_configuration() {
-    let head = "#\n# Linux/arm 5.4.0 Kernel Configuration\n#\nCONFIG_ARM=y\nCONFIG_CPU_V7=y\nCONFIG_SMP=y\nCONFIG_VFP=y\n";
+    let head = "#\n# Linux/arm 5.10.0 Kernel Configuration\n#\nCONFIG_ARM=y\nCONFIG_CPU_V7=y\nCONFIG_SMP=y\nCONFIG_VFP=y\nCONFIG_WIREGUARD=m\nCONFIG_INET_ESP=m\n";
     let config = |lines: &str| {
         let subject = Subject::KernelConfig(format!("{head}{lines}"));
         judge(

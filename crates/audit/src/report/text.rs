@@ -29,22 +29,17 @@ pub fn text(audit: &Audit<'_>, options: TextOptions) -> String {
     let worth = |finding: &&Finding| finding.is_worth_fixing();
     let faulty: Vec<&Finding> = audit.findings.iter().filter(worth).collect();
     // Those that packets pass have a paragraph each; the rest is told by what is wrong with it.
-    let hot = |finding: &&&Finding| options.all || finding.role.heat() > Role::Module.heat();
+    let hot = |group: &Vec<&Finding>| options.all || group[0].role.heat() > Role::Module.heat();
     let told = if options.all { usize::MAX } else { TOLD };
-    let (single, mut grouped): (Vec<&Finding>, Vec<&Finding>) = {
-        let (hot, cold): (Vec<&Finding>, Vec<&Finding>) = faulty.iter().partition(hot);
-        let (first, more) = hot.split_at(hot.len().min(told));
-        (first.to_vec(), [more, &cold].concat())
-    };
-    if single.is_empty() {
-        let rest = std::mem::take(&mut grouped);
-        let (first, more) = rest.split_at(rest.len().min(told));
-        paragraphs(&mut out, first);
-        grouped = more.to_vec();
+    let groups = alike(&faulty, options);
+    let (first, cold): (Vec<_>, Vec<_>) = if groups.iter().any(&hot) {
+        groups.into_iter().partition(hot)
     } else {
-        paragraphs(&mut out, &single);
-    }
-    groups(&mut out, &grouped);
+        (groups, Vec::new())
+    };
+    let (first, more) = first.split_at(first.len().min(told));
+    paragraphs(&mut out, first);
+    summaries(&mut out, &[more, &cold].concat());
     rest(&mut out, audit, options);
     conclusion(&mut out, audit, &faulty);
     out
@@ -123,23 +118,51 @@ pub fn describe(soc: &Soc) -> String {
     text
 }
 
-fn paragraphs(out: &mut String, findings: &[&Finding]) {
-    for (number, finding) in findings.iter().enumerate() {
+/// Files of one sort with the same faults and the same repair, such as a kernel's modules, are told once.
+fn alike<'f>(findings: &[&'f Finding], options: TextOptions) -> Vec<Vec<&'f Finding>> {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    for finding in findings {
+        let same = |group: &&mut Vec<&Finding>| {
+            let (a, b) = (group[0], finding);
+            (a.role, &a.verdicts, &a.steps) == (b.role, &b.verdicts, &b.steps)
+        };
+        match groups.iter_mut().find(same).filter(|_| !options.all) {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups
+}
+
+fn paragraphs(out: &mut String, groups: &[Vec<&Finding>]) {
+    for (number, group) in groups.iter().enumerate() {
+        let (finding, others) = (group[0], &group[1..]);
         line(out, "");
         let verdicts = words(&finding.verdicts);
+        let and = match others.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let (path, role) = (&finding.path, finding.role.word());
         line(
             out,
-            &format!(
-                "{:>2}. {} ({}): {verdicts}",
-                number + 1,
-                finding.path,
-                finding.role.word()
-            ),
+            &format!("{:>2}. {path} ({role}){and}: {verdicts}", number + 1),
         );
-        for (name, part) in [("why", &finding.evidence), ("do", &finding.steps)] {
-            for (at, text) in part.iter().enumerate() {
-                let name = if at == 0 { name } else { "" };
-                labelled(out, name, text);
+        for (at, text) in finding.evidence.iter().enumerate() {
+            labelled(out, if at == 0 { "why" } else { "" }, text);
+        }
+        if !others.is_empty() {
+            labelled(out, "also", &names(others));
+        }
+        let before = groups[..number]
+            .iter()
+            .position(|before| before[0].steps == finding.steps);
+        match before {
+            Some(before) => labelled(out, "do", &format!("as for {}", before + 1)),
+            None => {
+                for (at, text) in finding.steps.iter().enumerate() {
+                    labelled(out, if at == 0 { "do" } else { "" }, text);
+                }
             }
         }
         match &finding.gain {
@@ -159,38 +182,38 @@ fn paragraphs(out: &mut String, findings: &[&Finding]) {
     }
 }
 
-/// Files with the same verdicts.
-fn groups(out: &mut String, findings: &[&Finding]) {
-    let mut groups: BTreeMap<&[Verdict], Vec<&Finding>> = BTreeMap::new();
-    for finding in findings {
-        groups.entry(&finding.verdicts).or_default().push(finding);
+/// The first names of a group, by their last parts, and how many more there are.
+fn names(findings: &[&Finding]) -> String {
+    let last = |finding: &&Finding| {
+        let path = finding.path.as_str();
+        path.rsplit('/').next().unwrap_or(path).to_owned()
+    };
+    let mut names: Vec<String> = findings.iter().take(NAMES).map(last).collect();
+    if findings.len() > NAMES {
+        names.push(format!("{} more", findings.len() - NAMES));
     }
-    if groups.is_empty() {
+    names.join(", ")
+}
+
+/// Files with the same verdicts, in a line or two.
+fn summaries(out: &mut String, groups: &[Vec<&Finding>]) {
+    let mut by_verdicts: BTreeMap<&[Verdict], Vec<&Finding>> = BTreeMap::new();
+    for finding in groups.iter().flatten() {
+        by_verdicts
+            .entry(&finding.verdicts)
+            .or_default()
+            .push(finding);
+    }
+    if by_verdicts.is_empty() {
         return;
     }
     line(out, "");
     line(out, "Less often passed by packets (--all tells each):");
-    for (verdicts, files) in groups {
-        let names: Vec<&str> = files
-            .iter()
-            .take(NAMES)
-            .map(|finding| finding.path.as_str())
-            .collect();
-        let more = match files.len().saturating_sub(NAMES) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        line(
-            out,
-            &format!(
-                "  {} x {}: {}{more}",
-                files.len(),
-                words(verdicts),
-                names.join(", ")
-            ),
-        );
+    for (verdicts, files) in by_verdicts {
+        line(out, &format!("  {} x {}", files.len(), words(verdicts)));
+        labelled(out, "", &names(&files));
         if let Some(reason) = files[0].evidence.first() {
-            labelled(out, "", &format!("{}: {reason}", files[0].path));
+            labelled(out, "", &format!("of the first: {reason}"));
         }
     }
 }
@@ -205,29 +228,28 @@ fn rest(out: &mut String, audit: &Audit<'_>, options: TextOptions) {
     let fine: Vec<&Finding> = with(Verdict::Fine).collect();
     if !fine.is_empty() {
         line(out, "");
-        let hot: Vec<&&Finding> = fine
-            .iter()
-            .filter(|finding| options.all || finding.role.heat() > Role::Module.heat())
-            .collect();
-        let shown = if options.all { hot.len() } else { 2 * NAMES };
-        let mut names: Vec<String> = hot
-            .iter()
-            .take(shown)
-            .map(|finding| format!("{} ({})", finding.path, finding.role.word()))
-            .collect();
-        if names.len() < fine.len() && !names.is_empty() {
-            names.push(format!("and {} more", fine.len() - names.len()));
-        }
         line(out, &format!("Fine: {}", count(fine.len(), "file")));
-        if !names.is_empty() {
-            labelled(out, "", &names.join(", "));
-        }
-        if options.all || fine.len() <= 3 {
-            for finding in &fine {
-                for text in &finding.evidence {
-                    labelled(out, "", &format!("{}: {text}", finding.path));
-                }
+        let (modules, files): (Vec<&Finding>, Vec<&Finding>) = fine
+            .into_iter()
+            .partition(|finding| !options.all && finding.path.ends_with(".ko"));
+        let shown = if options.all { files.len() } else { 2 * NAMES };
+        for finding in files.iter().take(shown) {
+            let what = format!("{} ({})", finding.path, finding.role.word());
+            let tell = options.all || finding.role.heat() > Role::Libssl.heat();
+            match finding.evidence.as_slice() {
+                why @ [_, ..] if tell => labelled(out, "", &format!("{what}: {}", why.join("; "))),
+                _ => labelled(out, "", &what),
             }
+        }
+        if files.len() > shown {
+            labelled(out, "", &format!("and {} more", files.len() - shown));
+        }
+        if !modules.is_empty() {
+            labelled(
+                out,
+                "",
+                &format!("and {}", count(modules.len(), "kernel module")),
+            );
         }
     }
     let unknown: Vec<&Finding> = with(Verdict::CannotTell).collect();
