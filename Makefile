@@ -26,6 +26,7 @@ demo: build ## Show a tunnel at work: office, branch, real traffic, a table
 # `setup` has seen to valgrind, so that a test that finds none fails.
 test: setup ## Run all tests, and the model of the ring
 	@scripts/peers || echo "test: going on without the newest wireguard-go"
+	@scripts/audit-packages || echo "test: going on without Debian's packages for ARM, which the audit is tried on"
 	MILLRACE_TEST_VALGRIND=1 cargo test --locked --workspace
 	$(MAKE) --no-print-directory loom
 

@@ -316,7 +316,7 @@ fn missing(
         .iter()
         .filter(|code| used(code) && off(code))
         .collect();
-    let (can, cannot): (Vec<&Code>, Vec<&Code>) = absent.into_iter().partition(|code| here(&code));
+    let (can, cannot): (Vec<&Code>, Vec<&Code>) = absent.into_iter().partition(here);
     let list = |codes: &[&Code], part: fn(&Code) -> &'static str| {
         codes.iter().map(|c| part(c)).collect::<Vec<_>>().join(", ")
     };

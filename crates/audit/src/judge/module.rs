@@ -18,7 +18,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     if case.soc.isa == Isa::Armv8 && case.soc.aes && matches!(facts.machine, Machine::Arm { .. }) {
         case.fault(
             Verdict::ThirtyTwoOn64,
-            format!("a 32-bit kernel's module on {}", case.soc.core),
+            "a 32-bit kernel's module, and the chip runs AArch64",
         );
     }
     let narrow = matches!(facts.machine, Machine::Arm { .. });

@@ -94,7 +94,7 @@ pub(super) fn of(
             }
             if soc.isa == Isa::Armv8 {
                 add(format!(
-                    "Or build for AArch64, which has 16 more registers of each sort: {}.",
+                    "Or build for AArch64, which has twice the registers: {}.",
                     soc.gcc
                 ));
             }

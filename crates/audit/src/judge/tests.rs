@@ -238,7 +238,8 @@ fn mips_by_its_flags() {
 
 #[test]
 fn kernels_by_their_configuration() {
-    let head = "#\n# Linux/arm 5.10.0 Kernel Configuration\n#\nCONFIG_ARM=y\nCONFIG_CPU_V7=y\nCONFIG_SMP=y\nCONFIG_VFP=y\nCONFIG_WIREGUARD=m\nCONFIG_INET_ESP=m\n";
+    let head = "#\n# Linux/arm 5.10.0 Kernel Configuration\n#\nCONFIG_ARM=y\nCONFIG_CPU_V7=y\nCONFIG_SMP=y\n\
+                CONFIG_VFP=y\nCONFIG_WIREGUARD=m\nCONFIG_INET_ESP=m\n";
     let config = |lines: &str| {
         let subject = Subject::KernelConfig(format!("{head}{lines}"));
         judge(
@@ -275,6 +276,62 @@ fn kernels_by_their_configuration() {
         &Subject::KernelWords(Words::of(b"nothing")),
     );
     assert_eq!(empty.verdicts, [CannotTell]);
+}
+
+#[test]
+fn kernels_lack_only_what_their_version_has_and_something_in_them_uses() {
+    let config = |version: &str, lines: &str| {
+        let text = format!(
+            "# Linux/arm {version} Kernel Configuration\nCONFIG_ARM=y\nCONFIG_CPU_V7=y\nCONFIG_SMP=y\nCONFIG_VFP=y\n\
+             CONFIG_NEON=y\nCONFIG_KERNEL_MODE_NEON=y\n{lines}"
+        );
+        let subject = Subject::KernelConfig(text);
+        judge(soc("ipq8065"), "config", "", Role::KernelConfig, &subject)
+    };
+    // Neither AES nor ChaCha20 is used; before 4.5 there was nothing to patch divisions with.
+    assert_eq!(config("4.4.60", "").verdicts, [Fine]);
+    let patch = config("4.9.0", "");
+    assert_eq!(patch.verdicts, [SoftwareDivide]);
+    assert_eq!(patch.flags, "CONFIG_ARM_PATCH_IDIV=y");
+    // WireGuard beside a kernel that has no ChaCha20 of its own in NEON.
+    let old = config("4.4.60", "CONFIG_WIREGUARD=m\n");
+    assert_eq!(old.verdicts, [Fine]);
+    assert!(
+        old.evidence
+            .iter()
+            .any(|why| why.contains("Linux 4.4 has no code in NEON for ChaCha20")),
+        "{:?}",
+        old.evidence
+    );
+    let part = config("5.4.0", "CONFIG_ARM_PATCH_IDIV=y\nCONFIG_WIREGUARD=m\n");
+    assert_eq!(part.verdicts, [NoAsmCrypto]);
+    assert_eq!(part.flags, "CONFIG_CRYPTO_CHACHA20_NEON=m");
+    // From 6.16 on it follows from NEON, and the names are others.
+    let new = config("6.18.1", "CONFIG_ARM_PATCH_IDIV=y\nCONFIG_WIREGUARD=m\n");
+    assert_eq!(new.verdicts, [NoAsmCrypto]);
+    assert_eq!(new.flags, "CONFIG_KERNEL_MODE_NEON=y");
+    let new = config(
+        "6.18.1",
+        "CONFIG_ARM_PATCH_IDIV=y\nCONFIG_WIREGUARD=m\nCONFIG_CRYPTO_LIB_CHACHA_ARCH=y\n\
+         CONFIG_CRYPTO_LIB_POLY1305_ARCH=y\nCONFIG_CRYPTO_LIB_CURVE25519_ARCH=y\n",
+    );
+    assert_eq!(new.verdicts, [Fine], "{:?}", new.evidence);
+    let wide = judge(
+        soc("mt7986"),
+        "config",
+        "",
+        Role::KernelConfig,
+        &Subject::KernelConfig(
+            "# Linux/arm64 5.15.1 Kernel Configuration\nCONFIG_ARM64=y\nCONFIG_SMP=y\nCONFIG_INET_ESP=m\n\
+             CONFIG_CRYPTO_SHA256_ARM64=m\n"
+                .to_owned(),
+        ),
+    );
+    assert_eq!(wide.verdicts, [NoAsmCrypto], "{:?}", wide.evidence);
+    assert_eq!(
+        wide.flags,
+        "CONFIG_CRYPTO_AES_ARM64_CE_BLK=m CONFIG_CRYPTO_GHASH_ARM64_CE=m"
+    );
 }
 
 #[test]

@@ -47,8 +47,13 @@ pub fn text(audit: &Audit<'_>, options: TextOptions) -> String {
 
 fn head(out: &mut String, audit: &Audit<'_>) {
     let soc = audit.chip.soc;
-    line(out, &format!("Judged for {}", describe(soc)));
-    line(out, &format!("  chip:  {}", audit.chip.because));
+    wrapped(
+        out,
+        String::new(),
+        2,
+        &format!("Judged for {}", describe(soc)),
+    );
+    wrapped(out, "  chip:  ".to_owned(), 9, &audit.chip.because);
     let origins: Vec<&str> = audit
         .origins
         .iter()
@@ -60,14 +65,12 @@ fn head(out: &mut String, audit: &Audit<'_>) {
     } else {
         format!(" in {}", origins.join("; "))
     };
-    line(
-        out,
-        &format!(
-            "  read:  {} files, {} judged{places}",
-            audit.files,
-            audit.findings.len()
-        ),
+    let read = format!(
+        "{} files, {} judged{places}",
+        audit.files,
+        audit.findings.len()
     );
+    wrapped(out, "  read:  ".to_owned(), 9, &read);
     if let Some(why) = &audit.cut_short {
         line(out, &format!("  not all of it: {why}"));
     }
@@ -305,8 +308,10 @@ fn conclusion(out: &mut String, audit: &Audit<'_>, faulty: &[&Finding]) {
     line(out, "");
     match faulty.first() {
         None => line(out, "Nothing to fix."),
-        Some(first) => line(
+        Some(first) => wrapped(
             out,
+            String::new(),
+            2,
             &format!(
                 "Worth fixing: {} of {}. Begin with {}.",
                 faulty.len(),
@@ -340,12 +345,17 @@ fn labelled(out: &mut String, label: &str, text: &str) {
     } else {
         format!("{label}:")
     };
-    let mut current = format!("    {label:<6}");
+    wrapped(out, format!("    {label:<6}"), INDENT + 2, text);
+}
+
+/// Words behind a beginning, in lines of [`WIDTH`], the others indented.
+fn wrapped(out: &mut String, beginning: String, indent: usize, text: &str) {
+    let mut current = beginning;
     let mut empty = true;
     for word in text.split_whitespace() {
         if !empty && current.len() + 1 + word.len() > WIDTH {
             line(out, &current);
-            current = " ".repeat(INDENT + 2);
+            current = " ".repeat(indent);
             empty = true;
         }
         if !empty {
