@@ -7,6 +7,7 @@
 #[path = "../elf/compile.rs"]
 mod compile;
 mod rows;
+mod rust;
 mod spread;
 
 use audit::finding::Finding;
