@@ -30,10 +30,15 @@ pub fn sarif(audit: &Audit<'_>) -> Value {
             finding.verdicts.iter().filter(|verdict| verdict.is_worth_fixing()).map(move |verdict| (finding, verdict))
         })
         .map(|(finding, &verdict)| {
-            let mut text = format!("{} ({}): {}.", finding.path, finding.role.word(), verdict.meaning());
-            for part in finding.evidence.iter().chain(&finding.steps) {
-                text.push(' ');
-                text.push_str(part);
+            let mut text = format!(
+                "{} ({}): {}. Read: {}.",
+                finding.path,
+                finding.role.word(),
+                verdict.meaning(),
+                finding.evidence.join("; ")
+            );
+            if !finding.steps.is_empty() {
+                text += &format!(" Do: {}", finding.steps.join(" "));
             }
             json!({
                 "ruleId": verdict.word(),

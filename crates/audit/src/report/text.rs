@@ -66,8 +66,9 @@ fn head(out: &mut String, audit: &Audit<'_>) {
         format!(" in {}", origins.join("; "))
     };
     let read = format!(
-        "{} files, {} judged{places}",
+        "{} file{}, {} judged{places}",
         audit.files,
+        if audit.files == 1 { "" } else { "s" },
         audit.findings.len()
     );
     wrapped(out, "  read:  ".to_owned(), 9, &read);
@@ -376,4 +377,85 @@ fn line(out: &mut String, text: &str) {
             .map(|c| if c.is_control() { '\u{fffd}' } else { c }),
     );
     out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::examine::Chosen;
+    use crate::soc::Table;
+
+    fn finding(path: &str, role: Role, verdict: Verdict, evidence: &str, step: &str) -> Finding {
+        Finding {
+            path: path.to_owned(),
+            origin: String::new(),
+            role,
+            verdicts: vec![verdict],
+            evidence: vec![evidence.to_owned()],
+            flags: String::new(),
+            steps: vec![step.to_owned()],
+            gain: None,
+        }
+    }
+
+    #[test]
+    fn what_is_alike_is_told_once_and_all_of_it_on_demand() {
+        let module = |name: &str| {
+            finding(
+                name,
+                Role::CryptoModule,
+                Verdict::SizeOptimised,
+                "-Os",
+                "Kernel.",
+            )
+        };
+        let audit = Audit {
+            chip: Chosen {
+                soc: Table::builtin().soc("ipq8065").unwrap(),
+                because: "--soc ipq8065".to_owned(),
+            },
+            findings: vec![
+                finding(
+                    "/lib/libcrypto.so.3",
+                    Role::Libcrypto,
+                    Verdict::NoAsmCrypto,
+                    "no-asm",
+                    "Asm.",
+                ),
+                module("/m/aes.ko"),
+                module("/m/ghash.ko"),
+                finding(
+                    "/bin/a\u{1b}[2J",
+                    Role::OpenVpn,
+                    Verdict::NoSimd,
+                    "no NEON",
+                    "Asm.",
+                ),
+                finding("/bin/ls", Role::Other, Verdict::NoSimd, "none", "Asm."),
+                finding("/m/tun.ko", Role::Module, Verdict::Fine, "", ""),
+            ],
+            skipped: vec![],
+            files: 6,
+            origins: vec![],
+            cut_short: None,
+        };
+        let short = text(&audit, TextOptions::default());
+        for said in [
+            " 1. /lib/libcrypto.so.3 (libcrypto): no-asm-crypto\n",
+            " 2. /m/aes.ko (crypto-module) and 1 more: size-optimised\n",
+            "    also: ghash.ko\n",
+            " 3. /bin/a\u{fffd}[2J (openvpn): no-simd\n",
+            "    do:   as for 1\n",
+            "  1 x no-simd\n",
+            "and 1 kernel module\n",
+            "Worth fixing: 5 of 6 files. Begin with /lib/libcrypto.so.3.\n",
+        ] {
+            assert!(short.contains(said), "{said:?} in\n{short}");
+        }
+        assert_eq!(short.matches("ghash").count(), 1);
+        let all = text(&audit, TextOptions { all: true });
+        for path in [" 3. /m/ghash.ko", " 5. /bin/ls", "/m/tun.ko (module)"] {
+            assert!(all.contains(path), "{path} in\n{all}");
+        }
+    }
 }
