@@ -34,7 +34,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
             "Tag_ABI_optimization_goals is size (-Os)",
         );
     }
-    ciphers(case, facts, value("depends"));
+    ciphers(case, facts, value("depends"), magic);
     match magic {
         "" => case.note("a kernel module"),
         magic => case.note(format!("vermagic {magic}")),
@@ -68,14 +68,15 @@ fn other_kernel(isa: Isa, magic: &str, facts: &Facts) -> Option<String> {
 }
 
 /// The libraries of WireGuard's ciphers say which code they call.
-fn ciphers(case: &mut Case<'_>, facts: &Facts, depends: &str) {
+fn ciphers(case: &mut Case<'_>, facts: &Facts, depends: &str, magic: &str) {
     let name = facts
         .modinfo
         .iter()
         .find(|(key, _)| key == "name")
         .map_or("", |(_, name)| name.as_str());
     let simd = case.soc.neon || case.soc.isa == Isa::Armv8;
-    if name != "libchacha20poly1305" || !simd {
+    // From Linux 6.16 on libchacha has its own code for NEON in itself, and the dependency says nothing.
+    if name != "libchacha20poly1305" || !simd || version(magic).is_some_and(|v| v >= (6, 16)) {
         return;
     }
     let parts: Vec<&str> = depends.split(',').collect();
@@ -87,13 +88,12 @@ fn ciphers(case: &mut Case<'_>, facts: &Facts, depends: &str) {
     if any(&["chacha-neon"]) {
         case.note(format!("depends on {depends}: ChaCha20 in NEON"));
     } else if any(&["libchacha", "chacha-generic"]) {
-        case.wanted.extend(
-            [
-                "CONFIG_CRYPTO_CHACHA20_NEON=m",
-                "CONFIG_CRYPTO_POLY1305_ARM=m",
-            ]
-            .map(str::to_owned),
-        );
+        let poly = match facts.machine {
+            Machine::Aarch64 { .. } => "CONFIG_CRYPTO_POLY1305_NEON=m",
+            _ => "CONFIG_CRYPTO_POLY1305_ARM=m",
+        };
+        case.wanted
+            .extend(["CONFIG_CRYPTO_CHACHA20_NEON=m", poly].map(str::to_owned));
         case.fault(
             Verdict::NoSimd,
             format!("depends on {depends}: ChaCha20 in plain C, not chacha-neon"),
@@ -103,4 +103,11 @@ fn ciphers(case: &mut Case<'_>, facts: &Facts, depends: &str) {
             "depends on \"{depends}\": the ciphers are built into the kernel"
         ));
     }
+}
+
+/// `6.1.0-50-armmp SMP mod_unload ARMv7 p2v8`, and its like.
+fn version(magic: &str) -> Option<(u32, u32)> {
+    let mut parts = magic.split(['.', '-', ' ']);
+    let mut number = || parts.next()?.parse().ok();
+    Some((number()?, number()?))
 }

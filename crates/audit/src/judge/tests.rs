@@ -335,6 +335,78 @@ fn kernels_lack_only_what_their_version_has_and_something_in_them_uses() {
 }
 
 #[test]
+fn wireguards_ciphers_say_which_code_they_call() {
+    let module = |machine, magic: &str, depends: &str| {
+        let modinfo = [
+            ("name", "libchacha20poly1305"),
+            ("vermagic", magic),
+            ("depends", depends),
+        ];
+        Facts {
+            machine,
+            modinfo: modinfo
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+            ..facts(Kind::Module)
+        }
+    };
+    let (narrow, wide) = (Machine::Arm { big: false }, Machine::Aarch64 { big: false });
+    for (chip, machine, magic, depends, expected, flags) in [
+        (
+            "ipq8065",
+            narrow,
+            "5.10.1 SMP ARMv7",
+            "chacha-neon,poly1305-arm",
+            Fine,
+            "",
+        ),
+        (
+            "ipq8065",
+            narrow,
+            "5.10.1 SMP ARMv7",
+            "libchacha,libpoly1305",
+            NoSimd,
+            "CONFIG_CRYPTO_CHACHA20_NEON=m CONFIG_CRYPTO_POLY1305_ARM=m",
+        ),
+        (
+            "ipq8065",
+            narrow,
+            "6.18.3 SMP ARMv7",
+            "libchacha,libpoly1305",
+            Fine,
+            "",
+        ),
+        (
+            "bcm4708",
+            narrow,
+            "5.10.1 SMP ARMv7",
+            "libchacha,libpoly1305",
+            Fine,
+            "",
+        ),
+        ("ipq8065", narrow, "5.10.1 SMP ARMv7", "", CannotTell, ""),
+        (
+            "mt7986",
+            wide,
+            "5.10.1 SMP aarch64",
+            "libchacha,libpoly1305",
+            NoSimd,
+            "CONFIG_CRYPTO_CHACHA20_NEON=m CONFIG_CRYPTO_POLY1305_NEON=m",
+        ),
+    ] {
+        let subject = Subject::Elf(Box::new(module(machine, magic, depends)));
+        let finding = judge(soc(chip), "/x.ko", "", Role::CryptoModule, &subject);
+        assert_eq!(
+            finding.verdicts,
+            [expected],
+            "{magic}, {depends}: {:?}",
+            finding.evidence
+        );
+        assert_eq!(finding.flags, flags, "{magic}, {depends}");
+    }
+}
+
+#[test]
 fn every_finding_says_what_to_do_and_no_advice_gives_the_unit_away() {
     for chip in Table::builtin().socs() {
         for facts in [generic(), tuned(), soft()] {
