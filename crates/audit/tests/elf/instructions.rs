@@ -232,3 +232,35 @@ fn random_bytes_are_no_instructions() {
         }
     }
 }
+
+/// Of what tells whose code it is: what came with ARMv8, and which registers hold double precision where no NEON is.
+#[test]
+fn instructions_of_v8_and_double_precision_are_counted_apart() {
+    let bench = Bench::new();
+    let flags = "-shared -nostdlib -march=armv8-a -mfpu=crypto-neon-fp-armv8";
+    for set in [".arm", ".thumb"] {
+        let text = format!(
+            ".syntax unified\n{set}\n.macro function name\n.global \\name\n.type \\name, %function\n\\name:\n.endm\n\
+             function new\nldaex r0, [r1]\nstlexh r0, r2, [r1]\nlda r0, [r1]\nstlb r0, [r1]\nvseleq.f32 s0, s1, s2\n\
+             vrinta.f32 s0, s1\nvmaxnm.f64 d0, d1, d2\nvcvtm.s32.f64 s0, d17\nbx lr\n.size new, .-new\n\
+             function old\nldrex r0, [r1]\nstrexb r0, r2, [r1]\nvadd.f32 s0, s1, s2\nvpush {{d8-d15}}\n\
+             vadd.f64 d0, d1, d2\nvldr d16, [r0]\nvmov r1, r2, d3\nvcvt.f64.s32 d4, s1\nbx lr\n.size old, .-old\n\
+             function both\nvadd.f64 d20, d21, d22\nvadd.i32 q0, q1, q2\nbx lr\n.size both, .-both\n"
+        );
+        let source = bench.source("one.s", &text);
+        let whole = bench.build(ARM, flags, &[&source]);
+        for bytes in [bench.strip("arm-linux-gnueabihf-strip", &whole), whole] {
+            let facts = facts(&bytes);
+            assert_eq!(facts.counts.v8, 8, "{set}: {:?}", facts.counts);
+            assert_eq!(facts.counts.exclusive, 4, "{set}");
+            let spread = &facts.neon;
+            assert_eq!((spread.with_neon, spread.all), (1, 3), "{set}: {spread:?}");
+            // Two in `new`, four in `old`; those beside NEON do not count.
+            assert_eq!(
+                (spread.doubles_elsewhere, spread.high_elsewhere),
+                (6, 2),
+                "{set}: {spread:?}"
+            );
+        }
+    }
+}
