@@ -1,6 +1,7 @@
 //! Libraries of ciphers: whether their assembly is in them.
 
 use super::Case;
+use super::simd::told;
 use crate::facts::{Facts, Machine};
 use crate::role::Role;
 use crate::verdict::Verdict;
@@ -24,33 +25,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     }
     options(case, facts);
     match facts.machine {
-        Machine::Arm { .. } if case.soc.neon => {
-            if facts.counts.neon < ASSEMBLY {
-                let why = format!(
-                    "{} NEON instructions in {} bytes of code, and {}",
-                    facts.counts.neon,
-                    facts.text,
-                    if modules == 0 {
-                        "no assembly names itself"
-                    } else {
-                        "its assembly is for the integer unit"
-                    }
-                );
-                case.fault(
-                    if modules == 0 {
-                        Verdict::NoAsmCrypto
-                    } else {
-                        Verdict::NoSimd
-                    },
-                    why,
-                );
-            } else {
-                case.note(format!(
-                    "{} NEON instructions in all: its ciphers are in assembly",
-                    facts.counts.neon
-                ));
-            }
-        }
+        Machine::Arm { .. } if case.soc.neon => neon(case, facts, modules),
         // Without NEON there is OpenSSL's code for the integer unit, which compilers do not reach.
         Machine::Arm { .. } if case.role == Role::Libcrypto && modules == 0 => {
             case.fault(Verdict::NoAsmCrypto, "no assembly names itself in it");
@@ -81,6 +56,38 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
             case.fault(Verdict::NoAsmCrypto, "no assembly names itself in it");
         }
         _ => {}
+    }
+}
+
+/// 32-bit ARM with NEON. A compiler that is told of NEON makes hundreds of its instructions of ciphers in C too.
+fn neon(case: &mut Case<'_>, facts: &Facts, modules: usize) {
+    let counted = facts.counts.neon;
+    let tag = facts.arm.as_ref().and_then(|arm| arm.simd_arch);
+    let assembled = told(&facts.neon, tag.unwrap_or(0)) == Some(false);
+    if counted < ASSEMBLY || (modules == 0 && case.role == Role::Libcrypto) {
+        let rest = if modules == 0 {
+            "no assembly names itself"
+        } else {
+            "its assembly is for the integer unit"
+        };
+        let verdict = if modules == 0 {
+            Verdict::NoAsmCrypto
+        } else {
+            Verdict::NoSimd
+        };
+        let bytes = facts.text;
+        case.fault(
+            verdict,
+            format!("{counted} NEON instructions in {bytes} bytes of code, and {rest}"),
+        );
+    } else if modules > 0 || assembled {
+        case.note(format!(
+            "{counted} NEON instructions in all: its ciphers are in assembly"
+        ));
+    } else {
+        case.unknown(format!(
+            "{counted} NEON instructions: whether they are ciphers in assembly or what the compiler made of C"
+        ));
     }
 }
 

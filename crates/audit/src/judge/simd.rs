@@ -98,7 +98,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
             );
         }
         None if ciphers => case.note(format!(
-            "{}: the ciphers' assembly, and of the C around it nothing tells",
+            "{}: of the C in it nothing tells whether the compiler was told of NEON",
             share(facts)
         )),
         None => case.unknown(format!(
@@ -114,7 +114,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
 /// things tell: compilers put NEON into functions all over a library, and where there is NEON there are 32 registers,
 /// of which compilers take the upper ones first. The first alone is not enough: GCC 12 with `-mfpu=neon` put it into
 /// 5 functions of 100 of a library of ciphers in C at -O2, and into one of 200 at -Os.
-fn told(spread: &Spread, tag: u64) -> Option<bool> {
+pub(super) fn told(spread: &Spread, tag: u64) -> Option<bool> {
     match (registers(spread), confined(spread)) {
         (Registers::ThirtyTwo, _) | (_, false) => Some(true),
         (Registers::Sixteen, true) => Some(false),

@@ -97,3 +97,29 @@ fn neon_on_a_chip_without_is_a_fault_where_the_compiler_made_it() {
         assert_eq!(words(&finding), expected, "{fpu}: {:#?}", finding.evidence);
     }
 }
+
+/// What a compiler makes of ciphers in C for NEON is no assembly.
+#[test]
+fn ciphers_in_c_are_no_assembly_however_much_neon_they_have() {
+    let bench = Bench::new();
+    let mut text = String::new();
+    for n in 0..30 {
+        text += &format!(
+            "void mix{n}(unsigned *restrict o, const unsigned *restrict p) \
+             {{ for (int i = 0; i < 64; i++) o[i] = (o[i] ^ p[i]) + (p[i] << {}); }}\n",
+            n % 30 + 1
+        );
+    }
+    let source = bench.source("one.c", &text);
+    let flags = format!("{SHARED} -O3 -mcpu=cortex-a7 -mfloat-abi=hard -mfpu=neon-vfpv4");
+    let bytes = bench.build(ARM, &flags, &[&source]);
+    assert!(crate::facts(&bytes).counts.neon > 300);
+    for (path, expected) in [
+        ("/usr/lib/libone.so", "fine"),
+        ("/usr/lib/libcrypto.so.3", "no-asm-crypto"),
+        ("/usr/lib/libmbedcrypto.so.7", "cannot-tell"),
+    ] {
+        let finding = finding(path, &bytes, "ipq4019");
+        assert_eq!(words(&finding), expected, "{path}: {:#?}", finding.evidence);
+    }
+}
