@@ -131,7 +131,8 @@ pub struct Counts {
 /// Where the NEON instructions are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// Functions (by symbol) that hold NEON instructions, or those of cryptography; where there are no symbols, pieces of 4 KiB.
+    /// Functions (by symbol) that hold NEON instructions, or those of cryptography; where there are no symbols,
+    /// pieces of 4 KiB.
     pub with_neon: u64,
     /// Functions, or pieces, in all.
     pub all: u64,

@@ -162,7 +162,10 @@ fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>
         if hard {
             case.fault(
                 Verdict::WrongAbi,
-                format!("passes floats in VFP registers (e_flags {:#x}), and the chip has no floating-point unit", facts.flags),
+                format!(
+                    "passes floats in VFP registers (e_flags {:#x}), and the chip has no floating-point unit",
+                    facts.flags
+                ),
             );
         } else if much || (fp != 0 && code.vfp > 0) {
             case.fault(

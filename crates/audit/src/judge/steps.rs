@@ -57,13 +57,15 @@ pub(super) fn of(
     if has(Verdict::NoAsmCrypto) {
         add(match role {
             Role::Libcrypto => "OpenSSL: configure without `no-asm`, for a target with assembly (linux-armv4, \
-                                linux-aarch64, linux-mips32), not for linux-generic32 or linux-generic64. OpenWrt: CONFIG_OPENSSL_WITH_ASM=y."
+                                linux-aarch64, linux-mips32), not for linux-generic32 or linux-generic64. OpenWrt: \
+                                CONFIG_OPENSSL_WITH_ASM=y."
                 .to_owned(),
-            Role::MbedTls => "Mbed TLS 3.5 or later with MBEDTLS_AESCE_C and MBEDTLS_HAVE_ASM, or OpenSSL, which has \
-                              assembly for every ARM."
+            Role::MbedTls if soc.aes => "Mbed TLS 3.4 or later for 64 bits, with MBEDTLS_AESCE_C; or OpenSSL, which has \
+                                         assembly for every ARM."
                 .to_owned(),
-            Role::WolfSsl => "wolfSSL: configure with --enable-armasm. OpenWrt: the package libwolfsslcpu-crypto; in 22.03 \
-                              CONFIG_WOLFSSL_HAS_CPU_CRYPTO=y. On AArch64 it then needs a chip with AES instructions."
+            Role::MbedTls => "Mbed TLS has no assembly for this chip's ciphers: OpenSSL has.".to_owned(),
+            Role::WolfSsl => "wolfSSL: configure with --enable-armasm. OpenWrt: the package libwolfsslcpu-crypto; in \
+                              22.03 CONFIG_WOLFSSL_HAS_CPU_CRYPTO=y. On AArch64 it then needs AES instructions."
                 .to_owned(),
             _ => "Build with the library's assembly.".to_owned(),
         });

@@ -269,7 +269,8 @@ fn kernels_by_their_configuration() {
     );
     let finding = config(
         "CONFIG_NEON=y\nCONFIG_KERNEL_MODE_NEON=y\nCONFIG_ARM_PATCH_IDIV=y\nCONFIG_CRYPTO_CHACHA20_NEON=m\n\
-         CONFIG_CRYPTO_POLY1305_ARM=m\nCONFIG_CRYPTO_CURVE25519_NEON=m\nCONFIG_CRYPTO_AES_ARM_BS=m\nCONFIG_CRYPTO_SHA256_ARM=m\n",
+         CONFIG_CRYPTO_POLY1305_ARM=m\nCONFIG_CRYPTO_CURVE25519_NEON=m\n\
+         CONFIG_CRYPTO_AES_ARM_BS=m\nCONFIG_CRYPTO_SHA256_ARM=m\n",
     );
     assert_eq!(finding.verdicts, [Fine], "{:?}", finding.evidence);
     let empty = judge(
