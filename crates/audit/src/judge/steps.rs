@@ -60,8 +60,8 @@ pub(super) fn of(
                                 linux-aarch64, linux-mips32), not for linux-generic32 or linux-generic64. OpenWrt: \
                                 CONFIG_OPENSSL_WITH_ASM=y."
                 .to_owned(),
-            Role::MbedTls if soc.aes => "Mbed TLS 3.4 or later for 64 bits, with MBEDTLS_AESCE_C; or OpenSSL, which has \
-                                         assembly for every ARM."
+            Role::MbedTls if soc.aes => "Mbed TLS 3.4 or later for 64 bits, with MBEDTLS_AESCE_C; or OpenSSL, with \
+                                         its assembly for every ARM."
                 .to_owned(),
             Role::MbedTls => "Mbed TLS has no assembly for this chip's ciphers: OpenSSL has.".to_owned(),
             Role::WolfSsl => "wolfSSL: configure with --enable-armasm. OpenWrt: the package libwolfsslcpu-crypto; in \
