@@ -205,6 +205,9 @@ impl Examiner {
                 None => return Err(AuditError::NoChip(name.to_owned())),
             },
         };
+        if let Some(why) = &cut_short {
+            self.skipped(name, "the rest", why);
+        }
         if self.left_out > 0 {
             let why = format!("only the first {FILES_MAX} files are judged");
             self.skipped(name, &format!("{} more files", self.left_out), &why);

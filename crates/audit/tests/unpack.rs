@@ -230,6 +230,21 @@ fn squashfs_with_lzo_is_named_as_skipped() {
     );
 }
 
+/// An image that was not loaded to its end must not look like one without a file system.
+#[test]
+fn a_squashfs_that_is_cut_off_is_named_as_skipped() {
+    let mut image = squashfs::image(&images::root(), four(4, pack::xz));
+    image.truncate(image.len() / 2);
+    let seen = look(&image);
+    assert!(
+        seen.skipped
+            .iter()
+            .any(|(_, what, why)| what == "squashfs" && why.contains("cut off")),
+        "{:?}",
+        seen.skipped
+    );
+}
+
 /// A kernel in the form that ARM boots: a program that unpacks itself, a stream, and device trees behind it.
 fn zimage(stream: &[u8]) -> Vec<u8> {
     let mut image = images::noise(5000, 5);

@@ -9,7 +9,7 @@ use crate::verdict::Verdict;
 /// `e_flags`: floating-point arguments in VFP registers.
 const FLOAT_HARD: u32 = 0x400;
 /// `e_flags`: floating-point arguments in integer registers.
-const FLOAT_SOFT: u32 = 0x200;
+pub(super) const FLOAT_SOFT: u32 = 0x200;
 
 /// `Tag_CPU_arch`.
 const V7: u64 = 10;
@@ -54,7 +54,7 @@ fn wide_core(case: &mut Case<'_>, facts: &Facts) {
     if case.soc.isa != Isa::Armv8 {
         return;
     }
-    if case.soc.aes {
+    if case.aes() {
         let reached = if case.role.has_ciphers() && facts.counts.aes > NOISE {
             "; its assembly does use them in 32-bit state, with half the registers"
         } else {

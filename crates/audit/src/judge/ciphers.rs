@@ -30,7 +30,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
         Machine::Arm { .. } if case.role == Role::Libcrypto && modules == 0 => {
             case.fault(Verdict::NoAsmCrypto, "no assembly names itself in it");
         }
-        Machine::Aarch64 { .. } if case.soc.aes => {
+        Machine::Aarch64 { .. } if case.aes() => {
             if facts.counts.aes == 0 {
                 let why = format!(
                     "no AES instruction among {}, which the chip has",

@@ -15,11 +15,10 @@ const NEON_CRYPTO: Gain = Gain {
 
 /// A packet's cipher with AES instructions and without.
 const AES_INSTRUCTIONS: Gain = Gain {
-    what: "AES-256-GCM",
+    what: "AES-256-GCM, counted in instructions",
     low: 8.3,
-    high: 19.0,
-    source: "instructions per byte on AArch64: 3.1 with AES instructions, 25.9 in NEON, 59 in OpenSSL's code without; \
-             docs/benchmarks.md",
+    high: 8.3,
+    source: "Millrace on AArch64: 3.1 instructions per byte with AES instructions, 25.9 in NEON; docs/benchmarks.md",
 };
 
 /// The compiler's options alone.
@@ -40,10 +39,10 @@ const COMPUTING: Gain = Gain {
 
 /// WireGuard with the kernel's NEON ciphers.
 const KERNEL_NEON: Gain = Gain {
-    what: "ChaCha20-Poly1305",
-    low: 1.7,
+    what: "ChaCha20-Poly1305, counted in instructions",
+    low: 3.2,
     high: 3.2,
-    source: "instructions per byte on Cortex-A15: 7.9 to 15.1 in NEON, 25.3 without; docs/benchmarks.md",
+    source: "Millrace on Cortex-A15: 7.9 instructions per byte in NEON, 25.3 without; docs/benchmarks.md",
 };
 
 /// A kernel of 64 bits.
@@ -82,7 +81,10 @@ pub(super) fn of(verdicts: &[Verdict], role: Role, soc: &Soc, uses_aes: bool) ->
     let arm = matches!(soc.isa, Isa::Armv7 | Isa::Armv8);
     match worst {
         Verdict::NoAsmCrypto | Verdict::ThirtyTwoOn64
-            if soc.aes && !uses_aes && (role.has_ciphers() || role == Role::KernelConfig) =>
+            if soc.aes
+                && soc.is_sure("aes")
+                && !uses_aes
+                && (role.has_ciphers() || role == Role::KernelConfig) =>
         {
             Some(AES_INSTRUCTIONS)
         }
@@ -97,14 +99,14 @@ pub(super) fn of(verdicts: &[Verdict], role: Role, soc: &Soc, uses_aes: bool) ->
         {
             Some(NEON_CRYPTO)
         }
-        Verdict::NoSimd | Verdict::SoftFloat | Verdict::SoftwareDivide | Verdict::TooGeneric
-            if arm =>
+        // Both were measured on chips that divide; the second is mostly division.
+        _ if arm && soc.divide && (role == Role::OpenVpn || role.has_ciphers()) => Some(OPTIONS),
+        _ if arm
+            && soc.divide
+            && verdicts.contains(&Verdict::SoftwareDivide)
+            && role != Role::Libssl =>
         {
-            Some(if role == Role::OpenVpn || role.has_ciphers() {
-                OPTIONS
-            } else {
-                COMPUTING
-            })
+            Some(COMPUTING)
         }
         _ => None,
     }

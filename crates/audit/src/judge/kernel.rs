@@ -157,7 +157,21 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
     }
     let version = head.and_then(version);
     let soc = case.soc;
-    let arm = matches!(soc.isa, Isa::Armv5te | Isa::Armv7 | Isa::Armv8);
+    let arm = soc.isa.is_arm();
+    let mips = matches!(
+        soc.isa,
+        Isa::Mips32r2 | Isa::Mips64OcteonPlus | Isa::Mips64Octeon3
+    );
+    if mips && on("CONFIG_MIPS") && on("CONFIG_CPU_BIG_ENDIAN") != soc.big_endian {
+        case.fault(
+            Verdict::WrongAbi,
+            format!(
+                "the byte order is the other one: the chip is {}",
+                super::chip(soc)
+            ),
+        );
+        return;
+    }
     if arm != (on("CONFIG_ARM") || on("CONFIG_ARM64")) {
         case.fault(
             Verdict::WrongAbi,
@@ -188,7 +202,7 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
             return;
         }
         missing(case, &WIDE_CIPHERS, version, on, Verdict::NoSimd, "NEON");
-        if soc.aes {
+        if case.aes() {
             missing(
                 case,
                 &AES_CIPHERS,
@@ -199,7 +213,7 @@ pub(super) fn config(case: &mut Case<'_>, text: &str) {
             );
         }
     } else if on("CONFIG_ARM") {
-        if soc.isa == Isa::Armv8 && soc.aes {
+        if soc.isa == Isa::Armv8 && case.aes() {
             case.fault(
                 Verdict::ThirtyTwoOn64,
                 format!(
@@ -275,9 +289,7 @@ fn narrow(case: &mut Case<'_>, version: Option<Version>, on: impl Fn(&str) -> bo
             Verdict::NoSimd,
             "CONFIG_NEON is not set: neither programs nor the kernel can use NEON",
         );
-        return;
-    }
-    if !on("CONFIG_KERNEL_MODE_NEON") {
+    } else if !on("CONFIG_KERNEL_MODE_NEON") {
         want(case, "CONFIG_KERNEL_MODE_NEON=y");
         case.fault(
             Verdict::NoSimd,
@@ -354,6 +366,9 @@ fn want(case: &mut Case<'_>, line: &str) {
     case.wanted.push(line.to_owned());
 }
 
+/// In every 32-bit ARM kernel, and in no other.
+const NARROW: &str = "__aeabi_uidiv";
+
 /// What was found in a kernel without its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
@@ -374,7 +389,7 @@ impl Words {
         "ecb-aes-neonbs",
         "ecb-aes-ce",
         "gcm-aes-ce",
-        "__aeabi_uidiv",
+        NARROW,
     ];
 
     /// Looks for them in `bytes`.
@@ -402,13 +417,27 @@ pub(super) fn words(case: &mut Case<'_>, words: &Words) {
         Some(version) => case.note(version.clone()),
         None => case.unknown("no \"Linux version\" in it"),
     }
-    if words.found.is_empty() {
-        case.unknown("no word in it tells how it was configured (CONFIG_IKCONFIG would keep its configuration in it)");
-    } else {
-        case.note(format!("has {}", words.found.join(", ")));
-        let neon = words.found.iter().any(|word| word.contains("neon"));
-        if case.soc.neon && !neon {
-            case.unknown("no driver with NEON in its name: modules may have them");
+    if words.found.contains(&NARROW) {
+        // A function that compilers call in 32-bit ARM code alone.
+        if !case.soc.isa.is_arm() {
+            let why = format!(
+                "a kernel for 32-bit ARM, the chip is {}",
+                super::chip(case.soc)
+            );
+            case.fault(Verdict::WrongAbi, why);
+            return;
+        }
+        if case.soc.isa == Isa::Armv8 && case.aes() {
+            case.fault(
+                Verdict::ThirtyTwoOn64,
+                "a kernel for 32-bit ARM on a 64-bit core",
+            );
         }
     }
+    if !words.found.is_empty() {
+        case.note(format!("has {}", words.found.join(", ")));
+    }
+    case.unknown(
+        "which options it was built with: its configuration is not in it (CONFIG_IKCONFIG), and drivers may be modules",
+    );
 }

@@ -33,7 +33,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
         );
     }
     // 1 and 2 are hard, and 5 to 7 are newer kinds of it.
-    if matches!(flags.fp_abi, 1 | 2 | 5..=7) && !case.soc.fpu {
+    if matches!(flags.fp_abi, 1 | 2 | 5..=7) && case.knows("fpu") && !case.soc.fpu {
         case.fault(
             Verdict::WrongAbi,
             "hard floating point on a chip without the unit: each instruction traps into the kernel's emulator",

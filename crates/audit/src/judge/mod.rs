@@ -75,6 +75,11 @@ impl Case<'_> {
         sure
     }
 
+    /// Whether the chip has AES instructions; nothing is said of chips of which nobody says it.
+    fn aes(&self) -> bool {
+        self.soc.aes && self.soc.is_sure("aes")
+    }
+
     fn is_faulty(&self) -> bool {
         !self.verdicts.is_empty()
     }
@@ -96,9 +101,14 @@ impl Case<'_> {
 /// Judges one file for `soc`.
 #[must_use]
 pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject) -> Finding {
+    // A program that has OpenSSL in itself is judged as OpenSSL too, whatever it is called.
+    let judged = match subject {
+        Subject::Elf(facts) if !role.has_ciphers() && has_openssl(facts) => Role::Libcrypto,
+        _ => role,
+    };
     let mut case = Case {
         soc,
-        role,
+        role: judged,
         verdicts: BTreeSet::new(),
         evidence: Vec::new(),
         unknown: Vec::new(),
@@ -121,6 +131,9 @@ pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject)
         });
     }
     let mut evidence: Vec<String> = case.evidence.into_iter().map(|(_, text)| text).collect();
+    if evidence.is_empty() && case.unknown.is_empty() {
+        evidence.push(looked_at(subject));
+    }
     evidence.extend(
         case.unknown
             .into_iter()
@@ -129,33 +142,74 @@ pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject)
     let worth = verdicts.iter().any(|verdict| verdict.is_worth_fixing());
     let flags = match (worth, case.wanted.is_empty()) {
         (false, _) => String::new(),
-        (true, true) => options(soc, subject, &verdicts).to_owned(),
+        (true, true) => options(soc, subject, &verdicts),
         (true, false) => case.wanted.join(" "),
     };
     Finding {
         path: path.to_owned(),
         origin: origin.to_owned(),
         role,
-        gain: gain::of(&verdicts, role, soc, case.reaches_aes),
-        steps: steps::of(&verdicts, role, soc, subject, &flags),
+        gain: gain::of(&verdicts, judged, soc, case.reaches_aes),
+        steps: steps::of(&verdicts, judged, soc, subject, &flags),
         verdicts,
         evidence,
         flags,
     }
 }
 
-/// The options that fit: those for 32 bits where a 64-bit core has nothing to gain from the other 32.
-fn options<'s>(soc: &'s Soc, subject: &Subject, verdicts: &[Verdict]) -> &'s str {
-    let narrow =
-        matches!(subject, Subject::Elf(facts) if matches!(facts.machine, Machine::Arm { .. }));
-    match &soc.gcc32 {
-        Some(gcc32)
-            if narrow && soc.isa == Isa::Armv8 && !verdicts.contains(&Verdict::ThirtyTwoOn64) =>
-        {
-            gcc32
+/// OpenSSL's assembly names itself, and OpenSSL keeps its compiler's line.
+fn has_openssl(facts: &Facts) -> bool {
+    facts
+        .notes
+        .iter()
+        .any(|note| note.contains("CRYPTOGAMS") || note.starts_with("compiler: "))
+}
+
+/// What was read of a file of which there is nothing to say.
+fn looked_at(subject: &Subject) -> String {
+    match subject {
+        Subject::Elf(facts) => {
+            let attributes = match (&facts.arm, &facts.mips) {
+                (None, None) => "",
+                _ => ", and what its builder said of them",
+            };
+            format!(
+                "{} instructions{attributes}: all fits",
+                facts.counts.instructions
+            )
         }
-        _ => &soc.gcc,
+        Subject::KernelConfig(_) | Subject::KernelWords(_) => "all fits".to_owned(),
     }
+}
+
+/// The options that fit: those for 32 bits where a 64-bit core has nothing to gain from the other 32, in the file's own
+/// calling convention, and without what nobody says that the chip has.
+fn options(soc: &Soc, subject: &Subject, verdicts: &[Verdict]) -> String {
+    let arm = match subject {
+        Subject::Elf(facts) if matches!(facts.machine, Machine::Arm { .. }) => Some(facts),
+        _ => None,
+    };
+    let wide = soc.isa == Isa::Armv8 && verdicts.contains(&Verdict::ThirtyTwoOn64);
+    let flags = match &soc.gcc32 {
+        Some(gcc32) if arm.is_some() && soc.isa == Isa::Armv8 && !wide => gcc32,
+        _ => &soc.gcc,
+    };
+    // Libraries of both conventions do not work together.
+    let soft = arm.is_some_and(|facts| facts.flags & arm::FLOAT_SOFT != 0)
+        && !verdicts.contains(&Verdict::WrongAbi);
+    let (unit, aes) = (
+        soc.is_sure("vfp") && soc.is_sure("neon"),
+        soc.is_sure("aes"),
+    );
+    let words = flags
+        .split_whitespace()
+        .filter(|word| unit || !(word.starts_with("-mfpu=") || word.starts_with("-mfloat-abi=")));
+    let words = words.map(|word| match word {
+        "-mfloat-abi=hard" if soft => "-mfloat-abi=softfp",
+        word if !aes => word.trim_end_matches("+crypto"),
+        word => word,
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn elf(case: &mut Case<'_>, facts: &Facts) {

@@ -15,7 +15,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
             .find(|(k, _)| k == key)
             .map_or("", |(_, v)| v.as_str())
     };
-    if case.soc.isa == Isa::Armv8 && case.soc.aes && matches!(facts.machine, Machine::Arm { .. }) {
+    if case.soc.isa == Isa::Armv8 && case.aes() && matches!(facts.machine, Machine::Arm { .. }) {
         case.fault(
             Verdict::ThirtyTwoOn64,
             "a 32-bit kernel's module, and the chip runs AArch64",

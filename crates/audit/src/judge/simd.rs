@@ -78,6 +78,11 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
     }
     match told(&facts.neon, tag) {
         Some(true) => {}
+        // The C library's code is among its own, and was built by somebody else.
+        Some(false) if facts.is_static && !ciphers => case.unknown(format!(
+            "{}: a static program, and much of it is the C library's",
+            share(facts)
+        )),
         Some(false) => {
             let names = match facts.neon.names.as_slice() {
                 [] => String::new(),

@@ -88,6 +88,11 @@ pub(super) fn of(
     ];
     if options.into_iter().any(has) && !has(Verdict::WrongAbi) && !has(Verdict::ThirtyTwoOn64) {
         add(format!("Compiler: {flags}."));
+        if flags.contains("-mfloat-abi=softfp") {
+            add("-mfloat-abi=softfp keeps the calling convention of the libraries around it; -mfloat-abi=hard if everything \
+                 is built anew; never -mfloat-abi=soft, which gives NEON and the floating-point unit away."
+                .to_owned());
+        }
         if matches!(soc.isa, Isa::Armv7 | Isa::Armv8) && flags.contains("-mfpu=") {
             if let Some(variables) = openwrt(flags) {
                 add(format!(
@@ -99,11 +104,6 @@ pub(super) fn of(
                     "Or build for AArch64, which has twice the registers: {}.",
                     soc.gcc
                 ));
-            }
-            if has(Verdict::SoftFloat) {
-                add("To keep working with libraries of the soft calling convention that cannot be built anew: \
-                     -mfloat-abi=softfp, never -mfloat-abi=soft, which gives NEON and the floating-point unit away."
-                    .to_owned());
             }
         }
     }

@@ -255,12 +255,11 @@ fn kernels_by_their_configuration() {
         )
     };
     let finding = config("# CONFIG_NEON is not set\nCONFIG_ARM_PATCH_IDIV=y\n");
-    assert_eq!(finding.verdicts, [NoSimd]);
-    assert!(
-        finding.flags.contains("CONFIG_KERNEL_MODE_NEON=y"),
-        "{}",
-        finding.flags
-    );
+    // In one round: without the ciphers NEON brings a tunnel nothing.
+    assert_eq!(finding.verdicts, [NoAsmCrypto, NoSimd]);
+    for line in ["CONFIG_KERNEL_MODE_NEON=y", "CONFIG_CRYPTO_CHACHA20_NEON=m"] {
+        assert!(finding.flags.contains(line), "{}", finding.flags);
+    }
     let finding =
         config("CONFIG_NEON=y\nCONFIG_KERNEL_MODE_NEON=y\nCONFIG_CC_OPTIMIZE_FOR_SIZE=y\n");
     assert_eq!(
@@ -451,4 +450,104 @@ fn every_finding_says_what_to_do_and_no_advice_gives_the_unit_away() {
             }
         }
     }
+}
+
+#[test]
+fn a_kernel_without_its_configuration_is_never_fine() {
+    let kernel = |chip: &str| {
+        let words = Words::of(b"Linux version 6.1.0\0kernel_neon_begin\0__aeabi_uidiv\0");
+        judge(
+            soc(chip),
+            "vmlinux",
+            "",
+            Role::Kernel,
+            &Subject::KernelWords(words),
+        )
+        .verdicts
+    };
+    assert_eq!(kernel("ipq8065"), [CannotTell]);
+    assert_eq!(kernel("mt7986"), [ThirtyTwoOn64]);
+    assert_eq!(kernel("mt7621"), [WrongAbi]);
+}
+
+#[test]
+fn a_kernel_of_the_other_byte_order() {
+    let text = "# Linux/mips 5.15.0 Kernel Configuration\nCONFIG_MIPS=y\nCONFIG_SMP=y\nCONFIG_CPU_BIG_ENDIAN=y\n";
+    let subject = Subject::KernelConfig(text.to_owned());
+    let finding = judge(soc("mt7621"), "config", "", Role::KernelConfig, &subject);
+    assert_eq!(finding.verdicts, [WrongAbi]);
+}
+
+#[test]
+fn a_program_with_openssl_in_it_is_judged_as_openssl() {
+    let program = Facts {
+        machine: Machine::Aarch64 { big: false },
+        is_static: true,
+        counts: Counts {
+            instructions: 90_000,
+            ..Counts::default()
+        },
+        notes: vec![
+            "OpenSSL 3.0.13 30 Jan 2024".into(),
+            "compiler: gcc -Os -DOPENSSL_NO_ASM".into(),
+        ],
+        ..facts(Kind::Program)
+    };
+    let finding = judge(
+        soc("mt7986"),
+        "/usr/sbin/openvpn",
+        "",
+        Role::OpenVpn,
+        &Subject::Elf(Box::new(program)),
+    );
+    assert_eq!(finding.verdicts, [NoAsmCrypto, SizeOptimised]);
+    assert_eq!(finding.role, Role::OpenVpn);
+}
+
+#[test]
+fn nothing_is_concluded_from_what_nobody_says() {
+    // Of BCM4912 nobody says whether it has AES instructions, of BCM6750 whether it has NEON.
+    let finding = judge(
+        soc("bcm4912"),
+        "/x",
+        "",
+        Role::Other,
+        &Subject::Elf(Box::new(tuned())),
+    );
+    assert!(!finding.verdicts.contains(&ThirtyTwoOn64), "{finding:?}");
+    let mut old = soft();
+    if let Some(arm) = &mut old.arm {
+        arm.cpu_arch = Some(4);
+    }
+    let finding = judge(
+        soc("bcm6750"),
+        "/x",
+        "",
+        Role::Other,
+        &Subject::Elf(Box::new(old)),
+    );
+    assert!(finding.is_worth_fixing(), "{finding:?}");
+    assert!(!finding.flags.contains("-mf"), "{finding:?}");
+}
+
+#[test]
+fn options_keep_the_calling_convention() {
+    let flags = |facts: Facts| {
+        judge(
+            soc("ipq8065"),
+            "/x",
+            "",
+            Role::Other,
+            &Subject::Elf(Box::new(facts)),
+        )
+        .flags
+    };
+    assert_eq!(
+        flags(soft()),
+        "-mcpu=cortex-a15 -mfpu=neon-vfpv4 -mfloat-abi=softfp"
+    );
+    assert_eq!(
+        flags(generic()),
+        "-mcpu=cortex-a15 -mfpu=neon-vfpv4 -mfloat-abi=hard"
+    );
 }

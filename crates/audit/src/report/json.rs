@@ -3,6 +3,8 @@
 use serde::Serialize;
 
 use crate::examine::Audit;
+use crate::role::Role;
+use crate::verdict::Verdict;
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -28,7 +30,8 @@ struct Gain<'a> {
 
 /// One JSON object for each finding, each on a line of its own, the most worth fixing first:
 /// `path`, `inside` (the way to it in an image), `soc`, `role`, `verdicts`, `evidence`, `flags`, `gain`
-/// (`what`, `low`, `high`, `source`; `null` where nobody has measured it), `steps`.
+/// (`what`, `low`, `high`, `source`; `null` where nobody has measured it), `steps`. What was not looked into
+/// follows, as what cannot be told.
 ///
 /// # Errors
 /// Never, in fact: all of it is text and numbers.
@@ -54,6 +57,21 @@ pub fn json(audit: &Audit<'_>) -> Result<String, serde_json::Error> {
                 source: gain.source,
             }),
             steps: &finding.steps,
+        };
+        lines += &serde_json::to_string(&line)?;
+        lines.push('\n');
+    }
+    for skipped in &audit.skipped {
+        let line = Line {
+            path: &skipped.what,
+            inside: &skipped.origin,
+            soc: &audit.chip.soc.id,
+            role: Role::Other.word(),
+            verdicts: vec![Verdict::CannotTell.word()],
+            evidence: &[format!("not looked into: {}", skipped.why)],
+            flags: "",
+            gain: None,
+            steps: &[],
         };
         lines += &serde_json::to_string(&line)?;
         lines.push('\n');

@@ -52,6 +52,17 @@ pub fn sarif(audit: &Audit<'_>) -> Value {
             })
         })
         .collect();
+    let notifications: Vec<Value> = audit
+        .skipped
+        .iter()
+        .map(|skipped| {
+            let text = format!(
+                "{} {}: not looked into: {}",
+                skipped.what, skipped.origin, skipped.why
+            );
+            json!({ "level": "warning", "message": { "text": text } })
+        })
+        .collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -62,6 +73,10 @@ pub fn sarif(audit: &Audit<'_>) -> Value {
                 "rules": rules,
             } },
             "results": results,
+            "invocations": [{
+                "executionSuccessful": audit.skipped.is_empty(),
+                "toolExecutionNotifications": notifications,
+            }],
         }],
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::examine::Audit;
-use crate::finding::Finding;
+use crate::finding::{Finding, Gain};
 use crate::role::Role;
 use crate::soc::{Soc, Vfp};
 use crate::verdict::Verdict;
@@ -174,12 +174,18 @@ fn paragraphs(out: &mut String, groups: &[Vec<&Finding>]) {
                 out,
                 "gain",
                 &format!(
-                    "{}: {} to {} times as fast ({})",
-                    gain.what, gain.low, gain.high, gain.source
+                    "{}: {} times as fast ({})",
+                    gain.what,
+                    range(gain),
+                    gain.source
                 ),
             ),
             None if finding.verdicts.contains(&Verdict::WrongAbi) => {
-                labelled(out, "gain", "it runs at all");
+                labelled(
+                    out,
+                    "gain",
+                    "it runs, and without the kernel in the place of missing instructions",
+                );
             }
             None => labelled(out, "gain", "nobody has measured it"),
         }
@@ -320,6 +326,14 @@ fn conclusion(out: &mut String, audit: &Audit<'_>, faulty: &[&Finding]) {
                 first.path
             ),
         ),
+    }
+}
+
+fn range(gain: &Gain) -> String {
+    if gain.low < gain.high {
+        format!("{} to {}", gain.low, gain.high)
+    } else {
+        gain.high.to_string()
     }
 }
 

@@ -123,8 +123,20 @@ impl Table {
         let wanted = simple(model);
         match self.routers.get(&wanted).map(Vec::as_slice) {
             Some([index]) => Ok(&self.socs[*index]),
-            _ => Err(self.near(&wanted)),
+            _ => self.by_end(&wanted).ok_or_else(|| self.near(&wanted)),
         }
+    }
+
+    /// The chip of all routers whose names end so: `MT6000` is GL.iNet's GL-MT6000.
+    fn by_end(&self, wanted: &str) -> Option<&Soc> {
+        let mut found = self
+            .routers
+            .iter()
+            .filter(|(name, _)| wanted.len() > 3 && name.ends_with(wanted));
+        let first = found.next()?.1.first()?;
+        found
+            .all(|(_, indices)| indices.iter().all(|index| index == first))
+            .then(|| &self.socs[*first])
     }
 
     /// The chip of a board, named as device trees, OpenWrt or NETGEAR's headers do: `netgear,r7800`,

@@ -49,7 +49,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            file: 256 << 20,
+            file: 128 << 20,
             total: 1 << 30,
             files: 200_000,
             depth: 8,

@@ -19,6 +19,8 @@ enum Failure {
     Audit(#[from] AuditError),
     #[error("no chip is called {0}: millrace audit --list-socs")]
     NoSoc(String),
+    #[error("{0} is a router, not a chip: say --router {0}")]
+    RouterForSoc(String),
     #[error("no router is called {name}{}: millrace audit --list-socs", listed_near(.near))]
     NoRouter { name: String, near: Vec<String> },
     #[error("cannot read what this box says of itself: {0}")]
@@ -87,7 +89,7 @@ pub(crate) fn command() -> Command {
                 .help("Verdicts that make the exit status 1, separated by commas, or \"none\" [default: all that are worth fixing]"),
         )
         .after_help(format!(
-            "Verdicts:\n{}\nExit status: 0 nothing of that was found, 1 something was, or there is no report, 2 wrong command line",
+            "Verdicts:\n{}\nExit status: 0 nothing of that was found, 1 something was, 2 wrong command line, or there is no report",
             Verdict::ALL.map(|v| format!("  {:<16} {}\n", v.word(), v.meaning())).concat()
         ))
 }
@@ -108,7 +110,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("millrace: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(2)
         }
     }
 }
@@ -152,10 +154,12 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
         Some(chosen) => chosen.contains(&Some(*verdict)),
         None => verdict.is_worth_fixing(),
     };
-    let failed = audit
-        .findings
-        .iter()
-        .any(|finding| finding.verdicts.iter().any(fails));
+    // What was not looked into cannot be told either.
+    let failed = (!audit.skipped.is_empty() && fails(&Verdict::CannotTell))
+        || audit
+            .findings
+            .iter()
+            .any(|finding| finding.verdicts.iter().any(fails));
     Ok(if failed {
         ExitCode::FAILURE
     } else {
@@ -165,9 +169,10 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
 
 fn chosen<'t>(matches: &ArgMatches, table: &'t Table) -> Result<Option<Chosen<'t>>, Failure> {
     if let Some(name) = matches.get_one::<String>("soc") {
-        let soc = table
-            .soc(name)
-            .ok_or_else(|| Failure::NoSoc(name.clone()))?;
+        let soc = table.soc(name).ok_or_else(|| match table.router(name) {
+            Ok(_) => Failure::RouterForSoc(name.clone()),
+            Err(_) => Failure::NoSoc(name.clone()),
+        })?;
         return Ok(Some(Chosen {
             soc,
             because: format!("--soc {name}"),

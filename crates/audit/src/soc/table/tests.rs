@@ -33,6 +33,13 @@ fn chips_are_found_by_any_of_their_names() {
 
 #[test]
 fn routers_are_found_with_and_without_their_makers() {
+    let by_end = Table::builtin().router("MT6000").map(|soc| soc.id.as_str());
+    assert_eq!(by_end, Ok("mt7986"));
+    assert_eq!(
+        Table::builtin().router("RBK50").map(|soc| soc.id.as_str()),
+        Ok("ipq4019")
+    );
+
     let table = table();
     for name in ["NETGEAR R7800", "r7800", "netgear-r7800"] {
         assert_eq!(table.router(name).unwrap().id, "ipq8065", "{name}");

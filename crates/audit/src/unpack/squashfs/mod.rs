@@ -39,15 +39,21 @@ pub(super) fn walk(
     if !walker.budget.attempt(0) {
         return Ok(None);
     }
-    let length = usize::try_from(superblock.bytes_used)
-        .unwrap_or(usize::MAX)
-        .min(image.len());
+    let whole = usize::try_from(superblock.bytes_used).unwrap_or(usize::MAX);
+    let length = whole.min(image.len());
     let image = &image[..length];
     let outer = if outer.is_empty() {
         String::new()
     } else {
         format!("{outer} > ")
     };
+    if superblock.directory_table >= length as u64 {
+        let origin = format!("{outer}squashfs {} at {at:#x}", superblock.version());
+        let why = format!("cut off: {length} bytes of {whole} are there");
+        walker.skip(&origin, "squashfs", &why);
+        // What begins with its four letters by chance says the same: what follows is looked at.
+        return Ok(Some(4));
+    }
     let mut decoder = Decoder::new(&superblock);
     // The first table block tells which of LZMA's many forms this vendor took.
     if let Err(fault) = decoder.settle(image, &superblock, &mut walker.budget) {

@@ -95,7 +95,6 @@ impl Superblock {
             && this.bytes_used > 96
             && this.inode_table >= 96
             && this.inode_table < this.directory_table
-            && this.directory_table < image.len() as u64
             && this.directory_table < this.bytes_used;
         sound.then_some(this)
     }
