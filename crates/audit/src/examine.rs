@@ -45,8 +45,6 @@ pub struct Audit<'t> {
     pub files: u64,
     /// Kinds of places in which files were found, in the order of their finding.
     pub origins: Vec<String>,
-    /// Why the walk ended before its end.
-    pub cut_short: Option<String>,
 }
 
 /// Why there is no report.
@@ -76,14 +74,15 @@ pub fn audit<'t>(
     chosen: Option<Chosen<'t>>,
 ) -> Result<Audit<'t>, AuditError> {
     let mut examiner = Examiner::default();
-    let cut_short = match unpack::walk(path, limits, &mut examiner) {
-        Ok(()) => None,
+    let name = path.display().to_string();
+    match unpack::walk(path, limits, &mut examiner) {
+        Ok(()) => {}
         Err(error @ (UnpackError::TooLarge(_) | UnpackError::TooMany(_))) => {
-            Some(error.to_string())
+            examiner.skipped(&name, "the rest", &error.to_string());
         }
         Err(error) => return Err(error.into()),
-    };
-    examiner.finish(&path.display().to_string(), table, chosen, cut_short)
+    }
+    examiner.finish(&name, table, chosen)
 }
 
 /// What was read, waiting for the chip.
@@ -179,7 +178,6 @@ impl Examiner {
         name: &str,
         table: &'t Table,
         chosen: Option<Chosen<'t>>,
-        cut_short: Option<String>,
     ) -> Result<Audit<'t>, AuditError> {
         if self.seen.is_empty() {
             let why = self
@@ -205,9 +203,6 @@ impl Examiner {
                 None => return Err(AuditError::NoChip(name.to_owned())),
             },
         };
-        if let Some(why) = &cut_short {
-            self.skipped(name, "the rest", why);
-        }
         if self.left_out > 0 {
             let why = format!("only the first {FILES_MAX} files are judged");
             self.skipped(name, &format!("{} more files", self.left_out), &why);
@@ -237,7 +232,6 @@ impl Examiner {
             skipped: self.skipped,
             files: self.files,
             origins: self.origins,
-            cut_short,
         })
     }
 }

@@ -92,7 +92,7 @@ pub fn live<'t>(
             Err(error) => examiner.skipped("", &shown, &error.to_string()),
         }
     }
-    let mut audit = examiner.finish("this box", table, chosen, None);
+    let mut audit = examiner.finish("this box", table, chosen);
     if let Ok(audit) = &mut audit {
         features(audit.chip.soc, &live, &mut audit.chip.because);
     }

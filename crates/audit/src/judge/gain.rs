@@ -100,13 +100,15 @@ pub(super) fn of(verdicts: &[Verdict], role: Role, soc: &Soc, uses_aes: bool) ->
             Some(NEON_CRYPTO)
         }
         // Both were measured on chips that divide; the second is mostly division.
-        _ if arm && soc.divide && (role == Role::OpenVpn || role.has_ciphers()) => Some(OPTIONS),
-        _ if arm
-            && soc.divide
-            && verdicts.contains(&Verdict::SoftwareDivide)
-            && role != Role::Libssl =>
+        Verdict::NoSimd | Verdict::SoftFloat | Verdict::SoftwareDivide | Verdict::TooGeneric
+            if arm && soc.divide =>
         {
-            Some(COMPUTING)
+            if role == Role::OpenVpn || role.has_ciphers() {
+                Some(OPTIONS)
+            } else {
+                let divides = verdicts.contains(&Verdict::SoftwareDivide) && role != Role::Libssl;
+                divides.then_some(COMPUTING)
+            }
         }
         _ => None,
     }

@@ -103,7 +103,11 @@ impl Case<'_> {
 pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject) -> Finding {
     // A program that has OpenSSL in itself is judged as OpenSSL too, whatever it is called.
     let judged = match subject {
-        Subject::Elf(facts) if !role.has_ciphers() && has_openssl(facts) => Role::Libcrypto,
+        Subject::Elf(facts)
+            if !role.has_ciphers() && facts.kind != Kind::Module && has_openssl(facts) =>
+        {
+            Role::Libcrypto
+        }
         _ => role,
     };
     let mut case = Case {
@@ -157,7 +161,8 @@ pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject)
     }
 }
 
-/// OpenSSL's assembly names itself, and OpenSSL keeps its compiler's line.
+/// OpenSSL's assembly names itself, and OpenSSL keeps its compiler's line. (The kernel has taken some of that assembly,
+/// with its name.)
 fn has_openssl(facts: &Facts) -> bool {
     facts
         .notes

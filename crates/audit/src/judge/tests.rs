@@ -551,3 +551,44 @@ fn options_keep_the_calling_convention() {
         "-mcpu=cortex-a15 -mfpu=neon-vfpv4 -mfloat-abi=hard"
     );
 }
+
+#[test]
+fn options_promise_nothing_where_they_are_not_the_matter() {
+    let gain = |chip: &str, facts: Facts| {
+        judge(
+            soc(chip),
+            "/x",
+            "",
+            Role::OpenVpn,
+            &Subject::Elf(Box::new(facts)),
+        )
+        .gain
+    };
+    let wide = Facts {
+        machine: Machine::Aarch64 { big: false },
+        ..facts(Kind::Program)
+    };
+    assert_eq!(gain("ipq8065", wide), None, "another machine's program");
+    assert_eq!(gain("mt7986", tuned()), None, "32 bits on 64");
+    assert!(gain("ipq8065", generic()).is_some());
+}
+
+/// The kernel has some of OpenSSL's assembly, and is no OpenSSL.
+#[test]
+fn a_module_with_openssls_assembly_is_a_module() {
+    let module = Facts {
+        arm: Some(ArmAttributes {
+            optimization_goals: Some(4),
+            ..generic().arm.unwrap_or_default()
+        }),
+        modinfo: vec![("name".into(), "sha256_arm".into())],
+        notes: vec![
+            "SHA256 block transform for ARMv4/NEON/ARMv8, CRYPTOGAMS by <appro@openssl.org>".into(),
+        ],
+        ..facts(Kind::Module)
+    };
+    assert_eq!(
+        verdicts("ipq8065", Role::CryptoModule, &module),
+        [SizeOptimised]
+    );
+}

@@ -72,9 +72,6 @@ fn head(out: &mut String, audit: &Audit<'_>) {
         audit.findings.len()
     );
     wrapped(out, "  read:  ".to_owned(), 9, &read);
-    if let Some(why) = &audit.cut_short {
-        line(out, &format!("  not all of it: {why}"));
-    }
 }
 
 /// A chip in one line.
@@ -451,7 +448,6 @@ mod tests {
             skipped: vec![],
             files: 6,
             origins: vec![],
-            cut_short: None,
         };
         let short = text(&audit, TextOptions::default());
         for said in [
