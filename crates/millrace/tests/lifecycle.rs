@@ -294,6 +294,21 @@ fn hundred_peers_with_sessions_leave_nothing() {
     assert!(grown < 1 << 20, "{grown} bytes more than {}", before.2);
 }
 
+/// AWS-LC's own collector would cost half of the time until a tunnel is up; the kernel's generator is enough.
+#[test]
+fn no_jitter_of_the_processor_is_collected() {
+    let program = fs::read(PROGRAM).unwrap();
+    let names = |name: &str| program.windows(name.len()).any(|at| at == name.as_bytes());
+    assert!(
+        names("RAND_bytes"),
+        "the program has no symbols to look for"
+    );
+    assert!(
+        !names("jent_entropy"),
+        "it was built without .cargo/config.toml"
+    );
+}
+
 /// A host that has switched IPv6 off runs all the same.
 #[test]
 fn runs_without_ipv6() {
