@@ -14,6 +14,7 @@ use crate::message::MAX_PEERS;
 use crate::output::Output;
 use crate::peer::{Peer, StaticStatic};
 use crate::ratelimiter::RateLimiter;
+use crate::tai64n::Clock;
 use crate::timers::Timers;
 
 /// A peer of one device: a dense number, used again only after the peer was removed.
@@ -59,6 +60,8 @@ pub struct Device {
     pub(crate) deadlines: Deadlines,
     /// The wall clock, and when it was read.
     clock: (SystemTime, Instant),
+    /// The latest timestamps of peers that were removed: they may be added again.
+    stamped: Clock,
     pub(crate) seed: u64,
 }
 
@@ -78,14 +81,17 @@ impl Device {
             indices: IndexTable::default(),
             deadlines: Deadlines::default(),
             clock: (wall, now),
+            stamped: Clock::default(),
             seed,
         }
     }
 
-    /// The time of day, again: call this when the clock was set and after the machine has slept.
+    /// The time of day at `now`: to be told before every call that may begin a handshake, as the clock may have been set
+    /// or the machine have slept since.
     ///
-    /// Initiations carry the time of day. One that goes back does no harm; a peer that has seen later ones from an earlier
-    /// life of this device refuses all until the clock has caught up.
+    /// Initiations carry the time of day. A clock that goes back does no harm while this device lives, as its timestamps go
+    /// on rising; a peer that has seen later ones from an earlier life of this device refuses all until the clock has
+    /// caught up.
     pub fn set_wall_clock(&mut self, now: Instant, wall: SystemTime) {
         self.clock = (wall, now);
     }
@@ -164,6 +170,7 @@ impl Device {
             return Err(AddPeerError::Exists(id));
         }
         let mut peer = Box::new(Peer::new(public));
+        peer.clock = self.stamped;
         peer.timers.new_handshake_jitter = self.jitter();
         let peer = Some(peer);
         let id = match self.free.pop() {
@@ -189,7 +196,8 @@ impl Device {
             return;
         };
         peer.timers = Timers::default();
-        let public = peer.public;
+        let (public, clock) = (peer.public, peer.clock);
+        self.stamped = self.stamped.max(clock);
         self.requeue(id);
         self.by_key.remove(&public);
         self.peers[id.slot()] = None;
@@ -263,7 +271,7 @@ impl Device {
         self.peers.get_mut(id.slot())?.as_deref_mut()
     }
 
-    /// The time of day. It runs with `now` from when it was last told, so a clock that is set meanwhile moves nothing.
+    /// The time of day. It runs with `now` from when it was last told.
     pub(crate) fn wall(&self, now: Instant) -> SystemTime {
         let (wall, then) = self.clock;
         wall + now.saturating_duration_since(then)

@@ -26,7 +26,7 @@ impl Tai64n {
 }
 
 /// The timestamps sent to one peer.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Clock {
     /// Nanoseconds since 1970 of the last timestamp. They fit for some 500 years.
     last: u64,

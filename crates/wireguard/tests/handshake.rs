@@ -3,6 +3,7 @@
 mod sim;
 
 use std::net::SocketAddr;
+use std::time::SystemTime;
 
 use crypto::Key;
 use crypto::x25519::{PrivateKey, PublicKey};
@@ -272,13 +273,41 @@ fn a_clock_that_is_set_back_shuts_nobody_out() {
     let (mut sim, b, _) = Sim::pair();
     sim.send(0, b, b"before");
     sim.run_until(secs(1));
-    let now = sim.now;
-    sim.hosts[0]
-        .device
-        .set_wall_clock(now, wall() - secs(1_000_000));
+    sim.hosts[0].wall -= secs(1_000_000);
     sim.run_until(secs(200));
     sim.send(0, b, b"after");
     sim.run_for(secs(1));
+    // Nor does a peer that is taken away and configured again.
+    sim.with(0, |device, out| device.remove_peer(b, out));
+    sim.hosts[0].planes.remove(&b);
+    let b = sim.add(0, 1);
+    sim.send(0, b, b"again");
+    sim.run_for(secs(1));
+    let all = [&b"before"[..], b"after", b"again"];
+    assert_eq!(sim.hosts[1].received(), all);
+    assert_eq!(sim.hosts[1].count(&Event::Dropped(Dropped::Replayed)), 0);
+}
+
+#[test]
+fn a_machine_that_starts_without_the_time_is_let_in_when_its_clock_is_set() {
+    let mut sim = Sim::new();
+    let key = PrivateKey::generate();
+    sim.host(key.clone());
+    sim.host(PrivateKey::generate());
+    let (b, _) = sim.join(0, 1);
+    sim.send(0, b, b"before");
+    sim.run_until(secs(1));
+
+    sim.hosts[0].restart(key, sim.now);
+    sim.hosts[0].wall = SystemTime::UNIX_EPOCH;
+    let b = sim.add(0, 1);
+    sim.send(0, b, b"after");
+    sim.run_until(secs(20));
+    assert!(sim.hosts[1].count(&Event::Dropped(Dropped::Replayed)) >= 3);
+    assert_eq!(sim.hosts[1].received(), [b"before"]);
+
+    sim.hosts[0].wall = wall();
+    sim.run_for(secs(6));
     assert_eq!(sim.hosts[1].received(), [&b"before"[..], b"after"]);
 }
 

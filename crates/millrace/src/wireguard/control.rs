@@ -18,7 +18,7 @@ const MESSAGES_AT_ONCE: usize = 64;
 impl Interface {
     /// Serves what workers have left in the inbox. Returns whether more waits.
     pub(super) fn serve(&mut self, inbox: &Inbox) -> bool {
-        let now = Instant::now();
+        let now = self.now();
         let mut out = Vec::new();
         // Confirmations first: the answer to the packet that confirmed a session may have found no
         // key yet and asked for one, and must not begin another handshake for it.
@@ -74,7 +74,7 @@ impl Interface {
 
     /// Runs the timers that are due.
     pub(super) fn expire(&mut self) {
-        let now = Instant::now();
+        let now = self.now();
         let mut out = Vec::new();
         let peers = &self.peers;
         self.device.expired(

@@ -54,6 +54,14 @@ impl Interface {
         }
     }
 
+    /// The moment, for the state machine, which is told the time of day at the same time: whatever it does next may begin
+    /// a handshake, and the clock may have been set since it did last.
+    pub(super) fn now(&mut self) -> Instant {
+        let now = Instant::now();
+        self.device.set_wall_clock(now, SystemTime::now());
+        now
+    }
+
     /// Opens the sockets, if they are not open.
     pub(super) fn bring_up(&mut self) -> Result<(), netio::udp::SocketError> {
         if !self.up {
@@ -129,7 +137,7 @@ impl Interface {
     /// # Errors
     /// An `errno` for the `wg` tool, and words for a log.
     pub(crate) fn set(&mut self, set: &SetDevice) -> Result<(), (i32, String)> {
-        let now = Instant::now();
+        let now = self.now();
         let mut out = Vec::new();
         if let Some(key) = &set.private_key {
             self.set_private_key(key, now, &mut out);

@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use crypto::Key;
+use crypto::x25519::PrivateKey;
 use wireguard::{Activity, Device, Dropped, Lifetime, PeerId, ReplayWindow};
 
 /// What a host did or saw, for tests to look at.
@@ -54,6 +55,8 @@ pub(crate) struct Plane {
 pub(crate) struct Host {
     pub(crate) device: Device,
     pub(crate) address: SocketAddr,
+    /// What its clock showed when the simulation began, or would have if it was set since.
+    pub(crate) wall: SystemTime,
     pub(crate) under_load: bool,
     pub(crate) up: bool,
     pub(crate) events: Vec<(Duration, Event)>,
@@ -62,6 +65,14 @@ pub(crate) struct Host {
 }
 
 impl Host {
+    /// A new life with the same key, without peers.
+    pub(crate) fn restart(&mut self, key: PrivateKey, now: Instant) {
+        self.device = Device::new(now, self.wall, 0);
+        self.device.set_private_key(Some(key), now, &mut Vec::new());
+        self.receive.clear();
+        self.planes.clear();
+    }
+
     /// When `event` happened.
     pub(crate) fn times(&self, event: &Event) -> Vec<Duration> {
         self.events

@@ -87,6 +87,7 @@ impl Sim {
         self.hosts.push(Host {
             device,
             address,
+            wall: wall(),
             under_load: false,
             up: true,
             events,
@@ -124,6 +125,7 @@ impl Sim {
         call: impl FnOnce(&mut Device, &mut Vec<Output>) -> R,
     ) -> R {
         let mut out = Vec::new();
+        self.tell_time(at);
         let result = call(&mut self.hosts[at].device, &mut out);
         self.perform(at, out);
         result
@@ -471,7 +473,15 @@ impl Sim {
         self.now = end;
     }
 
+    /// Reads the clock of a host, as its program does whenever it has something to do.
+    fn tell_time(&mut self, at: usize) {
+        let (now, elapsed) = (self.now, self.elapsed());
+        let host = &mut self.hosts[at];
+        host.device.set_wall_clock(now, host.wall + elapsed);
+    }
+
     fn expire(&mut self, at: usize) {
+        self.tell_time(at);
         let now = self.now;
         let Host { device, planes, .. } = &mut self.hosts[at];
         let mut out = Vec::new();
