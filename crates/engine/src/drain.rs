@@ -176,7 +176,7 @@ impl InboundDrain {
         let (drops, peer) = (&shared.drops, &run.key.peer);
         let (mut heard, mut data, mut bytes, mut inner_bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
         let range = run.first..run.first + run.count;
-        let stays = !run.stream && peer.refuses(run.from);
+        let stays = peer.refuses(run.from, run.stream);
         // Packets that are joined from pieces lie elsewhere: all of theirs are written one by one,
         // to keep their order.
         let singly = run.key.format.splits();
@@ -256,7 +256,7 @@ impl InboundDrain {
         if heard == 0 {
             return;
         }
-        if !run.stream && peer.heard_from(run.from) {
+        if run.stream.is_none() && peer.heard_from(run.from) {
             shared
                 .control
                 .notify(peer.id(), Notice::Moved { to: run.from.addr });

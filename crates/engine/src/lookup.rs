@@ -447,14 +447,18 @@ impl<W: Wire> InboundLookup<W> {
             authentic: false,
         });
         let Origin { from, stream, ecn } = origin;
+        let stream = stream.map(Stream::id);
         match slot.runs.last_mut() {
-            Some(run) if Arc::ptr_eq(&run.key, key) && run.from == from && run.ecn == ecn => {
+            Some(run)
+                if Arc::ptr_eq(&run.key, key)
+                    && (run.from, run.stream, run.ecn) == (from, stream, ecn) =>
+            {
                 run.count += 1;
             }
             _ => slot.runs.push(InboundRun {
                 key: Arc::clone(key),
                 from,
-                stream: stream.is_some(),
+                stream,
                 ecn,
                 first: slot.packets.len() - 1,
                 count: 1,

@@ -133,8 +133,15 @@ impl Peer {
         self.moving.store(moving as u8, Ordering::Relaxed);
     }
 
-    /// Whether authentic packets from there are not to be believed.
-    pub(crate) fn refuses(&self, from: Endpoint) -> bool {
+    /// Whether authentic packets from there are not to be believed: those of a peer with a stream that came another way,
+    /// and those from another address of a peer that stays.
+    ///
+    /// Whoever records what goes through a stream must not be able to move its peer by a datagram.
+    pub(crate) fn refuses(&self, from: Endpoint, stream: Option<u64>) -> bool {
+        let own = self.stream.load().as_deref().map(Stream::id);
+        if own.is_some() || stream.is_some() {
+            return own != stream;
+        }
         self.moving.load(Ordering::Relaxed) == Moving::Stay as u8
             && self
                 .endpoint
@@ -325,6 +332,26 @@ mod tests {
             None,
             "a keepalive expects no answer"
         );
+    }
+
+    #[test]
+    fn packets_by_another_way_than_the_stream_of_a_peer_are_refused() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let call = |id| {
+            let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            Arc::new(Stream::new(id, socket).unwrap())
+        };
+        let (own, other) = (call(1), call(2));
+        let datagrams = Endpoint::new("192.0.2.1:1".parse().unwrap());
+        let p = peer();
+        p.set_moving(Moving::Tell);
+        assert!(!p.refuses(datagrams, None));
+        assert!(p.refuses(other.endpoint(), Some(2)), "it has no stream");
+        p.set_stream(Some(Arc::clone(&own)));
+        assert!(!p.refuses(own.endpoint(), Some(1)));
+        assert!(p.refuses(other.endpoint(), Some(2)));
+        assert!(p.refuses(datagrams, None));
+        assert!(p.refuses(own.endpoint(), None), "its address, over UDP");
     }
 
     #[test]

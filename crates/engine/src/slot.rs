@@ -120,8 +120,8 @@ pub(crate) enum Inner {
 pub(crate) struct InboundRun<W: Wire> {
     pub(crate) key: Arc<ReceiveKey<W>>,
     pub(crate) from: Endpoint,
-    /// Came through a stream, whose other end cannot move.
-    pub(crate) stream: bool,
+    /// The stream that it came through, whose other end cannot move.
+    pub(crate) stream: Option<u64>,
     pub(crate) ecn: Ecn,
     pub(crate) first: usize,
     pub(crate) count: usize,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use super::drops::{Drops, Refused};
+use super::remote::Remote;
 use super::settings::{ListenerSettings, ServerOutput};
 use super::table::{ClientId, Table};
-use crate::cookie::{CookieKeeper, ResetLimiter};
-use crate::negotiate::Transport;
+use crate::cookie::{CookieError, CookieKeeper, ResetLimiter};
 use crate::packet::{AckList, ControlHead, ControlPacket, Head, Opcode};
 use crate::session::{CloseReason, Dropped, Output, Session, Start, Times};
 use crate::wrap::{EarlyNegotiation, FirstPacket};
@@ -59,27 +59,11 @@ impl Listener {
     pub fn receive(
         &mut self,
         datagram: &[u8],
-        from: SocketAddr,
+        from: Remote,
         now: Instant,
         out: &mut Vec<ServerOutput>,
     ) -> Result<(), Refused> {
-        let transport = self.settings.server.common.occ.transport;
-        self.receive_over(transport, datagram, from, now, out)
-    }
-
-    /// As [`receive`](Self::receive), for a listener with both UDP and TCP.
-    ///
-    /// # Errors
-    /// As [`receive`](Self::receive).
-    pub fn receive_over(
-        &mut self,
-        transport: Transport,
-        datagram: &[u8],
-        from: SocketAddr,
-        now: Instant,
-        out: &mut Vec<ServerOutput>,
-    ) -> Result<(), Refused> {
-        let outcome = self.dispatch(transport, datagram, from, now, out);
+        let outcome = self.dispatch(datagram, from, now, out);
         if let Err(why) = &outcome {
             self.drops.count(why);
         }
@@ -88,9 +72,8 @@ impl Listener {
 
     fn dispatch(
         &mut self,
-        transport: Transport,
         datagram: &[u8],
-        from: SocketAddr,
+        from: Remote,
         now: Instant,
         out: &mut Vec<ServerOutput>,
     ) -> Result<(), Refused> {
@@ -122,7 +105,7 @@ impl Listener {
                     return Err(Refused::NotFirst);
                 }
                 self.room(from)?;
-                let stream = transport.is_stream();
+                let stream = from.is_stream();
                 let cannot_resend = head.opcode == Opcode::HardResetClientV3
                     && !first.announces_early_negotiation();
                 if !stream && cannot_resend && self.settings.force_cookie {
@@ -133,27 +116,29 @@ impl Listener {
                     return Err(Refused::Limited);
                 }
                 if stream || cannot_resend {
-                    return self.begin(transport, first, Start::Reset, from, now, out);
+                    return self.begin(first, Start::Reset, from, now, out);
                 }
-                self.answer(first, from, now, seconds, out);
+                self.answer(first, from.address, now, seconds, out);
                 Ok(())
             }
+            // A cookie proves an address, which a connection has proved already.
+            _ if from.is_stream() => Err(Refused::Cookie(CookieError::NotThirdPacket)),
             _ => {
                 let own = self
                     .cookies
-                    .check(&first.packet, from, now)
+                    .check(&first.packet, from.address, now)
                     .map_err(Refused::Cookie)?;
                 self.room(from)?;
                 self.limiter.proven();
                 let mut first = first;
                 first.wrap.skip_reset();
-                self.begin(transport, first, Start::AfterResets(own), from, now, out)
+                self.begin(first, Start::AfterResets(own), from, now, out)
             }
         }
     }
 
     /// Whether there is room for one more session. A client that begins anew shall not be kept out by its own old session.
-    fn room(&self, from: SocketAddr) -> Result<(), Refused> {
+    fn room(&self, from: Remote) -> Result<(), Refused> {
         let most = self.settings.max_clients.min(MAX_SESSIONS - 1);
         if self.table.len() >= most && self.table.at(from).is_empty() {
             return Err(Refused::Full);
@@ -184,7 +169,7 @@ impl Listener {
             payload: early.emit(),
         };
         out.push(ServerOutput::Send {
-            to: from,
+            to: Remote::udp(from),
             // The field has 32 bits.
             datagram: first.wrap.seal(&reset, seconds as u32),
         });
@@ -192,14 +177,13 @@ impl Listener {
 
     fn begin(
         &mut self,
-        transport: Transport,
         first: FirstPacket,
         start: Start,
-        from: SocketAddr,
+        from: Remote,
         now: Instant,
         out: &mut Vec<ServerOutput>,
     ) -> Result<(), Refused> {
-        let stream = transport.is_stream();
+        let stream = from.is_stream();
         let streams = self.settings.streams.as_ref().filter(|_| stream);
         let server = Arc::clone(streams.unwrap_or(&self.settings.server));
         if let Some(starts) = self.starts.as_mut().filter(|_| !stream)
@@ -252,7 +236,7 @@ impl Listener {
 
     /// Passes on what a session puts out.
     fn route(&mut self, client: ClientId, outputs: Vec<Output>, out: &mut Vec<ServerOutput>) {
-        let Some(to) = self.address(client) else {
+        let Some(to) = self.remote(client) else {
             return;
         };
         let (mut closed, mut connected) = (false, false);
@@ -279,10 +263,10 @@ impl Listener {
     }
 
     /// Ends the sessions that the client had before this one.
-    fn replace(&mut self, client: ClientId, address: SocketAddr, out: &mut Vec<ServerOutput>) {
+    fn replace(&mut self, client: ClientId, remote: Remote, out: &mut Vec<ServerOutput>) {
         let older: Vec<ClientId> = self
             .table
-            .at(address)
+            .at(remote)
             .iter()
             .copied()
             .filter(|it| *it != client)
@@ -316,21 +300,25 @@ impl Listener {
         self.table.next_deadline()
     }
 
-    /// An authentic data packet of the client came from another address: control packets go there from now on.
+    /// An authentic data packet of the client came over UDP from another address: control packets go there from now on.
     ///
     /// Returns `false`, and changes nothing, if somebody else's session is at that address: a client that could take it
-    /// would cut the other off.
+    /// would cut the other off. A client over TCP is where its connection is.
     pub fn floated(
         &mut self,
         client: ClientId,
         to: SocketAddr,
         out: &mut Vec<ServerOutput>,
     ) -> bool {
+        let to = Remote::udp(to);
         let Some(entry) = self.table.entry(client) else {
             return false;
         };
-        if entry.address == to {
+        if entry.remote == to {
             return true;
+        }
+        if entry.remote.is_stream() {
+            return false;
         }
         let name = |id: ClientId| {
             let certificate = self.table.entry(id)?.session.certificate();
@@ -346,8 +334,9 @@ impl Listener {
         true
     }
 
-    /// A TCP connection has ended: so have the sessions on it.
-    pub fn disconnected(&mut self, from: SocketAddr, out: &mut Vec<ServerOutput>) {
+    /// A TCP connection has ended: so have the sessions on it, and no others.
+    pub fn disconnected(&mut self, from: Remote, out: &mut Vec<ServerOutput>) {
+        debug_assert!(from.is_stream());
         for id in self.table.at(from).to_vec() {
             self.with(id, out, |session, out| {
                 session.close(CloseReason::PeerExit, out);
@@ -363,8 +352,8 @@ impl Listener {
 
     /// Where a client is.
     #[must_use]
-    pub fn address(&self, id: ClientId) -> Option<SocketAddr> {
-        self.table.entry(id).map(|it| it.address)
+    pub fn remote(&self, id: ClientId) -> Option<Remote> {
+        self.table.entry(id).map(|it| it.remote)
     }
 
     /// All sessions, those that are not up yet among them.

@@ -1,8 +1,8 @@
 //! What stands in front of the sessions of a server: strangers are answered without keeping anything of them, clients are
-//! found by their address.
+//! found by their address and transport.
 //!
 //! ```text
-//! datagram -> a session with this address and client session id?  -> Session::receive
+//! datagram -> a session with this address, transport and client session id?  -> Session::receive
 //!          -> a reset?                   -> answered with a cookie, nothing is kept; so many in a while, no more
 //!          -> the packet that follows?   -> the cookie is good: a session begins
 //!          -> anything else              -> dropped and counted
@@ -10,10 +10,12 @@
 
 mod drops;
 mod listener;
+mod remote;
 mod settings;
 mod table;
 
 pub use drops::{Drops, Refused};
 pub use listener::Listener;
+pub use remote::{Remote, Source};
 pub use settings::{ListenerSettings, ServerOutput};
 pub use table::ClientId;

@@ -1,9 +1,9 @@
 //! What a listener is made from, and what it puts out.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::remote::Remote;
 use super::table::ClientId;
 use crate::keyfile::v2::Metadata;
 use crate::session::{Output, ServerSettings};
@@ -51,7 +51,7 @@ pub enum ServerOutput {
     /// Send this, for a session or to a stranger.
     Send {
         /// Where to.
-        to: SocketAddr,
+        to: Remote,
         /// One datagram; over TCP one packet behind its length.
         datagram: Vec<u8>,
     },
@@ -60,7 +60,7 @@ pub enum ServerOutput {
         /// Its number.
         client: ClientId,
         /// Where it is.
-        from: SocketAddr,
+        from: Remote,
         /// What its tls-crypt-v2 key says of it, for a script to judge.
         metadata: Option<Metadata>,
     },

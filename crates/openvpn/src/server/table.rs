@@ -1,9 +1,9 @@
-//! Sessions by number and by address.
+//! Sessions by number and by where their clients are.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::time::Instant;
 
+use super::remote::Remote;
 use crate::session::Session;
 use crate::session_id::SessionId;
 
@@ -21,16 +21,16 @@ impl ClientId {
 
 pub(super) struct Entry {
     pub(super) session: Box<Session>,
-    pub(super) address: SocketAddr,
+    pub(super) remote: Remote,
     queued: Option<Instant>,
 }
 
-/// Invariant: `by_address` and `deadlines` have each entry under its address and its `queued`.
+/// Invariant: `by_remote` and `deadlines` have each entry under its remote and its `queued`.
 #[derive(Default)]
 pub(super) struct Table {
     entries: Vec<Option<Entry>>,
     free: VecDeque<ClientId>,
-    by_address: HashMap<SocketAddr, Vec<ClientId>>,
+    by_remote: HashMap<Remote, Vec<ClientId>>,
     deadlines: BTreeSet<(Instant, ClientId)>,
     count: usize,
 }
@@ -40,10 +40,10 @@ impl Table {
         self.count
     }
 
-    pub(super) fn insert(&mut self, session: Session, address: SocketAddr) -> ClientId {
+    pub(super) fn insert(&mut self, session: Session, remote: Remote) -> ClientId {
         let entry = Some(Entry {
             session: Box::new(session),
-            address,
+            remote,
             queued: None,
         });
         // While there are few, a new number is better than one that was used lately.
@@ -63,7 +63,7 @@ impl Table {
                 ClientId((self.entries.len() - 1) as u32)
             }
         };
-        self.by_address.entry(address).or_default().push(id);
+        self.by_remote.entry(remote).or_default().push(id);
         self.count += 1;
         self.requeue(id);
         id
@@ -73,7 +73,7 @@ impl Table {
         let Some(entry) = self.entries.get_mut(id.slot()).and_then(Option::take) else {
             return;
         };
-        self.forget_address(id, entry.address);
+        self.forget_remote(id, entry.remote);
         if let Some(at) = entry.queued {
             self.deadlines.remove(&(at, id));
         }
@@ -81,22 +81,22 @@ impl Table {
         self.count -= 1;
     }
 
-    fn forget_address(&mut self, id: ClientId, address: SocketAddr) {
-        if let Some(ids) = self.by_address.get_mut(&address) {
+    fn forget_remote(&mut self, id: ClientId, remote: Remote) {
+        if let Some(ids) = self.by_remote.get_mut(&remote) {
             ids.retain(|it| *it != id);
             if ids.is_empty() {
-                self.by_address.remove(&address);
+                self.by_remote.remove(&remote);
             }
         }
     }
 
-    pub(super) fn move_to(&mut self, id: ClientId, address: SocketAddr) {
+    pub(super) fn move_to(&mut self, id: ClientId, remote: Remote) {
         let Some(entry) = self.entries.get_mut(id.slot()).and_then(Option::as_mut) else {
             return;
         };
-        let before = core::mem::replace(&mut entry.address, address);
-        self.forget_address(id, before);
-        self.by_address.entry(address).or_default().push(id);
+        let before = core::mem::replace(&mut entry.remote, remote);
+        self.forget_remote(id, before);
+        self.by_remote.entry(remote).or_default().push(id);
     }
 
     pub(super) fn entry(&self, id: ClientId) -> Option<&Entry> {
@@ -108,18 +108,18 @@ impl Table {
         Some(&mut entry.session)
     }
 
-    /// The sessions at an address, the oldest first.
-    pub(super) fn at(&self, address: SocketAddr) -> &[ClientId] {
-        self.by_address.get(&address).map_or(&[], |it| it)
+    /// The sessions of a remote, the oldest first.
+    pub(super) fn at(&self, remote: Remote) -> &[ClientId] {
+        self.by_remote.get(&remote).map_or(&[], |it| it)
     }
 
-    /// The session at this address that the client has given this name.
-    pub(super) fn find(&self, address: SocketAddr, peer: SessionId) -> Option<ClientId> {
+    /// The session of this remote that the client has given this name.
+    pub(super) fn find(&self, remote: Remote, peer: SessionId) -> Option<ClientId> {
         let named = |id: &&ClientId| {
             self.entry(**id)
                 .is_some_and(|it| it.session.peer_id() == Some(peer))
         };
-        self.at(address).iter().find(named).copied()
+        self.at(remote).iter().find(named).copied()
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = ClientId> + '_ {

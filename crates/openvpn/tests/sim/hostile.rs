@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use openvpn::keyfile::StaticKey;
 use openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
 use openvpn::role::Role;
+use openvpn::server::{Remote, ServerOutput};
 use openvpn::session::Renegotiate;
 use openvpn::wrap::WrapSettings;
 
@@ -192,13 +193,59 @@ fn floating_takes_nobody_s_place() {
     let first = ids
         .iter()
         .copied()
-        .find(|it| world.listener.address(*it) != Some(world.clients[b].address))
+        .find(|it| world.listener.remote(*it) != Some(Remote::udp(world.clients[b].address)))
         .unwrap();
     assert!(world.listener.floated(first, free, &mut out));
     assert!(out.is_empty());
-    assert_eq!(world.listener.address(first), Some(free));
+    assert_eq!(world.listener.remote(first), Some(Remote::udp(free)));
     // Control goes on at the new address.
     world.run_for(secs(20));
     assert!(!world.renegotiated(a).is_empty());
     assert!(world.client_is_up(a) && world.client_is_up(b));
+}
+
+/// Behind one NAT a stranger has a client's address and port, over the other transport or on another connection: what
+/// becomes of its sessions is nothing to the client's.
+#[test]
+fn sessions_of_one_address_over_two_transports_are_strangers_to_each_other() {
+    let mut setup = Setup::new();
+    setup.client.common.renegotiate = Renegotiate::every(secs(10));
+    let mut world = World::with_client(setup);
+    world.run_for(secs(2));
+    let client = world.up();
+    let address = world.clients[0].address;
+    let reset = world.sent[0].2.clone();
+    let [first, second] = [1, 2].map(|connection| Remote::tcp(address, connection));
+    let mut own = Vec::new();
+    for remote in [first, second] {
+        let mut out = Vec::new();
+        let now = world.now;
+        world
+            .listener
+            .receive(&reset, remote, now, &mut out)
+            .unwrap();
+        let started = out.iter().find_map(|it| match it {
+            ServerOutput::Started { client, from, .. } => Some((*client, *from)),
+            _ => None,
+        });
+        let (id, from) = started.expect("a session of its own");
+        assert_eq!(from, remote);
+        let to = out.iter().filter_map(|it| match it {
+            ServerOutput::Send { to, .. } => Some(*to),
+            _ => None,
+        });
+        assert_eq!(to.collect::<Vec<_>>(), [remote], "the answer goes its way");
+        own.push(id);
+    }
+    let mut out = Vec::new();
+    assert!(!world.listener.floated(own[0], address, &mut out));
+    world.listener.disconnected(first, &mut out);
+    assert!(world.listener.session(own[0]).is_none());
+    assert!(world.listener.session(own[1]).is_some());
+    assert!(world.listener.session(client).is_some());
+    world.listener.disconnected(second, &mut out);
+    // The client's own goes on, new keys and all.
+    world.run_for(secs(20));
+    assert_eq!(world.up(), client);
+    assert!(world.client_is_up(0) && !world.renegotiated(0).is_empty());
 }

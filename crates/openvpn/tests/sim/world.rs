@@ -13,7 +13,7 @@ use openvpn::message::AuthFailed;
 use openvpn::negotiate::{DataCipher, OccOptions, Transport};
 use openvpn::push::PushOptions;
 use openvpn::role::Role;
-use openvpn::server::{ClientId, Listener, ListenerSettings, ServerOutput};
+use openvpn::server::{ClientId, Listener, ListenerSettings, Remote, ServerOutput};
 use openvpn::session::{
     AuthRequest, ClientSettings, CloseReason, Credentials, DataFormat, DataKeys, Decision, Output,
     ServerSettings, Session, Settings, Times,
@@ -351,7 +351,7 @@ impl World {
         while let Some(output) = waiting.pop_front() {
             let (client, output) = match output {
                 ServerOutput::Send { to, datagram } => {
-                    self.throw(SERVER, to, datagram);
+                    self.throw(SERVER, to.address, datagram);
                     continue;
                 }
                 ServerOutput::Started { client, .. } => {
@@ -386,9 +386,9 @@ impl World {
             let event = plane.perform(output);
             if let Some(Event::Ping) = event
                 && let Some(packet) = plane.seal(now)
-                && let Some(to) = self.listener.address(client)
+                && let Some(to) = self.listener.remote(client)
             {
-                self.throw(SERVER, to, packet);
+                self.throw(SERVER, to.address, packet);
             }
             self.server_events
                 .extend(event.map(|event| (client, event)));
@@ -417,9 +417,9 @@ impl World {
             }
         }
         for id in self.listener.clients().collect::<Vec<_>>() {
-            let to = self.listener.address(id).expect("a session");
+            let to = self.listener.remote(id).expect("a session");
             if let Some(packet) = self.planes.get_mut(&id).and_then(|it| it.seal(self.now)) {
-                self.throw(SERVER, to, packet);
+                self.throw(SERVER, to.address, packet);
             }
         }
     }
@@ -437,7 +437,9 @@ impl World {
             }
             let mut out = Vec::new();
             // Drops are counted.
-            let _ = self.listener.receive(datagram, from, now, &mut out);
+            let _ = self
+                .listener
+                .receive(datagram, Remote::udp(from), now, &mut out);
             return self.perform_server(out);
         }
         let Some(at) = self

@@ -8,7 +8,7 @@ use openvpn::identity::Identity;
 use openvpn::negotiate::{DataCipher, OccOptions, PeerInfo, Transport};
 use openvpn::push::{PushOptions, PushReply};
 use openvpn::role::Role;
-use openvpn::server::{Listener, ListenerSettings, ServerOutput};
+use openvpn::server::{Listener, ListenerSettings, Remote, ServerOutput};
 use openvpn::session::{
     AuthRequest, ClientSettings, CloseReason, Credentials, Decision, Output, ServerSettings,
     Session, Settings,
@@ -205,7 +205,7 @@ impl ServerEnd {
         while let Some(output) = waiting.pop_front() {
             let (client, output) = match output {
                 ServerOutput::Send { to, datagram } => {
-                    let _ = self.socket.send_to(&datagram, to);
+                    let _ = self.socket.send_to(&datagram, to.address);
                     continue;
                 }
                 ServerOutput::Started { .. } => continue,
@@ -214,9 +214,9 @@ impl ServerEnd {
             let (now, mut more) = (Instant::now(), Vec::new());
             match self.data.perform(output) {
                 Some(Output::SendPing) => {
-                    let to = self.listener.address(client);
+                    let to = self.listener.remote(client);
                     if let (Some(to), Some(packet)) = (to, self.data.ping()) {
-                        let _ = self.socket.send_to(&packet, to);
+                        let _ = self.socket.send_to(&packet, to.address);
                     }
                 }
                 Some(Output::Authenticate(request)) => {
@@ -259,7 +259,10 @@ impl ServerEnd {
             match received {
                 Some((datagram, _)) if is_data(&datagram) => self.data.open(&datagram),
                 Some((datagram, from)) => {
-                    if let Err(why) = self.listener.receive(&datagram, from, now, &mut out) {
+                    if let Err(why) =
+                        self.listener
+                            .receive(&datagram, Remote::udp(from), now, &mut out)
+                    {
                         eprintln!("server: {why}");
                     }
                 }

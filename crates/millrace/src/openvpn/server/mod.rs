@@ -31,8 +31,7 @@ use netio::poll::{Poller, Waker};
 use netio::udp::Endpoint;
 use openvpn::data::signal::Signal as DataSignal;
 use openvpn::message::Restart;
-use openvpn::negotiate::Transport;
-use openvpn::server::{ClientId, Listener, ServerOutput};
+use openvpn::server::{ClientId, Listener, Remote, ServerOutput};
 use openvpn::session::CloseReason;
 use openvpn::tls::TlsSettings;
 use served::{Served, Step};
@@ -228,7 +227,8 @@ impl<'a> Server<'a> {
         for stream in inbox.take_closed() {
             if let Some(addr) = self.streams.remove(stream) {
                 let mut out = Vec::new();
-                self.listener.disconnected(addr, &mut out);
+                let gone = Remote::tcp(addr, stream);
+                self.listener.disconnected(gone, &mut out);
                 self.perform(out);
             }
         }
@@ -256,19 +256,16 @@ impl<'a> Server<'a> {
 
     fn arrived(&mut self, arrival: &Arrival) {
         let mut out = Vec::new();
-        let (from, now) = (arrival.from, Instant::now());
-        let transport = match arrival.stream {
-            Some(_) => Transport::Tcp,
-            None => Transport::Udp,
+        let from = Remote {
+            address: arrival.from.addr,
+            connection: arrival.stream,
         };
-        if let Err(why) =
-            self.listener
-                .receive_over(transport, &arrival.bytes, from.addr, now, &mut out)
-        {
+        let now = Instant::now();
+        if let Err(why) = self.listener.receive(&arrival.bytes, from, now, &mut out) {
             // Whoever can reach the port can cause this: never more than a debug line.
-            log::debug!("control packet from {}: {why}", from.addr);
+            log::debug!("control packet from {from}: {why}");
         }
-        self.perform_from(out, Some(from));
+        self.perform_from(out, Some(arrival.from));
     }
 
     fn notice(&mut self, id: ClientId, notice: Notice) {
@@ -287,6 +284,10 @@ impl<'a> Server<'a> {
             Notice::Moved { to } => {
                 let before = client.from;
                 let mut out = Vec::new();
+                if client.is_stream() {
+                    // Its connection is where it is.
+                    return;
+                }
                 if self.listener.floated(id, to, &mut out) {
                     log::info!("peer {} floated from {before} to {to}", id.0);
                     client.from = to;
@@ -403,18 +404,16 @@ impl<'a> Server<'a> {
             .unwrap_or(self.connection)
     }
 
-    /// Whether this server listens on TCP alone.
-    fn only_streams(&self) -> bool {
-        let listens = &self.context.config.connections;
-        listens.iter().all(|it| it.protocol.transport.is_tcp())
-    }
-
-    /// The way to somebody who was heard from there.
-    fn way(&self, from: Endpoint) -> Option<Way> {
-        match self.streams.at(from.addr) {
-            Some(stream) => Some(Way::Stream(Arc::clone(stream))),
-            None if self.only_streams() => None,
-            None => Some(Way::Datagrams(from)),
+    /// The way to a client; `None` if its connection has ended. `heard` is our end of it, where that is known.
+    fn way(&self, to: Remote, heard: Option<Endpoint>) -> Option<Way> {
+        match to.connection {
+            Some(id) => self.streams.get(id).cloned().map(Way::Stream),
+            None => {
+                let heard = heard.filter(|it| it.addr == to.address);
+                Some(Way::Datagrams(
+                    heard.unwrap_or_else(|| Endpoint::new(to.address)),
+                ))
+            }
         }
     }
 
@@ -422,10 +421,11 @@ impl<'a> Server<'a> {
     fn started(
         &mut self,
         id: ClientId,
-        from: Endpoint,
+        from: Remote,
+        heard: Option<Endpoint>,
         metadata: Option<openvpn::keyfile::v2::Metadata>,
     ) {
-        let Some(way) = self.way(from) else {
+        let Some(way) = self.way(from, heard) else {
             self.with(id, |session, _, out| session.close(CloseReason::Local, out));
             return;
         };
@@ -434,9 +434,8 @@ impl<'a> Server<'a> {
         }
         let config = &self.context.config;
         log::info!(
-            "{} TLS: Initial packet from {}",
-            from.addr,
-            log_lines::outer(from.addr)
+            "{from} TLS: Initial packet from {}",
+            log_lines::outer(from.address)
         );
         let conduit = Conduit::new(
             &self.tunnel,
@@ -447,10 +446,10 @@ impl<'a> Server<'a> {
         );
         self.counted += 1;
         let mut environment = self.hooks.base.clone();
-        environment.set_peer("untrusted", from.addr);
+        environment.set_peer("untrusted", from.address);
         let served = Served {
             conduit,
-            from: from.addr,
+            from: from.address,
             step: Step::Arriving,
             since: SystemTime::now(),
             common_name: String::new(),

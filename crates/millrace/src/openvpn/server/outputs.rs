@@ -1,11 +1,12 @@
 //! Doing what the sessions ask for.
 
+use super::super::conduit::Way;
 use super::super::sizes;
 use super::Server;
 use super::served::Served;
 use netio::udp::Endpoint;
 use openvpn::message::Message;
-use openvpn::server::{ClientId, ServerOutput};
+use openvpn::server::{ClientId, Remote, ServerOutput};
 use openvpn::session::{CloseReason, DataKeys, Output};
 
 impl Server<'_> {
@@ -14,30 +15,26 @@ impl Server<'_> {
     pub(super) fn perform_from(&mut self, out: Vec<ServerOutput>, heard: Option<Endpoint>) {
         for output in out {
             match output {
-                ServerOutput::Send { to, datagram } => {
-                    let endpoint = heard.filter(|h| h.addr == to);
-                    self.send(endpoint.unwrap_or_else(|| Endpoint::new(to)), &datagram);
-                }
+                ServerOutput::Send { to, datagram } => self.send(to, heard, &datagram),
                 ServerOutput::Started {
                     client,
                     from,
                     metadata,
-                } => {
-                    let from = heard
-                        .filter(|h| h.addr == from)
-                        .unwrap_or_else(|| Endpoint::new(from));
-                    self.started(client, from, metadata);
-                }
+                } => self.started(client, from, heard, metadata),
                 ServerOutput::Client { client, output } => self.one(client, output),
             }
         }
     }
 
-    fn send(&mut self, to: Endpoint, datagram: &[u8]) {
-        if let Some(stream) = self.streams.at(to.addr) {
-            self.tunnel.send_record(stream, datagram);
-        } else if !self.only_streams() {
-            self.tunnel.send(to, datagram);
+    fn send(&mut self, to: Remote, heard: Option<Endpoint>, datagram: &[u8]) {
+        match self.way(to, heard) {
+            Some(Way::Stream(stream)) => {
+                self.tunnel.send_record(&stream, datagram);
+            }
+            Some(Way::Datagrams(endpoint)) => {
+                self.tunnel.send(endpoint, datagram);
+            }
+            None => {}
         }
     }
 

@@ -15,12 +15,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Connections without a session, at most.
 const STRANGERS: usize = 256;
 
-/// Connections by number and by address.
+/// Connections by number.
 #[derive(Default)]
 pub(super) struct Streams {
     listeners: Vec<Listener>,
     by_id: HashMap<u64, Arc<Stream>>,
-    by_address: HashMap<SocketAddr, Arc<Stream>>,
     /// Those on which no session has begun.
     strangers: HashMap<u64, Instant>,
     next: u64,
@@ -93,7 +92,6 @@ impl Streams {
                 Ok(stream) => {
                     let stream = Arc::new(stream);
                     self.by_id.insert(stream.id(), Arc::clone(&stream));
-                    self.by_address.insert(from, Arc::clone(&stream));
                     self.strangers
                         .insert(stream.id(), Instant::now() + PATIENCE);
                     return Some(stream);
@@ -111,14 +109,14 @@ impl Streams {
             && let Some(stream) = self.by_id.get(&id).cloned()
         {
             log::debug!("{}: closed for another", stream.endpoint().addr);
-            self.remove(id);
-            // The worker that reads from it finds its end, and lets go of it.
+            self.strangers.remove(&id);
+            // The worker that reads from it finds its end, and tells.
             stream.close();
         }
     }
 
-    pub(super) fn at(&self, addr: SocketAddr) -> Option<&Arc<Stream>> {
-        self.by_address.get(&addr)
+    pub(super) fn get(&self, id: u64) -> Option<&Arc<Stream>> {
+        self.by_id.get(&id)
     }
 
     /// A session has begun on it.
@@ -129,11 +127,7 @@ impl Streams {
     /// Forgets a connection, and tells where it was from.
     pub(super) fn remove(&mut self, id: u64) -> Option<SocketAddr> {
         self.strangers.remove(&id);
-        let addr = self.by_id.remove(&id)?.endpoint().addr;
-        if self.by_address.get(&addr).is_some_and(|s| s.id() == id) {
-            self.by_address.remove(&addr);
-        }
-        Some(addr)
+        Some(self.by_id.remove(&id)?.endpoint().addr)
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
