@@ -115,7 +115,7 @@ fn account<W: Wire>(shared: &Shared<W>, run: &OutboundRun, slot: &OutboundSlot, 
         .add(bytes + (run.count * overhead(&*run.key.format)) as u64);
     shared.outbound.packets.add(run.count as u64);
     shared.outbound.bytes.add(run.bytes);
-    run.peer.note_sent(millis, true);
+    run.peer.note_sent(millis, run.bytes > 0);
     if run.peer.arm() {
         shared.control.notify(run.peer.id(), Notice::Active);
     }

@@ -56,6 +56,8 @@ struct Read {
     len: usize,
     hdr: VnetHdr,
     parsed: Option<Super>,
+    /// An IP packet; otherwise a message of control's, which is no traffic.
+    inner: bool,
 }
 
 impl<W: Wire> OutboundLookup<W> {
@@ -135,6 +137,7 @@ impl<W: Wire> OutboundLookup<W> {
             len,
             hdr,
             parsed,
+            inner: true,
         };
         self.take_in(slot, read, ecn);
     }
@@ -153,6 +156,7 @@ impl<W: Wire> OutboundLookup<W> {
             len: payload.len(),
             hdr: VnetHdr::NONE,
             parsed: None,
+            inner: IpPacket::parse(payload).is_some(),
         };
         self.take_in(slot, read, Ecn::NotEct);
     }
@@ -231,7 +235,7 @@ impl<W: Wire> OutboundLookup<W> {
         }
         if let Some(run) = slot.runs.last_mut() {
             run.count += count;
-            run.bytes += bytes;
+            run.bytes += if read.inner { bytes } else { 0 };
         }
     }
 
@@ -261,7 +265,7 @@ impl<W: Wire> OutboundLookup<W> {
             });
             if let Some(run) = slot.runs.last_mut() {
                 run.count += pieces;
-                run.bytes += packet.len() as u64;
+                run.bytes += if read.inner { packet.len() as u64 } else { 0 };
             }
         }
     }

@@ -34,6 +34,7 @@ pub struct Peer {
     data_sent: Moment,
     sent: Moment,
     received: Moment,
+    data_received: Moment,
     /// Bytes of authenticated messages received, headers and tags included.
     pub rx_bytes: Counter,
     /// Bytes of messages sent, headers and tags included.
@@ -66,6 +67,8 @@ pub struct Times {
     pub last_sent: Option<Instant>,
     /// The last authenticated packet received.
     pub last_received: Option<Instant>,
+    /// The last data received.
+    pub last_data_received: Option<Instant>,
 }
 
 impl Peer {
@@ -85,6 +88,7 @@ impl Peer {
             data_sent: Moment::default(),
             sent: Moment::default(),
             received: Moment::default(),
+            data_received: Moment::default(),
             rx_bytes: Counter::default(),
             tx_bytes: Counter::default(),
         }
@@ -178,6 +182,7 @@ impl Peer {
             last_data_sent: at(&self.data_sent),
             last_sent: at(&self.sent),
             last_received: at(&self.received),
+            last_data_received: at(&self.data_received),
         }
     }
 
@@ -216,6 +221,7 @@ impl Peer {
         self.unanswered.clear();
         self.received.set(millis);
         if data {
+            self.data_received.set(millis);
             self.unacked.set_first(millis);
         }
     }

@@ -156,3 +156,91 @@ fn client_holds_and_asks() {
         pings(&net.a, "10.8.0.1", 3);
     }
 }
+
+/// What monitoring programs take apart, which must be alike at both ends, one of them the stock
+/// program.
+#[test]
+fn monitors_read_versions_and_states_as_from_stock() {
+    if !ready() {
+        return;
+    }
+    for pair in [Pair::Server, Pair::Client] {
+        let net = Net::new();
+        let ends = Ends::new(&net, &managed(), pair.programs(false));
+        for end in [&ends.server, &ends.client] {
+            let mut management = end.management().unwrap();
+            let lines = management.command("version").unwrap();
+            let version = lines[0].strip_prefix("OpenVPN Version: ").unwrap();
+            let words: Vec<&str> = version.split(' ').collect();
+            assert_eq!(words[0], "OpenVPN", "{version}");
+            let numbers: Vec<u32> = words[1].split('.').map(|n| n.parse().unwrap()).collect();
+            assert_eq!(numbers.len(), 3, "{version}");
+            assert!(words[2].starts_with(std::env::consts::ARCH), "{version}");
+            assert!(words[3].starts_with('['), "{version}");
+            assert!(end.said(version) > 0, "the log begins with it");
+        }
+        let states = [&ends.server, &ends.client].map(|end| {
+            let lines = end.management().unwrap().command("state").unwrap();
+            let fields: Vec<String> = lines[0].split(',').map(str::to_owned).collect();
+            fields
+        });
+        let client6 = ends.client.inner6().unwrap().to_string();
+        for (state, own) in states.iter().zip([&ends.server6, &client6]) {
+            assert_eq!(state.len(), 9, "{state:?}");
+            assert_eq!(state[1..3], ["CONNECTED", "SUCCESS"], "{state:?}");
+            assert_eq!(&state[8], own, "{state:?}");
+        }
+    }
+}
+
+/// Handshakes are traffic of the line too: stock counts them, and exporters add the counts up.
+#[test]
+fn byte_counts_have_the_control_channel_in_them() {
+    if !ready() {
+        return;
+    }
+    for pair in [Pair::Server, Pair::Client] {
+        let net = Net::new();
+        let ends = Ends::new(&net, &managed(), pair.programs(false));
+        let status = ends.client.management().unwrap().command("status").unwrap();
+        let count = |name: &str| -> u64 {
+            let line = status.iter().find_map(|line| line.strip_prefix(name));
+            line.unwrap().parse().unwrap()
+        };
+        let of_client = [count("TCP/UDP write bytes,"), count("TCP/UDP read bytes,")];
+        let lines = ends
+            .server
+            .management()
+            .unwrap()
+            .command("status 2")
+            .unwrap();
+        let row = lines.iter().find(|line| line.starts_with("CLIENT_LIST"));
+        let row: Vec<&str> = row.unwrap().split(',').collect();
+        let of_server = [row[5], row[6]].map(|n| n.parse::<u64>().unwrap());
+        // The first packets go before a server keeps anything, and the last may be on their way.
+        for (client, server) in of_client.into_iter().zip(of_server) {
+            assert!(client > 1200 && server > 1200, "{client} {server}");
+            assert!(client.abs_diff(server) < 400, "{client} {server}");
+        }
+    }
+}
+
+/// The last use of a route is when it was used, and not when somebody looked.
+#[test]
+fn routes_keep_the_time_of_their_last_packet() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let ends = Ends::new(&net, &managed(), Pair::Server.programs(false));
+    pings(&net.a, &ends.server4, 1);
+    let mut management = ends.server.management().unwrap();
+    until("a route whose last packet is seconds ago", || {
+        let lines = management.command("status 2").unwrap();
+        let last = |start: &str| -> u64 {
+            let line = lines.iter().find(|line| line.starts_with(start)).unwrap();
+            line.rsplit(',').next().unwrap().parse().unwrap()
+        };
+        last("TIME,") >= last("ROUTING_TABLE,") + 2
+    });
+}

@@ -22,11 +22,7 @@ pub(super) fn run(action: &Action, arguments: &[String]) -> u8 {
             return 1;
         }
         Action::Version => {
-            println!(
-                "OpenVPN 2.6 compatible: millrace {} {}-linux",
-                env!("CARGO_PKG_VERSION"),
-                std::env::consts::ARCH
-            );
+            println!("{}", super::release::title());
             println!("library versions: rustls with AWS-LC; TLS 1.2 and 1.3");
             return 1;
         }

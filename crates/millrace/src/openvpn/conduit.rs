@@ -5,7 +5,7 @@ use crypto::openvpn::DataChannelError;
 use engine::{KeyLimits, Moving, Peer, Stream, Tunnel, Wire};
 use netio::udp::Endpoint;
 use openvpn::data::signal::PING;
-use openvpn::session::{DataFormat as Layout, DataKeys, KeyUsage, Times};
+use openvpn::session::{ControlTraffic, DataFormat as Layout, DataKeys, KeyUsage, Times};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,6 +50,8 @@ pub(crate) struct Conduit {
     cipher: Option<(&'static str, &'static str)>,
     /// Payload bytes of the peer's counters when the session began.
     before: u64,
+    /// Bytes of the session's control packets. To be set when there is a session.
+    pub(crate) control: Arc<ControlTraffic>,
 }
 
 impl Conduit {
@@ -86,6 +88,7 @@ impl Conduit {
             sealing: None,
             cipher: None,
             before: 0,
+            control: Arc::default(),
         }
     }
 
@@ -212,7 +215,17 @@ impl Conduit {
         }
     }
 
-    /// Bytes of both directions.
+    /// Bytes of data and control packets that came from the peer.
+    pub(crate) fn received(&self) -> u64 {
+        self.peer.rx_bytes.value() + self.control.received()
+    }
+
+    /// Bytes of data and control packets that went to the peer.
+    pub(crate) fn sent(&self) -> u64 {
+        self.peer.tx_bytes.value() + self.control.sent()
+    }
+
+    /// Bytes of data packets, of both directions.
     pub(crate) fn bytes(&self) -> u64 {
         self.peer.rx_bytes.value() + self.peer.tx_bytes.value()
     }

@@ -1,7 +1,7 @@
 //! The sockets of the management port: one on which visitors come, or the one to whoever is called.
 
 use config::openvpn::{Management, ManagementAddress, OpenVpn};
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use nix::unistd::{Gid, Group, Uid, User};
 use std::fs::{self, Permissions};
 use std::io::{self, Read, Write};
@@ -10,6 +10,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+
+/// Seconds of silence after which a TCP visitor is asked whether it is still there, and between
+/// two such questions.
+const KEEPALIVE_SECONDS: u32 = 30;
+
+/// Questions without an answer after which it is gone.
+const KEEPALIVE_PROBES: u32 = 3;
 
 /// Why there is no management port.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +87,7 @@ impl Door {
         let made = if wanted.connect {
             Visitor::call(config, &wanted.address).map(|it| (Listener::Called, Some(it)))
         } else {
-            Listener::open(config, &wanted.address, guests).map(|it| (it, None))
+            Listener::open(config, &wanted.address).map(|it| (it, None))
         };
         let (listener, visitor) = made.map_err(|error| DoorError::Socket {
             address: match &wanted.address {
@@ -120,7 +127,7 @@ impl Door {
 }
 
 impl Listener {
-    fn open(config: &OpenVpn, address: &ManagementAddress, guests: Guests) -> io::Result<Self> {
+    fn open(config: &OpenVpn, address: &ManagementAddress) -> io::Result<Self> {
         match address {
             ManagementAddress::Tcp(host, port) => {
                 let listener = TcpListener::bind((host.as_str(), *port))?;
@@ -135,10 +142,9 @@ impl Listener {
                 }
                 let listener = UnixListener::bind(&path)?;
                 listener.set_nonblocking(true)?;
-                if guests.user.is_some() || guests.group.is_some() {
-                    // Whoever may come must reach it; who it is is asked then.
-                    fs::set_permissions(&path, Permissions::from_mode(0o666))?;
-                }
+                // As the stock program's, whatever the umask: monitors are not root. Who may come
+                // is asked when somebody does, where the configuration names it.
+                fs::set_permissions(&path, Permissions::from_mode(0o777))?;
                 Ok(Self::Unix(listener, path))
             }
         }
@@ -180,7 +186,7 @@ impl Guests {
         let Visitor::Unix(stream) = visitor else {
             return false;
         };
-        let welcome = getsockopt(stream, PeerCredentials).is_ok_and(|who| {
+        let welcome = getsockopt(stream, sockopt::PeerCredentials).is_ok_and(|who| {
             self.user.is_none_or(|uid| who.uid() == uid.as_raw())
                 && self.group.is_none_or(|gid| who.gid() == gid.as_raw())
         });
@@ -208,7 +214,14 @@ impl Visitor {
 
     fn prepare(&self) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.set_nonblocking(true),
+            Self::Tcp(stream) => {
+                // One that was unplugged must not keep others out.
+                setsockopt(stream, sockopt::KeepAlive, &true)?;
+                setsockopt(stream, sockopt::TcpKeepIdle, &KEEPALIVE_SECONDS)?;
+                setsockopt(stream, sockopt::TcpKeepInterval, &KEEPALIVE_SECONDS)?;
+                setsockopt(stream, sockopt::TcpKeepCount, &KEEPALIVE_PROBES)?;
+                stream.set_nonblocking(true)
+            }
             Self::Unix(stream) => stream.set_nonblocking(true),
         }
     }
@@ -274,6 +287,15 @@ mod tests {
 
         let nobody = open(&format!("{at}management-client-group no-such-group-here"));
         assert!(matches!(nobody, Err(DoorError::Unknown { .. })));
+    }
+
+    #[test]
+    fn everybody_may_come_where_no_one_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let (_door, _) = open(&format!("management {} unix", path.display())).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o777);
     }
 
     #[test]

@@ -28,7 +28,9 @@ mod network;
 mod office;
 mod plane;
 mod policy;
+mod port;
 mod process;
+mod release;
 mod secrets;
 #[cfg(feature = "server")]
 mod server;
@@ -240,11 +242,7 @@ fn with_config(
             return refuse(&format!("log {}: {error}", path.display()));
         }
     };
-    log::info!(
-        "OpenVPN 2.6 compatible: millrace {} [{}]",
-        env!("CARGO_PKG_VERSION"),
-        std::env::consts::ARCH
-    );
+    log::info!("{}", release::title());
     // Which cipher it will be, the other end has a say in.
     crate::backends::choose(dataplane.crypto_backend, &crypto::select::Algorithm::ALL);
     let caught = match signals {

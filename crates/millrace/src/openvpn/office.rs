@@ -1,19 +1,16 @@
 //! Who may ask and be told while a tunnel runs: the status file and the management port.
 
 use super::console::Console;
-use super::door::{Door, Visitor};
 use super::policy::environment::Environment;
 use super::policy::management::{
-    Action, Answer, Management, Query, Settings, Signal as Asked, State, StateEntry, Victim,
+    Addresses, Answer, Management, Query, Settings, State, StateEntry, Victim,
 };
 use super::policy::status_file::{ClientStatus, Format, PeriodicFile, ServerStatus};
 use super::policy::timestamp::{Clock, unix};
-use super::secrets;
+use super::port::{self, Port};
+use super::release;
 use super::signals::Signal;
-use config::openvpn::{AuthRetry, OpenVpn, Prompted};
-use netio::poll::Poller;
-use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddr};
+use config::openvpn::{AuthRetry, OpenVpn};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -51,7 +48,7 @@ impl Status {
     }
 
     /// Bytes received and sent, in all.
-    fn bytes(&self) -> (u64, u64) {
+    pub(super) fn bytes(&self) -> (u64, u64) {
         match self {
             Self::Client(status) => (status.link_read, status.link_write),
             Self::Server(status) => status.clients.iter().fold((0, 0), |(r, s), client| {
@@ -60,29 +57,26 @@ impl Status {
         }
     }
 
-    fn clients(&self) -> usize {
+    /// Tells them on the management port: a server's for each client.
+    pub(super) fn tell_bytes(&self, port: &mut Management) {
         match self {
-            Self::Client(_) => 1,
+            Self::Client(status) => port.bytes(status.link_read, status.link_write),
+            Self::Server(status) => {
+                for client in &status.clients {
+                    let (received, sent) = (client.bytes_received, client.bytes_sent);
+                    port.client_bytes(client.client_id, received, sent);
+                }
+            }
+        }
+    }
+
+    /// How many clients there are; a client has none.
+    pub(super) fn clients(&self) -> usize {
+        match self {
+            Self::Client(_) => 0,
             Self::Server(status) => status.clients.len(),
         }
     }
-}
-
-/// The management port with its sockets.
-struct Port {
-    machine: Management,
-    door: Door,
-    visitor: Option<Visitor>,
-    /// The visitor, or where there is none the door: whoever comes while one is there waits outside.
-    events: Poller,
-    /// `management-signal`.
-    signal_on_leave: bool,
-    /// `management-forget-disconnect`.
-    forget_on_leave: bool,
-    /// `management-up-down`.
-    up_down: bool,
-    /// What comes of a visitor's leaving.
-    wishes: Vec<Wish>,
 }
 
 /// What a visitor wants of the process itself.
@@ -110,9 +104,6 @@ pub(crate) struct Office {
     console: &'static Console,
 }
 
-/// How often a visitor who waits is looked at: only bytes that he could not take yet are served so.
-const PATIENCE: Duration = Duration::from_millis(200);
-
 impl Office {
     /// Opens what the configuration names.
     ///
@@ -129,21 +120,12 @@ impl Office {
             PeriodicFile::new(config.path(&status.path), period, now)
         });
         let format = Format::from_number(service.status_version).unwrap_or_default();
-        let title = concat!("OpenVPN 2.6 (millrace ", env!("CARGO_PKG_VERSION"), ")").to_owned();
+        let title = release::title();
         let port = match &service.management {
             None => None,
             Some(wanted) => {
-                let password = match &wanted.password {
-                    None => None,
-                    Some(Prompted::Ask) => Some(secrets::ask("Management password: ", false)?),
-                    Some(Prompted::From(source)) => {
-                        let bytes = source.load(config.directory.as_deref())?;
-                        let text = String::from_utf8_lossy(&bytes);
-                        Some(text.lines().next().unwrap_or_default().to_owned().into())
-                    }
-                };
-                let mut machine = Management::new(Settings {
-                    password,
+                let settings = Settings {
+                    password: port::password(config, wanted)?,
                     hold: wanted.hold,
                     server: config.server().is_some(),
                     // Clients are judged by scripts and files.
@@ -155,35 +137,8 @@ impl Office {
                     mute: service.mute,
                     auth_retry: config.client().map(|c| c.auth_retry).unwrap_or_default(),
                     format,
-                });
-                let (door, visitor) = Door::open(config, wanted)?;
-                if visitor.is_some() {
-                    machine.connected();
-                    log::info!("MANAGEMENT: Connected to the management server");
-                } else if door.was_called() {
-                    return Err("the management server is not who it should be".into());
-                } else {
-                    log::info!("MANAGEMENT: socket listening");
-                }
-                for text in &service.echo {
-                    machine.echoed(unix(SystemTime::now()), text);
-                }
-                let events = Poller::new()?;
-                match (&visitor, door.fd()) {
-                    (Some(visitor), _) => events.add(visitor, 0)?,
-                    (None, Some(door)) => events.add(door, 0)?,
-                    (None, None) => {}
-                }
-                Some(Port {
-                    machine,
-                    door,
-                    visitor,
-                    events,
-                    signal_on_leave: wanted.signal,
-                    forget_on_leave: wanted.forget_disconnect,
-                    up_down: wanted.up_down,
-                    wishes: Vec::new(),
-                })
+                };
+                Some(Port::open(config, wanted, settings)?)
             }
         };
         Ok(Self {
@@ -203,13 +158,10 @@ impl Office {
 
     /// When something is to be done here, or at the time given.
     pub(crate) fn deadline(&self, other: Option<Instant>) -> Option<Instant> {
-        let port = self.port.as_ref();
-        let waits = port.is_some_and(|p| !p.machine.transmit().is_empty());
         [
             other,
             self.status.as_ref().map(PeriodicFile::next_deadline),
-            port.and_then(|p| p.machine.next_deadline()),
-            waits.then(|| Instant::now() + PATIENCE),
+            self.port.as_ref().and_then(Port::next_deadline),
         ]
         .into_iter()
         .flatten()
@@ -231,34 +183,8 @@ impl Office {
         for (at, line) in self.console.take() {
             port.machine.logged(unix(at), line.flag, &line.text);
         }
-        port.receive();
-        let mut wishes = std::mem::take(&mut port.wishes);
-        while let Some(action) = port.machine.next_action(now) {
-            port.act(
-                action,
-                desk,
-                self.console,
-                &self.title,
-                &self.clock,
-                &mut wishes,
-            );
-        }
-        if port.machine.bytes_due(now) {
-            match desk.status() {
-                Status::Client(status) => port.machine.bytes(status.link_read, status.link_write),
-                Status::Server(status) => {
-                    for client in &status.clients {
-                        port.machine.client_bytes(
-                            client.client_id,
-                            client.bytes_received,
-                            client.bytes_sent,
-                        );
-                    }
-                }
-            }
-        }
-        port.transmit();
-        wishes.append(&mut port.wishes);
+        let mut wishes = Vec::new();
+        port.serve(desk, self.console, title, clock, &mut wishes);
         wishes
     }
 
@@ -279,18 +205,14 @@ impl Office {
     }
 
     /// The tunnel is in another state.
-    pub(crate) fn state(
-        &mut self,
-        state: State,
-        detail: &str,
-        tunnel: Option<Ipv4Addr>,
-        remote: Option<SocketAddr>,
-    ) {
+    pub(crate) fn state(&mut self, state: State, detail: &str, addresses: Addresses) {
         if let Some(port) = &mut self.port {
-            let mut entry = StateEntry::plain(unix(SystemTime::now()), state, detail);
-            entry.tunnel = tunnel;
-            entry.remote = remote;
-            port.machine.state_changed(entry);
+            port.machine.state_changed(StateEntry {
+                at: unix(SystemTime::now()),
+                state,
+                detail: detail.to_owned(),
+                addresses,
+            });
             port.transmit();
         }
     }
@@ -340,124 +262,6 @@ impl Office {
         if let Some(port) = &mut self.port {
             port.machine.verification_failed(kind, reason);
             port.transmit();
-        }
-    }
-}
-
-impl Port {
-    /// Lets a visitor in, and reads what he says.
-    fn receive(&mut self) {
-        if self.visitor.is_none()
-            && let Some(visitor) = self.door.accept()
-        {
-            if let Err(error) = self.watch_visitor(&visitor) {
-                log::warn!("MANAGEMENT: {error}");
-            }
-            self.machine.connected();
-            self.visitor = Some(visitor);
-            log::info!("MANAGEMENT: Client connected");
-        }
-        let mut buffer = [0; 4096];
-        while let Some(visitor) = &mut self.visitor {
-            match visitor.read(&mut buffer) {
-                Ok(n) if n > 0 => self.machine.receive(&buffer[..n]),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                _ => self.leave(),
-            }
-        }
-    }
-
-    fn watch_visitor(&self, visitor: &Visitor) -> io::Result<()> {
-        if let Some(door) = self.door.fd() {
-            self.events.remove(door)?;
-        }
-        self.events.add(visitor, 0)
-    }
-
-    fn leave(&mut self) {
-        // Closed, and so out of the set by itself.
-        self.visitor = None;
-        if let Some(door) = self.door.fd()
-            && let Err(error) = self.events.add(door, 0)
-        {
-            log::warn!("MANAGEMENT: {error}");
-        }
-        self.machine.disconnected();
-        log::info!("MANAGEMENT: Client disconnected");
-        if self.forget_on_leave {
-            self.wishes.push(Wish::Forget);
-        }
-        if self.signal_on_leave {
-            log::info!("MANAGEMENT: Triggering management signal");
-            self.wishes.push(Wish::Signal(Signal::Restart));
-        }
-        if self.door.was_called() {
-            // Whoever started us has gone.
-            log::info!("MANAGEMENT: Triggering management exit");
-            self.wishes.push(Wish::Signal(Signal::Exit("SIGTERM")));
-        }
-    }
-
-    fn transmit(&mut self) {
-        while let Some(visitor) = &mut self.visitor
-            && !self.machine.transmit().is_empty()
-        {
-            match visitor.write(self.machine.transmit()) {
-                Ok(n) if n > 0 => self.machine.sent(n),
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                _ => self.leave(),
-            }
-        }
-        if self.machine.wants_close() {
-            self.leave();
-        }
-    }
-
-    fn act(
-        &mut self,
-        action: Action,
-        desk: &mut dyn Desk,
-        console: &Console,
-        title: &str,
-        clock: &Clock,
-        wishes: &mut Vec<Wish>,
-    ) {
-        match action {
-            Action::Signal(asked) => wishes.push(Wish::Signal(match asked {
-                Asked::Hup => Signal::Reload,
-                Asked::Usr1 => Signal::Restart,
-                Asked::Usr2 => Signal::Status,
-                Asked::Term => Signal::Exit("SIGTERM"),
-                Asked::Int => Signal::Exit("SIGINT"),
-            })),
-            Action::Status(format) => {
-                let text = desk.status().text(format, title, clock);
-                self.machine.reply_status(&text);
-            }
-            Action::Kill(victim) => {
-                let count = desk.kill(&victim);
-                self.machine.reply_kill(count);
-            }
-            Action::ClientKill { client, .. } => {
-                let done = desk.kill_client(client);
-                self.machine.reply_done(done);
-            }
-            Action::LoadStats => {
-                let status = desk.status();
-                let (received, sent) = status.bytes();
-                self.machine.reply_load(status.clients(), received, sent);
-            }
-            Action::ClientCount => self.machine.reply_client_count(desk.status().clients()),
-            Action::Verb(verb) => console.set_verb(verb),
-            Action::Mute(mute) => console.set_mute(mute),
-            Action::Begin => wishes.push(Wish::Begin),
-            Action::Answer(answer) => wishes.push(Wish::Answer(answer)),
-            Action::ForgetPasswords => wishes.push(Wish::Forget),
-            // Decisions about clients are made by scripts and files here.
-            Action::Client { .. } | Action::ChallengeResponse(_) => self.machine.reply_done(false),
-            Action::AuthRetry(how) => wishes.push(Wish::AuthRetry(how)),
         }
     }
 }

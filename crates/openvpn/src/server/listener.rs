@@ -191,7 +191,7 @@ impl Listener {
         {
             return Err(Refused::Limited);
         }
-        let metadata = first.metadata;
+        let (metadata, len) = (first.metadata, first.len);
         let mut outputs = Vec::new();
         let session = Session::accept(
             server,
@@ -203,6 +203,7 @@ impl Listener {
             &mut outputs,
         )
         .map_err(Refused::Begin)?;
+        session.control_traffic().add_received(len);
         // A client that begins over and over has one session that is up, and one that may become so.
         for id in self.table.at(from).to_vec() {
             self.with(id, out, |session, out| {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::client::ClientSide;
+use super::control_traffic::ControlTraffic;
 use super::dropped::Dropped;
 use super::key_state::{Event, KeyState, Link, Step};
 use super::keys::next_key_id;
@@ -84,6 +85,7 @@ pub struct Session {
     options: Option<String>,
     /// Seconds since 1970, and when.
     clock: (u64, Instant),
+    traffic: Arc<ControlTraffic>,
 }
 
 impl Session {
@@ -117,6 +119,7 @@ impl Session {
             certificate: None,
             options: None,
             clock: (seconds, now),
+            traffic: Arc::default(),
         }
     }
 
@@ -132,6 +135,7 @@ impl Session {
     ) -> Result<(), Dropped> {
         let packet = self.open(datagram)?;
         self.take(packet, now, out)?;
+        self.traffic.add_received(datagram.len());
         self.run(now, out);
         Ok(())
     }
@@ -435,7 +439,10 @@ impl Session {
                 largest: packet.saturating_sub(transport + head).max(128),
                 wrap,
             };
-            state.flush(&mut link, now, |it| out.push(Output::Send(it)));
+            state.flush(&mut link, now, |it| {
+                self.traffic.add_sent(it.len());
+                out.push(Output::Send(it));
+            });
         }
         if out.len() > before {
             self.liveness.control_sent(now);
@@ -462,6 +469,12 @@ impl Session {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)
+    }
+
+    /// The bytes of its control packets.
+    #[must_use]
+    pub fn control_traffic(&self) -> &Arc<ControlTraffic> {
+        &self.traffic
     }
 
     /// Our name for the session.

@@ -17,6 +17,7 @@
 mod authentication;
 mod challenge;
 mod client;
+mod control_traffic;
 mod dropped;
 mod ending;
 mod key_state;
@@ -32,6 +33,7 @@ mod talk;
 mod token;
 
 pub use challenge::{DynamicChallenge, parse_static_response, static_response};
+pub use control_traffic::ControlTraffic;
 pub use dropped::Dropped;
 pub use liveness::Times;
 pub use machine::Session;

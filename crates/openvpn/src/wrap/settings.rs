@@ -30,6 +30,8 @@ struct Server {
 /// What a stranger's packet turned out to be.
 #[derive(Debug)]
 pub struct FirstPacket {
+    /// Its length on the wire, in bytes.
+    pub len: usize,
     /// The packet, unwrapped.
     pub packet: ControlPacket,
     /// A wrap for this client, with nothing sent and this packet received: the reset is answered with it, and if the
@@ -142,6 +144,7 @@ impl WrapSettings {
             return Err(WrapError::Replay);
         }
         Ok(FirstPacket {
+            len: packet.len(),
             packet: ControlPacket::parse_body(head, &body)?,
             wrap,
             number,

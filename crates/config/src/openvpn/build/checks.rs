@@ -3,9 +3,10 @@
 use super::Builder;
 use crate::openvpn::directive::Origin;
 use crate::openvpn::{
-    ClientCertificate, Connection, ManagementAddress, PasswordMethod, ScriptSecurity, Topology,
-    Transport,
+    ClientCertificate, Connection, Management, ManagementAddress, PasswordMethod, ScriptSecurity,
+    Topology, Transport,
 };
+use std::net::IpAddr;
 
 /// Directives that stock refuses in a client.
 const SERVER_ONLY: [&str; 23] = [
@@ -219,6 +220,7 @@ impl Builder {
             }
             return;
         };
+        self.warn_of_open_management(&management);
         if matches!(management.address, ManagementAddress::Unix(_)) {
             return;
         }
@@ -227,6 +229,41 @@ impl Builder {
                 self.conflict(name, "only on a Unix socket is it known who connects");
             }
         }
+    }
+
+    /// Whoever reaches the port may end the tunnel and read its log.
+    fn warn_of_open_management(&mut self, management: &Management) {
+        if management.password.is_some() || management.connect {
+            return;
+        }
+        let warning = match &management.address {
+            ManagementAddress::Unix(path) => {
+                if management.user.is_some() || management.group.is_some() {
+                    return;
+                }
+                format!(
+                    "management {}: every user of this machine may command the tunnel; \
+                     management-client-user or management-client-group say who may",
+                    path.display()
+                )
+            }
+            ManagementAddress::Tcp(host, port) => {
+                let here = match host.parse::<IpAddr>() {
+                    Ok(addr) => addr.to_canonical().is_loopback(),
+                    Err(_) => host == "localhost",
+                };
+                let who = match here {
+                    true => "every program of this machine",
+                    false => "everyone who reaches that address",
+                };
+                format!(
+                    "management {host} {port}: a TCP port without a password is strongly \
+                     discouraged: {who} may command the tunnel. Name a file with a password \
+                     behind it, or use a Unix socket"
+                )
+            }
+        };
+        self.warnings.push(warning);
     }
 
     pub(super) fn check_client(&mut self) {

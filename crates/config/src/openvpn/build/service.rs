@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Builder;
-use super::value::{OK, Outcome, Remark, at, credentials, host, number, one_of};
+use super::value::{OK, Outcome, at, credentials, host, number, one_of};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::{LogFile, Management, ManagementAddress, Prompted, RemapUsr1, StatusFile};
 
@@ -132,15 +132,7 @@ fn management(draft: &mut ManagementDraft, directive: &Directive) -> Outcome {
                 text => ManagementAddress::Tcp(host(value)?, number(text, 0..=u16::MAX)?),
             };
             let password = directive.get(2).map(credentials);
-            let bare = password.is_none() && matches!(address, ManagementAddress::Tcp(..));
             draft.address = Some((address, password));
-            if bare {
-                return Ok(Remark::Note(
-                    "every program of this machine may command the tunnel; add a password file, \
-                     or use a Unix socket"
-                        .to_owned(),
-                ));
-            }
             return OK;
         }
         "management-log-cache" => draft.log_cache = Some(number(value, 1..=10_000)?),

@@ -6,7 +6,7 @@ use super::super::network::Inside;
 use super::super::office::{Desk, Status};
 use super::super::plane::{Arrival, ClientWire};
 use super::super::policy::log_lines::outer;
-use super::super::policy::management::State;
+use super::super::policy::management::{Addresses, State};
 use super::super::policy::scripts::{Hook, ipchange_arguments};
 use super::super::policy::status_file::ClientStatus;
 use super::super::secrets::SecretError;
@@ -138,7 +138,7 @@ impl Client<'_> {
         } else {
             Moving::Stay
         };
-        let conduit = Conduit::new(tunnel, 0, way, moving, config.data.allow_insecure);
+        let mut conduit = Conduit::new(tunnel, 0, way, moving, config.data.allow_insecure);
         let mut routes = Routes::default();
         for (net, bits) in device::EVERYWHERE {
             routes.insert(net, bits, Arc::clone(&conduit.peer));
@@ -156,6 +156,7 @@ impl Client<'_> {
         let mut out = Vec::new();
         let now = Instant::now();
         let session = Session::client(Arc::new(settings), login, now, SystemTime::now(), &mut out)?;
+        conduit.control = Arc::clone(session.control_traffic());
         let mut attempt = Attempt {
             client: self,
             target,
@@ -471,9 +472,15 @@ impl Attempt<'_, '_> {
             return;
         }
         let inside = client.set.as_ref().and_then(|set| set.inside.as_ref());
-        let tunnel = inside.and_then(Inside::address);
+        let (tunnel, tunnel_v6) = inside.map(Inside::addresses).unwrap_or_default();
+        let addresses = Addresses {
+            tunnel,
+            tunnel_v6,
+            remote: Some(self.remote),
+            local: None,
+        };
         let mut office = client.context.office.borrow_mut();
-        office.state(State::Connected, "SUCCESS", tunnel, Some(self.remote));
+        office.state(State::Connected, "SUCCESS", addresses);
         drop(office);
         client.context.is_up();
         log::info!("Initialization Sequence Completed");
@@ -502,13 +509,13 @@ impl Attempt<'_, '_> {
 
 impl Desk for Attempt<'_, '_> {
     fn status(&self) -> Status {
-        let (tunnel, peer) = (self.client.device.as_ref(), &self.conduit.peer);
+        let tunnel = self.client.device.as_ref();
         Status::Client(ClientStatus {
             tun_read: tunnel.map_or(0, |(t, _)| t.outbound().bytes.value()),
             tun_write: tunnel.map_or(0, |(t, _)| t.inbound().bytes.value()),
-            link_read: peer.rx_bytes.value(),
-            link_write: peer.tx_bytes.value(),
-            auth_read: peer.rx_bytes.value(),
+            link_read: self.conduit.received(),
+            link_write: self.conduit.sent(),
+            auth_read: self.conduit.peer.rx_bytes.value(),
         })
     }
 }

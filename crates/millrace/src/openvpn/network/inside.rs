@@ -2,7 +2,7 @@
 //! [`TunnelNetwork`], leaving room for their scripts.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use config::openvpn::{Family, Network, Place};
 use netio::netlink::{Netlink, NetlinkError};
@@ -211,14 +211,16 @@ impl Inside {
         }
     }
 
-    /// The interface's IPv4 address.
-    pub(crate) fn address(&self) -> Option<Ipv4Addr> {
-        let v4 = |addr: IpAddr| match addr {
-            IpAddr::V4(addr) => Some(addr),
-            IpAddr::V6(_) => None,
-        };
-        let mut addresses = self.network.addresses.iter();
-        addresses.find_map(|address| v4(address.addr))
+    /// The interface's address of each family.
+    pub(crate) fn addresses(&self) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
+        let mut found = (None, None);
+        for address in &self.network.addresses {
+            match address.addr {
+                IpAddr::V4(addr) => found.0 = found.0.or(Some(addr)),
+                IpAddr::V6(addr) => found.1 = found.1.or(Some(addr)),
+            }
+        }
+        found
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a server tells those who ask, and keeps for its next start.
 
 use super::super::office::{Desk, Status};
-use super::super::policy::management::{State, Victim};
+use super::super::policy::management::{Addresses, State, Victim};
 use super::super::policy::persist;
 use super::super::policy::status_file::{
     ClientRow, RouteRow, ServerStatus, real_address, write_atomically,
@@ -11,7 +11,6 @@ use super::served::{Served, Step};
 use openvpn::message::Restart;
 use openvpn::server::ClientId;
 use openvpn::session::{CloseReason, Session};
-use std::time::SystemTime;
 
 impl Server<'_> {
     /// Sends a client away, which will come again.
@@ -28,15 +27,15 @@ impl Server<'_> {
             .iter()
             .filter(|(_, c)| matches!(c.step, Step::In));
         for (id, client) in inside {
-            let peer = &client.conduit.peer;
+            let last_reference = client.last_reference();
             let real = real_address(client.from);
             status.clients.push(ClientRow {
                 common_name: client.common_name.clone(),
                 real_address: real.clone(),
                 ipv4: client.addresses.ifconfig.map(|i| i.local),
                 ipv6: client.addresses.ifconfig_v6.map(|i| i.local),
-                bytes_received: peer.rx_bytes.value(),
-                bytes_sent: peer.tx_bytes.value(),
+                bytes_received: client.conduit.received(),
+                bytes_sent: client.conduit.sent(),
                 connected_since: client.since,
                 username: client.username.clone(),
                 client_id: client.number,
@@ -56,7 +55,7 @@ impl Server<'_> {
                     cached: false,
                     common_name: client.common_name.clone(),
                     real_address: real.clone(),
-                    last_reference: SystemTime::now(),
+                    last_reference,
                 });
             }
         }
@@ -79,11 +78,14 @@ impl Server<'_> {
     }
 
     pub(super) fn state(&self, state: State, detail: &str) {
-        let own = self.context.config.network.ifconfig.map(|i| i.local);
-        self.context
-            .office
-            .borrow_mut()
-            .state(state, detail, own, None);
+        let network = &self.context.config.network;
+        let addresses = Addresses {
+            tunnel: network.ifconfig.map(|i| i.local),
+            tunnel_v6: network.ifconfig_v6.map(|i| i.local),
+            ..Addresses::default()
+        };
+        let mut office = self.context.office.borrow_mut();
+        office.state(state, detail, addresses);
     }
 }
 

@@ -437,13 +437,16 @@ impl<'a> Server<'a> {
             "{from} TLS: Initial packet from {}",
             log_lines::outer(from.address)
         );
-        let conduit = Conduit::new(
+        let mut conduit = Conduit::new(
             &self.tunnel,
             id.0,
             way,
             Moving::Tell,
             config.data.allow_insecure,
         );
+        if let Some(session) = self.listener.session(id) {
+            conduit.control = Arc::clone(session.control_traffic());
+        }
         self.counted += 1;
         let mut environment = self.hooks.base.clone();
         environment.set_peer("untrusted", from.address);

@@ -100,10 +100,7 @@ impl Server<'_> {
         };
         log::info!("{} {reason}", client.label());
         let config = &self.context.config;
-        let (received, sent) = (
-            client.conduit.peer.rx_bytes.value(),
-            client.conduit.peer.tx_bytes.value(),
-        );
+        let (received, sent) = (client.conduit.received(), client.conduit.sent());
         client.conduit.clear(&self.tunnel);
         let mine = Arc::clone(&client.conduit.peer);
         for (ip, bits) in &client.networks {

@@ -11,7 +11,7 @@ use openvpn::data::framing::Framing;
 use openvpn::keyfile::v2::Metadata;
 use openvpn::session::AuthId;
 use std::net::{IpAddr, SocketAddr};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 /// How far a client has come in.
 #[derive(Debug)]
@@ -64,6 +64,16 @@ impl Served {
     /// Whether it comes over TCP.
     pub(super) fn is_stream(&self) -> bool {
         matches!(self.conduit.way(), Way::Stream(_))
+    }
+
+    /// When a packet of the networks behind it went to it or came from it last; before the first
+    /// one, when it came. Stock keeps this for each route, here all routes of a client share it.
+    pub(super) fn last_reference(&self) -> SystemTime {
+        let times = self.conduit.peer.times();
+        let last = times.last_data_sent.max(times.last_data_received);
+        let ago = last.map(|at| Instant::now().saturating_duration_since(at));
+        let last = ago.and_then(|ago| SystemTime::now().checked_sub(ago));
+        last.map_or(self.since, |last| last.max(self.since))
     }
 
     /// How logs name it: `name/address`.

@@ -69,7 +69,7 @@ fn a_client_comes_reconnects_and_goes() {
         let options = format!("{PUSHED},redirect-gateway,route 10.9.0.0 255.255.0.0");
         let mut inside = plan(&options, "192.0.2.1", &ifname);
         inside.set_interface(true).unwrap();
-        assert_eq!(inside.address(), Some([10, 8, 0, 2].into()));
+        assert_eq!(inside.addresses().0, Some([10, 8, 0, 2].into()));
         assert_eq!(dev_to(&mut netlink, "8.8.8.8"), "wan");
         inside.set_routes().unwrap();
         for to in ["8.8.8.8", "10.9.0.1", "10.8.0.1", "192.0.2.2"] {

@@ -75,6 +75,13 @@ pub(crate) struct StateEntry {
     /// `SUCCESS` or `ERROR` when connected, why with [`State::Reconnecting`] and
     /// [`State::Exiting`], else empty.
     pub(crate) detail: String,
+    /// The addresses that are known in it.
+    pub(crate) addresses: Addresses,
+}
+
+/// The addresses of a tunnel, inside and outside.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Addresses {
     /// Our address in the tunnel.
     pub(crate) tunnel: Option<Ipv4Addr>,
     /// Our IPv6 address in the tunnel.
@@ -83,21 +90,6 @@ pub(crate) struct StateEntry {
     pub(crate) remote: Option<SocketAddr>,
     /// Where we are to it.
     pub(crate) local: Option<SocketAddr>,
-}
-
-impl StateEntry {
-    /// A change of state that has no addresses to tell.
-    pub(crate) fn plain(at: u64, state: State, detail: &str) -> Self {
-        Self {
-            at,
-            state,
-            detail: detail.to_owned(),
-            tunnel: None,
-            tunnel_v6: None,
-            remote: None,
-            local: None,
-        }
-    }
 }
 
 /// A history's entry on the wire.
@@ -113,15 +105,21 @@ impl Entry for StateEntry {
                 |addr| format!("{},{}", addr.ip().to_canonical(), addr.port()),
             )
         };
-        let tunnel = self.tunnel.map(|addr| addr.to_string()).unwrap_or_default();
-        let tunnel_v6 = self.tunnel_v6.map(|addr| format!(",{addr}"));
+        let Addresses {
+            tunnel,
+            tunnel_v6,
+            remote,
+            local,
+        } = self.addresses;
+        let tunnel = tunnel.map(|addr| addr.to_string()).unwrap_or_default();
+        let tunnel_v6 = tunnel_v6.map(|addr| format!(",{addr}"));
         format!(
             "{},{},{},{tunnel},{},{}{}",
             self.at,
             self.state.name(),
             self.detail,
-            outer(self.remote),
-            outer(self.local),
+            outer(remote),
+            outer(local),
             tunnel_v6.unwrap_or_default(),
         )
     }
@@ -273,18 +271,23 @@ mod tests {
 
     #[test]
     fn states_have_the_fields_of_stock() {
-        let mut entry = StateEntry::plain(1_795_219_592, State::Connecting, "");
+        let mut entry = StateEntry {
+            at: 1_795_219_592,
+            state: State::Connecting,
+            detail: String::new(),
+            addresses: Addresses::default(),
+        };
         assert_eq!(entry.text(), "1795219592,CONNECTING,,,,,,");
         entry.state = State::Connected;
         entry.detail = "SUCCESS".to_owned();
-        entry.tunnel = Some([10, 8, 0, 2].into());
-        entry.remote = Some("192.0.2.1:1194".parse().unwrap());
+        entry.addresses.tunnel = Some([10, 8, 0, 2].into());
+        entry.addresses.remote = Some("192.0.2.1:1194".parse().unwrap());
         assert_eq!(
             entry.text(),
             "1795219592,CONNECTED,SUCCESS,10.8.0.2,192.0.2.1,1194,,"
         );
-        entry.local = Some("[2001:db8::1]:5".parse().unwrap());
-        entry.tunnel_v6 = Some("fd00::2".parse().unwrap());
+        entry.addresses.local = Some("[2001:db8::1]:5".parse().unwrap());
+        entry.addresses.tunnel_v6 = Some("fd00::2".parse().unwrap());
         assert_eq!(
             entry.text(),
             "1795219592,CONNECTED,SUCCESS,10.8.0.2,192.0.2.1,1194,2001:db8::1,5,fd00::2"

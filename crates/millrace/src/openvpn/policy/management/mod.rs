@@ -21,7 +21,7 @@ mod words;
 pub(crate) use answer::{Query, QueryKind};
 pub(crate) use client::{ClientEvent, ClientOutcome};
 pub(crate) use command::{Signal, Victim};
-pub(crate) use history::{LogFlag, State, StateEntry};
+pub(crate) use history::{Addresses, LogFlag, State, StateEntry};
 pub(crate) use port::{Action, Answer, Management, Settings};
 
 #[cfg(test)]

@@ -142,6 +142,8 @@ pub(super) struct Peer {
     pub(super) bytecount: Option<(Duration, Instant)>,
     pub(super) env_filter: u8,
     pub(super) closing: bool,
+    /// A line has come from it, and the password where there is one.
+    pub(super) spoken: bool,
 }
 
 /// The management port. See the module's text for how it is used.
@@ -206,6 +208,11 @@ impl Management {
         self.peer.as_ref().is_some_and(|peer| peer.trusted)
     }
 
+    /// Whether the one who is connected has said something, and the password where there is one.
+    pub(crate) fn has_spoken(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.spoken)
+    }
+
     /// Takes what was received; then ask for [`Self::next_action`] until there is none.
     pub(crate) fn receive(&mut self, bytes: &[u8]) {
         if let Some(peer) = self.peer.as_mut().filter(|peer| !peer.closing) {
@@ -259,6 +266,9 @@ impl Management {
                 }
                 Line::Whole(line) => self.line(&line, now),
             };
+            if let Some(peer) = &mut self.peer {
+                peer.spoken = peer.trusted;
+            }
             self.prompt();
             if action.is_some() {
                 return action;

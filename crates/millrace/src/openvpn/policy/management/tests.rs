@@ -33,6 +33,16 @@ fn server() -> Settings {
     }
 }
 
+/// A change of state that has no addresses to tell.
+fn plain(at: u64, state: State, detail: &str) -> StateEntry {
+    StateEntry {
+        at,
+        state,
+        detail: detail.to_owned(),
+        addresses: Addresses::default(),
+    }
+}
+
 struct Conversation {
     port: Management,
     now: Instant,
@@ -267,31 +277,26 @@ fn a_status_is_given_in_the_form_that_is_asked_for() {
 #[test]
 fn states_are_told_at_once_and_looked_up() {
     let mut talk = Conversation::new(settings());
-    talk.port
-        .state_changed(StateEntry::plain(1, State::Connecting, ""));
-    talk.port
-        .state_changed(StateEntry::plain(2, State::Wait, ""));
+    talk.port.state_changed(plain(1, State::Connecting, ""));
+    talk.port.state_changed(plain(2, State::Wait, ""));
     assert_eq!(talk.ask("state"), "2,WAIT,,,,,,\nEND\n");
     assert_eq!(
         talk.ask("state on all"),
         "SUCCESS: real-time state notification set to ON\n\
          1,CONNECTING,,,,,,\n2,WAIT,,,,,,\nEND\n"
     );
-    talk.port
-        .state_changed(StateEntry::plain(3, State::Exiting, "SIGTERM"));
+    talk.port.state_changed(plain(3, State::Exiting, "SIGTERM"));
     assert_eq!(talk.heard(), ">STATE:3,EXITING,SIGTERM,,,,,\n");
     assert_eq!(talk.port.state(), Some(State::Exiting));
     // The next who comes starts anew.
     assert!(talk.port.disconnected() && !talk.port.disconnected());
     talk.port.connected();
     talk.heard();
-    talk.port
-        .state_changed(StateEntry::plain(4, State::Exiting, ""));
+    talk.port.state_changed(plain(4, State::Exiting, ""));
     assert_eq!(talk.heard(), "");
     // Handshakes of clients are no states of a server.
     let mut talk = Conversation::new(server());
-    talk.port
-        .state_changed(StateEntry::plain(1, State::Auth, ""));
+    talk.port.state_changed(plain(1, State::Auth, ""));
     assert_eq!(talk.ask("state"), "END\n");
 }
 
