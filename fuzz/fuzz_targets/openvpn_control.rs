@@ -18,10 +18,8 @@ use openvpn::wrap::{EarlyNegotiation, Wrap, WrapSettings};
 fn pair(kind: u8) -> (Wrap, Wrap) {
     let key = StaticKey::new(&[0x5a; 256]);
     let auth = |digest| {
-        (
-            Wrap::tls_auth(&key, KeyDirection::Inverse, digest),
-            Wrap::tls_auth(&key, KeyDirection::Normal, digest),
-        )
+        let end = |direction| Wrap::tls_auth(&key, direction, digest).expect("it is not none");
+        (end(KeyDirection::Inverse), end(KeyDirection::Normal))
     };
     let crypt = || {
         (

@@ -3,17 +3,20 @@
 //! A key costs two blocks of hashing, which a packet of 1,400 bytes would notice and one of 60 would pay double for. So the
 //! states of the inner and the outer hash behind the key are kept and copied for each message.
 
-use core::ffi::c_void;
+mod other;
+mod state;
 
-use aws_lc_sys::{SHA_CTX, SHA256_CTX, SHA512_CTX};
-use md5::Digest as _;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 use crate::kernels::are_equal;
 use crate::openvpn::Digest;
+pub(crate) use state::State;
 
 /// Bytes of the longest MAC.
 pub const MAX_LEN: usize = 64;
+
+/// Bytes of the longest block: SHA3-256's.
+const MAX_BLOCK: usize = 136;
 
 /// An HMAC with its key.
 #[derive(Clone)]
@@ -27,7 +30,7 @@ pub struct Hmac {
 pub(crate) struct MacKey {
     hmac: Hmac,
     #[allow(dead_code)]
-    block: Zeroizing<[u8; 128]>,
+    block: Zeroizing<[u8; MAX_BLOCK]>,
 }
 
 impl MacKey {
@@ -43,7 +46,7 @@ impl MacKey {
         &self.hmac
     }
 
-    /// The key as it goes into the hash: a block, 64 or 128 bytes, filled up with zeros. As a key it is the same.
+    /// The key as it goes into the hash: a block, 64 to 136 bytes, filled up with zeros. As a key it is the same.
     // For accelerators, which take keys and not what the hash makes of them.
     #[allow(dead_code)]
     pub(crate) fn block(&self) -> &[u8] {
@@ -89,6 +92,12 @@ impl Mac {
     };
 }
 
+impl AsRef<[u8]> for Mac {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
 impl Hmac {
     /// Prepares a key of any length; keys longer than a block are hashed first, as RFC 2104 says. `None` for
     /// [`Digest::None`].
@@ -97,19 +106,30 @@ impl Hmac {
         Self::of_block(digest, &*key_block(digest, key)?)
     }
 
-    fn of_block(digest: Digest, block: &[u8; 128]) -> Option<Self> {
-        let start = State::new(digest)?;
+    /// HMAC-SHA-256, with a key of any length.
+    #[must_use]
+    pub fn sha256(key: &[u8]) -> Self {
+        let start = State::sha256();
+        let block = filled_up(Digest::Sha256, start.clone(), key);
+        Self::of_state(Digest::Sha256, &start, &block)
+    }
+
+    fn of_block(digest: Digest, block: &[u8; MAX_BLOCK]) -> Option<Self> {
+        Some(Self::of_state(digest, &State::new(digest)?, block))
+    }
+
+    fn of_state(digest: Digest, start: &State, block: &[u8; MAX_BLOCK]) -> Self {
         let block_len = start.block_len();
         let keyed = |pad: u8| {
             let mut state = start.clone();
             state.update(&Zeroizing::new(block.map(|byte| byte ^ pad))[..block_len]);
             state
         };
-        Some(Self {
+        Self {
             digest,
             inner: keyed(0x36),
             outer: keyed(0x5c),
-        })
+        }
     }
 
     /// The chaining values of the inner and of the outer hash, each behind its block of key.
@@ -119,7 +139,7 @@ impl Hmac {
 
     /// Which hash it is.
     #[must_use]
-    pub fn digest(&self) -> Digest {
+    pub const fn digest(&self) -> Digest {
         self.digest
     }
 
@@ -166,9 +186,12 @@ impl Digest {
 }
 
 /// A key as a block, hashed first if it is longer than one.
-fn key_block(digest: Digest, key: &[u8]) -> Option<Zeroizing<[u8; 128]>> {
-    let mut state = State::new(digest)?;
-    let mut block = Zeroizing::new([0; 128]);
+fn key_block(digest: Digest, key: &[u8]) -> Option<Zeroizing<[u8; MAX_BLOCK]>> {
+    Some(filled_up(digest, State::new(digest)?, key))
+}
+
+fn filled_up(digest: Digest, mut state: State, key: &[u8]) -> Zeroizing<[u8; MAX_BLOCK]> {
+    let mut block = Zeroizing::new([0; MAX_BLOCK]);
     if key.len() > state.block_len() {
         state.update(key);
         let hashed = Zeroizing::new(state.finish());
@@ -176,123 +199,7 @@ fn key_block(digest: Digest, key: &[u8]) -> Option<Zeroizing<[u8; 128]>> {
     } else {
         block[..key.len()].copy_from_slice(key);
     }
-    Some(block)
-}
-
-/// A hash under way. Between blocks, as those of a key are, only its chaining value is secret.
-#[derive(Clone)]
-pub(crate) enum State {
-    Md5(md5::Md5),
-    Sha1(SHA_CTX),
-    /// The flag: SHA-224, which has another start and a shorter end.
-    Sha256(SHA256_CTX, bool),
-    /// The flag: SHA-384.
-    Sha512(SHA512_CTX, bool),
-}
-
-impl State {
-    pub(crate) fn new(digest: Digest) -> Option<Self> {
-        // SAFETY: the contexts are plain integers, for which zeros are valid, and the calls fill them.
-        unsafe {
-            Some(match digest {
-                Digest::None => return None,
-                Digest::Md5 => Self::Md5(md5::Md5::new()),
-                Digest::Sha1 => {
-                    let mut state = core::mem::zeroed();
-                    aws_lc_sys::SHA1_Init(&raw mut state);
-                    Self::Sha1(state)
-                }
-                Digest::Sha224 => {
-                    let mut state = core::mem::zeroed();
-                    aws_lc_sys::SHA224_Init(&raw mut state);
-                    Self::Sha256(state, true)
-                }
-                Digest::Sha256 => {
-                    let mut state = core::mem::zeroed();
-                    aws_lc_sys::SHA256_Init(&raw mut state);
-                    Self::Sha256(state, false)
-                }
-                Digest::Sha384 => {
-                    let mut state = core::mem::zeroed();
-                    aws_lc_sys::SHA384_Init(&raw mut state);
-                    Self::Sha512(state, true)
-                }
-                Digest::Sha512 => {
-                    let mut state = core::mem::zeroed();
-                    aws_lc_sys::SHA512_Init(&raw mut state);
-                    Self::Sha512(state, false)
-                }
-            })
-        }
-    }
-
-    /// The chaining value of a hash with words of 32 bits: five words of SHA-1's, eight of SHA-256's.
-    pub(crate) fn words32(&self) -> Option<&[u32]> {
-        match self {
-            Self::Sha1(state) => Some(&state.h),
-            Self::Sha256(state, _) => Some(&state.h),
-            Self::Md5(_) | Self::Sha512(..) => None,
-        }
-    }
-
-    /// The chaining value of SHA-512 and SHA-384.
-    pub(crate) fn words64(&self) -> Option<&[u64]> {
-        match self {
-            Self::Sha512(state, _) => Some(&state.h),
-            Self::Md5(_) | Self::Sha1(_) | Self::Sha256(..) => None,
-        }
-    }
-
-    fn block_len(&self) -> usize {
-        match self {
-            Self::Md5(_) | Self::Sha1(_) | Self::Sha256(..) => 64,
-            Self::Sha512(..) => 128,
-        }
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        let (data, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
-        // SAFETY: an initialised context and a slice with its length.
-        unsafe {
-            match self {
-                Self::Md5(state) => state.update(bytes),
-                Self::Sha1(state) => _ = aws_lc_sys::SHA1_Update(state, data, len),
-                Self::Sha256(state, false) => _ = aws_lc_sys::SHA256_Update(state, data, len),
-                Self::Sha256(state, true) => _ = aws_lc_sys::SHA224_Update(state, data, len),
-                Self::Sha512(state, false) => _ = aws_lc_sys::SHA512_Update(state, data, len),
-                Self::Sha512(state, true) => _ = aws_lc_sys::SHA384_Update(state, data, len),
-            }
-        }
-    }
-
-    fn finish(mut self) -> [u8; MAX_LEN] {
-        let mut hash = [0; MAX_LEN];
-        let out = hash.as_mut_ptr();
-        // SAFETY: an initialised context, and room for the longest hash.
-        unsafe {
-            match &mut self {
-                Self::Md5(state) => hash[..16].copy_from_slice(&state.finalize_reset()),
-                Self::Sha1(state) => _ = aws_lc_sys::SHA1_Final(out, state),
-                Self::Sha256(state, false) => _ = aws_lc_sys::SHA256_Final(out, state),
-                Self::Sha256(state, true) => _ = aws_lc_sys::SHA224_Final(out, state),
-                Self::Sha512(state, false) => _ = aws_lc_sys::SHA512_Final(out, state),
-                Self::Sha512(state, true) => _ = aws_lc_sys::SHA384_Final(out, state),
-            }
-        }
-        hash
-    }
-}
-
-impl Drop for State {
-    fn drop(&mut self) {
-        match self {
-            // Erases itself.
-            Self::Md5(_) => {}
-            Self::Sha1(state) => state.h.zeroize(),
-            Self::Sha256(state, _) => state.h.zeroize(),
-            Self::Sha512(state, _) => state.h.zeroize(),
-        }
-    }
+    block
 }
 
 #[cfg(test)]
@@ -336,6 +243,64 @@ mod tests {
             assert!(!hmac.verify(&message[1..], right.as_bytes()));
         }
         assert!(Hmac::new(Digest::None, b"Jefe").is_none());
+    }
+
+    /// The same message with the digests that the RFCs do not have, by `openssl mac`.
+    #[test]
+    fn the_rarer_digests_are_those_of_openssl() {
+        let expected = [
+            (
+                Digest::Sha512_256,
+                "6df7b24630d5ccb2ee335407081a87188c221489768fa2020513b2d593359456",
+            ),
+            (
+                Digest::Sha3_256,
+                "c7d4072e788877ae3596bbb0da73b887c9171f93095b294ae857fbe2645e1ba5",
+            ),
+            (
+                Digest::Sha3_384,
+                "f1101f8cbf9766fd6764d2ed61903f21ca9b18f57cf3e1a23ca13508a93243ce48c045dc007f26a21b3f5e0e9df4c20a",
+            ),
+            (
+                Digest::Sha3_512,
+                "5a4bfeab6166427c7a3647b747292b8384537cdb89afb3bf5665e4c5e709350b287baec921fd7ca0ee7a0c31d022a95e1fc92ba9d77df883960275beb4e62024",
+            ),
+            (
+                Digest::Blake2s256,
+                "90b6281e2f3038c9056af0b4a7e763cae6fe5d9eb4386a0ec95237890c104ff0",
+            ),
+            (
+                Digest::Blake2b512,
+                "6ff884f8ddc2a6586b3c98a4cd6ebdf14ec10204b6710073eb5865ade37a2643b8807c1335d107ecdb9ffeaeb6828c4625ba172c66379efcd222c2de11727ab4",
+            ),
+            (
+                Digest::Ripemd160,
+                "dda6c0213a485a9e24f4742064a7f033b43c4069",
+            ),
+        ];
+        for (digest, mac) in expected {
+            let hmac = Hmac::new(digest, b"Jefe").unwrap();
+            // Twice: a state that was finished must not be what the next message begins with.
+            for _ in 0..2 {
+                let message: [&[u8]; 2] = [b"what do ya want ", b"for nothing?"];
+                assert_eq!(hex(hmac.sign(&message).as_bytes()), mac, "{digest}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_digest_but_none_has_an_hmac_of_its_length() {
+        for digest in Digest::ALL {
+            for len in [0, 1, 64, 65, 136, 137, 300] {
+                let hmac = Hmac::new(digest, &vec![0xa7; len]);
+                assert_eq!(hmac.is_none(), digest == Digest::None, "{digest}");
+                let Some(hmac) = hmac else { continue };
+                assert_eq!(hmac.sign(&[]).as_bytes().len(), digest.len(), "{digest}");
+            }
+        }
+        let (general, sha256) = (Hmac::new(Digest::Sha256, b"k"), Hmac::sha256(b"k"));
+        let mac = general.unwrap().sign(&[b"m"]);
+        assert!(sha256.verify(&[b"m"], mac.as_bytes()));
     }
 
     /// RFC 2202 and RFC 4231, test case 6: a key longer than a block.

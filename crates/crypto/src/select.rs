@@ -74,13 +74,13 @@ impl Algorithm {
             .find(|algorithm| algorithm.name() == name)
     }
 
-    /// What a digest's HMAC is chosen by; MD5 has one candidate, and none none.
+    /// What a digest's HMAC is chosen by; the others have one candidate, and none none.
     pub(crate) fn of_digest(digest: Digest) -> Option<Self> {
         match digest {
             Digest::Sha1 => Some(Self::HmacSha1),
             Digest::Sha224 | Digest::Sha256 => Some(Self::HmacSha256),
             Digest::Sha384 | Digest::Sha512 => Some(Self::HmacSha512),
-            Digest::Md5 | Digest::None => None,
+            _ => None,
         }
     }
 

@@ -144,6 +144,26 @@ fn stock_client_calls_millrace() {
     interoperates(Pair::Server);
 }
 
+/// The rarer digests, of control packets and of data. That a session comes up says nothing of the latter.
+#[test]
+fn every_digest_carries_packets_and_not_only_the_handshake() {
+    if !ready() {
+        return;
+    }
+    for (number, auth) in Digest::RARE.into_iter().enumerate() {
+        let pair = [Pair::Client, Pair::Server][number % 2];
+        let net = Net::new();
+        let setup = Setup {
+            wrap: Wrap::TlsAuth,
+            cipher: Cipher::Aes256Cbc,
+            auth,
+            ..Setup::default()
+        };
+        println!("{} {pair:?}", auth.name());
+        Ends::new(&net, &setup, pair.programs(false)).carries(100_000);
+    }
+}
+
 /// What is expected of us is possible: the stock program passes the same test.
 #[test]
 fn stock_at_both_ends() {

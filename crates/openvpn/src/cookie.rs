@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use crate::digest::{Digest, Hmac};
+use crate::digest::Hmac;
 use crate::packet::{ControlPacket, Opcode};
 use crate::session_id::SessionId;
 
@@ -31,7 +31,7 @@ impl CookieKeeper {
     #[must_use]
     pub fn new(secret: &[u8; 32], hand_window: Duration, now: Instant) -> Self {
         Self {
-            key: Hmac::new(Digest::Sha256, secret),
+            key: Hmac::sha256(secret),
             slot: (hand_window / 2).max(Duration::from_secs(1)),
             started: now,
         }

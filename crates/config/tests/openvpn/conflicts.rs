@@ -19,7 +19,7 @@ fn faults_in_a_block_are_found_on_their_line() {
 }
 
 /// Lines beside a sound client or server, the directive that is refused, and part of the reason.
-const CONFLICTS: [(&str, &str, &str, &str); 61] = [
+const CONFLICTS: [(&str, &str, &str, &str); 63] = [
     (
         CLIENT,
         "script-security 2\ntls-verify /etc/check",
@@ -50,6 +50,18 @@ const CONFLICTS: [(&str, &str, &str, &str); 61] = [
         "one of",
     ),
     (CLIENT, "tls-auth a 1\nauth none", "auth", "digest"),
+    (
+        CLIENT,
+        "data-ciphers AES-256-GCM:AES-256-CBC\nauth none",
+        "auth",
+        "AES-256-CBC with `auth none` needs --allow-insecure-ciphers",
+    ),
+    (
+        CLIENT,
+        "data-ciphers-fallback AES-128-CBC\nauth MD5",
+        "auth",
+        "auth SHA256",
+    ),
     (CLIENT, "cert c.crt", "cert", "no `key`"),
     (CLIENT, "key c.key", "key", "no `cert`"),
     (CLIENT, "pkcs12 p\ncert c\nkey d", "cert", "pkcs12"),

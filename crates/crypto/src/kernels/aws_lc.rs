@@ -224,7 +224,7 @@ impl Drop for AwsLcAes {
     }
 }
 
-/// HMACs of the library; of MD5, RustCrypto's.
+/// HMACs of the library; of MD5, RIPEMD-160 and BLAKE2, RustCrypto's.
 pub(crate) struct AwsLcMac {
     hmac: Hmac,
 }

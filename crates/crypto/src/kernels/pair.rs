@@ -139,7 +139,7 @@ impl Pair<dyn MacKernel> {
     pub(crate) fn mac(backend: Option<Backend>, key: &MacKey) -> Option<Self> {
         let picked = match Algorithm::of_digest(key.hmac().digest()) {
             Some(algorithm) => select::pick(algorithm, backend)?,
-            // MD5: there is one.
+            // The others have one.
             None => Picked::FIRST,
         };
         Self::make(picked, |index| (MACS[index].make)(key))

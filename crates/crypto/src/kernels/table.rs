@@ -125,7 +125,7 @@ pub(crate) const CBCS: &[Candidate<MakeCbc>] = &[
     },
 ];
 
-/// HMAC with SHA-1 and SHA-2; the first takes MD5 too.
+/// HMAC with SHA-1 and SHA-2; the first takes every digest.
 pub(crate) const MACS: &[Candidate<MakeMac>] = &[
     Candidate {
         backend: aws_lc::backend,

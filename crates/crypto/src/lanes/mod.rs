@@ -115,7 +115,7 @@ pub(crate) struct MacLanes {
 }
 
 impl MacLanes {
-    /// One lane, on any machine; `None` for MD5.
+    /// One lane, on any machine; `None` for what is neither SHA-1 nor SHA-2.
     pub(crate) fn portable(key: &MacKey) -> Option<Self> {
         Self::of_width(key, Width::Scalar)
     }
@@ -262,7 +262,7 @@ impl Lanes {
             (State::Sha256(..), Width::Sha) => Self::Sha256(Kernel32(neon::SHA256_INSTRUCTIONS)),
             #[cfg(all(neon, target_arch = "aarch64"))]
             (State::Sha512(..), Width::Sha) => return None,
-            (State::Md5(_), _) => return None,
+            (State::Other(_), _) => return None,
         })
     }
 

@@ -8,6 +8,7 @@ use crate::Backend;
 use crate::blocks::{BlockCipher, Chain};
 use crate::kernels::{CHUNK, Mac, MacKernel, MacKey, Pair};
 use crate::openvpn::{DataCipher, Digest};
+use crate::select::Algorithm;
 
 /// Messages in one memory, as packets lie in a slot.
 struct Messages {
@@ -38,10 +39,12 @@ pub(super) fn hash(
     bytes: usize,
 ) -> Option<Box<dyn Task>> {
     // The key does not matter: what the kernels have for HMACs they have for plain hashes, accelerators apart.
-    let kernels = match (digest, backend) {
-        // Of MD5 there is one, and it is portable, whatever the machine.
-        (Digest::Md5, Backend::Portable) => Pair::mac(None, &MacKey::new(digest, &[])?)?,
-        (Digest::Md5, _) => return None,
+    let kernels = match backend {
+        // Of what is neither SHA-1 nor SHA-2 there is one, and it is portable, whatever the machine.
+        _ if Algorithm::of_digest(digest).is_none() => match backend {
+            Backend::Portable => Pair::mac(None, &MacKey::new(digest, &[])?)?,
+            _ => return None,
+        },
         _ => Pair::mac(Some(backend), &MacKey::new(digest, &[])?)?,
     };
     let messages = Messages::new(batch, bytes);

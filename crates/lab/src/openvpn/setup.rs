@@ -102,10 +102,28 @@ pub enum Digest {
     Sha256,
     Sha384,
     Sha512,
+    Sha512_256,
+    Sha3_256,
+    Sha3_384,
+    Sha3_512,
+    Blake2s256,
+    Blake2b512,
+    Ripemd160,
     None,
 }
 
 impl Digest {
+    /// Those that few people have.
+    pub const RARE: [Self; 7] = [
+        Self::Sha512_256,
+        Self::Sha3_256,
+        Self::Sha3_384,
+        Self::Sha3_512,
+        Self::Blake2s256,
+        Self::Blake2b512,
+        Self::Ripemd160,
+    ];
+
     /// The name in configuration files.
     pub fn name(self) -> &'static str {
         match self {
@@ -113,6 +131,13 @@ impl Digest {
             Self::Sha256 => "SHA256",
             Self::Sha384 => "SHA384",
             Self::Sha512 => "SHA512",
+            Self::Sha512_256 => "SHA512-256",
+            Self::Sha3_256 => "SHA3-256",
+            Self::Sha3_384 => "SHA3-384",
+            Self::Sha3_512 => "SHA3-512",
+            Self::Blake2s256 => "BLAKE2s256",
+            Self::Blake2b512 => "BLAKE2b512",
+            Self::Ripemd160 => "RIPEMD160",
             Self::None => "none",
         }
     }

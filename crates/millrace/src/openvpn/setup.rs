@@ -4,7 +4,6 @@ use config::openvpn::{
     CertProfile, CertRole, ClientCertificate, Connection, Crl, Fingerprint, KeyDirection, OpenVpn,
     SharedWrap, Source, Tls, TlsVersion, X509NameKind,
 };
-use openvpn::digest::Digest;
 use openvpn::identity::{Identity, IdentityError};
 use openvpn::keyfile::{KeyFileError, StaticKey, v2};
 use openvpn::role::Role;
@@ -247,11 +246,6 @@ fn rules(wanted: &Tls) -> PeerRules {
     rules
 }
 
-/// The digest of `auth`; `None` for `auth none`.
-pub(crate) fn digest(digest: config::openvpn::Digest) -> Option<Digest> {
-    Digest::from_name(digest.name())
-}
-
 /// How the control channel is wrapped.
 ///
 /// # Errors
@@ -274,14 +268,12 @@ pub(crate) fn wrap_settings(
                 KeyDirection::Normal => openvpn::keyfile::KeyDirection::Normal,
                 KeyDirection::Inverse => openvpn::keyfile::KeyDirection::Inverse,
             };
-            let Some(digest) = digest(config.data.auth) else {
-                return Err(SetupError::Content {
-                    what: "tls-auth",
-                    reason: "it needs a digest: set auth to one other than none".to_owned(),
-                });
-            };
             let key = static_key("tls-auth", key)?;
-            Some(WrapSettings::tls_auth(&key, direction, digest))
+            let wrap = WrapSettings::tls_auth(&key, direction, config.data.auth);
+            Some(wrap.ok_or_else(|| SetupError::Content {
+                what: "tls-auth",
+                reason: "it needs a digest: set auth to one other than none".to_owned(),
+            })?)
         }
         SharedWrap::TlsCrypt { key } => Some(WrapSettings::tls_crypt(
             &static_key("tls-crypt", key)?,

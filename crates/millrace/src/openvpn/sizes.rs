@@ -11,7 +11,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::plane::{Fragments, Shape};
-use super::setup;
 
 /// `fragment` leaves no room for a packet.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +56,7 @@ pub(crate) fn shape(
     let fragment = connection.mtu.fragment.filter(|_| !stream);
     let sizes = Encapsulation {
         cipher,
-        auth: setup::digest(config.data.auth),
+        auth: config.data.auth,
         layout: match format {
             DataFormat::V1 => Layout::V1,
             DataFormat::V2 { .. } => Layout::V2,

@@ -13,8 +13,6 @@ use openvpn::wrap::WrapSettings;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::setup;
-
 /// MTU of a tunnel that nobody gave another.
 pub(crate) const TUN_MTU: u16 = 1500;
 
@@ -58,7 +56,7 @@ fn occ(config: &OpenVpn, connection: &Connection, ciphers: &CipherList) -> OccOp
         },
         cipher: own,
         cipher_allowed: ciphers.contains(own) || config.data.fallback.and_then(cipher) == Some(own),
-        auth: setup::digest(config.data.auth),
+        auth: config.data.auth,
         tls_auth,
     }
 }
@@ -85,7 +83,7 @@ fn common(config: &OpenVpn, connection: &Connection, tls: Arc<TlsSettings>) -> S
     let mut settings = Settings::new(tls, occ(config, connection, &ciphers));
     settings.data_ciphers = ciphers;
     settings.fallback = config.data.fallback.and_then(cipher);
-    settings.auth = setup::digest(config.data.auth);
+    settings.auth = config.data.auth;
     settings.epoch = true;
     if let Some(size) = connection.mtu.control {
         settings.max_packet_size = size;

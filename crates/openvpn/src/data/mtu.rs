@@ -58,7 +58,7 @@ pub struct Encapsulation {
     /// The cipher of the data channel.
     pub cipher: DataCipher,
     /// The digest beside a cipher that does not authenticate; of no account for one that does.
-    pub auth: Option<Digest>,
+    pub auth: Digest,
     /// The head and the packet id.
     pub layout: Layout,
     /// Compression framing.
@@ -127,7 +127,7 @@ impl Encapsulation {
         let cipher = if self.cipher.is_aead() {
             16
         } else {
-            self.cipher.iv_len() + self.auth.map_or(0, Digest::len)
+            self.cipher.iv_len() + self.auth.len()
         };
         self.layout.header_len() + packet_id + cipher
     }
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    fn plain(cipher: DataCipher, auth: Option<Digest>) -> Encapsulation {
+    fn plain(cipher: DataCipher, auth: Digest) -> Encapsulation {
         Encapsulation {
             cipher,
             auth,
@@ -323,7 +323,7 @@ mod tests {
             }
             let encapsulation = Encapsulation {
                 cipher: DataCipher::from_name(words[1]).unwrap(),
-                auth: Digest::from_name(words[2]),
+                auth: Digest::from_name(words[2]).unwrap(),
                 layout: Layout::V2,
                 framing: match words[3] {
                     "none" => Framing::None,
@@ -352,7 +352,7 @@ mod tests {
                     let encapsulation = Encapsulation {
                         layout,
                         framing,
-                        ..plain(cipher, Some(Digest::Sha256))
+                        ..plain(cipher, Digest::Sha256)
                     };
                     for link in 1200..1240 {
                         let mss = encapsulation.mss(MssFix::Link(link)).unwrap();
@@ -375,9 +375,9 @@ mod tests {
     /// `link-mtu` in the strings that stock 2.6.14 has printed.
     #[test]
     fn link_mtu_of_stock() {
-        let gcm = plain(DataCipher::Aes256Gcm, Some(Digest::Sha1));
-        let cbc = plain(DataCipher::Aes256Cbc, Some(Digest::Sha256));
-        let chacha = plain(DataCipher::ChaCha20Poly1305, None);
+        let gcm = plain(DataCipher::Aes256Gcm, Digest::Sha1);
+        let cbc = plain(DataCipher::Aes256Cbc, Digest::Sha256);
+        let chacha = plain(DataCipher::ChaCha20Poly1305, Digest::None);
         let tcp = |it: Encapsulation| Encapsulation {
             outer: outer("tcp6"),
             ..it
@@ -397,14 +397,10 @@ mod tests {
             (gcm, 1400, 1449),
             (cut(gcm, Framing::Lzo), 1500, 1554),
             (cut(cbc, Framing::Swap), 1500, 1574),
-            (
-                plain(DataCipher::BlowfishCbc, Some(Digest::Sha1)),
-                1500,
-                1541,
-            ),
-            (plain(DataCipher::None, None), 1500, 1505),
+            (plain(DataCipher::BlowfishCbc, Digest::Sha1), 1500, 1541),
+            (plain(DataCipher::None, Digest::None), 1500, 1505),
             // From the stock program's own tests.
-            (plain(DataCipher::Aes128Cbc, Some(Digest::Sha1)), 1400, 1457),
+            (plain(DataCipher::Aes128Cbc, Digest::Sha1), 1400, 1457),
             (
                 Encapsulation {
                     outer: Outer {
@@ -430,7 +426,7 @@ mod tests {
         assert_eq!(MssFix::default_for(1500, None), MssFix::Mtu(1492));
         assert_eq!(MssFix::default_for(1400, None), MssFix::Fixed(1400));
         assert_eq!(MssFix::default_for(1400, Some(1300)), MssFix::Mtu(1300));
-        let gcm = plain(DataCipher::Aes256Gcm, None);
+        let gcm = plain(DataCipher::Aes256Gcm, Digest::None);
         assert_eq!(gcm.mss(MssFix::Fixed(1400)), Some(1360));
         assert_eq!(gcm.mss(MssFix::Off), None);
         // Version 2.7.6 counts the four bytes more of the epoch format.
@@ -447,7 +443,7 @@ mod tests {
         for cipher in DataCipher::ALL {
             let encapsulation = Encapsulation {
                 fragment: true,
-                ..plain(cipher, Some(Digest::Sha512))
+                ..plain(cipher, Digest::Sha512)
             };
             for bytes in 0..200 {
                 for mssfix in [
@@ -479,7 +475,7 @@ mod tests {
             }
         }
         assert_eq!(control_payload(0, true, &Wrap::none(), 1, false), 154 - 62);
-        let auth = Wrap::tls_auth(&key, Default::default(), Digest::Sha512);
+        let auth = Wrap::tls_auth(&key, Default::default(), Digest::Sha512).unwrap();
         assert_eq!(control_payload(0, true, &auth, MAX_ACKS_LEN, false), 16);
     }
 }

@@ -52,8 +52,8 @@ pub struct OccOptions {
     pub cipher: DataCipher,
     /// That cipher is one of `data-ciphers`. Only then it is mentioned, for only then it will be accepted.
     pub cipher_allowed: bool,
-    /// `auth`; `None` is `auth none`.
-    pub auth: Option<Digest>,
+    /// `auth`.
+    pub auth: Digest,
     /// The control channel is wrapped by tls-auth. (tls-crypt is not mentioned.)
     pub tls_auth: bool,
 }
@@ -92,11 +92,12 @@ impl OccOptions {
         let mentioned = self.cipher_allowed && self.cipher != DataCipher::None;
         add(&format!("cipher {}", self.cipher.name()), mentioned);
         // An AEAD cipher takes no digest.
-        let digest = self.auth.filter(|_| !self.cipher.is_aead());
-        add(
-            &format!("auth {}", digest.map_or("[null-digest]", Digest::name)),
-            true,
-        );
+        let digest = match self.auth {
+            Digest::None => "[null-digest]",
+            _ if self.cipher.is_aead() => "[null-digest]",
+            digest => digest.name(),
+        };
+        add(&format!("auth {digest}"), true);
         add(&format!("keysize {}", 8 * self.cipher.key_len()), true);
         add("tls-auth", self.tls_auth);
         add("key-method 2", true);
@@ -118,7 +119,7 @@ impl OccOptions {
             16 + 12 + block
         } else {
             // The digest is at most 64 bytes, a block at most 16.
-            self.auth.map_or(0, |it| it.len() as u32) + (self.cipher.iv_len() as u32 * 2)
+            self.auth.len() as u32 + (self.cipher.iv_len() as u32 * 2)
         };
         self.tun_mtu
             + opcode
@@ -198,7 +199,7 @@ fn aead(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn options(cipher: DataCipher, auth: Option<Digest>) -> OccOptions {
+    fn options(cipher: DataCipher, auth: Digest) -> OccOptions {
         OccOptions {
             dev_type: "null",
             tun_mtu: 1500,
@@ -217,8 +218,8 @@ mod tests {
     /// What OpenVPN 2.6.14 prints at `--verb 7` for the same settings.
     #[test]
     fn strings_are_those_of_stock() {
-        let sha1 = Some(Digest::Sha1);
-        let cbc = options(DataCipher::Aes256Cbc, Some(Digest::Sha256));
+        let sha1 = Digest::Sha1;
+        let cbc = options(DataCipher::Aes256Cbc, Digest::Sha256);
         assert_eq!(
             cbc.local(Role::Client),
             "V4,dev-type null,link-mtu 1569,tun-mtu 1500,proto UDPv4,cipher AES-256-CBC,auth SHA256,keysize 256,\
@@ -262,7 +263,7 @@ mod tests {
             "V4,dev-type null,link-mtu 1536,tun-mtu 1500,proto TCPv4_SERVER,cipher CHACHA20-POLY1305,\
              auth [null-digest],keysize 256,key-method 2,tls-server"
         );
-        let plain = options(DataCipher::Aes256Cbc, None);
+        let plain = options(DataCipher::Aes256Cbc, Digest::None);
         assert!(plain.local(Role::Server).contains("link-mtu 1537,"));
     }
 
@@ -271,7 +272,7 @@ mod tests {
         let options = OccOptions {
             key_direction: Some(true),
             tls_auth: true,
-            ..options(DataCipher::Aes256Gcm, None)
+            ..options(DataCipher::Aes256Gcm, Digest::None)
         };
         assert!(options.local(Role::Client).contains(",keydir 1,"));
         assert!(options.expected(Role::Client).contains(",keydir 0,"));
@@ -294,13 +295,13 @@ mod tests {
 
     #[test]
     fn differences_are_told_in_words() {
-        let ours = options(DataCipher::Aes256Cbc, Some(Digest::Sha1)).expected(Role::Client);
-        let fits = options(DataCipher::Aes256Cbc, Some(Digest::Sha1)).local(Role::Server);
+        let ours = options(DataCipher::Aes256Cbc, Digest::Sha1).expected(Role::Client);
+        let fits = options(DataCipher::Aes256Cbc, Digest::Sha1).local(Role::Server);
         assert!(differences(&ours, &fits).is_empty());
         let theirs = OccOptions {
             comp_lzo: true,
             comp_byte: true,
-            ..options(DataCipher::Aes256Cbc, Some(Digest::Sha256))
+            ..options(DataCipher::Aes256Cbc, Digest::Sha256)
         };
         let found = differences(&ours, &theirs.local(Role::Server));
         assert_eq!(found.len(), 2, "{found:?}");

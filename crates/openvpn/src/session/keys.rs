@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::key_state::{KeyState, Step};
 use super::machine::{Phase, Session};
 use super::output::{CloseReason, DataKeys, Output};
+use crate::digest::Digest;
 use crate::keys::{self, KeyBlock};
 use crate::packet::Opcode;
 use crate::role::Role;
@@ -41,12 +42,15 @@ impl Session {
         }
         let (send, receive) = block.split(role);
         let key_id = self.primary.key_id;
-        let auth = self.settings().auth;
+        let auth = match agreed.cipher.is_aead() {
+            true => Digest::None,
+            false => self.settings().auth,
+        };
         self.slots.make_room(now, out);
         out.push(Output::InstallKeys(Box::new(DataKeys {
             key_id,
             cipher: agreed.cipher,
-            auth: auth.filter(|_| !agreed.cipher.is_aead()),
+            auth,
             format: agreed.format,
             send,
             receive,

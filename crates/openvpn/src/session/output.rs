@@ -35,8 +35,8 @@ pub struct DataKeys {
     pub key_id: u8,
     /// The cipher.
     pub cipher: DataCipher,
-    /// The digest of the HMAC beside a cipher that does not authenticate. `None` is `auth none`.
-    pub auth: Option<Digest>,
+    /// The digest of the HMAC beside a cipher that does not authenticate; none beside an AEAD.
+    pub auth: Digest,
     /// The layout of the packets.
     pub format: DataFormat,
     /// For packets that leave.

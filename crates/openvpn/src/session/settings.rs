@@ -21,8 +21,8 @@ pub struct Settings {
     pub data_ciphers: CipherList,
     /// The cipher for peers that negotiate none.
     pub fallback: Option<DataCipher>,
-    /// The digest beside ciphers that do not authenticate; `None` is `auth none`.
-    pub auth: Option<Digest>,
+    /// The digest beside ciphers that do not authenticate.
+    pub auth: Digest,
     /// Whether keys may come from the TLS exporter. Off, the peer is taken for one of version 2.5.
     pub exporter: bool,
     /// Whether the epoch format is offered.
@@ -50,7 +50,7 @@ impl Settings {
             occ,
             data_ciphers: CipherList::default(),
             fallback: None,
-            auth: Some(Digest::Sha1),
+            auth: Digest::Sha1,
             exporter: true,
             epoch: false,
             renegotiate: Renegotiate::default(),

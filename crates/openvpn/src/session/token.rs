@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
 use super::output::TokenState;
-use crate::digest::{Digest, Hmac};
+use crate::digest::Hmac;
 
 const PREFIX: &str = "SESS_ID_AT_";
 const ID_LEN: usize = 12;
@@ -54,7 +54,7 @@ impl TokenKeeper {
     #[must_use]
     pub fn new(secret: &[u8; 32], lifetime: Option<Duration>, renewal: Duration) -> Self {
         Self {
-            key: Hmac::new(Digest::Sha256, secret),
+            key: Hmac::sha256(secret),
             lifetime,
             renewal,
         }

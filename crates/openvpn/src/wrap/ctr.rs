@@ -4,7 +4,7 @@ use std::fmt;
 
 use aws_lc_rs::cipher::{AES_256, EncryptingKey, EncryptionContext, UnboundCipherKey};
 
-use crate::digest::{Digest, Hmac};
+use crate::digest::Hmac;
 
 /// Bytes of a tag; the first 16 are the IV.
 pub(super) const TAG_LEN: usize = 32;
@@ -25,7 +25,7 @@ impl SyntheticIv {
             .expect("32 bytes are a key of AES-256");
         Self {
             cipher,
-            hmac: Hmac::new(Digest::Sha256, &hmac[..32]),
+            hmac: Hmac::sha256(&hmac[..32]),
         }
     }
 

@@ -88,10 +88,10 @@ impl Wrap {
         Self::with(Keys::none())
     }
 
-    /// tls-auth with an HMAC of `digest`, which is that of `--auth`.
+    /// tls-auth with an HMAC of `digest`, which is that of `--auth`; `None` for [`Digest::None`].
     #[must_use]
-    pub fn tls_auth(key: &StaticKey, direction: KeyDirection, digest: Digest) -> Self {
-        Self::with(Keys::tls_auth(key, direction, digest))
+    pub fn tls_auth(key: &StaticKey, direction: KeyDirection, digest: Digest) -> Option<Self> {
+        Some(Self::with(Keys::tls_auth(key, direction, digest)?))
     }
 
     /// tls-crypt.
@@ -228,12 +228,12 @@ impl Keys {
         }
     }
 
-    fn tls_auth(key: &StaticKey, direction: KeyDirection, digest: Digest) -> Self {
-        Self {
-            method: Method::TlsAuth(Arc::new(TlsAuth::new(key, direction, digest))),
+    fn tls_auth(key: &StaticKey, direction: KeyDirection, digest: Digest) -> Option<Self> {
+        Some(Self {
+            method: Method::TlsAuth(Arc::new(TlsAuth::new(key, direction, digest)?)),
             client_key: WrappedClientKey::Refused,
             material: Some(Arc::new(key.clone())),
-        }
+        })
     }
 
     fn tls_crypt(key: &StaticKey, role: Role) -> Self {

@@ -70,10 +70,10 @@ impl WrapSettings {
         Self::with(Keys::none())
     }
 
-    /// tls-auth with an HMAC of `digest`, which is that of `--auth`.
+    /// tls-auth with an HMAC of `digest`, which is that of `--auth`; `None` for [`Digest::None`].
     #[must_use]
-    pub fn tls_auth(key: &StaticKey, direction: KeyDirection, digest: Digest) -> Self {
-        Self::with(Keys::tls_auth(key, direction, digest))
+    pub fn tls_auth(key: &StaticKey, direction: KeyDirection, digest: Digest) -> Option<Self> {
+        Some(Self::with(Keys::tls_auth(key, direction, digest)?))
     }
 
     /// tls-crypt.

@@ -28,8 +28,8 @@ fn pair(name: &str) -> (Wrap, Wrap) {
     let key = static_key();
     let auth = |digest, client, server| {
         (
-            Wrap::tls_auth(&key, client, digest),
-            Wrap::tls_auth(&key, server, digest),
+            Wrap::tls_auth(&key, client, digest).unwrap(),
+            Wrap::tls_auth(&key, server, digest).unwrap(),
         )
     };
     let (normal, inverse) = (KeyDirection::Normal, KeyDirection::Inverse);
@@ -315,7 +315,8 @@ fn cve_2026_13117_the_dynamic_wrap_outlives_its_origin() {
 
 #[test]
 fn a_server_without_state() {
-    let settings = WrapSettings::tls_auth(&static_key(), KeyDirection::Normal, Digest::Sha1);
+    let settings =
+        WrapSettings::tls_auth(&static_key(), KeyDirection::Normal, Digest::Sha1).unwrap();
     let (mut client, _) = pair("tls-auth-sha1");
     let mut reset = message(Opcode::HardResetClientV2);
     reset.acks = AckList::new();

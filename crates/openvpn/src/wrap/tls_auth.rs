@@ -18,13 +18,14 @@ pub(super) struct TlsAuth {
 }
 
 impl TlsAuth {
-    pub(super) fn new(key: &StaticKey, direction: KeyDirection, digest: Digest) -> Self {
+    /// `None` for [`Digest::None`].
+    pub(super) fn new(key: &StaticKey, direction: KeyDirection, digest: Digest) -> Option<Self> {
         let (send, receive) = direction.halves();
         let hmac = |half| Hmac::new(digest, &key.hmac(half)[..digest.len()]);
-        Self {
-            send: hmac(send),
-            receive: hmac(receive),
-        }
+        Some(Self {
+            send: hmac(send)?,
+            receive: hmac(receive)?,
+        })
     }
 
     /// Bytes that the wrap adds.

@@ -15,7 +15,7 @@ fn wraps() -> Vec<(&'static str, WrapSettings, WrapSettings)> {
     let key = StaticKey::generate().unwrap();
     let server_key = ServerKey::generate().unwrap();
     let client_key = ClientKey::generate(&server_key, &Metadata::user(b"branch")).unwrap();
-    let auth = |direction, digest| WrapSettings::tls_auth(&key, direction, digest);
+    let auth = |direction, digest| WrapSettings::tls_auth(&key, direction, digest).unwrap();
     let (inverse, normal) = (KeyDirection::Inverse, KeyDirection::Normal);
     vec![
         ("none", WrapSettings::none(), WrapSettings::none()),
@@ -105,14 +105,14 @@ fn every_cipher() {
         let mut setup = Setup::new();
         setup.both(|it| {
             it.data_ciphers = CipherList::of(&[cipher]);
-            it.auth = Some(Digest::Sha256);
+            it.auth = Digest::Sha256;
         });
         let mut world = World::with_client(setup);
         world.run_for(secs(2));
         assert_works(&mut world, cipher.name());
         let keys = &world.clients[0].plane.keys[&0];
         assert_eq!(keys.cipher, cipher);
-        assert_eq!(keys.auth.is_some(), !cipher.is_aead());
+        assert_eq!(keys.auth.is_empty(), cipher.is_aead());
     }
 }
 

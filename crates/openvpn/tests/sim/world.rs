@@ -66,7 +66,7 @@ pub(crate) fn common(role: Role) -> Settings {
         key_direction: None,
         cipher: DataCipher::Aes256Gcm,
         cipher_allowed: true,
-        auth: None,
+        auth: openvpn::digest::Digest::None,
         tls_auth: false,
     };
     Settings::new(tls(role), occ)

@@ -108,14 +108,12 @@ impl Key {
             DataFormat::V2 { peer_id } => (Format::V2, v2(keys.key_id, peer_id)),
             DataFormat::Epoch { peer_id } => (Format::Epoch, v2(keys.key_id, peer_id)),
         };
-        let digest = keys.auth.map_or("none", |it| it.name());
-        let digest = ciphers::Digest::from_name(digest).unwrap();
         let make = |material: &KeyMaterial| {
             let material = ciphers::KeyMaterial {
                 cipher: material.cipher,
                 hmac: material.hmac,
             };
-            ciphers::data_channel(keys.cipher, digest, &material, format).unwrap()
+            ciphers::data_channel(keys.cipher, keys.auth, &material, format).unwrap()
         };
         Self {
             header,

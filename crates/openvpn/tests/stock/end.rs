@@ -47,7 +47,7 @@ pub(crate) fn common(role: Role) -> Settings {
         key_direction: None,
         cipher: DataCipher::BlowfishCbc,
         cipher_allowed: false,
-        auth: None,
+        auth: openvpn::digest::Digest::None,
         tls_auth: false,
     };
     Settings::new(Arc::new(TlsSettings::new(options).unwrap()), occ)

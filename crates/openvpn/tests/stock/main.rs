@@ -39,7 +39,7 @@ fn wraps() -> Vec<Wrapped> {
     let text = key.to_text().to_string();
     let server_key = ServerKey::generate().unwrap();
     let client_key = ClientKey::generate(&server_key, &Metadata::user(b"x")).unwrap();
-    let auth = |direction| WrapSettings::tls_auth(&key, direction, Digest::Sha256);
+    let auth = |direction| WrapSettings::tls_auth(&key, direction, Digest::Sha256).unwrap();
     vec![
         Wrapped {
             name: "none",
@@ -76,7 +76,7 @@ fn settings(role: Role, tls_auth: bool) -> Settings {
     let mut settings = common(role);
     settings.occ.tls_auth = tls_auth;
     settings.occ.key_direction = tls_auth.then_some(role == Role::Client);
-    settings.auth = Some(Digest::Sha256);
+    settings.auth = Digest::Sha256;
     settings.occ.auth = settings.auth;
     settings
 }

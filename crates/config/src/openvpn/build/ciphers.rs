@@ -18,7 +18,7 @@ impl Builder {
         }
         let cipher = names.cipher.as_deref().and_then(Cipher::from_name);
         self.data.cipher = cipher;
-        let usable = cipher.filter(|&cipher| self.permitted(cipher));
+        let usable = cipher.filter(|&cipher| self.permitted(cipher) && self.protected(cipher));
         // As stock does with a peer of these versions.
         let compat = names.compat.unwrap_or(u32::MAX);
         if let Some(cipher) = usable
@@ -47,13 +47,23 @@ impl Builder {
         if let Some(bits) = names.keysize {
             self.judge_keysize(bits, cipher);
         }
-        let unauthenticated = self
-            .data
-            .ciphers
-            .iter()
-            .chain(&self.data.fallback)
-            .any(|cipher| !cipher.is_aead());
-        if self.data.auth == Digest::None && unauthenticated {
+        self.judge_digest();
+    }
+
+    /// `auth` beside the ciphers that have a use for it.
+    fn judge_digest(&mut self) {
+        let digest = self.data.auth;
+        let mut beside = self.data.ciphers.iter().chain(&self.data.fallback);
+        let Some(cipher) = beside.find(|cipher| !cipher.is_aead()).copied() else {
+            return;
+        };
+        if !self.protected(cipher) {
+            let reason = format!(
+                "{cipher} with `auth {digest}` {INSECURE}, or write for example `auth SHA256` at \
+                 both ends"
+            );
+            self.conflict("auth", reason);
+        } else if digest == Digest::None {
             self.note(
                 "auth",
                 "packets of ciphers that do not authenticate by themselves can be forged",
@@ -63,6 +73,11 @@ impl Builder {
 
     const fn permitted(&self, cipher: Cipher) -> bool {
         !cipher.is_insecure() || self.data.allow_insecure
+    }
+
+    /// Whether the data channel takes the cipher with the digest of `auth`.
+    const fn protected(&self, cipher: Cipher) -> bool {
+        cipher.is_aead() || !self.data.auth.is_legacy() || self.data.allow_insecure
     }
 
     /// `data-ciphers`: what is left out is said, and something must be left.
@@ -116,6 +131,13 @@ impl Builder {
         if !self.permitted(cipher) {
             let reason = format!(
                 "what the server negotiates is used, as in OpenVPN 2.6; {cipher} itself {INSECURE}"
+            );
+            self.ignored("cipher", reason);
+        } else if !self.protected(cipher) {
+            let digest = self.data.auth;
+            let reason = format!(
+                "what the server negotiates is used, as in OpenVPN 2.6; {cipher} with `auth \
+                 {digest}` {INSECURE}"
             );
             self.ignored("cipher", reason);
         } else if has_fallback {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+pub use crypto::openvpn::Digest;
+
 /// A cipher of the data channel.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Cipher {
@@ -95,107 +97,6 @@ impl fmt::Display for Cipher {
     }
 }
 
-/// A digest of `auth`: HMAC of CBC packets and of `tls-auth`.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub enum Digest {
-    /// `none`: packets of ciphers that do not authenticate by themselves are not authenticated.
-    None,
-    /// `MD5`.
-    Md5,
-    /// `SHA1`, the default.
-    #[default]
-    Sha1,
-    /// `SHA224`.
-    Sha224,
-    /// `SHA256`.
-    Sha256,
-    /// `SHA384`.
-    Sha384,
-    /// `SHA512`.
-    Sha512,
-    /// `SHA512-256`.
-    Sha512_256,
-    /// `SHA3-256`.
-    Sha3_256,
-    /// `SHA3-384`.
-    Sha3_384,
-    /// `SHA3-512`.
-    Sha3_512,
-    /// `BLAKE2s256`.
-    Blake2s256,
-    /// `BLAKE2b512`.
-    Blake2b512,
-    /// `RIPEMD160`.
-    Ripemd160,
-}
-
-impl Digest {
-    /// Every digest.
-    pub const ALL: [Self; 14] = [
-        Self::None,
-        Self::Md5,
-        Self::Sha1,
-        Self::Sha224,
-        Self::Sha256,
-        Self::Sha384,
-        Self::Sha512,
-        Self::Sha512_256,
-        Self::Sha3_256,
-        Self::Sha3_384,
-        Self::Sha3_512,
-        Self::Blake2s256,
-        Self::Blake2b512,
-        Self::Ripemd160,
-    ];
-
-    /// The name that OpenVPN puts on the wire.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Md5 => "MD5",
-            Self::Sha1 => "SHA1",
-            Self::Sha224 => "SHA224",
-            Self::Sha256 => "SHA256",
-            Self::Sha384 => "SHA384",
-            Self::Sha512 => "SHA512",
-            Self::Sha512_256 => "SHA512-256",
-            Self::Sha3_256 => "SHA3-256",
-            Self::Sha3_384 => "SHA3-384",
-            Self::Sha3_512 => "SHA3-512",
-            Self::Blake2s256 => "BLAKE2s256",
-            Self::Blake2b512 => "BLAKE2b512",
-            Self::Ripemd160 => "RIPEMD160",
-        }
-    }
-
-    /// The digest of this name, in any case, also in OpenSSL's other spellings (`RSA-SHA256`,
-    /// `SHA2-256`, `SHA-256`).
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        let upper = name.to_ascii_uppercase().replace('/', "-");
-        let bare = upper.strip_prefix("RSA-").unwrap_or(&upper);
-        let sized = bare
-            .strip_prefix("SHA2-")
-            .or_else(|| bare.strip_prefix("SHA-"));
-        let plain = sized.map_or_else(|| bare.to_owned(), |size| format!("SHA{size}"));
-        let plain = match plain.as_str() {
-            "RIPEMD" | "RMD160" | "RIPEMD-160" => "RIPEMD160",
-            "BLAKE2S-256" => "BLAKE2s256",
-            "BLAKE2B-512" => "BLAKE2b512",
-            plain => plain,
-        };
-        let same = |digest: &&Self| digest.name().eq_ignore_ascii_case(plain);
-        Self::ALL.iter().find(same).copied()
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// The bytes that `comp-lzo` and `compress` put around a packet. Nothing is ever compressed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Framing {
@@ -258,21 +159,10 @@ mod tests {
 
     #[test]
     fn names_lead_back() {
-        for digest in Digest::ALL {
-            assert_eq!(Digest::from_name(digest.name()), Some(digest));
-            assert_eq!(
-                Digest::from_name(&digest.name().to_lowercase()),
-                Some(digest)
-            );
-        }
         for cipher in Cipher::ALL {
             assert_eq!(Cipher::from_name(cipher.name()), Some(cipher));
             assert!(!(cipher.is_aead() && cipher.is_insecure()));
         }
-        assert_eq!(Digest::from_name("rsa-sha256"), Some(Digest::Sha256));
-        assert_eq!(Digest::from_name("SHA2-512/256"), Some(Digest::Sha512_256));
-        assert_eq!(Digest::from_name("SHA-1"), Some(Digest::Sha1));
-        assert_eq!(Digest::from_name("whirlpool"), None);
         assert_eq!(Cipher::from_name("aes-256-gcm"), Some(Cipher::Aes256Gcm));
         assert_eq!(Cipher::from_name("AES-256-CFB"), None);
     }

@@ -2,7 +2,7 @@
 //!
 //! The cipher writes and reads its own head and tail; here is what stands around them.
 
-use crypto::openvpn::{self as ciphers, DataChannelError, Digest, KeyMaterial};
+use crypto::openvpn::{self as ciphers, DataChannelError, KeyMaterial};
 use crypto::{Batch, Packet, PacketCipher};
 use engine::{Format, Payload, RECORD_HEADER};
 use openvpn::data::fragment::{self, Fragmenter, Reassembled, Reassembler};
@@ -96,13 +96,8 @@ impl DataFormat {
             cipher: keys.cipher,
             hmac: keys.hmac,
         };
-        // The configuration names only digests that both channels have.
-        let digest = keys
-            .auth
-            .map_or(Some(Digest::None), |d| Digest::from_name(d.name()));
-        let digest = digest.unwrap_or(Digest::Sha1);
-        let send = make(keys.cipher, digest, &material(&keys.send), layout)?;
-        let receive = make(keys.cipher, digest, &material(&keys.receive), layout)?;
+        let send = make(keys.cipher, keys.auth, &material(&keys.send), layout)?;
+        let receive = make(keys.cipher, keys.auth, &material(&keys.receive), layout)?;
         let (prefix, prefix_len) = match keys.format {
             Layout::V1 => ([DATA_V1 | keys.key_id, 0, 0, 0], 1),
             Layout::V2 { peer_id } | Layout::Epoch { peer_id } => {

@@ -17,7 +17,7 @@ fn keys(cipher: DataCipher, format: Layout, back: bool) -> DataKeys {
     DataKeys {
         key_id: 3,
         cipher,
-        auth: (!cipher.is_aead()).then_some(digest::Digest::Sha256),
+        auth: digest::Digest::Sha256,
         format,
         send: material(send),
         receive: material(receive),
@@ -159,6 +159,24 @@ fn packets_are_cut_and_joined_across_keys() {
         open(&back, 4, datagram),
         Some((Payload::Inner, INNER.to_vec()))
     );
+}
+
+#[test]
+fn the_digest_that_was_agreed_on_is_the_one_that_authenticates() {
+    for auth in digest::Digest::ALL {
+        let of = |back| DataKeys {
+            auth,
+            ..keys(DataCipher::Aes128Cbc, Layout::V1, back)
+        };
+        let shape = Shape::default();
+        let (out, _) = DataFormat::pair(&of(false), &shape, true).unwrap();
+        let (_, back) = DataFormat::pair(&of(true), &shape, true).unwrap();
+        let datagram = seal(&out, &[&INNER]).remove(0);
+        // Opcode, code, IV, and one block of number, payload and padding.
+        assert_eq!(datagram.len(), 1 + auth.len() + 16 + 16, "{auth}");
+        let opened = open(&back, 1, datagram);
+        assert_eq!(opened, Some((Payload::Inner, INNER.to_vec())), "{auth}");
+    }
 }
 
 #[test]

@@ -1,0 +1,133 @@
+//! A hash under way: AWS-LC's contexts of SHA-1 and SHA-2, which can be copied for each packet, and the others.
+
+use core::ffi::c_void;
+
+use aws_lc_sys::{SHA_CTX, SHA256_CTX, SHA512_CTX};
+use zeroize::Zeroize;
+
+use super::MAX_LEN;
+use super::other::Other;
+use crate::openvpn::Digest;
+
+/// A hash under way. Between blocks, as those of a key are, only its chaining value is secret.
+#[derive(Clone)]
+pub(crate) enum State {
+    Sha1(SHA_CTX),
+    /// The flag: SHA-224, which has another start and a shorter end.
+    Sha256(SHA256_CTX, bool),
+    /// The flag: SHA-384.
+    Sha512(SHA512_CTX, bool),
+    Other(Other),
+}
+
+impl State {
+    pub(crate) fn sha256() -> Self {
+        // SAFETY: the context is plain integers, for which zeros are valid, and the call fills it.
+        unsafe {
+            let mut state = core::mem::zeroed();
+            aws_lc_sys::SHA256_Init(&raw mut state);
+            Self::Sha256(state, false)
+        }
+    }
+
+    pub(crate) fn new(digest: Digest) -> Option<Self> {
+        // SAFETY: the contexts are plain integers, for which zeros are valid, and the calls fill them.
+        unsafe {
+            Some(match digest {
+                Digest::None => return None,
+                Digest::Sha1 => {
+                    let mut state = core::mem::zeroed();
+                    aws_lc_sys::SHA1_Init(&raw mut state);
+                    Self::Sha1(state)
+                }
+                Digest::Sha224 => {
+                    let mut state = core::mem::zeroed();
+                    aws_lc_sys::SHA224_Init(&raw mut state);
+                    Self::Sha256(state, true)
+                }
+                Digest::Sha256 => Self::sha256(),
+                Digest::Sha384 => {
+                    let mut state = core::mem::zeroed();
+                    aws_lc_sys::SHA384_Init(&raw mut state);
+                    Self::Sha512(state, true)
+                }
+                Digest::Sha512 => {
+                    let mut state = core::mem::zeroed();
+                    aws_lc_sys::SHA512_Init(&raw mut state);
+                    Self::Sha512(state, false)
+                }
+                _ => Self::Other(Other::new(digest)?),
+            })
+        }
+    }
+
+    /// The chaining value of a hash with words of 32 bits: five words of SHA-1's, eight of SHA-256's.
+    pub(crate) fn words32(&self) -> Option<&[u32]> {
+        match self {
+            Self::Sha1(state) => Some(&state.h),
+            Self::Sha256(state, _) => Some(&state.h),
+            Self::Other(_) | Self::Sha512(..) => None,
+        }
+    }
+
+    /// The chaining value of SHA-512 and SHA-384.
+    pub(crate) fn words64(&self) -> Option<&[u64]> {
+        match self {
+            Self::Sha512(state, _) => Some(&state.h),
+            Self::Other(_) | Self::Sha1(_) | Self::Sha256(..) => None,
+        }
+    }
+
+    /// Bytes that the hash takes at a time, to which an HMAC's key is filled up.
+    pub(super) fn block_len(&self) -> usize {
+        match self {
+            Self::Sha1(_) | Self::Sha256(..) => 64,
+            Self::Sha512(..) => 128,
+            Self::Other(other) => other.block_len(),
+        }
+    }
+
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        let (data, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
+        // SAFETY: an initialised context and a slice with its length.
+        unsafe {
+            match self {
+                Self::Other(state) => state.update(bytes),
+                Self::Sha1(state) => _ = aws_lc_sys::SHA1_Update(state, data, len),
+                Self::Sha256(state, false) => _ = aws_lc_sys::SHA256_Update(state, data, len),
+                Self::Sha256(state, true) => _ = aws_lc_sys::SHA224_Update(state, data, len),
+                Self::Sha512(state, false) => _ = aws_lc_sys::SHA512_Update(state, data, len),
+                Self::Sha512(state, true) => _ = aws_lc_sys::SHA384_Update(state, data, len),
+            }
+        }
+    }
+
+    pub(super) fn finish(mut self) -> [u8; MAX_LEN] {
+        let mut hash = [0; MAX_LEN];
+        let out = hash.as_mut_ptr();
+        // SAFETY: an initialised context, and room for the longest hash.
+        unsafe {
+            match &mut self {
+                Self::Other(state) => state.finish(&mut hash),
+                Self::Sha1(state) => _ = aws_lc_sys::SHA1_Final(out, state),
+                Self::Sha256(state, false) => _ = aws_lc_sys::SHA256_Final(out, state),
+                Self::Sha256(state, true) => _ = aws_lc_sys::SHA224_Final(out, state),
+                Self::Sha512(state, false) => _ = aws_lc_sys::SHA512_Final(out, state),
+                Self::Sha512(state, true) => _ = aws_lc_sys::SHA384_Final(out, state),
+            }
+        }
+        hash
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        match self {
+            // These erase themselves.
+            Self::Other(_) => {}
+            Self::Sha1(state) => state.h.zeroize(),
+            Self::Sha256(state, _) => state.h.zeroize(),
+            Self::Sha512(state, _) => state.h.zeroize(),
+        }
+    }
+}
