@@ -5,6 +5,7 @@ pub(super) mod contender;
 mod document;
 mod openvpn;
 mod options;
+mod plot;
 mod records;
 mod report;
 mod rig;
@@ -92,6 +93,11 @@ fn bench(options: &Options) -> Result<bool, RigError> {
     let mut good = records.failures.is_empty();
     if let Some(path) = &options.markdown {
         good &= write(path, &text);
+    }
+    if let Some(path) = &options.plot {
+        for (path, svg) in plot::files(path, &run, &records) {
+            good &= write(&path, &svg);
+        }
     }
     if let Some(path) = &options.json {
         match document::json(&run, &records) {

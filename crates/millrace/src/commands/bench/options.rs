@@ -47,6 +47,8 @@ pub(crate) struct Options {
     pub reference: Contender,
     pub json: Option<PathBuf>,
     pub markdown: Option<PathBuf>,
+    /// What the names of the plots begin with.
+    pub plot: Option<PathBuf>,
 }
 
 /// The command's own command line.
@@ -142,6 +144,12 @@ pub(crate) fn command() -> Command {
         ))
         .arg(file("json", "Write every value to a file"))
         .arg(file("markdown", "Write the report to a file, too"))
+        .arg(
+            file(
+                "plot",
+                "Draw throughput and CPU per GB of one TCP stream as FILE-light.svg and FILE-dark.svg",
+            ),
+        )
 }
 
 impl From<&ArgMatches> for Options {
@@ -199,6 +207,7 @@ impl From<&ArgMatches> for Options {
                 .unwrap_or(Contender::WireguardGo),
             json: matches.get_one("json").cloned(),
             markdown: matches.get_one("markdown").cloned(),
+            plot: matches.get_one("plot").cloned(),
         }
     }
 }
