@@ -7,7 +7,7 @@ SECONDS ?= 60
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test loom lint bench fuzz peers clean arm test-arm count-arm count-router arm-flags test-vm
+.PHONY: help setup build demo test loom lint bench bench-docs fuzz peers clean arm test-arm count-arm count-router arm-flags test-vm
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -49,6 +49,10 @@ lint: ## Check format, clippy, licences and scripts
 
 bench: build ## Measure Millrace and its peers side by side (ARGS="...")
 	target/release/millrace bench $(ARGS)
+
+bench-docs: build ## Make the tables and pictures of docs/benchmarks anew (ARGS="wireguard openvpn": only these)
+	@scripts/peers all || echo "bench-docs: going on without the peers that could not be built"
+	@scripts/bench-docs $(ARGS)
 
 fuzz: ## Run each fuzz target for SECONDS=60
 	@scripts/fuzz $(SECONDS)

@@ -73,9 +73,27 @@ pub fn audit<'t>(
     table: &'t Table,
     chosen: Option<Chosen<'t>>,
 ) -> Result<Audit<'t>, AuditError> {
+    audit_watched(path, limits, table, chosen, &mut |_| {})
+}
+
+/// The same; `watch` is called with the number of files seen so far, before each of them is judged.
+///
+/// # Errors
+/// As [`audit`].
+pub fn audit_watched<'t>(
+    path: &Path,
+    limits: &Limits,
+    table: &'t Table,
+    chosen: Option<Chosen<'t>>,
+    watch: &mut dyn FnMut(u64),
+) -> Result<Audit<'t>, AuditError> {
     let mut examiner = Examiner::default();
     let name = path.display().to_string();
-    match unpack::walk(path, limits, &mut examiner) {
+    let mut watched = Watched {
+        examiner: &mut examiner,
+        watch,
+    };
+    match unpack::walk(path, limits, &mut watched) {
         Ok(()) => {}
         Err(error @ (UnpackError::TooLarge(_) | UnpackError::TooMany(_))) => {
             examiner.skipped(&name, "the rest", &error.to_string());
@@ -141,6 +159,23 @@ impl Visitor for Examiner {
         if self.skipped.len() < FILES_MAX {
             self.skipped.push(skipped);
         }
+    }
+}
+
+/// An examiner whose progress is told.
+struct Watched<'a> {
+    examiner: &'a mut Examiner,
+    watch: &'a mut dyn FnMut(u64),
+}
+
+impl Visitor for Watched<'_> {
+    fn entry(&mut self, entry: &Entry<'_>) {
+        (self.watch)(self.examiner.files + 1);
+        self.examiner.entry(entry);
+    }
+
+    fn skipped(&mut self, origin: &str, what: &str, why: &str) {
+        self.examiner.skipped(origin, what, why);
     }
 }
 

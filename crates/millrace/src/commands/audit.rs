@@ -12,6 +12,8 @@ use audit::{Audit, AuditError, Chosen};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use thiserror::Error;
 
+use super::progress::Progress;
+
 /// Why there is no report.
 #[derive(Debug, Error)]
 enum Failure {
@@ -130,7 +132,11 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
     }
     let chosen = chosen(matches, table)?;
     let audit = match matches.get_one::<PathBuf>("PATH") {
-        Some(path) => audit::audit(path, &Limits::default(), table, chosen)?,
+        Some(path) => {
+            let mut progress = Progress::new(0, !matches!(format, Format::Text { .. }));
+            let mut watch = |files| progress.tell(&format!("{files} files"));
+            audit::audit_watched(path, &Limits::default(), table, chosen, &mut watch)?
+        }
         None => {
             let live = audit::live(Path::new("/"), table, chosen).map_err(Failure::Live)?;
             if matches!(format, Format::Text { .. }) {

@@ -12,6 +12,7 @@ pub(crate) mod demo;
 pub(crate) mod lab;
 pub(crate) mod machine;
 pub(crate) mod openvpn;
+pub(crate) mod progress;
 pub(crate) mod settings;
 #[cfg(feature = "speed")]
 pub(crate) mod speed;

@@ -1,7 +1,8 @@
 //! `millrace tune`: measures ciphers on the CPU and on accelerators, and writes what is fastest to the profile.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use crypto::select::Algorithm;
 use serde_json::json;
 
 use super::machine::Machine;
+use super::progress::Progress;
 use crate::profile::{self, OnCpu, OnEngine, Profile};
 
 /// Bytes of a packet alone.
@@ -27,6 +29,9 @@ const FULL: usize = 1408;
 
 /// Longer ones are shown, and do not count for what tunnels do.
 const LONGEST: usize = 16_384;
+
+/// Steps that are certain: each algorithm, and each row of the tables both ways. With an accelerator there are more.
+const STEPS: usize = Algorithm::ALL.len() + Task::ALL.len() * 2 * (SIZES.len() + BATCHES.len() + 1);
 
 /// The batch by which it is judged whether an accelerator is worth it.
 const USUAL: usize = 32;
@@ -77,8 +82,10 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         Some(path) => Some(path.clone()),
         None => profile::path(),
     };
+    let json = matches.get_flag("json");
     let run = Run {
-        json: matches.get_flag("json"),
+        json,
+        progress: RefCell::new(Progress::new(STEPS, json)),
         enough: Duration::from_millis(matches.get_one("milliseconds").copied().unwrap_or(20)),
     };
     // Measuring takes minutes: not for nothing.
@@ -122,6 +129,7 @@ struct Run {
     json: bool,
     /// For each figure.
     enough: Duration,
+    progress: RefCell<Progress>,
 }
 
 /// One row of a table.
@@ -139,7 +147,7 @@ impl Run {
         let machine = Machine::this();
         self.show(&json!({ "machine": machine }), &machine.show());
         for algorithm in Algorithm::ALL {
-            self.progress(algorithm.name());
+            self.progress.borrow_mut().begin(algorithm.name());
             let cpu = OnCpu::chosen(algorithm);
             let text = format!(
                 "{:<18} {} for batches, {} for few packets",
@@ -292,7 +300,7 @@ impl Run {
             }
         }
         if !self.json {
-            self.progress("");
+            self.progress.borrow_mut().clear();
             print_line(&text);
         }
     }
@@ -333,29 +341,20 @@ impl Run {
     /// A line for people or an object for programs.
     fn show(&self, object: &serde_json::Value, text: &str) {
         if self.json {
-            self.progress("");
+            self.progress.borrow_mut().clear();
             print_line(&object);
         } else if !text.is_empty() {
-            self.progress("");
+            self.progress.borrow_mut().clear();
             print_line(&text);
         }
     }
 
     fn progress_row(&self, task: Task, direction: Direction, packets: usize, bytes: usize) {
         let what = operation(task, direction);
-        self.progress(&format!(
+        self.progress.borrow_mut().begin(&format!(
             "{} {what}: {packets} x {bytes} bytes",
             full_name(task)
         ));
-    }
-
-    /// What is going on, in a line that the next one takes the place of.
-    fn progress(&self, what: &str) {
-        let mut out = io::stderr();
-        if out.is_terminal() {
-            let _ = write!(out, "\r\x1b[K{what}");
-            let _ = out.flush();
-        }
     }
 }
 

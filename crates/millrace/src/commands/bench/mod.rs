@@ -16,6 +16,7 @@ mod test;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -23,6 +24,7 @@ use clap::{ArgMatches, Command};
 use lab::{LabError, Offloads, tools};
 
 use super::machine::Machine;
+use super::progress::Progress;
 use contender::Contender;
 use options::Options;
 use records::{Failure, Record, Records};
@@ -213,21 +215,22 @@ fn measure(options: &Options, rigs: &[Rig<'_>], records: &mut Records) {
         seconds: options.seconds,
         requests: options.requests,
     };
+    let steps = options.repetitions as usize * options.tests.len() * rigs.len();
+    let mut progress = Progress::new(steps, false);
     for repetition in 0..options.repetitions {
         for test in &options.tests {
             for rig in rigs {
+                let place = format!("{} {}", test.name(), rig.contender.name());
+                progress.begin(&place);
                 let result = rig.measure(*test, effort);
-                let (name, number) = (rig.contender.name(), repetition + 1);
-                let place = format!(
-                    "bench: {number}/{} {} {name}",
-                    options.repetitions,
-                    test.name()
-                );
+                progress.clear();
                 match result {
                     // Nothing to measure without a tunnel.
                     Ok(values) if values.is_empty() => {}
                     Ok(values) => {
-                        eprintln!("{place}: {}", show(&values));
+                        if io::stderr().is_terminal() {
+                            eprintln!("bench: {place}: {}", show(&values));
+                        }
                         records.records.push(Record {
                             repetition,
                             test: *test,

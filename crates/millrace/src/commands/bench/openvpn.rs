@@ -94,6 +94,17 @@ impl Suite {
         }
     }
 
+    /// The cipher in a word, for a picture.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::None | Self::NoneJumbo => "none",
+            Self::Gcm | Self::GcmJumbo => "AES-GCM",
+            Self::ChaCha => "ChaCha20",
+            Self::Cbc => "AES-CBC",
+            Self::Bf => "Blowfish",
+        }
+    }
+
     /// What it is, for a person.
     pub(crate) fn what(self) -> &'static str {
         match self {

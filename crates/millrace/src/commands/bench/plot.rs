@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::contender::Contender;
-use super::openvpn::Ends;
+use super::openvpn::{Ends, Suite};
 use super::records::Records;
 use super::report::Run;
 use super::statistics::{Spread, number};
@@ -85,20 +85,24 @@ pub(super) fn files(prefix: &Path, run: &Run, records: &Records) -> Vec<(PathBuf
     THEMES.iter().map(file).collect()
 }
 
-/// The programs that a user chooses between: no variants of ours, and OpenVPN with one program at both ends.
+/// The programs that a user chooses between: no variants of ours, and OpenVPN with one program at both ends and a
+/// cipher of today or yesterday.
 fn bars(run: &Run, records: &Records) -> Vec<Bar> {
     let chosen = |one: &&Contender| match one {
         Contender::Millrace
         | Contender::WireguardGo
         | Contender::BoringTun
         | Contender::GotaTun => true,
-        Contender::OpenVpn(ends, _) => matches!(ends, Ends::Millrace | Ends::Stock),
+        Contender::OpenVpn(ends, suite) => {
+            matches!(ends, Ends::Millrace | Ends::Stock)
+                && matches!(suite, Suite::Gcm | Suite::ChaCha | Suite::Cbc)
+        }
         _ => false,
     };
     let bar = |contender: &Contender| Bar {
         name: match contender {
-            Contender::OpenVpn(Ends::Millrace, suite) => format!("millrace, {}", suite.name()),
-            Contender::OpenVpn(_, suite) => format!("openvpn, {}", suite.name()),
+            Contender::OpenVpn(Ends::Millrace, suite) => format!("millrace, {}", suite.label()),
+            Contender::OpenVpn(_, suite) => format!("openvpn, {}", suite.label()),
             other => other.name().to_owned(),
         },
         ours: matches!(

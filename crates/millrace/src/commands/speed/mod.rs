@@ -6,7 +6,6 @@ mod layout;
 mod measure;
 mod openssl;
 mod options;
-mod progress;
 mod system;
 
 use std::collections::TryReserveError;
@@ -20,11 +19,11 @@ use crypto::select;
 use thiserror::Error;
 
 use super::machine::Machine;
+use super::progress::Progress;
 use figure::{By, Figure};
 use measure::Subject;
 use openssl::{Measured, OpenSsl, OpenSslError};
 use options::Options;
-use progress::Progress;
 
 /// How much longer public keys are measured: their operations are slow.
 const PUBLIC_KEY_TIMES: f64 = 3.0;
@@ -96,7 +95,7 @@ impl<'a> Speed<'a> {
             });
         }
         let compared = openssl.as_ref().map_or(0, |_| compared(options));
-        let progress = Progress::new(subjects.len() + compared);
+        let progress = Progress::new(subjects.len() + compared, options.json);
         Ok(Self {
             options,
             openssl,

@@ -14,8 +14,8 @@ use std::io::{self, Write as _};
 
 use super::clock::Clock;
 use super::options::Options;
-use super::progress::Progress;
 use super::{Machine, SpeedError};
+use crate::commands::progress::Progress;
 use memory::Blocks;
 use table::Row;
 
@@ -102,7 +102,7 @@ impl Test {
 /// Runs and prints all of it; true if everything came out right.
 pub(super) fn run(options: &Options) -> Result<bool, SpeedError> {
     let runs = if options.quick { 1 } else { RUNS };
-    let mut progress = Progress::new(Test::ALL.len() * runs);
+    let mut progress = Progress::new(Test::ALL.len() * runs, options.json);
     let mut rows = Vec::new();
     let mut good = true;
     for test in Test::ALL {
