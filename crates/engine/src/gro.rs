@@ -439,7 +439,12 @@ fn join_headers(memory: &mut [u8], start: usize, last: usize, item: &Item) -> Vn
     let l4 = if item.v6 { IPV6_HEADER } else { 20 };
     let header = usize::from(item.header);
     let total = item.total as usize;
-    let last_psh = memory[last + l4 + 13] & TCP_PSH;
+    // Only TCP has flags: a UDP packet may end, and the memory with it, before that byte.
+    let last_psh = if item.udp {
+        0
+    } else {
+        memory[last + l4 + 13] & TCP_PSH
+    };
     let first = &mut memory[start..start + header];
     let addresses = if item.v6 {
         first[4..6].copy_from_slice(&((total - IPV6_HEADER) as u16).to_be_bytes());

@@ -59,12 +59,18 @@ fn packet(s: &Seg) -> Vec<u8> {
     p
 }
 
-/// Runs packets through the coalescer; each write as (header, gathered bytes).
-fn run(packets: &[Vec<u8>], joins: Joins, refuse: bool) -> Vec<(VnetHdr, Vec<u8>)> {
+/// Runs packets through the coalescer; each write as (header, gathered bytes). `slack` bytes lie
+/// before each packet; behind the last one there is nothing.
+fn run_with(
+    slack: impl Fn(usize) -> usize,
+    packets: &[Vec<u8>],
+    joins: Joins,
+    refuse: bool,
+) -> Vec<(VnetHdr, Vec<u8>)> {
     let mut memory = Vec::new();
     let mut places = Vec::new();
-    for p in packets {
-        memory.extend_from_slice(&[0xaa; 16]);
+    for (i, p) in packets.iter().enumerate() {
+        memory.resize(memory.len() + slack(i), 0xaa);
         places.push((memory.len() as u32, p.len() as u32));
         memory.extend_from_slice(p);
     }
@@ -83,6 +89,10 @@ fn run(packets: &[Vec<u8>], joins: Joins, refuse: bool) -> Vec<(VnetHdr, Vec<u8>
         Written::Done
     });
     out
+}
+
+fn run(packets: &[Vec<u8>], joins: Joins, refuse: bool) -> Vec<(VnetHdr, Vec<u8>)> {
+    run_with(|_| 16, packets, joins, refuse)
 }
 
 fn data(seq: u32, len: usize) -> Seg {
@@ -185,13 +195,39 @@ fn what_is_not_allowed_is_not_joined() {
     assert_eq!(run(&segs, Joins { most: 1, ..ALL }, false).len(), 2);
 }
 
+#[test]
+fn datagrams_shorter_than_a_tcp_header_are_joined_at_the_very_end_of_the_memory() {
+    for v6 in [false, true] {
+        for len in 1..12 {
+            let tiny = Seg {
+                v6,
+                udp: true,
+                ..data(0, len)
+            };
+            let packets = vec![packet(&tiny); 3];
+            let out = run_with(|_| 0, &packets, ALL, false);
+            assert_eq!(out.len(), 1, "{len} bytes, v6: {v6}");
+            assert_eq!(by_flow(&cut(&out[0].0, &out[0].1)), by_flow(&packets));
+        }
+    }
+}
+
+/// Packets of a few flows. Lengths are arbitrary, but mostly one of three: equal ones are joined.
 fn segs() -> impl Strategy<Value = Vec<Seg>> {
-    let seg = (any::<bool>(), 1_u8..4, 0_u8..20, 1_usize..4, 0_u8..12);
-    (any::<bool>(), proptest::collection::vec(seg, 1..40)).prop_map(|(v6, raw)| {
+    let length = || prop_oneof![3 => 1_usize..24, 1 => 24_usize..1400];
+    let seg = (any::<bool>(), 1_u8..4, 0_u8..20, 0_usize..16, 0_u8..12);
+    let lengths = (length(), length(), length());
+    let raw = proptest::collection::vec((seg, length()), 1..40);
+    (any::<bool>(), lengths, raw).prop_map(|(v6, (a, b, c), raw)| {
         let mut next = [0_u32; 4];
         raw.into_iter()
-            .map(|(udp, flow, odd, size, damage)| {
-                let len = size * 30;
+            .map(|((udp, flow, odd, size, damage), other)| {
+                let len = match size {
+                    0..12 => a,
+                    12 => b,
+                    13 => c,
+                    _ => other,
+                };
                 let seq = next[usize::from(flow)];
                 next[usize::from(flow)] = seq.wrapping_add(len as u32 + u32::from(odd == 0));
                 let flags = match odd {
@@ -247,18 +283,23 @@ fn by_flow(packets: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
 
 proptest! {
     #[test]
-    fn every_packet_comes_out_once_and_in_the_order_of_its_flow(segs in segs(), refuse in any::<bool>()) {
+    fn every_packet_comes_out_once_and_in_the_order_of_its_flow(
+        segs in segs(),
+        slack in proptest::collection::vec(0_usize..70, 1..8),
+        refuse in any::<bool>(),
+    ) {
         let packets: Vec<_> = segs.iter().map(packet).collect();
-        let out = run(&packets, ALL, refuse);
+        let out = run_with(|i| slack[i % slack.len()], &packets, ALL, refuse);
         let cut: Vec<_> = out.iter().flat_map(|(h, b)| cut(h, b)).collect();
         prop_assert_eq!(by_flow(&cut), by_flow(&packets));
     }
 
     #[test]
-    fn arbitrary_bytes_pass_unharmed(packets in proptest::collection::vec(
-        proptest::collection::vec(any::<u8>(), 0..120), 0..20,
-    )) {
-        let out = run(&packets, ALL, false);
+    fn arbitrary_bytes_pass_unharmed(
+        packets in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..120), 0..20),
+        slack in 0_usize..20,
+    ) {
+        let out = run_with(|_| slack, &packets, ALL, false);
         let bytes: Vec<_> = out.into_iter().map(|o| o.1).collect();
         prop_assert_eq!(bytes, packets);
     }
