@@ -85,13 +85,7 @@ fn write<W: Wire>(
     for train in trains.iter().filter(|train| train.len > 0) {
         let bytes = &slot.memory[train.start as usize..(train.start + train.len) as usize];
         match stream.write(bytes) {
-            stream::Written::Waiting if shared.backpressure => {
-                shared.set_congested(true);
-                // The one who flushes may have done so before this flag was up.
-                if !stream.is_congested() {
-                    shared.set_congested(false);
-                }
-            }
+            stream::Written::Waiting if shared.backpressure => shared.hold_back(stream),
             stream::Written::Dropped => dropped = true,
             stream::Written::Sent | stream::Written::Waiting => {}
         }
@@ -354,6 +348,11 @@ fn is_owned<W: Wire>(shared: &Shared<W>, packet: &[u8], peer: &Arc<Peer>) -> boo
 /// Passes a packet of one peer's on to the other peer that it is for, if it is for one. Returns
 /// whether that was so.
 fn pass_on<W: Wire>(shared: &Shared<W>, packet: &[u8], from: &Arc<Peer>) -> bool {
+    if packet.len() > shared.mtu() {
+        // Too long for this tunnel: the kernel fragments it, or tells its sender, as it does with
+        // everything that is routed into the interface.
+        return false;
+    }
     let routes = shared.routes.load();
     let to = IpPacket::parse(packet).and_then(|ip| routes.lookup(ip.dst));
     let Some(to) = to.filter(|to| !Arc::ptr_eq(to, from)) else {

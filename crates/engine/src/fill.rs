@@ -3,7 +3,7 @@
 use crate::lookup::{InboundLookup, Origin, OutboundLookup};
 use crate::shared::{Shared, tun_is_gone};
 use crate::slot::{BATCH_PACKETS, InboundSlot, OutboundSlot};
-use crate::stream::{RECORD_HEADER, Stream};
+use crate::stream::{RECORD_HEADER, RECORD_MAX, Stream};
 use crate::wire::{Class, Wire};
 use netio::udp::{Ecn, Endpoint, ReceivedTrain, RecvScratch, TRAIN_ROOM, UdpSocket};
 use netio::vnet::{VNET_HDR_LEN, VnetHdr};
@@ -173,7 +173,8 @@ impl<W: Wire> InboundFill<W> {
     ) -> Option<Filled> {
         slot.clear();
         slot.now = Instant::now();
-        let longest = self.shared.longest_datagram().max(RECORD_MIN);
+        let longest = self.shared.longest_datagram();
+        let longest = longest.clamp(RECORD_MIN, RECORD_MAX);
         let origin = Origin {
             from: stream.endpoint(),
             stream: Some(stream),
@@ -201,7 +202,10 @@ impl<W: Wire> InboundFill<W> {
                     }
                 }
             }
-            if slot.is_full() || slot.used + longest + RECORD_HEADER > slot.memory.len() {
+            // The record that has begun must fit as a whole. The longest fits into an empty slot, and
+            // nearly fills it: one that is all there is is read to its end.
+            let full = parsed > 0 && slot.is_full();
+            if full || parsed + RECORD_HEADER + longest > slot.memory.len() {
                 break Some(Filled::Full);
             }
             receives += 1;

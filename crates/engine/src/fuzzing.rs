@@ -4,8 +4,12 @@ use crate::gro::{Coalescer, JOIN_MAX, Joins, Written, inspect};
 use crate::gso::{Super, complete_checksum};
 use netio::vnet::{VNET_HDR_LEN, VnetHdr};
 
-/// Coalesces packets, each preceded by a length byte (times eight), and checks that every byte
-/// comes out once.
+mod plane;
+
+pub use plane::{Plane, connection};
+
+/// Coalesces packets and checks that every byte comes out once. Each is preceded by 16 bits,
+/// big-endian: 11 bits of its length and 5 of the slack before it. Behind the last is nothing.
 ///
 /// # Panics
 /// If packets were lost or made up: a finding.
@@ -13,9 +17,11 @@ pub fn gro(data: &[u8]) {
     let mut memory = Vec::new();
     let mut places = Vec::new();
     let mut rest = data;
-    while let Some((&len, tail)) = rest.split_first() {
-        let len = (usize::from(len) * 8).min(tail.len());
-        let (packet, tail) = tail.split_at(len);
+    while let Some((lengths, tail)) = rest.split_first_chunk() {
+        let lengths = usize::from(u16::from_be_bytes(*lengths));
+        let (packet, tail) = tail.split_at((lengths >> 5).min(tail.len()));
+        let len = packet.len();
+        memory.resize(memory.len() + (lengths & 31), 0);
         places.push((memory.len() as u32, len as u32));
         memory.extend_from_slice(packet);
         rest = tail;

@@ -91,7 +91,10 @@ impl SendKey {
 pub(crate) mod tests {
     use super::*;
     use crate::format::Payload;
+    use crate::wire::{Class, Window, Wire};
     use crypto::{Batch, Packet};
+    use netio::udp::Endpoint;
+    use std::net::SocketAddr;
     use std::time::Duration;
 
     /// A format that does nothing.
@@ -108,6 +111,33 @@ pub(crate) mod tests {
         fn open(&self, _: &mut Batch<'_>) {}
         fn reveal(&self, _: &mut [u8], _: &mut Packet) -> Payload {
             Payload::Inner
+        }
+    }
+
+    /// A protocol without messages.
+    pub(crate) enum PlainWire {}
+
+    #[derive(Default)]
+    pub(crate) struct AllNew;
+
+    impl Window for AllNew {
+        fn accept(&mut self, _: u64) -> bool {
+            true
+        }
+    }
+
+    impl Wire for PlainWire {
+        const HEAD_MAX: usize = 0;
+        const TAIL_MAX: usize = 0;
+        const STAGES: bool = false;
+        const ECN: bool = false;
+        type Window = AllNew;
+
+        fn classify(_: &[u8]) -> Class {
+            Class::Malformed
+        }
+        fn loops(_: &[u8], _: SocketAddr, _: u32, _: &Endpoint) -> bool {
+            false
         }
     }
 

@@ -8,6 +8,7 @@ use crate::routes::Routes;
 use crate::session::Sessions;
 use crate::slot::BATCH_PACKETS;
 use crate::stats::{Drops, LaneStats};
+use crate::stream::Stream;
 use crate::wire::Wire;
 use arc_swap::ArcSwap;
 use netio::poll::Waker;
@@ -167,9 +168,20 @@ impl<W: Wire> Shared<W> {
         self.congested.load(Ordering::SeqCst)
     }
 
-    /// A stream has no room, or has room again.
-    pub(crate) fn set_congested(&self, congested: bool) {
-        self.congested.store(congested, Ordering::SeqCst);
+    /// Something was left waiting in `stream`: the TUN is not to be read until that is gone.
+    pub(crate) fn hold_back(&self, stream: &Stream) {
+        self.congested.store(true, Ordering::SeqCst);
+        // The one who flushes or closes the stream may have done so before the flag was up, and
+        // looks at it no more.
+        if !stream.is_congested() {
+            self.go_on();
+        }
+    }
+
+    /// There is room again: the TUN may be read.
+    pub(crate) fn go_on(&self) {
+        self.congested.store(false, Ordering::SeqCst);
+        self.wake_tun();
     }
 
     /// Tells the sender of `packet`, an inner packet that cannot go, that it cannot.
@@ -214,4 +226,39 @@ pub(crate) fn tun_is_gone(error: &std::io::Error) -> bool {
     // every architecture we build for.
     const EBADFD: i32 = 77;
     error.raw_os_error() == Some(EBADFD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Notice;
+    use crate::key::tests::PlainWire;
+    use crate::stream::Written;
+    use netio::udp::Endpoint;
+
+    struct Deaf;
+
+    impl Control for Deaf {
+        fn datagram(&self, _: Endpoint, _: Option<u64>, _: &[u8]) -> bool {
+            true
+        }
+        fn notify(&self, _: u32, _: Notice) {}
+        fn device_gone(&self) {}
+    }
+
+    #[test]
+    fn a_stream_that_was_closed_meanwhile_does_not_hold_the_interface_back() {
+        let tun = Tun::null().unwrap();
+        let shared = Shared::<PlainWire>::new(tun, Arc::new(Deaf), 1500, 64, true);
+        let (stream, _theirs) = Stream::simulated(1, ([192, 0, 2, 1], 1194).into()).unwrap();
+        while stream.write(&[0; 60_000]) != Written::Waiting {}
+        shared.hold_back(&stream);
+        assert!(shared.congested());
+        // Between the write that left something waiting and the flag, the stream is removed.
+        while stream.write(&[0; 60_000]) == Written::Waiting {}
+        stream.close();
+        shared.go_on();
+        shared.hold_back(&stream);
+        assert!(!shared.congested());
+    }
 }

@@ -67,7 +67,9 @@ drops! {
     staged,
     /// The tunnel's own datagram came back into it: its endpoint is routed into the tunnel.
     looped,
-    /// The kernel refused a datagram.
+    /// Sealed, it would be longer than a record of a TCP connection can be (65,535 bytes).
+    too_long,
+    /// The kernel refused a datagram, or had no room for it.
     send_failed,
     /// The peer at the other end of a TCP connection reads too slowly.
     stream_full,

@@ -5,17 +5,22 @@
 
 use netio::poll::Poller;
 use netio::udp::{Endpoint, Source};
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a record's length.
 pub const RECORD_HEADER: usize = 2;
 
+/// Most bytes of a record behind its length, which has 16 bits.
+pub(crate) const RECORD_MAX: usize = u16::MAX as usize;
+
 /// Bytes that may wait for a peer that does not read. A batch always goes in as a whole or not at
-/// all, so this is exceeded by one batch at most.
+/// all, so this is exceeded by one batch at most. What was sent is no part of it, nor kept.
 const PENDING_MAX: usize = 256 << 10;
 
 /// No session belongs to a stream yet.
@@ -37,11 +42,19 @@ pub struct Stream {
 
 #[derive(Debug, Default)]
 struct Outgoing {
-    pending: Vec<u8>,
-    /// Bytes of `pending` that were sent.
-    sent: usize,
+    /// What waits, and nothing that was sent: a peer that is always a little behind never lets this
+    /// become empty.
+    pending: VecDeque<u8>,
     /// Where writability is waited for, once the data plane knows the stream.
     poller: Option<(Arc<Poller>, u64)>,
+}
+
+impl Outgoing {
+    fn wait(&mut self, records: &[u8]) {
+        // Not doubled: the limit is one of memory, too.
+        self.pending.reserve_exact(records.len());
+        self.pending.extend(records);
+    }
 }
 
 /// What became of records that were to be written.
@@ -71,7 +84,24 @@ impl Stream {
                 ifindex: 0,
             }),
         };
-        Ok(Self {
+        Ok(Self::over(id, socket, endpoint))
+    }
+
+    /// A stream to `peer` that is none of the network, and its other end: for simulations.
+    ///
+    /// # Errors
+    /// Descriptor limits.
+    #[doc(hidden)]
+    pub fn simulated(id: u64, peer: SocketAddr) -> io::Result<(Self, UnixStream)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        theirs.set_nonblocking(true)?;
+        let socket = TcpStream::from(OwnedFd::from(ours));
+        Ok((Self::over(id, socket, Endpoint::new(peer)), theirs))
+    }
+
+    fn over(id: u64, socket: TcpStream, endpoint: Endpoint) -> Self {
+        Self {
             id,
             socket,
             endpoint,
@@ -79,7 +109,7 @@ impl Stream {
             out: Mutex::default(),
             partial: Mutex::default(),
             closed: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Its number.
@@ -131,9 +161,12 @@ impl Stream {
         }
     }
 
-    /// Ends the connection, for both sides.
+    /// Ends the connection, for both sides, and drops what waits.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+        // A write that did not see the flag is over when this has the lock, and later ones see it:
+        // nothing waits in a closed stream, so nobody can be waiting for it.
+        self.out().pending = VecDeque::new();
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 
@@ -150,16 +183,16 @@ impl Stream {
             return Written::Dropped;
         }
         if !out.pending.is_empty() {
-            if out.pending.len() - out.sent > PENDING_MAX {
+            if out.pending.len() > PENDING_MAX {
                 return Written::Dropped;
             }
-            out.pending.extend_from_slice(records);
+            out.wait(records);
             return Written::Waiting;
         }
         match self.write_some(records) {
             Ok(n) if n == records.len() => Written::Sent,
             Ok(n) => {
-                out.pending.extend_from_slice(&records[n..]);
+                out.wait(&records[n..]);
                 self.wait_for_room(&out, true);
                 Written::Waiting
             }
@@ -187,20 +220,24 @@ impl Stream {
         if out.pending.is_empty() {
             return true;
         }
-        match self.write_some(&out.pending[out.sent..]) {
-            Ok(n) => out.sent += n,
-            Err(_) => {
+        // A ring is two pieces at most: the second is tried only when the first has gone as a whole.
+        loop {
+            let (piece, _) = out.pending.as_slices();
+            let len = piece.len();
+            let sent = self.write_some(piece).unwrap_or_else(|_| {
                 self.closed.store(true, Ordering::Relaxed);
-                out.sent = out.pending.len();
+                out.pending.len()
+            });
+            out.pending.drain(..sent);
+            if out.pending.is_empty() {
+                out.pending = VecDeque::new();
+                self.wait_for_room(&out, false);
+                return true;
+            }
+            if sent < len {
+                return false;
             }
         }
-        if out.sent < out.pending.len() {
-            return false;
-        }
-        out.pending = Vec::new();
-        out.sent = 0;
-        self.wait_for_room(&out, false);
-        true
     }
 
     /// Whether something waits.
@@ -215,6 +252,7 @@ impl Stream {
         }
     }
 
+    /// Writes until the kernel has enough. Returns the bytes that went.
     fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < bytes.len() {
@@ -282,6 +320,38 @@ mod tests {
         }
         assert!(ours.flush());
         assert_eq!(received, taken * (RECORD_HEADER + record.len()));
+    }
+
+    #[test]
+    fn a_peer_that_is_always_behind_costs_no_more_than_what_waits() {
+        let (ours, mut theirs) = pair();
+        let batch = vec![7; 60_000];
+        let mut buffer = vec![0; 20_000];
+        theirs.set_nonblocking(true).unwrap();
+        let (mut read, mut waited) = (0_usize, 0_usize);
+        while read < 32 << 20 {
+            // More than the peer reads, so that something waits at all times.
+            waited += usize::from(ours.write(&batch) == Written::Waiting);
+            ours.flush();
+            match theirs.read(&mut buffer) {
+                Ok(n) => read += n,
+                Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
+            }
+            let out = ours.out();
+            assert!(out.pending.len() <= PENDING_MAX + batch.len());
+            assert!(out.pending.capacity() <= PENDING_MAX + batch.len());
+        }
+        assert!(waited > 100, "the peer was behind");
+    }
+
+    #[test]
+    fn nothing_waits_in_a_closed_stream() {
+        let (ours, _theirs) = pair();
+        while ours.write(&[7; 60_000]) != Written::Waiting {}
+        assert!(ours.is_congested());
+        ours.close();
+        assert!(!ours.is_congested());
+        assert_eq!(ours.out().pending.capacity(), 0);
     }
 
     #[test]

@@ -63,17 +63,11 @@ impl<W: Wire> Tunnel<W> {
     /// Descriptor or thread limits.
     pub fn start(tun: Tun, control: Arc<dyn Control>, options: &TunnelOptions) -> io::Result<Self> {
         let workers = options.workers.max(1);
-        let shared = Arc::new(Shared::new(
-            tun,
-            control,
-            options.mtu,
-            options.gso_max_segs,
-            options.backpressure,
-        ));
-        let crew = Arc::new(Crew::new(Arc::clone(&shared), workers, options.parallel)?);
-        let threads = (0..workers)
+        let mut tunnel = Self::without_workers(tun, control, workers, options)?;
+        let crew = &tunnel.crew;
+        tunnel.threads = (0..workers)
             .map(|me| {
-                let crew = Arc::clone(&crew);
+                let crew = Arc::clone(crew);
                 std::thread::Builder::new()
                     .name(["tun", "udp", "helper"][me.min(2)].to_owned())
                     // Frames are shallow; the default of 2 MiB would only be address space.
@@ -87,12 +81,38 @@ impl<W: Wire> Tunnel<W> {
                     })
             })
             .collect::<io::Result<_>>()?;
+        Ok(tunnel)
+    }
+
+    /// Everything but the threads.
+    pub(crate) fn without_workers(
+        tun: Tun,
+        control: Arc<dyn Control>,
+        workers: usize,
+        options: &TunnelOptions,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared::new(
+            tun,
+            control,
+            options.mtu,
+            options.gso_max_segs,
+            options.backpressure,
+        ));
+        let crew = Arc::new(Crew::new(Arc::clone(&shared), workers, options.parallel)?);
         Ok(Self {
             shared,
             crew,
-            threads,
+            threads: Vec::new(),
             scratch: Mutex::default(),
         })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared<W>> {
+        &self.shared
+    }
+
+    pub(crate) fn crew(&self) -> &Crew<W> {
+        &self.crew
     }
 
     /// A new peer, known to nobody yet. `id` is what [`Control::notify`] will call it.

@@ -166,9 +166,8 @@ impl<W: Wire> Crew<W> {
 
     /// The TUN may be read again if it was not for this stream's sake.
     fn room_again(&self, stream: &Stream) {
-        if self.shared.backpressure && (!stream.is_congested() || stream.is_closed()) {
-            self.shared.set_congested(false);
-            self.shared.wake_tun();
+        if self.shared.backpressure && !stream.is_congested() {
+            self.shared.go_on();
         }
     }
 
@@ -254,7 +253,7 @@ impl<W: Wire> Crew<W> {
         Ok(())
     }
 
-    fn pump_tun(&self, fill: &mut OutboundFill<W>) {
+    pub(crate) fn pump_tun(&self, fill: &mut OutboundFill<W>) {
         let filled = self.pump(
             &self.outbound,
             |slot| fill.fill(slot),
@@ -267,7 +266,7 @@ impl<W: Wire> Crew<W> {
     }
 
     /// A stream is readable, or writable after it was not, or both, or at its end.
-    fn pump_stream(&self, id: u64, fill: &mut InboundFill<W>) {
+    pub(crate) fn pump_stream(&self, id: u64, fill: &mut InboundFill<W>) {
         let Some(stream) = self.streams().get(&id).cloned() else {
             return;
         };

@@ -10,6 +10,7 @@ use crate::rung::Rung;
 use std::ffi::CStr;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 
 const TUNSETIFF: libc::Ioctl = 0x4004_54ca_u32 as libc::Ioctl;
 const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0_u32 as libc::Ioctl;
@@ -176,6 +177,27 @@ impl Tun {
             uso: Rung::new_off("tun-uso", WHY),
             gro: Rung::new_off("tun-gro", WHY),
         })
+    }
+
+    /// An interface that the kernel does not know, with a header before each packet and super-packets
+    /// both ways, and its other side, where each packet is a datagram. For simulations.
+    ///
+    /// # Errors
+    /// Descriptor limits.
+    #[doc(hidden)]
+    pub fn simulated() -> io::Result<(Self, UnixDatagram)> {
+        let (ours, theirs) = UnixDatagram::pair()?;
+        ours.set_nonblocking(true)?;
+        let tun = Self {
+            fd: ours.into(),
+            name: "simulated".to_owned(),
+            vnet_hdr: true,
+            null: false,
+            tso: Rung::new_on("tun-gso"),
+            uso: Rung::new_on("tun-uso"),
+            gro: Rung::new_on("tun-gro"),
+        };
+        Ok((tun, theirs))
     }
 
     /// The interface's name when it was created.

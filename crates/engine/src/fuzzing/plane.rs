@@ -1,0 +1,68 @@
+//! A data plane whose only worker is the caller, so that a fuzzer or a test says what happens when.
+
+use crate::control::Control;
+use crate::fill::{InboundFill, OutboundFill};
+use crate::stream::Stream;
+use crate::tunnel::{Tunnel, TunnelOptions};
+use crate::wire::Wire;
+use netio::tun::Tun;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::sync::Arc;
+
+/// A data plane without threads. What its workers would do is done by [`Plane::interface`] and
+/// [`Plane::stream`].
+pub struct Plane<W: Wire> {
+    /// What control asks things of.
+    pub tunnel: Tunnel<W>,
+    /// The interface's other side: gives what the tunnel wrote, and takes what it is to read, each
+    /// packet behind a `virtio_net_hdr`.
+    pub host: UnixDatagram,
+    outbound: OutboundFill<W>,
+    inbound: InboundFill<W>,
+}
+
+impl<W: Wire> Plane<W> {
+    /// A data plane and its interface. `options` are those of one worker.
+    ///
+    /// # Errors
+    /// Descriptor limits.
+    pub fn new(control: Arc<dyn Control>, options: &TunnelOptions) -> io::Result<Self> {
+        let (tun, host) = Tun::simulated()?;
+        host.set_nonblocking(true)?;
+        let tunnel = Tunnel::without_workers(tun, control, 1, options)?;
+        Ok(Self {
+            outbound: OutboundFill::new(Arc::clone(tunnel.shared())),
+            inbound: InboundFill::new(Arc::clone(tunnel.shared())),
+            tunnel,
+            host,
+        })
+    }
+
+    /// Takes what waits at the interface, and what control has injected, as far as streams have
+    /// room.
+    pub fn interface(&mut self) {
+        self.tunnel.crew().pump_tun(&mut self.outbound);
+    }
+
+    /// Reads a stream, and writes what waits in it.
+    pub fn stream(&mut self, id: u64) {
+        self.tunnel.crew().pump_stream(id, &mut self.inbound);
+    }
+
+    /// Whether the interface is left unread until a stream has room.
+    #[must_use]
+    pub fn is_held_back(&self) -> bool {
+        self.tunnel.shared().congested()
+    }
+}
+
+/// A connection to a peer at `addr`, and its other end.
+///
+/// # Errors
+/// Descriptor limits.
+pub fn connection(id: u64, addr: SocketAddr) -> io::Result<(Arc<Stream>, UnixStream)> {
+    let (stream, theirs) = Stream::simulated(id, addr)?;
+    Ok((Arc::new(stream), theirs))
+}

@@ -1,0 +1,250 @@
+//! Records of TCP connections through a data plane that the test turns by hand.
+
+// Every function serves tests only.
+#![allow(clippy::unwrap_used)]
+
+use crypto::{Batch, Packet};
+use engine::fuzzing::{Plane, connection};
+use engine::{
+    Class, Control, Format, KeyLimits, Notice, Payload, Peer, RECORD_HEADER, Routes, SessionName,
+    Stream, TunnelOptions, Window, Wire,
+};
+use netio::udp::Endpoint;
+use netio::vnet::VNET_HDR_LEN;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The peer's number and the packet as it is.
+enum Clear {}
+
+#[derive(Default)]
+struct AllNew;
+
+impl Window for AllNew {
+    fn accept(&mut self, _: u64) -> bool {
+        true
+    }
+}
+
+impl Wire for Clear {
+    const HEAD_MAX: usize = RECORD_HEADER + 1;
+    const TAIL_MAX: usize = 0;
+    const STAGES: bool = false;
+    const ECN: bool = false;
+    type Window = AllNew;
+
+    fn classify(datagram: &[u8]) -> Class {
+        Class::Data {
+            session: SessionName::Index(datagram[0].into()),
+            counter: 0,
+            header: 1,
+        }
+    }
+
+    fn loops(_: &[u8], _: SocketAddr, _: u32, _: &Endpoint) -> bool {
+        false
+    }
+}
+
+struct Record(u8);
+
+impl Format for Record {
+    fn head(&self) -> usize {
+        RECORD_HEADER + 1
+    }
+    fn tail(&self, _: usize) -> usize {
+        0
+    }
+    fn seal(&self, batch: &mut Batch<'_>) {
+        for packet in batch.packets.iter() {
+            let at = packet.start as usize;
+            let len = (packet.len as u16).wrapping_add(1).to_be_bytes();
+            batch.memory[at - 3..at].copy_from_slice(&[len[0], len[1], self.0]);
+        }
+    }
+    fn open(&self, batch: &mut Batch<'_>) {
+        for packet in batch.packets.iter_mut() {
+            packet.authentic = true;
+        }
+    }
+    fn reveal(&self, _: &mut [u8], _: &mut Packet) -> Payload {
+        Payload::Inner
+    }
+}
+
+struct Deaf;
+
+impl Control for Deaf {
+    fn datagram(&self, _: Endpoint, _: Option<u64>, _: &[u8]) -> bool {
+        true
+    }
+    fn notify(&self, _: u32, _: Notice) {}
+    fn device_gone(&self) {}
+}
+
+/// A peer and its end of the connection.
+struct Remote {
+    peer: Arc<Peer>,
+    stream: Arc<Stream>,
+    end: UnixStream,
+}
+
+fn address(number: u8) -> IpAddr {
+    Ipv4Addr::new(10, 0, 0, number).into()
+}
+
+/// A data plane with so many peers, whose connections and addresses are numbered from 1.
+fn plane(mtu: usize, peers: u8) -> (Plane<Clear>, Vec<Remote>) {
+    let options = TunnelOptions {
+        workers: 1,
+        parallel: false,
+        mtu,
+        gso_max_segs: 64,
+        backpressure: false,
+    };
+    let plane = Plane::new(Arc::new(Deaf), &options).unwrap();
+    let limits = KeyLimits {
+        expires: Instant::now() + Duration::from_secs(3600),
+        messages_max: u64::MAX,
+        refresh_at: None,
+        refresh_messages: u64::MAX,
+    };
+    let mut routes = Routes::default();
+    let mut remotes = Vec::new();
+    for number in 1..=peers {
+        let peer = plane.tunnel.new_peer(number.into());
+        let from = ([192, 0, 2, number], 1194).into();
+        let (stream, end) = connection(number.into(), from).unwrap();
+        peer.set_stream(Some(Arc::clone(&stream)));
+        let (index, format) = (u32::from(number), Arc::new(Record(number)));
+        plane
+            .tunnel
+            .add_receive_key(index, &peer, format.clone(), limits, None);
+        plane
+            .tunnel
+            .set_send_key(&peer, (index, index), format, limits);
+        plane.tunnel.add_stream(&stream).unwrap();
+        routes.insert(address(number), 32, Arc::clone(&peer));
+        remotes.push(Remote { peer, stream, end });
+    }
+    plane.tunnel.set_routes(routes);
+    plane.tunnel.set_hairpin(true);
+    (plane, remotes)
+}
+
+/// A UDP packet without a checksum, of so many bytes.
+fn packet(from: u8, to: u8, len: usize) -> Vec<u8> {
+    let mut packet = vec![0; len];
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+    packet[9] = 17;
+    packet[12..20].copy_from_slice(&[10, 0, 0, from, 10, 0, 0, to]);
+    packet
+}
+
+fn record(number: u8, packet: &[u8]) -> Vec<u8> {
+    let len = (packet.len() as u16 + 1).to_be_bytes();
+    [&len[..], &[number], packet].concat()
+}
+
+/// What waits at the interface's other side.
+fn written(plane: &Plane<Clear>) -> Vec<Vec<u8>> {
+    let mut buffer = vec![0; 70_000];
+    let mut packets = Vec::new();
+    while let Ok(len) = plane.host.recv(&mut buffer) {
+        packets.push(buffer[VNET_HDR_LEN..len].to_vec());
+    }
+    packets
+}
+
+fn received(remote: &mut Remote) -> Vec<u8> {
+    let mut bytes = vec![0; 1 << 20];
+    let len = remote.end.read(&mut bytes).unwrap_or(0);
+    bytes.truncate(len);
+    bytes
+}
+
+#[test]
+fn a_packet_that_no_record_can_hold_is_dropped_and_the_stream_stays_whole() {
+    let (mut plane, mut remotes) = plane(1500, 1);
+    for len in [65_535, 65_534, 100] {
+        plane.tunnel.inject(&remotes[0].peer, &packet(9, 1, len));
+    }
+    plane.interface();
+    assert_eq!(plane.tunnel.drops().too_long.value(), 1);
+    let stream = received(&mut remotes[0]);
+    let expected = [65_534, 100].map(|len| record(1, &packet(9, 1, len)));
+    assert!(stream == expected.concat(), "{} bytes", stream.len());
+}
+
+#[test]
+fn what_one_peer_sends_another_may_be_as_long_as_the_interface_takes() {
+    let (mut plane, mut remotes) = plane(1500, 2);
+    for len in [1500, 1501] {
+        let sent = record(1, &packet(1, 2, len));
+        remotes[0].end.write_all(&sent).unwrap();
+    }
+    plane.stream(1);
+    plane.interface();
+    assert_eq!(received(&mut remotes[1]), record(2, &packet(1, 2, 1500)));
+    // The kernel fragments it, or tells its sender.
+    assert_eq!(written(&plane), [packet(1, 2, 1501)]);
+}
+
+#[test]
+fn the_longest_records_of_the_longest_packets_come_in_any_pieces() {
+    let (mut plane, mut remotes) = plane(65_535, 1);
+    let sent = packet(1, 9, 65_534);
+    let bytes = record(1, &sent);
+    for cut in [1, 2, 3, 30_000, bytes.len() - 1] {
+        // The second is behind the first in one read, and a part of it is left.
+        remotes[0].end.write_all(&bytes).unwrap();
+        remotes[0].end.write_all(&bytes[..cut]).unwrap();
+        plane.stream(1);
+        assert!(written(&plane) == [sent.clone()]);
+        remotes[0].end.write_all(&bytes[cut..]).unwrap();
+        plane.stream(1);
+        assert!(written(&plane) == [sent.clone()]);
+    }
+    assert!(!remotes[0].stream.is_closed());
+}
+
+#[test]
+fn datagrams_of_a_byte_are_joined_up_to_the_end_of_a_batch_s_memory() {
+    let (mut plane, mut remotes) = plane(1500, 1);
+    // Records of 32 bytes fill a slot of 128 KiB exactly, the last of them to the last byte.
+    let mut tiny = packet(1, 9, 29);
+    // Don't fragment: the identification need not count up.
+    tiny[6] = 0x40;
+    tiny[20..28].copy_from_slice(&[0, 7, 0, 7, 0, 9, 0, 0]);
+    let sum = checksum(&tiny);
+    tiny[26..28].copy_from_slice(&sum.to_be_bytes());
+    let header: u32 = tiny[..20]
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]))
+        .sum();
+    let header = !((header & 0xffff) + (header >> 16)) as u16;
+    tiny[10..12].copy_from_slice(&header.to_be_bytes());
+    let all = record(1, &tiny).repeat((128 << 10) / 32);
+    assert_eq!(all.len(), 128 << 10);
+    remotes[0].end.write_all(&all).unwrap();
+    plane.stream(1);
+    let inbound = plane.tunnel.inbound();
+    assert_eq!(inbound.packets.value(), (128 << 10) / 32);
+    assert_eq!(inbound.batches.value(), 1, "one slot, filled to its end");
+    assert!(inbound.super_packets.value() > 0);
+}
+
+fn checksum(packet: &[u8]) -> u16 {
+    let mut sum = u32::from(packet[9]) + packet.len() as u32 - 20;
+    for pair in packet[12..].chunks(2) {
+        sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !sum as u16
+}
