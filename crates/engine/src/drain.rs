@@ -26,6 +26,7 @@ pub(crate) struct OutboundDrain {
 
 impl OutboundDrain {
     pub(crate) fn drain<W: Wire>(&mut self, shared: &Shared<W>, slot: &mut OutboundSlot) {
+        self.scratch.begin_batch();
         if slot.runs.iter().all(|run| run.stream.is_none()) {
             self.send(shared, slot, &slot.trains);
         } else {

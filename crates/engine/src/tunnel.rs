@@ -353,6 +353,7 @@ impl<W: Wire> Tunnel<W> {
             ecn: Ecn::NotEct,
         };
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        scratch.begin_batch();
         let report = socket.send_trains(&mut scratch, datagram, &[train]);
         self.shared.drops.send_failed.add(report.dropped);
         report

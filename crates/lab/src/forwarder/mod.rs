@@ -153,6 +153,7 @@ fn tun_to_udp(tun: &Tun, socket: &UdpSocket, remote: SocketAddr) -> io::Result<(
             ecn: Ecn::from_tos(0),
         }));
         // What the network does not take is lost, as on any line.
+        scratch.begin_batch();
         socket.send_trains(&mut scratch, cutter.bytes(), &trains);
     }
 }

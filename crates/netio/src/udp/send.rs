@@ -9,10 +9,11 @@ use super::{MAX_SEGMENTS, MAX_TRAIN_BYTES};
 use crate::poll::check;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
-/// How long a full socket buffer is waited for before the rest of a batch is dropped, in
-/// milliseconds. A queue that does not move for this long is a dead line, not a busy one.
-const STALL_MS: libc::c_int = 100;
+/// How long a full socket buffer is waited for before the rest of a batch is dropped, all waiting
+/// for the batch together. A queue that gives no room for this long is a dead line, not a busy one.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A run of equal datagrams to one endpoint.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,8 @@ pub struct SendReport {
 pub struct SendScratch {
     headers: Headers,
     pending: Vec<Train>,
+    /// What is left of [`PATIENCE`] for the present batch.
+    patience: Duration,
 }
 
 impl Default for SendScratch {
@@ -77,15 +80,23 @@ impl SendScratch {
         Self {
             headers: Headers::new(),
             pending: Vec::with_capacity(2 * MESSAGES),
+            patience: PATIENCE,
         }
+    }
+
+    /// Begins a batch: a full socket buffer is waited for again, for 100 ms at most over all the
+    /// batch's calls of [`UdpSocket::send_trains`].
+    pub fn begin_batch(&mut self) {
+        self.patience = PATIENCE;
     }
 }
 
 impl UdpSocket {
     /// Sends `trains` out of `memory` in order.
     ///
-    /// Every train must be of this socket's family. A full socket buffer is waited for, briefly;
-    /// what the kernel refuses is dropped and counted.
+    /// Every train must be of this socket's family. What the kernel refuses is dropped and counted.
+    /// A full socket buffer is waited for, briefly: when the batch's time for that is over
+    /// ([`SendScratch::begin_batch`]), the rest of the trains is dropped and counted.
     pub fn send_trains(
         &self,
         scratch: &mut SendScratch,
@@ -151,6 +162,14 @@ impl UdpSocket {
                     }
                     done += n;
                 }
+                Err(e) if is_full(&e) => {
+                    if !self.wait_writable(&mut scratch.patience) {
+                        for train in &pending[done..] {
+                            drop_train(&e, train, report);
+                        }
+                        break;
+                    }
+                }
                 Err(e) => done += self.refused(&e, scratch, memory, pending[done], report),
             }
         }
@@ -169,7 +188,6 @@ impl UdpSocket {
     ) -> usize {
         match error.raw_os_error() {
             Some(libc::EINTR) => return 0,
-            Some(libc::EAGAIN) if self.wait_writable() => return 0,
             Some(libc::ENOSYS) if self.mmsg.on() => {
                 self.mmsg.demote("the kernel has no sendmmsg");
                 return 0;
@@ -191,12 +209,12 @@ impl UdpSocket {
                         report.source_gone = true;
                         report.sent += u64::from(train.count());
                     }
-                    Err(e) => self.drop_train(&e, &train, report),
+                    Err(e) => drop_train(&e, &train, report),
                 }
                 return 1;
             }
             _ => {
-                self.drop_train(error, &train, report);
+                drop_train(error, &train, report);
                 return 1;
             }
         }
@@ -215,8 +233,8 @@ impl UdpSocket {
                 Ok(_) => report.sent += 1,
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EINTR) => continue,
-                    Some(libc::EAGAIN) if self.wait_writable() => continue,
-                    _ => self.drop_train(&e, &single, report),
+                    _ if is_full(&e) && self.wait_writable(&mut scratch.patience) => continue,
+                    _ => drop_train(&e, &single, report),
                 },
             }
             start += len;
@@ -224,19 +242,24 @@ impl UdpSocket {
         1
     }
 
-    fn drop_train(&self, error: &io::Error, train: &Train, report: &mut SendReport) {
-        report.dropped += u64::from(train.count());
-        report.errno = error.raw_os_error().unwrap_or(0);
-    }
-
-    fn wait_writable(&self) -> bool {
+    /// Waits for room, and takes the time off `patience`. False when there was none in that time.
+    fn wait_writable(&self, patience: &mut Duration) -> bool {
+        if patience.is_zero() {
+            return false;
+        }
         let mut fd = libc::pollfd {
             fd: self.fd.as_raw_fd(),
             events: libc::POLLOUT,
             revents: 0,
         };
+        let begun = Instant::now();
+        // Rounded up, so that no wait is for nothing.
+        let millis = patience.as_nanos().div_ceil(1_000_000) as libc::c_int;
         // SAFETY: one pollfd is passed with its count.
-        unsafe { libc::poll(&raw mut fd, 1, STALL_MS) > 0 }
+        let ready = unsafe { libc::poll(&raw mut fd, 1, millis) };
+        *patience = patience.saturating_sub(begun.elapsed());
+        // A signal ends a wait early: with time left, the caller tries again and comes back.
+        ready > 0 || (ready < 0 && !patience.is_zero())
     }
 
     /// One `sendmmsg` (or `sendmsg`) of at most [`MESSAGES`] trains; how many went.
@@ -288,5 +311,72 @@ impl UdpSocket {
         // SAFETY: the first `count` headers' pointers were set above to live buffers.
         check(unsafe { libc::sendmmsg(fd, scratch.headers.as_mut_ptr(), len, 0) })
             .map(|n| n as usize)
+    }
+}
+
+/// Whether the socket buffer is full.
+fn is_full(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EAGAIN)
+}
+
+fn drop_train(error: &io::Error, train: &Train, report: &mut SendReport) {
+    report.dropped += u64::from(train.count());
+    report.errno = error.raw_os_error().unwrap_or(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Family, SocketOptions};
+    use super::*;
+    use std::io::Write;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    /// A socket whose buffer is full and stays full: in truth a TCP connection that is not read
+    /// from, for which the system calls are the same. The other end is to be kept.
+    fn full_socket() -> (UdpSocket, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (theirs, _) = listener.accept().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let options = SocketOptions {
+            mmsg: true,
+            ..SocketOptions::default()
+        };
+        let mut socket = UdpSocket::bind(Family::V4, &options).unwrap();
+        socket.fd = ours.try_clone().unwrap().into();
+        // Full for good when nothing more fits after late acknowledgements have made their room.
+        while ours.write(&[0; 65_536]).is_ok() || ours.write(&[0]).is_ok() {
+            while ours.write(&[0; 65_536]).is_ok() || ours.write(&[0]).is_ok() {}
+            socket.wait_writable(&mut Duration::from_millis(300));
+        }
+        (socket, theirs)
+    }
+
+    #[test]
+    fn a_line_that_takes_nothing_is_waited_for_once_a_batch() {
+        let (socket, _theirs) = full_socket();
+        let endpoint = Endpoint::new((Ipv4Addr::LOCALHOST, 9).into());
+        let trains: Vec<Train> = (0..3 * MESSAGES as u32)
+            .map(|i| Train {
+                start: 10 * i,
+                len: 10,
+                segment: 10,
+                endpoint,
+                ecn: Ecn::NotEct,
+            })
+            .collect();
+        let memory = vec![0; 10 * trains.len()];
+        let mut scratch = SendScratch::new();
+        for _ in 0..2 {
+            // Two calls for one batch, as where its packets go to both families.
+            let report = socket.send_trains(&mut scratch, &memory, &trains);
+            assert_eq!(report.dropped, trains.len() as u64);
+            assert_eq!(report.errno, libc::EAGAIN);
+            // Nothing is tried behind what was waited for in vain: three calls take all of them.
+            assert_eq!(report.syscalls, 3);
+            assert!(scratch.patience.is_zero());
+        }
+        scratch.begin_batch();
+        assert_eq!(scratch.patience, PATIENCE);
     }
 }
