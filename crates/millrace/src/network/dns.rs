@@ -5,15 +5,21 @@ use std::env;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+mod helper;
 mod openwrt;
+
+/// How long a program may take. A restart of `dnsmasq` takes seconds on a small router; one that
+/// hangs must not keep a tunnel from coming up, or its end from putting things back.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// The order of interfaces of Debian's resolvconf; it gives a record its place by a prefix.
 const INTERFACE_ORDER: &str = "/etc/resolvconf/interface-order";
@@ -56,6 +62,12 @@ pub(crate) enum DnsError {
         status: std::process::ExitStatus,
         /// The first of what it printed.
         message: String,
+    },
+    /// It took too long, and was killed.
+    #[error("{program}: ended after {} seconds, in which it did not finish", LIMIT.as_secs())]
+    TooSlow {
+        /// Its name.
+        program: &'static str,
     },
     /// A file of its configuration.
     #[error("{}: {error}", path.display())]
@@ -190,35 +202,21 @@ fn run(
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     input: &str,
 ) -> Result<(), DnsError> {
-    let failed = |error| DnsError::Run { program, error };
     let path = find_program(program).unwrap_or_else(|| program.into());
-    let mut child = Command::new(path)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        match stdin.write_all(input.as_bytes()) {
-            // It ended without reading; how it ended says more.
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                // Reaped, so that nothing of it stays.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(failed(error));
-            }
-            _ => {}
-        }
-    }
-    let output = child.wait_with_output().map_err(failed)?;
-    if output.status.success() {
+    let mut command = Command::new(path);
+    command.args(arguments);
+    let ended = helper::run(&mut command, input, LIMIT);
+    let (status, message) = match ended {
+        Ok(Some(ended)) => ended,
+        Ok(None) => return Err(DnsError::TooSlow { program }),
+        Err(error) => return Err(DnsError::Run { program, error }),
+    };
+    if status.success() {
         return Ok(());
     }
-    let message = String::from_utf8_lossy(&output.stderr);
     Err(DnsError::Failed {
         program,
-        status: output.status,
+        status,
         message: message.lines().next().unwrap_or("").to_owned(),
     })
 }
