@@ -12,9 +12,9 @@ use std::thread::{self, JoinHandle};
 
 use netio::child::die_with_thread;
 use netio::netlink::Netlink;
-use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 
+use crate::mounts::Mounts;
 use crate::process::{Exit, Process};
 use crate::signals::{self, Network};
 use crate::{LabError, tools};
@@ -29,7 +29,7 @@ pub struct Host {
     name: String,
     network: OwnedFd,
     /// Only of a host with private mounts.
-    mounts: Option<OwnedFd>,
+    mounts: Option<Mounts>,
     identity: Network,
     /// None only while the host is being dropped.
     jobs: Option<Sender<Job>>,
@@ -134,7 +134,7 @@ impl Host {
             thread::Builder::new()
                 .name(format!("in {}", self.name))
                 .spawn_scoped(scope, || {
-                    enter_thread(self.network.as_fd(), self.mounts.as_ref().map(AsFd::as_fd))?;
+                    enter_thread(self.network.as_fd(), self.mounts.as_ref())?;
                     Ok(work())
                 })
                 .map(|thread| {
@@ -160,9 +160,9 @@ impl Host {
     ) -> Result<JoinHandle<io::Result<T>>, LabError> {
         let start = || {
             let network = self.network.try_clone()?;
-            let mounts = self.mounts.as_ref().map(OwnedFd::try_clone).transpose()?;
+            let mounts = self.mounts.as_ref().map(Mounts::try_clone).transpose()?;
             thread::Builder::new().name(name.to_owned()).spawn(move || {
-                enter_thread(network.as_fd(), mounts.as_ref().map(AsFd::as_fd))?;
+                enter_thread(network.as_fd(), mounts.as_ref())?;
                 // The namespace shall not live longer because this thread remembers how it got in.
                 drop((network, mounts));
                 work()
@@ -356,7 +356,7 @@ impl HostCommand<'_> {
     }
 }
 
-type Made = Result<(OwnedFd, Option<OwnedFd>, Network), (&'static str, io::Error)>;
+type Made = Result<(OwnedFd, Option<Mounts>, Network), (&'static str, io::Error)>;
 
 /// Moves the current thread into new namespaces and opens them.
 fn make_namespaces(private: bool) -> Made {
@@ -379,48 +379,12 @@ fn make_namespaces(private: bool) -> Made {
         return Ok((network, None, identity));
     }
     step("make a mount namespace", unshare(CloneFlags::CLONE_NEWNS))?;
-    make_mounts().map_err(|error| ("make private mounts", error))?;
-    Ok((network, Some(open("mnt")?), identity))
-}
-
-/// Gives the current mount namespace its own /var/run and /etc/resolv.conf.
-fn make_mounts() -> io::Result<()> {
-    const NONE: Option<&str> = None;
-    // Otherwise the mounts below would show up in the rest of the machine.
-    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE)?;
-    let resolver = fs::canonicalize("/etc/resolv.conf").ok();
-    let run = fs::canonicalize("/var/run")?;
-    mount(
-        Some("tmpfs"),
-        &run,
-        Some("tmpfs"),
-        MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
-        Some("size=16m,mode=0755"),
-    )?;
-    fs::create_dir(run.join("wireguard"))?;
-    let Some(resolver) = resolver else {
-        return Ok(());
-    };
-    if resolver.starts_with(&run) {
-        // The machine's own one was hidden along with the rest of /run.
-        if let Some(directory) = resolver.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        return fs::write(resolver, "");
-    }
-    let own = run.join("resolv.conf");
-    fs::write(&own, "")?;
-    mount(Some(&own), &resolver, NONE, MsFlags::MS_BIND, NONE)?;
-    Ok(())
+    let mounts = Mounts::make().map_err(|error| ("make private mounts", error))?;
+    Ok((network, Some(mounts), identity))
 }
 
 /// Moves the current thread into a host.
-fn enter_thread(network: BorrowedFd<'_>, mounts: Option<BorrowedFd<'_>>) -> io::Result<()> {
+fn enter_thread(network: BorrowedFd<'_>, mounts: Option<&Mounts>) -> io::Result<()> {
     setns(network, CloneFlags::CLONE_NEWNET)?;
-    if let Some(mounts) = mounts {
-        // The kernel lets no thread change its mounts that shares its working directory.
-        unshare(CloneFlags::CLONE_FS)?;
-        setns(mounts, CloneFlags::CLONE_NEWNS)?;
-    }
-    Ok(())
+    mounts.map_or(Ok(()), Mounts::enter)
 }
