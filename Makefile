@@ -15,7 +15,8 @@ help: ## Show this list
 setup: ## Install what the other targets need and is missing (Debian packages)
 	@scripts/setup
 
-build: setup ## Build target/release/millrace
+build: ## Build target/release/millrace
+	@scripts/setup build
 	cargo build --release --locked -p millrace
 
 demo: build ## Show a tunnel at work: office, branch, real traffic, a table
@@ -23,12 +24,8 @@ demo: build ## Show a tunnel at work: office, branch, real traffic, a table
 	target/release/millrace demo $(ARGS)
 
 # The tests make network namespaces: as root, or in a user namespace where the kernel allows it.
-# `setup` has seen to valgrind, so that a test that finds none fails.
-test: setup ## Run all tests, and the model of the ring
-	@scripts/peers || echo "test: going on without the newest wireguard-go"
-	@scripts/audit-packages || echo "test: going on without Debian's packages for ARM, which the audit is tried on"
-	MILLRACE_TEST_VALGRIND=1 cargo test --locked --workspace
-	$(MAKE) --no-print-directory loom
+test: setup ## Run all tests, and the model of the ring; say what was not tested
+	@scripts/test
 
 # The flag rebuilds everything, hence a directory of its own; the model is small, so nothing is
 # optimised.
@@ -57,7 +54,7 @@ bench-docs: build ## Make the tables and pictures of docs/benchmarks anew (ARGS=
 fuzz: ## Run each fuzz target for SECONDS=60
 	@scripts/fuzz $(SECONDS)
 
-peers: ## Build wireguard-go to compare with; ALL=1: boringtun and gotatun too
+peers: ## Build wireguard-go to compare with; ALL=1: boringtun and gotatun too, all anew
 	@scripts/peers $(if $(ALL),all)
 
 # What follows installs cross compilers and qemu on first use; nothing above needs them.

@@ -41,15 +41,13 @@ pub fn enter() -> Result<(), LabError> {
     }
 }
 
-/// [`enter`] for tests: says why and returns false where networks cannot be made.
-pub fn enter_or_skip() -> bool {
-    match enter() {
-        Ok(()) => true,
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            false
-        }
-    }
+/// [`enter`] for tests: false, and a note of it (see [`require`](crate::require)), where networks cannot be made.
+///
+/// # Panics
+/// As [`require`](crate::require) does.
+#[track_caller]
+pub fn may_enter() -> bool {
+    crate::require(enter()).is_some()
 }
 
 fn not_permitted(reason: impl Into<String>) -> LabError {

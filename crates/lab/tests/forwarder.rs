@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use lab::forwarder::{ForwarderOptions, forward};
 use lab::load::{HttpLoad, HttpServer, Iperf, IperfServer};
-use lab::{Host, Link, LinkOptions, Offloads, enter_or_skip, tools};
+use lab::{Host, Link, LinkOptions, Offloads, may_enter, tools};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -41,11 +41,10 @@ fn start(host: &Host, number: u8, remote: IpAddr, offloads: bool) -> JoinHandle<
 
 #[test]
 fn files_and_pings_arrive_with_and_without_offloads() {
-    if !enter_or_skip() {
+    if !may_enter() {
         return;
     }
-    if let Err(error) = tools::tun() {
-        eprintln!("skipped: {error}");
+    if lab::require(tools::tun()).is_none() {
         return;
     }
     for (offloads, link) in [

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lab::{Emulator, Host, Impairment, LinkOptions, enter_or_skip};
+use lab::{Emulator, Host, Impairment, LinkOptions, may_enter};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -52,7 +52,7 @@ fn nothing_is_left() {
     if std::env::var_os(HELPER).is_some() {
         helper();
     }
-    if !enter_or_skip() {
+    if !may_enter() {
         return;
     }
     drop_leaves_nothing();

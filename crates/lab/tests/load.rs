@@ -8,10 +8,10 @@ use lab::load::{
     Direction, HttpLoad, HttpServer, Iperf, IperfServer, LossFree, Transport, UdpLoad,
     highest_loss_free, udp_load,
 };
-use lab::{Emulator, Host, Impairment, LabError, Link, LinkOptions, enter_or_skip};
+use lab::{Emulator, Host, Impairment, Link, LinkOptions, may_enter, tools};
 
 fn pair() -> Option<(Host, Host, LinkOptions)> {
-    if !enter_or_skip() {
+    if !may_enter() {
         return None;
     }
     let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());
@@ -23,13 +23,10 @@ fn pair() -> Option<(Host, Host, LinkOptions)> {
 #[test]
 fn iperf_reports_every_kind_of_flow() {
     let Some((a, b, link)) = pair() else { return };
-    let server = match IperfServer::start(&b, link.b4(), 5201) {
-        Err(error @ LabError::Missing { .. }) => {
-            eprintln!("skipped: {error}");
-            return;
-        }
-        other => other.unwrap(),
-    };
+    if lab::require(tools::find("iperf3")).is_none() {
+        return;
+    }
+    let server = IperfServer::start(&b, link.b4(), 5201).unwrap();
     let one = Iperf {
         seconds: 1,
         ..Iperf::default()
@@ -81,7 +78,7 @@ fn http_files_arrive_whole_with_and_without_keep_alive() {
 
 #[test]
 fn udp_counts_what_the_line_does() {
-    if !enter_or_skip() {
+    if !may_enter() {
         return;
     }
     let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());
@@ -112,7 +109,7 @@ fn udp_counts_what_the_line_does() {
 
 #[test]
 fn rate_of_the_line_is_found() {
-    if !enter_or_skip() {
+    if !may_enter() {
         return;
     }
     let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());

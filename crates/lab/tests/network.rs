@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use lab::load::{PingOptions, ping};
-use lab::{Emulator, Host, Impairment, Link, LinkOptions, Offloads, Router, Side, enter_or_skip};
+use lab::{Emulator, Host, Impairment, Link, LinkOptions, Offloads, Router, Side, may_enter};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -16,7 +16,7 @@ fn ip(text: &str) -> IpAddr {
 
 #[test]
 fn hosts_ping_each_other_over_a_link() {
-    if !enter_or_skip() {
+    if !may_enter() {
         return;
     }
     let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());
@@ -42,7 +42,7 @@ fn hosts_ping_each_other_over_a_link() {
 
 #[test]
 fn router_forwards_and_translates() {
-    if !enter_or_skip() {
+    if !may_enter() {
         return;
     }
     let home = Host::new("home").unwrap();
@@ -66,7 +66,7 @@ fn router_forwards_and_translates() {
 
 #[test]
 fn emulator_delays_loses_and_counts() {
-    if !enter_or_skip() {
+    if !may_enter() {
         return;
     }
     let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());
@@ -110,7 +110,7 @@ fn emulator_delays_loses_and_counts() {
 
 #[test]
 fn emulated_frames_have_the_size_of_the_wire_and_whole_checksums() {
-    if !enter_or_skip() {
+    if !may_enter() {
         return;
     }
     let (a, b) = (Host::new("a").unwrap(), Host::new("b").unwrap());
@@ -131,7 +131,7 @@ fn emulated_frames_have_the_size_of_the_wire_and_whole_checksums() {
 
 #[test]
 fn private_hosts_do_not_see_each_others_sockets() {
-    if !enter_or_skip() {
+    if !may_enter() {
         return;
     }
     let (a, b) = (Host::private("a").unwrap(), Host::private("b").unwrap());

@@ -10,23 +10,20 @@ use lab::openvpn::{
     Cipher, ConfigFile, Credentials, Digest, Framing, KeyKind, Management, OldClient, OldServer,
     OpenVpn, RunningOpenVpn, Setup, StockOpenVpn, Transport, Wrap,
 };
-use lab::{Host, Link, LinkOptions, enter_or_skip, tools};
+use lab::{Host, Link, LinkOptions, may_enter, tools};
 
 fn ready() -> bool {
-    if !enter_or_skip() {
+    if !may_enter() {
         return false;
     }
-    for tool in ["openvpn", "openssl", "ip"] {
-        if let Err(error) = tools::find(tool) {
-            eprintln!("skipped: {error}");
-            return false;
-        }
-    }
-    if let Err(error) = tools::tun() {
-        eprintln!("skipped: {error}");
-        return false;
-    }
-    true
+    let programs = ["openvpn", "openssl", "ip"];
+    lab::require(
+        programs
+            .into_iter()
+            .try_for_each(|name| tools::find(name).map(drop)),
+    )
+    .is_some()
+        && lab::require(tools::tun()).is_some()
 }
 
 struct Net {

@@ -7,7 +7,7 @@ mod common;
 use std::net::IpAddr;
 
 use lab::peer::{Keys, PeerOptions, PresharedKey, WgInterface, WgPeer, others};
-use lab::{Host, Link, LinkOptions, enter_or_skip, tools};
+use lab::{Host, Link, LinkOptions, may_enter, tools};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -15,16 +15,14 @@ fn ip(text: &str) -> IpAddr {
 
 #[test]
 fn installed_programs_carry_pings() {
-    if !enter_or_skip() {
+    if !may_enter() {
         return;
     }
-    if let Err(error) = tools::tun().and_then(|()| tools::find("wg")) {
-        eprintln!("skipped: {error}");
+    if lab::require(tools::tun().and_then(|()| tools::find("wg"))).is_none() {
         return;
     }
     for program in others() {
-        if let Err(error) = program.available() {
-            eprintln!("skipped: {error}");
+        if lab::require(program.available()).is_none() {
             continue;
         }
         let (a, b) = (Host::private("a").unwrap(), Host::private("b").unwrap());

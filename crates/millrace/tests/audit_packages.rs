@@ -33,12 +33,8 @@ struct Report {
 impl Report {
     /// `None`: there are no packages.
     fn of(architecture: &str, chip: &str) -> Option<Self> {
-        let Some(packages) = packages(architecture) else {
-            eprintln!(
-                "skipped: no packages for {architecture}; scripts/audit-packages fetches them"
-            );
-            return None;
-        };
+        let why = format!("no packages for {architecture}: run scripts/audit-packages");
+        let packages = lab::require(packages(architecture).ok_or(why))?;
         let output = Command::new(env!("CARGO_BIN_EXE_millrace"))
             .args(["audit", "--json", "--soc", chip])
             .arg(packages)

@@ -9,14 +9,13 @@ use lab::tools;
 /// Runs the program; none where it cannot build networks.
 fn millrace(arguments: &[&str]) -> Option<Output> {
     let tools = ["wg", "ping", "iperf3"];
-    let missing = tools.iter().find_map(|tool| tools::find(tool).err());
-    if let Some(error) = missing.or_else(|| tools::tun().err()) {
-        eprintln!("skipped: {error}");
-        return None;
-    }
-    if !lab::enter_or_skip() {
-        return None;
-    }
+    lab::require(
+        tools
+            .iter()
+            .try_for_each(|tool| tools::find(tool).map(drop)),
+    )?;
+    lab::require(tools::tun())?;
+    lab::require(lab::enter())?;
     let output = Command::new(env!("CARGO_BIN_EXE_millrace"))
         .args(arguments)
         .output();
@@ -53,8 +52,7 @@ fn a_short_bench_fills_its_tables() {
 /// OpenVPN is measured too, here by the stock program alone: every pair costs time.
 #[test]
 fn openvpn_is_measured_and_crowded() {
-    if let Err(error) = tools::find("openvpn") {
-        eprintln!("skipped: {error}");
+    if lab::require(tools::find("openvpn")).is_none() {
         return;
     }
     let line = [

@@ -9,19 +9,17 @@ use common::{
     A4, A6, B4, B6, Net, Setup, Tunnel, millrace, no_ping, pings, pings_of, ready, tcp_both_ways,
     udp_both_ways,
 };
-use lab::LabError;
 use lab::peer::{BoringTun, GotaTun, WireGuardPeer, WireguardGo, WireguardGoPackaged};
 
-/// A peer that is not installed is passed over with a line that says so.
+/// A peer that is not installed is noted, and so is the version of one that is.
+#[track_caller]
 fn installed(program: &impl WireGuardPeer) -> bool {
-    match program.available() {
-        Ok(_) => true,
-        Err(error @ LabError::Missing { .. }) => {
-            eprintln!("skipped: {}: {error}", program.name());
-            false
-        }
-        Err(error) => panic!("{error}"),
+    let found = lab::require(program.available());
+    if found.is_some() {
+        let version = program.version();
+        lab::met(&version.unwrap_or_else(|| format!("{} of no known version", program.name())));
     }
+    found.is_some()
 }
 
 /// Everything that a tunnel carries, between Millrace and `other`, each calling once, over both

@@ -320,8 +320,9 @@ mod tests {
 
     #[test]
     fn ipv4_clients_of_an_ipv6_listener_keep_their_addresses() {
-        let Ok(listener) = Listener::new("[::]:0".parse().unwrap(), &TcpOptions::default()) else {
-            return eprintln!("skipped, needs IPv6");
+        let listener = Listener::new("[::]:0".parse().unwrap(), &TcpOptions::default());
+        let Some(listener) = require::require(listener) else {
+            return;
         };
         let port = listener.address().unwrap().port();
         let client = TcpStream::connect(("127.0.0.1", port)).unwrap();

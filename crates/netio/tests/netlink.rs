@@ -11,16 +11,17 @@ use netio::netlink::{
 use netio::packet::{BATCH, FrameBatch, NOTE_SIZE, PacketSocket};
 
 /// Runs `test` in a thread in a fresh network namespace, which is gone with the thread. Without the
-/// right to make one the test is skipped.
+/// right to make one nothing is tested, which is noted.
 fn in_namespace(test: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::spawn(|| {
+    let work = || {
         // SAFETY: unshare takes no pointers, and only moves this thread.
-        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-            eprintln!("skipped: needs CAP_SYS_ADMIN to make a network namespace");
-            return;
+        let made = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
+        if require::require_that(made, "no right to make network namespaces: run it as root") {
+            test();
         }
-        test();
-    });
+    };
+    let name = std::thread::current().name().unwrap_or("main").to_owned();
+    let thread = std::thread::Builder::new().name(name).spawn(work).unwrap();
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
     }

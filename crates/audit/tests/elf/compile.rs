@@ -109,8 +109,16 @@ pub(crate) const SHARED: &str = "-shared -fPIC -nostdlib -ffreestanding";
 
 /// zig's clang, where `scripts/cross` has fetched it: a hundred megabytes, which the tests do not fetch.
 pub(crate) fn zig() -> Option<String> {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
-    let zig = cache.join("millrace/zig/ziglang/zig");
+    let path = |name| std::env::var_os(name).map(PathBuf::from);
+    let cache = || {
+        Some(
+            path("XDG_CACHE_HOME")
+                .or_else(|| Some(path("HOME")?.join(".cache")))?
+                .join("millrace"),
+        )
+    };
+    let zig = path("MILLRACE_TOOLS")
+        .or_else(cache)?
+        .join("zig/ziglang/zig");
     zig.exists().then(|| format!("{} cc", zig.display()))
 }

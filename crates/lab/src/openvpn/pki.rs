@@ -348,8 +348,7 @@ mod tests {
 
     #[test]
     fn certificates_of_every_kind_are_what_they_say() {
-        let Ok(openssl) = tools::find("openssl") else {
-            eprintln!("skipped: no openssl");
+        let Some(openssl) = crate::require(tools::find("openssl")) else {
             return;
         };
         for kind in KeyKind::ALL {

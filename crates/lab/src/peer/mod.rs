@@ -17,7 +17,7 @@ pub use running::RunningPeer;
 pub use wg::{Keys, PeerStatus, PresharedKey, WgInterface, WgPeer, WgStatus};
 pub use wireguard_go::{WireguardGo, WireguardGoPackaged};
 
-use crate::{Host, LabError, Process};
+use crate::{Host, LabError, Process, tools};
 
 /// How long a program gets to answer `wg show`.
 const READY: Duration = Duration::from_secs(10);
@@ -43,6 +43,11 @@ pub trait WireGuardPeer {
     /// # Errors
     /// [`LabError::Missing`], with how to get it.
     fn available(&self) -> Result<PathBuf, LabError>;
+
+    /// What it says about its version, with what is known besides; none if it is not installed or says nothing.
+    fn version(&self) -> Option<String> {
+        tools::version(&self.available().ok()?)
+    }
 
     /// The arguments that make it stay in the foreground with an interface of this name, and the
     /// environment that it needs.

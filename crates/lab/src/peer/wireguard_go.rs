@@ -24,9 +24,31 @@ impl WireGuardPeer for WireguardGo {
             })
     }
 
+    /// With the version of its module: the number that it says itself stays the same for a year.
+    fn version(&self) -> Option<String> {
+        let path = self.available().ok()?;
+        let said = tools::version(&path)?;
+        Some(match module_version(&std::fs::read(path).ok()?) {
+            Some(module) => format!("{said} (module {module})"),
+            None => said,
+        })
+    }
+
     fn invocation(&self, interface: &str, options: &PeerOptions) -> Invocation {
         invocation(interface, options)
     }
+}
+
+/// The version of the main module, which Go's linker notes in a program as `mod`, its path, the version and a sum,
+/// with tabs between.
+fn module_version(program: &[u8]) -> Option<String> {
+    const BEFORE: &[u8] = b"mod\tgolang.zx2c4.com/wireguard\t";
+    let at = program
+        .windows(BEFORE.len())
+        .position(|window| window == BEFORE)?;
+    let version = program.get(at + BEFORE.len()..)?;
+    let end = version.iter().position(|byte| b"\t\n".contains(byte))?;
+    String::from_utf8(version[..end].to_vec()).ok()
 }
 
 /// The wireguard-go in PATH. The one of Debian 12 is of 2022: no offloads, no batches.
@@ -55,4 +77,17 @@ fn invocation(interface: &str, options: &PeerOptions) -> Invocation {
         set("GOMAXPROCS", threads.to_string());
     }
     invocation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_a_module_is_read_from_the_program() {
+        let program = b"\x7fELF\0path\tgolang.zx2c4.com/wireguard\nmod\tgolang.zx2c4.com/wireguard\tv0.0.0-1\th1:x=\n";
+        assert_eq!(module_version(program).as_deref(), Some("v0.0.0-1"));
+        assert_eq!(module_version(b"mod\tgolang.zx2c4.com/wireguard\tv0"), None);
+        assert_eq!(module_version(b""), None);
+    }
 }

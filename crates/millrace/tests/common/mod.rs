@@ -49,18 +49,10 @@ pub const PORT_A: u16 = 1001;
 /// See [`PORT_A`].
 pub const PORT_B: u16 = 1002;
 
-/// Whether tunnels can be made here; says why not.
+/// Whether tunnels can be made here; if not, it is noted.
+#[track_caller]
 pub fn ready() -> bool {
-    if !lab::enter_or_skip() {
-        return false;
-    }
-    match tools::tun().and_then(|()| tools::find("wg")) {
-        Ok(_) => true,
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            false
-        }
-    }
+    lab::may_enter() && lab::require(tools::tun().and_then(|()| tools::find("wg"))).is_some()
 }
 
 pub fn ip(text: &str) -> IpAddr {
@@ -72,17 +64,14 @@ pub fn millrace() -> Millrace {
     Millrace::new(PROGRAM)
 }
 
-/// The newest wireguard-go, or else the packaged one, or else nothing and a line that says so.
+/// The newest wireguard-go, or else the packaged one; without either it is noted.
+#[track_caller]
 pub fn wireguard_go() -> Option<Box<dyn WireGuardPeer>> {
-    let newest: Box<dyn WireGuardPeer> = Box::new(WireguardGo);
-    let packaged: Box<dyn WireGuardPeer> = Box::new(WireguardGoPackaged);
-    for program in [newest, packaged] {
-        match program.available() {
-            Ok(_) => return Some(program),
-            Err(error) => eprintln!("skipped: {}: {error}", program.name()),
-        }
+    if WireguardGo.available().is_ok() {
+        return Some(Box::new(WireguardGo));
     }
-    None
+    lab::require(WireguardGoPackaged.available())?;
+    Some(Box::new(WireguardGoPackaged))
 }
 
 /// Waits until `condition` is true.

@@ -11,20 +11,18 @@ use lab::{Host, LinkOptions, tools};
 
 use super::{Net, PROGRAM, pings, tcp_both_ways, udp_both_ways, usable};
 
-/// Whether tunnels can be made here, with the stock program to compare with; says why not.
+/// Whether tunnels can be made here, with the stock program to compare with; if not, it is noted.
+#[track_caller]
 pub fn ready() -> bool {
-    if !lab::enter_or_skip() {
-        return false;
-    }
-    let all = ["openvpn", "openssl", "ip"].map(tools::find);
-    let missing = all.into_iter().find_map(Result::err);
-    match missing.or_else(|| tools::tun().err()) {
-        None => true,
-        Some(error) => {
-            eprintln!("skipped: {error}");
-            false
-        }
-    }
+    let programs = ["openvpn", "openssl", "ip"];
+    lab::may_enter()
+        && lab::require(tools::tun()).is_some()
+        && lab::require(
+            programs
+                .into_iter()
+                .try_for_each(|name| tools::find(name).map(drop)),
+        )
+        .is_some()
 }
 
 /// Bytes that each test of content sends each way: 2 MB, or what `MILLRACE_TEST_BYTES` says.

@@ -22,11 +22,16 @@ pub(crate) fn in_namespace(test: impl FnOnce()) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    // The program's `--version` ends with 1.
-    if !can.is_ok_and(|it| matches!(it.code(), Some(0 | 1)))
-        || Command::new("openvpn").arg("--version").output().is_err()
-    {
-        eprintln!("{name}: skipped, for there is no openvpn or no namespace");
+    // The program's `--version` ends with 1; what `unshare` cannot start, with 126 or 127.
+    let can = match can {
+        Ok(status) if matches!(status.code(), Some(0 | 1)) => {
+            let openvpn = Command::new("openvpn").arg("--version").output();
+            openvpn.map_err(|error| format!("openvpn does not run: {error}: apt install openvpn"))
+        }
+        Ok(status) => Err(format!("unshare --net openvpn: {status}: run it as root")),
+        Err(error) => Err(format!("unshare does not run: {error}")),
+    };
+    if require::require(can).is_none() {
         return;
     }
     let status = Command::new("unshare")

@@ -1,4 +1,4 @@
-//! The same TLS against OpenSSL's, over a socket of the loopback; skipped if `openssl` is missing.
+//! The same TLS against OpenSSL's, over a socket of the loopback.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -55,7 +55,7 @@ fn path(name: &str) -> String {
 /// OpenSSL is the client; what it exports must be what we export.
 #[test]
 fn openssl_exports_the_same_keys() {
-    if Command::new("openssl").arg("version").output().is_err() {
+    if require::require(Command::new("openssl").arg("version").output()).is_none() {
         return;
     }
     for (kind, version, flag) in [
@@ -115,7 +115,7 @@ fn openssl_exports_the_same_keys() {
 /// OpenSSL plays servers of former times; each is refused with what to do.
 #[test]
 fn servers_of_former_times_are_refused_with_a_remedy() {
-    if Command::new("openssl").arg("version").output().is_err() {
+    if require::require(Command::new("openssl").arg("version").output()).is_none() {
         return;
     }
     let (p256, rsa) = ("p256/server.key", "rsa2048/server.key");

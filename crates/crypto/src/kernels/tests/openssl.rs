@@ -1,7 +1,7 @@
 //! Random batches of random lengths: every candidate computes what OpenSSL does, packet by packet.
 //!
 //! The machine's own libcrypto is loaded while the test runs, and nothing is linked with it: there is no second library of
-//! cryptography to build with, and where there is none the comparison is skipped, and said to be. Functions and constants
+//! cryptography to build with. Functions and constants
 //! are those of OpenSSL's manual, EVP_EncryptInit(3) and HMAC(3).
 //!
 //! `MILLRACE_CRYPTO_BATCHES` says how many batches; 200 if it does not.
@@ -283,8 +283,8 @@ proptest! {
 
     #[test]
     fn all_candidates_agree_with_openssl((seed, packets, longest) in shapes(), kind in 0..13_usize) {
-        let Some(openssl) = OpenSsl::found() else {
-            println!("skipped: no libcrypto");
+        let found = OpenSsl::found().ok_or("no libcrypto: apt install openssl");
+        let Some(openssl) = require::require(found) else {
             return Ok(());
         };
         let mut numbers = Numbers(seed);

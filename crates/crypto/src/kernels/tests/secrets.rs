@@ -58,9 +58,6 @@ pub(crate) fn declassified<T: Copy>(mut value: T) -> T {
     std::hint::black_box(value)
 }
 
-/// A variable of the environment: valgrind has to be there.
-const REQUIRED: &str = "MILLRACE_TEST_VALGRIND";
-
 /// Runs one of the tests below under valgrind and returns its exit code and what was said.
 fn under_valgrind(test: &str) -> Option<(Option<i32>, String)> {
     let this = std::env::current_exe().unwrap();
@@ -71,15 +68,9 @@ fn under_valgrind(test: &str) -> Option<(Option<i32>, String)> {
         .args(["--ignored", "--exact", "--nocapture", "--test-threads=1"])
         .arg(format!("kernels::tests::secrets::{test}"))
         .output();
-    let output = match output {
-        Ok(output) => output,
-        Err(error) => {
-            let required = std::env::var_os(REQUIRED).is_some();
-            assert!(!required, "valgrind does not run: {error}");
-            println!("no valgrind: constant time was NOT checked (apt install valgrind)");
-            return None;
-        }
-    };
+    let output =
+        output.map_err(|error| format!("valgrind does not run: {error}: apt install valgrind"));
+    let output = require::require(output)?;
     let said = [&output.stdout[..], &output.stderr[..]].concat();
     Some((
         output.status.code(),

@@ -56,8 +56,8 @@ fn the_same_way(name: &str, mut work: impl FnMut(&mut Numbers)) -> bool {
     }
     work(&mut Numbers(0));
     let mut with = |seed| executed(|| work(&mut Numbers(seed)));
-    let Some(first) = with(1) else {
-        println!("processes may not be traced here: branches were NOT compared");
+    let why = "processes may not be traced here: allow ptrace";
+    let Some(first) = require::require(with(1).ok_or(why)) else {
         return true;
     };
     println!("{name}: {} instructions", first.0);

@@ -142,11 +142,7 @@ impl Contender {
                 .unwrap_or_default();
         }
         match self.carrier() {
-            Ok(Some(Carrier::WireGuard(program, _))) => program
-                .available()
-                .ok()
-                .and_then(|path| tools::version(&path))
-                .unwrap_or_default(),
+            Ok(Some(Carrier::WireGuard(program, _))) => program.version().unwrap_or_default(),
             _ => String::new(),
         }
     }

@@ -61,9 +61,8 @@ fn dev_to(netlink: &mut Netlink, to: &str, mark: u32) -> String {
 
 /// Runs `test` in a host of its own, with a journal directory; says why it cannot.
 fn in_host(name: &str, test: impl FnOnce(&mut Netlink, &Path) + Send) {
-    let host = match Host::new(name) {
-        Ok(host) => host,
-        Err(error) => return eprintln!("skipped, needs network namespaces: {error}"),
+    let Some(host) = lab::require(Host::new(name)) else {
+        return;
     };
     let directory = std::env::temp_dir().join(format!("millrace-{name}-{}", std::process::id()));
     host.run(|| {

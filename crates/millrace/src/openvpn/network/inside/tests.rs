@@ -49,9 +49,8 @@ const PUSHED: &str = "topology subnet,ifconfig 10.8.0.2 255.255.255.0,route-gate
 
 #[test]
 fn a_client_comes_reconnects_and_goes() {
-    let host = match Host::new("inside") {
-        Ok(host) => host,
-        Err(error) => return eprintln!("skipped, needs network namespaces: {error}"),
+    let Some(host) = lab::require(Host::new("inside")) else {
+        return;
     };
     // Journals are told apart by the interfaces' names.
     let ifname = format!("ti{}", std::process::id() % 1_000_000);

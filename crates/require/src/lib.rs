@@ -1,0 +1,132 @@
+//! What a test needs of the machine: a device, a right, a program, a package.
+//!
+//! A test that needs what the machine lacks tests nothing. Cargo shows nothing of a test that returns early, so that
+//! each such need passes through [`require`], which makes a note of it. Two variables of the environment say what
+//! happens besides:
+//!
+//! * `MILLRACE_TEST_REQUIRE=all`: whatever is missing fails the test that needs it.
+//! * `MILLRACE_TEST_LIST=FILE`: a line is added to that file for each test, `PROGRAM: TEST: WHAT IS MISSING`, or for
+//!   what a test met (see [`met`]), `PROGRAM: TEST: met WHAT`. `make test` prints both at its end.
+//!
+//! The crate depends on nothing, so that every other can use it in its tests.
+
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::fmt::{self, Display};
+use std::fs::File;
+use std::io::Write as _;
+use std::panic::Location;
+use std::path::Path;
+use std::thread;
+
+/// The variable that says what must be there: `all`, or nothing.
+const REQUIRE: &str = "MILLRACE_TEST_REQUIRE";
+/// The variable that names the file of what was missing and what was met.
+const LIST: &str = "MILLRACE_TEST_LIST";
+
+/// Something that a machine lacks, in words: what it is, and how to get it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Missing<'a>(pub &'a str);
+
+impl Display for Missing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// Hands through what a test needs, or makes a note of why it is missing. The test then has to return at once.
+///
+/// ```
+/// # fn find(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+/// let Some(program) = require::require(find("wg")) else {
+///     return;
+/// };
+/// # let () = program;
+/// ```
+///
+/// # Panics
+/// If it is missing and `MILLRACE_TEST_REQUIRE` is `all`.
+#[track_caller]
+pub fn require<T, E: Display>(needed: Result<T, E>) -> Option<T> {
+    match needed {
+        Ok(value) => Some(value),
+        Err(why) => {
+            missing(&why.to_string());
+            None
+        }
+    }
+}
+
+/// As [`require`], for something that is there or not; `why` says what is missing, and how to get it.
+///
+/// # Panics
+/// As [`require`].
+#[track_caller]
+pub fn require_that(is_there: bool, why: &str) -> bool {
+    require(is_there.then_some(()).ok_or(Missing(why))).is_some()
+}
+
+/// Notes what a test met where that is not the same on every machine, as the version of a peer.
+#[track_caller]
+pub fn met(what: &str) {
+    note(&format!("met {}", one_line(what)));
+}
+
+#[track_caller]
+fn missing(why: &str) {
+    let why = one_line(why);
+    note(&why);
+    if env::var_os(REQUIRE).is_some_and(|all| all == "all") {
+        panic!("{why} ({REQUIRE} is all)");
+    }
+}
+
+/// Says it, and adds it to the list if there is one.
+#[track_caller]
+fn note(what: &str) {
+    let line = format!("{}: {}: {what}", program(), test());
+    eprintln!("{line}");
+    let Some(list) = env::var_os(LIST) else {
+        return;
+    };
+    // One write: tests of several processes append at the same time.
+    let written = File::options()
+        .create(true)
+        .append(true)
+        .open(Path::new(&list))
+        .and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+    if let Err(error) = written {
+        panic!("{LIST} names {}: {error}", list.display());
+    }
+}
+
+/// A list has a line for each note.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The name of the test program, without the hash that cargo adds.
+fn program() -> String {
+    let path = env::current_exe().unwrap_or_default();
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    match name.rsplit_once('-') {
+        Some((name, hash)) if hash.len() == 16 => name.to_owned(),
+        _ => name.into_owned(),
+    }
+}
+
+/// The name of the test, which is that of its thread; else where it is written.
+#[track_caller]
+fn test() -> String {
+    match thread::current().name() {
+        Some(name) if name != "main" => name.to_owned(),
+        _ => {
+            let place = Location::caller();
+            format!("{}:{}", place.file(), place.line())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
