@@ -15,6 +15,7 @@ pub mod openvpn;
 pub mod report;
 pub mod settings;
 mod suggest;
+mod text;
 pub mod tunnel;
 pub mod types;
 pub mod uapi;

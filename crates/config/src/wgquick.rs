@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::report::{Entry, Report, Verdict};
 use crate::suggest::suggest;
+use crate::text::{NOT_UTF8, Text};
 use crate::tunnel::{Peer, Tunnel};
 use crate::types::{AllowedIp, Key32, is_ifname};
 
@@ -90,7 +91,7 @@ pub enum ConfError {
         path: PathBuf,
     },
     /// The file is no text.
-    #[error("{}:{line}: not UTF-8 text; save the file as plain text", path.display())]
+    #[error("{}:{line}: not text; save the file as plain text", path.display())]
     NotText {
         /// The file as it was named.
         path: PathBuf,
@@ -157,24 +158,28 @@ pub fn read(path: &Path, options: Options) -> Result<Import, ConfError> {
 /// # Errors
 /// [`ConfError::NotText`].
 pub fn parse_bytes(bytes: &[u8], path: &Path, options: Options) -> Result<Import, ConfError> {
-    let text = std::str::from_utf8(bytes).map_err(|error| ConfError::NotText {
+    let text = Text::new(bytes).map_err(|line| ConfError::NotText {
         path: path.to_owned(),
-        line: 1 + bytes[..error.valid_up_to()]
-            .iter()
-            .filter(|&&byte| byte == b'\n')
-            .count(),
+        line,
     })?;
-    Ok(parse(text, &path.display().to_string(), options))
+    Ok(parse_text(&text, &path.display().to_string(), options))
 }
 
 /// Parses the text of a file; `file` only names it in the report.
 #[must_use]
 pub fn parse(text: &str, file: &str, options: Options) -> Import {
+    parse_text(&Text::Whole(text), file, options)
+}
+
+fn parse_text(text: &Text<'_>, file: &str, options: Options) -> Import {
     let mut parser = Parser::new(file, options);
     // Editors of another system put a byte order mark first.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    for (index, line) in text.lines().enumerate() {
-        parser.line(index + 1, line);
+    let lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines();
+    for (number, line) in (1..).zip(lines) {
+        match text.is_mended(line.split('#').next().unwrap_or_default()) {
+            true => parser.wrong(number, "", NOT_UTF8),
+            false => parser.line(number, line),
+        }
     }
     parser.finish()
 }

@@ -287,11 +287,15 @@ fn files_are_read_within_limits() {
     let text = format!("[Interface]\nPrivateKey = {PRIVATE}\n");
     let good = read_back(text.as_bytes());
     let large = read_back(&vec![b'#'; usize::try_from(FILE_MAX).unwrap() + 1]);
-    let binary = read_back(b"[Interface]\n\nPrivateKey = \xff\n");
+    let binary = read_back(b"[Interface]\n\nPrivateKey = \xff\0\n");
+    let commented = read_back(&[b"# caf\xe9\n", text.as_bytes()].concat());
+    let damaged = read_back(b"[Interface]\n\nPrivateKey = \xff\n");
     std::fs::remove_file(&path).unwrap();
     assert!(good.unwrap().is_usable());
     assert!(matches!(large, Err(ConfError::TooLarge { .. })));
     assert!(matches!(binary, Err(ConfError::NotText { line: 3, .. })));
+    assert!(commented.unwrap().is_usable());
+    assert!(fault(damaged.unwrap()).contains(":3: has characters that are not UTF-8"));
     assert!(matches!(
         read(&path, Options::default()),
         Err(ConfError::Read { .. })

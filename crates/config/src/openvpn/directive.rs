@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::error::OpenVpnError;
 use super::lexer::{self, split};
 use super::{ReadFile, Secret, resolve};
+use crate::text::{NOT_UTF8, Text};
 
 /// Deepest nesting of `config`, as in stock.
 pub const DEPTH_MAX: usize = 10;
@@ -63,6 +64,21 @@ impl Directive {
         self.values.get(index).map(String::as_str)
     }
 
+    /// What of it, itself or a line in its block, is not what the file says.
+    fn mended(&self, text: &Text<'_>) -> Option<&Self> {
+        // Around the armour of a key or certificate stands what people wrote, which nobody reads.
+        let secret = self.inline.as_ref().filter(|_| self.name.contains("pass"));
+        let secret = secret.map(|block| block.expose());
+        let mut words = [self.name.as_str()]
+            .into_iter()
+            .chain(self.values.iter().map(String::as_str))
+            .chain(secret);
+        if words.any(|word| text.is_mended(word)) {
+            return Some(self);
+        }
+        self.block.iter().find_map(|line| line.mended(text))
+    }
+
     /// Values, an inline block counting as one.
     pub(crate) fn count(&self) -> usize {
         self.values.len() + usize::from(self.inline.is_some())
@@ -113,26 +129,21 @@ impl<'a, 'b> Collector<'a, 'b> {
         path: &Path,
         depth: usize,
     ) -> Result<(), OpenVpnError> {
-        let text = std::str::from_utf8(bytes).map_err(|error| OpenVpnError::NotText {
+        let text = Text::new(bytes).map_err(|line| OpenVpnError::NotText {
             path: path.to_owned(),
-            line: 1 + bytes[..error.valid_up_to()]
-                .iter()
-                .filter(|&&byte| byte == b'\n')
-                .count(),
+            line,
         })?;
-        self.text(text, &path.display().to_string(), depth)
+        self.text(&text, &path.display().to_string(), depth)
     }
 
     /// Reads the text of a file, and the files that it names.
-    pub(crate) fn text(
-        &mut self,
-        text: &str,
-        file: &str,
-        depth: usize,
-    ) -> Result<(), OpenVpnError> {
+    fn text(&mut self, text: &Text<'_>, file: &str, depth: usize) -> Result<(), OpenVpnError> {
         let mut misread = Vec::new();
         for directive in parse_text(text, file, &mut misread) {
-            self.directive(directive, depth)?;
+            match directive.mended(text) {
+                Some(at) => self.misread(at.clone(), NOT_UTF8),
+                None => self.directive(directive, depth)?,
+            }
         }
         misread.truncate(FAULTS_MAX.saturating_sub(self.misread.len()));
         self.misread.append(&mut misread);
@@ -322,6 +333,10 @@ mod tests {
         (directives, misread)
     }
 
+    fn whole(text: &str) -> Text<'_> {
+        Text::Whole(text)
+    }
+
     #[test]
     fn lines_and_blocks() {
         let text = "\u{feff}client\r\n--dev tun\n<ca>\n-----BEGIN\n # kept\n </ca> rest\nverb 3\n";
@@ -361,7 +376,7 @@ mod tests {
         };
         let mut collector = Collector::new(&mut read);
         collector
-            .text("config a\ncd /etc\ncd vpn\nconfig b\n", "top", 1)
+            .text(&whole("config a\ncd /etc\ncd vpn\nconfig b\n"), "top", 1)
             .unwrap();
         assert_eq!(collector.misread.len(), 2);
         assert_eq!(collector.directory, Some(PathBuf::from("/etc/vpn")));
@@ -375,7 +390,11 @@ mod tests {
         let mut read = |_: &Path| unreachable!();
         let mut collector = Collector::new(&mut read);
         collector
-            .text("setenv opt block-outside-dns\nsetenv a b\n", "top", 1)
+            .text(
+                &whole("setenv opt block-outside-dns\nsetenv a b\n"),
+                "top",
+                1,
+            )
             .unwrap();
         assert_eq!(collector.directives[0].name, "block-outside-dns");
         assert!(collector.directives[0].optional);

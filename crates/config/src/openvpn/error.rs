@@ -18,7 +18,7 @@ pub enum OpenVpnError {
         error: io::Error,
     },
     /// A file is no text.
-    #[error("{}:{line}: not UTF-8 text; save the file as plain text", path.display())]
+    #[error("{}:{line}: not text; save the file as plain text", path.display())]
     NotText {
         /// The file as it was named.
         path: PathBuf,

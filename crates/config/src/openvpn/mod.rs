@@ -12,6 +12,7 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use crate::report::Report;
+use crate::text::Text;
 
 mod argv;
 mod build;
@@ -162,22 +163,33 @@ pub fn read_config(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     source::read_file(path, FILE_MAX)
 }
 
-/// True for a text that has no section of a `wg-quick` file and a line of an OpenVPN one: both
-/// may be called `.conf`.
+/// True for a file that is OpenVPN's and not `wg-quick`'s: by what is in it, for both may have any
+/// name, and by its name where the text says nothing. A file that cannot be read is reported by
+/// whoever reads it next.
 #[must_use]
-pub fn is_openvpn(text: &str) -> bool {
-    let first_words = || {
-        text.lines()
-            .filter_map(|line| line.split_whitespace().next())
-    };
-    let telling = |word: &str| {
+pub fn is_openvpn(path: &Path) -> bool {
+    let bytes = source::read_file(path, FILE_MAX).unwrap_or_default();
+    let text = Text::new(&bytes).ok();
+    let by_content = text.as_deref().and_then(is_openvpn_text);
+    by_content.unwrap_or_else(|| path.extension().is_some_and(|it| it == "ovpn"))
+}
+
+/// `None` for a text that has neither a section of a `wg-quick` file nor a directive.
+fn is_openvpn_text(text: &str) -> Option<bool> {
+    let mut directive = false;
+    for word in text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+    {
+        let is = |head: &str| word.eq_ignore_ascii_case(head);
+        if is("[interface]") || is("[peer]") {
+            return Some(false);
+        }
         let word = word.strip_prefix("--").unwrap_or(word);
-        matches!(
-            word,
-            "client" | "server" | "mode" | "dev" | "remote" | "tls-client"
-        )
-    };
-    !first_words().any(|word| word.starts_with('[')) && first_words().any(telling)
+        let tag = word.strip_prefix('<').and_then(|it| it.strip_suffix('>'));
+        directive |= table::find(tag.unwrap_or(word)).is_some();
+    }
+    directive.then_some(true)
 }
 
 fn import(collector: Collector<'_, '_>, file: &str, options: Options) -> Import {

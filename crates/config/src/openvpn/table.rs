@@ -146,7 +146,7 @@ const CONNECTION: &[Entry] = &[
     yes("remote-random-hostname", 0, 0),
     yes("resolv-retry", 1, 1),
     yes("connect-retry", 1, 2).connection(),
-    yes("connect-retry-max", 1, 1),
+    yes("connect-retry-max", 1, 1).connection(),
     yes("connect-timeout", 1, 1).connection(),
     yes("server-poll-timeout", 1, 1).connection(),
     yes("proto", 1, 1).connection(),

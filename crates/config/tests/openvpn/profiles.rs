@@ -1,12 +1,13 @@
 //! The profiles of providers and routers.
 
 use config::openvpn::{
-    Cipher, Digest, Family, Framing, KeyDirection, ManagementAddress, MssFix, OpenVpn, PingTimeout,
-    SharedWrap, Source, TlsVersion, X509NameKind, read,
+    Cipher, Digest, Family, Framing, KeyDirection, ManagementAddress, MssFix, OpenVpn,
+    OpenVpnError, PingTimeout, SharedWrap, Source, TlsVersion, X509NameKind, parse_bytes, read,
 };
 use config::report::Verdict;
+use std::path::Path;
 
-use super::{CLIENT, PROFILES, SCRIPTS, path, profile, with};
+use super::{CLIENT, PROFILES, SCRIPTS, built, no_files, path, profile, with};
 
 fn model(name: &str) -> OpenVpn {
     profile(name).into_model().unwrap().0
@@ -213,4 +214,88 @@ fn secrets_are_not_shown() {
         )
     );
     assert!(!shown.contains("SESS_ID_abc") && !shown.contains("sesame"));
+}
+
+/// As old editors save it: one byte that is no UTF-8 is no reason to refuse the whole file.
+#[test]
+fn bytes_that_are_no_utf8_harm_only_the_value_that_they_stand_in() {
+    let parse =
+        |bytes: &[u8]| parse_bytes(bytes, Path::new("a.ovpn"), &mut no_files, SCRIPTS).unwrap();
+    let client = CLIENT.as_bytes();
+    let harmless = [
+        &b"# R\xe9seau\nverb 3 # \xe9\n"[..],
+        b"<cert>\nSubject: O=Soci\xe9t\xe9\n-----BEGIN\n</cert>\nkey k\n",
+        b"<connection>\nremote a # \xe9\n</connection>\n",
+    ];
+    for lines in harmless {
+        let import = parse(&[client, lines].concat());
+        assert!(import.is_usable(), "{:?}", import.faults());
+    }
+    let harmful = [
+        (
+            &b"\nverify-x509-name Caf\xe9 name\n"[..],
+            "a.ovpn:8: verify-x509-name",
+        ),
+        (
+            b"<auth-user-pass>\nme\ns\xe9same\n</auth-user-pass>\n",
+            "a.ovpn:7: auth-user-pass",
+        ),
+        (
+            b"<connection>\nremote a\xe9\n</connection>\n",
+            "a.ovpn:8: remote",
+        ),
+        (b"verb\xff 3\n", "a.ovpn:7: verb"),
+    ];
+    for (lines, wanted) in harmful {
+        let import = parse(&[client, lines].concat());
+        let fault = import.faults().join("\n");
+        assert!(
+            fault.contains(wanted) && fault.contains("not UTF-8"),
+            "{fault}"
+        );
+    }
+    let other = parse_bytes(b"\x7fELF\xff\0", Path::new("a"), &mut no_files, SCRIPTS);
+    assert!(matches!(other, Err(OpenVpnError::NotText { line: 1, .. })));
+}
+
+#[test]
+fn what_a_file_is_its_content_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let conf = "[Interface]\nPrivateKey = x\n[Peer]\nEndpoint = a:1\n";
+    let cases = [
+        ("client.conf.example", "# a sample\nclient\ndev tun\n", true),
+        ("server.conf", "tls-server\n", true),
+        ("office", "--port 1194\n", true),
+        ("inline.conf", "<ca>\n[x]\n</ca>\n", true),
+        ("wg0.conf", conf, false),
+        ("wg0.ovpn", conf, false),
+        ("lower", "[interface]\nport = 1\n", false),
+        ("empty.ovpn", "", true),
+        ("empty.conf", "", false),
+    ];
+    for (name, text, wanted) in cases {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(config::openvpn::is_openvpn(&path), wanted, "{name}");
+    }
+    assert!(!config::openvpn::is_openvpn(
+        &directory.path().join("missing")
+    ));
+}
+
+/// Accepted within a block and without effect there, as in the stock program.
+#[test]
+fn rounds_are_counted_over_all_connections() {
+    let block = "<connection>\nremote a\nconnect-retry-max 1\n</connection>";
+    let import = with(CLIENT, block);
+    let entry = import
+        .report
+        .entries
+        .iter()
+        .find(|it| it.key == "connect-retry-max");
+    assert_eq!(entry.unwrap().verdict, Verdict::Ignored);
+    let model = built(CLIENT, block);
+    assert_eq!(model.client().unwrap().connect_retry_max, None);
+    let model = built(CLIENT, &format!("connect-retry-max 7\n{block}"));
+    assert_eq!(model.client().unwrap().connect_retry_max, Some(7));
 }

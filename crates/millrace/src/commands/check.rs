@@ -112,23 +112,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// The report on a file, by what the file is.
 fn judge(arguments: &Arguments) -> Result<Judged, CheckError> {
-    if is_openvpn(&arguments.file) {
+    if openvpn::is_openvpn(&arguments.file) {
         return Ok(judge_openvpn(arguments)?);
     }
     Ok(judge_wg_quick(&arguments.file, arguments.allow_scripts)?)
-}
-
-/// By its name; a `.conf` by what is in it, since OpenVPN uses that name too.
-fn is_openvpn(file: &Path) -> bool {
-    match file.extension().and_then(|extension| extension.to_str()) {
-        Some("ovpn") => true,
-        Some("conf") => {
-            // A file that cannot be read is reported by whoever reads it next.
-            let bytes = openvpn::read_config(file).unwrap_or_default();
-            std::str::from_utf8(&bytes).is_ok_and(openvpn::is_openvpn)
-        }
-        _ => false,
-    }
 }
 
 fn judge_openvpn(arguments: &Arguments) -> Result<Judged, OpenVpnError> {

@@ -71,13 +71,6 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-/// Whether a file is OpenVPN's, by its name or by what is in it.
-fn is_openvpn(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension == "ovpn")
-        || std::fs::read_to_string(path).is_ok_and(|text| config::openvpn::is_openvpn(&text))
-}
-
 fn openvpn_up(
     path: &Path,
     matches: &ArgMatches,
@@ -134,7 +127,7 @@ fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     let settings = settings::load(matches)?;
     let path = find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?);
     let allow_scripts = matches.get_flag("allow-scripts");
-    if is_openvpn(&path) {
+    if config::openvpn::is_openvpn(&path) {
         return openvpn_up(&path, matches, settings.dataplane);
     }
     let ifname = wgquick::interface_name(&path)?;

@@ -44,6 +44,12 @@ pub enum SocketError {
     /// The kernel has no such family (IPv6 disabled).
     #[error("this kernel has no {0:?}")]
     NoFamily(Family),
+    /// No interface of this machine has the local address.
+    #[error(
+        "no interface of this machine has the address {0}; name one that `ip address` shows, or \
+         none for all"
+    )]
+    NoAddress(IpAddr),
     /// The port is taken.
     #[error("UDP port {0} is in use by another program (choose another ListenPort)")]
     PortInUse(u16),
@@ -134,7 +140,12 @@ impl UdpSocket {
         }
         bind(&fd, family, options).map_err(|source| match source.raw_os_error() {
             Some(libc::EADDRINUSE) => SocketError::PortInUse(options.port),
-            Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT) => SocketError::NoFamily(family),
+            Some(libc::EAFNOSUPPORT) => SocketError::NoFamily(family),
+            // Without an address of its own it means that the family was switched off.
+            Some(libc::EADDRNOTAVAIL) => match options.address {
+                Some(address) if !address.is_unspecified() => SocketError::NoAddress(address),
+                _ => SocketError::NoFamily(family),
+            },
             _ => SocketError::Option {
                 what: "bind",
                 source,
@@ -347,5 +358,27 @@ pub(super) fn from_raw(raw: &libc::sockaddr_storage) -> Option<SocketAddr> {
             Some(SocketAddrV6::new(ip, u16::from_be(a.sin6_port), 0, scope).into())
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_the_host_lacks_is_not_taken_for_a_missing_family() {
+        let bind = |address: Option<IpAddr>| {
+            let options = SocketOptions {
+                address,
+                ..SocketOptions::default()
+            };
+            UdpSocket::bind(Family::V4, &options)
+        };
+        // Of those that documents use (RFC 5737).
+        let missing = IpAddr::from([192, 0, 2, 77]);
+        let error = bind(Some(missing)).unwrap_err();
+        assert!(matches!(error, SocketError::NoAddress(address) if address == missing));
+        assert!(error.to_string().contains("192.0.2.77"), "{error}");
+        assert!(bind(Some([127, 0, 0, 1].into())).is_ok() && bind(None).is_ok());
     }
 }

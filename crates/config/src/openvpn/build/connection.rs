@@ -202,6 +202,12 @@ pub(super) fn apply_to(draft: &mut Draft, directive: &Directive, block: bool) ->
             OK
         }
         "connect-retry" => retry(draft, directive),
+        // It counts rounds over all servers, so that none has one of its own.
+        "connect-retry-max" => Ok(Remark::Ignored(
+            "within <connection> it has no effect, in the stock program either; move it out of \
+             the block"
+                .to_owned(),
+        )),
         "connect-timeout" | "server-poll-timeout" => {
             number(at(directive, 0), 1..=86_400).map(|seconds| {
                 draft.timeout = seconds;
