@@ -7,9 +7,9 @@ use std::fs::{self, Permissions};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Seconds of silence after which a TCP visitor is asked whether it is still there, and between
 /// two such questions.
@@ -54,7 +54,7 @@ pub(super) struct Door {
 
 enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, SocketFile),
     /// `management-client`: nobody else comes.
     Called,
 }
@@ -136,26 +136,72 @@ impl Listener {
             }
             ManagementAddress::Unix(path) => {
                 let path = config.path(path);
-                // What a daemon that was killed left behind; nobody answers there.
-                if UnixStream::connect(&path).is_err() {
-                    let _ = fs::remove_file(&path);
-                }
+                remove_dead_socket(&path)?;
                 let listener = UnixListener::bind(&path)?;
+                let file = SocketFile::of(&path)?;
                 listener.set_nonblocking(true)?;
                 // As the stock program's, whatever the umask: monitors are not root. Who may come
                 // is asked when somebody does, where the configuration names it.
                 fs::set_permissions(&path, Permissions::from_mode(0o777))?;
-                Ok(Self::Unix(listener, path))
+                Ok(Self::Unix(listener, file))
             }
         }
     }
 }
 
-impl Drop for Listener {
+/// The file of a socket that was made here, removed with the value. What has taken its place since
+/// stays.
+struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        let data = fs::symlink_metadata(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            identity: (data.dev(), data.ino()),
+        })
+    }
+}
+
+impl Drop for SocketFile {
     fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
-            let _ = fs::remove_file(path);
+        let data = fs::symlink_metadata(&self.path);
+        if data.is_ok_and(|data| (data.dev(), data.ino()) == self.identity) {
+            let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+/// Removes what a daemon that was killed left behind: a socket of this user that refuses
+/// connections. The path comes from a configuration, so anything else there stays.
+fn remove_dead_socket(path: &Path) -> io::Result<()> {
+    let data = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    let in_use = |what| Err(io::Error::new(io::ErrorKind::AddrInUse, what));
+    if !data.file_type().is_socket() {
+        return in_use(
+            "there is a file of that name that is no socket; remove it, or name another",
+        );
+    }
+    if data.uid() != Uid::effective().as_raw() {
+        return in_use("there is a socket of another user; remove it, or name another");
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            // By the identity that was looked at: the file may be another by now.
+            drop(SocketFile {
+                path: path.to_owned(),
+                identity: (data.dev(), data.ino()),
+            });
+            Ok(())
+        }
+        _ => in_use("another program listens there"),
     }
 }
 
@@ -251,7 +297,10 @@ mod tests {
         );
         let name = std::path::Path::new("a.ovpn");
         let mut none = |_: &std::path::Path| Err(io::ErrorKind::NotFound.into());
-        let options = config::openvpn::Options::default();
+        let options = config::openvpn::Options {
+            allow_files: true,
+            ..Default::default()
+        };
         let import = config::openvpn::parse_bytes(text.as_bytes(), name, &mut none, options);
         import.unwrap().into_model().unwrap().0
     }
@@ -296,6 +345,38 @@ mod tests {
         let (_door, _) = open(&format!("management {} unix", path.display())).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o777);
+    }
+
+    #[test]
+    fn only_a_dead_socket_makes_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let at = format!("management {} unix", path.display());
+        fs::write(&path, "kept").unwrap();
+        assert!(matches!(open(&at), Err(DoorError::Socket { .. })));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
+        // A link to a dead socket is a file of somebody else's, too.
+        fs::remove_file(&path).unwrap();
+        let dead = directory.path().join("dead");
+        drop(UnixListener::bind(&dead).unwrap());
+        std::os::unix::fs::symlink(&dead, &path).unwrap();
+        assert!(open(&at).is_err() && path.is_symlink() && dead.exists());
+        fs::remove_file(&path).unwrap();
+        let alive = UnixListener::bind(&path).unwrap();
+        assert!(open(&at).is_err());
+        drop(alive);
+        assert!(open(&at).is_ok(), "a dead socket is replaced");
+    }
+
+    #[test]
+    fn what_has_taken_the_sockets_place_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let (door, _) = open(&format!("management {} unix", path.display())).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "kept").unwrap();
+        drop(door);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
     }
 
     #[test]
