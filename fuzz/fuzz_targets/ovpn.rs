@@ -11,6 +11,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let options = Options {
         allow_insecure_ciphers: data.len().is_multiple_of(2),
         allow_scripts: data.len().is_multiple_of(3),
+        allow_files: data.len().is_multiple_of(5),
     };
     let mut no_files = |_: &Path| Err(io::ErrorKind::NotFound.into());
     let Ok(import) = parse_bytes(data, Path::new("fuzz.ovpn"), &mut no_files, options) else {

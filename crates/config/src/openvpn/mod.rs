@@ -47,6 +47,10 @@ pub struct Options {
     /// Scripts of the configuration will be run as `script-security` says. Whoever writes them
     /// owns the box, so a file from elsewhere does not decide this itself.
     pub allow_scripts: bool,
+    /// The configuration may name files to be written (`log`, `status`, `writepid`, …) and files
+    /// whose lines are sent to the other end (`auth-user-pass FILE`). Implied by `allow_scripts`: a
+    /// script can do both.
+    pub allow_files: bool,
 }
 
 /// A configuration that has been read, whatever was wrong in it.

@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 mod arguments;
 mod conflicts;
+mod foreign;
 mod hostile;
 mod model;
 mod profiles;
@@ -34,6 +35,7 @@ const PROFILES: [&str; 14] = [
 const SCRIPTS: Options = Options {
     allow_insecure_ciphers: false,
     allow_scripts: true,
+    allow_files: true,
 };
 
 fn path(name: &str) -> PathBuf {

@@ -22,6 +22,8 @@ pub(crate) struct Arguments {
     pub json: bool,
     /// Judge as `millrace up --allow-scripts` would.
     pub allow_scripts: bool,
+    /// Judge as `millrace up --allow-files` would.
+    pub allow_files: bool,
     /// Judge as `millrace openvpn --allow-insecure-ciphers` would.
     pub allow_insecure_ciphers: bool,
 }
@@ -66,6 +68,10 @@ pub(crate) fn command() -> Command {
             "Judge as if PreUp, PostUp, PreDown, PostDown and OpenVPN's scripts were permitted",
         ))
         .arg(flag(
+            "allow-files",
+            "Judge as if OpenVPN's files to be written, and to read a password from, were permitted",
+        ))
+        .arg(flag(
             "allow-insecure-ciphers",
             "Judge as if OpenVPN's insecure ciphers were permitted",
         ))
@@ -77,6 +83,7 @@ impl From<&ArgMatches> for Arguments {
             file: matches.get_one("FILE").cloned().unwrap_or_default(),
             json: matches.get_flag("json"),
             allow_scripts: matches.get_flag("allow-scripts"),
+            allow_files: matches.get_flag("allow-files"),
             allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
         }
     }
@@ -122,6 +129,7 @@ fn judge_openvpn(arguments: &Arguments) -> Result<Judged, OpenVpnError> {
     let options = openvpn::Options {
         allow_insecure_ciphers: arguments.allow_insecure_ciphers,
         allow_scripts: arguments.allow_scripts,
+        allow_files: arguments.allow_files,
     };
     let mut import = openvpn::read(&arguments.file, options)?;
     import.check_files();

@@ -40,6 +40,10 @@ pub(crate) fn command() -> Command {
             "Run PreUp, PostUp, PreDown and PostDown, or an OpenVPN file's scripts, as root",
         ))
         .arg(flag(
+            "allow-files",
+            "Let an OpenVPN file name files to write, and files to read a password from (implied by --allow-scripts)",
+        ))
+        .arg(flag(
             "allow-insecure-ciphers",
             "Permit BF-CBC, DES and no cipher at all, which can be broken (OpenVPN)",
         ))
@@ -79,6 +83,7 @@ fn openvpn_up(
     let options = config::openvpn::Options {
         allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
         allow_scripts: matches.get_flag("allow-scripts"),
+        allow_files: matches.get_flag("allow-files"),
     };
     let import = config::openvpn::read(path, options)?;
     for warning in &import.warnings {
@@ -97,6 +102,7 @@ fn openvpn_up(
     }
     // Those of the command line count, for a file that people were given.
     model.service.daemon = false;
+    model.service.log = None;
     if model.service.verb == 1 {
         model.service.verb = 3;
     }
@@ -120,8 +126,8 @@ fn tell(report: &config::report::Report) {
     }
 }
 
-const REFUSED: &str = "lines are refused (see above): mend them, allow scripts with \
-    --allow-scripts, or go on without them with --ignore-refused";
+const REFUSED: &str = "lines are refused (see above): mend them, allow what they want with \
+    --allow-scripts or --allow-files, or go on without them with --ignore-refused";
 
 fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     let settings = settings::load(matches)?;

@@ -136,6 +136,7 @@ fn once(
         allow_insecure_ciphers: false,
         // Whoever calls us by OpenVPN's own name means what the file says.
         allow_scripts: true,
+        allow_files: true,
     };
     let mut import = match openvpn::parse_arguments(arguments, &mut read, options) {
         Ok(import) => import,

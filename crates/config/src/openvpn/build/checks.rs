@@ -211,6 +211,7 @@ impl Builder {
     pub(super) fn check_management(&mut self) {
         let Some(management) = self.management.build() else {
             if let Some(name) = self.management.companion()
+                && !self.was_refused("management")
                 && let Some(entry) = super::table::find(name)
             {
                 self.conflict(

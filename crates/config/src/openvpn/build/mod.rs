@@ -4,6 +4,7 @@
 //! changes the draft. When all have been heard, `finish` fills in defaults, expands the helper
 //! directives and checks what only the whole can show.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,6 +17,7 @@ use super::{
 };
 use crate::report::Verdict;
 use connection::{Draft, RemoteLine};
+use foreign::Ruling;
 use value::{Outcome, Remark};
 
 mod actions;
@@ -26,6 +28,7 @@ mod connections;
 mod data;
 mod device;
 mod finish;
+mod foreign;
 mod network;
 mod proxy;
 mod role;
@@ -173,10 +176,37 @@ impl Builder {
         let Some(entry) = self.placed(directive) else {
             return;
         };
-        let outcome = GROUPS.iter().find_map(|apply| apply(self, directive));
+        let Some((directive, denied)) = self.rule(directive) else {
+            return;
+        };
+        let outcome = GROUPS.iter().find_map(|apply| apply(self, &directive));
         // Every honoured directive belongs to a group; a test holds that.
         let outcome = outcome.unwrap_or_else(|| Err(UNRECOGNIZED.to_owned()));
-        self.judge(entry, directive, outcome);
+        self.judge(entry, &directive, outcome.map(|it| denied.unwrap_or(it)));
+    }
+
+    /// The directive that is applied in the place of this one, and what is said of it where it is
+    /// another; `None` if none is.
+    fn rule<'d>(
+        &mut self,
+        directive: &'d Directive,
+    ) -> Option<(Cow<'d, Directive>, Option<Remark>)> {
+        let Options {
+            allow_files,
+            allow_scripts,
+            ..
+        } = self.options;
+        let ruling = foreign::ruling(directive).filter(|_| !allow_files && !allow_scripts);
+        match ruling {
+            None => return Some((Cow::Borrowed(directive), None)),
+            Some(Ruling::Instead(instead, reason)) => {
+                let remark = Remark::Denied(reason.to_owned());
+                return Some((Cow::Owned(instead), Some(remark)));
+            }
+            Some(Ruling::PassedOver(reason)) => self.push(directive, Verdict::Ignored, reason),
+            Some(Ruling::Denied(reason)) => self.push(directive, Verdict::Refused, reason),
+        }
+        None
     }
 
     /// Hears one directive of a `<connection>`.
@@ -188,12 +218,14 @@ impl Builder {
             let reason = "does not belong in <connection>; move it out of the block";
             return self.refuse(&directive.origin, &directive.name, reason);
         }
-        let outcome = connection::apply_to(draft, directive, true)
+        let Some((directive, denied)) = self.rule(directive) else {
+            return;
+        };
+        let outcome = connection::apply_to(draft, &directive, true)
             .unwrap_or_else(|| Err(UNRECOGNIZED.to_owned()));
-        let name = &directive.name;
         match outcome {
-            Ok(remark) => self.remark(directive, remark),
-            Err(reason) => self.refuse(&directive.origin, name, reason),
+            Ok(remark) => self.remark(&directive, denied.unwrap_or(remark)),
+            Err(reason) => self.refuse(&directive.origin, &directive.name, reason),
         }
     }
 

@@ -1,0 +1,60 @@
+//! Files of this machine that a profile from elsewhere must not reach: `millrace up` runs as root,
+//! so a path in a profile may name any file there is.
+//!
+//! Files that are only read and never leave the machine (certificates, keys) are not among them.
+
+use super::value::at;
+use crate::openvpn::directive::Directive;
+
+/// What becomes of a directive that names such a file.
+pub(super) enum Ruling {
+    /// It is passed over: the tunnel is the same without it.
+    PassedOver(&'static str),
+    /// It is refused.
+    Denied(&'static str),
+    /// It is refused, and this is in force instead.
+    Instead(Directive, &'static str),
+}
+
+const LOG: &str = "not written: a profile names no file for root to write, unless --allow-files is \
+    given; the log goes to standard error";
+
+const WRITTEN: &str =
+    "not written: a profile names no file for root to write, unless --allow-files is given";
+
+const SOCKET: &str = "a profile makes no socket as root unless --allow-files is given; or write \
+    `management 127.0.0.1 PORT`";
+
+const SENT: &str = "two lines of a file of this machine would be sent to the other end, and the \
+    profile says of which file; permit it with --allow-files, put them into the profile as \
+    `<auth-user-pass>`, or name no file and be asked";
+
+const SENT_TO_PROXY: &str = "two lines of a file of this machine would be sent to the proxy, and \
+    the profile says of which file; permit it with --allow-files, or name no file and be asked";
+
+/// The ruling on a directive; `None` where it reaches no such file.
+pub(super) fn ruling(directive: &Directive) -> Option<Ruling> {
+    let instead = |keep: usize, rest: &[&str], reason| {
+        let mut changed = directive.clone();
+        changed.values.truncate(keep);
+        changed.values.extend(rest.iter().map(|&it| it.to_owned()));
+        Some(Ruling::Instead(changed, reason))
+    };
+    let names_file = |index: usize| directive.get(index).is_some_and(|it| it != "stdin");
+    match directive.name.as_str() {
+        "log" | "log-append" => Some(Ruling::PassedOver(LOG)),
+        "status" | "writepid" | "ifconfig-pool-persist" => Some(Ruling::PassedOver(WRITTEN)),
+        "management" if at(directive, 1) == "unix" => Some(Ruling::Denied(SOCKET)),
+        "auth-user-pass" if directive.inline.is_none() && names_file(0) => instead(0, &[], SENT),
+        "http-proxy-user-pass" if directive.inline.is_none() && names_file(0) => {
+            instead(0, &[], SENT_TO_PROXY)
+        }
+        "http-proxy" if names_file(2) && !matches!(at(directive, 2), "auto" | "auto-nct") => {
+            let mut method = vec!["stdin"];
+            method.extend(directive.get(3));
+            instead(2, &method, SENT_TO_PROXY)
+        }
+        "socks-proxy" if names_file(2) => instead(2, &["stdin"], SENT_TO_PROXY),
+        _ => None,
+    }
+}
