@@ -6,7 +6,8 @@ use std::fs::File;
 use std::path::Path;
 
 /// Keeps the capabilities that a running tunnel needs and gives up all others, for this thread
-/// and those it will start; no program it executes can get more.
+/// and those it will start; no program it executes can get more. Threads that run already are
+/// [`confine_other_threads`]'s.
 ///
 /// `CAP_NET_ADMIN`: marks on sockets, links and routes. `CAP_NET_BIND_SERVICE`: a listen port
 /// below 1024. `CAP_NET_RAW`: binding sockets to a device.
@@ -38,6 +39,17 @@ pub(crate) fn drop_privileges() {
     };
     if let Err(e) = drop() {
         log::info!("privileges kept: {e}");
+    }
+}
+
+/// Has every thread but this one give up all capabilities: workers need none once they have their
+/// descriptors, and what reads hostile packets is to have nothing else.
+///
+/// To be called whenever workers were started, and after [`become_user`], which needs the
+/// capabilities of all threads.
+pub(crate) fn confine_other_threads() {
+    if let Err(e) = netio::privilege::give_up_in_other_threads() {
+        log::warn!("workers keep their capabilities: {e}");
     }
 }
 
@@ -96,16 +108,18 @@ pub(crate) fn give_away(
 }
 
 fn user_id(name: &str) -> Result<Uid, UserError> {
+    Ok(user_entry(name)?.uid)
+}
+
+fn user_entry(name: &str) -> Result<User, UserError> {
     let found = User::from_name(name).map_err(|why| UserError::Refused {
         user: name.to_owned(),
         why: why.to_string(),
     })?;
-    found
-        .map(|user| user.uid)
-        .ok_or_else(|| UserError::Unknown {
-            what: "user",
-            name: name.to_owned(),
-        })
+    found.ok_or_else(|| UserError::Unknown {
+        what: "user",
+        name: name.to_owned(),
+    })
 }
 
 fn group_id(name: &str) -> Result<Gid, UserError> {
@@ -122,7 +136,8 @@ fn group_id(name: &str) -> Result<Gid, UserError> {
 }
 
 /// Becomes another user and group, all threads, and keeps for this thread the capabilities that
-/// [`drop_privileges`] keeps.
+/// [`drop_privileges`] keeps. Without a group it is the user's own: root's, and those that root was
+/// in besides, would be as good as the user.
 ///
 /// # Errors
 /// See [`UserError`].
@@ -134,13 +149,15 @@ pub(crate) fn become_user(user: Option<&str>, group: Option<&str>) -> Result<(),
             why: why.to_string(),
         }
     };
-    if let Some(name) = group {
-        let gid = group_id(name)?;
+    let entry = user.map(user_entry).transpose()?;
+    let own = entry.as_ref().map(|user| user.gid);
+    let gid = group.map(group_id).transpose()?.or(own);
+    if let (Some(gid), Some(name)) = (gid, group.or(user)) {
         nix::unistd::setgroups(&[gid]).map_err(refused(name))?;
         nix::unistd::setresgid(gid, gid, gid).map_err(refused(name))?;
     }
-    if let Some(name) = user {
-        let uid = user_id(name)?;
+    if let (Some(entry), Some(name)) = (entry, user) {
+        let uid = entry.uid;
         nix::sys::prctl::set_keepcaps(true).map_err(refused(name))?;
         nix::unistd::setresuid(uid, uid, uid).map_err(refused(name))?;
         nix::sys::prctl::set_keepcaps(false).map_err(refused(name))?;

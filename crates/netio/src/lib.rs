@@ -5,10 +5,12 @@
 
 pub mod child;
 pub mod ethtool;
+pub mod namespace;
 pub mod netlink;
 pub mod packet;
 pub mod poll;
 pub mod priority;
+pub mod privilege;
 pub mod rung;
 pub mod tcp;
 pub mod tun;

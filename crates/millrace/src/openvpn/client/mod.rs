@@ -11,6 +11,7 @@ use super::policy::management::QueryKind;
 use super::secrets::{self, Login};
 use super::signals::Signal;
 use super::{Context, Ended, plane, setup};
+use crate::privileges;
 use config::openvpn::{AuthRetry, Connection, ControlWrap, Prompted, RemapUsr1};
 use engine::Tunnel;
 use openvpn::push::PushReply;
@@ -398,6 +399,10 @@ impl<'a> Client<'a> {
             &self.inbox,
             connection.protocol.transport.is_tcp(),
         )?;
+        if self.unprivileged {
+            // The first ones are confined when privileges are dropped.
+            privileges::confine_other_threads();
+        }
         if link.index != 0 {
             log::info!("TUN/TAP device {} opened", link.name);
         }

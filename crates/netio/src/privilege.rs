@@ -1,0 +1,181 @@
+//! Capabilities of threads other than the one that decides.
+//!
+//! Capabilities belong to threads, and a thread can change its own only. So the others are sent a
+//! signal whose handler does it, as the C library does for `setresuid`.
+
+use std::fs;
+use std::io;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the other threads may take; one that is stopped by a debugger takes forever.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often they are looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// `_LINUX_CAPABILITY_VERSION_3`, with which a set of capabilities is two words.
+const VERSION: u32 = 0x2008_0522;
+
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: libc::c_int,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Data {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Gives up every capability of all threads of this process but the calling one, and returns when
+/// they are gone. Threads that the calling one starts afterwards have its own.
+///
+/// One of the signals for real-time use is ignored by this process from then on.
+///
+/// # Errors
+/// There is no `/proc` to see the threads in, the kernel refuses, or a thread does not run:
+/// `TimedOut` after 5 seconds.
+pub fn give_up_in_other_threads() -> io::Result<()> {
+    // One at a time: a second call would take the first one's handler away.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let signal = libc::SIGRTMAX() - 3;
+    let handler: extern "C" fn(libc::c_int) = give_up;
+    set_handler(signal, handler as usize)?;
+    let outcome = signal_until_given_up(signal);
+    // Ignored rather than as before: what is still pending would end the process.
+    set_handler(signal, libc::SIG_IGN)?;
+    outcome
+}
+
+fn signal_until_given_up(signal: libc::c_int) -> io::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    let mut told: Vec<libc::c_int> = Vec::new();
+    loop {
+        let mut waiting = false;
+        for thread in with_capabilities()? {
+            waiting = true;
+            if told.contains(&thread) {
+                continue;
+            }
+            told.push(thread);
+            // SAFETY: three numbers; the thread group is our own, so that a number that was used
+            // again elsewhere is refused with ESRCH.
+            let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
+            let error = io::Error::last_os_error();
+            if sent != 0 && error.raw_os_error() != Some(libc::ESRCH) {
+                return Err(error);
+            }
+        }
+        if !waiting {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// The other threads that have any capability.
+fn with_capabilities() -> io::Result<Vec<libc::c_int>> {
+    // SAFETY: takes nothing and cannot fail.
+    let me = unsafe { libc::gettid() };
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc/self/task")? {
+        let entry = entry?;
+        let Some(thread) = entry.file_name().to_str().and_then(|it| it.parse().ok()) else {
+            continue;
+        };
+        // One that has ended meanwhile has no file.
+        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        if thread != me && has_capabilities(&status) {
+            found.push(thread);
+        }
+    }
+    Ok(found)
+}
+
+fn has_capabilities(status: &str) -> bool {
+    let sets = ["CapPrm:", "CapEff:", "CapInh:", "CapAmb:"];
+    status.lines().any(|line| {
+        let set = sets.iter().find_map(|set| line.strip_prefix(set));
+        set.is_some_and(|bits| bits.trim().bytes().any(|digit| digit != b'0'))
+    })
+}
+
+/// The handler: allocates nothing, takes no lock, and leaves `errno` as it was.
+extern "C" fn give_up(_: libc::c_int) {
+    let header = Header {
+        version: VERSION,
+        pid: 0,
+    };
+    let none = [Data {
+        effective: 0,
+        permitted: 0,
+        inheritable: 0,
+    }; 2];
+    // SAFETY: both structures are what version 3 of the call reads, and live until it returns;
+    // `errno` is this thread's own.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::syscall(libc::SYS_capset, std::ptr::from_ref(&header), none.as_ptr());
+        *libc::__errno_location() = errno;
+    }
+}
+
+fn set_handler(signal: libc::c_int, handler: usize) -> io::Result<()> {
+    // SAFETY: an all-zero `sigaction` is one without flags and with an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler;
+    // A thread that waits in a call goes on waiting.
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the structure is initialised, the handler is a function of the type that a signal
+    // without SA_SIGINFO calls, or SIG_IGN, and what was there before is not asked for.
+    match unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn other_threads_lose_what_they_have_and_this_one_keeps_it() {
+        let own = || fs::read_to_string("/proc/thread-self/status").unwrap();
+        let before = own();
+        let (begin, begun) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let thread = thread::spawn(move || {
+            begin.send(()).unwrap();
+            // Waits in a call when the signal comes.
+            let _ = ended.recv();
+            own()
+        });
+        begun.recv().unwrap();
+        give_up_in_other_threads().unwrap();
+        end.send(()).unwrap();
+        assert!(!has_capabilities(&thread.join().unwrap()));
+        assert_eq!(has_capabilities(&own()), has_capabilities(&before));
+        // Again, with nobody left.
+        give_up_in_other_threads().unwrap();
+    }
+
+    #[test]
+    fn sets_of_capabilities_are_found() {
+        assert!(has_capabilities("CapInh:\t0\nCapPrm:\t0000000000001000\n"));
+        assert!(!has_capabilities(
+            "CapPrm:\t0000000000000000\nCapBnd:\t1ff\n"
+        ));
+    }
+}
