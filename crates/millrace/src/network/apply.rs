@@ -5,13 +5,13 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
-use netio::netlink::{Family, Netlink, NetlinkError, Rule};
+use netio::netlink::{Family, Netlink, NetlinkError, Route, Rule};
 use thiserror::Error;
 
 use super::dns::DnsError;
 use super::facts::sysctl;
-use super::journal::{self, DIRECTORY, Journal, JournalError, abandoned};
-use super::outer::{Way, with_free_metric};
+use super::journal::{self, DIRECTORY, Directory, Journal, JournalError};
+use super::outer::{Way, same, with_free_metric};
 use super::plan::Plan;
 use super::step::{MAIN, Step};
 
@@ -79,7 +79,7 @@ impl Applied {
             done: Vec::new(),
             seen: Vec::new(),
             persistent: is_persistent(ifname),
-            journal: Some(recovered(directory, ifname, netlink)?),
+            journal: Some(recovered(&Directory::lock(directory)?, ifname, netlink)?.0),
         };
         // Dropped when it fails, and with that undone.
         applied.add(plan, netlink)?;
@@ -102,6 +102,9 @@ impl Applied {
 
     fn try_add(&mut self, plan: &Plan, netlink: &mut Netlink) -> Result<(), ApplyError> {
         let dev = netlink.index_of(&self.ifname)?;
+        if let Some(journal) = &mut self.journal {
+            journal.set_interface(dev);
+        }
         for step in &plan.steps {
             self.step(step, dev, netlink)?;
         }
@@ -109,8 +112,19 @@ impl Applied {
     }
 
     fn step(&mut self, step: &Step, dev: u32, netlink: &mut Netlink) -> Result<(), ApplyError> {
-        // What somebody else made is not ours to take away later.
-        if step.outlives_interface() && exists(step, netlink)? {
+        // No other tunnel decides about the same step meanwhile.
+        let _directory = match &self.journal {
+            Some(journal) if step.may_be_shared() => Some(journal.directory()?),
+            _ => None,
+        };
+        let others = self.others_steps();
+        if step.outlives_interface() && exists(step, &others, netlink)? {
+            // What another tunnel made goes with the last one that needs it. What somebody else
+            // made is not ours to take away later.
+            if let Some(shared) = others.into_iter().find(|other| other.is_shared_with(step)) {
+                self.record(&shared)?;
+                self.done.push(shared);
+            }
             log::debug!("{}: there already: {step:?}", self.ifname);
             return Ok(());
         }
@@ -167,12 +181,18 @@ impl Applied {
         }
     }
 
-    /// The interfaces of the other tunnels that are up, and what those did to the host.
+    /// The interfaces of the other tunnels that are up or were not undone, and what those did to the
+    /// host.
     pub(super) fn others(&self) -> (Vec<String>, Vec<Step>) {
-        self.journal
-            .as_ref()
-            .map(Journal::others)
-            .unwrap_or_default()
+        let others = self.journal.as_ref().map(Journal::others);
+        let others = others.unwrap_or_default().into_iter();
+        let (names, steps): (Vec<String>, Vec<Vec<Step>>) =
+            others.map(|other| (other.ifname, other.steps)).unzip();
+        (names, steps.concat())
+    }
+
+    fn others_steps(&self) -> Vec<Step> {
+        self.others().1
     }
 
     /// Takes everything back, in reverse order. What the kernel removes with the interface is
@@ -196,8 +216,10 @@ impl Applied {
     /// dropped its privileges could not open another.
     pub(crate) fn take_over(mut other: Self, netlink: &mut Netlink) -> Self {
         if let Some(journal) = &mut other.journal {
+            let directory = journal.directory().inspect_err(|e| log::warn!("{e}"));
             let mut errors = revert(&other.done, &other.ifname, netlink, journal);
             errors.extend(journal.clear().err().map(ApplyError::from));
+            drop(directory);
             for error in errors {
                 log::warn!("{}: {error}", other.ifname);
             }
@@ -211,6 +233,8 @@ impl Applied {
         let Some(journal) = self.journal.take() else {
             return Vec::new();
         };
+        // Until the journal is gone too: another tunnel's end must not count on this one's.
+        let _directory = journal.directory().inspect_err(|e| log::warn!("{e}"));
         let mut errors = revert(&self.done, &self.ifname, netlink, &journal);
         self.done.clear();
         // A journal of what could not be undone would only be tried again in vain.
@@ -247,8 +271,10 @@ pub(crate) fn recover(ifname: &str) -> Result<bool, ApplyError> {
         return Ok(false);
     }
     let mut netlink = Netlink::open()?;
-    recovered(path, ifname, &mut netlink)?.remove()?;
-    Ok(true)
+    let directory = Directory::lock(path)?;
+    let (journal, any) = recovered(&directory, ifname, &mut netlink)?;
+    journal.remove()?;
+    Ok(any)
 }
 
 /// Undoes what daemons left behind that were killed, whatever interfaces they had: for tunnels
@@ -260,7 +286,12 @@ pub(crate) fn recover(ifname: &str) -> Result<bool, ApplyError> {
 /// When the kernel gives no netlink socket. What cannot be undone is logged.
 pub(crate) fn recover_all() -> Result<Vec<String>, ApplyError> {
     let mut recovered = Vec::new();
-    for ifname in abandoned(Path::new(DIRECTORY)) {
+    let path = Path::new(DIRECTORY);
+    if !path.exists() {
+        return Ok(recovered);
+    }
+    let abandoned = Directory::lock(path)?.abandoned();
+    for ifname in abandoned {
         match recover(&ifname) {
             Ok(true) => recovered.push(ifname),
             Ok(false) | Err(ApplyError::Journal(JournalError::Running { .. })) => {}
@@ -271,17 +302,27 @@ pub(crate) fn recover_all() -> Result<Vec<String>, ApplyError> {
     Ok(recovered)
 }
 
-/// The interface's journal, with what was left in it undone.
-fn recovered(directory: &Path, ifname: &str, netlink: &mut Netlink) -> Result<Journal, ApplyError> {
-    let (mut journal, left) = Journal::open(directory, ifname)?;
-    if !left.is_empty() {
+/// The interface's journal, with what was left in it undone, and whether that was anything.
+fn recovered(
+    directory: &Directory,
+    ifname: &str,
+    netlink: &mut Netlink,
+) -> Result<(Journal, bool), ApplyError> {
+    let (mut journal, mut left) = Journal::open(directory, ifname)?;
+    // An interface of that name may be another's by now, and so are its name servers and routes.
+    let now = netlink.index_of(ifname);
+    if now.is_ok_and(|index| index != left.interface) {
+        left.steps.retain(|step| !step.is_by_interface_name());
+    }
+    let any = !left.steps.is_empty();
+    if any {
         log::warn!("{ifname}: undoing what a daemon left behind that was killed");
-        for error in revert(&left, ifname, netlink, &journal) {
+        for error in revert(&left.steps, ifname, netlink, &journal) {
             log::warn!("{ifname}: {error}");
         }
     }
     journal.clear()?;
-    Ok(journal)
+    Ok((journal, any))
 }
 
 fn execute(step: &Step, ifname: &str, dev: u32, netlink: &mut Netlink) -> Result<(), ApplyError> {
@@ -324,13 +365,22 @@ fn execute(step: &Step, ifname: &str, dev: u32, netlink: &mut Netlink) -> Result
     Ok(())
 }
 
-/// True when the host has already what the step would make.
-fn exists(step: &Step, netlink: &mut Netlink) -> Result<bool, ApplyError> {
+/// True when the host has already what the step would make; `others` are the steps of other
+/// tunnels.
+fn exists(step: &Step, others: &[Step], netlink: &mut Netlink) -> Result<bool, ApplyError> {
     Ok(match step {
-        Step::HostRoute { dst, .. } => netlink
-            .routes(Some(MAIN))?
-            .iter()
-            .any(|route| route.dst == *dst && route.prefix == Family::of(*dst).bits()),
+        Step::HostRoute { dst, .. } => {
+            // Those have metrics of their own, and go when their tunnel goes.
+            let outer = others
+                .iter()
+                .filter(|step| matches!(step, Step::OuterRoute { .. }));
+            let outer: Vec<Route> = outer.filter_map(|step| step.route(None)).collect();
+            netlink.routes(Some(MAIN))?.iter().any(|route| {
+                route.dst == *dst
+                    && route.prefix == Family::of(*dst).bits()
+                    && !outer.iter().any(|outer| same(outer, route))
+            })
+        }
         Step::UnmarkedRule { .. } | Step::MainRule { .. } => match rule(step) {
             None => false,
             Some(wanted) => netlink.rules(wanted.family)?.iter().any(|rule| {
@@ -355,7 +405,11 @@ fn revert(
     journal: &Journal,
 ) -> Vec<ApplyError> {
     let dev = netlink.index_of(ifname).ok();
+    let alive = journal.others().into_iter().filter(|other| other.alive);
+    let needed: Vec<Step> = alive.flat_map(|other| other.steps).collect();
     let undone = steps.iter().rev().map(|step| match step {
+        // Another tunnel needs it, and has written it down.
+        step if needed.iter().any(|other| other.is_shared_with(step)) => Ok(()),
         Step::Dns { resolver, .. } => Ok(resolver.unset(ifname)?),
         Step::TunnelAddress { addr, prefix, peer } => match (dev, peer) {
             (None, _) => Ok(()),
@@ -381,8 +435,7 @@ fn revert(
             Some(rule) => absent_is_fine(netlink.delete_rule(&rule)),
             None => Ok(()),
         },
-        // Another tunnel may have come to need it.
-        Step::Sysctl { key, before, .. } if journal.is_alone() => set_sysctl(key, before),
+        Step::Sysctl { key, before, .. } => set_sysctl(key, before),
         _ => Ok(()),
     });
     undone.filter_map(Result::err).collect()

@@ -4,18 +4,30 @@
 //! A step is written **before** it is done: a step in the file may not have happened, one that
 //! is not in the file did not. Locks tell a living daemon's file from a dead one's: the kernel
 //! drops them however the process ends, and no process number can be taken for another's.
+//!
+//! The first line says which host the steps were done to: the boot, the network namespace and the
+//! interface. What was done to another is not to be undone on this one: such a journal is
+//! discarded.
+//!
+//! Several tunnels may need one route, rule or setting. Each writes it down, and it goes with the
+//! last of them. So that no two decide at once, whoever looks at the journals of others holds the
+//! lock of the [`Directory`].
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
+use netio::namespace;
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::unistd::Uid;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::step::Step;
+use super::step::{SRC_VALID_MARK, Step};
 
 /// Directory of the journals, one `IFNAME@NAMESPACE.undo` for each interface; empty after a reboot, as the
 /// host's state is.
@@ -26,6 +38,9 @@ const SIZE_MAX: u64 = 1 << 20;
 
 /// Longest first line that is looked at, in bytes.
 const LINE_MAX: u64 = 256;
+
+/// A number that the kernel makes anew at each boot.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Why a journal cannot be used.
 #[derive(Debug, Error)]
@@ -47,31 +62,110 @@ pub(crate) enum JournalError {
     },
 }
 
+/// The directory of the journals, locked: nobody else opens, reads or removes one meanwhile. The
+/// lock is given back with the value.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Directory {
+    /// Makes the directory if there is none, and waits for its lock.
+    ///
+    /// Steps are undone as they stand in the files there, by root. So the directory must be one
+    /// that only this user, or root, writes to.
+    pub(super) fn lock(path: &Path) -> Result<Self, JournalError> {
+        let lock = || {
+            DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+            let options = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+            let directory = OpenOptions::new()
+                .read(true)
+                .custom_flags(options.bits())
+                .open(path)?;
+            let data = directory.metadata()?;
+            let ours = data.uid() == Uid::effective().as_raw();
+            if data.mode() & 0o022 != 0 && ours {
+                directory.set_permissions(Permissions::from_mode(0o755))?;
+            } else if data.mode() & 0o022 != 0 || !(ours || data.uid() == 0) {
+                return Err(io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    "other users may write to this directory; remove it",
+                ));
+            }
+            Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
+        };
+        Ok(Self {
+            _lock: lock().map_err(|error| JournalError::File {
+                path: path.to_owned(),
+                error,
+            })?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// The interfaces in this network namespace whose journals nobody holds. What dead daemons left
+    /// of another boot, or of a namespace that is gone, is removed.
+    pub(super) fn abandoned(&self) -> Vec<String> {
+        let here = Origin::here(0);
+        let mut names = Vec::new();
+        for path in journals(Some(&self.path)) {
+            let Ok(file) = open_own(&path) else { continue };
+            let origin = Origin::of(&file);
+            if Flock::lock(file, FlockArg::LockExclusiveNonblock).is_err() {
+                continue;
+            }
+            match origin {
+                Some(origin) if origin.is_same_host(&here) => names.extend(stem(&path)),
+                Some(origin) if !origin.is_gone(&here) => {}
+                _ => {
+                    log::info!("{}: discarded, it is of another time", path.display());
+                    // Tried again at the next start.
+                    let _ = fs::remove_file(&path);
+                }
+            }
+        }
+        names
+    }
+}
+
 /// An open and locked journal.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
     file: Flock<File>,
+    /// Index of the interface that it is about, 0 while there is none.
+    interface: u32,
+}
+
+/// What a dead daemon did and did not undo.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(super) struct Left {
+    /// The steps, in order.
+    pub(super) steps: Vec<Step>,
+    /// Index of the interface that it had, 0 when unknown.
+    pub(super) interface: u32,
 }
 
 impl Journal {
-    /// Opens the journal of an interface, and gives the steps that a dead daemon left in it.
-    pub(super) fn open(directory: &Path, ifname: &str) -> Result<(Self, Vec<Step>), JournalError> {
-        let path = path_of(directory, ifname);
+    /// Opens the journal of an interface, and gives what a dead daemon left in it.
+    pub(super) fn open(directory: &Directory, ifname: &str) -> Result<(Self, Left), JournalError> {
+        let path = path_of(&directory.path, ifname);
         let failed = |error| JournalError::File {
             path: path.clone(),
             error,
         };
-        fs::create_dir_all(directory).map_err(failed)?;
-        let file = loop {
-            let file = OpenOptions::new()
-                .read(true)
-                .append(true)
-                .create(true)
-                .mode(0o600)
-                .open(&path)
-                .map_err(failed)?;
-            let file = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .open(&path)
+            .map_err(failed)?;
+        require_own(&file).map_err(failed)?;
+        let file =
+            Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(
                 |(_, errno)| match errno {
                     Errno::EWOULDBLOCK => JournalError::Running {
                         ifname: ifname.to_owned(),
@@ -79,13 +173,32 @@ impl Journal {
                     errno => failed(errno.into()),
                 },
             )?;
-            // Its last owner may have removed it between the two calls.
-            if file.metadata().map_err(failed)?.nlink() != 0 {
-                break file;
+        let origin = Origin::of(&file);
+        let steps = read(&file).map_err(failed)?;
+        let journal = Self {
+            path: path.clone(),
+            file,
+            interface: 0,
+        };
+        let left = match origin {
+            Some(origin) if origin.is_same_host(&Origin::here(0)) => Left {
+                steps,
+                interface: origin.interface,
+            },
+            // What a reboot or the end of a namespace has undone already.
+            _ => {
+                if !steps.is_empty() {
+                    log::info!("{}: discarded, it is of another time", path.display());
+                }
+                Left::default()
             }
         };
-        let steps = read(&file).map_err(failed)?;
-        Ok((Self { path, file }, steps))
+        Ok((journal, left))
+    }
+
+    /// Says which interface the steps from now on are about.
+    pub(super) const fn set_interface(&mut self, index: u32) {
+        self.interface = index;
     }
 
     /// Writes down that a step is about to be done. Returns what [`Journal::retract`] needs.
@@ -93,7 +206,7 @@ impl Journal {
         let write = || {
             let mut mark = self.file.metadata()?.len();
             if mark == 0 {
-                self.write(&Origin::here())?;
+                self.write(&Origin::here(self.interface))?;
                 mark = self.file.metadata()?.len();
             }
             self.write(step)?;
@@ -128,26 +241,30 @@ impl Journal {
         }
     }
 
-    /// True when this is the only journal in its directory: no other tunnel of ours is up.
-    pub(super) fn is_alone(&self) -> bool {
-        self.other_paths().is_empty()
-    }
-
-    /// The interfaces of the other journals of this namespace, and what is in these.
-    pub(super) fn others(&self) -> (Vec<String>, Vec<Step>) {
-        let mut names = Vec::new();
-        let mut steps = Vec::new();
+    /// The other journals of this namespace.
+    pub(super) fn others(&self) -> Vec<Other> {
+        let here = Origin::here(0);
+        let mut others = Vec::new();
         for path in self.other_paths() {
             // Gone meanwhile, or about to go.
-            let Ok(file) = File::open(&path) else {
+            let Ok(file) = open_own(&path) else {
                 continue;
             };
-            if !Origin::of(&file).is_elsewhere() {
-                names.extend(stem(&path));
-                steps.extend(read(&file).unwrap_or_default());
+            if !Origin::of(&file).is_some_and(|origin| origin.is_same_host(&here)) {
+                continue;
             }
+            others.push(Other {
+                ifname: stem(&path).unwrap_or_default(),
+                steps: read(&file).unwrap_or_default(),
+                alive: Flock::lock(file, FlockArg::LockSharedNonblock).is_err(),
+            });
         }
-        (names, steps)
+        others
+    }
+
+    /// The directory, locked.
+    pub(super) fn directory(&self) -> Result<Directory, JournalError> {
+        Directory::lock(self.path.parent().unwrap_or(Path::new(DIRECTORY)))
     }
 
     fn other_paths(&self) -> Vec<PathBuf> {
@@ -164,44 +281,81 @@ impl Journal {
     }
 }
 
-/// The first line of a journal. Interfaces of the same name in two network namespaces have
-/// nothing to do with each other, but `/run` is the same for both.
-#[derive(Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+/// Another tunnel's journal.
+#[derive(Debug)]
+pub(super) struct Other {
+    /// The interface.
+    pub(super) ifname: String,
+    /// What was done for it.
+    pub(super) steps: Vec<Step>,
+    /// Its daemon runs.
+    pub(super) alive: bool,
+}
+
+/// The first line of a journal: what it is about. Interfaces of the same name in two network
+/// namespaces have nothing to do with each other, but `/run` is the same for both, and may outlive a
+/// boot.
+#[derive(Debug, Deserialize, Eq, PartialEq, Serialize)]
 struct Origin {
-    /// Inode of the namespace, 0 when unknown.
+    /// Inode of the namespace, 0 when unknown. Used again when the namespace is gone.
     namespace: u64,
+    /// The namespace's number, which is never used again; 0 before Linux 5.14.
+    cookie: u64,
+    /// The boot.
+    boot: String,
+    /// Index of the interface.
+    interface: u32,
 }
 
 impl Origin {
-    fn here() -> Self {
-        let namespace = fs::metadata("/proc/thread-self/ns/net").map_or(0, |meta| meta.ino());
-        Self { namespace }
+    fn here(interface: u32) -> Self {
+        let boot = fs::read_to_string(BOOT).unwrap_or_default();
+        Self {
+            namespace: namespace::inode().unwrap_or(0),
+            cookie: namespace::cookie().unwrap_or(0),
+            boot: boot.trim().to_owned(),
+            interface,
+        }
     }
 
-    fn of(file: &File) -> Self {
+    fn of(file: &File) -> Option<Self> {
         let mut line = String::new();
         let read = BufReader::new(file.take(LINE_MAX)).read_line(&mut line);
-        // Whatever it is instead: a journal without an origin.
         let _ = (read, (&*file).rewind());
-        serde_json::from_str(&line).unwrap_or_default()
+        serde_json::from_str(&line).ok()
     }
 
-    fn is_elsewhere(&self) -> bool {
-        let here = Self::here().namespace;
-        ![0, here].contains(&self.namespace) && here != 0
+    /// True when the namespace is the same one.
+    fn is_same_host(&self, here: &Self) -> bool {
+        (self.namespace, self.cookie, &self.boot) == (here.namespace, here.cookie, &here.boot)
+    }
+
+    /// True when the namespace is none of those that there are.
+    fn is_gone(&self, here: &Self) -> bool {
+        self.boot != here.boot || (self.namespace == here.namespace && self.cookie != here.cookie)
     }
 }
 
-/// The interfaces in this network namespace whose journals nobody holds.
-pub(super) fn abandoned(directory: &Path) -> Vec<String> {
-    let free = |path: &PathBuf| {
-        File::open(path).is_ok_and(|file| {
-            !Origin::of(&file).is_elsewhere()
-                && Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok()
-        })
-    };
-    let paths = journals(Some(directory)).into_iter().filter(free);
-    paths.filter_map(|path| stem(&path)).collect()
+/// Opens a journal of another tunnel to read it, if only this user or root can have written it.
+fn open_own(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path)?;
+    require_own(&file)?;
+    Ok(file)
+}
+
+fn require_own(file: &File) -> io::Result<()> {
+    let data = file.metadata()?;
+    let own = data.uid() == 0 || data.uid() == Uid::effective().as_raw();
+    if own && data.is_file() && data.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "no file that only its owner and root can have written; remove it",
+    ))
 }
 
 fn journals(directory: Option<&Path>) -> Vec<PathBuf> {
@@ -218,7 +372,8 @@ fn journals(directory: Option<&Path>) -> Vec<PathBuf> {
 
 /// The journal of an interface of this network namespace: others may have interfaces of that name.
 pub(super) fn path_of(directory: &Path, ifname: &str) -> PathBuf {
-    directory.join(format!("{ifname}@{}.undo", Origin::here().namespace))
+    let namespace = namespace::inode().unwrap_or(0);
+    directory.join(format!("{ifname}@{namespace}.undo"))
 }
 
 /// The interface of a journal.
@@ -239,6 +394,10 @@ fn read(file: &File) -> io::Result<Vec<Step>> {
             continue;
         }
         match serde_json::from_str(&line) {
+            // Written to below `/proc/sys`, by root.
+            Ok(Step::Sysctl { key, .. }) if key != SRC_VALID_MARK => {
+                log::warn!("a line of the undo journal is passed over: no setting of ours: {key}");
+            }
             Ok(step) => steps.push(step),
             // The last line of a daemon that was killed while writing, or of another version.
             Err(error) => log::warn!("a line of the undo journal is passed over: {error}"),
@@ -248,88 +407,4 @@ fn read(file: &File) -> io::Result<Vec<Step>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A directory of this test's own, removed at its end.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let name = format!("millrace-{name}-{}", std::process::id());
-            Self(std::env::temp_dir().join(name))
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    #[test]
-    fn steps_survive_the_process_and_a_torn_line() {
-        let scratch = Scratch::new("journal");
-        let step = Step::MainRule {
-            v6: true,
-            priority: 7,
-        };
-        let (mut journal, left) = Journal::open(&scratch.0, "wg0").unwrap();
-        assert!(left.is_empty() && journal.is_alone());
-        journal.record(&step).unwrap();
-        (&*journal.file).write_all(b"{\"MainRu").unwrap();
-        drop(journal);
-        let (mut journal, left) = Journal::open(&scratch.0, "wg0").unwrap();
-        assert_eq!(left, [step]);
-        journal.clear().unwrap();
-        drop(journal);
-        let (journal, left) = Journal::open(&scratch.0, "wg0").unwrap();
-        assert!(left.is_empty());
-        journal.remove().unwrap();
-        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn a_living_daemons_journal_is_left_alone() {
-        let scratch = Scratch::new("lock");
-        let (_held, _) = Journal::open(&scratch.0, "wg0").unwrap();
-        let second = Journal::open(&scratch.0, "wg0");
-        assert!(matches!(second, Err(JournalError::Running { .. })));
-        let (other, _) = Journal::open(&scratch.0, "wg1").unwrap();
-        assert!(!other.is_alone());
-    }
-
-    #[test]
-    fn journals_of_other_namespaces_are_not_ours_to_undo() {
-        let scratch = Scratch::new("elsewhere");
-        let (held, _) = Journal::open(&scratch.0, "tun0").unwrap();
-        let elsewhere = Origin { namespace: 1 };
-        let foreign = serde_json::to_string(&elsewhere).unwrap();
-        let step = "{\"MainRule\":{\"v6\":false,\"priority\":7}}";
-        let write = |name: &str, first: &str| {
-            fs::write(scratch.0.join(name), format!("{first}\n{step}\n")).unwrap();
-        };
-        write("tun1.undo", &foreign);
-        write("tun2.undo", "");
-        assert_eq!(abandoned(&scratch.0), ["tun2"]);
-        let (names, steps) = held.others();
-        assert_eq!(
-            (names.as_slice(), steps.len()),
-            (&["tun2".to_owned()][..], 1)
-        );
-    }
-
-    #[test]
-    fn what_was_not_done_is_taken_back() {
-        let scratch = Scratch::new("retract");
-        let rule = |priority| Step::MainRule { v6: true, priority };
-        let (mut journal, _) = Journal::open(&scratch.0, "wg0").unwrap();
-        journal.record(&rule(1)).unwrap();
-        let mark = journal.record(&rule(2)).unwrap();
-        journal.retract(mark).unwrap();
-        journal.record(&rule(3)).unwrap();
-        drop(journal);
-        let (_, left) = Journal::open(&scratch.0, "wg0").unwrap();
-        assert_eq!(left, [rule(1), rule(3)]);
-    }
-}
+mod tests;

@@ -127,7 +127,7 @@ impl Host {
 }
 
 /// True when it is the same place in the table, going the same way.
-fn same(a: &Route, b: &Route) -> bool {
+pub(super) fn same(a: &Route, b: &Route) -> bool {
     let key = |r: &Route| (r.dst, r.prefix, r.via, r.dev, metric_of(r));
     key(a) == key(b)
 }

@@ -172,6 +172,34 @@ impl Step {
         matches!(self, Self::TunnelAddress { .. } | Self::TunnelRoute { .. })
     }
 
+    /// True for what several tunnels may need and only one can make.
+    pub(super) const fn may_be_shared(&self) -> bool {
+        matches!(
+            self,
+            Self::HostRoute { .. }
+                | Self::UnmarkedRule { .. }
+                | Self::MainRule { .. }
+                | Self::Sysctl { .. }
+        )
+    }
+
+    /// True when the same route, rule or setting would be made and taken back by both.
+    pub(super) fn is_shared_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::HostRoute { dst: a, .. }, Self::HostRoute { dst: b, .. }) => a == b,
+            (Self::Sysctl { key: a, .. }, Self::Sysctl { key: b, .. }) => a == b,
+            _ => self.may_be_shared() && self == other,
+        }
+    }
+
+    /// True for what is undone by the interface's name, whoever has it by then.
+    pub(super) const fn is_by_interface_name(&self) -> bool {
+        matches!(
+            self,
+            Self::Dns { .. } | Self::TunnelAddress { .. } | Self::TunnelRoute { .. }
+        )
+    }
+
     /// True when the tunnel is of use without it.
     pub(super) fn is_optional(&self) -> bool {
         match self {

@@ -9,6 +9,8 @@ use super::super::plan::Options;
 use super::super::step::SavedRoute;
 use super::*;
 
+mod shared;
+
 const FILE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n\
     Address = 10.0.0.2/24, fd00::2/64\n[Peer]\n\
     PublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
@@ -43,6 +45,10 @@ fn plan(netlink: &mut Netlink, adjust: impl FnOnce(&mut Facts)) -> Plan {
     let mut facts = Facts::gather(&tunnel, &endpoints, netlink).unwrap();
     adjust(&mut facts);
     Plan::new(&tunnel, &facts, Options::default()).unwrap()
+}
+
+fn lock(directory: &Path) -> Directory {
+    Directory::lock(directory).unwrap()
 }
 
 fn state(netlink: &mut Netlink) -> impl PartialEq + std::fmt::Debug + use<> {
@@ -117,8 +123,9 @@ fn a_killed_daemons_changes_are_undone_by_the_next() {
         applied.journal = None;
         drop(applied);
         assert_ne!(state(netlink), before);
-        recovered(directory, "wg0", netlink)
+        recovered(&lock(directory), "wg0", netlink)
             .unwrap()
+            .0
             .remove()
             .unwrap();
         assert_eq!(state(netlink), before);
@@ -257,9 +264,9 @@ fn a_default_route_that_was_displaced_comes_back_as_it_was() {
         drop(killed);
         let wg0 = netlink.index_of("wg0").unwrap();
         netlink.set_down(wg0).unwrap();
-        assert_eq!(abandoned(directory), ["wg0"]);
-        let journal = recovered(directory, "wg0", netlink).unwrap();
-        assert_eq!(abandoned(directory), [""; 0]);
+        assert_eq!(lock(directory).abandoned(), ["wg0"]);
+        let (journal, _) = recovered(&lock(directory), "wg0", netlink).unwrap();
+        assert_eq!(lock(directory).abandoned(), [""; 0]);
         journal.remove().unwrap();
         assert_eq!(state(netlink), before);
     });
