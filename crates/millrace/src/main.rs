@@ -1,11 +1,14 @@
 //! Millrace: the fast VPN for small routers. This is the program; see `docs/architecture.md`.
 
 #![forbid(unsafe_code)]
+// They panic where nobody reads any more: see `output`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod backends;
 mod commands;
 mod network;
 mod openvpn;
+mod output;
 mod privileges;
 mod profile;
 mod status;
@@ -78,6 +81,8 @@ fn openvpn_arguments() -> Option<Vec<OsString>> {
 }
 
 fn main() -> ExitCode {
+    // Before anything is opened or started.
+    commands::daemonize::is_child();
     if let Some(arguments) = openvpn_arguments() {
         return commands::openvpn::run(arguments);
     }

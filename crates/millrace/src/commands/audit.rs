@@ -1,5 +1,6 @@
 //! `millrace audit`: what a firmware leaves on the table for its chip.
 
+use crate::output;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -111,7 +112,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     match report(matches) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("millrace: {error}");
+            output::note(format_args!("millrace: {error}"));
             ExitCode::from(2)
         }
     }
@@ -145,7 +146,7 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             match live.audit {
                 // Nothing is wrong with a box that is no router.
                 Err(error @ (AuditError::NoChip(_) | AuditError::Nothing(..))) => {
-                    eprintln!("millrace: not judged: {error}");
+                    output::note(format_args!("millrace: not judged: {error}"));
                     return Ok(ExitCode::SUCCESS);
                 }
                 audit => audit?,

@@ -1,5 +1,6 @@
 //! `millrace check`: what an imported file would do, line by line.
 
+use crate::output;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -96,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let judged = match judge(arguments) {
         Ok(judged) => judged,
         Err(error) => {
-            eprintln!("millrace: {error}");
+            output::note(format_args!("millrace: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -109,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match written {
         // Whoever stops reading has seen enough; the verdict stays the same.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("millrace: cannot write the report: {error}");
+            output::note(format_args!("millrace: cannot write the report: {error}"));
             ExitCode::FAILURE
         }
         _ if judged.report.is_clean() => ExitCode::SUCCESS,

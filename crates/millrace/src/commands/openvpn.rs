@@ -1,6 +1,7 @@
 //! `millrace openvpn`: OpenVPN's own command line. Also when the program is called `openvpn`.
 
 use crate::openvpn;
+use crate::output;
 use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -32,7 +33,10 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     match arguments {
         Ok(arguments) => openvpn::main(&arguments),
         Err(argument) => {
-            eprintln!("millrace: an argument is not UTF-8: {}", argument.display());
+            output::note(format_args!(
+                "millrace: an argument is not UTF-8: {}",
+                argument.display()
+            ));
             ExitCode::FAILURE
         }
     }

@@ -1,5 +1,6 @@
 //! `millrace status`: what the running tunnels do, for people and for programs.
 
+use crate::output;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -90,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         let statuses = match sample(arguments, earlier.as_deref()) {
             Ok(statuses) => statuses,
             Err(error) => {
-                eprintln!("millrace: {error}");
+                output::note(format_args!("millrace: {error}"));
                 return ExitCode::FAILURE;
             }
         };
@@ -148,7 +149,7 @@ fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
             // The socket file of a daemon that was killed.
             Err(StatusError::NotRunning { .. }) => {}
             // One that hangs must not hide the others.
-            Err(error) => eprintln!("millrace: {error}"),
+            Err(error) => output::note(format_args!("millrace: {error}")),
         }
     }
     Ok(statuses)

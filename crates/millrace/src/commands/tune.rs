@@ -1,5 +1,6 @@
 //! `millrace tune`: measures ciphers on the CPU and on accelerators, and writes what is fastest to the profile.
 
+use crate::output;
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -112,11 +113,11 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 fn cannot_write(path: &Path, why: &io::Error) -> ExitCode {
-    eprintln!(
+    output::note(format_args!(
         "millrace: cannot write {}: {why}. Name another file with --profile, and tunnels' with {}",
         path.display(),
         profile::ENVIRONMENT
-    );
+    ));
     ExitCode::FAILURE
 }
 

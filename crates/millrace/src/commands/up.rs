@@ -2,6 +2,7 @@
 
 use super::{daemonize, settings};
 use crate::network::{self, Applied, Facts, Options, Plan};
+use crate::output;
 use crate::privileges;
 use crate::wireguard::{Daemon, DaemonOptions, test_tun};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -87,7 +88,7 @@ fn openvpn_up(
     };
     let import = config::openvpn::read(path, options)?;
     for warning in &import.warnings {
-        eprintln!("{warning}");
+        output::note(warning);
     }
     let (mut model, report) = match (import.is_usable(), import.report.clone()) {
         (true, _) => import.into_model()?,
@@ -121,7 +122,7 @@ fn openvpn_up(
 fn tell(report: &config::report::Report) {
     for entry in &report.entries {
         if entry.verdict != Verdict::Honoured {
-            eprintln!("{}", report.describe(entry));
+            output::note(report.describe(entry));
         }
     }
 }
@@ -166,6 +167,7 @@ fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
         tun_verdict,
         null_cipher: false,
     })?;
+    privileges::confine_other_threads();
 
     let mut set = tunnel.to_set_device();
     let mut endpoints = Vec::new();
@@ -237,7 +239,10 @@ fn serve(
     if matches.get_flag("daemon") {
         daemonize::ready()?;
     } else {
-        eprintln!("{} is up; Ctrl-C takes it down", daemon.ifname());
+        output::note(format_args!(
+            "{} is up; Ctrl-C takes it down",
+            daemon.ifname()
+        ));
     }
     let ended = daemon.run()?;
     log::info!("{}: ended: {ended:?}", daemon.ifname());

@@ -67,6 +67,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         null_cipher,
     });
     let result = daemon.and_then(|mut daemon| {
+        privileges::confine_other_threads();
         if !foreground && let Err(e) = daemonize::ready() {
             log::warn!("cannot let go of the terminal: {e}");
         }

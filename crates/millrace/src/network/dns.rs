@@ -14,6 +14,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::commands::daemonize;
+
 mod helper;
 mod openwrt;
 
@@ -204,7 +206,7 @@ fn run(
 ) -> Result<(), DnsError> {
     let path = find_program(program).unwrap_or_else(|| program.into());
     let mut command = Command::new(path);
-    command.args(arguments);
+    command.args(arguments).env_remove(daemonize::CHILD);
     let ended = helper::run(&mut command, input, LIMIT);
     let (status, message) = match ended {
         Ok(Some(ended)) => ended,

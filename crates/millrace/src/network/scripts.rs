@@ -4,6 +4,8 @@ use std::process::{Command, ExitStatus};
 
 use thiserror::Error;
 
+use crate::commands::daemonize;
+
 /// Why the commands did not all run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -38,7 +40,12 @@ pub(crate) fn run_scripts(commands: &[String], ifname: &str) -> Result<(), Scrip
         log::info!("{ifname}: {command}");
         let status = ["bash", "sh"]
             .iter()
-            .map(|shell| Command::new(shell).arg("-c").arg(&command).status())
+            .map(|shell| {
+                let mut process = Command::new(shell);
+                // It may start a tunnel of its own.
+                process.arg("-c").arg(&command).env_remove(daemonize::CHILD);
+                process.status()
+            })
             .find(|outcome| !matches!(outcome, Err(error) if error.kind() == std::io::ErrorKind::NotFound))
             .unwrap_or_else(|| Err(std::io::ErrorKind::NotFound.into()));
         match status {

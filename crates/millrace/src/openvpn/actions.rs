@@ -1,5 +1,6 @@
 //! What `openvpn` can be asked for instead of a tunnel.
 
+use crate::output;
 use config::openvpn::{Action, Cipher, Digest, GenKey, KeyKind};
 use netio::netlink::{Family, Netlink};
 use netio::tun::{Tun, TunOptions};
@@ -18,12 +19,12 @@ use super::policy::timestamp::unix;
 pub(super) fn run(action: &Action, arguments: &[String]) -> u8 {
     let done = match action {
         Action::Help => {
-            println!("{}", HELP.trim());
+            output::line(&HELP.trim());
             return 1;
         }
         Action::Version => {
-            println!("{}", super::release::title());
-            println!("library versions: rustls with AWS-LC; TLS 1.2 and 1.3");
+            output::line(&super::release::title());
+            output::line("library versions: rustls with AWS-LC; TLS 1.2 and 1.3");
             return 1;
         }
         Action::GenKey(wanted) => generate(wanted, arguments),
@@ -33,16 +34,16 @@ pub(super) fn run(action: &Action, arguments: &[String]) -> u8 {
         }
         Action::ShowDigests => {
             for digest in Digest::ALL {
-                println!("{digest}");
+                output::line(&digest);
             }
             Ok(())
         }
         Action::ShowTls => {
-            println!("{}", SUITES.join("\n"));
+            output::line(&SUITES.join("\n"));
             Ok(())
         }
         Action::ShowGroups => {
-            println!("{}", GROUPS.join("\n"));
+            output::line(&GROUPS.join("\n"));
             Ok(())
         }
         Action::ShowGateway => show_gateway(),
@@ -55,7 +56,7 @@ pub(super) fn run(action: &Action, arguments: &[String]) -> u8 {
     match done {
         Ok(()) => 0,
         Err(error) => {
-            println!("Options error: {error}");
+            output::line(format_args!("Options error: {error}"));
             1
         }
     }
@@ -138,7 +139,7 @@ fn generate(wanted: &GenKey, arguments: &[String]) -> Result<(), Box<dyn Error>>
         }
     };
     match &wanted.file {
-        None => print!("{}", *text),
+        None => output::text(&*text),
         Some(path) => write_secret(path, &text)?,
     }
     Ok(())
@@ -175,13 +176,17 @@ fn write_secret(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
 }
 
 fn show_ciphers() {
-    println!("The following ciphers and cipher modes are available for use:\n");
+    output::line(format_args!(
+        "The following ciphers and cipher modes are available for use:\n"
+    ));
     for cipher in Cipher::ALL.into_iter().filter(|c| !c.is_insecure()) {
-        println!("{cipher}");
+        output::line(&cipher);
     }
-    println!("\nThe following are insecure and need --allow-insecure-ciphers:\n");
+    output::line(format_args!(
+        "\nThe following are insecure and need --allow-insecure-ciphers:\n"
+    ));
     for cipher in Cipher::ALL.into_iter().filter(|c| c.is_insecure()) {
-        println!("{cipher}");
+        output::line(&cipher);
     }
 }
 
@@ -195,7 +200,10 @@ fn show_gateway() -> Result<(), Box<dyn Error>> {
         if let Some(route) = default {
             let device = route.dev.map(|dev| netlink.name_of(dev)).transpose()?;
             let via = route.via.map(|via| via.to_string()).unwrap_or_default();
-            println!("ROUTE_GATEWAY {via} IFACE={}", device.unwrap_or_default());
+            output::line(format_args!(
+                "ROUTE_GATEWAY {via} IFACE={}",
+                device.unwrap_or_default()
+            ));
         }
     }
     Ok(())
@@ -204,7 +212,7 @@ fn show_gateway() -> Result<(), Box<dyn Error>> {
 fn make_tun(name: &str) -> Result<(), Box<dyn Error>> {
     let tun = Tun::create(name, TunOptions::PLAIN)?;
     tun.set_persistent(true)?;
-    println!("Persist state set to: ON");
+    output::line("Persist state set to: ON");
     Ok(())
 }
 
@@ -215,6 +223,6 @@ fn remove_tun(name: &str) -> Result<(), Box<dyn Error>> {
     }
     let tun = Tun::create(name, TunOptions::PLAIN)?;
     tun.set_persistent(false)?;
-    println!("Persist state set to: OFF");
+    output::line("Persist state set to: OFF");
     Ok(())
 }

@@ -54,7 +54,10 @@ pub(super) struct Door {
 
 enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, SocketFile),
+    Unix(
+        UnixListener,
+        #[expect(dead_code, reason = "removes the file when it is dropped")] SocketFile,
+    ),
     /// `management-client`: nobody else comes.
     Called,
 }
@@ -295,8 +298,8 @@ mod tests {
         let text = format!(
             "client\ndev tun\nremote a\nca c\nauth-user-pass\nremote-cert-tls server\n{lines}\n"
         );
-        let name = std::path::Path::new("a.ovpn");
-        let mut none = |_: &std::path::Path| Err(io::ErrorKind::NotFound.into());
+        let name = Path::new("a.ovpn");
+        let mut none = |_: &Path| Err(io::ErrorKind::NotFound.into());
         let options = config::openvpn::Options {
             allow_files: true,
             ..Default::default()

@@ -41,6 +41,7 @@ mod terms;
 
 use crate::commands::daemonize;
 use crate::network as network_plan;
+use crate::output;
 use crate::privileges;
 use config::openvpn::{self, AuthRetry, OpenVpn, ScriptSecurity};
 use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
@@ -348,7 +349,7 @@ impl Context {
     fn is_up(&self) {
         if self.tell.take() {
             if !daemonize::is_child() {
-                eprintln!("the tunnel is up; Ctrl-C takes it down");
+                output::note("the tunnel is up; Ctrl-C takes it down");
             }
             process::into_background();
         }
@@ -373,9 +374,12 @@ impl Context {
                 service.user.as_deref().unwrap_or("(same)"),
                 service.group.as_deref().unwrap_or("(same)")
             );
-        } else if self.config.server().is_some() && !self.runs_programs() {
+        }
+        // A client sets name servers and reads its keys again, which another user could not.
+        if service.user.is_none() && self.config.server().is_some() && !self.runs_programs() {
             privileges::drop_privileges();
         }
+        privileges::confine_other_threads();
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! The clients are programs without an interface, all in one host; one more, in a host of its own, has a
 //! tunnel that carries load: first alone, then among the others, which are idle.
 
+use crate::output;
 use std::io;
 use std::net::IpAddr;
 use std::thread;
@@ -96,16 +97,19 @@ pub(crate) fn measure(
         ..Iperf::default()
     };
     let alone = load.run(&busy, &iperf)?.bits_per_second();
-    eprintln!("bench: {name}: {} Mbit/s alone", number(alone / 1e6));
+    output::note(format_args!(
+        "bench: {name}: {} Mbit/s alone",
+        number(alone / 1e6)
+    ));
 
     let before = usage(process)?.cpu();
     let start = Instant::now();
     let idle = IdleClients::new(calls.as_ref(), &setup, far.b4())?;
     idle.start(&crowd, clients.saturating_sub(1))?;
-    eprintln!(
+    output::note(format_args!(
         "bench: {name}: {clients} clients are started after {:.1} s",
         start.elapsed().as_secs_f64()
-    );
+    ));
     wait_for(&running, clients)?;
     let up = start.elapsed();
     let handshakes = usage(process)?.cpu().saturating_sub(before);
@@ -120,7 +124,7 @@ pub(crate) fn measure(
         rate: [alone, among],
         handshakes,
     };
-    eprintln!("bench: {outcome:?}");
+    output::note(format_args!("bench: {outcome:?}"));
     Ok(outcome)
 }
 
@@ -149,7 +153,9 @@ fn wait_for(server: &RunningOpenVpn<'_>, clients: u32) -> Result<(), RigError> {
         }
         if found / 100 > told {
             told = found / 100;
-            eprintln!("bench: {found} of {clients} clients are connected");
+            output::note(format_args!(
+                "bench: {found} of {clients} clients are connected"
+            ));
         }
         if Instant::now() >= end {
             let error = io::Error::other(format!("{found} of {clients} came"));

@@ -14,6 +14,7 @@ pub(super) mod table;
 mod targets;
 mod test;
 
+use crate::output;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, IsTerminal as _};
@@ -45,7 +46,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("millrace: {error}");
+            output::note(format_args!("millrace: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -91,7 +92,7 @@ fn bench(options: &Options) -> Result<bool, RigError> {
     drop(grounds);
 
     let text = report::markdown(&run, &records);
-    println!("{text}");
+    output::say(&text);
     let mut good = records.failures.is_empty();
     if let Some(path) = &options.markdown {
         good &= write(path, &text);
@@ -105,7 +106,7 @@ fn bench(options: &Options) -> Result<bool, RigError> {
         match document::json(&run, &records) {
             Ok(text) => good &= write(path, &text),
             Err(error) => {
-                eprintln!("millrace: cannot write JSON: {error}");
+                output::note(format_args!("millrace: cannot write JSON: {error}"));
                 good = false;
             }
         }
@@ -124,7 +125,7 @@ fn scale(options: &Options, clients: u32) -> Result<bool, RigError> {
         }
     }
     let text = clients::markdown(&outcomes);
-    println!("{text}");
+    output::say(&text);
     Ok(match &options.markdown {
         Some(path) => write(path, &text),
         None => true,
@@ -141,7 +142,11 @@ pub(super) fn prepare(needed: &[&str]) -> Result<(), LabError> {
     for tool in needed {
         tools::find(tool)?;
     }
-    let last = || eprintln!("\nmillrace: interrupted; hosts and programs are gone");
+    let last = || {
+        output::note(format_args!(
+            "\nmillrace: interrupted; hosts and programs are gone"
+        ))
+    };
     if let Err(error) = lab::cleanup_on_signal_then(last) {
         log::warn!("Ctrl-C may leave processes behind: {error}");
     }
@@ -164,7 +169,7 @@ fn plan(options: &Options) -> Run {
         match contender.carrier() {
             Ok(_) => run.contenders.push(*contender),
             Err(error) => {
-                eprintln!("bench: without {}: {error}", contender.name());
+                output::note(format_args!("bench: without {}: {error}", contender.name()));
                 run.missing.push((*contender, error.to_string()));
             }
         }
@@ -190,21 +195,23 @@ fn plan(options: &Options) -> Run {
     let of_one = |test: &Test| test.duration(options.seconds);
     let once: f64 = options.tests.iter().map(of_one).sum();
     let all = once * f64::from(options.repetitions) * run.contenders.len() as f64;
-    eprintln!("bench: {}", run.machine.show());
-    eprintln!(
+    output::note(format_args!("bench: {}", run.machine.show()));
+    output::note(format_args!(
         "bench: {} implementations, {} tests, {} repetitions: about {:.0} min",
         run.contenders.len(),
         options.tests.len(),
         options.repetitions,
         (all / 60.0).ceil()
-    );
+    ));
     let references = run.contenders.iter().map(|one| run.reference_of(*one));
     let missing: BTreeSet<&str> = references
         .filter(|one| !run.contenders.contains(one))
         .map(Contender::name)
         .collect();
     for name in missing {
-        eprintln!("bench: no ratios to {name}, which is not measured (--reference names another)");
+        output::note(format_args!(
+            "bench: no ratios to {name}, which is not measured (--reference names another)"
+        ));
     }
     run
 }
@@ -229,7 +236,7 @@ fn measure(options: &Options, rigs: &[Rig<'_>], records: &mut Records) {
                     Ok(values) if values.is_empty() => {}
                     Ok(values) => {
                         if io::stderr().is_terminal() {
-                            eprintln!("bench: {place}: {}", show(&values));
+                            output::note(format_args!("bench: {place}: {}", show(&values)));
                         }
                         records.records.push(Record {
                             repetition,
@@ -247,11 +254,11 @@ fn measure(options: &Options, rigs: &[Rig<'_>], records: &mut Records) {
 
 impl Records {
     fn fail(&mut self, repetition: u32, test: Test, contender: Contender, error: &RigError) {
-        eprintln!(
+        output::note(format_args!(
             "bench: {} {} FAILED: {error}",
             test.name(),
             contender.name()
-        );
+        ));
         self.failures.push(Failure {
             repetition,
             test,
@@ -272,7 +279,10 @@ fn write(path: &Path, text: &str) -> bool {
     match fs::write(path, text) {
         Ok(()) => true,
         Err(error) => {
-            eprintln!("millrace: cannot write {}: {error}", path.display());
+            output::note(format_args!(
+                "millrace: cannot write {}: {error}",
+                path.display()
+            ));
             false
         }
     }

@@ -3,6 +3,7 @@
 mod outcome;
 mod tour;
 
+use crate::output;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -48,7 +49,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     match demo(matches) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("millrace: {error}");
+            output::note(format_args!("millrace: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -67,19 +68,23 @@ fn demo(matches: &ArgMatches) -> Result<(), LabError> {
         line: line::impairment(matches),
     };
     let machine = Machine::this();
-    println!("demo: {}", machine.show());
-    println!(
-        "demo: office, branch router, device, the traffic and the tunnels all share this one machine"
+    output::say(format_args!("demo: {}", machine.show()));
+    output::say(
+        "demo: office, branch router, device, the traffic and the tunnels all share this one machine",
     );
 
     let mut outcomes: Vec<Outcome> = Vec::new();
     for contender in ways() {
-        println!("\ndemo: {} ({})", title(contender), contender.what());
+        output::say(format_args!(
+            "\ndemo: {} ({})",
+            title(contender),
+            contender.what()
+        ));
         outcomes.push(tour.take(contender)?);
-        println!("demo: hosts and programs are gone again");
+        output::say("demo: hosts and programs are gone again");
     }
-    println!("\n{}", table(&outcomes).render());
-    println!("{}", words(&outcomes));
+    output::say(format_args!("\n{}", table(&outcomes).render()));
+    output::say(words(&outcomes));
     Ok(())
 }
 
@@ -90,10 +95,10 @@ fn ways() -> Vec<Contender> {
     let missing = |one: Contender| one.carrier().err().map(|error| error.to_string());
     match rivals.into_iter().find(|one| missing(*one).is_none()) {
         Some(rival) => ways.push(rival),
-        None => println!(
+        None => output::say(format_args!(
             "demo: nothing to compare with: {}",
             missing(Contender::WireguardGo).unwrap_or_default()
-        ),
+        )),
     }
     ways
 }

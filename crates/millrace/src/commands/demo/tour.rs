@@ -1,6 +1,7 @@
 //! One way from the device to the office: built, used, measured, gone.
 
-use std::io::{self, Write as _};
+use crate::output;
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -129,9 +130,7 @@ impl Tour {
 }
 
 fn say(text: &str) {
-    println!("{text}");
-    // A reader behind a pipe shall see it grow, and may leave.
-    let _ = io::stdout().flush();
+    output::say(text);
 }
 
 fn unreadable(error: io::Error) -> LabError {

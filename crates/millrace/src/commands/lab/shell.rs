@@ -1,5 +1,6 @@
 //! `millrace lab shell`: a branch and its office, with a person inside.
 
+use crate::output;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitCode;
@@ -55,7 +56,7 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     match shell(matches) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("millrace: {error}");
+            output::note(format_args!("millrace: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -74,9 +75,9 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
             let echo = EchoServer::start(&site.office, 7)?;
             let target = site.tunnel().inner(1);
             if echo.first_answer(&site.device, target, ANSWER)?.is_none() {
-                eprintln!(
+                output::note(format_args!(
                     "lab: nothing came through the tunnel within {ANSWER:?}; you may see why"
-                );
+                ));
             }
             Some(tunnel)
         }
@@ -86,7 +87,7 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
         }
     };
     let server = HttpServer::start(&site.office, ([0u8; 4], 80).into())?;
-    eprint!("{}", map(&site, contender, tunnel.is_some()));
+    output::note_text(map(&site, contender, tunnel.is_some()));
 
     let host: &Host = match name("host") {
         "office" => &site.office,
@@ -102,10 +103,10 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
         Some((program, arguments)) => host.command(program).args(arguments),
         None => {
             let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
-            eprintln!(
+            output::note(format_args!(
                 "lab: a shell in {}; leave it, and everything is gone",
                 host.name()
-            );
+            ));
             // For a prompt that tells where one is.
             host.command(shell).env("LAB_HOST", host.name())
         }
@@ -115,14 +116,14 @@ fn shell(matches: &ArgMatches) -> Result<u8, LabError> {
     if let Line::Emulated(line) = &site.line {
         for (side, way) in [(Side::A, "office to branch"), (Side::B, "branch to office")] {
             let frames = line.counters(side);
-            eprintln!(
+            output::note(format_args!(
                 "lab: line, {way}: {} frames arrived, {} lost, {} doubled, {} overtook, {} found the queue full",
                 frames.received,
                 frames.lost,
                 frames.duplicated,
                 frames.reordered,
                 frames.queue_full
-            );
+            ));
         }
     }
     let signal = || status.signal().map_or(1, |signal| 128 + signal);

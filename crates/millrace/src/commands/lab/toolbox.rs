@@ -1,5 +1,6 @@
 //! `millrace lab list-tools`: what the lab can use here, and how to get the rest.
 
+use crate::output;
 use std::process::ExitCode;
 
 use clap::Command;
@@ -25,7 +26,7 @@ pub(super) fn command() -> Command {
 
 /// Prints the list. It is for information: 0 whatever is missing.
 pub(super) fn run() -> ExitCode {
-    println!("{}", table().render());
+    output::say(table().render());
     ExitCode::SUCCESS
 }
 

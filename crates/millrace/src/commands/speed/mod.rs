@@ -8,6 +8,7 @@ mod openssl;
 mod options;
 mod system;
 
+use crate::output;
 use std::collections::TryReserveError;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -64,7 +65,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("millrace: {error}");
+            output::note(format_args!("millrace: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -173,9 +174,9 @@ impl<'a> Speed<'a> {
         };
         let (Ok(rate), Ok(all)) = (rate, all) else {
             self.progress.clear();
-            eprintln!(
+            output::note(format_args!(
                 "millrace: {algorithm} {operation}: the back end {backend} gives wrong results with {batch} x {bytes} bytes"
-            );
+            ));
             self.good = false;
             return Ok(());
         };

@@ -8,6 +8,7 @@ mod memory;
 mod spigot;
 mod table;
 
+use crate::output;
 use std::collections::TryReserveError;
 use std::hint::black_box;
 use std::io::{self, Write as _};
@@ -111,7 +112,7 @@ pub(super) fn run(options: &Options) -> Result<bool, SpeedError> {
             progress.begin(test.title());
             let Some(seconds) = test.seconds()? else {
                 progress.clear();
-                eprintln!("millrace: {}: a wrong result", test.name());
+                output::note(format_args!("millrace: {}: a wrong result", test.name()));
                 good = false;
                 best = None;
                 break;
