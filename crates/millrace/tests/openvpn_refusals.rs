@@ -66,6 +66,46 @@ fn revoked_client() {
     }
 }
 
+/// A directory in which each file is called by a serial number: either end looks into it, for the peer and for the
+/// authority that signed it.
+#[test]
+fn certificates_that_a_directory_revokes() {
+    if !ready() {
+        return;
+    }
+    const AUTHORITY: &str = "revoked/1";
+    for pair in Pair::ALL {
+        for revoked in ["revoked/3", AUTHORITY] {
+            refused(pair, &quick(), FAILED, |server, _| {
+                server.file(revoked, "").line("crl-verify revoked dir");
+            });
+        }
+        for revoked in ["revoked/2", AUTHORITY] {
+            refused(pair, &quick(), FAILED, |_, client| {
+                client.file(revoked, "").line("crl-verify revoked dir");
+            });
+        }
+    }
+}
+
+/// Nothing is known of any certificate without the directory; so there is no start without it.
+#[test]
+fn a_directory_of_revoked_certificates_that_is_not_there() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let keys = credentials(KeyKind::Ecdsa);
+    let setup = Setup::default();
+    let mut file = setup.client_file(&millrace(), keys, net.link.b4()).unwrap();
+    file.line("crl-verify revoked dir");
+    let client = millrace().launch(&net.a, &file).unwrap();
+    let exit = client.process.wait_at_most(PATIENCE).unwrap();
+    assert_eq!(exit.status.code(), Some(1), "{exit:?}");
+    let said = exit.stdout.clone() + &exit.stderr;
+    assert!(said.contains("crl-verify"), "{said}");
+}
+
 #[test]
 fn client_of_another_authority() {
     if !ready() {

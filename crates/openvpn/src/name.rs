@@ -144,6 +144,63 @@ impl std::fmt::Display for Name {
     }
 }
 
+/// Whether two names, each the content of its SEQUENCE, name the same (RFC 5280 §7.1).
+pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
+    one == other || canonical(one) == canonical(other)
+}
+
+/// A name, the content of its SEQUENCE, in a form in which all that name the same are equal: the
+/// kinds of string do not count, nor do upper and lower case of ASCII, nor more spaces than one.
+/// OpenSSL compares names so. What is no name is equal only to itself.
+pub(crate) fn canonical(content: &[u8]) -> Vec<u8> {
+    canonical_sets(content).unwrap_or_else(|BadDer| [&[0], content].concat())
+}
+
+fn canonical_sets(content: &[u8]) -> Result<Vec<u8>, BadDer> {
+    let mut name = vec![1];
+    let mut sets = Reader::new(content);
+    while !sets.is_empty() {
+        let mut set = sets.inside(der::SET)?;
+        let mut parts = Vec::new();
+        while !set.is_empty() {
+            let mut part = set.inside(der::SEQUENCE)?;
+            let oid = part.content(der::OID)?;
+            let value = part.any()?;
+            // A tag of 0 stands for all kinds of string.
+            let (tag, value) = if STRINGS.contains(&value.tag) {
+                let text = text(value.tag, value.content).to_ascii_lowercase();
+                let words: Vec<_> = text.split(BLANKS).filter(|word| !word.is_empty()).collect();
+                (0, words.join(" ").into_bytes())
+            } else {
+                (value.tag, value.content.to_vec())
+            };
+            parts.push((oid, tag, value));
+        }
+        // They are a set; their order depends on their encoding.
+        parts.sort();
+        put(&mut name, &parts.len().to_be_bytes());
+        for (oid, tag, value) in parts {
+            put(&mut name, oid);
+            put(&mut name, &[tag]);
+            put(&mut name, &value);
+        }
+    }
+    Ok(name)
+}
+
+/// Appends a field with its length.
+fn put(name: &mut Vec<u8>, field: &[u8]) {
+    name.extend_from_slice(&field.len().to_be_bytes());
+    name.extend_from_slice(field);
+}
+
+/// UTF8String, NumericString, PrintableString, T61String, IA5String, VisibleString,
+/// UniversalString and BMPString.
+const STRINGS: [u8; 8] = [0x0c, 0x12, 0x13, 0x14, 0x16, 0x1a, 0x1c, 0x1e];
+
+/// What C's `isspace` calls a space.
+const BLANKS: [char; 6] = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
+
 /// What goes to scripts and logs has neither control characters nor line ends.
 fn printable(character: char) -> char {
     if character.is_control() {
@@ -234,6 +291,43 @@ mod tests {
             Name::parse(&name).expect("a name").last("CN").as_deref(),
             Some("second")
         );
+    }
+
+    #[test]
+    fn names_are_the_same_whatever_their_strings_are() {
+        let name = |tag, text: &[u8]| element(der::SET, &part(&[0x55, 4, 3], tag, text));
+        let printable = name(0x13, b"Office CA");
+        for (tag, text) in [
+            (0x0c, b"Office CA".as_slice()),
+            (0x0c, b" office  ca "),
+            (0x14, b"Office CA"),
+            (0x1e, b"\0O\0f\0f\0i\0c\0e\0 \0C\0A"),
+        ] {
+            assert!(same(&printable, &name(tag, text)), "{tag:#x} {text:?}");
+        }
+        for (tag, text) in [
+            (0x0c, b"Office CB".as_slice()),
+            (0x0c, b"OfficeCA"),
+            (0x04, b"Office CA"),
+            (0x0c, b""),
+        ] {
+            assert!(!same(&printable, &name(tag, text)), "{tag:#x} {text:?}");
+        }
+        let umlaut = |tag, text: &[u8]| name(tag, text);
+        assert!(same(
+            &umlaut(0x0c, "M\u{fc}hle".as_bytes()),
+            &umlaut(0x14, b"M\xfchle")
+        ));
+        // Two parts in one set are not two sets.
+        let parts = [
+            part(&[0x55, 4, 3], 0x13, b"a"),
+            part(&[0x55, 4, 10], 0x13, b"b"),
+        ];
+        let joined = element(der::SET, &parts.concat());
+        let apart = parts.map(|part| element(der::SET, &part)).concat();
+        assert!(!same(&joined, &apart));
+        // What is no name is compared as it is.
+        assert!(same(b"x", b"x") && !same(b"x", b"X") && !same(b"x", &printable));
     }
 
     #[test]

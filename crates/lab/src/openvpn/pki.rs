@@ -118,6 +118,7 @@ default_crl_days = 30
 
 impl Pki {
     /// An authority with a server named `server` and a client named `client`, all with keys of one kind.
+    /// Their serial numbers are 1, 2 and 3.
     ///
     /// # Errors
     /// [`LabError::Missing`] without `openssl`, [`LabError::Failed`].
@@ -135,6 +136,8 @@ impl Pki {
         words.extend([
             "-subj",
             "/CN=Lab CA",
+            "-set_serial",
+            "1",
             "-days",
             "30",
             "-extensions",

@@ -31,6 +31,7 @@ mod policy;
 mod port;
 mod process;
 mod release;
+mod revocation;
 mod secrets;
 #[cfg(feature = "server")]
 mod server;

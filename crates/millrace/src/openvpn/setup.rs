@@ -1,5 +1,6 @@
 //! From the configuration to what the protocol needs: files are read here, and only here.
 
+use super::revocation::RevokedDirectory;
 use config::openvpn::{
     CertProfile, CertRole, ClientCertificate, Connection, Crl, Fingerprint, KeyDirection, OpenVpn,
     SharedWrap, Source, Tls, TlsVersion, X509NameKind,
@@ -12,6 +13,7 @@ use openvpn::verify::{self, KeyUsageRule, NameRule, PeerRules, Usage};
 use openvpn::wrap::WrapSettings;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -136,6 +138,15 @@ pub(crate) fn tls_settings(
     };
     if let Some(Crl::List(list)) = &wanted.crl {
         options.crl = Some(load("crl-verify", list, directory)?.to_vec());
+    }
+    if let Some(Crl::Directory(path)) = &wanted.crl {
+        let revoked =
+            RevokedDirectory::open(config.path(path)).map_err(|error| SetupError::File {
+                what: "crl-verify",
+                name: path.display().to_string(),
+                error,
+            })?;
+        options.revoked_serials = Some(Arc::new(revoked));
     }
     options.rules = rules(wanted);
     Ok(TlsSettings::new(options)?)

@@ -10,7 +10,7 @@ use crate::identity::{self, Identity};
 use crate::role::Role;
 use crate::tls::verifier::PeerVerifier;
 use crate::tls::{SettingsError, suites};
-use crate::verify::{PeerRules, RevocationLists, Trust};
+use crate::verify::{PeerRules, RevocationLists, Revocations, RevokedSerials, Trust};
 
 /// A version of TLS that is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +71,8 @@ pub struct TlsOptions {
     pub client_certificate: ClientCertificate,
     /// The bytes of `crl-verify`: PEM with any number of lists, or one as DER.
     pub crl: Option<Vec<u8>>,
+    /// `crl-verify DIRECTORY dir`
+    pub revoked_serials: Option<Arc<dyn RevokedSerials>>,
     /// The rules for the peer's certificate.
     pub rules: PeerRules,
 }
@@ -90,6 +92,7 @@ impl TlsOptions {
             profile: CertificateProfile::default(),
             client_certificate: ClientCertificate::default(),
             crl: None,
+            revoked_serials: None,
             rules: PeerRules::default(),
         }
     }
@@ -104,7 +107,7 @@ pub struct TlsSettings {
     pub(super) client_certificate: ClientCertificate,
     trust: Arc<Trust>,
     hints: Arc<[DistinguishedName]>,
-    lists: Mutex<Option<Arc<RevocationLists>>>,
+    revocations: Mutex<Revocations>,
     warnings: Vec<String>,
 }
 
@@ -148,7 +151,10 @@ impl TlsSettings {
             .subjects()
             .map(DistinguishedName::in_sequence)
             .collect();
-        let lists = options.crl.as_deref().map(revocation_lists).transpose()?;
+        let revocations = Revocations {
+            lists: options.crl.as_deref().map(revocation_lists).transpose()?,
+            serials: options.revoked_serials,
+        };
         Ok(Self {
             role: options.role,
             identity,
@@ -157,7 +163,7 @@ impl TlsSettings {
             client_certificate: options.client_certificate,
             trust: Arc::new(trust),
             hints,
-            lists: Mutex::new(lists),
+            revocations: Mutex::new(revocations),
             warnings,
         })
     }
@@ -176,20 +182,23 @@ impl TlsSettings {
     /// on are checked with it. A list that cannot be read changes nothing.
     pub fn replace_crl(&self, crl: &[u8]) -> Result<(), SettingsError> {
         let lists = revocation_lists(crl)?;
-        *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(lists);
+        self.revocations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .lists = Some(lists);
         Ok(())
     }
 
     /// What checks the peer of one negotiation.
     pub(super) fn verifier(&self) -> PeerVerifier {
-        let lists = self
-            .lists
+        let revocations = self
+            .revocations
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         PeerVerifier::new(
             Arc::clone(&self.trust),
-            lists,
+            revocations,
             Arc::clone(&self.provider),
             self.client_certificate,
             Arc::clone(&self.hints),

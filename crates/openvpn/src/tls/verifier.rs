@@ -9,12 +9,12 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use crate::tls::ClientCertificate;
-use crate::verify::{PeerCertificate, RevocationLists, Trust, Usage, VerifyError, VerifyFault};
+use crate::verify::{PeerCertificate, Revocations, Trust, Usage, VerifyError, VerifyFault};
 
 /// Checks the certificate of one peer in one negotiation, and keeps what came of it.
 pub(super) struct PeerVerifier {
     pub(super) trust: Arc<Trust>,
-    pub(super) lists: Option<Arc<RevocationLists>>,
+    pub(super) revocations: Revocations,
     pub(super) provider: Arc<CryptoProvider>,
     /// What a server asks of its client.
     pub(super) client_certificate: ClientCertificate,
@@ -27,7 +27,7 @@ pub(super) struct PeerVerifier {
 impl PeerVerifier {
     pub(super) fn new(
         trust: Arc<Trust>,
-        lists: Option<Arc<RevocationLists>>,
+        revocations: Revocations,
         provider: Arc<CryptoProvider>,
         client_certificate: ClientCertificate,
         hints: Arc<[DistinguishedName]>,
@@ -35,7 +35,7 @@ impl PeerVerifier {
         let (verified, refused) = (OnceLock::new(), Mutex::new(None));
         Self {
             trust,
-            lists,
+            revocations,
             provider,
             client_certificate,
             hints,
@@ -65,10 +65,7 @@ impl PeerVerifier {
         usage: Usage,
         now: UnixTime,
     ) -> Result<(), Error> {
-        match self
-            .trust
-            .verify(peer, sent, usage, self.lists.as_deref(), now)
-        {
+        match self.trust.verify(peer, sent, usage, &self.revocations, now) {
             Ok(verified) => {
                 // A handshake has one certificate; were there a second, the first would count.
                 let _ = self.verified.set(verified);

@@ -10,10 +10,21 @@ use crate::verify::time::Time;
 const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
 const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
 const NETSCAPE_CERT_TYPE: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x86, 0xf8, 0x42, 0x01, 0x01];
 
 /// keyCertSign, as [`Certificate::key_usage`] counts.
-pub(crate) const KEY_CERT_SIGN: u16 = 0x04;
+const KEY_CERT_SIGN: u16 = 0x04;
+
+/// Any of the authorities, as [`Certificate::netscape_type`] counts.
+const NETSCAPE_AUTHORITY: u16 = 0x07;
+
+/// The basic constraints (RFC 5280 §4.2.1.9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct BasicConstraints {
+    authority: bool,
+    path_length: Option<u32>,
+}
 
 /// A certificate, taken apart.
 #[derive(Debug, Clone)]
@@ -24,6 +35,8 @@ pub(crate) struct Certificate<'a> {
     pub(crate) version: u32,
     /// The serial number's bytes, most significant first, zeros in front removed.
     pub(crate) serial: &'a [u8],
+    /// The serial number as it is encoded, which may be negative where an authority was careless.
+    pub(crate) serial_integer: &'a [u8],
     /// The content of the issuer's name.
     pub(crate) issuer: &'a [u8],
     /// The content of the subject's name.
@@ -49,7 +62,8 @@ impl<'a> Certificate<'a> {
             Some(version) => Reader::new(version.content).number()?.saturating_add(1),
             None => 1,
         };
-        let serial = der::unsigned(body.content(der::INTEGER)?);
+        let serial_integer = body.content(der::INTEGER)?;
+        let serial = der::unsigned(serial_integer);
         body.content(der::SEQUENCE)?;
         let issuer = body.content(der::SEQUENCE)?;
         let mut validity = body.inside(der::SEQUENCE)?;
@@ -71,6 +85,7 @@ impl<'a> Certificate<'a> {
             der: bytes,
             version,
             serial,
+            serial_integer,
             issuer,
             subject,
             not_before,
@@ -133,6 +148,53 @@ impl<'a> Certificate<'a> {
     /// The Netscape certificate type, if the extension is there: 0x80 client, 0x40 server.
     pub(crate) fn netscape_type(&self) -> Result<Option<u16>, BadDer> {
         self.bits(NETSCAPE_CERT_TYPE)
+    }
+
+    /// The basic constraints, if the extension is there.
+    fn basic_constraints(&self) -> Result<Option<BasicConstraints>, BadDer> {
+        let Some(value) = self.extension(BASIC_CONSTRAINTS)? else {
+            return Ok(None);
+        };
+        let mut constraints = der::only(value, der::SEQUENCE)?;
+        let authority = constraints.optional(der::BOOLEAN)?;
+        let path_length = if constraints.is_empty() {
+            None
+        } else {
+            Some(constraints.number()?)
+        };
+        Ok(Some(BasicConstraints {
+            authority: authority.is_some_and(|authority| authority.content != [0]),
+            path_length,
+        }))
+    }
+
+    /// Whether it may sign certificates. Without basic constraints that is what OpenSSL makes of a
+    /// certificate: a key usage or a Netscape type of an authority will do, and so will a
+    /// self-issued certificate of version 1, which can have no extensions.
+    pub(crate) fn may_sign(&self) -> bool {
+        let (Ok(usage), Ok(constraints), Ok(netscape)) = (
+            self.key_usage(),
+            self.basic_constraints(),
+            self.netscape_type(),
+        ) else {
+            return false;
+        };
+        if usage.is_some_and(|usage| usage & KEY_CERT_SIGN == 0) {
+            return false;
+        }
+        constraints.map_or_else(
+            || {
+                usage.is_some()
+                    || netscape.is_some_and(|kinds| kinds & NETSCAPE_AUTHORITY != 0)
+                    || (self.version == 1 && self.is_self_issued())
+            },
+            |constraints| constraints.authority,
+        )
+    }
+
+    /// How many authorities there may be between it and a peer's certificate, if that is limited.
+    pub(crate) fn path_length(&self) -> Option<u32> {
+        self.basic_constraints().ok()??.path_length
     }
 
     /// The identifiers of the extended key usage, if the extension is there.

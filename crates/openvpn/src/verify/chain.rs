@@ -7,17 +7,18 @@ use webpki::{EndEntityCert, KeyUsage, VerifiedPath};
 
 use crate::der::BadDer;
 use crate::tls::CertificateProfile;
-use crate::verify::certificate::{Certificate, KEY_CERT_SIGN};
-use crate::verify::crl::{RevocationLists, Standing};
-use crate::verify::rules::{CLIENT_AUTH, SERVER_AUTH};
-use crate::verify::strength::{key_weakness, signature_weakness};
+use crate::verify::candidates::Candidates;
+use crate::verify::certificate::Certificate;
+use crate::verify::refusal::{check_dates, check_purpose, refusal};
+use crate::verify::revocation::Revocations;
+use crate::verify::strength::key_weakness;
 use crate::verify::time::Time;
 use crate::verify::{
     ChainCertificate, PeerCertificate, PeerRules, Usage, VerifyError, VerifyFault,
 };
 
 /// The longest chain, as in stock programs.
-const DEPTH_MAX: usize = 16;
+pub(super) const DEPTH_MAX: usize = 16;
 
 /// Whom we trust, and which rules hold.
 pub(crate) struct Trust {
@@ -25,6 +26,8 @@ pub(crate) struct Trust {
     authorities: Vec<CertificateDer<'static>>,
     /// Those of them at which a chain may end.
     anchors: Vec<TrustAnchor<'static>>,
+    /// Where each of `anchors` is among `authorities`.
+    anchor_places: Vec<usize>,
     /// The others, which complete a chain if the peer does not send them.
     links: Vec<CertificateDer<'static>>,
     algorithms: Vec<&'static dyn SignatureVerificationAlgorithm>,
@@ -45,20 +48,16 @@ impl Trust {
         for (at, authority) in authorities.iter().enumerate() {
             parsed.push(Certificate::parse(authority).map_err(|BadDer| unreadable(at))?);
         }
-        let (mut anchors, mut links) = (Vec::new(), Vec::new());
-        for (at, (authority, certificate)) in authorities.iter().zip(&parsed).enumerate() {
-            // One whose issuer is here too is a link; a chain must go on to its root, so that the
-            // root's dates and the link's revocation count.
-            let has_issuer = !certificate.is_self_issued()
-                && parsed
-                    .iter()
-                    .any(|other| other.subject == certificate.issuer);
-            if has_issuer {
-                links.push(authority.clone());
-            } else {
+        let (mut anchors, mut anchor_places, mut links) = (Vec::new(), Vec::new(), Vec::new());
+        let ends = ends_of_chains(&parsed);
+        for (at, (authority, is_end)) in authorities.iter().zip(ends).enumerate() {
+            if is_end {
                 let anchor =
                     webpki::anchor_from_trusted_cert(authority).map_err(|_| unreadable(at))?;
                 anchors.push(anchor.to_owned());
+                anchor_places.push(at);
+            } else {
+                links.push(authority.clone());
             }
         }
         let algorithms = all_algorithms
@@ -69,6 +68,7 @@ impl Trust {
         Ok(Self {
             authorities,
             anchors,
+            anchor_places,
             links,
             algorithms,
             profile,
@@ -89,7 +89,7 @@ impl Trust {
         peer: &CertificateDer<'_>,
         sent: &[CertificateDer<'_>],
         usage: Usage,
-        lists: Option<&RevocationLists>,
+        revocations: &Revocations,
         now: UnixTime,
     ) -> Result<PeerCertificate, VerifyError> {
         let unreadable = VerifyError {
@@ -111,7 +111,9 @@ impl Trust {
         // A pinned certificate is trusted for what it is: neither its signer nor its dates count,
         // as in stock programs.
         let pinned = self.authorities.is_empty() && !self.rules.peer_fingerprints.is_empty();
+        let time = Time(now.as_secs() as i64);
         let chain = if pinned {
+            revocations.check(&own, &[], time, &self.algorithms)?;
             vec![own.clone()]
         } else if own.is_self_issued()
             && self
@@ -120,11 +122,12 @@ impl Trust {
                 .any(|authority| authority.as_ref() == own.der)
         {
             // webpki would refuse it, as `openssl req -x509` makes authorities of such.
-            check_dates(&own, Time(now.as_secs() as i64))?;
+            check_dates(&own, time)?;
             check_purpose(&own, usage)?;
+            revocations.check(&own, &[&own], time, &self.algorithms)?;
             vec![own.clone()]
         } else {
-            self.build(&own, peer, sent, usage, lists, now)?
+            self.build(&own, peer, sent, usage, revocations, now)?
         };
         let rule = |reason| refuse(VerifyFault::Rule, reason);
         let common_name = self.rules.common_name(&own).map_err(rule)?;
@@ -145,7 +148,7 @@ impl Trust {
         peer: &'a CertificateDer<'a>,
         sent: &'a [CertificateDer<'a>],
         usage: Usage,
-        lists: Option<&RevocationLists>,
+        revocations: &Revocations,
         now: UnixTime,
     ) -> Result<Vec<Certificate<'a>>, VerifyError> {
         let pool: Vec<CertificateDer<'a>> = sent
@@ -175,20 +178,31 @@ impl Trust {
             Usage::Client => KeyUsage::client_auth(),
             Usage::Server => KeyUsage::server_auth(),
         };
-        // Why the last chain that webpki found good is not, or its certificates if it is.
+        // Why the chains that webpki found good are not, or the certificates of the one that is.
         let examined = RefCell::new(None);
         let examine = |path: &VerifiedPath<'_>| {
-            let result = candidates.along(path).and_then(|chain| {
-                self.examine(&chain, usage, lists, candidates.now)
+            let anchor = self.authority_of(path.anchor());
+            let result = candidates.along(path, anchor).and_then(|chain| {
+                self.examine(&chain, &candidates, usage, revocations)
                     .map(|()| chain)
             });
-            let refused = result.is_err();
-            *examined.borrow_mut() = Some(result);
-            // webpki then tries another chain; which error it gets does not matter.
-            if refused {
-                Err(webpki::Error::UnknownIssuer)
-            } else {
-                Ok(())
+            let mut examined = examined.borrow_mut();
+            match result {
+                Ok(chain) => {
+                    *examined = Some(Ok(chain));
+                    Ok(())
+                }
+                Err(refused) => {
+                    // An authority that was renewed is there twice: that the old one has expired
+                    // says nothing of the peer, what is found on the way to the new one does.
+                    if !matches!(&*examined, Some(Err(VerifyError { fault, .. })) if *fault != VerifyFault::Time)
+                    {
+                        *examined = Some(Err(refused));
+                    }
+                    // webpki then tries another chain, as long as its budget of signatures lasts;
+                    // which error it gets does not matter.
+                    Err(webpki::Error::UnknownIssuer)
+                }
             }
         };
         let verified = EndEntityCert::try_from(peer).and_then(|end| {
@@ -211,56 +225,48 @@ impl Trust {
         }
     }
 
-    /// What webpki does not look at: the dates of the trusted certificate, the right to sign
+    /// Where among the authorities the one is that webpki calls by this anchor. Its name and key do
+    /// not tell: an authority that was renewed has the same.
+    fn authority_of(&self, anchor: &TrustAnchor<'_>) -> Option<usize> {
+        self.anchors
+            .iter()
+            .position(|own| std::ptr::eq::<TrustAnchor<'_>>(own, anchor))
+            .and_then(|at| self.anchor_places.get(at).copied())
+    }
+
+    /// What webpki does not look at: the dates of the trusted certificate and its right to sign
     /// certificates, Netscape's types, and revocation.
     fn examine(
         &self,
         chain: &[Certificate<'_>],
+        candidates: &Candidates<'_>,
         usage: Usage,
-        lists: Option<&RevocationLists>,
-        now: Time,
+        revocations: &Revocations,
     ) -> Result<(), VerifyError> {
         for certificate in chain {
-            check_dates(certificate, now)?;
+            check_dates(certificate, candidates.now)?;
         }
-        for pair in chain.windows(2) {
-            let [certificate, issuer] = pair else {
-                continue;
-            };
-            let refuse = |of: &Certificate<'_>, fault, reason: String| {
-                Err(VerifyError {
-                    subject: of.describe(),
-                    fault,
-                    reason,
-                })
-            };
-            if issuer.key_usage() != Ok(None)
-                && !issuer
-                    .key_usage()
-                    .is_ok_and(|usage| usage.unwrap_or(0) & KEY_CERT_SIGN != 0)
-            {
-                let reason = "its key usage does not allow it to sign certificates; have it made anew \
-                              as an authority";
-                return refuse(issuer, VerifyFault::Purpose, reason.to_owned());
+        // Authorities below the one at hand, those that signed themselves anew not counted.
+        let mut below = 0;
+        for issuer in chain.iter().skip(1) {
+            if !issuer.may_sign() {
+                let reason = "its key usage or basic constraints do not allow it to sign \
+                              certificates; have it made anew as an authority";
+                return Err(refusal(issuer, VerifyFault::Purpose, reason.to_owned()));
             }
-            let Some(lists) = lists else { continue };
-            let standing = lists.standing(
-                issuer.subject,
-                issuer.public_key,
-                certificate.serial,
-                now,
-                &self.algorithms,
-            );
-            match standing {
-                Standing::Good => {}
-                Standing::Revoked => {
-                    let reason = "it is revoked (crl-verify); have a new one made".to_owned();
-                    return refuse(certificate, VerifyFault::Revoked, reason);
-                }
-                Standing::Unusable(reason) => {
-                    return refuse(certificate, VerifyFault::Revoked, reason);
-                }
+            if issuer.path_length().is_some_and(|most| below > most) {
+                let reason = "there are more authorities below it than its basic constraints \
+                              (pathlen) allow";
+                return Err(refusal(issuer, VerifyFault::Purpose, reason.to_owned()));
             }
+            below += u32::from(!issuer.is_self_issued());
+        }
+        for (at, certificate) in chain.iter().enumerate() {
+            let issuers = match chain.get(at + 1) {
+                Some(issuer) => vec![issuer],
+                None => candidates.above(certificate),
+            };
+            revocations.check(certificate, &issuers, candidates.now, &self.algorithms)?;
         }
         chain
             .first()
@@ -268,173 +274,39 @@ impl Trust {
     }
 }
 
-/// All certificates of which a chain may consist, taken apart.
-struct Candidates<'a> {
-    own: Certificate<'a>,
-    links: Vec<Certificate<'a>>,
-    authorities: Vec<Certificate<'a>>,
-    profile: CertificateProfile,
-    now: Time,
-}
-
-impl<'a> Candidates<'a> {
-    /// The certificates of a path.
-    fn along(&self, path: &VerifiedPath<'_>) -> Result<Vec<Certificate<'a>>, VerifyError> {
-        let mut chain = vec![self.own.clone()];
-        for link in path.intermediate_certificates() {
-            let der = link.der();
-            let found = self.links.iter().find(|candidate| *candidate.der == *der);
-            chain.push(found.ok_or_else(|| unreadable(&self.own))?.clone());
-        }
-        let anchor = path.anchor();
-        let found = self.authorities.iter().find(|authority| {
-            *authority.subject == *anchor.subject
-                && *authority.public_key == *anchor.subject_public_key_info
-        });
-        chain.push(found.ok_or_else(|| unreadable(&self.own))?.clone());
-        Ok(chain)
+/// For each of the authorities whether a chain may end at it.
+///
+/// One whose issuer is there too is a link: the chain must go on to its root, so that the root's
+/// dates and the link's revocation count. Authorities from which no way leads to a root, since they
+/// have signed only each other, are trusted each for itself, as one is whose issuer is not there.
+fn ends_of_chains(authorities: &[Certificate<'_>]) -> Vec<bool> {
+    let issuers: Vec<Vec<usize>> = authorities
+        .iter()
+        .map(|own| {
+            let found = authorities.iter().enumerate();
+            found
+                .filter(|(_, other)| other.subject == own.issuer)
+                .map(|(at, _)| at)
+                .collect()
+        })
+        .collect();
+    let mut ends: Vec<bool> = authorities
+        .iter()
+        .zip(&issuers)
+        .map(|(own, issuers)| own.is_self_issued() || issuers.is_empty())
+        .collect();
+    let mut rooted = ends.clone();
+    while let Some(at) = issuers
+        .iter()
+        .enumerate()
+        .position(|(at, issuers)| !rooted[at] && issuers.iter().any(|issuer| rooted[*issuer]))
+    {
+        rooted[at] = true;
     }
-
-    /// Says which certificate is at fault, and why. webpki tells only that there is no chain.
-    fn blame(&self, error: &webpki::Error) -> VerifyError {
-        use webpki::Error as E;
-        let mut certificate = &self.own;
-        if certificate.version < 3 {
-            let reason = format!(
-                "it is of version {}, from before usages could be stated; have it made anew with \
-                 extensions (openssl x509 -extfile, or easy-rsa)",
-                certificate.version
-            );
-            return refusal(certificate, VerifyFault::Unreadable, reason);
-        }
-        for _ in 0..DEPTH_MAX {
-            if let Err(dates) = check_dates(certificate, self.now) {
-                return dates;
-            }
-            if certificate.is_self_issued() {
-                return refusal(
-                    certificate,
-                    VerifyFault::Unknown,
-                    "it is self-signed and not among those of ca; add it there, or its fingerprint \
-                     to peer-fingerprint, if it is the right one"
-                        .to_owned(),
-                );
-            }
-            if let Some(weakness) = signature_weakness(certificate, self.profile) {
-                return refusal(certificate, VerifyFault::Weak, weakness);
-            }
-            let issuer = self
-                .authorities
-                .iter()
-                .chain(&self.links)
-                .find(|candidate| candidate.subject == certificate.issuer);
-            let Some(issuer) = issuer else {
-                return refusal(certificate, VerifyFault::Unknown, no_issuer(certificate));
-            };
-            if let Some(weakness) = key_weakness(issuer, self.profile) {
-                return refusal(issuer, VerifyFault::Weak, weakness);
-            }
-            if issuer.is_self_issued() {
-                if let Err(dates) = check_dates(issuer, self.now) {
-                    return dates;
-                }
-                break;
-            }
-            certificate = issuer;
-        }
-        #[expect(deprecated, reason = "webpki still gives the old variants in places")]
-        let (fault, reason) = match error {
-            E::RequiredEkuNotFound | E::RequiredEkuNotFoundContext(_) | E::EmptyEkuExtension => {
-                return wrong_purpose(&self.own);
-            }
-            E::CaUsedAsEndEntity => (
-                VerifyFault::Purpose,
-                "it is an authority's certificate (CA:TRUE) in the place of a peer's; have one made \
-                 without CA:TRUE"
-                    .to_owned(),
-            ),
-            E::EndEntityUsedAsCa | E::PathLenConstraintViolated => (
-                VerifyFault::Purpose,
-                "one of the certificates above it is not allowed to sign certificates".to_owned(),
-            ),
-            E::NameConstraintViolation => (
-                VerifyFault::Purpose,
-                "an authority above it is not allowed to sign for its name".to_owned(),
-            ),
-            E::InvalidSignatureForPublicKey | E::UnknownIssuer => (
-                VerifyFault::Unknown,
-                "its authority has the name, but not the key, of one in ca; ca may be older or newer \
-                 than the certificate"
-                    .to_owned(),
-            ),
-            other => (VerifyFault::Unreadable, format!("{other:?}; have it made anew")),
-        };
-        refusal(&self.own, fault, reason)
+    for (end, rooted) in ends.iter_mut().zip(rooted) {
+        *end |= !rooted;
     }
-}
-
-fn refusal(certificate: &Certificate<'_>, fault: VerifyFault, reason: String) -> VerifyError {
-    VerifyError {
-        subject: certificate.describe(),
-        fault,
-        reason,
-    }
-}
-
-fn unreadable(certificate: &Certificate<'_>) -> VerifyError {
-    let reason = "a certificate above it cannot be read".to_owned();
-    refusal(certificate, VerifyFault::Unreadable, reason)
-}
-
-fn wrong_purpose(certificate: &Certificate<'_>) -> VerifyError {
-    let reason = "it was made for another purpose than this end of TLS (a client's certificate on a \
-                  server, or the reverse); have it made for the right one";
-    refusal(certificate, VerifyFault::Purpose, reason.to_owned())
-}
-
-/// A certificate that says what it is for must be for this end of TLS.
-fn check_purpose(own: &Certificate<'_>, usage: Usage) -> Result<(), VerifyError> {
-    let (bit, purpose) = match usage {
-        Usage::Client => (0x80, CLIENT_AUTH),
-        Usage::Server => (0x40, SERVER_AUTH),
-    };
-    let netscape = own
-        .netscape_type()
-        .map(|kinds| kinds.is_none_or(|kinds| kinds & bit != 0));
-    let extended = own
-        .extended_key_usage()
-        .map(|uses| uses.is_none_or(|uses| uses.contains(&purpose)));
-    if netscape == Ok(true) && extended == Ok(true) {
-        Ok(())
-    } else {
-        Err(wrong_purpose(own))
-    }
-}
-
-fn no_issuer(certificate: &Certificate<'_>) -> String {
-    let issuer = crate::name::Name::parse(certificate.issuer).map(|name| name.to_string());
-    format!(
-        "its authority '{}' is not among those of ca; check that ca is the right one, or have the \
-         peer send the certificates between (extra-certs)",
-        issuer.unwrap_or_default()
-    )
-}
-
-fn check_dates(certificate: &Certificate<'_>, now: Time) -> Result<(), VerifyError> {
-    let reason = if now < certificate.not_before {
-        format!(
-            "it is valid from {} on, and the clock says {now}; set the clock",
-            certificate.not_before
-        )
-    } else if now > certificate.not_after {
-        format!(
-            "it expired on {}, and the clock says {now}; have it renewed",
-            certificate.not_after
-        )
-    } else {
-        return Ok(());
-    };
-    Err(refusal(certificate, VerifyFault::Time, reason))
+    ends
 }
 
 /// Whether an algorithm is of Suite B.

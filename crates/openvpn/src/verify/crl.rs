@@ -12,6 +12,7 @@ use rustls::pki_types::SignatureVerificationAlgorithm;
 
 use crate::der::{self, BadDer, Reader};
 use crate::identity::pem;
+use crate::name;
 use crate::verify::time::Time;
 
 /// All lists of `crl-verify`.
@@ -22,7 +23,7 @@ pub(crate) struct RevocationLists {
 
 #[derive(Debug)]
 struct RevocationList {
-    /// The content of the issuer's name.
+    /// The issuer's name in the form in which names are compared.
     issuer: Box<[u8]>,
     this_update: Time,
     next_update: Option<Time>,
@@ -73,6 +74,7 @@ impl RevocationLists {
     ) -> Standing {
         let mut fault = None;
         let mut relied_upon = false;
+        let issuer = name::canonical(issuer);
         for list in self.lists.iter().filter(|list| *list.issuer == *issuer) {
             if !list.is_signed_by(issuer_key, algorithms) {
                 fault.get_or_insert_with(|| {
@@ -148,7 +150,7 @@ impl RevocationList {
         }
         list.end()?;
         let list = Self {
-            issuer: issuer.into(),
+            issuer: name::canonical(issuer).into(),
             this_update,
             next_update,
             revoked,

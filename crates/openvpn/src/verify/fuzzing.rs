@@ -6,7 +6,7 @@ use crate::tls::CertificateProfile;
 use crate::verify::certificate::Certificate;
 use crate::verify::crl::RevocationLists;
 use crate::verify::strength::{key_weakness, signature_weakness};
-use crate::verify::{Fingerprint, KeyUsageRule, NameRule, PeerRules, Trust, Usage};
+use crate::verify::{Fingerprint, KeyUsageRule, NameRule, PeerRules, Revocations, Trust, Usage};
 
 /// Any bytes as a peer's certificate, pinned and not, under all rules at once; as an authority;
 /// and as a revocation list.
@@ -43,9 +43,9 @@ pub fn certificate(bytes: &[u8]) {
         let Ok(trust) = Trust::new(authorities, algorithms.all, profile, rules) else {
             continue;
         };
-        if let Ok(known) =
-            trust.verify(&peer, std::slice::from_ref(&peer), Usage::Server, None, now)
-        {
+        let revocations = Revocations::default();
+        let sent = std::slice::from_ref(&peer);
+        if let Ok(known) = trust.verify(&peer, sent, Usage::Server, &revocations, now) {
             let _ = known.environment();
         }
     }

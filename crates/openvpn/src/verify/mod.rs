@@ -1,13 +1,16 @@
 //! Who the peer is: its certificate, checked by OpenVPN's rules.
 //!
 //! webpki builds and verifies the chain; names of hosts play no part, so a certificate with a
-//! common name alone will do. What stands in `PeerRules` is checked on top of that, as are
-//! revocation lists. Each refusal names the certificate, the reason and the remedy.
+//! common name alone will do. What stands in `PeerRules` is checked on top of that, as is
+//! revocation. Each refusal names the certificate, the reason and the remedy.
 
+mod candidates;
 mod certificate;
 mod chain;
 mod crl;
 mod peer;
+mod refusal;
+mod revocation;
 mod rules;
 mod serial;
 mod strength;
@@ -16,6 +19,8 @@ mod time;
 pub(crate) use chain::Trust;
 pub(crate) use crl::RevocationLists;
 pub use peer::{ChainCertificate, PeerCertificate};
+pub(crate) use revocation::Revocations;
+pub use revocation::RevokedSerials;
 pub use rules::{Fingerprint, KeyUsageRule, NameRule, PeerRules, Usage};
 
 /// Entry points for fuzzing what peers send. Not an interface.

@@ -60,7 +60,7 @@ impl ChainCertificate {
         let name = certificate.subject_name();
         Self {
             subject: name.as_ref().map(ToString::to_string).unwrap_or_default(),
-            serial: serial::decimal(certificate.serial),
+            serial: serial::decimal(certificate.serial_integer),
             serial_hex: serial::hex(certificate.serial),
             sha1: sha1(certificate.der),
             sha256: sha256(certificate.der),

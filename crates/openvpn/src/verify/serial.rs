@@ -1,5 +1,7 @@
 //! Serial numbers as people and scripts read them.
 
+use crate::der;
+
 /// Lower-case hexadecimal with colons, as OpenVPN prints digests and serial numbers.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(3 * bytes.len());
@@ -12,8 +14,30 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
+/// The decimal digits of an INTEGER's content.
+pub(crate) fn decimal(integer: &[u8]) -> String {
+    match integer.first() {
+        // An authority that forgot the zero in front; stock programs call it negative, too.
+        Some(128..) => format!("-{}", digits(&negated(integer))),
+        _ => digits(der::unsigned(integer)),
+    }
+}
+
+/// The magnitude of a negative number in two's complement.
+fn negated(integer: &[u8]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = integer.iter().map(|byte| !byte).collect();
+    for byte in bytes.iter_mut().rev() {
+        let carry;
+        (*byte, carry) = byte.overflowing_add(1);
+        if !carry {
+            break;
+        }
+    }
+    bytes
+}
+
 /// The decimal digits of a number, most significant byte first.
-pub(crate) fn decimal(bytes: &[u8]) -> String {
+fn digits(bytes: &[u8]) -> String {
     // RFC 5280 allows 20 bytes. The work grows with the square, so what is far beyond stays in
     // hexadecimal.
     if bytes.len() > 64 {
@@ -47,10 +71,14 @@ mod tests {
     fn numbers_are_written_out() {
         assert_eq!(decimal(&[]), "0");
         assert_eq!(decimal(&[1, 0]), "256");
+        let mut longest = [0xff; 21];
+        longest[0] = 0;
         assert_eq!(
-            decimal(&[0xff; 20]),
+            decimal(&longest),
             "1461501637330902918203684832716283019655932542975"
         );
+        assert_eq!(decimal(&[0x80, 0]), "-32768");
+        assert_eq!(decimal(&[0xff]), "-1");
         assert_eq!(hex(&[0, 0xab]), "00:ab");
     }
 }

@@ -3,6 +3,7 @@
 mod handshake;
 mod identity;
 mod openssl;
+mod revocation;
 mod verify;
 
 use openvpn::identity::Identity;

@@ -2,7 +2,7 @@
 
 use openvpn::identity::Identity;
 use openvpn::role::Role;
-use openvpn::tls::{CertificateProfile, TlsError, TlsOptions, TlsSession, TlsSettings};
+use openvpn::tls::{CertificateProfile, TlsError, TlsOptions};
 use openvpn::verify::{
     Fingerprint, KeyUsageRule, NameRule, PeerCertificate, PeerRules, Usage, VerifyError,
     VerifyFault,
@@ -11,7 +11,7 @@ use openvpn::verify::{
 use crate::{Pair, file, identity, options};
 
 /// What a client with these options says of a server with this certificate (and the P-256 key).
-fn client_sees(cert: &str, client: TlsOptions) -> Result<PeerCertificate, VerifyError> {
+pub(crate) fn client_sees(cert: &str, client: TlsOptions) -> Result<PeerCertificate, VerifyError> {
     let mut server = options("p256", Role::Server);
     server.identity = Some(identity(cert, "p256/server.key"));
     let mut pair = Pair::new(client, server);
@@ -22,7 +22,7 @@ fn client_sees(cert: &str, client: TlsOptions) -> Result<PeerCertificate, Verify
     }
 }
 
-fn client() -> TlsOptions {
+pub(crate) fn client() -> TlsOptions {
     options("p256", Role::Client)
 }
 
@@ -33,7 +33,7 @@ fn client_with(rules: impl FnOnce(&mut PeerRules)) -> TlsOptions {
 }
 
 #[track_caller]
-fn assert_refused(
+pub(crate) fn assert_refused(
     seen: Result<PeerCertificate, VerifyError>,
     subject: &str,
     fault: VerifyFault,
@@ -379,76 +379,76 @@ fn names_are_compared_in_three_ways() {
 }
 
 #[test]
-fn revoked_certificates_are_refused() {
-    let with = |name: &str| {
+fn an_authority_may_be_renewed_with_its_key() {
+    let of = |names: [&str; 2], crl| {
         let mut options = client();
-        options.crl = Some(file(name));
+        options.ca = names.iter().flat_map(|name| file(name)).collect();
+        options.crl = crl;
         options
     };
-    for list in ["odd/crl.pem", "odd/crl-version-1.pem"] {
-        let seen = client_sees("odd/revoked.crt", with(list));
+    for names in [
+        ["odd/ca-before.crt", "p256/ca.crt"],
+        ["p256/ca.crt", "odd/ca-before.crt"],
+    ] {
+        let peer = client_sees("p256/server.crt", of(names, None)).expect("the new one is good");
+        let new = client_sees("p256/server.crt", client()).expect("accepted");
+        assert_eq!(peer.chain[1].sha256, new.chain[1].sha256);
+        // What is wrong with the peer is said, and not that the old authority has expired.
+        let seen = client_sees("odd/revoked.crt", of(names, Some(file("odd/crl.pem"))));
         assert_refused(seen, "CN=revoked", VerifyFault::Revoked, &["crl-verify"]);
-        client_sees("p256/server.crt", with(list)).expect("not revoked");
+        let seen = client_sees("odd/sha1.crt", of(names, None));
+        assert_refused(seen, "CN=sha1", VerifyFault::Weak, &["SHA-1"]);
     }
-    let subject = "C=DE, O=Millrace Test, CN=server";
-    let seen = client_sees("p256/server.crt", with("odd/crl-expired.pem"));
-    assert_refused(
-        seen,
-        subject,
-        VerifyFault::Revoked,
-        &["expired on 2021-02-03"],
+    let seen = client_sees(
+        "p256/server.crt",
+        of(["odd/ca-before.crt", "odd/sub.crt"], None),
     );
-    let seen = client_sees("p256/server.crt", with("odd/crl-forged.pem"));
-    assert_refused(
-        seen,
-        subject,
-        VerifyFault::Revoked,
-        &["not signed by that authority"],
-    );
-    let partial = TlsSettings::new(with("odd/crl-partial.pem"))
-        .expect_err("partial")
-        .to_string();
-    assert!(partial.contains("complete"), "{partial}");
-    // A list of another authority says nothing.
-    let mut other = options("p384", Role::Client);
-    other.crl = Some(file("odd/crl.pem"));
-    Pair::new(other, options("p384", Role::Server)).connect();
+    let subject = "O=Millrace Test, CN=p256 CA";
+    assert_refused(seen, subject, VerifyFault::Time, &["expired on 2021-02-03"]);
 }
 
 #[test]
-fn one_good_list_of_several_is_enough() {
-    let with = |names: [&str; 2]| {
+fn authorities_that_signed_each_other_are_trusted() {
+    let with = |crl: Option<&str>| {
         let mut options = client();
-        options.crl = Some(names.iter().flat_map(|name| file(name)).collect());
+        options.ca = [file("odd/cross-x.crt"), file("odd/cross-y.crt")].concat();
+        options.crl = crl.map(file);
         options
     };
-    for other in ["odd/crl-expired.pem", "odd/crl-forged.pem"] {
-        for names in [["odd/crl.pem", other], [other, "odd/crl.pem"]] {
-            client_sees("p256/server.crt", with(names)).expect("one is good");
-            let seen = client_sees("odd/revoked.crt", with(names));
-            assert_refused(seen, "CN=revoked", VerifyFault::Revoked, &["revoked"]);
-        }
-    }
+    client_sees("odd/by-cross-x.crt", with(None)).expect("trusted");
+    // What the other has revoked is not.
+    let seen = client_sees("odd/by-cross-x.crt", with(Some("odd/crl-cross-y.pem")));
+    assert_refused(seen, "CN=Cross X", VerifyFault::Revoked, &["crl-verify"]);
 }
 
 #[test]
-fn a_list_can_be_replaced_while_running() {
-    let mut server = options("p256", Role::Server);
-    server.identity = Some(identity("odd/revoked.crt", "p256/server.key"));
-    let server = TlsSettings::new(server).expect("settings");
-    let client = TlsSettings::new(client()).expect("settings");
-    let connect = || {
-        let (client, server) = (TlsSession::new(&client), TlsSession::new(&server));
-        Pair {
-            client: client.expect("a session"),
-            server: server.expect("a session"),
-        }
-        .run()
-        .0
+fn what_ca_names_signs_only_as_far_as_it_may() {
+    let with = |ca: &str| {
+        let mut options = client();
+        options.ca = file(ca);
+        options
     };
-    connect().expect("no list yet");
-    client.replace_crl(b"nonsense").expect_err("no list");
-    connect().expect("still none");
-    client.replace_crl(&file("odd/crl.pem")).expect("a list");
-    assert!(matches!(connect(), Err(TlsError::Certificate(_))));
+    // A peer's certificate in `ca` is trusted for itself and makes no others.
+    let seen = client_sees("odd/by-peer.crt", with("odd/peer-as-ca.crt"));
+    assert_refused(
+        seen,
+        "CN=Peer",
+        VerifyFault::Purpose,
+        &["sign certificates"],
+    );
+    client_sees("odd/by-shallow.crt", with("odd/ca-shallow.crt")).expect("signed at once");
+    let mut server = options("p256", Role::Server);
+    let own = Identity::from_pem(
+        &file("odd/by-sub.crt"),
+        &file("p256/server.key"),
+        &file("odd/sub-shallow.crt"),
+        None,
+    );
+    server.identity = Some(own.expect("an identity"));
+    let said = Pair::new(with("odd/ca-shallow.crt"), server).run().0;
+    let Err(TlsError::Certificate(refused)) = said else {
+        panic!("{said:?}")
+    };
+    assert_eq!(refused.fault, VerifyFault::Purpose, "{refused}");
+    assert!(refused.reason.contains("pathlen"), "{refused}");
 }

@@ -148,6 +148,7 @@ impl Client<'_> {
             tunnel.add_stream(stream)?;
         }
 
+        self.crl.refresh(config, &self.tls);
         let settings = terms::client(config, connection, Arc::clone(&self.tls), wrap);
         let login = credentials.map(|login| Credentials {
             username: login.name.into_bytes(),
@@ -345,6 +346,8 @@ impl Attempt<'_, '_> {
         }
         if now >= self.traffic_at {
             self.traffic_at = now + TRAFFIC;
+            let client = &mut *self.client;
+            client.crl.refresh(&client.context.config, &client.tls);
             if let Some((key_id, bytes)) = self.keys {
                 let usage = self.conduit.usage(key_id, bytes);
                 self.session.traffic(&usage, now, &mut out);

@@ -8,6 +8,7 @@ use super::device::{self, Link};
 use super::hooks::Hooks;
 use super::plane::{ClientWire, Inbox};
 use super::policy::management::QueryKind;
+use super::revocation::RevocationFile;
 use super::secrets::{self, Login};
 use super::signals::Signal;
 use super::{Context, Ended, plane, setup};
@@ -39,6 +40,7 @@ pub(super) struct Client<'a> {
     pub(super) context: &'a Context,
     pub(super) hooks: Hooks<'a>,
     pub(super) tls: Arc<TlsSettings>,
+    pub(super) crl: RevocationFile,
     /// How the control channel is wrapped, by what the configuration says of it: read once, for a
     /// process that gave up its rights cannot read the keys again.
     wraps: Vec<(ControlWrap, WrapSettings)>,
@@ -81,6 +83,8 @@ pub(super) fn run(context: &Context) -> Ended {
 impl<'a> Client<'a> {
     fn new(context: &'a Context) -> Result<Self, Box<dyn std::error::Error>> {
         let config = &context.config;
+        // In front of the list itself, so that one written between the two is taken later.
+        let crl = RevocationFile::new(config);
         let tls = load_tls(context)?;
         for warning in tls.warnings() {
             log::warn!("WARNING: {warning}");
@@ -97,6 +101,7 @@ impl<'a> Client<'a> {
             wraps,
             hooks: Hooks::new(config, context.file.as_deref(), SystemTime::now()),
             tls: Arc::new(tls),
+            crl,
             inbox: Arc::new(Inbox::new()?),
             device: None,
             set: None,

@@ -10,7 +10,7 @@ use super::super::policy::scripts::{Hook, tls_verify_arguments};
 use super::Server;
 use super::jobs::{Done, Jobs};
 use super::served::{Deferred, Served, Step};
-use config::openvpn::{ClientCertificate, Crl};
+use config::openvpn::ClientCertificate;
 use openvpn::message::{AuthFailed, Message};
 use openvpn::server::ClientId;
 use openvpn::session::{AuthId, AuthRequest, Decision, TokenState};
@@ -74,15 +74,6 @@ impl Server<'_> {
             }
             for (depth, of) in certificate.chain.iter().enumerate().rev() {
                 log::info!("VERIFY OK: depth={depth}, {}", of.subject);
-            }
-            if let Some(Crl::Directory(directory)) = &config.tls.crl
-                && let Some(own) = certificate.chain.first()
-                && config.path(directory).join(&own.serial).exists()
-            {
-                return Err(format!(
-                    "the certificate with serial {} is revoked",
-                    own.serial
-                ));
             }
         }
         environment.set("common_name", &client.common_name);

@@ -22,8 +22,9 @@ use super::policy::htpasswd::PasswordFile;
 use super::policy::log_lines;
 use super::policy::management::State;
 use super::policy::pool::Pool;
+use super::revocation::RevocationFile;
 use super::signals::Signal;
-use super::{Context, Ended, setup};
+use super::{Context, Ended};
 use config::openvpn::{Connection, RemapUsr1};
 use engine::{Moving, Notice, Peer, Routes, Sockets, Tunnel};
 use jobs::Done;
@@ -71,7 +72,7 @@ struct Server<'a> {
     listener: Listener,
     tls: Arc<TlsSettings>,
     /// The revocation list as it was last read.
-    crl: Option<Vec<u8>>,
+    crl: RevocationFile,
     side: ServerSide,
     pool: Option<Pool>,
     passwords: Option<Arc<PasswordFile>>,
@@ -324,7 +325,7 @@ impl<'a> Server<'a> {
         self.perform(out);
         if now >= self.round {
             self.round = now + ROUND;
-            self.reload_crl();
+            self.crl.refresh(&self.context.config, &self.tls);
             self.poll_deferred();
             let used: Vec<_> = self
                 .clients
@@ -343,21 +344,6 @@ impl<'a> Server<'a> {
         }
         for stream in self.streams.expired(now) {
             self.tunnel.remove_stream(&stream);
-        }
-    }
-
-    /// Takes a revocation list that was written anew.
-    fn reload_crl(&mut self) {
-        match setup::crl(&self.context.config) {
-            Ok(Some(list)) if self.crl.as_ref() != Some(&list) => {
-                match self.tls.replace_crl(&list) {
-                    Ok(()) => log::info!("crl-verify: the list was read anew"),
-                    Err(error) => log::warn!("crl-verify: {error}; the earlier list is used"),
-                }
-                self.crl = Some(list);
-            }
-            Ok(_) => {}
-            Err(error) => log::debug!("{error}"),
         }
     }
 

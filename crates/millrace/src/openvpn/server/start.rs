@@ -7,6 +7,7 @@ use super::super::policy::clients::ServerSide;
 use super::super::policy::htpasswd::PasswordFile;
 use super::super::policy::persist;
 use super::super::policy::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
+use super::super::revocation::RevocationFile;
 use super::super::{Context, client, device, setup, terms};
 use super::streams::Streams;
 use super::{Failure, ROUND, Server};
@@ -30,6 +31,8 @@ impl<'a> Server<'a> {
             return Err("no server in the configuration".into());
         };
         let now = Instant::now();
+        // In front of the list itself, so that one written between the two is taken later.
+        let crl = RevocationFile::new(&context.config);
         let tls = Arc::new(client::load_tls(context)?);
         for warning in tls.warnings() {
             log::warn!("WARNING: {warning}");
@@ -144,7 +147,7 @@ impl<'a> Server<'a> {
             mtu,
             listener: Listener::new(settings, now, SystemTime::now()),
             tls,
-            crl: setup::crl(config)?,
+            crl,
             side,
             pool,
             passwords,
