@@ -222,10 +222,6 @@ const PROVIDERS: [Provider; 14] = [
     },
 ];
 
-/// Profiles that ask for nothing that we speak, by the line that does: it is refused with a remedy, which
-/// helps.
-const UNSPOKEN: [(&str, &str); 1] = [("ipvanish", "tls-cipher")];
-
 fn key(name: &str) -> Vec<u8> {
     fs::read(format!("{PROFILES}/keys/{name}")).unwrap()
 }
@@ -337,20 +333,7 @@ fn connects(provider: &Provider, program: &dyn OpenVpn, stock: bool) {
     let _server: RunningOpenVpn<'_> = StockOpenVpn
         .start(&world.server, &provider.server_file(&outer))
         .unwrap();
-    let mut file = provider.client_file(&outer, stock);
-    if let Some(line) = UNSPOKEN.iter().find(|(name, _)| *name == provider.profile)
-        && !stock
-    {
-        let refused = program.launch(&world.client, &file).unwrap();
-        let exit = refused.process.wait_at_most(PATIENCE).unwrap();
-        assert_eq!(exit.status.code(), Some(1), "{exit:?}");
-        let said = exit.stdout.clone() + &exit.stderr;
-        assert!(
-            said.contains(line.1) && said.contains("remove the line"),
-            "{said}"
-        );
-        file.remove(line.1);
-    }
+    let file = provider.client_file(&outer, stock);
     let client = program.start(&world.client, &file).unwrap();
     pings(&world.client, "10.8.0.1", 5);
     if provider.server.contains("server-ipv6") {

@@ -138,7 +138,7 @@ const CONFLICTS: [(&str, &str, &str, &str); 63] = [
     (CLIENT, "setenv GENERIC_CONFIG", "setenv", "template"),
     (
         CLIENT,
-        "tls-cipher DHE-RSA-AES256-SHA:TLS-RSA-WITH-AES-128-CBC-SHA",
+        "tls-cipher DHE-RSA-AES256-SHA:TLS-RSA-WITH-AES-128-CBC-SHA\ntls-version-max 1.2",
         "tls-cipher",
         "ECDHE",
     ),

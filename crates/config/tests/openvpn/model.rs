@@ -181,6 +181,16 @@ fn values_reach_the_model() {
     assert_eq!(model.path(Path::new("/ca.crt")), Path::new("/ca.crt"));
 }
 
+/// The directive limits TLS 1.2 alone.
+#[test]
+fn suites_that_are_gone_leave_tls_1_3() {
+    let lines = "tls-cipher TLS-DHE-RSA-WITH-AES-256-CBC-SHA:DHE-RSA-AES256-SHA";
+    for more in ["", "\ntls-version-max 1.3", "\ntls-version-min 1.2"] {
+        let tls = built(CLIENT, &format!("{lines}{more}")).tls;
+        assert_eq!(tls.ciphers.map(|names| names.len()), Some(2), "{more}");
+    }
+}
+
 #[test]
 fn lists_of_suites_that_hold_a_good_one() {
     for list in [

@@ -39,11 +39,6 @@ fn profiles_give_models_and_every_line_a_verdict() {
             }
         }
         let refused: Vec<_> = import.report.with(Verdict::Refused).collect();
-        if name == "ipvanish" {
-            // It insists on suites of TLS that are gone.
-            assert!(!import.is_usable() && refused[0].key == "tls-cipher");
-            continue;
-        }
         // Scripts are refused unless permitted, and that leaves a model.
         assert!(
             refused

@@ -45,10 +45,13 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
             Err(reason) => return Some(Err(reason)),
         },
         "tls-cipher" => {
-            if !value.split(':').any(has_suite) {
-                return Some(Err(NO_SUITE.to_owned()));
-            }
             tls.ciphers = list();
+            if !names_suite(value.split(':')) {
+                return Some(Ok(Remark::Note(format!(
+                    "{NO_SUITE}, so TLS 1.3 alone is offered, which the line does not limit; remove \
+                     the line if the other end has TLS 1.2 alone"
+                ))));
+            }
         }
         "tls-ciphersuites" => tls.ciphersuites = list(),
         "tls-groups" => tls.groups = list(),
@@ -123,12 +126,17 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
     Some(OK)
 }
 
-const NO_SUITE: &str = "none of these suites is spoken: they exchange keys by RSA or old \
-    Diffie-Hellman groups, or encrypt in CBC mode; the server must have ECDHE with AES-GCM or \
-    ChaCha20-Poly1305, and if it has, remove the line";
+/// What is said of a `tls-cipher` that [`names_suite`] does not find one in.
+pub(super) const NO_SUITE: &str = "none of these suites of TLS 1.2 is spoken: they exchange keys by RSA \
+    or old Diffie-Hellman groups, or encrypt in CBC mode";
+
+/// Whether one of these is a suite of TLS 1.2 that is spoken.
+pub(super) fn names_suite<'a>(mut names: impl Iterator<Item = &'a str>) -> bool {
+    names.any(is_suite)
+}
 
 /// True for a suite that is spoken, and for words that may stand for one, such as `DEFAULT`.
-fn has_suite(name: &str) -> bool {
+fn is_suite(name: &str) -> bool {
     let suite = name.contains("WITH") || name.matches('-').count() >= 2;
     let spoken = ["GCM", "CHACHA20", "POLY1305"]
         .iter()
