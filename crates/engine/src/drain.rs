@@ -170,6 +170,7 @@ impl InboundDrain {
     ) {
         let (drops, peer) = (&shared.drops, &run.key.peer);
         let (mut heard, mut data, mut bytes, mut inner_bytes) = (0_u64, 0_u64, 0_u64, 0_u64);
+        let (mut greatest, mut forged) = (0, 0);
         let range = run.first..run.first + run.count;
         let stays = peer.refuses(run.from, run.stream);
         // Packets that are joined from pieces lie elsewhere: all of theirs are written one by one,
@@ -183,9 +184,10 @@ impl InboundDrain {
             .unwrap_or_else(PoisonError::into_inner);
         for (packet, inner) in slot.packets[range.clone()].iter().zip(&slot.inner[range]) {
             if *inner == Inner::NotAuthentic {
-                drops.not_authentic.add(1);
+                forged += 1;
                 continue;
             }
+            greatest = packet.counter.max(greatest);
             if stays {
                 drops.wrong_address.add(1);
                 continue;
@@ -248,6 +250,8 @@ impl InboundDrain {
             }
         }
         drop(window);
+        drops.not_authentic.add(forged);
+        run.key.note_opened(greatest, forged);
         if heard == 0 {
             return;
         }

@@ -45,6 +45,7 @@ pub use format::{Format, Payload};
 pub use key::KeyLimits;
 pub use peer::{Moving, Peer, Times};
 pub use routes::Routes;
+pub use session::ReceiveUsage;
 pub use shared::Sockets;
 pub use stats::{Counter, Drops, LaneStats};
 pub use stream::{RECORD_HEADER, Stream, Written};

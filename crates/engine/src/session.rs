@@ -7,7 +7,7 @@ use crate::wire::Wire;
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -25,6 +25,17 @@ pub(crate) struct ReceiveKey<W: Wire> {
     refresh_asked: AtomicBool,
     compression_told: AtomicBool,
     removed: AtomicBool,
+    opened: AtomicU64,
+    forged: AtomicU64,
+}
+
+/// What a receiving key was used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiveUsage {
+    /// The greatest number of an authentic packet; 0 while there was none.
+    pub opened: u64,
+    /// Packets for this key that were not authentic.
+    pub forged: u64,
 }
 
 impl<W: Wire> ReceiveKey<W> {
@@ -46,6 +57,23 @@ impl<W: Wire> ReceiveKey<W> {
             refresh_asked: AtomicBool::new(false),
             compression_told: AtomicBool::new(false),
             removed: AtomicBool::new(false),
+            opened: AtomicU64::new(0),
+            forged: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes what became of a run of packets: the greatest number opened, and how many were forged.
+    pub(crate) fn note_opened(&self, greatest: u64, forged: u64) {
+        self.opened.fetch_max(greatest, Ordering::Relaxed);
+        if forged > 0 {
+            self.forged.fetch_add(forged, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn usage(&self) -> ReceiveUsage {
+        ReceiveUsage {
+            opened: self.opened.load(Ordering::Relaxed),
+            forged: self.forged.load(Ordering::Relaxed),
         }
     }
 

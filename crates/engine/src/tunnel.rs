@@ -8,7 +8,7 @@ use crate::format::Format;
 use crate::key::{KeyLimits, SendKey};
 use crate::peer::Peer;
 use crate::routes::Routes;
-use crate::session::ReceiveKey;
+use crate::session::{ReceiveKey, ReceiveUsage};
 use crate::shared::{Shared, Sockets};
 use crate::stats::{Drops, LaneStats};
 use crate::stream::{Stream, Written};
@@ -285,6 +285,13 @@ impl<W: Wire> Tunnel<W> {
     /// Accepts no more data packets for `index`.
     pub fn remove_receive_key(&self, index: u32) {
         self.shared.sessions.remove(index);
+    }
+
+    /// What the receiving key of this name was used for; nothing where there is none.
+    #[must_use]
+    pub fn receive_usage(&self, index: u32) -> ReceiveUsage {
+        let key = self.shared.sessions.find(index);
+        key.map(|key| key.usage()).unwrap_or_default()
     }
 
     /// Sends an empty data packet. Returns whether there was a key and an address to send it.

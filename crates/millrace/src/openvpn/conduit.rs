@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// Keys die when the session says so; this is only what the engine needs to hear.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
+/// The packet id within a packet's number, whose upper 16 bits are the epoch where there is one.
+const PACKET_ID: u64 = (1 << 48) - 1;
+
 /// How a peer is reached.
 #[derive(Clone)]
 pub(crate) enum Way {
@@ -46,7 +49,7 @@ pub(crate) struct Conduit {
     waiting: HashMap<u8, (Arc<DataFormat>, Layout)>,
     /// Our names for the keys that open, and which of them seals.
     opening: Vec<u8>,
-    sealing: Option<u8>,
+    sealing: Option<(u8, Arc<DataFormat>)>,
     cipher: Option<(&'static str, &'static str)>,
     /// Payload bytes of the peer's counters when the session began.
     before: u64,
@@ -156,8 +159,9 @@ impl Conduit {
     pub(crate) fn seal_with<W: Wire>(&mut self, tunnel: &Tunnel<W>, key_id: u8) {
         if let Some((format, layout)) = self.waiting.remove(&key_id) {
             let index = self.first + u32::from(key_id);
+            let sealing = Arc::clone(&format);
             tunnel.set_send_key(&self.peer, (index, index), format, limits(layout));
-            self.sealing = Some(key_id);
+            self.sealing = Some((key_id, sealing));
         }
     }
 
@@ -166,7 +170,7 @@ impl Conduit {
         tunnel.remove_receive_key(self.first + u32::from(key_id));
         self.opening.retain(|id| *id != key_id);
         self.waiting.remove(&key_id);
-        if self.sealing == Some(key_id) {
+        if self.sealing.as_ref().is_some_and(|(id, _)| *id == key_id) {
             tunnel.clear_send_key(&self.peer);
             self.sealing = None;
         }
@@ -202,8 +206,9 @@ impl Conduit {
     }
 
     /// How much the keys of this number were used since the peer's counters said `bytes`.
-    pub(crate) fn usage(&self, key_id: u8, bytes: u64) -> KeyUsage {
+    pub(crate) fn usage<W: Wire>(&self, tunnel: &Tunnel<W>, key_id: u8, bytes: u64) -> KeyUsage {
         let bytes = self.bytes().saturating_sub(bytes);
+        let receive = tunnel.receive_usage(self.first + u32::from(key_id));
         KeyUsage {
             key_id,
             bytes,
@@ -211,7 +216,12 @@ impl Conduit {
             // Of both directions, so neither is underestimated.
             blocks_sealed: bytes / 16,
             blocks_opened: bytes / 16,
-            ..KeyUsage::default()
+            opened: receive.opened & PACKET_ID,
+            failed: receive.forged,
+            epoch: self
+                .sealing
+                .as_ref()
+                .map_or(0, |(_, format)| format.epoch()),
         }
     }
 
@@ -245,3 +255,6 @@ fn limits(layout: Layout) -> KeyLimits {
         refresh_messages: renew,
     }
 }
+
+#[cfg(test)]
+mod tests;

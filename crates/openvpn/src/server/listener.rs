@@ -380,6 +380,12 @@ impl Listener {
         self.drops
     }
 
+    /// Sets the time of day, `wall` at `now`. The daemon says it each time that it wakes up: a router may start with a
+    /// wrong clock, and the age of client keys is told by the right one.
+    pub fn set_wall_clock(&mut self, now: Instant, wall: SystemTime) {
+        self.clock = (wall, now);
+    }
+
     fn wall(&self, now: Instant) -> SystemTime {
         let (wall, then) = self.clock;
         wall + now.saturating_duration_since(then)

@@ -27,7 +27,7 @@ pub struct KeyUsage {
     pub bytes: u64,
     /// Packets sealed.
     pub sealed: u64,
-    /// The greatest packet id opened.
+    /// The greatest packet id opened, without its epoch.
     pub opened: u64,
     /// Blocks of 16 bytes sealed, each packet's rounded up.
     pub blocks_sealed: u64,
@@ -66,6 +66,9 @@ impl Session {
         if limits.packets.is_some_and(|it| packets >= it) {
             return Some("reneg-pkts");
         }
+        if agreed.cipher.is_aead() && usage.failed >= FAILED_RENEW {
+            return Some("too many forgeries");
+        }
         if matches!(agreed.format, DataFormat::Epoch { .. }) {
             // Each epoch has keys of its own; only they run out.
             return (usage.epoch >= EPOCH_RENEW).then_some("the epochs run out");
@@ -81,10 +84,8 @@ impl Session {
         // The peer may not know of the limit, so its direction is watched too.
         let sealed = usage.sealed.saturating_add(usage.blocks_sealed);
         let opened = usage.opened.saturating_add(usage.blocks_opened);
-        if gcm && (sealed >= limit || opened >= limit) {
-            return Some("the usage limit of AES-GCM is near");
-        }
-        (usage.failed >= FAILED_RENEW).then_some("too many forgeries")
+        (gcm && (sealed >= limit || opened >= limit))
+            .then_some("the usage limit of AES-GCM is near")
     }
 
     /// Negotiates new keys, if nothing else is being negotiated.

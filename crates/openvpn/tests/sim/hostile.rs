@@ -1,6 +1,7 @@
 //! Strangers on the wire: they cost a drop, and disturb nobody.
 
 use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
 
 use openvpn::keyfile::StaticKey;
 use openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
@@ -174,6 +175,30 @@ fn wrapped_keys_of_any_length_are_dropped() {
     assert!(world.sent.iter().all(|it| it.0 != SERVER));
     world.run_for(secs(2));
     assert!(world.client_is_up(0));
+}
+
+/// A router that starts before it knows the time takes every key, as none is from the past; when it does, no longer.
+#[test]
+fn the_age_of_client_keys_is_told_by_the_clock_as_it_is_now() {
+    let server = ServerKey::generate().unwrap();
+    let client = ClientKey::generate(&server, &Metadata::timestamp(1_700_000_000)).unwrap();
+    let mut setup = Setup::new();
+    setup.client.wrap = WrapSettings::tls_crypt_v2_client(&client);
+    setup.server_wrap = WrapSettings::tls_crypt_v2_server(&server, Some(secs(3600)));
+    let mut world = World::new(setup);
+    let at = |secs| SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
+    world.listener.set_wall_clock(world.now, at(100));
+    let early = world.add_client();
+    world.run_for(secs(2));
+    assert!(world.client_is_up(early));
+    world.listener.set_wall_clock(world.now, at(1_700_003_700));
+    let late = world.add_client();
+    world.run_for(secs(10));
+    assert!(!world.client_is_up(late));
+    assert_eq!(world.listener.len(), 1);
+    world.listener.set_wall_clock(world.now, at(1_700_003_000));
+    world.run_for(secs(60));
+    assert!(world.client_is_up(late));
 }
 
 /// A client moves only where nobody else is.

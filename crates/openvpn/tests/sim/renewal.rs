@@ -119,6 +119,27 @@ fn use_wears_keys_out() {
 }
 
 #[test]
+fn forgeries_wear_out_keys_with_epochs_and_without() {
+    for epoch in [false, true] {
+        let mut setup = renewing(0, 0, false, true);
+        setup.both(|it| it.epoch = epoch);
+        let mut world = World::with_client(setup);
+        world.run_for(secs(2));
+        let mut usage = KeyUsage {
+            failed: (1 << 35) - 1,
+            ..KeyUsage::default()
+        };
+        world.client(0, |it, now, out| it.traffic(&usage, now, out));
+        world.run_for(secs(2));
+        assert!(world.renegotiated(0).is_empty());
+        usage.failed += 1;
+        world.client(0, |it, now, out| it.traffic(&usage, now, out));
+        world.run_for(secs(2));
+        assert_eq!(world.renegotiated(0), [1], "epochs: {epoch}");
+    }
+}
+
+#[test]
 fn a_renewal_that_fails_does_not_end_the_server_s_half() {
     let mut world = World::with_client(renewing(0, 100, false, true));
     world.run_for(secs(2));

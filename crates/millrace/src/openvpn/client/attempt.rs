@@ -349,7 +349,7 @@ impl Attempt<'_, '_> {
             let client = &mut *self.client;
             client.crl.refresh(&client.context.config, &client.tls);
             if let Some((key_id, bytes)) = self.keys {
-                let usage = self.conduit.usage(key_id, bytes);
+                let usage = self.conduit.usage(self.tunnel()?, key_id, bytes);
                 self.session.traffic(&usage, now, &mut out);
             }
         }

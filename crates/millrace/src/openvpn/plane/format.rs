@@ -125,6 +125,11 @@ impl DataFormat {
         (self.cipher.name(), self.cipher.backend())
     }
 
+    /// The epoch that seals; 0 where packets have none.
+    pub(crate) fn epoch(&self) -> u16 {
+        self.cipher.epoch()
+    }
+
     /// Whether the framing is put around whole payloads here; pieces were framed before they were
     /// cut.
     fn frames(&self) -> Framing {
@@ -175,8 +180,7 @@ impl Format for DataFormat {
                 .copy_from_slice(&self.prefix[..self.prefix_len]);
             if self.shape.stream {
                 let len = self.prefix_len + head + framed.len() + self.cipher.tail(framed.len());
-                // Packets are shorter than 64 KiB, and so are records but for a few bytes; one that
-                // is not is cut, and its peer drops it.
+                // The engine has dropped what would be longer than this can say.
                 let len = (len as u16).to_be_bytes();
                 batch.memory[prefix - RECORD_HEADER..prefix].copy_from_slice(&len);
             }

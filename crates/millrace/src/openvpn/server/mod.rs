@@ -221,6 +221,8 @@ impl<'a> Server<'a> {
 
     /// What workers have left in the inbox. Returns whether more waits.
     fn hear(&mut self) -> Result<bool, Failure> {
+        let now = Instant::now();
+        self.listener.set_wall_clock(now, SystemTime::now());
         for (id, result) in self.background.take_done() {
             self.finished(id, result);
         }
@@ -332,7 +334,7 @@ impl<'a> Server<'a> {
                 .iter()
                 .filter_map(|(id, client)| {
                     let (key_id, bytes) = client.keys?;
-                    Some((*id, client.conduit.usage(key_id, bytes)))
+                    Some((*id, client.conduit.usage(&self.tunnel, key_id, bytes)))
                 })
                 .collect();
             for (id, usage) in used {
