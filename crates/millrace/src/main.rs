@@ -6,17 +6,19 @@
 
 mod backends;
 mod commands;
+mod logging;
 mod network;
 mod openvpn;
 mod output;
 mod privileges;
 mod profile;
+mod running;
 mod status;
+mod syslog;
 mod wireguard;
 
 use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -88,22 +90,16 @@ fn main() -> ExitCode {
     }
     // 2 for a wrong command line, as usual; clap does that by itself.
     let matches = cli().get_matches_from(arguments());
-    let level = match matches.get_count("verbose") {
-        0 => "warn",
+    // A tunnel that was brought up by hand says when its peer is gone and when it is back.
+    let quiet = match matches.subcommand_name() {
+        Some("up") => "warn,millrace::wireguard=info,millrace::commands=info",
+        _ => "warn",
+    };
+    logging::begin(match matches.get_count("verbose") {
+        0 => quiet,
         1 => "info",
         _ => "debug",
-    };
-    let environment = env_logger::Env::default().filter_or("MILLRACE_LOG", level);
-    env_logger::Builder::from_env(environment)
-        .format(|out, record| {
-            writeln!(
-                out,
-                "millrace: {}: {}",
-                record.level().as_str().to_lowercase(),
-                record.args()
-            )
-        })
-        .init();
+    });
     match matches.subcommand() {
         Some(("up", m)) => commands::up::run(m),
         Some(("wireguard", m)) => commands::wireguard::run(m),

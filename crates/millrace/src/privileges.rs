@@ -53,6 +53,15 @@ pub(crate) fn confine_other_threads() {
     }
 }
 
+/// Has the calling thread give up all capabilities: for one that reads what others send and needs nothing.
+pub(crate) fn confine_this_thread() {
+    for set in [CapSet::Effective, CapSet::Permitted] {
+        if let Err(e) = caps::clear(None, set) {
+            log::debug!("a thread keeps its capabilities: {e}");
+        }
+    }
+}
+
 /// Why the process could not become another user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UserError {

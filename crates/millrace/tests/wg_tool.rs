@@ -463,3 +463,21 @@ fn counter(host: &Host, table: &str, name: &str) -> u64 {
         .find_map(|entry| entry["counter"]["packets"].as_u64())
         .unwrap()
 }
+
+/// As the kernel's WireGuard has none: packets of it are for no peer, and `wg-quick save` would keep it.
+#[test]
+fn interface_gets_no_address_by_itself() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let peer = millrace()
+        .start(&net.a, WG, &PeerOptions::default())
+        .unwrap();
+    for _ in 0..2 {
+        peer.bring_up(&[], 1420).unwrap();
+        let addresses = net.a.output("ip", ["-o", "addr", "show", "dev", WG]);
+        assert_eq!(addresses.unwrap(), "");
+        net.a.set_up(WG, false).unwrap();
+    }
+}

@@ -22,6 +22,12 @@ impl Datagram {
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
+
+    /// Whether it is the first message of a handshake.
+    #[must_use]
+    pub fn is_initiation(&self) -> bool {
+        crate::message::kind(self.as_bytes()) == Some(crate::message::TYPE_INITIATION)
+    }
 }
 
 impl<const N: usize> From<[u8; N]> for Datagram {

@@ -1,9 +1,11 @@
 //! `millrace wireguard`: an interface configured by `wg`, in place of `wireguard-go`.
 
 use super::{daemonize, settings};
+use crate::logging;
 use crate::privileges;
-use crate::wireguard::{Daemon, DaemonOptions, test_tun};
+use crate::wireguard::{Daemon, DaemonOptions, Owner, test_tun};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::error::Error;
 use std::process::ExitCode;
 
 /// The command's own command line.
@@ -22,6 +24,7 @@ pub(crate) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Stay in the foreground and log to standard error"),
         )
+        .arg(logging::argument())
         .arg(
             Arg::new("bind-device")
                 .long("bind-device")
@@ -51,6 +54,10 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     if !foreground && !daemonize::is_child() {
         return daemonize::spawn();
     }
+    if let Err(e) = logging::to_file(matches) {
+        log::error!("{e}");
+        return ExitCode::FAILURE;
+    }
     let text = |name| matches.get_one::<String>(name).cloned();
     let null_cipher = matches.get_flag("null-cipher");
     if null_cipher {
@@ -66,13 +73,17 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         tun_verdict,
         null_cipher,
     });
-    let result = daemon.and_then(|mut daemon| {
+    let serve = |mut daemon: Daemon| {
         privileges::confine_other_threads();
-        if !foreground && let Err(e) = daemonize::ready() {
-            log::warn!("cannot let go of the terminal: {e}");
+        if !foreground {
+            logging::leave_terminal(daemon.ifname());
+            if let Err(e) = daemonize::ready() {
+                log::warn!("cannot let go of the terminal: {e}");
+            }
         }
-        daemon.run()
-    });
+        daemon.run(&mut Alone)
+    };
+    let result = daemon.map_err(Box::from).and_then(serve);
     match result {
         Ok(ended) => {
             log::info!("ended: {ended:?}");
@@ -82,5 +93,20 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             log::error!("{e}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// An interface that belongs to `wg` and not to a file: nothing else is to be done.
+struct Alone;
+
+impl Owner for Alone {
+    fn changed(&mut self, _: &Daemon) -> Result<(), Box<dyn Error>> {
+        Ok(())
+    }
+
+    fn reload(&mut self, _: &Daemon) -> Result<(), Box<dyn Error>> {
+        logging::reopen();
+        log::info!("SIGHUP: there is no file to be read again");
+        Ok(())
     }
 }

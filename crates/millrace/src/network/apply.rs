@@ -486,5 +486,7 @@ fn set_sysctl(key: &str, value: &str) -> Result<(), ApplyError> {
     })
 }
 
+mod change;
+
 #[cfg(test)]
 mod tests;

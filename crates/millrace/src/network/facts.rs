@@ -112,6 +112,54 @@ impl Facts {
     }
 }
 
+impl Facts {
+    /// Looks at the ways to endpoints that were not known, or to which there was none, while the tunnel is up as the
+    /// interface of index `dev`. The rest stays as it was before the tunnel.
+    ///
+    /// # Errors
+    /// As [`Facts::gather`].
+    pub(crate) fn look_again(
+        &mut self,
+        tunnel: &Tunnel,
+        endpoints: &[SocketAddr],
+        dev: u32,
+        netlink: &mut Netlink,
+    ) -> Result<(), NetlinkError> {
+        let mark = tunnel.interface.fwmark.unwrap_or(0);
+        let known = std::mem::take(&mut self.endpoints);
+        for endpoint in endpoints {
+            let addr = endpoint.ip();
+            let before = known
+                .iter()
+                .find(|way| way.addr == addr && way.dev.is_some());
+            self.endpoints.push(match before {
+                Some(way) => way.clone(),
+                None => way_past(netlink, addr, mark, dev)?,
+            });
+        }
+        if !self.suppress_prefixlength && tunnel.allowed_ips().any(|range| range.is_default()) {
+            self.suppress_prefixlength = knows_suppress_prefixlength(netlink);
+        }
+        Ok(())
+    }
+}
+
+/// As [`way`], but not through the tunnel itself, the interface of index `tunnel`.
+fn way_past(
+    netlink: &mut Netlink,
+    addr: IpAddr,
+    mark: u32,
+    tunnel: u32,
+) -> Result<EndpointWay, NetlinkError> {
+    let mut found = way(netlink, addr, mark)?;
+    if found.dev == Some(tunnel) {
+        let past = super::way_without(netlink, addr, tunnel)?;
+        (found.via, found.dev) = past.map_or((None, None), |(via, dev)| (via, Some(dev)));
+        found.mtu = found.dev.and_then(|dev| netlink.mtu(dev).ok());
+    }
+    Ok(found)
+}
+
 /// The way that a packet with `mark` (0 for none) would go to `addr` now.
 ///
 /// # Errors

@@ -47,7 +47,9 @@ const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 #[non_exhaustive]
 pub(crate) enum JournalError {
     /// Another process has the interface up.
-    #[error("{ifname}: another millrace process has this tunnel up; stop that first")]
+    #[error(
+        "{ifname}: another millrace process has this tunnel up; `millrace down {ifname}` ends it"
+    )]
     Running {
         /// The interface.
         ifname: String,

@@ -33,7 +33,7 @@ pub(crate) use apply::{Applied, ApplyError, recover};
 pub(crate) use dns::Resolver;
 pub(crate) use facts::{EndpointWay, Facts, has_ipv6, way};
 pub(crate) use outer::{covers, way_without};
-pub(crate) use plan::{Options, Plan};
+pub(crate) use plan::{Options, Plan, PlanError};
 pub(crate) use save::{merge, save};
 pub(crate) use scripts::run_scripts;
 pub(crate) use step::{MAIN, SavedRoute, Step};

@@ -13,8 +13,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use super::policy::log_lines::Line;
-use super::policy::logger::{Form, Logger, Sink, Syslog};
+use super::policy::logger::{Form, Logger, Sink};
 use super::policy::timestamp::Clock;
+use crate::syslog::Syslog;
 
 /// Lines kept for the management port until they are taken.
 const LINES: usize = 250;

@@ -2,6 +2,7 @@
 
 use super::inbox::{Inbox, UNDER_LOAD};
 use super::interface::Interface;
+use super::peers::PeerEntry;
 use super::wire::DataFormat;
 use crypto::PacketCipher;
 use engine::{Format, KeyLimits, Notice};
@@ -79,12 +80,7 @@ impl Interface {
         let peers = &self.peers;
         self.device.expired(
             now,
-            |id| {
-                peers
-                    .get(&id)
-                    .map(super::peers::PeerEntry::activity)
-                    .unwrap_or_default()
-            },
+            |id| peers.get(&id).map(PeerEntry::activity).unwrap_or_default(),
             &mut out,
         );
         self.perform(&mut out, now);
@@ -157,6 +153,10 @@ fn one(
             datagram,
         } => {
             let Some(peer) = peer(id) else { return };
+            if datagram.is_initiation() {
+                initiated(interface, id, &peer, now);
+            }
+            let tunnel = &interface.tunnel;
             // The data plane knows best where the peer is, and which address it called.
             let endpoint = peer.endpoint().unwrap_or_else(|| Endpoint::new(to));
             peer.handshake_sent(now, datagram.as_bytes().len());
@@ -233,9 +233,45 @@ fn one(
         Output::HandshakeComplete { peer: id, at } => {
             if let Some(entry) = interface.peers.get_mut(&id) {
                 entry.last_handshake = Some((at, now));
+                if let Some(words) = entry.silence.answered() {
+                    log::info!("{} {words}", whom(entry));
+                }
+                if let Some(name) = interface.names.get_mut(&id) {
+                    name.answered();
+                }
             }
         }
         Output::PeerRemoved { peer: id } => interface.forget_peer(id),
+    }
+}
+
+/// A handshake begins, or begins once more: then the next address of a name has its turn.
+fn initiated(interface: &mut Interface, id: PeerId, peer: &engine::Peer, now: Instant) {
+    let Some(entry) = interface.peers.get_mut(&id) else {
+        return;
+    };
+    let (unanswered, words) = entry.silence.initiated();
+    if let Some(words) = words {
+        log::info!("{} {words}", whom(entry));
+    }
+    if unanswered > 0
+        && let Some(name) = interface.names.get_mut(&id)
+        && let Some(addr) = name.unanswered(now)
+        && peer.endpoint().is_none_or(|known| known.addr != addr)
+    {
+        peer.set_endpoint(Endpoint::new(addr));
+        // It has just begun a handshake, and puts out nothing for this.
+        let device = &mut interface.device;
+        device.set_endpoint(id, Some(addr), now, &mut Vec::new());
+    }
+}
+
+/// A peer as log lines name it.
+fn whom(entry: &PeerEntry) -> String {
+    let key = entry.public_key.to_base64();
+    match entry.engine.endpoint() {
+        Some(endpoint) => format!("peer {} ({})", key.as_str(), endpoint.addr),
+        None => format!("peer {}", key.as_str()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::inbox::Inbox;
 use super::interface::Interface;
+use super::names::Resolver;
 use super::server::{Listener, Server, SocketError, lock};
 use super::sockets::SocketPlan;
 use config::settings::{DataplaneSettings, Parallel};
@@ -12,9 +13,10 @@ use netio::poll::{Poller, Waker};
 use netio::tun::{TunError, TunOptions, TunVerdict};
 use netio::udp::SelfTest;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::io;
+use std::error::Error;
+use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -105,14 +107,32 @@ pub(crate) struct Daemon {
     uapi: Listener,
     status: Option<Listener>,
     news: Monitor,
-    signals: UnixStream,
-    caught: Arc<AtomicUsize>,
+    signals: Signals,
+    resolver: Resolver,
     ifname: String,
     ifindex: u32,
     moved: bool,
+    /// Handshake messages still wait.
+    busy: bool,
     /// When the routes are to be looked at again.
     recheck: Option<Instant>,
     started: Instant,
+}
+
+/// Who started a daemon, and is told of what concerns more than the interface.
+pub(crate) trait Owner {
+    /// Something has changed that the host's settings depend on: names of endpoints have been looked up, or the host's
+    /// routes or addresses are others. Called once in the beginning too.
+    ///
+    /// # Errors
+    /// Ends the daemon.
+    fn changed(&mut self, daemon: &Daemon) -> Result<(), Box<dyn Error>>;
+
+    /// SIGHUP.
+    ///
+    /// # Errors
+    /// Ends the daemon.
+    fn reload(&mut self, daemon: &Daemon) -> Result<(), Box<dyn Error>>;
 }
 
 /// Runs the self-test of the TUN's rungs that the settings want.
@@ -133,8 +153,6 @@ fn tun_options(settings: &DataplaneSettings) -> TunOptions {
     }
 }
 
-const SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
-
 impl Daemon {
     /// Makes the interface, starts its workers and opens its sockets.
     ///
@@ -143,7 +161,7 @@ impl Daemon {
     pub(crate) fn start(options: &DaemonOptions) -> Result<Self, DaemonError> {
         let io = |what| move |source| DaemonError::Io { what, source };
         // From the first moment: a signal during start-up must not leave things behind.
-        let (signals, caught) = catch_signals().map_err(io("signals"))?;
+        let signals = Signals::catch().map_err(io("signals"))?;
         let settings = &options.settings;
         crate::backends::choose(settings.crypto_backend, &[Algorithm::ChaCha20Poly1305]);
         let tun = options
@@ -155,6 +173,10 @@ impl Daemon {
         let mut netlink = Netlink::open()?;
         let ifindex = netlink.index_of(&ifname)?;
         netlink.set_mtu(ifindex, MTU)?;
+        // As the kernel's WireGuard. Packets from a link-local address are for no peer, and refused by every one.
+        if let Err(e) = netlink.set_no_link_local(ifindex) {
+            log::debug!("{e}");
+        }
         if let Err(e) = netlink.set_txqueuelen(ifindex, TXQUEUELEN) {
             log::debug!("{e}");
         }
@@ -201,6 +223,7 @@ impl Daemon {
         interface.bring_up()?;
         let interface = Arc::new(Mutex::new(Some(interface)));
         let server = Server::new(Arc::clone(&interface), Arc::clone(&wake));
+        let resolver = Resolver::new(Arc::clone(&wake));
         Ok(Self {
             interface,
             inbox,
@@ -210,10 +233,11 @@ impl Daemon {
             status,
             news,
             signals,
-            caught,
+            resolver,
             ifname,
             ifindex,
             moved: false,
+            busy: false,
             recheck: None,
             started: Instant::now(),
         })
@@ -235,91 +259,110 @@ impl Daemon {
     /// Serves until the interface is deleted or a signal says to stop.
     ///
     /// # Errors
-    /// Descriptor limits.
-    pub(crate) fn run(&mut self) -> Result<Ended, DaemonError> {
-        self.serve().map_err(|source| DaemonError::Io {
-            what: "waiting",
-            source,
-        })
+    /// Descriptor limits, and what `owner` says.
+    pub(crate) fn run(&mut self, owner: &mut dyn Owner) -> Result<Ended, Box<dyn Error>> {
+        let poller = self.poller().map_err(waiting)?;
+        owner.changed(self)?;
+        loop {
+            match self.turn(&poller).map_err(waiting)? {
+                Turn::Ended(ended) => return Ok(ended),
+                Turn::Changed => owner.changed(self)?,
+                Turn::Done => {}
+            }
+            if self.signals.take_reload() {
+                owner.reload(self)?;
+            }
+        }
     }
 
-    fn serve(&mut self) -> io::Result<Ended> {
+    fn poller(&self) -> io::Result<Poller> {
         let poller = Poller::new()?;
         poller.add(&*self.inbox, INBOX)?;
         poller.add(&*self.wake, WAKE)?;
         poller.add(&self.news, NEWS)?;
-        poller.add(&self.signals, SIGNAL)?;
+        poller.add(&self.signals.pipe, SIGNAL)?;
         poller.add(&self.uapi.socket, UAPI)?;
         if let Some(status) = &self.status {
             poller.add(&status.socket, STATUS)?;
         }
-        let mut busy = false;
-        loop {
-            let mut timeout = lock(&self.interface).as_ref().and_then(Interface::idle_for);
-            if busy {
-                // Handshake messages still wait, but so may everybody else.
-                timeout = Some(Duration::ZERO);
-            }
-            if self.moved {
-                timeout = Some(timeout.map_or(MOVED_CHECK, |t| t.min(MOVED_CHECK)));
-            }
-            if self.lacks_sockets() {
-                timeout = Some(timeout.map_or(REOPEN, |t| t.min(REOPEN)));
-            }
-            if let Some(at) = self.recheck {
-                let left = at.saturating_duration_since(Instant::now());
-                timeout = Some(timeout.map_or(left, |t| t.min(left)));
-            }
-            for token in poller.wait(timeout)?.iter() {
-                match token {
-                    INBOX => self.inbox.waker.clear(),
-                    WAKE => self.wake.clear(),
-                    NEWS => {
-                        if let Some(ended) = self.hear() {
-                            return Ok(ended);
-                        }
-                    }
-                    UAPI => self.server.accept_uapi(&self.uapi),
-                    STATUS => {
-                        if let Some(status) = &self.status {
-                            self.server.accept_status(status, self.started);
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            match self.caught.load(Ordering::Relaxed) {
-                0 => {}
-                signal => return Ok(Ended::Signal(signal as i32)),
-            }
-            if self.inbox.device_is_gone() || (self.moved && self.is_gone()) {
-                return Ok(Ended::LinkDeleted);
-            }
-            self.recheck_routes();
-            busy = match &mut *lock(&self.interface) {
-                Some(interface) => {
-                    let more = interface.serve(&self.inbox);
-                    interface.expire();
-                    more
-                }
-                None => false,
-            };
-        }
+        Ok(poller)
     }
 
-    fn recheck_routes(&mut self) {
+    /// Waits for something to do and does it.
+    fn turn(&mut self, poller: &Poller) -> io::Result<Turn> {
+        let mut timeout = lock(&self.interface).as_ref().and_then(Interface::idle_for);
+        if self.busy {
+            // Handshake messages still wait, but so may everybody else.
+            timeout = Some(Duration::ZERO);
+        }
+        if self.moved {
+            timeout = Some(timeout.map_or(MOVED_CHECK, |t| t.min(MOVED_CHECK)));
+        }
+        if self.lacks_sockets() {
+            timeout = Some(timeout.map_or(REOPEN, |t| t.min(REOPEN)));
+        }
+        let due = lock(&self.interface)
+            .as_ref()
+            .and_then(Interface::names_due);
+        // A name may have to wait for a thread, the end of which wakes us.
+        let due = due.filter(|_| self.resolver.is_free());
+        for at in [self.recheck, due].into_iter().flatten() {
+            let left = at.saturating_duration_since(Instant::now());
+            timeout = Some(timeout.map_or(left, |t| t.min(left)));
+        }
+        for token in poller.wait(timeout)?.iter() {
+            match token {
+                INBOX => self.inbox.waker.clear(),
+                WAKE => self.wake.clear(),
+                NEWS => {
+                    if let Some(ended) = self.hear() {
+                        return Ok(Turn::Ended(ended));
+                    }
+                }
+                UAPI => self.server.accept_uapi(&self.uapi),
+                STATUS => {
+                    if let Some(status) = &self.status {
+                        self.server.accept_status(status, self.started);
+                    }
+                }
+                _ => self.signals.drain(),
+            }
+        }
+        if let Some(signal) = self.signals.end() {
+            return Ok(Turn::Ended(Ended::Signal(signal)));
+        }
+        if self.inbox.device_is_gone() || (self.moved && self.is_gone()) {
+            return Ok(Turn::Ended(Ended::LinkDeleted));
+        }
+        let mut changed = self.recheck_routes();
+        self.busy = match &mut *lock(&self.interface) {
+            Some(interface) => {
+                let more = interface.serve(&self.inbox);
+                interface.expire();
+                changed |= interface.look_up(&mut self.resolver);
+                more
+            }
+            None => false,
+        };
+        Ok(if changed { Turn::Changed } else { Turn::Done })
+    }
+
+    /// Looks at the routes, if it is time. Returns whether it was.
+    fn recheck_routes(&mut self) -> bool {
         if self.recheck.is_none_or(|at| Instant::now() < at) {
-            return;
+            return false;
         }
         self.recheck = None;
         match Netlink::open() {
             Ok(mut netlink) => {
-                if let Some(interface) = &*lock(&self.interface) {
+                if let Some(interface) = &mut *lock(&self.interface) {
                     interface.routes_changed(&mut netlink);
+                    interface.hurry_names();
                 }
             }
             Err(e) => log::warn!("{e}"),
         }
+        true
     }
 
     /// Tries once more to open the sockets if they could not be opened. Whether they still are not.
@@ -390,14 +433,68 @@ impl Drop for Daemon {
     }
 }
 
-fn catch_signals() -> io::Result<(UnixStream, Arc<AtomicUsize>)> {
-    let caught = Arc::new(AtomicUsize::new(0));
-    let (read, write) = UnixStream::pair()?;
-    read.set_nonblocking(true)?;
-    for signal in SIGNALS {
-        // The number first: whoever is woken by the pipe finds it there.
-        signal_hook::flag::register_usize(signal, Arc::clone(&caught), signal as usize)?;
-        signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+/// What came of a turn of the loop.
+enum Turn {
+    Done,
+    /// Names have been looked up, or routes are others.
+    Changed,
+    Ended(Ended),
+}
+
+fn waiting(source: io::Error) -> DaemonError {
+    DaemonError::Io {
+        what: "waiting",
+        source,
     }
-    Ok((read, caught))
+}
+
+/// The signals that a daemon minds. One to reload never hides one to end.
+struct Signals {
+    pipe: UnixStream,
+    end: Arc<AtomicUsize>,
+    reload: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Self> {
+        let (pipe, write) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        write.set_nonblocking(true)?;
+        let signals = Self {
+            pipe,
+            end: Arc::default(),
+            reload: Arc::default(),
+        };
+        for signal in [SIGTERM, SIGINT, SIGHUP] {
+            // What it was first: whoever is woken by the pipe finds it there.
+            if signal == SIGHUP {
+                signal_hook::flag::register(signal, Arc::clone(&signals.reload))?;
+            } else {
+                signal_hook::flag::register_usize(
+                    signal,
+                    Arc::clone(&signals.end),
+                    signal as usize,
+                )?;
+            }
+            signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+        }
+        Ok(signals)
+    }
+
+    fn drain(&self) {
+        let mut bytes = [0; 64];
+        while matches!((&self.pipe).read(&mut bytes), Ok(n) if n > 0) {}
+    }
+
+    /// The signal that says to end, if one came.
+    fn end(&self) -> Option<i32> {
+        match self.end.load(Ordering::Relaxed) {
+            0 => None,
+            signal => Some(signal as i32),
+        }
+    }
+
+    fn take_reload(&self) -> bool {
+        self.reload.swap(false, Ordering::Relaxed)
+    }
 }

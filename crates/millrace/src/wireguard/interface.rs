@@ -1,5 +1,6 @@
 //! One WireGuard interface: configuration, state machine and data plane together.
 
+use super::names::Name;
 use super::peers::PeerEntry;
 use super::sockets::SocketPlan;
 use super::wire::WireGuard;
@@ -10,6 +11,7 @@ use engine::{Peer, Routes, Sockets, Tunnel};
 use netio::netlink::Netlink;
 use netio::udp::Endpoint;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use wireguard::{AddPeerError, Device, Output, PeerId};
@@ -20,11 +22,26 @@ const EINVAL: i32 = 22;
 const EPERM: i32 = 1;
 const ENOSPC: i32 = 28;
 
+/// An endpoint that is a name.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    /// Whose it is.
+    pub(crate) public_key: Key32,
+    /// The name and the port.
+    pub(crate) endpoint: config::types::Endpoint,
+    /// Whether a look-up has ended, well or not.
+    pub(crate) is_tried: bool,
+    /// What was found; none yet if it is empty.
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
 /// A running interface.
 pub(crate) struct Interface {
     pub(super) tunnel: Tunnel<WireGuard>,
     pub(super) device: Device,
     pub(super) peers: HashMap<PeerId, PeerEntry>,
+    /// Those of the peers whose endpoints are names.
+    pub(super) names: HashMap<PeerId, Name>,
     routes: Routes<Arc<Peer>>,
     pub(super) sockets: SocketPlan,
     pub(super) private_key: Option<Key32>,
@@ -45,6 +62,7 @@ impl Interface {
             tunnel,
             device: Device::new(Instant::now(), SystemTime::now(), seed),
             peers: HashMap::new(),
+            names: HashMap::new(),
             routes: Routes::default(),
             sockets,
             private_key: None,
@@ -236,6 +254,8 @@ impl Interface {
                 return Err((EINVAL, format!("endpoint {endpoint}: must be an address")));
             };
             entry.engine.set_endpoint(Endpoint::new(addr));
+            // Who gives an address means that one.
+            self.names.remove(&id);
             self.device.set_endpoint(id, Some(addr), now, out);
         }
         if set.replace_allowed_ips {
@@ -289,6 +309,7 @@ impl Interface {
     }
 
     pub(super) fn forget_peer(&mut self, id: PeerId) {
+        self.names.remove(&id);
         if let Some(entry) = self.peers.remove(&id) {
             for ip in &entry.allowed_ips {
                 release(&mut self.routes, &entry.engine, ip);
@@ -300,6 +321,45 @@ impl Interface {
 
     pub(super) fn uses_null_cipher(&self) -> bool {
         self.null_cipher
+    }
+
+    /// Says where a peer is, by an address or a name, which is looked up from now on.
+    pub(crate) fn set_endpoint(&mut self, public_key: &Key32, endpoint: &config::types::Endpoint) {
+        let now = self.now();
+        let public = PublicKey::from(*public_key.as_bytes());
+        let Some(id) = self.device.peer_by_public_key(&public) else {
+            return;
+        };
+        if let Some(name) = Name::of(endpoint, now) {
+            self.names.insert(id, name);
+            return;
+        }
+        self.names.remove(&id);
+        if let (Some(addr), Some(entry)) = (endpoint.socket_addr(), self.peers.get(&id)) {
+            let mut out = Vec::new();
+            entry.engine.set_endpoint(Endpoint::new(addr));
+            self.device.set_endpoint(id, Some(addr), now, &mut out);
+            self.perform(&mut out, now);
+        }
+    }
+
+    /// The network has changed: names that could not be found are looked up now.
+    pub(super) fn hurry_names(&mut self) {
+        let now = Instant::now();
+        self.names.values_mut().for_each(|name| name.hurry(now));
+    }
+
+    /// The endpoints that are names, by their peers, with the addresses that were found.
+    pub(crate) fn names(&self) -> Vec<Named> {
+        let named = self.names.iter().filter_map(|(id, name)| {
+            Some(Named {
+                public_key: self.peers.get(id)?.public_key.clone(),
+                endpoint: name.endpoint().clone(),
+                is_tried: name.is_tried(),
+                addresses: name.addresses().to_vec(),
+            })
+        });
+        named.collect()
     }
 
     /// The configuration and the counters, for `wg show`.

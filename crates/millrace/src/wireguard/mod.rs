@@ -5,10 +5,12 @@ mod control;
 mod daemon;
 mod inbox;
 mod interface;
+mod names;
 mod peers;
 mod server;
 mod sockets;
 mod statusdoc;
 mod wire;
 
-pub(crate) use daemon::{Daemon, DaemonOptions, test_tun};
+pub(crate) use daemon::{Daemon, DaemonOptions, Owner, test_tun};
+pub(crate) use interface::{Interface, Named};

@@ -10,6 +10,7 @@
 )]
 
 mod content;
+pub mod dns;
 pub mod openvpn;
 pub mod pairwise;
 mod ping;

@@ -5,7 +5,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute,
+    LinkFlags, LinkInfo, LinkMessage,
 };
 
 use super::{Netlink, NetlinkError, attributes, decode_str, decode_u32};
@@ -196,6 +197,17 @@ impl Netlink {
     pub fn set_txqueuelen(&mut self, index: u32, packets: u32) -> Result<(), NetlinkError> {
         let attribute = LinkAttribute::TxQueueLen(packets);
         self.set(index, vec![attribute], "set the queue length of")
+    }
+
+    /// Leaves the interface without an IPv6 link-local address of the kernel's making, to be said before it comes up.
+    /// Kernels before 3.17 ignore it.
+    ///
+    /// # Errors
+    /// As [`Netlink::set_up`]; EAFNOSUPPORT where IPv6 is off, and no such address would come.
+    pub fn set_no_link_local(&mut self, index: u32) -> Result<(), NetlinkError> {
+        let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+        let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
+        self.set(index, vec![attribute], "leave without a link-local address")
     }
 
     /// Bounds the super-packets that the network stack hands to this interface: bytes and segments.

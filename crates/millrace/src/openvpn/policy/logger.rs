@@ -4,25 +4,16 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::SystemTime;
-
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
 use super::log_lines::Line;
 use super::management::LogFlag;
 use super::timestamp::{Clock, since_epoch};
+use crate::syslog::{self, Syslog};
 
 /// From this `verb` on lines have microseconds.
 const MICROSECONDS: u8 = 4;
-
-/// The socket of the system log.
-const SYSLOG: &str = "/dev/log";
-
-/// The system log's number for daemons, in its place.
-const FACILITY: u32 = 3 << 3;
 
 /// How lines look.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -140,44 +131,12 @@ impl Sink {
     }
 }
 
-/// The system log.
-#[derive(Debug)]
-pub(crate) struct Syslog {
-    socket: UnixDatagram,
-    name: String,
-}
-
-impl Syslog {
-    /// Connects to the system log of this machine, under the name `name` (`openvpn` by default).
-    ///
-    /// # Errors
-    /// There is none.
-    pub(crate) fn new(name: &str) -> io::Result<Self> {
-        Self::at(Path::new(SYSLOG), name)
-    }
-
-    fn at(path: &Path, name: &str) -> io::Result<Self> {
-        let socket = UnixDatagram::unbound()?;
-        socket.connect(path)?;
-        // A log that is full must not hold up the tunnel.
-        socket.set_nonblocking(true)?;
-        let name = name.to_owned();
-        Ok(Self { socket, name })
-    }
-
-    fn write(&self, flag: LogFlag, text: &str, now: SystemTime) -> io::Result<()> {
-        let severity = match flag {
-            LogFlag::Fatal | LogFlag::NonFatal => 3,
-            LogFlag::Warning => 4,
-            LogFlag::Info | LogFlag::Detail | LogFlag::Debug => 5,
-        };
-        let priority = FACILITY | severity;
-        let at = Timestamp::try_from(now).unwrap_or(Timestamp::UNIX_EPOCH);
-        let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
-        let at = at.to_zoned(zone).strftime("%b %e %H:%M:%S").to_string();
-        let pid = std::process::id();
-        let message = format!("<{priority}>{at} {}[{pid}]: {text}", self.name);
-        self.socket.send(message.as_bytes()).map(drop)
+/// How severe a line is to the system log.
+const fn severity(flag: LogFlag) -> u32 {
+    match flag {
+        LogFlag::Fatal | LogFlag::NonFatal => syslog::ERROR,
+        LogFlag::Warning => syslog::WARNING,
+        LogFlag::Info | LogFlag::Detail | LogFlag::Debug => syslog::NOTICE,
     }
 }
 
@@ -259,7 +218,7 @@ impl Logger {
         match &mut self.sink {
             Sink::Stdout => io::stdout().write_all(text(self.form).as_bytes()),
             Sink::File(file) => file.write_all(text(self.form).as_bytes()),
-            Sink::Syslog(syslog) => syslog.write(line.flag, &said(line, prefix), now),
+            Sink::Syslog(syslog) => syslog.send(severity(line.flag), &said(line, prefix), now),
         }
     }
 }
@@ -268,6 +227,7 @@ impl Logger {
 mod tests {
     use super::super::log_lines;
     use super::*;
+    use std::os::unix::net::UnixDatagram;
     use std::time::{Duration, UNIX_EPOCH};
 
     fn now() -> SystemTime {

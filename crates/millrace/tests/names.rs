@@ -1,0 +1,237 @@
+//! Endpoints that are names: found when they can be, every address tried, and looked up anew when nothing answers.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use common::dns::{NameServer, ask};
+use common::{
+    A4, B4, B6, Directory, Net, PATIENCE, PORT_B, PROGRAM, WG, ip, millrace, pings, reaches, ready,
+    until,
+};
+use lab::Process;
+use lab::load::{PingOptions, ping};
+use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
+use nix::sys::signal::Signal;
+
+/// The name of B, and addresses that nothing has.
+const NAME: &str = "vpn.test";
+const NOBODY: &str = "192.168.1.77";
+const NOBODY6: &str = "fd00:1::77";
+/// Where B moves to.
+const MOVED: &str = "192.168.1.3";
+
+/// A, whose file knows B by name, and B, which answers.
+struct Site {
+    net: Net,
+    keys_a: Keys,
+    keys_b: Keys,
+    directory: Directory,
+}
+
+impl Site {
+    fn new() -> Self {
+        let net = Net::new();
+        let (keys_a, keys_b) = (
+            Keys::generate(&net.a).unwrap(),
+            Keys::generate(&net.b).unwrap(),
+        );
+        ask(&net.a, net.link.b4());
+        Self {
+            net,
+            keys_a,
+            keys_b,
+            directory: Directory::new(),
+        }
+    }
+
+    fn server(&self) -> RunningPeer<'_> {
+        let b = millrace()
+            .start(&self.net.b, WG, &PeerOptions::default())
+            .unwrap();
+        let a_of_b = WgPeer::new(&self.keys_a.public).allow(ip(A4), 32);
+        b.configure(&common::interface(&self.keys_b, PORT_B, vec![a_of_b]))
+            .unwrap();
+        b.bring_up(&[(ip(B4), 24), (ip(B6), 64)], 1420).unwrap();
+        b
+    }
+
+    fn file(&self, ranges: &str) -> PathBuf {
+        let text = format!(
+            "[Interface]\nPrivateKey = {}\nAddress = {A4}/24\n\
+             [Peer]\nPublicKey = {}\nEndpoint = {NAME}:{PORT_B}\nAllowedIPs = {ranges}\n",
+            self.keys_a.private, self.keys_b.public,
+        );
+        self.directory.file(&format!("{WG}.conf"), &text)
+    }
+
+    fn up(&self, ranges: &str) -> Process {
+        let file = self.file(ranges);
+        let command = self.net.a.command(PROGRAM).arg("up").arg(file);
+        command.spawn().unwrap()
+    }
+
+    fn dns(&self, addresses: &[IpAddr]) -> NameServer {
+        let server = NameServer::start(&self.net.b, self.net.link.b4());
+        server.set(NAME, addresses);
+        server
+    }
+}
+
+fn says(process: &mut Process, words: &str) {
+    process
+        .wait_for_line(words, PATIENCE, |line| line.contains(words))
+        .unwrap();
+}
+
+fn ends(process: Process) {
+    process.signal(Signal::SIGTERM).unwrap();
+    let exit = process.wait_at_most(PATIENCE).unwrap();
+    assert!(exit.status.success(), "{exit:?}");
+    assert!(!exit.stderr.contains("error"), "{exit:?}");
+}
+
+/// At the boot of a router: neither a line nor a name server, and then one after the other.
+#[test]
+fn a_tunnel_that_starts_before_its_line_and_its_dns_comes_up_when_they_do() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let a = &site.net.a;
+    a.set_up("eth0", false).unwrap();
+    let rules = || a.output("ip", ["rule"]).unwrap();
+    let before = rules();
+    let mut process = site.up("0.0.0.0/0");
+    says(
+        &mut process,
+        "not up yet: waiting for an address of vpn.test",
+    );
+    // Nothing leads into a tunnel that the name could then not be looked up through.
+    assert_eq!(rules(), before);
+    a.set_up("eth0", true).unwrap();
+    let dns = site.dns(&[]);
+    until("a query", || dns.asked() > 0);
+    assert_eq!(rules(), before);
+    dns.set(NAME, &[site.net.link.b4()]);
+    says(&mut process, "is up;");
+    assert!(rules().contains("suppress_prefixlength 0"), "{}", rules());
+    reaches(a, B4);
+    pings(a, B4, 2);
+    ends(process);
+    assert_eq!(rules(), before);
+}
+
+/// The same with a line and name servers that never come: it can be ended, and nothing is left.
+#[test]
+fn a_tunnel_that_waits_for_its_name_ends_when_it_is_told() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let mut process = site.up("0.0.0.0/0");
+    says(&mut process, "waiting for an address of vpn.test");
+    assert!(site.net.a.has_interface(WG).unwrap());
+    ends(process);
+    assert!(!site.net.a.has_interface(WG).unwrap());
+}
+
+#[test]
+fn every_address_of_a_name_is_tried() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let dns = site.dns(&[ip(NOBODY6), ip(NOBODY), site.net.link.b4()]);
+    let mut process = site.up("10.0.0.0/24");
+    says(&mut process, "is up;");
+    reaches(&site.net.a, B4);
+    ends(process);
+    dns.set(NAME, &[ip(NOBODY6), ip(NOBODY), site.net.link.b6()]);
+    let mut process = site.up("10.0.0.0/24");
+    says(&mut process, "is up;");
+    reaches(&site.net.a, B4);
+    let endpoint = site.net.a.output("wg", ["show", WG, "endpoints"]).unwrap();
+    assert!(
+        endpoint.contains(&site.net.link.b6().to_string()),
+        "{endpoint}"
+    );
+    ends(process);
+}
+
+/// A peer whose address changes is found under its new one, and people are told that it was gone and is back.
+#[test]
+fn a_peer_that_moves_is_looked_up_anew() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let dns = site.dns(&[site.net.link.b4()]);
+    let (a, b) = (&site.net.a, &site.net.b);
+    b.add_address("eth0", ip(MOVED), 24).unwrap();
+    let mut process = site.up("10.0.0.0/24");
+    reaches(a, B4);
+    says(&mut process, "is connected");
+
+    dns.set(NAME, &[ip(MOVED)]);
+    // B is no more where it was, as far as the tunnel is concerned; the name server still is.
+    let table = "table ip t { chain c { type filter hook input priority 0; \
+        ip daddr 192.168.1.2 udp dport 1002 drop; }; \
+        chain d { type filter hook output priority 0; \
+        ip saddr 192.168.1.2 udp sport 1002 drop; }; }";
+    b.output("nft", [table]).unwrap();
+    let asked = dns.asked();
+    until("a query", || {
+        ping(a, ip(B4), &PingOptions::count(1)).unwrap();
+        dns.asked() > asked
+    });
+    says(&mut process, "does not answer any more");
+    says(&mut process, "answers again");
+    reaches(a, B4);
+    let endpoint = a.output("wg", ["show", WG, "endpoints"]).unwrap();
+    assert!(endpoint.contains(MOVED), "{endpoint}");
+    ends(process);
+}
+
+/// What `wg` sets is an address, and stays one.
+#[test]
+fn an_address_that_wg_sets_takes_the_place_of_the_name() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let dns = site.dns(&[ip(NOBODY)]);
+    let a = &site.net.a;
+    let mut process = site.up("10.0.0.0/24");
+    says(&mut process, "is up;");
+    let endpoint = format!("{}:{PORT_B}", site.net.link.b4());
+    let words = [
+        "set",
+        WG,
+        "peer",
+        &site.keys_b.public,
+        "endpoint",
+        &endpoint,
+    ];
+    a.output("wg", words).unwrap();
+    reaches(a, B4);
+    let asked = dns.asked();
+    let shown = a.output("wg", ["show", WG, "endpoints"]).unwrap();
+    assert!(shown.contains(&endpoint), "{shown}");
+    assert_eq!(dns.asked(), asked);
+    // The file keeps the name.
+    assert!(
+        fs::read_to_string(site.file("10.0.0.0/24"))
+            .unwrap()
+            .contains(NAME)
+    );
+    ends(process);
+}

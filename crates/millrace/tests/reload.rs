@@ -1,0 +1,242 @@
+//! A tunnel that reads its file again, and where the log of one in the background goes.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+
+use common::{
+    A4, B4, B6, Directory, Net, PATIENCE, PORT_B, PROGRAM, WG, inhabitants, ip, millrace, peer,
+    pings, reaches, ready, until,
+};
+use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Addresses behind B.
+const BEHIND: &str = "203.0.113.1";
+const OTHER: &str = "203.0.113.2";
+
+struct Site {
+    net: Net,
+    keys_a: Keys,
+    keys_b: Keys,
+    directory: Directory,
+}
+
+impl Site {
+    fn new() -> Self {
+        let net = Net::new();
+        let (keys_a, keys_b) = (
+            Keys::generate(&net.a).unwrap(),
+            Keys::generate(&net.b).unwrap(),
+        );
+        Self {
+            net,
+            keys_a,
+            keys_b,
+            directory: Directory::new(),
+        }
+    }
+
+    fn server(&self) -> RunningPeer<'_> {
+        let b = millrace()
+            .start(&self.net.b, WG, &PeerOptions::default())
+            .unwrap();
+        let a_of_b = WgPeer::new(&self.keys_a.public)
+            .allow(ip(A4), 32)
+            .allow(ip("10.0.0.9"), 32);
+        b.configure(&common::interface(&self.keys_b, PORT_B, vec![a_of_b]))
+            .unwrap();
+        b.bring_up(&[(ip(B4), 24), (ip(B6), 64)], 1420).unwrap();
+        for behind in [BEHIND, OTHER] {
+            self.net.b.add_address("lo", ip(behind), 32).unwrap();
+        }
+        b
+    }
+
+    fn file(&self, lines: &str, ranges: &str, more: &str) -> PathBuf {
+        let text = format!(
+            "[Interface]\nPrivateKey = {}\n{lines}\n\
+             [Peer]\nPublicKey = {}\nEndpoint = {}:{PORT_B}\nAllowedIPs = {ranges}\n{more}\n",
+            self.keys_a.private,
+            self.keys_b.public,
+            self.net.link.b4(),
+        );
+        self.directory.file(&format!("{WG}.conf"), &text)
+    }
+
+    fn the_only_process(&self) -> Pid {
+        let all = inhabitants(&self.net.a);
+        assert_eq!(all.len(), 1, "{all:?}");
+        Pid::from_raw(all[0].cast_signed())
+    }
+}
+
+#[test]
+fn a_file_that_is_read_again_changes_what_it_says_and_disturbs_nothing_else() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let server = site.server();
+    let a = &site.net.a;
+    let other = Keys::generate(a).unwrap();
+    let ranges = format!("10.0.0.0/24, {BEHIND}/32");
+    let more = format!(
+        "[Peer]\nPublicKey = {}\nAllowedIPs = 10.7.0.0/16",
+        other.public
+    );
+    let file = site.file(&format!("Address = {A4}/24\nMTU = 1380"), &ranges, &more);
+    let command = a.command(PROGRAM).arg("up").arg(&file);
+    let mut process = command.spawn().unwrap();
+    process
+        .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+        .unwrap();
+    reaches(a, BEHIND);
+    let shaken = peer(&server, &site.keys_a).latest_handshake;
+    let port = a.output("wg", ["show", WG, "listen-port"]).unwrap();
+
+    // One that is wrong changes nothing, and nothing ends.
+    site.file("Address = 10.0.0.1/24\nMTU = many", &ranges, "");
+    process.signal(Signal::SIGHUP).unwrap();
+    process
+        .wait_for_line("a refusal", PATIENCE, |line| {
+            line.contains("going on as before")
+        })
+        .unwrap();
+    assert!(
+        a.output("wg", ["show", WG, "peers"])
+            .unwrap()
+            .contains(&other.public)
+    );
+    pings(a, BEHIND, 1);
+
+    let ranges = format!("10.0.0.0/24, {OTHER}/32");
+    site.file(
+        "Address = 10.0.0.1/24, 10.0.0.9/24\nMTU = 1370",
+        &ranges,
+        "",
+    );
+    process.signal(Signal::SIGHUP).unwrap();
+    process
+        .wait_for_line("the new file", PATIENCE, |line| {
+            line.contains("was read again")
+        })
+        .unwrap();
+    reaches(a, OTHER);
+    let state = |words: &[&str]| a.output("ip", words).unwrap();
+    let routes = state(&["route"]);
+    assert!(
+        routes.contains(OTHER) && !routes.contains(BEHIND),
+        "{routes}"
+    );
+    assert!(!routes.contains("10.7."), "{routes}");
+    let addresses = state(&["-o", "addr", "show", "dev", WG]);
+    assert!(
+        addresses.contains("10.0.0.1/24") && addresses.contains("10.0.0.9/24"),
+        "{addresses}"
+    );
+    assert_eq!(a.netlink().unwrap().link(WG).unwrap().mtu, 1370);
+    assert!(
+        !a.output("wg", ["show", WG, "peers"])
+            .unwrap()
+            .contains(&other.public)
+    );
+    // The session goes on as it was, from the same port.
+    assert_eq!(peer(&server, &site.keys_a).latest_handshake, shaken);
+    assert_eq!(a.output("wg", ["show", WG, "listen-port"]).unwrap(), port);
+
+    // From everything but a default route to one, and back.
+    for (ranges, full) in [("0.0.0.0/0", true), ("10.0.0.0/24", false)] {
+        site.file(&format!("Address = {A4}/24"), ranges, "");
+        process.signal(Signal::SIGHUP).unwrap();
+        until("the rules", || {
+            state(&["rule"]).contains("suppress_prefixlength 0") == full
+        });
+        until("the mark", || {
+            (a.output("wg", ["show", WG, "fwmark"]).unwrap().trim() != "off") == full
+        });
+        reaches(a, B4);
+    }
+    process.signal(Signal::SIGTERM).unwrap();
+    let exit = process.wait_at_most(PATIENCE).unwrap();
+    assert!(exit.status.success(), "{exit:?}");
+    assert!(!a.has_interface(WG).unwrap());
+}
+
+#[test]
+fn an_interface_without_a_file_is_not_ended_by_sighup() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let peer = millrace()
+        .start(&net.a, WG, &PeerOptions::default())
+        .unwrap();
+    for _ in 0..3 {
+        peer.process.signal(Signal::SIGHUP).unwrap();
+        peer.status().unwrap();
+    }
+    // And one that comes with a signal to end does not hide it.
+    peer.process.signal(Signal::SIGTERM).unwrap();
+    peer.process.signal(Signal::SIGHUP).unwrap();
+    let exit = peer.stop().unwrap();
+    assert!(exit.status.success(), "{exit:?}");
+}
+
+/// Gives a private host a /dev of its own, with what a tunnel needs.
+fn own_dev(net: &Net) {
+    let script = "set -e; mkdir /run/dev; mount -t tmpfs dev /run/dev; mkdir /run/dev/net; \
+        for f in null zero random urandom net/tun; do \
+            touch /run/dev/$f; mount --bind /dev/$f /run/dev/$f; \
+        done; mount --move /run/dev /dev";
+    net.a.output("sh", ["-c", script]).unwrap();
+}
+
+#[test]
+fn a_tunnel_in_the_background_logs_to_the_system_log_or_its_file() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    own_dev(&site.net);
+    let _server = site.server();
+    let a = &site.net.a;
+    let log = a.run(|| UnixDatagram::bind("/dev/log")).unwrap().unwrap();
+    log.set_read_timeout(Some(PATIENCE)).unwrap();
+    let file = site.file(&format!("Address = {A4}/24"), "10.0.0.0/24", "");
+    let up = |more: &[&str]| {
+        let command = a.command(PROGRAM).args(["up", "--daemon"]).args(more);
+        command.arg(&file).output().unwrap();
+    };
+    up(&[]);
+    reaches(a, B4);
+    let mut line = [0; 512];
+    let count = log.recv(&mut line).unwrap();
+    let line = String::from_utf8_lossy(&line[..count]).into_owned();
+    assert!(
+        line.starts_with("<30>")
+            && line.contains(" millrace-wg0[")
+            && line.contains("is connected"),
+        "{line}"
+    );
+    kill(site.the_only_process(), Signal::SIGTERM).unwrap();
+    until("its end", || inhabitants(a).is_empty());
+
+    let path = site.directory.path().join("log");
+    let text = || fs::read_to_string(&path).unwrap_or_default();
+    up(&["--log", path.to_str().unwrap()]);
+    reaches(a, B4);
+    until("a line", || text().contains("is connected"));
+    // One that was moved away for another.
+    fs::rename(&path, site.directory.path().join("log.1")).unwrap();
+    kill(site.the_only_process(), Signal::SIGHUP).unwrap();
+    until("a new file", || text().contains("was read again"));
+    kill(site.the_only_process(), Signal::SIGTERM).unwrap();
+    until("its end", || inhabitants(a).is_empty());
+    assert!(text().contains("ended: Signal(15)"), "{}", text());
+}
