@@ -37,10 +37,12 @@ fn cli() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(commands::up::command())
+        .subcommand(commands::down::command())
         .subcommand(commands::wireguard::command())
         .subcommand(commands::openvpn::command())
         .subcommand(commands::status::command())
         .subcommand(commands::check::command())
+        .subcommands(commands::keys::commands())
         .subcommand(commands::tune::command());
     #[cfg(feature = "speed")]
     let cli = cli.subcommand(commands::speed::command());
@@ -102,6 +104,10 @@ fn main() -> ExitCode {
     });
     match matches.subcommand() {
         Some(("up", m)) => commands::up::run(m),
+        Some(("down", m)) => commands::down::run(m),
+        Some(("genkey", _)) => commands::keys::genkey(),
+        Some(("genpsk", _)) => commands::keys::genpsk(),
+        Some(("pubkey", _)) => commands::keys::pubkey(),
         Some(("wireguard", m)) => commands::wireguard::run(m),
         Some(("status", m)) => commands::status::run(&m.into()),
         #[cfg(feature = "speed")]

@@ -8,6 +8,8 @@ pub(crate) mod check;
 pub(crate) mod daemonize;
 #[cfg(feature = "lab")]
 pub(crate) mod demo;
+pub(crate) mod down;
+pub(crate) mod keys;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
 pub(crate) mod machine;

@@ -73,11 +73,13 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
+/// Runs the tunnel of an OpenVPN file. `None` when the file is to be read again.
 fn openvpn_up(
     path: &Path,
     matches: &ArgMatches,
     dataplane: config::settings::DataplaneSettings,
-) -> Result<ExitCode, Box<dyn Error>> {
+    signals: &mut crate::openvpn::Caught,
+) -> Result<Option<ExitCode>, Box<dyn Error>> {
     let options = config::openvpn::Options {
         allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
         allow_scripts: matches.get_flag("allow-scripts"),
@@ -112,7 +114,7 @@ fn openvpn_up(
         no_dns: matches.get_flag("no-dns"),
         wait: true,
     };
-    Ok(crate::openvpn::run(model, file, dataplane, manner))
+    Ok(crate::openvpn::run(model, file, dataplane, manner, signals))
 }
 
 /// Shows what is not honoured.
@@ -130,9 +132,17 @@ const REFUSED: &str = "lines are refused (see above): mend them, allow what they
 fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     let settings = settings::load(matches)?;
     let path = find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?);
+    logging::to_file(matches)?;
     let _claim = Claim::new(&path)?;
     if config::openvpn::is_openvpn(&path) {
-        return openvpn_up(&path, matches, settings.dataplane);
+        let mut signals = crate::openvpn::Caught::default();
+        loop {
+            let ended = openvpn_up(&path, matches, settings.dataplane.clone(), &mut signals)?;
+            if let Some(code) = ended {
+                return Ok(code);
+            }
+            logging::reopen();
+        }
     }
     wireguard::up(&path, matches, settings.dataplane)
 }

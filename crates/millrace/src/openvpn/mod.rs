@@ -62,6 +62,9 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Instant;
 
+/// Whose log lines are shown at a terminal without `-v`.
+const UP: &str = "millrace::commands::up";
+
 /// Faults of a configuration that are printed.
 const FAULTS: usize = 20;
 
@@ -102,6 +105,10 @@ struct Context {
     no_dns: bool,
     /// Nobody was told yet that the tunnel is up, and somebody wants to be.
     tell: Cell<bool>,
+    /// It is `millrace up` that runs it, and says when the connection is gone and when it is back.
+    says: bool,
+    /// The connection is gone, and that was said.
+    lost: Cell<bool>,
 }
 
 /// `openvpn ARGUMENTS`: a tunnel until somebody says stop, or one of the things that need none.
@@ -115,18 +122,24 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// A configuration that was read already, as `millrace up` does.
+/// A configuration that was read already, as `millrace up` does. `None` when it is to be read again, which is SIGHUP's
+/// meaning.
 pub(crate) fn run(
     config: OpenVpn,
     file: Option<String>,
     dataplane: DataplaneSettings,
     manner: Manner,
-) -> ExitCode {
-    match with_config(config, file, dataplane, manner, &mut None) {
-        Ended::Exit(status) => ExitCode::from(status),
-        Ended::Reload => ExitCode::SUCCESS,
+    signals: &mut Caught,
+) -> Option<ExitCode> {
+    match with_config(config, file, dataplane, manner, &mut signals.0) {
+        Ended::Exit(status) => Some(ExitCode::from(status)),
+        Ended::Reload => None,
     }
 }
+
+/// The signals of a process that may read its configuration several times.
+#[derive(Default)]
+pub(crate) struct Caught(Option<Rc<Signals>>);
 
 fn once(
     arguments: &[String],
@@ -328,6 +341,8 @@ impl Context {
             auth_retry: Cell::new(auth_retry),
             no_dns: manner.no_dns,
             tell: Cell::new(manner.wait),
+            says: manner.wait,
+            lost: Cell::new(false),
         })
     }
 
@@ -353,6 +368,17 @@ impl Context {
                 output::note("the tunnel is up; Ctrl-C takes it down");
             }
             process::into_background();
+        }
+        if self.lost.take() {
+            log::info!(target: UP, "the tunnel is up again");
+        }
+    }
+
+    /// A connection has ended that is to be made again.
+    fn is_lost(&self) {
+        // Not before it was up for the first time.
+        if self.says && !self.tell.get() && !self.lost.replace(true) {
+            log::info!(target: UP, "the connection is lost; connecting again");
         }
     }
 

@@ -7,10 +7,12 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
 
 /// Goes into the background, if that is where this process is to be.
 pub(super) fn into_background() {
-    if daemonize::is_child()
-        && let Err(error) = daemonize::ready()
-    {
-        log::warn!("{error}");
+    if daemonize::is_child() {
+        // Of `millrace up`; otherwise the log is OpenVPN's.
+        crate::logging::leave_terminal("openvpn");
+        if let Err(error) = daemonize::ready() {
+            log::warn!("{error}");
+        }
     }
 }
 

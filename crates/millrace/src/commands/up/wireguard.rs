@@ -47,7 +47,6 @@ pub(super) fn up(
     };
     let ifname = wgquick::interface_name(path)?;
     let tunnel = read(path, switches)?;
-    logging::to_file(matches)?;
     if network::recover(&ifname)? {
         log::info!("{ifname}: undid what an earlier run left behind");
     }

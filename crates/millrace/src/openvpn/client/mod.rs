@@ -134,6 +134,9 @@ impl<'a> Client<'a> {
                     Outcome::Exit(1)
                 }
             };
+            if matches!(outcome, Outcome::Again | Outcome::Same) {
+                self.context.is_lost();
+            }
             match outcome {
                 Outcome::Again => {}
                 Outcome::Same => attempts.same(),
