@@ -52,6 +52,9 @@ pub enum Notice {
         /// Where it is.
         to: SocketAddr,
     },
-    /// The peer compresses, which nobody here undoes: told of the first such packet.
-    Compressed,
+    /// The peer compresses: told of the first such packet of a key.
+    Compressed {
+        /// Whether the packet was unpacked; dropped otherwise.
+        unpacked: bool,
+    },
 }

@@ -3,7 +3,7 @@
 //! Outbound: send the trains. Inbound: replay window, roaming, counters, then join and write.
 
 use crate::control::Notice;
-use crate::format::Format;
+use crate::format::{Format, Joined};
 use crate::gro::{Coalescer, JOIN_MAX, Joins, Written};
 use crate::ip::IpPacket;
 use crate::peer::Peer;
@@ -134,12 +134,15 @@ fn family_of(train: &Train) -> Family {
 /// What draining inbound batches needs.
 pub(crate) struct InboundDrain {
     coalescer: Coalescer,
+    /// The packet that was joined or unpacked last.
+    whole: Vec<u8>,
 }
 
 impl Default for InboundDrain {
     fn default() -> Self {
         Self {
             coalescer: Coalescer::with_capacity(2 * BATCH_PACKETS),
+            whole: Vec::new(),
         }
     }
 }
@@ -153,7 +156,14 @@ impl InboundDrain {
         };
         let millis = shared.epoch.millis(slot.now);
         for run in &slot.runs {
-            self.run(shared, run, slot, joins, millis);
+            let inner = &slot.inner[run.first..run.first + run.count];
+            // Packets that are joined from pieces or unpacked lie elsewhere: all of such a run's are written one by
+            // one, to keep their order.
+            let singly = run.key.format.splits() || inner.contains(&Inner::Piece);
+            if singly {
+                self.write(shared, &mut slot.memory);
+            }
+            self.run(shared, run, slot, (joins, singly), millis);
         }
         self.write(shared, &mut slot.memory);
         shared.inbound.batches.add(1);
@@ -165,7 +175,7 @@ impl InboundDrain {
         shared: &Shared<W>,
         run: &InboundRun<W>,
         slot: &InboundSlot<W>,
-        joins: Joins,
+        (joins, singly): (Joins, bool),
         millis: u64,
     ) {
         let (drops, peer) = (&shared.drops, &run.key.peer);
@@ -173,9 +183,6 @@ impl InboundDrain {
         let (mut greatest, mut forged) = (0, 0);
         let range = run.first..run.first + run.count;
         let stays = peer.refuses(run.from, run.stream);
-        // Packets that are joined from pieces lie elsewhere: all of theirs are written one by one,
-        // to keep their order.
-        let singly = run.key.format.splits();
         let hairpin = shared.hairpin.load(Ordering::Relaxed);
         let mut window = run
             .key
@@ -217,23 +224,34 @@ impl InboundDrain {
                 }
                 Inner::Piece => {
                     data += 1;
-                    if let Some(mut whole) = run.key.format.join(payload) {
-                        run.key.format.adjust(&mut whole);
-                        inner_bytes += whole.len() as u64;
-                        if !is_owned(shared, &whole, peer) {
-                            drops.wrong_source.add(1);
-                        } else if !(hairpin && pass_on(shared, &whole, peer)) {
-                            write_one(shared, &whole);
-                        }
+                    let whole = &mut self.whole;
+                    let joined = run.key.format.join(payload, whole);
+                    match joined {
+                        Joined::Packet => {}
+                        Joined::Unpacked => shared.inbound.unpacked.add(1),
+                        Joined::Waits => continue,
+                        Joined::Compressed => drops.compressed.add(1),
+                        Joined::Malformed => drops.inner_malformed.add(1),
+                    }
+                    if matches!(joined, Joined::Unpacked | Joined::Compressed)
+                        && run.key.should_tell_compression()
+                    {
+                        let unpacked = joined == Joined::Unpacked;
+                        let notice = Notice::Compressed { unpacked };
+                        shared.control.notify(peer.id(), notice);
+                    }
+                    if !matches!(joined, Joined::Packet | Joined::Unpacked) {
+                        continue;
+                    }
+                    run.key.format.adjust(whole);
+                    inner_bytes += whole.len() as u64;
+                    if !is_owned(shared, whole, peer) {
+                        drops.wrong_source.add(1);
+                    } else if !(hairpin && pass_on(shared, whole, peer)) {
+                        write_one(shared, whole);
                     }
                 }
                 Inner::Message => shared.control.message(peer.id(), payload),
-                Inner::Compressed => {
-                    drops.compressed.add(1);
-                    if run.key.should_tell_compression() {
-                        shared.control.notify(peer.id(), Notice::Compressed);
-                    }
-                }
                 Inner::Malformed => {
                     data += 1;
                     drops.inner_malformed.add(1);

@@ -41,11 +41,27 @@ pub trait Format: Send + Sync {
         emit(&[], packet);
     }
 
-    /// Takes a [`Payload::Piece`], and returns the packet that it completes.
-    fn join(&self, piece: &[u8]) -> Option<Vec<u8>> {
-        let _ = piece;
-        None
+    /// Takes a [`Payload::Piece`], and writes the packet that it completes, or that was compressed, to `whole`. What was
+    /// there is overwritten.
+    fn join(&self, piece: &[u8], whole: &mut Vec<u8>) -> Joined {
+        let _ = (piece, whole);
+        Joined::Malformed
     }
+}
+
+/// What came of a [`Payload::Piece`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// A packet.
+    Packet,
+    /// A packet that the peer had compressed.
+    Unpacked,
+    /// Nothing yet: others are missing.
+    Waits,
+    /// Nothing: it is compressed, which is not allowed, or not compressed rightly, or too long.
+    Compressed,
+    /// Nothing: it is no piece of a packet.
+    Malformed,
 }
 
 /// What is inside an authentic data packet.
@@ -57,10 +73,8 @@ pub enum Payload {
     Keepalive,
     /// A message for the protocol's state machine.
     Message,
-    /// A piece of a packet: for [`Format::join`], in order.
+    /// A piece of a packet, or a compressed one: for [`Format::join`], in order.
     Piece,
-    /// Compressed, which nobody here undoes.
-    Compressed,
     /// None of these.
     Malformed,
 }

@@ -41,7 +41,7 @@ mod wire;
 mod worker;
 
 pub use control::{Control, Notice};
-pub use format::{Format, Payload};
+pub use format::{Format, Joined, Payload};
 pub use key::KeyLimits;
 pub use peer::{Moving, Peer, Times};
 pub use routes::Routes;

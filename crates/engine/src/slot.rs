@@ -107,9 +107,8 @@ pub(crate) enum Inner {
     Keepalive,
     /// For the protocol's state machine.
     Message,
-    /// A piece of a packet, to be joined.
+    /// A piece of a packet, to be joined, or a compressed one.
     Piece,
-    Compressed,
     Malformed,
     WrongSource,
     Congestion,

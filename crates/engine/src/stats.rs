@@ -33,6 +33,8 @@ pub struct LaneStats {
     pub bytes: Counter,
     /// Super-packets read from or written to the TUN.
     pub super_packets: Counter,
+    /// Inner packets that the peer had compressed. Ours never are.
+    pub unpacked: Counter,
     /// Reads, writes, sends and receives.
     pub syscalls: Counter,
     /// Batches that went through the ring, where several workers may share them.
@@ -89,7 +91,7 @@ drops! {
     replayed,
     /// Authentic, but from an address that the peer may not move to.
     wrong_address,
-    /// Authentic, but compressed: nobody here undoes that.
+    /// Authentic, but compressed where that is not allowed, or into what does not unpack to a packet.
     compressed,
     /// Authentic, but not an IP packet.
     inner_malformed,

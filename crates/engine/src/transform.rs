@@ -93,7 +93,6 @@ fn look_inside<W: Wire>(
         Payload::Keepalive => return Inner::Keepalive,
         Payload::Message => return Inner::Message,
         Payload::Piece => return Inner::Piece,
-        Payload::Compressed => return Inner::Compressed,
         Payload::Malformed => return Inner::Malformed,
     }
     let start = packet.start as usize;

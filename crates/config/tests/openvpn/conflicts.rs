@@ -219,7 +219,6 @@ fn what_has_no_effect_is_said() {
         (CLIENT, "link-mtu 1400"),
         (CLIENT, "mtu-disc yes"),
         (CLIENT, "passtos"),
-        (CLIENT, "allow-compression asym"),
         (CLIENT, "replay-window 128 30"),
         (CLIENT, "disable-dco"),
         (CLIENT, "dev-node MyTap"),
@@ -238,6 +237,28 @@ fn what_has_no_effect_is_said() {
         assert_eq!(ignored.len(), 1, "{lines}: {ignored:?}");
         assert!(!ignored[0].reason.is_empty(), "{lines}");
     }
+}
+
+#[test]
+fn what_compression_risks_is_said_and_that_it_is_undone_unless_forbidden() {
+    for lines in [
+        "comp-lzo",
+        "compress lzo",
+        "compress lz4",
+        "compress lz4-v2",
+    ] {
+        let import = with(CLIENT, lines);
+        let key = lines.split(' ').next().unwrap();
+        let said = import.report.entries.iter().find(|entry| entry.key == key);
+        let said = said.unwrap();
+        assert_eq!(said.verdict, Verdict::Honoured, "{lines}");
+        assert!(said.reason.contains("unpacked") && said.reason.contains("VORACLE"));
+        let (model, _) = import.into_model().unwrap();
+        assert!(model.data.unpack);
+    }
+    let import = with(CLIENT, "comp-lzo\nallow-compression no");
+    let (model, _) = import.into_model().unwrap();
+    assert!(!model.data.unpack);
 }
 
 #[test]

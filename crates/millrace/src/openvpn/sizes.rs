@@ -3,7 +3,7 @@
 use config::openvpn::{Connection, Framing as Configured, MssFix as Wanted, OpenVpn};
 use openvpn::data::framing::Framing;
 use openvpn::data::header::Layout;
-use openvpn::data::mtu::{Encapsulation, FragmentSize, MssFix, Outer};
+use openvpn::data::mtu::{DEFAULT_TUN_MTU, Encapsulation, FragmentSize, MssFix, Outer};
 use openvpn::negotiate::DataCipher;
 use openvpn::push::Compression;
 use openvpn::session::DataFormat;
@@ -94,5 +94,9 @@ pub(crate) fn shape(
         stream,
         fragments,
         mss: sizes.mss(mssfix).unwrap_or(0),
+        unpacked_max: match config.data.unpack {
+            true => usize::from(tun_mtu.max(DEFAULT_TUN_MTU)) + 64,
+            false => 0,
+        },
     })
 }

@@ -62,7 +62,7 @@ impl Interface {
             Notice::Confirmed { index } => self.device.confirmed(id, index, now, out),
             Notice::Refresh { index } => self.device.refresh(id, index, now, out),
             // WireGuard's peers roam unasked, and compress nothing.
-            Notice::Moved { .. } | Notice::Compressed => {}
+            Notice::Moved { .. } | Notice::Compressed { .. } => {}
             Notice::Active => {
                 if let Some(entry) = self.peers.get(&id) {
                     let activity = entry.activity();

@@ -1,15 +1,17 @@
 //! Compression framing: the marks that compression leaves on packets even where nothing is compressed.
 //!
 //! Millrace never compresses: that tells who listens something of what is inside (the VORACLE attack). The peer may
-//! insist on the framing all the same, and says by it whether it has compressed.
+//! insist on the framing all the same, says by it whether it has compressed, and what it has is unpacked.
 //!
 //! | directive                                | framing | on the wire                                              |
 //! |------------------------------------------|---------|----------------------------------------------------------|
 //! | `comp-lzo` in any form, `compress lzo`   | Lzo     | `fa` before the packet; `66` if it is LZO                 |
-//! | `compress`, `compress stub`, `... lz4`   | Swap    | `fb` for the first byte, which goes to the end; `69` LZ4  |
+//! | `compress`, `compress stub`, `... lz4`   | Swap    | `fb` for the first byte, which goes to the end; `69` LZ4, likewise |
 //! | `compress stub-v2`, `compress lz4-v2`    | V2      | nothing, or `50 00` before a packet that begins with `50` |
 
 use std::ops::Range;
+
+use super::lzo;
 
 /// Which framing is on the packets of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,7 +52,7 @@ pub enum Compression {
 pub enum Unframed {
     /// A packet: where it is.
     Payload(Range<usize>),
-    /// A compressed packet. It is dropped, and the peer's `comp-lzo` or `compress` setting is to be named in the log.
+    /// A compressed packet, as it was: for [`Framing::unpack`].
     Compressed(Compression),
     /// Not this framing: the ends differ in it. Dropped.
     Malformed,
@@ -123,6 +125,30 @@ impl Framing {
             (Self::V2, [V2_INDICATOR, ..]) => Unframed::Malformed,
             (Self::V2, _) => Unframed::Payload(at),
             (Self::Lzo | Self::Swap, _) => Unframed::Malformed,
+        }
+    }
+
+    /// Unpacks a compressed packet to the beginning of `unpacked`, and returns its length. `framed` is the whole of what
+    /// [`unframe`](Self::unframe) called [`Unframed::Compressed`], and is of no use any more then. `None` if it is none, or
+    /// unpacks to more than there is room for.
+    #[must_use]
+    pub fn unpack(self, framed: &mut [u8], unpacked: &mut [u8]) -> Option<usize> {
+        let len = framed.len();
+        let Unframed::Compressed(compression) = self.unframe(framed, 0..len) else {
+            return None;
+        };
+        let packed = match self {
+            Self::Swap => {
+                // The mark stands for the first byte of what was compressed, which is the last of all.
+                framed[0] = framed[len - 1];
+                &framed[..len - 1]
+            }
+            Self::V2 => &framed[2..],
+            Self::None | Self::Lzo => &framed[1..],
+        };
+        match compression {
+            Compression::Lzo => lzo::unpack(packed, unpacked).ok(),
+            Compression::Lz4 => lz4_flex::block::decompress_into(packed, unpacked).ok(),
         }
     }
 }
@@ -202,6 +228,51 @@ mod tests {
         assert_eq!(unframed(Framing::V2, &[0x50, 10, 0x50]), Ok(vec![0x50]));
     }
 
+    /// A packet as each framing carries it compressed.
+    fn compressed(framing: Framing, packet: &[u8]) -> Vec<u8> {
+        let lz4 = lz4_flex::block::compress(packet);
+        match framing {
+            Framing::Swap => [&[LZ4_COMPRESSED], &lz4[1..], &lz4[..1]].concat(),
+            Framing::V2 => [&[V2_INDICATOR, V2_LZ4][..], &lz4].concat(),
+            // A run of literals, as what cannot be compressed is.
+            _ => {
+                let run = [&[LZO_COMPRESSED, 0, packet.len() as u8 - 18][..], packet];
+                [&run.concat()[..], &[17, 0, 0]].concat()
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_peer_compressed_comes_out_within_the_room_and_not_beyond() {
+        let packet: Vec<u8> = (0..200).map(|at| at / 8).collect();
+        for framing in [Framing::Lzo, Framing::Swap, Framing::V2] {
+            let wire = compressed(framing, &packet);
+            let unpack = |room| {
+                let mut unpacked = vec![0; room];
+                let len = framing.unpack(&mut wire.clone(), &mut unpacked)?;
+                unpacked.truncate(len);
+                Some(unpacked)
+            };
+            assert_eq!(unpack(200).as_ref(), Some(&packet), "{framing:?}");
+            assert_eq!(unpack(1500).as_ref(), Some(&packet), "{framing:?}");
+            for room in [0, 1, 199] {
+                assert_eq!(unpack(room), None, "{framing:?}");
+            }
+            for other in ALL.into_iter().filter(|other| *other != framing) {
+                assert_eq!(other.unpack(&mut wire.clone(), &mut [0; 1500]), None);
+            }
+        }
+        for (framing, wire) in [
+            (Framing::Swap, &mut [LZ4_COMPRESSED][..]),
+            (Framing::Lzo, &mut [LZO_COMPRESSED]),
+            (Framing::V2, &mut [V2_INDICATOR, V2_LZ4]),
+            (Framing::V2, &mut [V2_INDICATOR, V2_LZO]),
+            (Framing::Lzo, &mut []),
+        ] {
+            assert_eq!(framing.unpack(wire, &mut [0; 1500]), None);
+        }
+    }
+
     #[test]
     fn room_is_checked() {
         for framing in [Framing::Lzo, Framing::V2] {
@@ -232,6 +303,9 @@ mod tests {
                 if let Ok(packet) = unframed(framing, &bytes) {
                     prop_assert!(packet.len() <= bytes.len());
                 }
+                let mut unpacked = [0; 100];
+                let len = framing.unpack(&mut bytes.clone(), &mut unpacked);
+                prop_assert!(len.is_none_or(|len| len <= 100));
             }
         }
     }

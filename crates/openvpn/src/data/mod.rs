@@ -7,6 +7,7 @@
 pub mod fragment;
 pub mod framing;
 pub mod header;
+pub mod lzo;
 pub mod mss;
 pub mod mtu;
 pub mod signal;

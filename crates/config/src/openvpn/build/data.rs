@@ -44,7 +44,7 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
         }),
         "comp-lzo" => comp_lzo(builder, directive),
         "compress" => compress(builder, directive),
-        "allow-compression" => allow_compression(value),
+        "allow-compression" => allow_compression(builder, value),
         "replay-window" => replay_window(directive),
         _ => return None,
     })
@@ -74,14 +74,15 @@ fn compat_mode(text: &str) -> Result<u32, String> {
 }
 
 /// What is said of framings that could carry compressed packets.
-const FRAMING_ONLY: &str =
-    "framing only: nothing is compressed, and packets that the peer compressed are dropped";
+const UNPACKED: &str = "nothing is compressed here, and what the peer compresses is unpacked; its \
+    lengths tell who listens something of what is inside (VORACLE): better have `comp-lzo no`, or \
+    neither line, at the other end";
 
 fn comp_lzo(builder: &mut Builder, directive: &Directive) -> Outcome {
     builder.data.framing = Framing::Lzo;
     match directive.get(0) {
         Some("no") => OK,
-        None | Some("yes" | "adaptive") => Ok(Remark::Note(FRAMING_ONLY.to_owned())),
+        None | Some("yes" | "adaptive") => Ok(Remark::Note(UNPACKED.to_owned())),
         Some(other) => Err(one_of(other, &["yes", "no", "adaptive"])),
     }
 }
@@ -107,18 +108,21 @@ fn compress(builder: &mut Builder, directive: &Directive) -> Outcome {
     builder.data.migrate = framing.is_none();
     builder.data.framing = framing.unwrap_or_default();
     match framing {
-        Some(Framing::Lzo | Framing::Lz4 | Framing::Lz4V2) => {
-            Ok(Remark::Note(FRAMING_ONLY.to_owned()))
-        }
+        Some(Framing::Lzo | Framing::Lz4 | Framing::Lz4V2) => Ok(Remark::Note(UNPACKED.to_owned())),
         _ => OK,
     }
 }
 
-fn allow_compression(value: &str) -> Outcome {
+fn allow_compression(builder: &mut Builder, value: &str) -> Outcome {
+    builder.data.unpack = value != "no";
     match value {
-        "no" => OK,
-        "asym" | "yes" => Ok(Remark::Ignored(
-            "nothing is compressed, and packets that the peer compressed are dropped".to_owned(),
+        "no" => Ok(Remark::Note(
+            "packets that the peer compresses are dropped".to_owned(),
+        )),
+        "asym" => OK,
+        "yes" => Ok(Remark::Note(
+            "as `asym`: what the peer compresses is unpacked, and nothing is compressed here"
+                .to_owned(),
         )),
         other => Err(one_of(other, &["no", "asym", "yes"])),
     }

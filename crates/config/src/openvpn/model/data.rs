@@ -97,7 +97,7 @@ impl fmt::Display for Cipher {
     }
 }
 
-/// The bytes that `comp-lzo` and `compress` put around a packet. Nothing is ever compressed.
+/// The bytes that `comp-lzo` and `compress` put around a packet. We never compress.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Framing {
     /// None, and the peer must have none.
@@ -131,6 +131,8 @@ pub struct DataChannel {
     pub allow_insecure: bool,
     /// `comp-lzo`, `compress`.
     pub framing: Framing,
+    /// Whether packets that the peer compressed are unpacked: unless `allow-compression no` is written.
+    pub unpack: bool,
     /// `compress migrate`: a server moves clients to [`Framing::StubV2`] or `comp-lzo no`.
     pub migrate: bool,
 }
@@ -148,6 +150,7 @@ impl Default for DataChannel {
             auth: Digest::default(),
             allow_insecure: false,
             framing: Framing::default(),
+            unpack: true,
             migrate: false,
         }
     }

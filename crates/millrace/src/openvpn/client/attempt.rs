@@ -280,9 +280,14 @@ impl Attempt<'_, '_> {
         }
         for (_, notice) in inbox.take_notices() {
             match notice {
-                Notice::Compressed => log::error!(
-                    "the server compresses packets, which is not undone here: they are dropped. \
-                     Remove comp-lzo and compress at the server, or set `comp-lzo no` there"
+                Notice::Compressed { unpacked: true } => log::warn!(
+                    "the server compresses packets: they are unpacked, but their lengths tell who \
+                     listens something of what is in them (VORACLE). Remove comp-lzo and compress \
+                     at the server, or set `comp-lzo no` there"
+                ),
+                Notice::Compressed { unpacked: false } => log::error!(
+                    "the server compresses packets, and not as agreed or allowed: they are \
+                     dropped. Remove comp-lzo and compress at the server, or set `comp-lzo no` there"
                 ),
                 Notice::Moved { to } => {
                     log::info!("the server floated from {} to {to}", self.remote);

@@ -4,12 +4,13 @@
 
 use crypto::openvpn::{self as ciphers, DataChannelError, KeyMaterial};
 use crypto::{Batch, Packet, PacketCipher};
-use engine::{Format, Payload, RECORD_HEADER};
+use engine::{Format, Joined, Payload, RECORD_HEADER};
 use openvpn::data::fragment::{self, Fragmenter, Reassembled, Reassembler};
 use openvpn::data::framing::{Framing, Unframed};
 use openvpn::data::mss;
 use openvpn::data::signal::Signal;
 use openvpn::session::{DataFormat as Layout, DataKeys};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -31,6 +32,8 @@ pub(crate) struct Shape {
     pub(crate) fragments: Option<Arc<Fragments>>,
     /// `mssfix`: the largest TCP segment over IPv4, in bytes; 0 for any.
     pub(crate) mss: u16,
+    /// Bytes that a packet which the peer compressed may have when it is unpacked; 0: it is dropped.
+    pub(crate) unpacked_max: usize,
 }
 
 /// `fragment`, both ways.
@@ -211,7 +214,8 @@ impl Format for DataFormat {
                 packet.len = range.len() as u32;
                 kind(&memory[range])
             }
-            Unframed::Compressed(_) => Payload::Compressed,
+            // What it unpacks to has no room here.
+            Unframed::Compressed(_) => Payload::Piece,
             Unframed::Malformed => Payload::Malformed,
         }
     }
@@ -246,29 +250,57 @@ impl Format for DataFormat {
         }
     }
 
-    fn join(&self, piece: &[u8]) -> Option<Vec<u8>> {
-        let fragments = self.shape.fragments.as_ref()?;
-        let mut back = fragments
-            .back
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        back.expire(now);
-        let mut whole = match back.receive(piece, now) {
-            Ok(Reassembled::Complete(whole)) => whole.to_vec(),
-            Ok(Reassembled::Whole) => piece.get(fragment::HEADER_LEN..)?.to_vec(),
-            Ok(Reassembled::Waiting) => return None,
-            Err(error) => {
-                log::debug!("{error}");
-                return None;
+    fn join(&self, piece: &[u8], whole: &mut Vec<u8>) -> Joined {
+        whole.clear();
+        match &self.shape.fragments {
+            None => whole.extend_from_slice(piece),
+            Some(fragments) => {
+                let mut back = fragments
+                    .back
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                let now = Instant::now();
+                back.expire(now);
+                match back.receive(piece, now) {
+                    Ok(Reassembled::Complete(joined)) => whole.extend_from_slice(joined),
+                    // It was long enough for a header.
+                    Ok(Reassembled::Whole) => {
+                        whole.extend_from_slice(&piece[fragment::HEADER_LEN..]);
+                    }
+                    Ok(Reassembled::Waiting) => return Joined::Waits,
+                    Err(error) => {
+                        log::debug!("{error}");
+                        return Joined::Malformed;
+                    }
+                }
             }
-        };
-        let range = 0..whole.len();
-        match self.shape.framing.unframe(&mut whole, range) {
-            Unframed::Payload(range) => Some(whole[range].to_vec()),
-            Unframed::Compressed(_) | Unframed::Malformed => None,
+        }
+        let framed = whole.len();
+        match self.shape.framing.unframe(whole, 0..framed) {
+            Unframed::Payload(range) => {
+                keep(whole, range);
+                Joined::Packet
+            }
+            Unframed::Compressed(_) => {
+                whole.resize(framed + self.shape.unpacked_max, 0);
+                let (packed, unpacked) = whole.split_at_mut(framed);
+                match self.shape.framing.unpack(packed, unpacked) {
+                    Some(len) => {
+                        keep(whole, framed..framed + len);
+                        Joined::Unpacked
+                    }
+                    None => Joined::Compressed,
+                }
+            }
+            Unframed::Malformed => Joined::Malformed,
         }
     }
+}
+
+/// Leaves nothing of `bytes` but what is in `range`.
+fn keep(bytes: &mut Vec<u8>, range: Range<usize>) {
+    bytes.truncate(range.end);
+    bytes.drain(..range.start);
 }
 
 /// What a payload is without its framing.

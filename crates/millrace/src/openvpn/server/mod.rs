@@ -276,9 +276,15 @@ impl<'a> Server<'a> {
             return;
         };
         match notice {
-            Notice::Compressed => log::error!(
-                "{}: the client compresses packets, which is not undone here: they are dropped. \
-                 Set `compress migrate` or push `comp-lzo no`",
+            Notice::Compressed { unpacked: true } => log::warn!(
+                "{}: the client compresses packets: they are unpacked, but their lengths tell who \
+                 listens something of what is in them (VORACLE). Set `compress migrate` or push \
+                 `comp-lzo no`",
+                client.label()
+            ),
+            Notice::Compressed { unpacked: false } => log::error!(
+                "{}: the client compresses packets, and not as agreed or allowed: they are \
+                 dropped. Set `compress migrate` or push `comp-lzo no`",
                 client.label()
             ),
             Notice::Refresh { .. } => {

@@ -141,15 +141,15 @@ fn packets_are_cut_and_joined_across_keys() {
     });
     assert_eq!(pieces.len(), 4);
     let payloads: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-    let mut joined = None;
+    let (mut joined, mut whole) = (Joined::Waits, Vec::new());
     for datagram in seal(&out, &payloads) {
         let (kind, piece) = open(&back, 4, datagram).unwrap();
         assert_eq!(kind, Payload::Piece);
-        assert_eq!(joined, None);
+        assert_eq!(joined, Joined::Waits);
         // The key may have changed between two pieces.
-        joined = later.join(&piece);
+        joined = later.join(&piece, &mut whole);
     }
-    assert_eq!(joined, Some(packet));
+    assert_eq!((joined, whole), (Joined::Packet, packet));
     let mut whole = Vec::new();
     out.split(&INNER, &mut |header, piece| {
         whole.push([header, piece].concat());
@@ -187,23 +187,37 @@ fn broken_ciphers_need_the_switch() {
 }
 
 #[test]
-fn a_compressed_packet_is_told() {
+fn a_compressed_packet_is_unpacked_where_that_is_allowed_and_never_beyond_its_bound() {
     let layout = Layout::V1;
-    let shape = Shape {
-        framing: Framing::Lzo,
-        ..Shape::default()
-    };
-    let (_, back) =
-        DataFormat::pair(&keys(DataCipher::Aes128Gcm, layout, true), &shape, false).unwrap();
+    // A byte of literals, which is repeated 99 times.
+    let packed = [0x66, 18, 0x45, 0x20, 66, 0, 0, 17, 0, 0];
     // What a peer sends that frames by itself, and compresses.
     let plain = Shape::default();
-    let (out, _) =
-        DataFormat::pair(&keys(DataCipher::Aes128Gcm, layout, false), &plain, false).unwrap();
-    for (payload, kind) in [
-        (&[0x66, 1, 2, 3][..], Payload::Compressed),
-        (&[0x99, 1, 2, 3], Payload::Malformed),
-    ] {
+    let keys = |back| keys(DataCipher::Aes128Gcm, layout, back);
+    let (out, _) = DataFormat::pair(&keys(false), &plain, false).unwrap();
+    let opened = |unpacked_max, fragments: bool, payload: &[u8]| {
+        let shape = Shape {
+            framing: Framing::Lzo,
+            fragments: fragments.then(|| Arc::new(Fragments::new(1000, 2000))),
+            unpacked_max,
+            ..Shape::default()
+        };
+        let (_, back) = DataFormat::pair(&keys(true), &shape, false).unwrap();
         let datagram = seal(&out, &[payload]).remove(0);
-        assert_eq!(open(&back, 1, datagram).map(|(kind, _)| kind), Some(kind));
+        let (kind, piece) = open(&back, 1, datagram)?;
+        let mut whole = vec![1, 2, 3];
+        (kind == Payload::Piece).then(|| (back.join(&piece, &mut whole), whole))
+    };
+    let whole = vec![0x45; 100];
+    let unpacked = Some((Joined::Unpacked, whole));
+    for room in [100, 1500] {
+        assert_eq!(opened(room, false, &packed), unpacked);
+        let behind_head = [&[0; 4][..], &packed].concat();
+        assert_eq!(opened(room, true, &behind_head), unpacked);
     }
+    for (room, payload) in [(0, &packed[..]), (99, &packed), (1500, &packed[..9])] {
+        let joined = opened(room, false, payload).map(|(joined, _)| joined);
+        assert_eq!(joined, Some(Joined::Compressed));
+    }
+    assert_eq!(opened(1500, false, &[0x99, 1, 2, 3]), None);
 }

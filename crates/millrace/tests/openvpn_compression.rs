@@ -1,0 +1,126 @@
+//! What a stock peer compresses arrives; and where that is not allowed it is dropped, which the log tells. Nothing of ours is
+//! compressed.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::thread;
+
+use common::openvpn::{Ends, Pair, ready};
+use common::{Net, PATIENCE, ip};
+use lab::Host;
+use lab::openvpn::{RunningOpenVpn, Setup, Transport};
+
+const UNPACKED: &str = "compresses packets: they are unpacked";
+const DROPPED: &str = "not as agreed or allowed: they are dropped";
+
+/// Text: no two lines alike, and each packet half as long when it is compressed.
+fn text() -> Vec<u8> {
+    let line = |number| format!("line {number} is much like the line that was before this one\n");
+    (0..6000).map(line).collect::<String>().into_bytes()
+}
+
+/// Sends the text over TCP from one host to the other, and compares what comes.
+fn carries_text(from: &Host, to: &Host, target: &str) {
+    let listener = to.run(|| TcpListener::bind((ip(target), 0)));
+    let listener = listener.unwrap().unwrap();
+    let at = listener.local_addr().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let stream = from.run(|| TcpStream::connect_timeout(&at, PATIENCE));
+            let mut stream = stream.unwrap().unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
+            stream.write_all(&text()).unwrap();
+        });
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        assert!(got == text(), "other text than was sent");
+    });
+}
+
+/// A tunnel of which both ends have these lines, and the stock one may compress.
+fn setup(lines: &str, transport: Transport, fragment: Option<u16>) -> Setup {
+    let mut setup = Setup {
+        transport,
+        fragment,
+        ..Setup::default()
+    };
+    for file in [&mut setup.server, &mut setup.client] {
+        for line in lines.lines() {
+            file.line(line);
+        }
+    }
+    setup
+}
+
+/// The end of the pair that is ours.
+fn ours<'e, 'h>(ends: &'e Ends<'h>, pair: Pair) -> &'e RunningOpenVpn<'h> {
+    match pair {
+        Pair::Client => &ends.client,
+        _ => &ends.server,
+    }
+}
+
+#[test]
+fn what_a_stock_peer_compresses_is_unpacked() {
+    if !ready() {
+        return;
+    }
+    let cases = [
+        ("comp-lzo yes", Transport::Udp, None),
+        ("comp-lzo yes", Transport::Tcp, None),
+        ("compress lzo", Transport::Udp, None),
+        ("compress lz4", Transport::Udp, None),
+        ("compress lz4", Transport::Tcp, None),
+        ("compress lz4-v2", Transport::Udp, None),
+        ("comp-lzo yes", Transport::Udp, Some(900)),
+        ("compress lz4", Transport::Udp, Some(900)),
+    ];
+    for (number, (framing, transport, fragment)) in cases.into_iter().enumerate() {
+        let pairs = [Pair::Client, Pair::Server];
+        // With fragments, from one end.
+        let pairs = if fragment.is_some() {
+            &pairs[number % 2..][..1]
+        } else {
+            &pairs
+        };
+        for &pair in pairs {
+            println!("{framing}, {transport:?}, {fragment:?}, {pair:?}");
+            let net = Net::new();
+            let lines = format!("{framing}\nallow-compression yes");
+            let setup = setup(&lines, transport, fragment);
+            let ends = Ends::new(&net, &setup, pair.programs(false));
+            let (client, server) = (ends.client.host(), ends.server.host());
+            let client4 = ends.setup.inner4(2).to_string();
+            carries_text(client, server, &ends.server4);
+            carries_text(server, client, &client4);
+            ends.carries(100_000);
+            assert_eq!(ours(&ends, pair).said(UNPACKED), 1);
+            assert_eq!(ours(&ends, pair).said(DROPPED), 0);
+        }
+    }
+}
+
+#[test]
+fn where_compression_is_not_allowed_the_log_says_what_is_dropped() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let mut setup = setup("comp-lzo yes", Transport::Udp, None);
+    setup.server.line("allow-compression yes");
+    setup.client.line("allow-compression no");
+    let mut ends = Ends::new(&net, &setup, Pair::Client.programs(false));
+    let client4 = ends.setup.inner4(2).to_string();
+    // Text in a datagram, to a port that nobody listens at: it does not get so far.
+    let socket = net.b.run(|| UdpSocket::bind(("0.0.0.0", 0)));
+    let socket = socket.unwrap().unwrap();
+    socket.send_to(&text()[..1000], (ip(&client4), 9)).unwrap();
+    ends.client.wait_for_lines(DROPPED, 1).unwrap();
+    assert_eq!(ends.client.said(UNPACKED), 0);
+}
