@@ -54,6 +54,8 @@ pub struct DataplaneSettings {
     pub udp_gro: Rung,
     /// `sendmmsg` and `recvmmsg`.
     pub mmsg: Rung,
+    /// What becomes of outer datagrams that are too long for their path.
+    pub mtu_disc: MtuDiscovery,
     /// Whether several cores may work on one direction.
     pub parallel: Parallel,
     /// Kernel buffer of each UDP socket and direction, in bytes; `None` scales with memory.
@@ -78,6 +80,7 @@ impl Default for DataplaneSettings {
             udp_gso: Rung::Auto,
             udp_gro: Rung::Auto,
             mmsg: Rung::Auto,
+            mtu_disc: MtuDiscovery::No,
             parallel: Parallel::Auto,
             socket_buffer: None,
             gso_max_segs: None,
@@ -117,6 +120,35 @@ pub enum Parallel {
     On,
 }
 
+/// What becomes of outer datagrams that are longer than a link on their way carries; the words are
+/// those of OpenVPN's `mtu-disc`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum MtuDiscovery {
+    /// They are cut: no IPv4 datagram has DF.
+    #[default]
+    No,
+    /// As the kernel does by default: DF on what fits the known MTU of the path, the rest cut here.
+    Maybe,
+    /// They are dropped: every IPv4 datagram has DF.
+    Yes,
+}
+
+impl MtuDiscovery {
+    /// The values in the order of the type, as they are written.
+    pub const NAMES: [&'static str; 3] = ["no", "maybe", "yes"];
+
+    /// The value of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "no" => Some(Self::No),
+            "maybe" => Some(Self::Maybe),
+            "yes" => Some(Self::Yes),
+            _ => None,
+        }
+    }
+}
+
 /// Which kind of code computes ciphers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum CryptoBackend {
@@ -131,7 +163,7 @@ pub enum CryptoBackend {
     Engine,
 }
 
-const DATAPLANE_KEYS: [&str; 12] = [
+const DATAPLANE_KEYS: [&str; 13] = [
     "workers",
     "tun-gso",
     "tun-uso",
@@ -139,6 +171,7 @@ const DATAPLANE_KEYS: [&str; 12] = [
     "udp-gso",
     "udp-gro",
     "mmsg",
+    "mtu-disc",
     "parallel",
     "socket-buffer",
     "gso-max-segs",
@@ -299,6 +332,10 @@ impl DataplaneSettings {
             "udp-gso" => self.udp_gso = rung()?,
             "udp-gro" => self.udp_gro = rung()?,
             "mmsg" => self.mmsg = rung()?,
+            "mtu-disc" => {
+                self.mtu_disc = MtuDiscovery::from_name(value)
+                    .ok_or_else(|| refused("\"no\", \"maybe\" or \"yes\""))?;
+            }
             "parallel" => {
                 self.parallel = match value {
                     "auto" => Parallel::Auto,

@@ -217,7 +217,6 @@ fn what_does_not_go_together_is_refused_with_a_remedy() {
 fn what_has_no_effect_is_said() {
     for (base, lines) in [
         (CLIENT, "link-mtu 1400"),
-        (CLIENT, "mtu-disc yes"),
         (CLIENT, "passtos"),
         (CLIENT, "replay-window 128 30"),
         (CLIENT, "disable-dco"),

@@ -1,6 +1,6 @@
 //! The interface and its data plane, for either role.
 
-use crate::wireguard::test_tun;
+use crate::wireguard::{mtu_discovery, test_tun};
 use config::openvpn::{Connection, Device, Family, OpenVpn, Sockets as SocketOptionsOf};
 use config::settings::{DataplaneSettings, Parallel};
 use engine::{Sockets, Tunnel, TunnelOptions, Wire};
@@ -139,6 +139,7 @@ pub(crate) fn open_udp(
         log::warn!("udp-gso: this kernel damages segmented datagrams ({why}); off");
         gso = false;
     }
+    let discovery = connection.mtu.discovery.unwrap_or(settings.mtu_disc);
     let shared = |address| {
         let SocketOptionsOf {
             send_buffer,
@@ -161,6 +162,7 @@ pub(crate) fn open_udp(
             gso,
             gro: settings.udp_gro.wanted(),
             mmsg: settings.mmsg.wanted(),
+            mtu_discovery: mtu_discovery(discovery),
         }
     };
     let open = |family, v6: bool| -> Result<Option<UdpSocket>, DeviceError> {

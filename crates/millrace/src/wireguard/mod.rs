@@ -14,3 +14,4 @@ mod wire;
 
 pub(crate) use daemon::{Daemon, DaemonOptions, Owner, test_tun};
 pub(crate) use interface::{Interface, Named};
+pub(crate) use sockets::mtu_discovery;

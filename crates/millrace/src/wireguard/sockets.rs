@@ -1,8 +1,8 @@
 //! Opening the two sockets of an interface on one port.
 
-use config::settings::DataplaneSettings;
+use config::settings::{self, DataplaneSettings};
 use engine::Sockets;
-use netio::udp::{Family, SocketError, SocketOptions, UdpSocket};
+use netio::udp::{Family, MtuDiscovery, SocketError, SocketOptions, UdpSocket};
 
 /// Random ports tried until one is free in both families.
 const TRIES: usize = 16;
@@ -17,6 +17,16 @@ pub(super) struct SocketPlan {
     pub(super) gso: bool,
     pub(super) gro: bool,
     pub(super) mmsg: bool,
+    pub(super) mtu_discovery: MtuDiscovery,
+}
+
+/// What a socket is asked for by the setting `mtu-disc`, or OpenVPN's directive of that name.
+pub(crate) fn mtu_discovery(setting: settings::MtuDiscovery) -> MtuDiscovery {
+    match setting {
+        settings::MtuDiscovery::No => MtuDiscovery::No,
+        settings::MtuDiscovery::Maybe => MtuDiscovery::Maybe,
+        settings::MtuDiscovery::Yes => MtuDiscovery::Yes,
+    }
 }
 
 impl SocketPlan {
@@ -29,6 +39,7 @@ impl SocketPlan {
             gso: settings.udp_gso.wanted(),
             gro: settings.udp_gro.wanted(),
             mmsg: settings.mmsg.wanted(),
+            mtu_discovery: mtu_discovery(settings.mtu_disc),
         }
     }
 
@@ -54,6 +65,7 @@ impl SocketPlan {
             gso: self.gso,
             gro: self.gro,
             mmsg: self.mmsg,
+            mtu_discovery: self.mtu_discovery,
         };
         let mut bind = |family| match UdpSocket::bind(family, &options) {
             Ok(socket) => {

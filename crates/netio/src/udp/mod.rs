@@ -16,7 +16,7 @@ pub use endpoint::{Ecn, Endpoint, Source};
 pub use recv::{ReceivedTrain, RecvScratch, TRAIN_ROOM};
 pub use selftest::{SelfTest, self_test};
 pub use send::{SendReport, SendScratch, Train};
-pub use socket::{Family, SocketError, SocketOptions, UdpSocket};
+pub use socket::{Family, MtuDiscovery, SocketError, SocketOptions, UdpSocket};
 
 /// Most segments one `UDP_SEGMENT` send may have (Linux `UDP_MAX_SEGMENTS`; 128 since 6.9, but
 /// the smaller value works everywhere).

@@ -16,6 +16,21 @@ pub enum Family {
     V6,
 }
 
+/// What becomes of a datagram that is longer than a link on its way carries (`IP_MTU_DISCOVER`, ip(7)).
+/// The same for trains and for datagrams that leave by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MtuDiscovery {
+    /// It is cut: IPv4 datagrams have no DF, so that routers may. IPv6 is cut here if the path's MTU is
+    /// known.
+    #[default]
+    No,
+    /// As the kernel does by default: cut here if the path's MTU is known, else DF. Without trains
+    /// (`UDP_SEGMENT`), which the kernel sends without DF in this mode.
+    Maybe,
+    /// It is dropped, here or on its way: all datagrams have DF.
+    Yes,
+}
+
 /// What a socket is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct SocketOptions {
@@ -30,6 +45,8 @@ pub struct SocketOptions {
     /// Send and receive buffer in bytes; the kernel's default when `None`. Tried with the
     /// `FORCE` variants first, which a privileged process may use beyond `rmem_max`.
     pub buffer: Option<usize>,
+    /// What becomes of datagrams that are too long for their path.
+    pub mtu_discovery: MtuDiscovery,
     /// Try `UDP_SEGMENT`.
     pub gso: bool,
     /// Try `UDP_GRO`.
@@ -129,6 +146,17 @@ impl UdpSocket {
                 must("IPV6_RECVTCLASS", on)?;
             }
         }
+        let (level, name) = match family {
+            Family::V4 => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+            Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
+        };
+        // The values have the same numbers in both families.
+        let value = match options.mtu_discovery {
+            MtuDiscovery::No => libc::IP_PMTUDISC_DONT,
+            MtuDiscovery::Maybe => libc::IP_PMTUDISC_WANT,
+            MtuDiscovery::Yes => libc::IP_PMTUDISC_DO,
+        };
+        must("IP_MTU_DISCOVER", set_int(&fd, level, name, value))?;
         if options.fwmark != 0 {
             must("SO_MARK", set_mark(&fd, options.fwmark))?;
         }
@@ -157,9 +185,12 @@ impl UdpSocket {
         })?;
 
         // Setting a segment size of 0 changes nothing and tells whether the option exists.
-        let gso = rung("udp-gso", options.gso, || {
-            set_int(&fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0)
-        });
+        let gso = match options.mtu_discovery {
+            MtuDiscovery::Maybe => Rung::new_off("udp-gso", "mtu-disc maybe"),
+            MtuDiscovery::No | MtuDiscovery::Yes => rung("udp-gso", options.gso, || {
+                set_int(&fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0)
+            }),
+        };
         let gro = rung("udp-gro", options.gro, || {
             set_int(&fd, libc::SOL_UDP, libc::UDP_GRO, 1)
         });

@@ -4,6 +4,7 @@ use super::connection::Draft;
 use super::value::{OK, Outcome, Remark, at, number, one_of};
 use crate::openvpn::directive::Directive;
 use crate::openvpn::{Fragment, MssFix};
+use crate::settings::MtuDiscovery;
 
 /// Directives of this group.
 pub(super) fn sizes(draft: &mut Draft, directive: &Directive) -> Option<Outcome> {
@@ -47,11 +48,12 @@ pub(super) fn sizes(draft: &mut Draft, directive: &Directive) -> Option<Outcome>
             };
             OK
         })(),
-        "mtu-disc" => match value {
-            "no" | "maybe" | "yes" => Ok(Remark::Ignored(
-                "the system says whether outer packets may be cut on the way".to_owned(),
-            )),
-            other => Err(one_of(other, &["no", "maybe", "yes"])),
+        "mtu-disc" => match MtuDiscovery::from_name(value) {
+            Some(discovery) => {
+                mtu.discovery = Some(discovery);
+                OK
+            }
+            None => Err(one_of(value, &MtuDiscovery::NAMES)),
         },
         "max-packet-size" => number(value, 0..=u16::MAX).map(|size| {
             let held = size.clamp(154, 2048);

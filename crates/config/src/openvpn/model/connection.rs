@@ -1,6 +1,7 @@
 //! Remotes, and what may differ from one to the next.
 
 use super::source::{Prompted, Source};
+use crate::settings::MtuDiscovery;
 
 /// Default port of OpenVPN.
 pub const PORT: u16 = 1194;
@@ -161,6 +162,8 @@ pub struct Mtu {
     pub mssfix: MssFix,
     /// `fragment`.
     pub fragment: Option<Fragment>,
+    /// `mtu-disc`; `None` leaves it to the settings.
+    pub discovery: Option<MtuDiscovery>,
 }
 
 /// `key-direction`: which of the two key sets of a static key is for sending.
