@@ -95,7 +95,9 @@ pub fn audit_watched<'t>(
     };
     match unpack::walk(path, limits, &mut watched) {
         Ok(()) => {}
-        Err(error @ (UnpackError::TooLarge(_) | UnpackError::TooMany(_))) => {
+        Err(
+            error @ (UnpackError::TooLarge(_) | UnpackError::TooMuch(_) | UnpackError::TooMany(_)),
+        ) => {
             examiner.skipped(&name, "the rest", &error.to_string());
         }
         Err(error) => return Err(error.into()),

@@ -578,3 +578,27 @@ fn a_stream_that_swells_too_much_is_skipped() {
         seen.skipped
     );
 }
+
+#[test]
+fn a_file_with_many_names_is_read_once() {
+    let root = tempfile::tempdir().unwrap();
+    let first = root.path().join("a");
+    std::fs::write(&first, vec![1; 100_000]).unwrap();
+    for number in 0..50 {
+        std::fs::hard_link(&first, root.path().join(format!("b{number}"))).unwrap();
+    }
+    let limits = Limits {
+        directory: 150_000,
+        ..Limits::default()
+    };
+    let mut seen = Seen::default();
+    walk(root.path(), &limits, &mut seen).unwrap();
+    let link = |node: &&Node| matches!(node, Node::Link("/a"));
+    assert_eq!(seen.files.values().filter(link).count(), 50);
+    assert_eq!(seen.files.len(), 51);
+    // Bytes count: files that are only claimed to be there are read all the same.
+    let hole = std::fs::File::create(root.path().join("c")).unwrap();
+    hole.set_len(60_000).unwrap();
+    let result = walk(root.path(), &limits, &mut Seen::default());
+    assert!(matches!(result, Err(UnpackError::TooMuch(150_000))));
+}

@@ -16,6 +16,7 @@ use proptest::prelude::*;
 const LIMITS: Limits = Limits {
     file: 1 << 20,
     total: 8 << 20,
+    directory: 8 << 20,
     files: 100,
     depth: 3,
     ratio: 1000,

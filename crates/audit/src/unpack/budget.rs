@@ -43,6 +43,8 @@ pub(super) struct Budget {
     /// The limits, as given.
     pub(super) limits: Limits,
     total: u64,
+    /// Bytes of a directory's files.
+    read: u64,
     files: u32,
     misses: u32,
     work: u64,
@@ -55,6 +57,7 @@ impl Budget {
         Self {
             limits,
             total: 0,
+            read: 0,
             files: 0,
             misses: MISSES,
             work,
@@ -67,6 +70,15 @@ impl Budget {
             return Err(UnpackError::TooMany(self.limits.files));
         }
         self.files += 1;
+        Ok(())
+    }
+
+    /// Counts bytes of a file in a directory that is about to be read.
+    pub(super) fn read(&mut self, bytes: u64) -> Result<(), UnpackError> {
+        self.read = self.read.saturating_add(bytes);
+        if self.read > self.limits.directory {
+            return Err(UnpackError::TooMuch(self.limits.directory));
+        }
         Ok(())
     }
 

@@ -1,6 +1,8 @@
 //! A root file system as a directory.
 
+use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::budget::too_large;
@@ -9,10 +11,14 @@ use super::{EntryKind, UnpackError, Walker, read_file};
 /// Directories in directories. A deeper one is skipped.
 const DEEPEST: usize = 64;
 
+/// Files that were handed over, by device and inode: where a file with several names was found first.
+type Seen = HashMap<(u64, u64), String>;
+
 /// Walks `root` in the order of the names. Links are reported and not followed, so that the walk never leaves
-/// `root`; only regular files are opened.
+/// `root`; only regular files are opened. One that has several names is read once, and is a link by the others.
 pub(super) fn walk(root: &Path, walker: &mut Walker<'_>) -> Result<(), UnpackError> {
     let mut open: Vec<(PathBuf, String, usize)> = vec![(root.to_path_buf(), String::new(), 0)];
+    let mut seen = Seen::new();
     while let Some((dir, inside, depth)) = open.pop() {
         let mut names = match fs::read_dir(&dir).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
             Ok(names) => names,
@@ -42,7 +48,7 @@ pub(super) fn walk(root: &Path, walker: &mut Walker<'_>) -> Result<(), UnpackErr
                     &[],
                 )?;
             } else if kind.is_file() {
-                file(&name, &path, walker)?;
+                file(&name, &path, walker, &mut seen)?;
             } else {
                 walker.give(&path, "", EntryKind::Other, &[])?;
             }
@@ -52,7 +58,23 @@ pub(super) fn walk(root: &Path, walker: &mut Walker<'_>) -> Result<(), UnpackErr
     Ok(())
 }
 
-fn file(name: &fs::DirEntry, path: &str, walker: &mut Walker<'_>) -> Result<(), UnpackError> {
+fn file(
+    name: &fs::DirEntry,
+    path: &str,
+    walker: &mut Walker<'_>,
+    seen: &mut Seen,
+) -> Result<(), UnpackError> {
+    if let Ok(meta) = name.metadata() {
+        if meta.nlink() > 1 {
+            if let Some(first) = seen.get(&(meta.dev(), name.ino())) {
+                return walker.give(path, "", EntryKind::Symlink(first), &[]);
+            }
+            seen.insert((meta.dev(), name.ino()), path.to_owned());
+        }
+        walker
+            .budget
+            .read(meta.len().min(walker.budget.limits.file))?;
+    }
     match read_file(&name.path(), walker.budget.limits.file) {
         Ok(Some(bytes)) => return walker.file_in_tree(path, "", &bytes),
         Ok(None) => {

@@ -10,6 +10,7 @@ use super::{
 const LIMITS: Limits = Limits {
     file: 1 << 20,
     total: 4 << 20,
+    directory: 4 << 20,
     files: 200,
     depth: 4,
     ratio: 1000,

@@ -37,6 +37,8 @@ pub struct Limits {
     pub file: u64,
     /// Bytes unpacked in all, wherever they come from. What goes beyond ends the walk.
     pub total: u64,
+    /// Bytes of the files of a directory in all, which are read and not unpacked. What goes beyond ends the walk.
+    pub directory: u64,
     /// Files, links and devices in all. What goes beyond ends the walk.
     pub files: u32,
     /// How deep images may lie in images. What lies deeper is skipped.
@@ -51,6 +53,7 @@ impl Default for Limits {
         Self {
             file: 128 << 20,
             total: 1 << 30,
+            directory: 16 << 30,
             files: 200_000,
             depth: 8,
             ratio: 1000,
@@ -112,6 +115,9 @@ pub enum UnpackError {
     /// The image unpacks to more bytes than [`Limits::total`].
     #[error("more than {0} bytes unpacked: the rest was not looked at")]
     TooLarge(u64),
+    /// A directory's files have more bytes than [`Limits::directory`].
+    #[error("files of more than {0} bytes: the rest was not looked at")]
+    TooMuch(u64),
     /// There are more entries than [`Limits::files`].
     #[error("more than {0} files: the rest was not looked at")]
     TooMany(u32),

@@ -17,6 +17,9 @@ pub const FILES_MAX: usize = 1000;
 /// Largest file that is read, in bytes; certificates may stand in it.
 pub const FILE_MAX: u64 = 4 << 20;
 
+/// Most bytes of a configuration, all its files together: what is named again is counted again.
+pub const BYTES_MAX: usize = 4 << 20;
+
 /// Most directives of a configuration, its files and arguments together.
 pub const DIRECTIVES_MAX: usize = 1 << 16;
 
@@ -101,6 +104,38 @@ pub(crate) struct Collector<'a, 'b> {
     /// `cd`, so far.
     pub directory: Option<PathBuf>,
     files: usize,
+    /// What may still be read.
+    budget: Budget,
+}
+
+/// What a configuration may still cost.
+#[derive(Clone, Copy)]
+pub(crate) struct Budget {
+    bytes: usize,
+    /// Directives, those of `<connection>` among them.
+    directives: usize,
+    /// Lines that are wrong.
+    faults: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            bytes: BYTES_MAX,
+            directives: DIRECTIVES_MAX,
+            faults: FAULTS_MAX,
+        }
+    }
+}
+
+impl Budget {
+    /// Counts a line that is wrong, and keeps it if it is not one too many.
+    fn fault(&mut self, misread: &mut Vec<Misread>, fault: impl FnOnce() -> Misread) {
+        if self.faults > 0 {
+            self.faults -= 1;
+            misread.push(fault());
+        }
+    }
 }
 
 impl<'a, 'b> Collector<'a, 'b> {
@@ -111,6 +146,7 @@ impl<'a, 'b> Collector<'a, 'b> {
             misread: Vec::new(),
             directory: None,
             files: 0,
+            budget: Budget::default(),
         }
     }
 
@@ -138,14 +174,28 @@ impl<'a, 'b> Collector<'a, 'b> {
 
     /// Reads the text of a file, and the files that it names.
     fn text(&mut self, text: &Text<'_>, file: &str, depth: usize) -> Result<(), OpenVpnError> {
+        let Some(bytes) = self.budget.bytes.checked_sub(text.len()) else {
+            self.budget.bytes = 0;
+            self.misread.push(Misread {
+                origin: Origin {
+                    file: Some(Rc::from(file)),
+                    line: 1,
+                },
+                name: String::new(),
+                reason: format!(
+                    "more than {BYTES_MAX} bytes in all files; does a file name itself?"
+                ),
+            });
+            return Ok(());
+        };
+        self.budget.bytes = bytes;
         let mut misread = Vec::new();
-        for directive in parse_text(text, file, &mut misread) {
+        for directive in parse_text(text, file, &mut misread, &mut self.budget) {
             match directive.mended(text) {
                 Some(at) => self.misread(at.clone(), NOT_UTF8),
                 None => self.directive(directive, depth)?,
             }
         }
-        misread.truncate(FAULTS_MAX.saturating_sub(self.misread.len()));
         self.misread.append(&mut misread);
         Ok(())
     }
@@ -182,10 +232,10 @@ impl<'a, 'b> Collector<'a, 'b> {
             ("config", 1) if directive.inline.is_none() => {
                 let path = PathBuf::from(directive.get(0).unwrap_or_default());
                 self.files += 1;
-                if depth >= DEPTH_MAX || self.files > FILES_MAX {
+                if depth >= DEPTH_MAX || self.files > FILES_MAX || self.budget.bytes == 0 {
                     let reason = format!(
-                        "more than {DEPTH_MAX} files inside of each other, or {FILES_MAX} in \
-                         all; does a file name itself?"
+                        "more than {DEPTH_MAX} files inside of each other, {FILES_MAX} in all, \
+                         or {BYTES_MAX} bytes; does a file name itself?"
                     );
                     self.misread(directive, &reason);
                     return Ok(());
@@ -219,8 +269,13 @@ impl<'a, 'b> Collector<'a, 'b> {
     }
 }
 
-/// The directives of a text; faults go to `misread`.
-pub(crate) fn parse_text(text: &str, file: &str, misread: &mut Vec<Misread>) -> Vec<Directive> {
+/// The directives of a text, as far as the budget goes; faults go to `misread`.
+pub(crate) fn parse_text(
+    text: &str,
+    file: &str,
+    misread: &mut Vec<Misread>,
+    budget: &mut Budget,
+) -> Vec<Directive> {
     let file: Rc<str> = Rc::from(file);
     // Editors of another system put a byte order mark first.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -234,7 +289,7 @@ pub(crate) fn parse_text(text: &str, file: &str, misread: &mut Vec<Misread>) -> 
         let words = match split(line) {
             Ok(words) => words,
             Err(error) => {
-                misread.push(Misread {
+                budget.fault(misread, || Misread {
                     origin,
                     name: first_word(line),
                     reason: error.to_string(),
@@ -244,6 +299,15 @@ pub(crate) fn parse_text(text: &str, file: &str, misread: &mut Vec<Misread>) -> 
         };
         let mut words = words.into_iter();
         let Some(first) = words.next() else { continue };
+        let Some(left) = budget.directives.checked_sub(1) else {
+            budget.fault(misread, || Misread {
+                origin,
+                name: lexer::shown(&first),
+                reason: format!("more than {DIRECTIVES_MAX} directives"),
+            });
+            break;
+        };
+        budget.directives = left;
         let name = first.strip_prefix("--").unwrap_or(&first).to_owned();
         let values: Vec<String> = words.collect();
         let mut directive = Directive {
@@ -263,12 +327,12 @@ pub(crate) fn parse_text(text: &str, file: &str, misread: &mut Vec<Misread>) -> 
             directive.name = tag;
             match inline_block(&directive.name, &mut lines) {
                 Some(block) if directive.name == "connection" => {
-                    directive.block = connection_block(&block, &directive.origin, misread);
+                    directive.block = connection_block(&block, &directive.origin, misread, budget);
                     directive.inline = Some(Secret::default());
                 }
                 Some(block) => directive.inline = Some(Secret::new(block)),
                 None => {
-                    misread.push(Misread {
+                    budget.fault(misread, || Misread {
                         reason: format!("no line `</{}>` ends this block", directive.name),
                         origin: directive.origin,
                         name: directive.name,
@@ -305,10 +369,15 @@ fn inline_block<'t>(
 }
 
 /// The lines of a `<connection>`, numbered as in the file.
-fn connection_block(text: &str, head: &Origin, misread: &mut Vec<Misread>) -> Vec<Directive> {
+fn connection_block(
+    text: &str,
+    head: &Origin,
+    misread: &mut Vec<Misread>,
+    budget: &mut Budget,
+) -> Vec<Directive> {
     let mut inner = Vec::new();
     let file = head.file.as_deref().unwrap_or_default();
-    let mut directives = parse_text(text, file, &mut inner);
+    let mut directives = parse_text(text, file, &mut inner, budget);
     for directive in &mut directives {
         directive.origin.line += head.line;
     }
@@ -329,7 +398,7 @@ mod tests {
 
     fn parse(text: &str) -> (Vec<Directive>, Vec<Misread>) {
         let mut misread = Vec::new();
-        let directives = parse_text(text, "a.ovpn", &mut misread);
+        let directives = parse_text(text, "a.ovpn", &mut misread, &mut Budget::default());
         (directives, misread)
     }
 

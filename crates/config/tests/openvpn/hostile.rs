@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use config::openvpn::{parse_arguments, parse_bytes};
+use config::openvpn::{BYTES_MAX, DIRECTIVES_MAX, parse_arguments, parse_bytes};
 use config::report::Verdict;
 use proptest::prelude::*;
 use zeroize::Zeroizing;
@@ -18,6 +18,32 @@ fn hostile_files_end_soon() {
     let mut itself = |_: &Path| Ok(Zeroizing::new(b"config a\nconfig a\nconfig a\n".repeat(50)));
     let import = parse_bytes(b"config a\n", Path::new("a"), &mut itself, SCRIPTS).unwrap();
     assert!(!import.is_usable());
+}
+
+/// What the files of a configuration hold is counted over all of them, and so are the directives of
+/// blocks.
+#[test]
+fn a_file_that_names_itself_is_not_read_again_and_again() {
+    let mut read = 0;
+    let text = "config a\nconfig a\n".to_owned() + &"#\n".repeat(BYTES_MAX / 4);
+    let mut itself = |_: &Path| {
+        read += text.len();
+        Ok(Zeroizing::new(text.clone().into_bytes()))
+    };
+    let import = parse_bytes(text.as_bytes(), Path::new("a"), &mut itself, SCRIPTS).unwrap();
+    assert!(import.faults().iter().any(|fault| fault.contains("bytes")));
+    assert!(read <= 2 * BYTES_MAX, "{read}");
+
+    let lines = "verb 3\n".repeat(DIRECTIVES_MAX * 2);
+    for text in [
+        lines.clone(),
+        format!("<connection>\n{lines}</connection>\n"),
+    ] {
+        let import = with(CLIENT, &text);
+        let many = |fault: &String| fault.contains("directives");
+        assert!(import.faults().iter().any(many));
+        assert!(import.report.entries.len() <= DIRECTIVES_MAX + 10);
+    }
 }
 
 fn any_line() -> impl Strategy<Value = String> {
