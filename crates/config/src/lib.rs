@@ -13,6 +13,7 @@
 
 pub mod openvpn;
 pub mod report;
+pub mod secrecy;
 pub mod settings;
 mod suggest;
 mod text;

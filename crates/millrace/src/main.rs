@@ -16,6 +16,7 @@ mod running;
 mod status;
 mod syslog;
 mod wireguard;
+mod written_file;
 
 use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;

@@ -1,8 +1,10 @@
 //! Giving up what is not needed after set-up.
 
+use crate::written_file;
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::{Gid, Group, Uid, User};
 use std::fs::File;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// Keeps the capabilities that a running tunnel needs and gives up all others, for this thread
@@ -111,8 +113,21 @@ pub(crate) fn give_away(
         why: format!("{}: {why}", path.display()),
     };
     let mut options = File::options();
-    let file = options.create(true).append(true).open(path);
+    options.create(true).append(true).mode(0o600);
+    let file = written_file::open(path, &mut options);
     let file = file.map_err(|error| refused(error.to_string()))?;
+    let data = file
+        .metadata()
+        .map_err(|error| refused(error.to_string()))?;
+    // Another name of it may be one that matters.
+    if data.is_file() && data.nlink() > 1 {
+        return Err(refused(
+            "has several names (hard links); remove this one".to_owned(),
+        ));
+    }
+    if !data.is_file() {
+        return Ok(());
+    }
     nix::unistd::fchown(&file, uid, gid).map_err(|errno| refused(errno.to_string()))
 }
 

@@ -6,6 +6,22 @@ use std::path::{Path, PathBuf};
 
 use super::{Command, Crl, Import, OpenVpn, Prompted, Proxy, Scripts, SharedWrap, Source};
 use crate::report::Verdict;
+use crate::secrecy;
+
+/// Directives whose file or block is secret.
+pub(super) const SECRETS: [&str; 11] = [
+    "key",
+    "pkcs12",
+    "askpass",
+    "auth-user-pass",
+    "auth-user-pass-file",
+    "auth-gen-token-secret",
+    "http-proxy",
+    "socks-proxy",
+    "tls-auth",
+    "tls-crypt",
+    "tls-crypt-v2",
+];
 
 impl Import {
     /// Tries to open every file and directory that the model reads, looks whether its programs
@@ -41,6 +57,20 @@ impl Import {
         for (name, reason) in failed {
             self.fail(name, &reason);
         }
+    }
+
+    /// Warns of files with keys and passwords that other users can read, the configuration itself
+    /// among them if it holds any.
+    pub fn check_secrecy(&mut self) {
+        let Some(model) = &self.model else { return };
+        let secret = |name: &str| SECRETS.contains(&name);
+        let named = files(model).into_iter().filter(|(name, _)| secret(name));
+        let mut paths: Vec<PathBuf> = named.map(|(_, path)| model.path(&path)).collect();
+        if self.holds_secrets {
+            paths.push(PathBuf::from(&self.report.file));
+        }
+        self.warnings
+            .extend(paths.iter().filter_map(|path| secrecy::warning(path)));
     }
 
     fn fail(&mut self, name: &str, reason: &str) {

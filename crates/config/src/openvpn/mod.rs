@@ -29,7 +29,7 @@ use build::Builder;
 use directive::Collector;
 
 pub use ccd::parse_client_settings;
-pub use directive::{DEPTH_MAX, DIRECTIVES_MAX, FILE_MAX, FILES_MAX};
+pub use directive::{BYTES_MAX, DEPTH_MAX, DIRECTIVES_MAX, FILE_MAX, FILES_MAX};
 pub use error::OpenVpnError;
 pub use lexer::{LINE_MAX, LexError, WORD_MAX, WORDS_MAX, split};
 pub use model::*;
@@ -63,6 +63,8 @@ pub struct Import {
     pub warnings: Vec<String>,
     /// What was asked for instead of a tunnel; there is no model then.
     pub action: Option<Action>,
+    /// A key or a password stands in the file itself.
+    holds_secrets: bool,
     /// What leaves no model, with file and line, and how many of it there is.
     faults: (Vec<String>, usize),
 }
@@ -198,6 +200,12 @@ fn is_openvpn_text(text: &str) -> Option<bool> {
 
 fn import(collector: Collector<'_, '_>, file: &str, options: Options) -> Import {
     let mut builder = Builder::new(options);
+    let secret = |directive: &directive::Directive| {
+        let here = directive.origin.file.as_deref() == Some(file);
+        let secret = files::SECRETS.contains(&directive.name.as_str());
+        here && secret && directive.inline.is_some()
+    };
+    let holds_secrets = collector.directives.iter().any(secret);
     for misread in collector.misread {
         builder.misread(misread);
     }
@@ -211,6 +219,7 @@ fn import(collector: Collector<'_, '_>, file: &str, options: Options) -> Import 
         report: report::report(&builder.judged, file),
         warnings: builder.warnings,
         action: builder.action,
+        holds_secrets,
         faults,
     }
 }

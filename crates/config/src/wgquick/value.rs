@@ -193,6 +193,8 @@ fn dns(interface: &mut Interface, text: &str) -> Result<(), String> {
     // The word goes into the resolver's configuration: nothing but a domain may pass.
     let domain = text.strip_prefix('~').unwrap_or(text);
     let fits = (1..=253).contains(&domain.len())
+        // It would be an option of the resolver's program.
+        && !domain.starts_with('-')
         && domain
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));

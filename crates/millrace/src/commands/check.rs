@@ -134,6 +134,7 @@ fn judge_openvpn(arguments: &Arguments) -> Result<Judged, OpenVpnError> {
     };
     let mut import = openvpn::read(&arguments.file, options)?;
     import.check_files();
+    import.check_secrecy();
     let mut report = import.report.clone();
     let warnings = std::mem::take(&mut import.warnings);
     let mut usable = import.is_usable();
@@ -174,7 +175,7 @@ fn judge_wg_quick(file: &Path, allow_scripts: bool) -> Result<Judged, ConfError>
     Ok(Judged {
         report,
         usable,
-        warnings: Vec::new(),
+        warnings: config::secrecy::warning(file).into_iter().collect(),
     })
 }
 

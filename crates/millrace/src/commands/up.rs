@@ -85,7 +85,8 @@ fn openvpn_up(
         allow_scripts: matches.get_flag("allow-scripts"),
         allow_files: matches.get_flag("allow-files"),
     };
-    let import = config::openvpn::read(path, options)?;
+    let mut import = config::openvpn::read(path, options)?;
+    import.check_secrecy();
     for warning in &import.warnings {
         output::note(warning);
     }

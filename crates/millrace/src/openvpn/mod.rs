@@ -44,6 +44,7 @@ use crate::commands::daemonize;
 use crate::network as network_plan;
 use crate::output;
 use crate::privileges;
+use crate::written_file::PidFile;
 use config::openvpn::{self, AuthRetry, OpenVpn, ScriptSecurity};
 use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
 use connect::{Attend, Stop};
@@ -55,7 +56,6 @@ use policy::management::{Answer, Query, QueryKind};
 use secrets::SecretError;
 use signals::Signals;
 use std::cell::{Cell, RefCell};
-use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -160,6 +160,7 @@ fn once(
     if let Some(action) = &import.action {
         return Ended::Exit(actions::run(action, arguments));
     }
+    import.check_secrecy();
     for warning in &import.warnings {
         say(&format!("WARNING: {warning}"));
     }
@@ -277,12 +278,14 @@ fn with_config(
     };
     let pid_file = context.config.service.pid_file.as_ref();
     let pid_file = pid_file.map(|path| context.config.path(path));
-    if let Some(path) = &pid_file
-        && let Err(error) = fs::write(path, format!("{}\n", std::process::id()))
-    {
-        log::error!("writepid {}: {error}", path.display());
-        return Ended::Exit(1);
-    }
+    let pid_file = match pid_file.as_deref().map(PidFile::write).transpose() {
+        Ok(pid_file) => pid_file,
+        Err(error) => {
+            let path = pid_file.unwrap_or_default();
+            log::error!("writepid {}: {error}", path.display());
+            return Ended::Exit(1);
+        }
+    };
     if !manner.wait {
         process::into_background();
     }
@@ -304,10 +307,7 @@ fn with_config(
         Some(_) => server::run(&context),
         _ => client::run(&context),
     };
-    if let Some(path) = &pid_file {
-        // May be refused where privileges were dropped.
-        let _ = fs::remove_file(path);
-    }
+    drop(pid_file);
     ended
 }
 

@@ -75,7 +75,9 @@ impl Listener {
         // one that a crash left behind, and removes it. Taking the right name afterwards replaces
         // what a crash really left.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let early = path.with_file_name(format!(".{name}.{}", std::process::id()));
+        // Always the same, so that one that a killed daemon left is replaced: no other makes it
+        // meanwhile, as only one has the interface.
+        let early = path.with_file_name(format!(".{name}.new"));
         match fs::remove_file(&early) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(io(e)),
             _ => {}

@@ -198,10 +198,11 @@ pub(super) fn seconds(word: Option<&String>) -> Result<Duration, Refusal> {
     Ok(Duration::from_secs(number(word, 0, 24 * 3600)?.into()))
 }
 
-/// A name that is safe to hand on: letters, digits, `.`, `-` and `_`.
+/// A name that is safe to hand on: letters, digits, `.`, `-` and `_`; a `-` in front would be an option
+/// of the program that it is given to.
 pub(super) fn domain(word: &str) -> Result<String, Refusal> {
     let fits = |it: u8| it.is_ascii_alphanumeric() || b".-_".contains(&it);
-    if word.is_empty() || word.len() > 253 || !word.bytes().all(fits) {
+    if word.is_empty() || word.len() > 253 || word.starts_with('-') || !word.bytes().all(fits) {
         return Err(Refusal::Malformed("a domain name"));
     }
     Ok(word.to_owned())

@@ -456,6 +456,10 @@ mod tests {
     #[test]
     fn numbers_and_words_have_bounds() {
         for option in [
+            "dhcp-option DOMAIN -x",
+            "dhcp-option DOMAIN-SEARCH --interface=eth0",
+            "dns search-domains a.example -x",
+            "dns server 0 resolve-domains -x",
             "tun-mtu 575",
             "tun-mtu 65536",
             "tun-mtu -1",

@@ -119,7 +119,9 @@ pub(crate) fn ipv4_network(network: &str, mask: Option<&str>) -> Result<(Ipv4Add
 /// A host: a name or an address, at most 253 characters of those that such things have.
 pub(crate) fn host(text: &str) -> Result<String, String> {
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':' | b'%');
-    if text.is_empty() || text.len() > 253 || !text.bytes().all(good) {
+    // What begins with `-` would be an option of a program that it is given to.
+    let option = text.starts_with('-');
+    if text.is_empty() || text.len() > 253 || option || !text.bytes().all(good) {
         return Err(format!("`{}` is no host name or address", shown(text)));
     }
     Ok(text.to_owned())
@@ -215,6 +217,7 @@ mod tests {
     fn hosts_and_places() {
         assert!(host("vpn.example.org").is_ok() && host("fe80::1%eth0").is_ok());
         assert!(host("a b").is_err() && host("").is_err() && host("a;b").is_err());
+        assert!(host("-x").is_err());
         assert_eq!(place("net_gateway"), Ok(Place::NetGateway));
         assert!(matches!(place("10.0.0.1"), Ok(Place::Address(_))));
     }

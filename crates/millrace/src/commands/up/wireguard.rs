@@ -46,6 +46,9 @@ pub(super) fn up(
         daemon: matches.get_flag("daemon"),
     };
     let ifname = wgquick::interface_name(path)?;
+    if let Some(warning) = config::secrecy::warning(path) {
+        log::warn!("{warning}");
+    }
     let tunnel = read(path, switches)?;
     if network::recover(&ifname)? {
         log::info!("{ifname}: undid what an earlier run left behind");
@@ -63,7 +66,8 @@ pub(super) fn up(
     };
     up.scripts(&up.tunnel.interface.scripts.pre_up)?;
     let tun_verdict = test_tun(&settings);
-    let runs_programs = switches.allow_scripts || !up.tunnel.interface.dns.is_empty();
+    let sets_dns = !up.tunnel.interface.dns.is_empty() && !switches.no_dns;
+    let runs_programs = switches.allow_scripts || sets_dns;
     if !runs_programs {
         privileges::drop_privileges();
     }

@@ -11,6 +11,7 @@ use super::log_lines::Line;
 use super::management::LogFlag;
 use super::timestamp::{Clock, since_epoch};
 use crate::syslog::{self, Syslog};
+use crate::written_file;
 
 /// From this `verb` on lines have microseconds.
 const MICROSECONDS: u8 = 4;
@@ -127,7 +128,7 @@ impl Sink {
         let mut options = OpenOptions::new();
         options.create(true).mode(0o600).append(append);
         options.write(true).truncate(!append);
-        options.open(path).map(Self::File)
+        written_file::open(path, &mut options).map(Self::File)
     }
 }
 

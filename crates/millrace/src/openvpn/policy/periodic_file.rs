@@ -1,9 +1,16 @@
 //! Files that are written again and again while others read them: status and leases.
 
+use std::ffi::OsString;
 use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
+
+use crate::written_file;
+
+/// Mode of a file that is new: names and addresses of clients are nobody else's business. As stock.
+const MODE: u32 = 0o600;
 
 /// A file that is written again every so often, for status or for leases.
 #[derive(Debug)]
@@ -64,26 +71,38 @@ pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     if regular && replace(path, text).is_ok() {
         return Ok(());
     }
-    fs::write(path, text)
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(MODE);
+    written_file::open(path, &mut options)?.write_all(text.as_bytes())
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut temporary = name.to_owned();
-    temporary.push(format!(".{}", std::process::id()));
+    let mut temporary = OsString::from(".");
+    temporary.push(name);
+    // Always the same, so that one that a killed daemon left is replaced by the next.
+    temporary.push(".new");
     let temporary = path.with_file_name(temporary);
     // Created anew, so that a link that somebody has laid there is not followed.
     let _ = fs::remove_file(&temporary);
     let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
+    options.write(true).create_new(true).mode(MODE);
     // Who may read the old file may read the new, and nobody else.
-    if let Ok(before) = fs::metadata(path) {
-        use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-        options.mode(before.permissions().mode());
-    }
+    let before = fs::symlink_metadata(path).ok();
+    let like_before = |file: &fs::File| -> io::Result<()> {
+        let Some(before) = &before else { return Ok(()) };
+        let now = file.metadata()?;
+        if (now.uid(), now.gid()) != (before.uid(), before.gid()) {
+            fchown(file, Some(before.uid()), Some(before.gid()))?;
+        }
+        file.set_permissions(before.permissions())
+    };
     let written = options
         .open(&temporary)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|mut file| {
+            like_before(&file)?;
+            file.write_all(text.as_bytes())
+        })
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
@@ -111,6 +130,19 @@ mod tests {
         );
         assert_eq!(fs::read_to_string(&path).unwrap(), "c");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_new_file_is_its_owners_and_an_old_one_keeps_its_mode() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("status");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        write_atomically(&path, "a").unwrap();
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        write_atomically(&path, "b").unwrap();
+        assert_eq!(mode(), 0o644);
     }
 
     #[test]

@@ -1,0 +1,186 @@
+//! `--daemon`, and what is printed where nobody reads any more.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use common::{A4, Directory, Net, PATIENCE, PORT_B, PROGRAM, inhabitants, ready, run_files, until};
+use lab::peer::Keys;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// A file with these lines for an interface of this name.
+fn file(net: &Net, directory: &Directory, ifname: &str, lines: &str) -> std::path::PathBuf {
+    let keys = Keys::generate(&net.a).unwrap();
+    let text = format!(
+        "[Interface]\nPrivateKey = {}\nAddress = {A4}/24\n{lines}\n[Peer]\nPublicKey = {}\n\
+         Endpoint = {}:{PORT_B}\nAllowedIPs = 10.0.0.0/24\n",
+        keys.private,
+        keys.public,
+        net.link.b4(),
+    );
+    directory.file(&format!("{ifname}.conf"), &text)
+}
+
+/// Ends whatever runs in the host, and sees that nothing is left.
+fn ends(net: &Net) {
+    for process in inhabitants(&net.a) {
+        let _ = kill(Pid::from_raw(process.cast_signed()), Signal::SIGTERM);
+    }
+    until("the end of all processes", || {
+        inhabitants(&net.a).is_empty()
+    });
+    assert_eq!(run_files(&net.a), Vec::<String>::new());
+}
+
+#[test]
+fn a_script_that_prints_does_not_keep_a_tunnel_from_the_background() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let directory = Directory::new();
+    let lines =
+        "PreUp = echo before; echo ready\nPostUp = echo up; seq 100000\nPostDown = echo down";
+    let file = file(&net, &directory, "up0", lines);
+    let exit = net
+        .a
+        .command(PROGRAM)
+        .args(["up", "--daemon", "--allow-scripts"])
+        .arg(&file)
+        .spawn()
+        .unwrap()
+        .wait_at_most(PATIENCE)
+        .unwrap();
+    assert!(exit.status.success(), "{exit:?}");
+    assert!(exit.stdout.contains("before") && exit.stdout.contains("100000"));
+    assert!(net.a.has_interface("up0").unwrap());
+    ends(&net);
+    assert!(!net.a.has_interface("up0").unwrap());
+}
+
+#[test]
+fn a_script_may_bring_up_a_tunnel_of_its_own() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let directory = Directory::new();
+    let inner = file(&net, &directory, "up1", "");
+    let seen = directory.path().join("seen");
+    // What the daemon was started with is not for its scripts.
+    let lines = format!(
+        "PostUp = env > {}; ls -l /proc/self/fd | grep -c pipe >> {0}; {PROGRAM} up --daemon {}",
+        seen.display(),
+        inner.display()
+    );
+    let outer = file(&net, &directory, "up0", &lines);
+    for switches in [&["--daemon"][..], &[]] {
+        let mut process = net
+            .a
+            .command(PROGRAM)
+            .args(["up", "--allow-scripts"])
+            .args(switches)
+            .arg(&outer)
+            .spawn()
+            .unwrap();
+        if switches.is_empty() {
+            process
+                .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+                .unwrap();
+        } else {
+            let exit = process.wait_at_most(PATIENCE).unwrap();
+            assert!(exit.status.success(), "{exit:?}");
+        }
+        for name in ["up0", "up1"] {
+            assert!(net.a.has_interface(name).unwrap(), "{name}");
+        }
+        let seen = fs::read_to_string(&seen).unwrap();
+        assert!(!seen.contains("MILLRACE_IN_BACKGROUND"), "{seen}");
+        ends(&net);
+    }
+}
+
+#[test]
+fn what_cannot_start_says_so_and_leaves_nothing() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let directory = Directory::new();
+    let file = file(&net, &directory, "up0", "PostUp = echo said; false");
+    let exit = net
+        .a
+        .command(PROGRAM)
+        .args(["up", "--daemon", "--allow-scripts"])
+        .arg(&file)
+        .spawn()
+        .unwrap()
+        .wait_at_most(PATIENCE)
+        .unwrap();
+    assert_eq!(exit.status.code(), Some(1), "{exit:?}");
+    assert!(exit.stderr.contains("false"), "{exit:?}");
+    ends(&net);
+}
+
+#[test]
+fn nothing_panics_where_nobody_reads() {
+    let directory = Directory::new();
+    let file = directory.file("wg0.conf", "[Interface]\nPrivateKey = x\n");
+    let file = file.to_str().unwrap();
+    for arguments in [
+        &["--help"][..],
+        &["check", file],
+        &["openvpn", "--show-ciphers"],
+        &["openvpn", "--show-tls"],
+        &["openvpn", "--version"],
+        &["openvpn", "--help"],
+        &["openvpn", "--no-such-option"],
+        &["openvpn", "--genkey", "secret"],
+        &["speed", "--quick", "aes-256-gcm"],
+        &["status"],
+        &["up", "/nowhere.conf"],
+    ] {
+        let mut child = Command::new(PROGRAM)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Closed before it says anything.
+        drop(child.stdout.take());
+        let mut said = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        let status = child.wait().unwrap();
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+        assert!(
+            status.code().is_some_and(|code| code < 100),
+            "{arguments:?}: {status}"
+        );
+
+        // And standard error.
+        let mut child = Command::new(PROGRAM)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stderr.take());
+        let status = child.wait().unwrap();
+        assert!(
+            status.code().is_some_and(|code| code < 100),
+            "{arguments:?}: {status}"
+        );
+    }
+}
