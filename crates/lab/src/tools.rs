@@ -60,6 +60,19 @@ pub fn version(program: &Path) -> Option<String> {
     })
 }
 
+/// Where a script has put something of another system: a path below `MILLRACE_TOOLS`, by default
+/// `~/.cache/millrace`. It may not be there.
+#[must_use]
+pub fn fetched(path: &str) -> Option<PathBuf> {
+    let cache = || {
+        let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))?;
+        Some(cache.join("millrace"))
+    };
+    let tools = env::var_os("MILLRACE_TOOLS").map(PathBuf::from);
+    Some(tools.or_else(cache)?.join(path))
+}
+
 /// The path of a program of another VPN, built for comparison: in the directory that `MILLRACE_PEERS`
 /// names, or else in `target/peers/bin` here or in a directory above.
 pub fn peer(name: &str) -> Option<PathBuf> {

@@ -11,16 +11,7 @@ use serde_json::Value;
 
 /// What the script has fetched for an architecture, whole.
 fn packages(architecture: &str) -> Option<PathBuf> {
-    let cache = || {
-        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        let cache =
-            cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
-        Some(cache.join("millrace"))
-    };
-    let tools = std::env::var_os("MILLRACE_TOOLS")
-        .map(PathBuf::from)
-        .or_else(cache)?;
-    let packages = tools.join("audit").join(architecture);
+    let packages = lab::tools::fetched(&format!("audit/{architecture}"))?;
     packages.join(".complete").exists().then_some(packages)
 }
 

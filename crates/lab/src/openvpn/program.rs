@@ -96,7 +96,7 @@ impl OpenVpn for StockOpenVpn {
 }
 
 /// What a program says of itself: `OpenVPN 2.5.11 …`.
-fn release_of(program: &Path) -> Option<(u16, u16)> {
+pub(super) fn release_of(program: &Path) -> Option<(u16, u16)> {
     // It ends with status 1 after this.
     let said = Command::new(program).arg("--version").output().ok()?;
     let said = String::from_utf8_lossy(&said.stdout);

@@ -124,7 +124,7 @@ impl TlsSettings {
             .collect();
         let mut provider = rustls::crypto::aws_lc_rs::default_provider();
         provider.cipher_suites = suites;
-        provider.kx_groups = groups(&options, &provider, &mut warnings)?;
+        provider.kx_groups = groups(&options, &mut warnings)?;
 
         let mut identity = options.identity;
         let authorities = authorities(&options.ca, &mut identity)?;
@@ -295,11 +295,10 @@ fn suites(
 
 fn groups(
     options: &TlsOptions,
-    provider: &CryptoProvider,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<&'static dyn SupportedKxGroup>, SettingsError> {
     let Some(list) = &options.groups else {
-        return Ok(provider.kx_groups.clone());
+        return Ok(suites::default_groups());
     };
     let mut unknown = Vec::new();
     let groups = suites::parse_groups(list, &mut unknown);
@@ -307,8 +306,8 @@ fn groups(
         return Err(SettingsError::NothingLeft {
             directive: "tls-groups",
             value: list.clone(),
-            reason: "none of these groups is supported; remove the line, or name X25519, secp256r1 or \
-                     secp384r1",
+            reason: "none of these groups is supported; remove the line, or name X25519MLKEM768, X25519, \
+                     secp256r1 or secp384r1",
         });
     }
     if !unknown.is_empty() {

@@ -140,6 +140,18 @@ pub(super) fn parse_1_3(list: &str, unknown: &mut Vec<String>) -> Vec<SupportedC
     found
 }
 
+/// The groups without `tls-groups`, as peers with OpenSSL 3.5 have them: one that a quantum computer
+/// does not break first. A client sends its share for the first and for X25519, which is a part of
+/// it, so that a peer that knows the classical ones alone costs no round more.
+pub(super) fn default_groups() -> Vec<&'static dyn SupportedKxGroup> {
+    vec![
+        kx_group::X25519MLKEM768,
+        kx_group::X25519,
+        kx_group::SECP256R1,
+        kx_group::SECP384R1,
+    ]
+}
+
 /// The groups that `tls-groups` or `ecdh-curve` names, in its order.
 pub(super) fn parse_groups(
     list: &str,

@@ -50,6 +50,36 @@ fn every_kind_of_key_and_both_versions_connect() {
     }
 }
 
+/// By default a group that a quantum computer does not break; with a peer that does not have it, a
+/// classical one, without a round more.
+#[test]
+fn the_strongest_group_in_common_is_agreed_on() {
+    let classical = || Some("X25519:secp256r1:secp384r1".to_owned());
+    for (at_client, at_server, group) in [
+        (None, None, "X25519MLKEM768"),
+        (classical(), None, "X25519"),
+        (None, classical(), "X25519"),
+        (None, Some("secp384r1".to_owned()), "secp384r1"),
+        (Some("secp256r1".to_owned()), None, "secp256r1"),
+    ] {
+        let with = |role, groups| {
+            let mut options = options("p256", role);
+            options.groups = groups;
+            options
+        };
+        let mut pair = Pair::new(with(Role::Client, at_client), with(Role::Server, at_server));
+        pair.connect();
+        for end in [&pair.client, &pair.server] {
+            let said = end.describe().expect("agreed");
+            assert!(said.ends_with(&format!("group {group}")), "{said}");
+        }
+    }
+    let mut pair = pair_of("p256", TlsVersion::V1_2);
+    pair.connect();
+    let said = pair.client.describe().expect("agreed");
+    assert!(said.ends_with("group X25519"), "{said}");
+}
+
 #[test]
 fn both_ends_export_the_same_keys() {
     for version in [TlsVersion::V1_2, TlsVersion::V1_3] {

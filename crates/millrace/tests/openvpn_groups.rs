@@ -1,0 +1,86 @@
+//! How keys are agreed on: X25519MLKEM768 where both ends have it, a classical group where one has not, whatever the
+//! larger messages go through.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use common::openvpn::{credentials, millrace, ready};
+use common::{Net, pings};
+use lab::LinkOptions;
+use lab::openvpn::{KeyKind, OpenVpn, PackagedOpenVpn, Setup, StockOpenVpn, Transport, Wrap};
+
+/// What the log says of a handshake, the group at its end.
+const AGREED: &str = "Control Channel: TLSv1.3";
+
+/// Starts a server and a client, sends pings, and looks which group the ends agreed on that are ours.
+fn agree(net: &Net, setup: &Setup, programs: [&dyn OpenVpn; 2], group: &str) {
+    let keys = credentials(KeyKind::Rsa);
+    let at = net.link.b4();
+    let release = programs.iter().map(|it| it.release()).min().unwrap();
+    let setup = setup.as_of(release);
+    let server = programs[0].start(&net.b, &setup.server_file(programs[0], keys, at).unwrap());
+    let server = server.unwrap();
+    let client = programs[1].start(&net.a, &setup.client_file(programs[1], keys, at).unwrap());
+    let client = client.unwrap();
+    pings(&net.a, &setup.inner4(1).to_string(), 2);
+    for (end, program) in [(&server, programs[0]), (&client, programs[1])] {
+        if program.name() == millrace().name() {
+            let said = end.process.stdout() + &end.process.stderr();
+            let line = said.lines().find(|line| line.contains(AGREED));
+            let line = line.unwrap_or_else(|| panic!("no {AGREED} in {said}"));
+            assert!(
+                line.ends_with(&format!("group {group}")),
+                "{setup:?}: {line}"
+            );
+        }
+    }
+}
+
+/// Each wrap of control packets, over UDP and TCP, on a path that carries what IPv6 demands of every path and no more:
+/// neither the hello, of more than 1,250 bytes now, nor the key that `tls-crypt-v2` adds may ask for larger packets.
+fn agree_in_all_wraps(peer: &dyn OpenVpn, group: &str) {
+    let ours = millrace();
+    let net = Net::with(LinkOptions::numbered(1).mtu(1280));
+    for transport in [Transport::Udp, Transport::Tcp] {
+        for wrap in [Wrap::Plain, Wrap::TlsAuth, Wrap::TlsCrypt, Wrap::TlsCryptV2] {
+            let setup = Setup {
+                transport,
+                wrap,
+                ..Setup::default()
+            };
+            agree(&net, &setup, [peer, &ours], group);
+            agree(&net, &setup, [&ours, peer], group);
+        }
+    }
+}
+
+#[test]
+fn x25519mlkem768_between_two_of_ours() {
+    if ready() {
+        agree_in_all_wraps(&millrace(), "X25519MLKEM768");
+    }
+}
+
+#[test]
+fn x25519mlkem768_with_openssl_3_5() {
+    let peer = PackagedOpenVpn::Trixie;
+    if ready() && lab::require(peer.available()).is_some() {
+        agree_in_all_wraps(&peer, "X25519MLKEM768");
+    }
+}
+
+#[test]
+fn a_classical_group_with_openssl_3_0() {
+    if ready() {
+        agree_in_all_wraps(&StockOpenVpn, "X25519");
+    }
+}
+
+#[test]
+fn a_classical_group_with_openvpn_2_5() {
+    let peer = PackagedOpenVpn::Bullseye;
+    if ready() && lab::require(peer.available()).is_some() {
+        agree_in_all_wraps(&peer, "X25519");
+    }
+}
