@@ -12,6 +12,28 @@ use crate::profile;
 ///
 /// Before the tunnel's threads are started: they would disturb the measurement.
 pub(crate) fn choose(wanted: CryptoBackend, algorithms: &[Algorithm]) {
+    narrow(wanted, algorithms);
+    measure(algorithms);
+}
+
+/// As [`choose`], but a thread of its own measures, beside the handshake; in the order of `algorithms`, of which the first
+/// key waits for its own. Of an accelerator the measurement opens descriptors, for which there may be no rights later: it is
+/// not done beside.
+pub(crate) fn choose_beside(wanted: CryptoBackend, algorithms: Vec<Algorithm>) {
+    narrow(wanted, &algorithms);
+    let shared = std::sync::Arc::new(algorithms);
+    let own = std::sync::Arc::clone(&shared);
+    let started = wanted != CryptoBackend::Engine
+        && std::thread::Builder::new()
+            .name("ciphers".to_owned())
+            .spawn(move || measure(&own))
+            .is_ok();
+    if !started {
+        measure(&shared);
+    }
+}
+
+fn narrow(wanted: CryptoBackend, algorithms: &[Algorithm]) {
     let backend = match wanted {
         CryptoBackend::Auto => None,
         CryptoBackend::Portable => Some(Backend::Portable),
@@ -27,6 +49,11 @@ pub(crate) fn choose(wanted: CryptoBackend, algorithms: &[Algorithm]) {
                 algorithm.name()
             );
         }
+    }
+}
+
+fn measure(algorithms: &[Algorithm]) {
+    for &algorithm in algorithms {
         let choice = select::chosen(algorithm);
         log::debug!(
             "{}: {} ({}; {} for few packets)",

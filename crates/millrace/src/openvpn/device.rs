@@ -1,12 +1,13 @@
 //! The interface and its data plane, for either role.
 
-use crate::wireguard::{mtu_discovery, test_tun};
+use crate::wireguard::{mtu_discovery, start_test_tun};
 use config::openvpn::{Connection, Device, Family, OpenVpn, Sockets as SocketOptionsOf};
 use config::settings::{DataplaneSettings, Parallel};
 use engine::{Sockets, Tunnel, TunnelOptions, Wire};
 use netio::netlink::{Netlink, NetlinkError};
-use netio::tun::{Tun, TunError, TunOptions};
+use netio::tun::{Tun, TunError, TunOptions, TunTest, TunVerdict};
 use netio::udp::{self, SelfTest, SocketError, SocketOptions, UdpSocket};
+use std::cell::{Cell, OnceCell};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -52,6 +53,29 @@ pub(crate) enum DeviceError {
     },
 }
 
+/// The self-test of the TUN, which runs beside what comes before there is one.
+pub(crate) struct Rungs(Cell<Option<TunTest>>, OnceCell<TunVerdict>);
+
+impl Rungs {
+    /// Starts it.
+    pub(crate) fn test(device: &Device, settings: &DataplaneSettings) -> Self {
+        let test = (!device.null).then(|| start_test_tun(settings));
+        Self(Cell::new(test), OnceCell::new())
+    }
+
+    /// What came of it, however often the device is made anew.
+    fn verdict(&self) -> &TunVerdict {
+        self.1.get_or_init(|| {
+            let verdict = match self.0.take() {
+                Some(test) => test.verdict(),
+                None => TunVerdict::not_run("no TUN"),
+            };
+            log::debug!("self-test of the TUN: {verdict:?}");
+            verdict
+        })
+    }
+}
+
 /// An interface, its name and its number; 0 where there is none (`dev null`).
 pub(crate) struct Link {
     pub(crate) name: String,
@@ -64,6 +88,7 @@ pub(crate) struct Link {
 /// See [`DeviceError`]. Nothing is left behind.
 pub(crate) fn start<W: Wire>(
     device: &Device,
+    rungs: &Rungs,
     settings: &DataplaneSettings,
     mtu: u16,
     fragments: bool,
@@ -85,7 +110,7 @@ pub(crate) fn start<W: Wire>(
         } else {
             &device.name
         };
-        test_tun(settings).create(pattern, options)?
+        rungs.verdict().create(pattern, options)?
     };
     let mut link = Link {
         name: tun.name().to_owned(),

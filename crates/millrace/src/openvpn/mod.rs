@@ -49,6 +49,8 @@ use config::openvpn::{self, AuthRetry, OpenVpn, ScriptSecurity};
 use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
 use connect::{Attend, Stop};
 use console::Console;
+use crypto::select::Algorithm;
+use device::Rungs;
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
 use office::{Desk, Office, Status, Wish};
@@ -92,6 +94,8 @@ struct Context {
     /// The first configuration file, for scripts.
     file: Option<String>,
     dataplane: DataplaneSettings,
+    /// What the kernel's super-packets are good for.
+    rungs: Rungs,
     signals: Rc<Signals>,
     news: RefCell<Monitor>,
     office: RefCell<Office>,
@@ -260,15 +264,15 @@ fn with_config(
         }
     };
     log::info!("{}", release::title());
-    // Which cipher it will be, the other end has a say in.
-    crate::backends::choose(dataplane.crypto_backend, &crypto::select::Algorithm::ALL);
+    let rungs = Rungs::test(&config.device, &dataplane);
+    crate::backends::choose_beside(dataplane.crypto_backend, algorithms(&config));
     let caught = match signals {
         Some(signals) => Ok(Rc::clone(signals)),
         None => Signals::catch().inspect(|caught| *signals = Some(Rc::clone(caught))),
     };
     let context = caught
         .map_err(Into::into)
-        .and_then(|signals| Context::new(config, file, dataplane, console, manner, signals));
+        .and_then(|signals| Context::new(config, file, dataplane, rungs, console, manner, signals));
     let context = match context {
         Ok(context) => context,
         Err(error) => {
@@ -311,11 +315,26 @@ fn with_config(
     ended
 }
 
+/// What data packets may be sealed with, the likely first: which it will be, the other end has a say in.
+fn algorithms(config: &OpenVpn) -> Vec<Algorithm> {
+    let data = &config.data;
+    let chained = data
+        .ciphers
+        .iter()
+        .chain(&data.fallback)
+        .any(|cipher| !cipher.is_aead());
+    let wanted = |algorithm: &Algorithm| {
+        chained || matches!(algorithm, Algorithm::AesGcm | Algorithm::ChaCha20Poly1305)
+    };
+    Algorithm::ALL.into_iter().filter(wanted).collect()
+}
+
 impl Context {
     fn new(
         config: OpenVpn,
         file: Option<String>,
         dataplane: DataplaneSettings,
+        rungs: Rungs,
         console: &'static Console,
         manner: Manner,
         signals: Rc<Signals>,
@@ -333,6 +352,7 @@ impl Context {
             config,
             file,
             dataplane,
+            rungs,
             signals,
             news: RefCell::new(Monitor::open(Watch::ALL)?),
             office: RefCell::new(office),

@@ -10,7 +10,7 @@ use crypto::select::Algorithm;
 use engine::{Tunnel, TunnelOptions};
 use netio::netlink::{Event, Monitor, Netlink, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
-use netio::tun::{TunError, TunOptions, TunVerdict};
+use netio::tun::{TunError, TunOptions, TunTest, TunVerdict};
 use netio::udp::SelfTest;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::error::Error;
@@ -140,9 +140,14 @@ pub(crate) trait Owner {
 /// Before privileges are dropped: it needs a network namespace of its own.
 #[must_use]
 pub(crate) fn test_tun(settings: &DataplaneSettings) -> TunVerdict {
-    let verdict = netio::tun::self_test(tun_options(settings));
+    let verdict = start_test_tun(settings).verdict();
     log::debug!("self-test of the TUN: {verdict:?}");
     verdict
+}
+
+/// Starts [`test_tun`] beside what else is to be done before there is a TUN.
+pub(crate) fn start_test_tun(settings: &DataplaneSettings) -> TunTest {
+    netio::tun::start_self_test(tun_options(settings))
 }
 
 fn tun_options(settings: &DataplaneSettings) -> TunOptions {

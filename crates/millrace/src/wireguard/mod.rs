@@ -12,6 +12,6 @@ mod sockets;
 mod statusdoc;
 mod wire;
 
-pub(crate) use daemon::{Daemon, DaemonOptions, Owner, test_tun};
+pub(crate) use daemon::{Daemon, DaemonOptions, Owner, start_test_tun, test_tun};
 pub(crate) use interface::{Interface, Named};
 pub(crate) use sockets::mtu_discovery;

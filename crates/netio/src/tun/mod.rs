@@ -3,7 +3,7 @@
 mod sample;
 mod selftest;
 
-pub use selftest::{TunVerdict, self_test};
+pub use selftest::{TunTest, TunVerdict, self_test, start_self_test};
 
 use crate::poll::{check, check_len};
 use crate::rung::Rung;

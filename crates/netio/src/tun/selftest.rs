@@ -92,7 +92,28 @@ impl TunVerdict {
     }
 }
 
-/// Tries the wanted rungs with a TUN in a throw-away network namespace.
+/// A self-test that runs, or has run, beside the caller.
+#[derive(Debug)]
+pub struct TunTest(Result<thread::JoinHandle<TunVerdict>, TunVerdict>);
+
+impl TunTest {
+    /// What came of it; waits for its end.
+    #[must_use]
+    pub fn verdict(self) -> TunVerdict {
+        match self.0.map(thread::JoinHandle::join) {
+            Ok(Ok(verdict)) | Err(verdict) => verdict,
+            Ok(Err(_)) => TunVerdict::not_run("the test panicked"),
+        }
+    }
+}
+
+/// Tries the wanted rungs with a TUN in a throw-away network namespace, and waits for the verdict.
+#[must_use]
+pub fn self_test(options: TunOptions) -> TunVerdict {
+    start_self_test(options).verdict()
+}
+
+/// Tries the wanted rungs with a TUN in a throw-away network namespace, on a thread of its own.
 ///
 /// IPv4 only: the kernel's IPv6 path differs in headers, not in what has been seen to break.
 /// Making a namespace needs `CAP_SYS_ADMIN`; without it, or without `/dev/net/tun`, nothing is
@@ -102,9 +123,9 @@ impl TunVerdict {
 /// namespace of an earlier test is taken down; 0.2 s on a kernel that answers nothing; nothing at
 /// all where every rung is off.
 #[must_use]
-pub fn self_test(options: TunOptions) -> TunVerdict {
+pub fn start_self_test(options: TunOptions) -> TunTest {
     if !(options.tso || options.uso || options.gro) {
-        return TunVerdict::not_run("setting");
+        return TunTest(Err(TunVerdict::not_run("setting")));
     }
     // The namespace of a thread is its own, and ends with it unless somebody holds on to it.
     let thread = thread::Builder::new()
@@ -113,11 +134,7 @@ pub fn self_test(options: TunOptions) -> TunVerdict {
             Ok(stand) => stand.test(options),
             Err(why) => TunVerdict::not_run(&why),
         });
-    match thread.map(thread::JoinHandle::join) {
-        Ok(Ok(verdict)) => verdict,
-        Ok(Err(_)) => TunVerdict::not_run("the test panicked"),
-        Err(e) => TunVerdict::not_run(&format!("no thread: {e}")),
-    }
+    TunTest(thread.map_err(|e| TunVerdict::not_run(&format!("no thread: {e}"))))
 }
 
 /// A TUN with an address, in a namespace where there is nothing else.

@@ -153,6 +153,9 @@ const OPENVPN: [(Suite, f64, Option<f64>); 7] = [
 /// target of their own.
 const MIXED: f64 = 0.25;
 
+/// From the start of the client's process to the first answer through the tunnel.
+const SET_UP: f64 = 1.5;
+
 fn openvpn() -> Vec<Target> {
     use Limit::{AtLeast, AtMost};
     use Metric::{CpuReceive, CpuSend, Rate};
@@ -187,6 +190,12 @@ fn openvpn() -> Vec<Target> {
         // The client is end a, which sends; what comes back it receives. The server is the other.
         let client = against(Ends::Client);
         let server = against(Ends::Server);
+        // What a set-up does is the same with all ciphers.
+        if suite == Suite::Gcm {
+            for pair in [both, client, server] {
+                add("set-up", pair, (Test::Setup, Metric::SetUp), AtMost(SET_UP));
+            }
+        }
         let most = AtMost(MIXED);
         add("own CPU per GB, sending", client, (Tcp1, CpuSend), most);
         add(

@@ -401,6 +401,7 @@ impl<'a> Client<'a> {
         let connection = &target.connection;
         let (tunnel, link) = device::start(
             &self.context.config.device,
+            &self.context.rungs,
             &self.context.dataplane,
             super::terms::tun_mtu(connection),
             connection.mtu.fragment.is_some(),

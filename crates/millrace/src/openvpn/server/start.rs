@@ -92,6 +92,7 @@ impl<'a> Server<'a> {
         let mtu = terms::tun_mtu(connection);
         let (tunnel, link) = device::start::<ServerWire>(
             &config.device,
+            &context.rungs,
             &context.dataplane,
             mtu,
             connection.mtu.fragment.is_some(),
