@@ -6,12 +6,15 @@
 //! `x25519` for a key agreement. `none/SHA1` is the HMAC alone. `rsa-2048`, `dsa-2048` and `ecdsa-p256` sign and verify.
 //!
 //! Each cipher is counted with each code that this CPU has for it, whichever would be chosen; a cipher with an HMAC with each
-//! pair of one kind. Accelerators are not: what they cost is not in their instructions.
+//! pair of one kind. Accelerators are not: what they cost is not in their instructions. `memory` is what copies, moves and
+//! fills memory, which the linker brings along.
 //!
 //! This program marks what is to be counted and prints a line for each mark; the plug-in prints the figures; the script
 //! puts both together. By itself it prints the same lines and nothing is counted.
 
 mod ciphers;
+
+use std::hint::black_box;
 
 use ciphers::{Marks, cipher, codes};
 use crypto::backend::Backend;
@@ -20,7 +23,8 @@ use crypto::primitives::{self, Operation};
 use crypto::x25519::PrivateKey;
 use crypto::{Batch, Packet, PacketCipher};
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
+    "memory",
     "wireguard",
     "CHACHA20-POLY1305",
     "AES-256-GCM",
@@ -70,6 +74,10 @@ fn main() {
         if sign_and_verify(&mut marks, name) {
             continue;
         }
+        if name == "memory" {
+            shapes.iter().for_each(|&shape| memory(&mut marks, shape));
+            continue;
+        }
         if name == "x25519" {
             let own = PrivateKey::new([0x42; 32]);
             let peer = PrivateKey::new([0x17; 32]).public();
@@ -111,6 +119,24 @@ fn sign_and_verify(marks: &mut Marks, name: &str) -> bool {
         });
     }
     true
+}
+
+/// Counts the functions of memory, on packets that lie one behind the other.
+fn memory(marks: &mut Marks, (packets, len): (usize, usize)) {
+    let from = vec![0x5a_u8; packets * len];
+    let mut to = from.clone();
+    // One that the compiler can neither see through nor take for another.
+    let mut each = |what, work: fn(&mut [u8], &[u8])| {
+        count(marks, what, (packets, len), "\tlinked", || {
+            for (to, from) in to.chunks_exact_mut(len).zip(from.chunks_exact(len)) {
+                work(black_box(to), black_box(from));
+            }
+        });
+    };
+    each("memcpy\tcopy", |to, from| to.copy_from_slice(from));
+    each("memmove\tup", |to, _| to.copy_within(..to.len() - 1, 1));
+    each("memmove\tdown", |to, _| to.copy_within(1.., 0));
+    each("memset\tfill", |to, from| to.fill(from[0]));
 }
 
 /// Seals and opens one batch twice: once for whatever is done on first use, once counted.
