@@ -21,6 +21,11 @@ pub(crate) const FAR_INSIDE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 93,
 /// that no datagram is cut up anywhere.
 pub(crate) const MTU: u16 = 1400;
 
+/// Segments that TCP sends at once at least, at both ends.
+pub(crate) const SEGMENTS: u32 = 16;
+
+/// How long the machine gets to answer at its console.
+const ANSWERED: Duration = Duration::from_secs(120);
 /// How long qemu gets to open its interfaces.
 const OPENED: Duration = Duration::from_secs(30);
 
@@ -41,6 +46,8 @@ pub(crate) struct File {
 pub(crate) struct Machine {
     process: Process,
     directory: PathBuf,
+    /// What is typed at its console.
+    keyboard: fs::File,
 }
 
 /// What has been executed so far.
@@ -48,6 +55,36 @@ pub(crate) struct Machine {
 pub(crate) struct Executed {
     pub(crate) user: u64,
     pub(crate) kernel: u64,
+}
+
+/// What the machine says of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) kernel: String,
+    /// The code that computes the cipher, where the program says it.
+    pub(crate) backend: Option<String>,
+    /// What the tunnel's interface has carried, a super-packet counting once: from the kernel to the program, and back.
+    /// The kernel's own WireGuard counts packets.
+    pub(crate) tunnel: [u64; 2],
+}
+
+impl Facts {
+    /// Lines of "fact NAME VALUE" among others.
+    fn read(said: &str) -> Self {
+        let value = |name: &str| {
+            let found = said.lines().rev().find_map(|line| {
+                let (_, fact) = line.split_once("fact ")?;
+                fact.trim().strip_prefix(name)?.strip_prefix(' ')
+            });
+            found.map(str::trim).filter(|value| !value.is_empty())
+        };
+        let number = |name| value(name).and_then(|text| text.parse().ok()).unwrap_or(0);
+        Self {
+            kernel: value("kernel").unwrap_or_default().to_owned(),
+            backend: value("backend").map(str::to_owned),
+            tunnel: [number("tx"), number("rx")],
+        }
+    }
 }
 
 /// Network cards of routers check and make checksums; they do not cut or join segments.
@@ -71,6 +108,17 @@ impl Machine {
         let network = |name: &str| {
             format!("tap,id={name},ifname={name},script=no,downscript=no,vnet_hdr=on,vhost=off")
         };
+        // qemu opens it for reading, which waits for who has it open for writing: this end, for both.
+        let keyboard = directory.join("keyboard");
+        let _ = fs::remove_file(&keyboard);
+        nix::unistd::mkfifo(&keyboard, nix::sys::stat::Mode::S_IRWXU)
+            .map_err(std::io::Error::from)
+            .map_err(failed("make the machine's keyboard"))?;
+        let keyboard = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(keyboard)
+            .map_err(failed("open the machine's keyboard"))?;
         // Its own timers go by its instructions: a billion of them are a second. When there is nothing to do it sleeps in
         // the time of this machine, since whom it talks to lives in that.
         // Below the load and the far end: the router shall be what everybody waits for, as it is where routers are slow.
@@ -80,7 +128,15 @@ impl Machine {
             .args(["-M", "virt,highmem=off", "-cpu", &parts.cpu, "-smp", "1"])
             .args(["-m", "512", "-nodefaults", "-display", "none", "-no-reboot"])
             .args(["-icount", "shift=0,sleep=on"])
-            .args(["-serial", &format!("file:{}", at("console"))])
+            .args([
+                "-chardev",
+                &format!(
+                    "file,id=console,path={},input-path={}",
+                    at("console"),
+                    at("keyboard")
+                ),
+            ])
+            .args(["-serial", "chardev:console"])
             .args(["-kernel", &at("kernel"), "-initrd", &at("machine.image")])
             .args(["-append", "console=ttyAMA0 quiet panic=-1 norandmaps"])
             .args([
@@ -96,7 +152,11 @@ impl Machine {
             .args(["-netdev", &network("wan0")])
             .args(["-device", &format!("virtio-net-pci,netdev=wan0,{CARD}")])
             .spawn()?;
-        let mut machine = Self { process, directory };
+        let mut machine = Self {
+            process,
+            directory,
+            keyboard,
+        };
         let begun = Instant::now();
         while !(device.has_interface("lan0")? && device.has_interface("wan0")?) {
             machine.still_running()?;
@@ -120,6 +180,11 @@ impl Machine {
             host.output("ip", ["link", "set", interface, "mtu", &mtu, "up"])?;
         }
         device.output("ip", ["route", "add", "default", "via", ROUTER_LAN])?;
+        for host in [device, far] {
+            // How many segments TCP sends at once depends on how fast it believes the line to be, and what a packet costs
+            // depends on how many come together: without this, repetitions differ by a tenth.
+            host.sysctl("net/ipv4/tcp_min_tso_segs", &SEGMENTS.to_string())?;
+        }
         Ok(machine)
     }
 
@@ -168,6 +233,28 @@ impl Machine {
         }
     }
 
+    /// Asks it at its console. Nothing is executed for that until then.
+    pub(crate) fn facts(&self) -> Result<Facts, LabError> {
+        let path = self.directory.join("console");
+        let console = || fs::read(&path).map_err(failed("read the machine's console"));
+        let before = console()?.len();
+        (&self.keyboard)
+            .write_all(b"\n")
+            .map_err(failed("write to the machine's console"))?;
+        let begun = Instant::now();
+        loop {
+            let said = console()?;
+            let said = String::from_utf8_lossy(said.get(before..).unwrap_or_default()).into_owned();
+            if said.contains("fact end") {
+                return Ok(Facts::read(&said));
+            }
+            if begun.elapsed() > ANSWERED {
+                return Err(self.failure("no answer at the console"));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// What went wrong, with the end of the console.
     pub(crate) fn failure(&self, what: &str) -> LabError {
         let console = fs::read(self.directory.join("console")).unwrap_or_default();
@@ -195,7 +282,11 @@ fn image(directory: &Path, overlay: &[File]) -> std::io::Result<()> {
         path: "main".to_owned(),
         content: main_script().into_bytes(),
     };
-    for file in overlay.iter().chain([&main]) {
+    let facts = File {
+        path: "facts".to_owned(),
+        content: FACTS.into(),
+    };
+    for file in overlay.iter().chain([&main, &facts]) {
         fs::write(root.join(&file.path), &file.content)?;
         names += &format!("{}\n", file.path);
     }
@@ -232,9 +323,27 @@ fn main_script() -> String {
          mkdir -p /dev/net /var/run /etc\n\
          [ -c /dev/net/tun ] || mknod /dev/net/tun c 10 200\n\
          sh /vpn\n\
+         while read -r question; do sh /facts; done\n\
          while :; do sleep 3600; done\n"
     )
 }
+
+/// What the machine does when it is asked: a line for each fact.
+const FACTS: &str = r#"
+echo "fact kernel $(uname -r)"
+for name in wg0 tun0; do
+    counters=/sys/class/net/$name/statistics
+    [ ! -e "$counters" ] || for way in tx rx; do echo "fact $way $(cat "$counters/${way}_packets")"; done
+done
+said=$(grep -h 'Data Channel: cipher' /tmp/vpn.log 2>/dev/null | tail -n 1)
+case $said in *"', "*) echo "fact backend ${said##*, }" ;; esac
+if pidof millrace >/dev/null && [ -e /sys/class/net/wg0 ]; then
+    said=$(millrace status wg0 --json --no-rate | grep -o '"backend": *"[^"]*"' | head -n 1)
+    said=${said%\"}
+    echo "fact backend ${said##*\"}"
+fi
+echo "fact end"
+"#;
 
 /// What fails here that the lab knows nothing about.
 pub(crate) fn failed(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> LabError {

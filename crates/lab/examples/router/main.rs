@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     };
     let contenders: Option<Vec<Contender>> =
         names.iter().map(|name| Contender::named(name)).collect();
-    let (Some(contenders), Ok(repetitions)) = (contenders, repetitions.parse()) else {
+    let (Some(contenders), Ok(repetitions)) = (contenders, repetitions.parse::<u32>()) else {
         eprintln!("{USAGE}\ncontenders: {}", Contender::names().join(" "));
         return ExitCode::from(2);
     };
@@ -61,14 +61,18 @@ fn main() -> ExitCode {
         println!("{}", Cost::HEAD);
     }
     let mut table = Table::default();
-    for contender in contenders {
-        let result = match mode.as_str() {
-            "count" => count(&parts, contender, repetitions, &mut table),
-            _ => test(&parts, contender),
-        };
-        if let Err(error) = result {
-            println!("{}: {error}", contender.name());
-            failed = true;
+    // Contenders take turns: what changes on this machine in the meantime is shared by all.
+    for repetition in 0..repetitions {
+        let last = repetition + 1 == repetitions;
+        for &contender in &contenders {
+            let result = match mode.as_str() {
+                "count" => count(&parts, contender, last, &mut table),
+                _ => test(&parts, contender),
+            };
+            if let Err(error) = result {
+                println!("{}: {error}", contender.name());
+                failed = true;
+            }
         }
     }
     if mode == "count" {
@@ -113,10 +117,11 @@ impl<'h> Stage<'h> {
     }
 }
 
+/// One repetition, in a machine of its own; the last one writes a profile.
 fn count(
     parts: &Parts,
     contender: Contender,
-    repetitions: usize,
+    last: bool,
     table: &mut Table,
 ) -> Result<(), LabError> {
     let (device, far) = (Host::private("device")?, Host::private("far end")?);
@@ -126,21 +131,20 @@ fn count(
     // What the first packets bring about (keys chosen, caches filled, windows opened) is not counted.
     tcp.send(machine, &device, false)?;
     traffic::datagrams(machine, &device, ECHO_PORT)?;
-    for repetition in 0..repetitions {
-        if repetition + 1 == repetitions {
-            machine.begin_profile();
-        }
-        let up = tcp.send(machine, &device, false)?;
-        if repetition + 1 == repetitions {
-            machine.end_profile(contender.name());
-        }
-        let down = tcp.send(machine, &device, true)?;
-        let datagrams = traffic::datagrams(machine, &device, ECHO_PORT)?;
-        for (what, cost) in table::TRAFFIC.into_iter().zip([up, down, datagrams]) {
-            println!("{}", cost.line(contender.name(), what));
-            table.add(contender.name(), what, &cost);
-        }
+    if last {
+        machine.begin_profile();
     }
+    let up = tcp.send(machine, &device, false)?;
+    if last {
+        machine.end_profile(contender.name());
+    }
+    let down = tcp.send(machine, &device, true)?;
+    let datagrams = traffic::datagrams(machine, &device, ECHO_PORT)?;
+    for (what, cost) in table::TRAFFIC.into_iter().zip([up, down, datagrams]) {
+        println!("{}", cost.line(contender.name(), what));
+        table.add(contender.name(), what, &cost);
+    }
+    table.conditions(contender.name(), machine.facts()?);
     Ok(())
 }
 

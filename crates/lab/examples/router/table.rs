@@ -1,7 +1,9 @@
 //! What was counted, side by side.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::machine::{Facts, SEGMENTS};
 use crate::traffic::Cost;
 
 /// The kinds of traffic, in columns.
@@ -16,39 +18,84 @@ const OTHERS: [(&str, &str); 5] = [
     ("millrace-chacha20-poly1305", "openvpn-chacha20-poly1305"),
 ];
 
-/// Instructions per packet: contender, traffic, figure of one repetition.
+/// What one repetition of one kind of traffic came to.
+struct Line {
+    contender: &'static str,
+    traffic: &'static str,
+    /// Instructions per packet, acknowledgements per packet, packets per super-packet.
+    figures: [f64; 3],
+}
+
+/// All repetitions of all contenders.
 #[derive(Default)]
-pub(crate) struct Table(Vec<(&'static str, &'static str, f64)>);
+pub(crate) struct Table {
+    lines: Vec<Line>,
+    kernels: BTreeSet<String>,
+    /// Of each contender, every one that was met.
+    backends: BTreeMap<&'static str, BTreeSet<String>>,
+}
 
 impl Table {
     pub(crate) fn add(&mut self, contender: &'static str, traffic: &'static str, cost: &Cost) {
-        self.0.push((contender, traffic, cost.each()));
+        self.lines.push(Line {
+            contender,
+            traffic,
+            figures: [cost.each(), cost.acknowledgements(), cost.together()],
+        });
+    }
+
+    /// Under which conditions a repetition was counted.
+    pub(crate) fn conditions(&mut self, contender: &'static str, facts: Facts) {
+        self.kernels.insert(facts.kernel);
+        let backends = self.backends.entry(contender).or_default();
+        backends.extend(facts.backend);
     }
 
     /// The repetitions' figures in order.
-    fn figures(&self, contender: &str, traffic: &str) -> Vec<f64> {
-        let of = |&&(name, what, _): &&(_, _, f64)| (name, what) == (contender, traffic);
-        let mut figures: Vec<f64> = self.0.iter().filter(of).map(|found| found.2).collect();
+    fn figures(&self, contender: &str, traffic: &str, which: usize) -> Vec<f64> {
+        let of = |line: &&Line| (line.contender, line.traffic) == (contender, traffic);
+        let lines = self.lines.iter().filter(of);
+        let mut figures: Vec<f64> = lines.map(|line| line.figures[which]).collect();
         figures.sort_by(f64::total_cmp);
         figures
     }
 
-    fn median(&self, contender: &str, traffic: &str) -> Option<f64> {
-        let figures = self.figures(contender, traffic);
+    fn median(&self, contender: &str, traffic: &str, which: usize) -> Option<f64> {
+        let figures = self.figures(contender, traffic, which);
         figures.get(figures.len() / 2).copied()
+    }
+
+    /// In the order of the first repetition.
+    fn names(&self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        for line in &self.lines {
+            if !names.contains(&line.contender) {
+                names.push(line.contender);
+            }
+        }
+        names
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "| instructions per packet | {} |", TRAFFIC.join(" | "))?;
-        writeln!(f, "|---|{}", "---:|".repeat(TRAFFIC.len()))?;
-        let mut names: Vec<&str> = self.0.iter().map(|line| line.0).collect();
-        names.dedup();
-        for name in names {
+        let kernels: Vec<&str> = self.kernels.iter().map(String::as_str).collect();
+        writeln!(
+            f,
+            "Kernel {}; at least {SEGMENTS} segments at once (tcp_min_tso_segs) at both ends; median (least–most) of \
+             repetitions, contenders taking turns.\n",
+            kernels.join(", ")
+        )?;
+        writeln!(
+            f,
+            "| instructions per packet | {} | back end |",
+            TRAFFIC.join(" | ")
+        )?;
+        writeln!(f, "|---|{}---|", "---:|".repeat(TRAFFIC.len()))?;
+        for name in self.names() {
             write!(f, "| {name} |")?;
             for traffic in TRAFFIC {
-                match &self.figures(name, traffic)[..] {
+                match &self.figures(name, traffic, 0)[..] {
                     [] => write!(f, " – |")?,
                     [one] => write!(f, " {one:.0} |")?,
                     figures @ [least, .., most] => {
@@ -57,19 +104,35 @@ impl fmt::Display for Table {
                     }
                 }
             }
-            writeln!(f)?;
+            let backends = self.backends.get(name).into_iter().flatten();
+            let backends: Vec<&str> = backends.map(String::as_str).collect();
+            writeln!(f, " {} |", backends.join(", "))?;
         }
         for (ours, theirs) in OTHERS {
             let ratios: Vec<String> = TRAFFIC
                 .iter()
                 .filter_map(|traffic| {
-                    let ratio = self.median(ours, traffic)? / self.median(theirs, traffic)?;
+                    let ratio = self.median(ours, traffic, 0)? / self.median(theirs, traffic, 0)?;
                     Some(format!("{ratio:.2}x"))
                 })
                 .collect();
             if !ratios.is_empty() {
-                writeln!(f, "| {ours} : {theirs} | {} |", ratios.join(" | "))?;
+                writeln!(f, "| {ours} : {theirs} | {} | |", ratios.join(" | "))?;
             }
+        }
+        writeln!(
+            f,
+            "\n| acknowledgements per data packet, packets per super-packet | {} |",
+            TRAFFIC.join(" | ")
+        )?;
+        writeln!(f, "|---|{}", "---:|".repeat(TRAFFIC.len()))?;
+        for name in self.names() {
+            write!(f, "| {name} |")?;
+            for traffic in TRAFFIC {
+                let median = |which| self.median(name, traffic, which).unwrap_or(0.0);
+                write!(f, " {:.2}, {:.1} |", median(1), median(2))?;
+            }
+            writeln!(f)?;
         }
         Ok(())
     }

@@ -30,11 +30,29 @@ pub(crate) struct Cost {
     others: u64,
     user: u64,
     kernel: u64,
+    /// What went through the tunnel's interface, to the program and from it.
+    tunnel: [u64; 2],
+    /// Which of the two the counted packets are: none for both.
+    way: Option<usize>,
 }
 
 impl Cost {
-    pub(crate) const HEAD: &str =
-        "contender\ttraffic\tpackets\tacknowledgements\tuser\tkernel\tinstructions per packet";
+    pub(crate) const HEAD: &str = "contender\ttraffic\tpackets\tacknowledgements per packet\t\
+        packets per super-packet\tuser\tkernel\tinstructions per packet";
+
+    /// Packets in the other direction for each that counts.
+    pub(crate) fn acknowledgements(&self) -> f64 {
+        self.others as f64 / self.packets.max(1) as f64
+    }
+
+    /// Packets that came or went as one between the kernel and the program.
+    pub(crate) fn together(&self) -> f64 {
+        let carried = match self.way {
+            Some(way) => self.tunnel[way],
+            None => self.tunnel.iter().sum(),
+        };
+        self.packets as f64 / carried.max(1) as f64
+    }
 
     /// Instructions for each packet, in programs and in the kernel.
     pub(crate) fn each(&self) -> f64 {
@@ -44,9 +62,10 @@ impl Cost {
     pub(crate) fn line(&self, contender: &str, traffic: &str) -> String {
         let each = |count: u64| count as f64 / self.packets.max(1) as f64;
         format!(
-            "{contender}\t{traffic}\t{}\t{}\t{:.0}\t{:.0}\t{:.0}",
+            "{contender}\t{traffic}\t{}\t{:.3}\t{:.1}\t{:.0}\t{:.0}\t{:.0}",
             self.packets,
-            self.others,
+            self.acknowledgements(),
+            self.together(),
             each(self.user),
             each(self.kernel),
             self.each(),
@@ -79,10 +98,14 @@ fn costs<T>(
     device: &Host,
     work: impl FnOnce() -> Result<T, LabError>,
 ) -> Result<(T, Cost), LabError> {
+    let tunnel_before = machine.facts()?.tunnel;
     let (packets_before, before) = (packets(device)?, machine.executed());
     let result = work()?;
     let (packets_after, after) = (packets(device)?, machine.executed());
+    let tunnel_after = machine.facts()?.tunnel;
     let cost = Cost {
+        tunnel: [0, 1].map(|way| tunnel_after[way].saturating_sub(tunnel_before[way])),
+        way: Some(0),
         packets: packets_after[0] - packets_before[0],
         others: packets_after[1] - packets_before[1],
         user: after.user - before.user,
@@ -123,6 +146,7 @@ impl Tcp {
             Cost {
                 packets: cost.others,
                 others: cost.packets,
+                way: Some(1),
                 ..cost
             }
         } else {
@@ -145,6 +169,7 @@ pub(crate) fn datagrams(machine: &Machine, device: &Host, port: u16) -> Result<C
     Ok(Cost {
         packets: cost.packets + cost.others,
         others: 0,
+        way: None,
         ..cost
     })
 }
