@@ -3,7 +3,7 @@
 mod clients;
 pub(super) mod contender;
 mod document;
-mod openvpn;
+pub(super) mod openvpn;
 mod options;
 mod plot;
 mod records;

@@ -10,10 +10,11 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use lab::{LabError, LinkOptions, Offloads};
 
 use super::bench::contender::Contender;
+use super::bench::openvpn::{Ends, Suite};
 use super::bench::prepare;
 use super::lab::line;
 use super::machine::Machine;
-use outcome::{Outcome, table, words};
+use outcome::{Outcome, compared, table, words};
 use tour::Tour;
 
 /// The command's own command line.
@@ -23,15 +24,15 @@ pub(crate) fn command() -> Command {
         .after_help(
             "Builds three hosts as network namespaces: an office with a web server, the router of a branch, and a\n\
              device behind that router. The device downloads files from the office on 8 connections, first over the\n\
-             bare line, then through a tunnel between branch and office by Millrace, and by wireguard-go if it is\n\
-             installed. Every byte is compared. Nothing is left behind, even after Ctrl-C. A line with a delay, a\n\
+             bare line, then through a tunnel between branch and office: WireGuard by Millrace and by wireguard-go, and\n\
+             OpenVPN by Millrace and by the stock program, if they are installed. Every byte is compared. Nothing is left behind, even after Ctrl-C. A line with a delay, a\n\
              rate or the like is emulated in user space, and carries about a gigabit per second at most.",
         )
         .arg(
             Arg::new("seconds")
                 .long("seconds")
                 .value_name("N")
-                .default_value("4")
+                .default_value("3")
                 .value_parser(value_parser!(u32).range(1..=600))
                 .help("Seconds for each size of file"),
         )
@@ -63,7 +64,7 @@ fn demo(matches: &ArgMatches) -> Result<(), LabError> {
         Offloads::On
     };
     let tour = Tour {
-        seconds: matches.get_one::<u32>("seconds").copied().unwrap_or(4),
+        seconds: matches.get_one::<u32>("seconds").copied().unwrap_or(3),
         link: LinkOptions::bare().offloads(offloads),
         line: line::impairment(matches),
     };
@@ -73,32 +74,71 @@ fn demo(matches: &ArgMatches) -> Result<(), LabError> {
         "demo: office, branch router, device, the traffic and the tunnels all share this one machine",
     );
 
-    let mut outcomes: Vec<Outcome> = Vec::new();
-    for contender in ways() {
+    // The bare line is shown once, and stands beside each protocol.
+    let take = |contender: Contender| {
         output::say(format_args!(
             "\ndemo: {} ({})",
             title(contender),
             contender.what()
         ));
-        outcomes.push(tour.take(contender)?);
+        let outcome = tour.take(contender)?;
         output::say("demo: hosts and programs are gone again");
+        Ok::<Outcome, LabError>(outcome)
+    };
+    let direct = take(Contender::Nothing)?;
+    let mut tables = Vec::new();
+    for (protocol, ways) in [
+        ("WireGuard", wireguard()),
+        ("OpenVPN, AES-256-GCM", openvpn()),
+    ] {
+        let mut outcomes = vec![direct.clone()];
+        for contender in ways {
+            outcomes.push(take(contender)?);
+        }
+        if outcomes.len() > 1 {
+            tables.push((protocol, outcomes));
+        }
     }
-    output::say(format_args!("\n{}", table(&outcomes).render()));
-    output::say(words(&outcomes));
+    output::say("");
+    for (protocol, outcomes) in &tables {
+        output::say(format_args!("{protocol}\n\n{}", table(outcomes).render()));
+        output::say(compared(outcomes));
+    }
+    output::say(words());
     Ok(())
 }
 
-/// The ways from the device to the office that can be shown here.
-fn ways() -> Vec<Contender> {
-    let mut ways = vec![Contender::Nothing, Contender::Millrace];
+/// Why a way cannot be shown here.
+fn missing(contender: Contender) -> Option<String> {
+    contender.carrier().err().map(|error| error.to_string())
+}
+
+/// WireGuard by Millrace, and by the newest rival that is installed.
+fn wireguard() -> Vec<Contender> {
+    let mut ways = vec![Contender::Millrace];
     let rivals = [Contender::WireguardGo, Contender::WireguardGoPackaged];
-    let missing = |one: Contender| one.carrier().err().map(|error| error.to_string());
     match rivals.into_iter().find(|one| missing(*one).is_none()) {
         Some(rival) => ways.push(rival),
         None => output::say(format_args!(
-            "demo: nothing to compare with: {}",
+            "demo: no WireGuard to compare with: {}",
             missing(Contender::WireguardGo).unwrap_or_default()
         )),
+    }
+    ways
+}
+
+/// OpenVPN by Millrace, and by the stock program; nothing where the keys for it cannot be made.
+fn openvpn() -> Vec<Contender> {
+    let of = |ends| Contender::OpenVpn(ends, Suite::Gcm);
+    let mut ways = Vec::new();
+    for (ends, what) in [
+        (Ends::Millrace, "no OpenVPN"),
+        (Ends::Stock, "no OpenVPN to compare with"),
+    ] {
+        match missing(of(ends)) {
+            None => ways.push(of(ends)),
+            Some(why) => output::say(format_args!("demo: {what}: {why}")),
+        }
     }
     ways
 }
@@ -107,6 +147,8 @@ fn ways() -> Vec<Contender> {
 fn title(contender: Contender) -> &'static str {
     match contender {
         Contender::Nothing => "direct",
+        Contender::OpenVpn(Ends::Millrace, _) => "millrace",
+        Contender::OpenVpn(Ends::Stock, _) => "openvpn",
         other => other.name(),
     }
 }

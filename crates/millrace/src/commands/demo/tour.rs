@@ -44,8 +44,8 @@ impl Tour {
             }
             Some(carrier) => {
                 say("  starting a tunnel between branch and office");
-                target = site.tunnel().inner(1);
                 let tunnel = Tunnel::start(&carrier, site.tunnel_hosts(), site.tunnel())?;
+                target = tunnel.options().inner(1);
                 let start = tunnel.connect()?;
                 let echo = EchoServer::start(&site.office, ECHO_PORT)?;
                 let answer = echo.first_answer(&site.device, target, ANSWER)?;
