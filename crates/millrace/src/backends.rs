@@ -64,3 +64,14 @@ fn measure(algorithms: &[Algorithm]) {
         );
     }
 }
+
+/// The kind of code that computes a data channel cipher of this name, where the choice is free.
+pub(crate) fn kind(cipher: &str) -> Backend {
+    let algorithm = match cipher.to_ascii_lowercase() {
+        name if name.ends_with("-gcm") => Algorithm::AesGcm,
+        name if name.starts_with("chacha20") => Algorithm::ChaCha20Poly1305,
+        name if name.starts_with("aes-") => Algorithm::AesCbcEncrypt,
+        _ => return Backend::Portable,
+    };
+    select::chosen(algorithm).backend
+}

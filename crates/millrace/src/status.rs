@@ -1,10 +1,15 @@
 //! What a running tunnel tells about itself: one JSON document for each connection to its
 //! status socket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+mod dataplane;
+mod limits;
+
+pub(crate) use dataplane::dataplane;
 
 /// Directory of the status sockets, one `IFNAME.sock` for each running interface.
 pub(crate) const SOCKET_DIR: &str = "/var/run/millrace";
@@ -15,19 +20,26 @@ pub(crate) fn socket_path(ifname: &str) -> PathBuf {
     Path::new(SOCKET_DIR).join(format!("{ifname}.sock"))
 }
 
-/// The document. Fields that a version does not know are passed over, those that it does not
-/// get have their defaults, so that daemon and command may differ in age.
+/// The document, the same for both protocols: docs/status.md says what is in it. Fields that a
+/// version does not know are passed over, those that it does not get have their defaults, so that
+/// daemon and command may differ in age.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct Status {
     /// Interface name.
     pub interface: String,
-    /// `wireguard`.
+    /// `wireguard` or `openvpn`.
     pub protocol: String,
+    /// With OpenVPN `client` or `server`; none with WireGuard, whose peers are equal.
+    pub role: Option<String>,
+    /// With an OpenVPN client `connecting` or `connected`.
+    pub state: Option<String>,
     /// Our public key in base64; none without a private key.
     pub public_key: Option<String>,
     /// UDP port; 0 while there is none.
     pub listen_port: u16,
+    /// TCP ports that a server listens on.
+    pub listen_tcp: Vec<u16>,
     /// Mark of outgoing datagrams; 0 is none.
     pub fwmark: u32,
     /// Of the interface, in bytes.
@@ -37,8 +49,13 @@ pub(crate) struct Status {
     /// Milliseconds since the daemon's start, by a clock that never jumps. Rates are computed
     /// from the difference of two documents.
     pub uptime_ms: u64,
-    /// The peers.
+    /// With OpenVPN our addresses in the tunnel.
+    pub addresses: Vec<String>,
+    /// The peers: of an OpenVPN server its clients, of an OpenVPN client the server.
     pub peers: Vec<PeerStatus>,
+    /// Messages of the control channel or of the handshake that were refused, and sessions that
+    /// came to nothing, by reason.
+    pub refused: BTreeMap<String, u64>,
     /// What moved the packets.
     pub dataplane: DataplaneStatus,
 }
@@ -47,11 +64,29 @@ pub(crate) struct Status {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct PeerStatus {
-    /// Its public key in base64.
+    /// With WireGuard its public key in base64.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub public_key: String,
+    /// With OpenVPN the common name of its certificate, or the user's; none without either.
+    pub name: Option<String>,
+    /// With OpenVPN the name that it logged in by, if it did.
+    pub username: Option<String>,
+    /// With an OpenVPN server the client's number, for `client-kill` at the management port.
+    pub client_id: Option<u64>,
+    /// `udp` or `tcp`.
+    pub transport: Option<String>,
+    /// With OpenVPN the cipher of its data packets, once it is agreed on.
+    pub cipher: Option<String>,
+    /// The kind of code that computes that: `portable`, `simd` or `engine`.
+    pub crypto_backend: Option<String>,
+    /// Whose code that is.
+    pub backend: Option<String>,
+    /// With OpenVPN seconds since 1970 of the session's begin.
+    pub connected_unix: Option<u64>,
     /// Where it is, `ADDRESS:PORT`, if known.
     pub endpoint: Option<String>,
-    /// Its ranges, `ADDRESS/PREFIX`.
+    /// Its ranges, `ADDRESS/PREFIX`: with an OpenVPN server the client's own addresses and the
+    /// networks behind it.
     pub allowed_ips: Vec<String>,
     /// Seconds since 1970 of the last handshake, if there was one.
     pub last_handshake_unix: Option<u64>,
@@ -73,7 +108,7 @@ pub(crate) struct PeerStatus {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct DataplaneStatus {
-    /// The packets' cipher.
+    /// The packets' cipher; empty with OpenVPN, where each peer has one of its own.
     pub cipher: String,
     /// The kind of code that computes it: `portable`, `simd` or `engine`; empty without encryption.
     pub crypto_backend: String,
@@ -88,7 +123,8 @@ pub(crate) struct DataplaneStatus {
     pub inbound: LaneStatus,
     /// Packets dropped, by reason.
     pub drops: BTreeMap<String, u64>,
-    /// What limits the speed right now, in words.
+    /// What limited the speed between the two samples, in words; empty without rates, or where
+    /// there was too little traffic to tell. Filled in by the command, not by the daemon.
     pub limits: String,
 }
 
@@ -110,6 +146,39 @@ pub(crate) struct LaneStatus {
     pub syscalls: u64,
     /// Batches that a helper worked on.
     pub parallel_batches: u64,
+    /// Packets a second; filled in by the command, not by the daemon.
+    pub packet_rate: Option<u64>,
+    /// Bits of inner packets a second; filled in by the command, not by the daemon.
+    pub bit_rate: Option<u64>,
+}
+
+impl PeerStatus {
+    /// What is the same in two documents of one peer.
+    fn identity(&self) -> (&str, Option<u64>, Option<u64>) {
+        (&self.public_key, self.client_id, self.connected_unix)
+    }
+}
+
+/// Counts of what was refused, by reason.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refusals(BTreeMap<&'static str, u64>);
+
+impl Refusals {
+    /// Counters that are zero, so that they are seen before they count.
+    pub(crate) fn new(reasons: impl IntoIterator<Item = &'static str>) -> Self {
+        Self(reasons.into_iter().map(|reason| (reason, 0)).collect())
+    }
+
+    /// One more.
+    pub(crate) fn count(&mut self, reason: &'static str) {
+        *self.0.entry(reason).or_default() += 1;
+    }
+
+    /// For the document.
+    pub(crate) fn to_map(&self) -> BTreeMap<String, u64> {
+        let pairs = self.0.iter();
+        pairs.map(|(name, n)| ((*name).to_owned(), *n)).collect()
+    }
 }
 
 impl Status {
@@ -120,17 +189,27 @@ impl Status {
         if elapsed == 0 {
             return;
         }
-        let before: BTreeMap<&str, &PeerStatus> = earlier
+        let before: HashMap<_, &PeerStatus> = earlier
             .peers
             .iter()
-            .map(|peer| (peer.public_key.as_str(), peer))
+            .map(|peer| (peer.identity(), peer))
             .collect();
         for peer in &mut self.peers {
-            if let Some(before) = before.get(peer.public_key.as_str()) {
+            let before = before.get(&peer.identity()).copied();
+            if let Some(before) = before {
                 peer.rx_rate = rate(before.rx_bytes, peer.rx_bytes, elapsed);
                 peer.tx_rate = rate(before.tx_bytes, peer.tx_bytes, elapsed);
             }
         }
+        let (now, before) = (&mut self.dataplane, &earlier.dataplane);
+        for (now, before) in [
+            (&mut now.outbound, &before.outbound),
+            (&mut now.inbound, &before.inbound),
+        ] {
+            now.packet_rate = rate(before.packets, now.packets, elapsed).map(|bits| bits / 8);
+            now.bit_rate = rate(before.bytes, now.bytes, elapsed);
+        }
+        now.limits = limits::limits(now, before, elapsed);
     }
 }
 
@@ -173,6 +252,30 @@ mod tests {
         let mut now = status(3100, 5);
         now.fill_rates(&status(3000, 10));
         assert_eq!(now.peers[0].rx_rate, None);
+    }
+
+    #[test]
+    fn clients_of_one_name_have_rates_of_their_own() {
+        let client = |id, since, rx_bytes| PeerStatus {
+            name: Some("branch".to_owned()),
+            client_id: Some(id),
+            connected_unix: Some(since),
+            rx_bytes,
+            ..PeerStatus::default()
+        };
+        let before = Status {
+            peers: vec![client(0, 5, 1000), client(1, 6, 50)],
+            ..Status::default()
+        };
+        let mut now = Status {
+            uptime_ms: 1000,
+            // The second has come anew meanwhile.
+            peers: vec![client(1, 7, 60), client(0, 5, 2000)],
+            ..Status::default()
+        };
+        now.fill_rates(&before);
+        assert_eq!(now.peers[0].rx_rate, None);
+        assert_eq!(now.peers[1].rx_rate, Some(8000));
     }
 
     #[test]

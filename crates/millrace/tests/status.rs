@@ -8,6 +8,8 @@ use common::{
     B4, Directory, Net, PORT_A, PROGRAM, Setup, Tunnel, WG, pings, ready, status_of, until,
 };
 use lab::{Exit, Host};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn run(host: &Host, words: &[&str]) -> Exit {
     host.command(PROGRAM).args(words).exit().unwrap()
@@ -61,7 +63,72 @@ fn document_says_what_wg_says_and_more() {
     }
     let drops = plane["drops"].as_object().unwrap();
     assert!(drops.len() > 10 && drops["not_authentic"] == 0, "{plane}");
-    assert!(!plane["limits"].as_str().unwrap().is_empty());
+    // Of one sample nothing can be said, and nothing is.
+    assert_eq!(plane["limits"], "");
+    assert!(status["refused"].as_object().unwrap().len() > 5, "{status}");
+}
+
+/// The limit is that of the last second: a tunnel that idles has none, whatever went before.
+#[test]
+fn limit_is_of_the_last_second() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let _tunnel = Tunnel::new(&net, &Setup::default());
+    let status = || -> serde_json::Value {
+        let exit = run(&net.a, &["status", WG, "--json"]);
+        serde_json::from_str::<serde_json::Value>(&exit.stdout).unwrap()[0].clone()
+    };
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let flood = || {
+                let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    // Refused where nobody listens: that is what is sent to.
+                    let _ = socket.send_to(&[0; 100], (B4, 9));
+                }
+            };
+            net.a.run(flood).unwrap();
+        });
+        let seen = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            until("traffic worth a word", || {
+                let status = status();
+                let outbound = &status["dataplane"]["outbound"];
+                let rate = outbound["packet_rate"].as_u64().unwrap();
+                let limits = status["dataplane"]["limits"].as_str().unwrap();
+                assert!(rate > 1000 || limits.is_empty(), "{status}");
+                !limits.is_empty()
+            });
+        }));
+        stop.store(true, Ordering::Relaxed);
+        seen.unwrap();
+    });
+    until("an idle tunnel", || status()["dataplane"]["limits"] == "");
+}
+
+/// What comes to nothing is counted by its reason, before anything costly was computed for it.
+#[test]
+fn refused_handshakes_are_counted() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let _tunnel = Tunnel::new(&net, &Setup::default());
+    let mut initiation = vec![0; 148];
+    initiation[0] = 1;
+    net.b
+        .run(|| {
+            let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+            socket.send_to(&initiation, (net.link.a4(), PORT_A))?;
+            std::io::Result::Ok(())
+        })
+        .unwrap()
+        .unwrap();
+    until("one message without a MAC", || {
+        status_of(&net.a, WG)["refused"]["mac1"] == 1
+    });
 }
 
 #[test]

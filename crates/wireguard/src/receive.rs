@@ -55,6 +55,41 @@ pub enum Dropped {
     Unexpected,
 }
 
+impl Dropped {
+    /// Each of them.
+    pub const ALL: [Self; 11] = [
+        Self::Malformed,
+        Self::NoPrivateKey,
+        Self::Mac1,
+        Self::Cookie,
+        Self::RateLimited,
+        Self::UnknownPeer,
+        Self::Unauthentic,
+        Self::Replayed,
+        Self::Flood,
+        Self::Crossed,
+        Self::Unexpected,
+    ];
+
+    /// The name of its counter.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::NoPrivateKey => "no_private_key",
+            Self::Mac1 => "mac1",
+            Self::Cookie => "cookie",
+            Self::RateLimited => "rate_limited",
+            Self::UnknownPeer => "unknown_peer",
+            Self::Unauthentic => "not_authentic",
+            Self::Replayed => "replayed",
+            Self::Flood => "flood",
+            Self::Crossed => "crossed",
+            Self::Unexpected => "unexpected",
+        }
+    }
+}
+
 impl Device {
     /// Takes a datagram that is not a data packet. Costs at most a drop, whatever it holds.
     ///

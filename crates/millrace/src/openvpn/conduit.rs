@@ -1,6 +1,7 @@
 //! One peer in the data plane: the way to it and its keys.
 
 use super::plane::{DataFormat, KEYS_PER_PEER, Shape};
+use super::statusdoc::Since;
 use crypto::openvpn::DataChannelError;
 use engine::{KeyLimits, Moving, Peer, Stream, Tunnel, Wire};
 use netio::udp::Endpoint;
@@ -9,7 +10,7 @@ use openvpn::session::{ControlTraffic, DataFormat as Layout, DataKeys, KeyUsage,
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Keys die when the session says so; this is only what the engine needs to hear.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -53,6 +54,8 @@ pub(crate) struct Conduit {
     cipher: Option<(&'static str, &'static str)>,
     /// Payload bytes of the peer's counters when the session began.
     before: u64,
+    /// When the newest keys came.
+    installed: Option<Since>,
     /// Bytes of the session's control packets. To be set when there is a session.
     pub(crate) control: Arc<ControlTraffic>,
 }
@@ -91,6 +94,7 @@ impl Conduit {
             sealing: None,
             cipher: None,
             before: 0,
+            installed: None,
             control: Arc::default(),
         }
     }
@@ -103,6 +107,11 @@ impl Conduit {
     /// The name of the data cipher and whose code runs.
     pub(crate) fn cipher(&self) -> Option<(&'static str, &'static str)> {
         self.cipher
+    }
+
+    /// When the newest keys came.
+    pub(crate) fn installed(&self) -> Option<Since> {
+        self.installed
     }
 
     /// Sends a packet of the control channel.
@@ -141,6 +150,7 @@ impl Conduit {
     ) -> Result<(), DataChannelError> {
         let (seal, open) = DataFormat::pair(keys, &self.shape, self.allow_insecure)?;
         self.cipher = Some(seal.cipher());
+        self.installed = Some((SystemTime::now(), Instant::now()));
         let key_id = keys.key_id;
         if let Way::Datagrams(endpoint) = &self.way {
             // For packets without a peer-id, which are known by where they come from.

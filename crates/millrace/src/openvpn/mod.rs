@@ -24,6 +24,7 @@ mod console;
 mod device;
 mod door;
 mod hooks;
+mod idle;
 mod network;
 mod office;
 mod plane;
@@ -38,6 +39,8 @@ mod server;
 mod setup;
 mod signals;
 mod sizes;
+mod status_socket;
+mod statusdoc;
 mod terms;
 
 use crate::commands::daemonize;
@@ -51,9 +54,10 @@ use connect::{Attend, Stop};
 use console::Console;
 use crypto::select::Algorithm;
 use device::Rungs;
+use idle::Idle;
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
-use office::{Desk, Office, Status, Wish};
+use office::{Desk, Office, Wish};
 use policy::management::{Answer, Query, QueryKind};
 use secrets::SecretError;
 use signals::Signals;
@@ -345,9 +349,7 @@ impl Context {
         let office = Office::open(&config, console).map_err(located)?;
         let idle = Poller::new()?;
         idle.add(&*signals, 0)?;
-        if let Some(visitors) = office.events() {
-            idle.add(visitors, 1)?;
-        }
+        idle.add(office.events(), 1)?;
         Ok(Self {
             config,
             file,
@@ -375,10 +377,7 @@ impl Context {
     /// Has a poller wake for changes of the network and for visitors.
     fn watch(&self, poller: &Poller, news: u64, visitors: u64) -> io::Result<()> {
         poller.add(&*self.news.borrow(), news)?;
-        match self.office.borrow().events() {
-            None => Ok(()),
-            Some(fd) => poller.add(fd, visitors),
-        }
+        poller.add(self.office.borrow().events(), visitors)
     }
 
     /// The tunnel is up: whoever waits for that is told, once.
@@ -541,14 +540,5 @@ impl Attend for Context {
     fn attend(&self) -> bool {
         self.serve(&mut Idle);
         !self.signals.is_raised()
-    }
-}
-
-/// Nothing goes on.
-struct Idle;
-
-impl Desk for Idle {
-    fn status(&self) -> Status {
-        Status::Client(policy::status_file::ClientStatus::default())
     }
 }

@@ -1,6 +1,7 @@
 //! Who may ask and be told while a tunnel runs: the status file and the management port.
 
 use super::console::Console;
+use super::device::Link;
 use super::policy::environment::Environment;
 use super::policy::management::{
     Addresses, Answer, Management, Query, Settings, State, StateEntry, Victim,
@@ -10,7 +11,10 @@ use super::policy::timestamp::{Clock, unix};
 use super::port::{self, Port};
 use super::release;
 use super::signals::Signal;
+use super::status_socket::StatusSocket;
+use crate::status::Status as Document;
 use config::openvpn::{AuthRetry, OpenVpn};
+use netio::poll::Poller;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,6 +22,8 @@ use std::time::{Duration, Instant, SystemTime};
 pub(crate) trait Desk {
     /// What goes on.
     fn status(&self) -> Status;
+    /// The same for `millrace status`. Name, protocol and age of the interface are filled in.
+    fn document(&self) -> Document;
     /// Sends clients away, and says how many. A client has none.
     fn kill(&mut self, victim: &Victim) -> usize {
         let _ = victim;
@@ -102,7 +108,14 @@ pub(crate) struct Office {
     clock: Clock,
     port: Option<Port>,
     console: &'static Console,
+    /// What `millrace status` reads, once there is an interface.
+    socket: Option<StatusSocket>,
+    /// The port's visitors and the readers of the status.
+    events: Poller,
 }
+
+const PORT: u64 = 0;
+const READER: u64 = 1;
 
 impl Office {
     /// Opens what the configuration names.
@@ -141,6 +154,10 @@ impl Office {
                 Some(Port::open(config, wanted, settings)?)
             }
         };
+        let events = Poller::new()?;
+        if let Some(port) = &port {
+            events.add(&port.events, PORT)?;
+        }
         Ok(Self {
             status,
             format,
@@ -148,12 +165,31 @@ impl Office {
             clock: Clock::system(),
             port,
             console,
+            socket: None,
+            events,
         })
     }
 
-    /// Readable when a visitor came, or said something; `None` where nobody can.
-    pub(crate) fn events(&self) -> Option<BorrowedFd<'_>> {
-        self.port.as_ref().map(|port| port.events.as_fd())
+    /// Opens the socket that `millrace status` reads, unless it is open. `dev null` has no name to
+    /// call it by but the process's.
+    pub(crate) fn publish(&mut self, link: &Link) {
+        let name = match link.index {
+            0 => format!("null-{}", std::process::id()),
+            _ => link.name.clone(),
+        };
+        if self.socket.as_ref().is_some_and(|it| it.ifname() == name) {
+            return;
+        }
+        self.socket = None;
+        match StatusSocket::open(&name, &self.events, READER) {
+            Ok(socket) => self.socket = Some(socket),
+            Err(error) => log::warn!("WARNING: millrace status will not show this tunnel: {error}"),
+        }
+    }
+
+    /// Readable when a visitor came or said something, or somebody reads the status.
+    pub(crate) fn events(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
     }
 
     /// When something is to be done here, or at the time given.
@@ -176,6 +212,9 @@ impl Office {
             && let Err(error) = file.write_if_due(now, || desk.status().text(format, title, clock))
         {
             log::warn!("WARNING: status: {error}");
+        }
+        if let Some(socket) = &self.socket {
+            socket.serve(|| desk.document());
         }
         let Some(port) = &mut self.port else {
             return Vec::new();

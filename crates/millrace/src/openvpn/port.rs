@@ -300,7 +300,10 @@ mod tests {
             path.display()
         );
         let mut none = |_: &Path| Err(ErrorKind::NotFound.into());
-        let options = config::openvpn::Options::default();
+        let options = config::openvpn::Options {
+            allow_files: true,
+            ..Default::default()
+        };
         let name = Path::new("a.ovpn");
         let import = config::openvpn::parse_bytes(text.as_bytes(), name, &mut none, options);
         let config = import.unwrap().into_model().unwrap().0;

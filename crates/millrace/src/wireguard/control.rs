@@ -41,6 +41,7 @@ impl Interface {
                 .device
                 .receive(bytes, from.addr, now, under_load, &mut out)
             {
+                self.refusals.count(why.name());
                 // Whoever can reach the port can cause this: never more than a debug line.
                 log::debug!("handshake message from {}: {why}", from.addr);
             }

@@ -4,6 +4,7 @@ use super::names::Name;
 use super::peers::PeerEntry;
 use super::sockets::SocketPlan;
 use super::wire::WireGuard;
+use crate::status::Refusals;
 use config::types::{AllowedIp, Key32};
 use config::uapi::{AllowedIpChange, DeviceState, PeerState, SetDevice, SetPeer};
 use crypto::x25519::{PrivateKey, PublicKey};
@@ -47,6 +48,8 @@ pub(crate) struct Interface {
     pub(super) private_key: Option<Key32>,
     /// Replaces the packets' cipher by none; for measuring the engine alone.
     null_cipher: bool,
+    /// Handshake messages that led to no keys.
+    pub(super) refusals: Refusals,
     /// The sockets are open.
     up: bool,
     /// The link was up when last heard of.
@@ -67,6 +70,7 @@ impl Interface {
             sockets,
             private_key: None,
             null_cipher,
+            refusals: Refusals::new(wireguard::Dropped::ALL.map(wireguard::Dropped::name)),
             up: false,
             link_up: false,
         }

@@ -14,4 +14,5 @@ mod wire;
 
 pub(crate) use daemon::{Daemon, DaemonOptions, Owner, start_test_tun, test_tun};
 pub(crate) use interface::{Interface, Named};
+pub(crate) use server::{Listener as SocketListener, SocketError};
 pub(crate) use sockets::mtu_discovery;

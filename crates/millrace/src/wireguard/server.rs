@@ -38,8 +38,8 @@ pub(crate) enum SocketError {
 }
 
 /// A listening socket that removes its file when dropped.
-pub(super) struct Listener {
-    pub(super) socket: UnixListener,
+pub(crate) struct Listener {
+    pub(crate) socket: UnixListener,
     path: PathBuf,
     /// The file's inode: only what we made is removed.
     inode: u64,
@@ -52,7 +52,7 @@ impl Listener {
     }
 
     /// The status socket of an interface.
-    pub(super) fn status(ifname: &str) -> Result<Self, SocketError> {
+    pub(crate) fn status(ifname: &str) -> Result<Self, SocketError> {
         Self::open(&crate::status::socket_path(ifname))
     }
 

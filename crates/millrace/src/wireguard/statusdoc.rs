@@ -1,10 +1,8 @@
 //! The status document of a running interface.
 
 use super::interface::Interface;
-use crate::status::{DataplaneStatus, LaneStatus, PeerStatus, Status};
+use crate::status::{DataplaneStatus, PeerStatus, Status, dataplane};
 use crypto::select::{self, Algorithm};
-use engine::LaneStats;
-use std::collections::BTreeMap;
 use std::time::{Instant, UNIX_EPOCH};
 
 impl Interface {
@@ -29,9 +27,9 @@ impl Interface {
                     .map(|(_, at)| now.saturating_duration_since(at).as_secs()),
                 rx_bytes: p.engine.rx_bytes.value(),
                 tx_bytes: p.engine.tx_bytes.value(),
-                rx_rate: None,
-                tx_rate: None,
                 keepalive: (p.persistent_keepalive != 0).then_some(p.persistent_keepalive),
+                transport: Some("udp".to_owned()),
+                ..PeerStatus::default()
             })
             .collect();
         Status {
@@ -48,28 +46,13 @@ impl Interface {
             workers: self.tunnel.workers(),
             uptime_ms: now.saturating_duration_since(started).as_millis() as u64,
             peers,
+            refused: self.refusals.to_map(),
             dataplane: self.dataplane(),
+            ..Status::default()
         }
     }
 
     fn dataplane(&self) -> DataplaneStatus {
-        let tunnel = &self.tunnel;
-        let tun = tunnel.tun();
-        let mut rungs: BTreeMap<String, String> = BTreeMap::new();
-        let sockets = tunnel.sockets();
-        for rung in [&tun.tso, &tun.uso, &tun.gro] {
-            rungs.insert(rung.name().to_owned(), rung.to_string());
-        }
-        // The two sockets climb alike; the one that got less far is the one to know about.
-        for socket in sockets.iter() {
-            for rung in [&socket.gso, &socket.gro, &socket.mmsg] {
-                let entry = rungs.entry(rung.name().to_owned()).or_default();
-                if entry.is_empty() || entry == "on" {
-                    *entry = rung.to_string();
-                }
-            }
-        }
-        let (outbound, inbound) = (lane(tunnel.outbound()), lane(tunnel.inbound()));
         let cipher: &dyn crypto::PacketCipher = if self.uses_null_cipher() {
             &crypto::Null
         } else {
@@ -83,59 +66,7 @@ impl Interface {
                 false => kind.name().to_owned(),
             },
             backend: cipher.backend().to_owned(),
-            limits: limits(&rungs, &outbound, &inbound),
-            rungs,
-            outbound,
-            inbound,
-            drops: tunnel
-                .drops()
-                .iter()
-                .map(|(k, v)| (k.to_owned(), v))
-                .collect(),
+            ..dataplane(&self.tunnel)
         }
     }
-}
-
-fn lane(stats: &LaneStats) -> LaneStatus {
-    let (batches, packets) = (stats.batches.value(), stats.packets.value());
-    LaneStatus {
-        batches,
-        packets,
-        packets_per_batch: if batches == 0 {
-            0.0
-        } else {
-            packets as f64 / batches as f64
-        },
-        bytes: stats.bytes.value(),
-        super_packets: stats.super_packets.value(),
-        syscalls: stats.syscalls.value(),
-        parallel_batches: stats.parallel_batches.value(),
-    }
-}
-
-/// What the counters say about the speed, in words.
-fn limits(rungs: &BTreeMap<String, String>, out: &LaneStatus, inn: &LaneStatus) -> String {
-    let off: Vec<String> = rungs
-        .iter()
-        .filter(|(_, state)| state.as_str() != "on")
-        .map(|(name, state)| format!("{name} is {state}"))
-        .collect();
-    let busier = if out.packets >= inn.packets { out } else { inn };
-    let mut words = match busier.packets {
-        0 => "no traffic yet".to_owned(),
-        // Nearly one system call for each packet: the kernel, not the cipher, is the cost.
-        n if busier.syscalls * 2 > n => format!(
-            "packets come singly ({:.1} a batch): system calls cost more than the cipher",
-            busier.packets_per_batch
-        ),
-        _ => format!(
-            "batches are well filled ({:.1} packets): the cipher and the kernel's copies are the cost",
-            busier.packets_per_batch
-        ),
-    };
-    if !off.is_empty() {
-        words.push_str("; ");
-        words.push_str(&off.join(", "));
-    }
-    words
 }

@@ -53,6 +53,20 @@ pub struct Drops {
 }
 
 impl Drops {
+    /// Every reason with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        [
+            ("other_session", self.session),
+            ("malformed", self.malformed),
+            ("not_authentic", self.not_authentic),
+            ("replayed", self.replay),
+            ("no_session", self.unknown),
+            ("rate_limited", self.limited),
+            ("server_full", self.full),
+        ]
+        .into_iter()
+    }
+
     pub(super) fn count(&mut self, why: &Refused) {
         let counter = match why {
             Refused::Session(Dropped::Wrap(it)) | Refused::Wrap(it) => match it {

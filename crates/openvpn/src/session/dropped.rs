@@ -31,3 +31,22 @@ pub enum Dropped {
     #[error("the session is over")]
     Closed,
 }
+
+impl Dropped {
+    /// The names of the counters.
+    pub const REASONS: [&'static str; 4] =
+        ["malformed", "not_authentic", "other_session", "replayed"];
+
+    /// The name of the counter, one of [`REASONS`](Self::REASONS).
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Packet(_) | Self::Wrap(WrapError::TooLong(_) | WrapError::Packet(_)) => {
+                "malformed"
+            }
+            Self::Wrap(WrapError::NotAuthentic | WrapError::ClientKey(_)) => "not_authentic",
+            Self::Wrap(WrapError::Replay) => "replayed",
+            _ => "other_session",
+        }
+    }
+}

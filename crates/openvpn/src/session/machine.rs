@@ -80,12 +80,12 @@ pub struct Session {
     pub(super) interval: Option<Duration>,
     /// What is to be said once there is a negotiation to say it in.
     pub(super) queued: VecDeque<Message>,
-    certificate: Option<Arc<PeerCertificate>>,
+    pub(super) certificate: Option<Arc<PeerCertificate>>,
     /// The peer's option string, once it has come.
-    options: Option<String>,
+    pub(super) options: Option<String>,
     /// Seconds since 1970, and when.
     clock: (u64, Instant),
-    traffic: Arc<ControlTraffic>,
+    pub(super) traffic: Arc<ControlTraffic>,
 }
 
 impl Session {
@@ -454,57 +454,6 @@ impl Session {
             Side::Client(client) => &client.settings.common,
             Side::Server(server, _) => &server.settings.common,
         }
-    }
-
-    /// Which end we are.
-    #[must_use]
-    pub fn role(&self) -> Role {
-        match &self.side {
-            Side::Client(_) => Role::Client,
-            Side::Server(..) => Role::Server,
-        }
-    }
-
-    /// Whether [`Output::Closed`] came.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        matches!(self.phase, Phase::Closed)
-    }
-
-    /// The bytes of its control packets.
-    #[must_use]
-    pub fn control_traffic(&self) -> &Arc<ControlTraffic> {
-        &self.traffic
-    }
-
-    /// Our name for the session.
-    #[must_use]
-    pub fn id(&self) -> SessionId {
-        self.own
-    }
-
-    /// The peer's name for the session, once it was heard.
-    #[must_use]
-    pub fn peer_id(&self) -> Option<SessionId> {
-        self.peer
-    }
-
-    /// The peer's verified certificate, if it showed one, once the handshake is done.
-    #[must_use]
-    pub fn certificate(&self) -> Option<&Arc<PeerCertificate>> {
-        self.certificate.as_ref()
-    }
-
-    /// The peer's option string, once it has come.
-    #[must_use]
-    pub fn peer_options(&self) -> Option<&str> {
-        self.options.as_deref()
-    }
-
-    /// The cipher and the layout of data packets, once they are agreed on.
-    #[must_use]
-    pub fn data_channel(&self) -> Option<(DataCipher, DataFormat)> {
-        self.agreed.map(|it| (it.cipher, it.format))
     }
 
     /// Seconds since 1970. It runs with `now` from when it was told, so a clock that is set meanwhile moves nothing.

@@ -20,6 +20,7 @@ mod client;
 mod control_traffic;
 mod dropped;
 mod ending;
+mod facts;
 mod key_state;
 mod keys;
 mod liveness;

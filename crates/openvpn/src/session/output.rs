@@ -206,3 +206,31 @@ pub enum CloseReason {
     #[error("ended by us")]
     Local,
 }
+
+impl CloseReason {
+    /// The names that [`refusal`](Self::refusal) gives.
+    pub const REFUSALS: [&'static str; 7] = [
+        "auth_failed",
+        "handshake_timeout",
+        "no_common_cipher",
+        "no_push",
+        "protocol_error",
+        "push_unusable",
+        "tls_failed",
+    ];
+
+    /// The name of the counter of sessions that came to nothing for this reason; none where nothing was refused.
+    #[must_use]
+    pub const fn refusal(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::HandshakeWindow(_) => "handshake_timeout",
+            Self::Tls(_) => "tls_failed",
+            Self::Protocol(_) => "protocol_error",
+            Self::AuthFailed(_) | Self::Refused(_) => "auth_failed",
+            Self::NoPushReply(_) | Self::NoPushRequest(_) => "no_push",
+            Self::Push(_) => "push_unusable",
+            Self::NoCipher(_) => "no_common_cipher",
+            _ => return None,
+        })
+    }
+}

@@ -2,17 +2,14 @@
 
 use super::super::conduit::{Conduit, Way};
 use super::super::connect::{Attempts, Socket, Target};
-use super::super::network::Inside;
-use super::super::office::{Desk, Status};
+use super::super::office::Desk as _;
 use super::super::plane::{Arrival, ClientWire};
 use super::super::policy::log_lines::outer;
-use super::super::policy::management::{Addresses, State};
 use super::super::policy::scripts::{Hook, ipchange_arguments};
-use super::super::policy::status_file::ClientStatus;
 use super::super::secrets::SecretError;
 use super::super::signals::Signal;
 use super::super::{device, sizes, terms};
-use super::{Client, Outcome};
+use super::{Client, Outcome, WRONG_ADDRESS};
 use engine::{Moving, Notice, Routes, Sockets, Stream, Tunnel};
 use netio::poll::Poller;
 use netio::udp::Endpoint;
@@ -24,6 +21,8 @@ use openvpn::session::{CloseReason, Output, Session};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+
+mod desk;
 
 const INBOX: u64 = 0;
 const SIGNAL: u64 = 1;
@@ -53,6 +52,8 @@ struct Attempt<'c, 'a> {
     patience: Instant,
     /// The session is up, and nobody was told because routes are yet to come.
     unannounced: bool,
+    /// When the session began, or later was up.
+    since: SystemTime,
 }
 
 impl Client<'_> {
@@ -171,6 +172,7 @@ impl Client<'_> {
             heard: false,
             patience: now + Duration::from_secs(connection.connect_timeout.into()),
             unannounced: false,
+            since: SystemTime::now(),
         };
         let result = attempt.perform(out).and_then(|()| attempt.serve());
         attempt.clear();
@@ -195,6 +197,7 @@ impl Attempt<'_, '_> {
     }
 
     fn clear(&mut self) {
+        self.client.is_connected = false;
         if let Some((tunnel, _)) = &self.client.device {
             self.conduit.clear(tunnel);
             tunnel.set_routes(Routes::default());
@@ -320,6 +323,7 @@ impl Attempt<'_, '_> {
         if stream != matches!(self.conduit.way(), Way::Stream(_))
             || (!stream && arrival.from.addr != self.remote && !self.target.connection.float)
         {
+            self.client.refusals.count(WRONG_ADDRESS);
             return Ok(());
         }
         let mut out = Vec::new();
@@ -331,7 +335,10 @@ impl Attempt<'_, '_> {
             }
             Ok(()) => {}
             // Whoever can reach the port can cause this: never more than a debug line.
-            Err(why) => log::debug!("control packet from {}: {why}", outer(arrival.from.addr)),
+            Err(why) => {
+                self.client.refusals.count(why.name());
+                log::debug!("control packet from {}: {why}", outer(arrival.from.addr));
+            }
         }
         self.perform(out)
     }
@@ -464,34 +471,10 @@ impl Attempt<'_, '_> {
         );
         client.restarted = true;
         client.was_up = true;
+        self.since = SystemTime::now();
         self.unannounced = true;
         self.announce();
         Ok(())
-    }
-
-    /// Says that all is done, once it is: scripts and people rely on the routes then.
-    fn announce(&mut self) {
-        let client = &*self.client;
-        let late = client
-            .set
-            .as_ref()
-            .is_some_and(|set| set.routes_at.is_some());
-        if late || !std::mem::take(&mut self.unannounced) {
-            return;
-        }
-        let inside = client.set.as_ref().and_then(|set| set.inside.as_ref());
-        let (tunnel, tunnel_v6) = inside.map(Inside::addresses).unwrap_or_default();
-        let addresses = Addresses {
-            tunnel,
-            tunnel_v6,
-            remote: Some(self.remote),
-            local: None,
-        };
-        let mut office = client.context.office.borrow_mut();
-        office.state(State::Connected, "SUCCESS", addresses);
-        drop(office);
-        client.context.is_up();
-        log::info!("Initialization Sequence Completed");
     }
 
     fn message(&self, message: &Message) {
@@ -512,18 +495,5 @@ impl Attempt<'_, '_> {
             inside.follow()?;
         }
         Ok(())
-    }
-}
-
-impl Desk for Attempt<'_, '_> {
-    fn status(&self) -> Status {
-        let tunnel = self.client.device.as_ref();
-        Status::Client(ClientStatus {
-            tun_read: tunnel.map_or(0, |(t, _)| t.outbound().bytes.value()),
-            tun_write: tunnel.map_or(0, |(t, _)| t.inbound().bytes.value()),
-            link_read: self.conduit.received(),
-            link_write: self.conduit.sent(),
-            auth_read: self.conduit.peer.rx_bytes.value(),
-        })
     }
 }

@@ -23,6 +23,11 @@ pub(super) struct Set {
 }
 
 impl Client<'_> {
+    /// The interface's addresses and routes, while they are set.
+    pub(in super::super) fn inside(&self) -> Option<&Inside> {
+        self.set.as_ref()?.inside.as_ref()
+    }
+
     /// Gives the interface what the server pushed, and runs the scripts for it.
     pub(super) fn bring_up(
         &mut self,

@@ -13,15 +13,19 @@ use super::secrets::{self, Login};
 use super::signals::Signal;
 use super::{Context, Ended, plane, setup};
 use crate::privileges;
+use crate::status::Refusals;
 use config::openvpn::{AuthRetry, Connection, ControlWrap, Prompted, RemapUsr1};
 use engine::Tunnel;
 use openvpn::push::PushReply;
-use openvpn::session::CloseReason;
+use openvpn::session::{CloseReason, Dropped};
 use openvpn::tls::TlsSettings;
 use openvpn::wrap::WrapSettings;
 use std::sync::Arc;
 use std::time::SystemTime;
 use zeroize::Zeroizing;
+
+/// The counter of packets from elsewhere than from the server.
+pub(super) const WRONG_ADDRESS: &str = "wrong_address";
 
 /// What an attempt to be connected came to.
 pub(super) enum Outcome {
@@ -60,6 +64,10 @@ pub(super) struct Client<'a> {
     pub(super) restarted: bool,
     /// Whether the last session was up.
     pub(super) was_up: bool,
+    /// All is done: addresses and routes are set.
+    pub(super) is_connected: bool,
+    /// Packets and sessions that came to nothing.
+    pub(super) refusals: Refusals,
     pub(super) streams: u64,
     /// What is not needed any more was given up.
     pub(super) unprivileged: bool,
@@ -114,6 +122,13 @@ impl<'a> Client<'a> {
             user: String::new(),
             restarted: false,
             was_up: false,
+            is_connected: false,
+            refusals: Refusals::new(
+                Dropped::REASONS
+                    .into_iter()
+                    .chain(CloseReason::REFUSALS)
+                    .chain([WRONG_ADDRESS]),
+            ),
             streams: 0,
             unprivileged: false,
         })
@@ -324,6 +339,9 @@ impl<'a> Client<'a> {
 
     /// What the end of a session means.
     fn after(&mut self, reason: &CloseReason, attempts: &mut Attempts) -> Outcome {
+        if let Some(refusal) = reason.refusal() {
+            self.refusals.count(refusal);
+        }
         let config = &self.context.config;
         match reason {
             CloseReason::AuthFailed(failed) => {
@@ -415,6 +433,7 @@ impl<'a> Client<'a> {
         if link.index != 0 {
             log::info!("TUN/TAP device {} opened", link.name);
         }
+        self.context.office.borrow_mut().publish(&link);
         self.device = Some((tunnel, link));
         Ok(())
     }

@@ -6,8 +6,11 @@ use super::super::policy::persist;
 use super::super::policy::status_file::{
     ClientRow, RouteRow, ServerStatus, real_address, write_atomically,
 };
+use super::super::statusdoc;
 use super::Server;
 use super::served::{Served, Step};
+use crate::status::{PeerStatus, Status as Document, dataplane};
+use netio::udp::UdpSocket;
 use openvpn::message::Restart;
 use openvpn::server::ClientId;
 use openvpn::session::{CloseReason, Session};
@@ -62,6 +65,31 @@ impl Server<'_> {
         status
     }
 
+    /// Clients that are in, by number.
+    fn peers(&self) -> Vec<PeerStatus> {
+        let mut inside: Vec<_> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| matches!(client.step, Step::In))
+            .collect();
+        inside.sort_by_key(|(_, client)| client.number);
+        let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        inside
+            .into_iter()
+            .map(|(id, client)| PeerStatus {
+                name: told(&client.common_name),
+                username: told(&client.username),
+                client_id: Some(client.number),
+                allowed_ips: client
+                    .networks
+                    .iter()
+                    .map(|(address, bits)| format!("{address}/{bits}"))
+                    .collect(),
+                ..statusdoc::peer(&client.conduit, self.listener.session(*id), client.since)
+            })
+            .collect()
+    }
+
     pub(super) fn persist_pool(&mut self) {
         self.persist_at = None;
         let server = self.context.config.server();
@@ -92,6 +120,30 @@ impl Server<'_> {
 impl Desk for Server<'_> {
     fn status(&self) -> Status {
         Status::Server(self.rows())
+    }
+
+    fn document(&self) -> Document {
+        let network = &self.context.config.network;
+        let v4 = network.ifconfig.map(|i| i.local.to_string());
+        let v6 = network.ifconfig_v6.map(|i| i.local.to_string());
+        let sockets = self.tunnel.sockets();
+        let mut refused = self.refusals.to_map();
+        for (reason, count) in self.listener.drops().iter() {
+            *refused.entry(reason.to_owned()).or_default() += count;
+        }
+        Document {
+            role: Some("server".to_owned()),
+            listen_port: sockets.iter().map(UdpSocket::port).next().unwrap_or(0),
+            listen_tcp: self.streams.ports(),
+            fwmark: self.context.config.sockets.mark.unwrap_or(0),
+            mtu: self.tunnel.mtu() as u32,
+            workers: self.tunnel.workers(),
+            addresses: v4.into_iter().chain(v6).collect(),
+            peers: self.peers(),
+            refused,
+            dataplane: dataplane(&self.tunnel),
+            ..Document::default()
+        }
     }
 
     fn kill(&mut self, victim: &Victim) -> usize {

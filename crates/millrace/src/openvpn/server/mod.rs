@@ -25,6 +25,7 @@ use super::policy::pool::Pool;
 use super::revocation::RevocationFile;
 use super::signals::Signal;
 use super::{Context, Ended};
+use crate::status::Refusals;
 use config::openvpn::{Connection, RemapUsr1};
 use engine::{Moving, Notice, Peer, Routes, Sockets, Tunnel};
 use jobs::Done;
@@ -86,6 +87,8 @@ struct Server<'a> {
     jobs: HashMap<u64, (ClientId, u64)>,
     done: Arc<Waker>,
     set: Option<network::Set>,
+    /// Sessions that came to nothing.
+    refusals: Refusals,
     round: Instant,
     persist_at: Option<Instant>,
 }

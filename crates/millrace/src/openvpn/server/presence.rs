@@ -98,6 +98,9 @@ impl Server<'_> {
         let Some(mut client) = self.clients.remove(&id) else {
             return;
         };
+        if let Some(refusal) = reason.refusal() {
+            self.refusals.count(refusal);
+        }
         log::info!("{} {reason}", client.label());
         let config = &self.context.config;
         let (received, sent) = (client.conduit.received(), client.conduit.sent());

@@ -11,12 +11,13 @@ use super::super::revocation::RevocationFile;
 use super::super::{Context, client, device, setup, terms};
 use super::streams::Streams;
 use super::{Failure, ROUND, Server};
+use crate::status::Refusals;
 use config::openvpn::{Connection, OpenVpn, Topology};
 use engine::{Routes, Sockets};
 use netio::poll::Waker;
 use netio::udp::Family;
 use openvpn::server::{Listener, ListenerSettings};
-use openvpn::session::TokenKeeper;
+use openvpn::session::{CloseReason, TokenKeeper};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -102,6 +103,7 @@ impl<'a> Server<'a> {
         if link.index != 0 {
             log::info!("TUN/TAP device {} opened", link.name);
         }
+        context.office.borrow_mut().publish(&link);
         tunnel.set_hairpin(wanted.client_to_client);
         let mut streams = Streams::default();
         let mut sockets = Sockets::default();
@@ -160,6 +162,7 @@ impl<'a> Server<'a> {
             jobs: HashMap::new(),
             done,
             set: None,
+            refusals: Refusals::new(CloseReason::REFUSALS),
             round: now + ROUND,
             persist_at: None,
         };

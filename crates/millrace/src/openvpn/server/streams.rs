@@ -115,6 +115,18 @@ impl Streams {
         }
     }
 
+    /// The ports that are listened on, each once.
+    pub(super) fn ports(&self) -> Vec<u16> {
+        let mut ports: Vec<u16> = self
+            .listeners
+            .iter()
+            .filter_map(|listener| Some(listener.address().ok()?.port()))
+            .collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+
     pub(super) fn get(&self, id: u64) -> Option<&Arc<Stream>> {
         self.by_id.get(&id)
     }

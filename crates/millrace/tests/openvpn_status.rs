@@ -1,0 +1,136 @@
+//! `millrace status` of OpenVPN: clients and servers, in the schema that WireGuard has.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use common::openvpn::{Ends, Pair, ready};
+use common::{Net, PROGRAM, pings, status_of, until};
+use lab::openvpn::Setup;
+use std::net::UdpSocket;
+
+#[test]
+fn openvpn_is_shown_at_both_ends() {
+    if !ready() {
+        return;
+    }
+    for transport in ["udp", "tcp"] {
+        let net = Net::new();
+        let mut setup = Setup::default();
+        if transport == "tcp" {
+            setup.server.remove("proto").line("proto tcp-server");
+            setup.client.remove("proto").line("proto tcp-client");
+        }
+        let ends = Ends::new(&net, &setup, Pair::Both.programs(false));
+        pings(&net.a, &ends.server4, 10);
+        let of_server = || status_of(&net.b, ends.server.interface());
+        let of_client = || status_of(&net.a, ends.client.interface());
+        // A packet is counted after it was sent.
+        until("ten pings are counted", || {
+            [of_server(), of_client()].iter().all(|status| {
+                ["outbound", "inbound"]
+                    .iter()
+                    .all(|lane| status["dataplane"][lane]["packets"].as_u64() >= Some(10))
+            })
+        });
+        let (server, client) = (of_server(), of_client());
+        for (status, role) in [(&server, "server"), (&client, "client")] {
+            assert_eq!(status["protocol"], "openvpn");
+            assert_eq!(status["role"], role);
+            assert!(status["workers"].as_u64() >= Some(1) && status["mtu"].as_u64() >= Some(1280));
+            assert!(status["uptime_ms"].as_u64().is_some());
+            let peers = status["peers"].as_array().unwrap();
+            assert_eq!(peers.len(), 1, "{status}");
+            let peer = &peers[0];
+            assert_eq!(peer["transport"], transport);
+            assert_eq!(peer["cipher"], "AES-256-GCM");
+            assert!(
+                ["portable", "simd", "engine"].contains(&peer["crypto_backend"].as_str().unwrap())
+            );
+            assert!(!peer["backend"].as_str().unwrap().is_empty());
+            for count in [
+                "rx_bytes",
+                "tx_bytes",
+                "connected_unix",
+                "last_handshake_unix",
+            ] {
+                assert!(peer[count].as_u64() > Some(1000), "{count}: {peer}");
+            }
+            for reason in [
+                "tls_failed",
+                "auth_failed",
+                "not_authentic",
+                "malformed",
+                "replayed",
+            ] {
+                assert_eq!(status["refused"][reason], 0, "{reason}: {status}");
+            }
+            assert!(status["dataplane"]["drops"].as_object().unwrap().len() > 10);
+        }
+        assert_eq!(client["state"], "connected");
+        assert_eq!(client["peers"][0]["name"], "server");
+        assert_eq!(client["addresses"][0], "10.8.0.2");
+        assert_eq!(server["peers"][0]["name"], "client");
+        assert_eq!(server["peers"][0]["client_id"], 0);
+        assert_eq!(server["peers"][0]["allowed_ips"][0], "10.8.0.2/32");
+        assert_eq!(server["addresses"][0], "10.8.0.1");
+        let rungs = server["dataplane"]["rungs"].as_object().unwrap();
+        assert!(rungs.contains_key("tun-gso"), "{server}");
+        assert_eq!(
+            rungs.contains_key("udp-gso"),
+            transport == "udp",
+            "{server}"
+        );
+
+        // For people, with rates.
+        let text = net.b.output(PROGRAM, ["status"]).unwrap();
+        for wanted in [
+            "openvpn server",
+            "client: client",
+            "AES-256-GCM",
+            "rate: ",
+            transport,
+        ] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+    }
+}
+
+/// What a stranger sends is refused, and seen.
+#[test]
+fn strangers_are_counted() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let ends = Ends::new(&net, &Setup::default(), Pair::Both.programs(false));
+    let status = || status_of(&net.b, ends.server.interface());
+    let port = u16::try_from(status()["listen_port"].as_u64().unwrap()).unwrap();
+    let to = (net.link.b4(), port);
+    net.a
+        .run(|| {
+            let socket = UdpSocket::bind("0.0.0.0:0")?;
+            // A control packet that begins nothing, and one that is cut off.
+            let mut control = vec![0x20; 80];
+            control[0] = 4 << 3;
+            socket.send_to(&control, to)?;
+            socket.send_to(&control[..5], to)?;
+            std::io::Result::Ok(())
+        })
+        .unwrap()
+        .unwrap();
+    until("both are counted", || {
+        let status = status();
+        let refused = status["refused"].as_object().unwrap();
+        refused
+            .values()
+            .filter_map(serde_json::Value::as_u64)
+            .sum::<u64>()
+            >= 2
+    });
+    drop(ends);
+    assert_eq!(
+        net.b.output(PROGRAM, ["status", "--json"]).unwrap().trim(),
+        "[]"
+    );
+}

@@ -1,0 +1,64 @@
+//! What a session tells of itself and of its peer.
+
+use std::sync::Arc;
+
+use super::control_traffic::ControlTraffic;
+use super::machine::{Phase, Session, Side};
+use super::output::DataFormat;
+use crate::negotiate::DataCipher;
+use crate::role::Role;
+use crate::session_id::SessionId;
+use crate::verify::PeerCertificate;
+
+impl Session {
+    /// Which end we are.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        match &self.side {
+            Side::Client(_) => Role::Client,
+            Side::Server(..) => Role::Server,
+        }
+    }
+
+    /// Whether [`Output::Closed`] came.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
+    }
+
+    /// The bytes of its control packets.
+    #[must_use]
+    pub fn control_traffic(&self) -> &Arc<ControlTraffic> {
+        &self.traffic
+    }
+
+    /// Our name for the session.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.own
+    }
+
+    /// The peer's name for the session, once it was heard.
+    #[must_use]
+    pub fn peer_id(&self) -> Option<SessionId> {
+        self.peer
+    }
+
+    /// The peer's verified certificate, if it showed one, once the handshake is done.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&Arc<PeerCertificate>> {
+        self.certificate.as_ref()
+    }
+
+    /// The peer's option string, once it has come.
+    #[must_use]
+    pub fn peer_options(&self) -> Option<&str> {
+        self.options.as_deref()
+    }
+
+    /// The cipher and the layout of data packets, once they are agreed on.
+    #[must_use]
+    pub fn data_channel(&self) -> Option<(DataCipher, DataFormat)> {
+        self.agreed.map(|it| (it.cipher, it.format))
+    }
+}
