@@ -140,7 +140,9 @@ impl Role {
             Self::Kernel | Self::CryptoModule => 80,
             // Handshakes alone; the packets are in libcrypto.
             Self::Libssl => 40,
-            Self::CryptoLibrary | Self::Libc => 30,
+            Self::Libc => 30,
+            // No tunnel's packets pass them: OpenVPN links OpenSSL or Mbed TLS.
+            Self::CryptoLibrary => 10,
             Self::Network => 20,
             Self::Module => 10,
             Self::Other => 5,
@@ -228,6 +230,24 @@ const CIPHERS: [&str; 12] = [
 mod tests {
     use super::*;
     use crate::facts::tests::facts;
+
+    #[test]
+    fn what_a_tunnel_uses_comes_before_a_library_that_none_uses() {
+        use crate::verdict::Verdict;
+        let worst = Verdict::ALL.map(Verdict::weight).into_iter().max().unwrap();
+        let least = Verdict::TooGeneric.weight();
+        for used in [
+            Role::Libcrypto,
+            Role::MbedTls,
+            Role::OpenVpn,
+            Role::WireGuard,
+        ] {
+            assert!(
+                worst * Role::CryptoLibrary.heat() < least * used.heat(),
+                "{used:?}"
+            );
+        }
+    }
 
     #[test]
     fn files_are_known_by_name_by_soname_and_by_what_is_inside() {

@@ -54,7 +54,8 @@ pub struct Import {
 impl Import {
     /// The model, and the report to show beside it.
     ///
-    /// Scripts that are not permitted do not prevent a model, though the report refuses them.
+    /// Lines that the report refuses and that can be left out do not prevent a model: scripts that are not permitted,
+    /// keys that there are not, wrong values of what has a default.
     ///
     /// # Errors
     /// [`ConfError::Lines`] when lines are wrong or missing.
@@ -217,6 +218,8 @@ struct Parser {
     tunnel: Tunnel,
     report: Report,
     fault: Option<(String, usize)>,
+    /// Lines that were refused and do not prevent a model.
+    left_out: usize,
     section: Section,
     /// Line of the current section's head.
     head: usize,
@@ -240,6 +243,7 @@ impl Parser {
                 entries: Vec::new(),
             },
             fault: None,
+            left_out: 0,
             section: Section::None,
             head: 0,
             interface_head: None,
@@ -324,7 +328,7 @@ impl Parser {
             } else {
                 "[Interface]"
             };
-            return self.wrong(number, name, format!("belongs in {place}; move it there"));
+            return self.leave_out(number, name, format!("belongs in {place}; move it there"));
         }
         // An empty list is the one empty value with a meaning.
         if value.is_empty() && name != "AllowedIPs" {
@@ -343,6 +347,9 @@ impl Parser {
         };
         match outcome {
             Ok(remark) => self.honoured(number, name, remark),
+            Err(reason) if value::DISPENSABLE_KEYS.contains(&name) => {
+                self.leave_out(number, name, reason);
+            }
             Err(reason) => self.wrong(number, name, reason),
         }
     }
@@ -422,7 +429,7 @@ impl Parser {
             _ => &value::PEER_KEYS[..],
         };
         let reason = format!("no such key; {}", suggest(key, known));
-        self.wrong(number, &shown(key), reason);
+        self.leave_out(number, &shown(key), reason);
     }
 
     fn honoured(&mut self, number: usize, name: &'static str, remark: String) {
@@ -439,6 +446,14 @@ impl Parser {
             }
         }
         self.report.push(number, name, Verdict::Honoured, remark);
+    }
+
+    /// Refuses a line without which the tunnel is still the one that the file describes.
+    fn leave_out(&mut self, number: usize, key: &str, reason: String) {
+        self.left_out += 1;
+        if self.left_out <= FAULTS_MAX {
+            self.report.push(number, key, Verdict::Refused, reason);
+        }
     }
 
     /// Refuses a line in a way that leaves no usable tunnel.

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
 
-use config::report::Verdict;
+use config::report::{Report, Verdict};
 use config::tunnel::*;
 use config::types::{AllowedIp, Endpoint, Host, InterfaceAddr, Key32, family_bits};
 use config::wgquick::*;
@@ -36,8 +36,47 @@ fn tunnel(import: Import) -> Tunnel {
     import.into_tunnel().unwrap().0
 }
 
+/// What is refused, whether or not that leaves a tunnel.
 fn fault(import: Import) -> String {
-    import.into_tunnel().unwrap_err().to_string()
+    let refused = |report: &Report| -> Vec<String> {
+        let entries = report.entries.iter();
+        let refused = entries.filter(|entry| entry.verdict == Verdict::Refused);
+        refused.map(|entry| report.describe(entry)).collect()
+    };
+    match import.into_tunnel() {
+        Err(error) => error.to_string(),
+        Ok((_, report)) => refused(&report).join("\n"),
+    }
+}
+
+#[test]
+fn lines_that_can_be_left_out_leave_a_tunnel_without_them() {
+    let lines = "MTU = many\nNoSuchKey = 1\nEndpoint = 1.2.3.4:5\nAddress = 10.0.0.2/24\n\
+        ListenPort = 70000\nDNS = a$b\nSaveConfig = yes";
+    let import = interface(lines);
+    let refused = |it: &&config::report::Entry| it.verdict == Verdict::Refused;
+    assert_eq!(import.report.entries.iter().filter(refused).count(), 6);
+    assert!(!import.report.is_clean());
+    let found = tunnel(import).interface;
+    assert_eq!((found.mtu, found.listen_port), (None, None));
+    assert_eq!(found.addresses.len(), 1);
+    assert!(!found.save_config && found.dns.is_empty());
+    // Without these it would be another tunnel.
+    for lines in [
+        "Address = 10.0.0.300",
+        "Table = blue",
+        "Jc = 4",
+        "FwMark = x",
+    ] {
+        assert!(!interface(lines).is_usable(), "{lines}");
+    }
+    for lines in [
+        "AllowedIPs = 10.0.0.0/40",
+        "Endpoint = 1.2.3.4",
+        "PresharedKey = x",
+    ] {
+        assert!(!peer(lines).is_usable(), "{lines}");
+    }
 }
 
 #[test]
@@ -182,11 +221,11 @@ fn faults_name_the_line_and_the_remedy() {
 
 #[test]
 fn all_faults_are_reported_and_the_first_is_the_error() {
-    let import = interface("MTU = x\nTable = y\nListenPort = 1");
+    let import = interface("FwMark = x\nTable = y\nListenPort = 1");
     assert_eq!(import.report.with(Verdict::Refused).count(), 2);
     assert_eq!(import.report.with(Verdict::Honoured).count(), 2);
     let found = fault(import);
-    assert!(found.starts_with("wg0.conf:3: MTU"), "{found}");
+    assert!(found.starts_with("wg0.conf:3: FwMark"), "{found}");
     assert!(found.ends_with("(and 1 other fault; `millrace check` lists all)"));
 }
 

@@ -45,6 +45,8 @@ fn cli() -> Command {
         .subcommand(commands::check::command())
         .subcommands(commands::keys::commands())
         .subcommand(commands::tune::command());
+    #[cfg(feature = "manual")]
+    let cli = cli.subcommands(commands::manual::commands());
     #[cfg(feature = "speed")]
     let cli = cli.subcommand(commands::speed::command());
     #[cfg(feature = "audit")]
@@ -111,6 +113,10 @@ fn main() -> ExitCode {
         Some(("pubkey", _)) => commands::keys::pubkey(),
         Some(("wireguard", m)) => commands::wireguard::run(m),
         Some(("status", m)) => commands::status::run(&m.into()),
+        #[cfg(feature = "manual")]
+        Some(("man", m)) => commands::manual::man(m),
+        #[cfg(feature = "manual")]
+        Some(("completions", m)) => commands::manual::completions(m),
         #[cfg(feature = "speed")]
         Some(("speed", m)) => commands::speed::run(m),
         Some(("check", m)) => commands::check::run(&m.into()),

@@ -174,6 +174,15 @@ fn ciphers_without_assembly() {
     fast.notes.clear();
     assert_eq!(verdicts("ipq8065", Role::Libcrypto, &fast), [NoAsmCrypto]);
     assert_eq!(verdicts("ipq8065", Role::MbedTls, &fast), [CannotTell]);
+    // An assembly that a library has not got cannot be missing.
+    let mut sodium = tuned();
+    sodium.counts.neon = 20;
+    assert_eq!(
+        verdicts("ipq8065", Role::CryptoLibrary, &sodium),
+        [NoAsmCrypto]
+    );
+    sodium.soname = Some("libsodium.so.26".into());
+    assert_eq!(verdicts("ipq8065", Role::CryptoLibrary, &sodium), [NoSimd]);
 }
 
 #[test]

@@ -5,5 +5,5 @@ mod sarif;
 mod text;
 
 pub use json::json;
-pub use sarif::sarif;
+pub use sarif::{sarif, sarif_of_nothing};
 pub use text::{TextOptions, describe, text};

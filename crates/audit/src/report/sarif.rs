@@ -81,6 +81,25 @@ pub fn sarif(audit: &Audit<'_>) -> Value {
     })
 }
 
+/// A SARIF document of a box that was not judged, and why.
+#[must_use]
+pub fn sarif_of_nothing(why: &str) -> Value {
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": { "driver": { "name": "millrace audit", "version": env!("CARGO_PKG_VERSION") } },
+            "results": [],
+            "invocations": [{
+                "executionSuccessful": true,
+                "toolExecutionNotifications": [
+                    { "level": "note", "message": { "text": format!("not judged: {why}") } }
+                ],
+            }],
+        }],
+    })
+}
+
 fn level(verdict: Verdict) -> &'static str {
     match verdict.weight() {
         10.. => "error",

@@ -114,6 +114,29 @@ impl Table {
             .map(|index| &self.socs[*index])
     }
 
+    /// The ids of chips whose ids, aliases or names look like this one, nearest first; possibly none.
+    #[must_use]
+    pub fn near_socs(&self, name: &str) -> Vec<&str> {
+        let wanted = simple(name);
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let resembles = |known: &String| match simple(known) {
+            known if known.contains(&wanted) || wanted.contains(&known) => 0,
+            known => distance(&known, &wanted),
+        };
+        let mut near: Vec<(usize, &str)> = Vec::new();
+        for soc in &self.socs {
+            let names = soc.aliases.iter().chain([&soc.id, &soc.name]);
+            let least = names.map(resembles).min().unwrap_or(usize::MAX);
+            if least <= 1 + wanted.len() / 4 {
+                near.push((least, &soc.id));
+            }
+        }
+        near.sort();
+        near.into_iter().take(NEAR).map(|(_, id)| id).collect()
+    }
+
     /// The chip of this router. Case, spaces, hyphens and the like do not matter, and the maker may be left
     /// out where no other maker has a router of that name.
     ///

@@ -36,6 +36,15 @@ pub(super) const PEER_KEYS: [&str; 5] = [
 /// Keys whose values are shell commands.
 pub(super) const SCRIPT_KEYS: [&str; 4] = ["PreUp", "PostUp", "PreDown", "PostDown"];
 
+/// Keys without which a tunnel goes where it would go with them, by the same peers and keys.
+pub(super) const DISPENSABLE_KEYS: [&str; 5] = [
+    "ListenPort",
+    "MTU",
+    "DNS",
+    "SaveConfig",
+    "PersistentKeepalive",
+];
+
 /// Keys that add to what an earlier line gave; all others replace it.
 pub(super) const LIST_KEYS: [&str; 3] = ["Address", "DNS", "AllowedIPs"];
 

@@ -20,8 +20,8 @@ use super::progress::Progress;
 enum Failure {
     #[error(transparent)]
     Audit(#[from] AuditError),
-    #[error("no chip is called {0}: millrace audit --list-socs")]
-    NoSoc(String),
+    #[error("no chip is called {name}{}: millrace audit --list-socs", listed_near(.near))]
+    NoSoc { name: String, near: Vec<String> },
     #[error("{0} is a router, not a chip: say --router {0}")]
     RouterForSoc(String),
     #[error("no router is called {name}{}: millrace audit --list-socs", listed_near(.near))]
@@ -143,9 +143,23 @@ fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
             if matches!(format, Format::Text { .. }) {
                 write(&format!("{}\n\n", live.facts.join("\n")))?;
             }
+            if format == Format::Json {
+                let soc = live
+                    .audit
+                    .as_ref()
+                    .ok()
+                    .map(|audit| audit.chip.soc.id.as_str());
+                write(&box_line(&live.facts, soc, live.audit.as_ref().err()))?;
+            }
             match live.audit {
                 // Nothing is wrong with a box that is no router.
                 Err(error @ (AuditError::NoChip(_) | AuditError::Nothing(..))) => {
+                    if format == Format::Sarif {
+                        write(&format!(
+                            "{:#}\n",
+                            report::sarif_of_nothing(&error.to_string())
+                        ))?;
+                    }
                     output::note(format_args!("millrace: not judged: {error}"));
                     return Ok(ExitCode::SUCCESS);
                 }
@@ -178,7 +192,14 @@ fn chosen<'t>(matches: &ArgMatches, table: &'t Table) -> Result<Option<Chosen<'t
     if let Some(name) = matches.get_one::<String>("soc") {
         let soc = table.soc(name).ok_or_else(|| match table.router(name) {
             Ok(_) => Failure::RouterForSoc(name.clone()),
-            Err(_) => Failure::NoSoc(name.clone()),
+            Err(_) => Failure::NoSoc {
+                name: name.clone(),
+                near: table
+                    .near_socs(name)
+                    .into_iter()
+                    .map(str::to_owned)
+                    .collect(),
+            },
         })?;
         return Ok(Some(Chosen {
             soc,
@@ -205,6 +226,21 @@ fn shown(audit: &Audit<'_>, format: Format) -> String {
         Format::Json => report::json(audit).unwrap_or_default(),
         Format::Sarif => format!("{:#}\n", report::sarif(audit)),
     }
+}
+
+/// The line of the box itself: what it says, and why it is not judged if it is not.
+fn box_line(facts: &[String], soc: Option<&str>, error: Option<&AuditError>) -> String {
+    let mut evidence = facts.to_vec();
+    evidence.extend(error.map(|error| format!("not judged: {error}")));
+    let verdict = match error {
+        Some(_) => Verdict::CannotTell,
+        None => Verdict::Fine,
+    };
+    let line = serde_json::json!({
+        "path": "/", "soc": soc, "role": "box", "verdicts": [verdict.word()], "evidence": evidence,
+        "flags": "", "gain": null, "steps": [],
+    });
+    format!("{line}\n")
 }
 
 fn list(table: &Table, format: Format) -> String {

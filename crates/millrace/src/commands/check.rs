@@ -59,7 +59,7 @@ pub(crate) fn command() -> Command {
     let file = Arg::new("FILE")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("A wg-quick file, IFNAME.conf, or an OpenVPN profile, .ovpn");
+        .help("IFNAME.conf, or IFNAME for /etc/wireguard/IFNAME.conf; NAME.ovpn");
     Command::new("check")
         .about("Say of every line of a file whether it is honoured, ignored or refused, and why")
         .arg(file)
@@ -81,7 +81,12 @@ pub(crate) fn command() -> Command {
 impl From<&ArgMatches> for Arguments {
     fn from(matches: &ArgMatches) -> Self {
         Self {
-            file: matches.get_one("FILE").cloned().unwrap_or_default(),
+            file: super::up::find(
+                &matches
+                    .get_one::<PathBuf>("FILE")
+                    .cloned()
+                    .unwrap_or_default(),
+            ),
             json: matches.get_flag("json"),
             allow_scripts: matches.get_flag("allow-scripts"),
             allow_files: matches.get_flag("allow-files"),

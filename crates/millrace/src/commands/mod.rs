@@ -13,6 +13,8 @@ pub(crate) mod keys;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
 pub(crate) mod machine;
+#[cfg(feature = "manual")]
+pub(crate) mod manual;
 pub(crate) mod openvpn;
 pub(crate) mod progress;
 pub(crate) mod settings;

@@ -7,7 +7,7 @@ use netio::tun::{Tun, TunOptions};
 use openvpn::keyfile::{StaticKey, v2};
 use std::error::Error;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use zeroize::Zeroizing;
@@ -166,11 +166,22 @@ fn auth_token_text(secret: &[u8]) -> Zeroizing<String> {
 }
 
 fn write_secret(path: &Path, text: &str) -> Result<(), Box<dyn Error>> {
+    let failed = |error| format!("{}: {error}", path.display());
     let mut options = File::options();
-    options.create(true).write(true).truncate(true).mode(0o600);
-    let mut file = options
-        .open(path)
-        .map_err(|error| format!("{}: {error}", path.display()))?;
+    options.write(true).create_new(true).mode(0o600);
+    let mut file = match options.open(path) {
+        // Such as /dev/stdout.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && !path.is_file() => {
+            File::options().write(true).open(path).map_err(failed)?
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let path = path.display();
+            return Err(
+                format!("{path} is there, and no key is overwritten; remove it first").into(),
+            );
+        }
+        file => file.map_err(failed)?,
+    };
     file.write_all(text.as_bytes())?;
     Ok(())
 }
@@ -225,4 +236,20 @@ fn remove_tun(name: &str) -> Result<(), Box<dyn Error>> {
     tun.set_persistent(false)?;
     output::line("Persist state set to: OFF");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_overwrites_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        write_secret(&path, "first").unwrap();
+        let error = write_secret(&path, "second").unwrap_err().to_string();
+        assert!(error.contains("no key is overwritten"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first");
+        write_secret(Path::new("/dev/null"), "third").unwrap();
+    }
 }

@@ -49,6 +49,16 @@ fn routers_are_found_with_and_without_their_makers() {
 }
 
 #[test]
+fn unknown_chips_give_names_that_are_near() {
+    let table = Table::builtin();
+    let near = table.near_socs("ipq8066");
+    assert!(near.contains(&"ipq8065"), "{near:?}");
+    assert!(table.near_socs("mt76").len() <= NEAR);
+    assert!(table.near_socs("").is_empty());
+    assert!(table.near_socs("a chip that nobody ever made").is_empty());
+}
+
+#[test]
 fn unknown_routers_give_names_that_are_near() {
     let table = table();
     let near = table.router("R7801").unwrap_err();

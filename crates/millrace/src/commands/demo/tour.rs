@@ -118,6 +118,12 @@ impl Tour {
             run.join()
                 .unwrap_or_else(|why| std::panic::resume_unwind(why))
         })?;
+        // What the table will say: the whole of it, and not only what the last look saw.
+        say(&format!(
+            "  files of {name}: {:6.0} Mbit/s, {:6.0} requests/s in all",
+            report.bits_per_second() / 1e6,
+            report.requests_per_second()
+        ));
         if report.errors > 0 {
             let why = report.first_error.unwrap_or_default();
             return Err(LabError::Load {

@@ -22,8 +22,15 @@ pub(crate) fn tables(figures: &[Figure]) -> String {
     let mut text = String::new();
     bulk(&mut text, figures);
     public_keys(&mut text, figures);
-    tunnels(&mut text, figures);
+    tunnels(&mut text, figures, true);
     text
+}
+
+/// What `--quick` shows of everything: what a tunnel could do, in 80 columns.
+pub(crate) fn first_look(figures: &[Figure]) -> String {
+    let mut text = String::new();
+    tunnels(&mut text, figures, false);
+    text.trim_start().to_owned()
 }
 
 fn bulk(text: &mut String, figures: &[Figure]) {
@@ -244,7 +251,8 @@ fn public_keys(text: &mut String, figures: &[Figure]) {
     }
 }
 
-fn tunnels(text: &mut String, figures: &[Figure]) {
+/// `wide` is with the back ends' names, beyond the 80th column.
+fn tunnels(text: &mut String, figures: &[Figure], wide: bool) {
     let best = |algorithm: Algorithm, operation: Operation| {
         figures
             .iter()
@@ -266,17 +274,19 @@ fn tunnels(text: &mut String, figures: &[Figure]) {
     };
     let _ = writeln!(
         text,
-        "\nMbit/s of payload that crypto alone would let through, in packets of {} bytes, {packets}, by the fastest back end",
+        "\nMbit/s of payload that crypto alone would let through,{}in packets of {} bytes, {packets}, by the fastest back end",
+        if wide { ' ' } else { '\n' },
         first.bytes
     );
     let _ = writeln!(
         text,
-        "{:<24}{:>14}{:>14}{:>14}{:>14}  back ends",
+        "{:<24}{:>14}{:>14}{:>14}{:>14}{}",
         "tunnel cipher",
         "seal, 1 core",
         format!("seal, {cores}"),
         "open, 1 core",
         format!("open, {cores}"),
+        if wide { "  back ends" } else { "" },
     );
     let mut done: Vec<Algorithm> = Vec::new();
     for figure in figures.iter().filter(|one| one.all.is_some()) {
@@ -297,7 +307,10 @@ fn tunnels(text: &mut String, figures: &[Figure]) {
         }
         let mut names: Vec<&str> = both.iter().flatten().map(|one| one.by.name()).collect();
         names.dedup();
-        let _ = writeln!(text, "{line}  {}", names.join(", "));
+        if wide {
+            let _ = write!(line, "  {}", names.join(", "));
+        }
+        let _ = writeln!(text, "{line}");
     }
 }
 
@@ -332,6 +345,21 @@ fn megabits(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_look_fits_a_screen() {
+        let mut figures = Vec::new();
+        for algorithm in Algorithm::ALL.into_iter().filter(|one| one.is_tunnel()) {
+            for operation in [Operation::Seal, Operation::Open] {
+                let mut one = figure(&algorithm.to_string(), operation, (SIMD, 32), 1408, 4e9);
+                one.all = Some((16, 6.4e10));
+                figures.push(one);
+            }
+        }
+        let text = first_look(&figures);
+        assert!(text.lines().count() <= 23, "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
 
     const PORTABLE: By = By::Millrace(Backend::Portable);
     const SIMD: By = By::Millrace(Backend::Simd);

@@ -134,6 +134,10 @@ impl<'a> Speed<'a> {
         self.progress.clear();
         if !self.options.json {
             let mut out = io::stdout().lock();
+            if self.options.first_look {
+                write!(out, "{}", layout::first_look(&self.figures))?;
+                return Ok(self.good);
+            }
             write!(out, "{}", layout::tables(&self.figures))?;
             if self.options.algorithms.iter().any(|one| one.is_tunnel()) {
                 write!(out, "{}", layout::choices(&select::measure()))?;

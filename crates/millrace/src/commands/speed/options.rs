@@ -100,6 +100,8 @@ pub(crate) struct Options {
     pub system: bool,
     /// Less of everything.
     pub quick: bool,
+    /// No algorithm was asked for, and one table is enough: what a tunnel could do.
+    pub first_look: bool,
     pub json: bool,
 }
 
@@ -148,7 +150,7 @@ pub(crate) fn command() -> Command {
         )
         .arg(flag(
             "quick",
-            "64 and 1408 bytes alone, 0.02 s each: a first look",
+            "A first look: what tunnels could do, in seconds; of ALGORITHMs 64 and 1408 bytes, 0.02 s each",
         ))
         .arg(
             flag("system", "Memory, pi and e instead of ciphers, beside published times of routers")
@@ -212,6 +214,9 @@ impl From<&ArgMatches> for Options {
             // An address space that holds no u32 holds none of these packets either.
             sorted(given.filter_map(|&number| usize::try_from(number).ok()))
         };
+        let json = matches.get_flag("json");
+        let given = ["ALGORITHM", "bytes", "batch", "compare"];
+        let first_look = quick && !json && !given.iter().any(|it| matches.contains_id(it));
         let algorithms = match matches.get_many::<Vec<Algorithm>>("ALGORITHM") {
             Some(given) => {
                 let mut chosen = Vec::new();
@@ -222,6 +227,8 @@ impl From<&ArgMatches> for Options {
                 }
                 chosen
             }
+            // What tunnels should use.
+            None if first_look => Algorithm::ALL.into_iter().filter(is_recommended).collect(),
             None => Algorithm::ALL.to_vec(),
         };
         let backends = match matches.get_many::<String>("backend") {
@@ -231,8 +238,12 @@ impl From<&ArgMatches> for Options {
         Self {
             algorithms,
             backends,
-            batches: numbers("batch", &BATCHES),
-            bytes: numbers("bytes", if quick { &QUICK_BYTES } else { &BYTES }),
+            batches: numbers("batch", if first_look { &BATCHES[1..] } else { &BATCHES }),
+            bytes: match (first_look, quick) {
+                (true, _) => vec![QUICK_BYTES[1]],
+                (_, true) => numbers("bytes", &QUICK_BYTES),
+                _ => numbers("bytes", &BYTES),
+            },
             seconds: match matches.get_one("seconds") {
                 Some(&seconds) => seconds,
                 None if quick => QUICK_SECONDS,
@@ -241,9 +252,15 @@ impl From<&ArgMatches> for Options {
             compare: matches.contains_id("compare"),
             system: matches.get_flag("system"),
             quick,
-            json: matches.get_flag("json"),
+            first_look,
+            json,
         }
     }
+}
+
+fn is_recommended(algorithm: &Algorithm) -> bool {
+    let name = algorithm.to_string();
+    algorithm.is_tunnel() && (name.starts_with("aes") || name.starts_with("chacha20"))
 }
 
 fn sorted<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {
@@ -327,6 +344,10 @@ mod tests {
     #[test]
     fn quick_gives_way_to_what_is_given() {
         let options = parse(&["--quick"]).unwrap();
+        assert!(options.first_look && options.algorithms.len() < 16);
+        assert_eq!((options.bytes, options.seconds), (vec![1408], 0.02));
+        let options = parse(&["--quick", "sha1"]).unwrap();
+        assert!(!options.first_look && options.algorithms.len() == 1);
         assert_eq!((options.bytes, options.seconds), (vec![64, 1408], 0.02));
         let options = parse(&["--quick", "--bytes=9", "--seconds=1.5"]).unwrap();
         assert_eq!((options.bytes, options.seconds), (vec![9], 1.5));

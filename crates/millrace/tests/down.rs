@@ -1,0 +1,108 @@
+//! `millrace down`, and tunnels that are told apart by their names.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use common::{A4, Directory, Net, PATIENCE, PROGRAM, WG, inhabitants, ready, run_files, until};
+use lab::peer::Keys;
+use lab::{Exit, Host};
+
+fn run(host: &Host, words: &[&str]) -> Exit {
+    let process = host.command(PROGRAM).args(words).spawn().unwrap();
+    process.wait_at_most(PATIENCE).unwrap()
+}
+
+fn file(net: &Net, directory: &Directory, name: &str) -> PathBuf {
+    let keys = Keys::generate(&net.a).unwrap();
+    let text = format!(
+        "[Interface]\nPrivateKey = {}\nAddress = {A4}/24\n",
+        keys.private
+    );
+    directory.file(&format!("{name}.conf"), &text)
+}
+
+#[test]
+fn a_tunnel_in_the_background_is_ended_by_its_name() {
+    if !ready() {
+        return;
+    }
+    let (net, directory) = (Net::new(), Directory::new());
+    let path = file(&net, &directory, WG);
+    let path = path.to_str().unwrap();
+    for name in [WG, path] {
+        assert!(run(&net.a, &["up", "--daemon", path]).status.success());
+        assert!(net.a.has_interface(WG).unwrap());
+        let exit = run(&net.a, &["up", path]);
+        assert!(exit.stderr.contains("millrace down wg0"), "{exit:?}");
+        let exit = run(&net.a, &["down", name]);
+        assert!(exit.status.success(), "{exit:?}");
+        // When it says so, nothing is left.
+        assert!(!net.a.has_interface(WG).unwrap());
+        assert_eq!(run_files(&net.a), Vec::<String>::new());
+        assert!(inhabitants(&net.a).is_empty());
+    }
+    let exit = run(&net.a, &["down", WG]);
+    assert!(
+        exit.status.code() == Some(1) && exit.stderr.contains("no tunnel of this name"),
+        "{exit:?}"
+    );
+
+    // An interface that `wg` configures.
+    assert!(run(&net.a, &["wireguard", WG]).status.success());
+    assert!(run(&net.a, &["down", WG]).status.success());
+    until("its end", || inhabitants(&net.a).is_empty());
+    assert!(!net.a.has_interface(WG).unwrap());
+}
+
+/// The name of an interface means its file, also beside a directory of that name.
+#[test]
+fn a_name_is_the_file_of_an_interface_and_not_a_directory() {
+    if !ready() {
+        return;
+    }
+    let (net, directory) = (Net::new(), Directory::new());
+    let here = directory.path();
+    fs::create_dir(here.join(WG)).unwrap();
+    for command in ["up", "check"] {
+        let script = format!("cd {} && exec {PROGRAM} {command} {WG}", here.display());
+        let shell = net.a.command("sh").args(["-c", &script]).spawn().unwrap();
+        let exit = shell.wait_at_most(PATIENCE).unwrap();
+        // There is none, most likely; what matters is where it was looked for.
+        let said = format!("{}{}", exit.stdout, exit.stderr);
+        assert!(said.contains("/etc/wireguard/wg0.conf"), "{said}");
+    }
+}
+
+#[test]
+fn keys_are_those_of_wg() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let a = &net.a;
+    let private = a.output(PROGRAM, ["genkey"]).unwrap();
+    let public = |program: &str| {
+        let command = a.command(program).args(["pubkey"]);
+        command.output_with_input(&private).unwrap()
+    };
+    assert_eq!(public(PROGRAM), public("wg"));
+    let preshared = a.output(PROGRAM, ["genpsk"]).unwrap();
+    assert_eq!(preshared.len(), private.len());
+    assert_ne!(preshared, a.output(PROGRAM, ["genpsk"]).unwrap());
+    for wrong in ["", "short", &format!("{private}{private}")] {
+        let command = a.command(PROGRAM).args(["pubkey"]);
+        assert!(command.output_with_input(wrong).is_err(), "{wrong}");
+    }
+    let directory = Directory::new();
+    for (mask, warns) in [("022", true), ("077", false)] {
+        let out = directory.path().join(mask);
+        let script = format!("umask {mask}; {PROGRAM} genkey > {}", out.display());
+        let exit = a.command("sh").args(["-c", &script]).spawn().unwrap();
+        let exit = exit.wait_at_most(PATIENCE).unwrap();
+        assert_eq!(exit.stderr.contains("read by everybody"), warns, "{exit:?}");
+    }
+}
