@@ -22,6 +22,9 @@ pub enum Refused {
     /// The server has as many clients as it may (`max-clients`).
     #[error("the server is full, see max-clients")]
     Full,
+    /// The server goes, and lets nobody in any more.
+    #[error("the server is about to end, or to begin anew")]
+    Closing,
     /// `force-cookie` is set, and the client is too old to prove its address.
     #[error("the client cannot prove its address, and force-cookie is set")]
     NoCookie,
@@ -76,7 +79,9 @@ impl Drops {
             },
             Refused::Session(Dropped::Packet(_)) | Refused::NotFirst => &mut self.malformed,
             Refused::Session(_) => &mut self.session,
-            Refused::Cookie(_) | Refused::NoCookie | Refused::Begin(_) => &mut self.unknown,
+            Refused::Cookie(_) | Refused::NoCookie | Refused::Begin(_) | Refused::Closing => {
+                &mut self.unknown
+            }
             Refused::Limited => &mut self.limited,
             Refused::Full => &mut self.full,
         };

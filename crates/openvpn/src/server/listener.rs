@@ -1,17 +1,21 @@
 //! The listener: UDP ports, and all connections of TCP ports.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::drops::{Drops, Refused};
-use super::remote::Remote;
+use super::remote::{Remote, Source};
 use super::settings::{ListenerSettings, ServerOutput};
 use super::table::{ClientId, Table};
 use crate::cookie::{CookieError, CookieKeeper, ResetLimiter};
 use crate::packet::{AckList, ControlHead, ControlPacket, Head, Opcode};
 use crate::session::{CloseReason, Dropped, Output, Session, Start, Times};
 use crate::wrap::{EarlyNegotiation, FirstPacket};
+
+/// Sessions that are not up yet, at least, where `max-clients` is less.
+const HALF_OPEN_MIN: usize = 64;
 
 /// Most peer ids that there are; the last one means that there is none.
 const MAX_SESSIONS: usize = (1 << 24) - 1;
@@ -27,6 +31,8 @@ pub struct Listener {
     starts: Option<ResetLimiter>,
     table: Table,
     drops: Drops,
+    /// No session begins any more.
+    closing: bool,
     /// The time of day, and when it was.
     clock: (SystemTime, Instant),
 }
@@ -48,6 +54,7 @@ impl Listener {
             settings,
             table: Table::default(),
             drops: Drops::default(),
+            closing: false,
             clock: (wall, now),
         }
     }
@@ -88,6 +95,9 @@ impl Listener {
                 outcome = session.receive(datagram, now, out);
             });
             return outcome.map_err(Refused::Session);
+        }
+        if self.closing {
+            return Err(Refused::Closing);
         }
         let wall = self.wall(now);
         let seconds = wall
@@ -137,13 +147,53 @@ impl Listener {
         }
     }
 
-    /// Whether there is room for one more session. A client that begins anew shall not be kept out by its own old session.
+    /// Whether there is room for one more client. One that begins anew shall not be kept out by its own old session.
     fn room(&self, from: Remote) -> Result<(), Refused> {
-        let most = self.settings.max_clients.min(MAX_SESSIONS - 1);
-        if self.table.len() >= most && self.table.at(from).is_empty() {
+        let most = self.max_clients();
+        if self.table.len() >= most
+            && self.table.len() - self.table.half_open().count() >= most
+            && self.table.at(from).is_empty()
+        {
             return Err(Refused::Full);
         }
         Ok(())
+    }
+
+    fn max_clients(&self) -> usize {
+        // With as many that are not let in yet there are numbers for all.
+        self.settings.max_clients.min(MAX_SESSIONS / 2)
+    }
+
+    /// Sessions that are not up take no place of `max-clients`: anybody can have them. They have as many of their own, and
+    /// when these are taken the oldest session goes of the source that has the most.
+    fn crowd(&mut self, out: &mut Vec<ServerOutput>) -> Result<(), Refused> {
+        let most = self.max_clients().max(HALF_OPEN_MIN);
+        if self.table.len() < most {
+            return Ok(());
+        }
+        let mut sources: HashMap<Source, (usize, u64, ClientId)> = HashMap::new();
+        let mut count = 0;
+        for (id, entry) in self.table.half_open() {
+            count += 1;
+            let source = Source::from(entry.remote.address);
+            let (of, oldest, which) = sources.entry(source).or_insert((0, entry.begun, id));
+            *of += 1;
+            if entry.begun < *oldest {
+                (*oldest, *which) = (entry.begun, id);
+            }
+        }
+        if count < most {
+            return Ok(());
+        }
+        match sources.into_values().max() {
+            Some((of, _, oldest)) if of > 1 => {
+                self.with(oldest, out, |session, out| {
+                    session.close(CloseReason::Crowded, out);
+                });
+                Ok(())
+            }
+            _ => Err(Refused::Full),
+        }
     }
 
     /// Answers a reset, and forgets it.
@@ -191,6 +241,7 @@ impl Listener {
         {
             return Err(Refused::Limited);
         }
+        self.crowd(out)?;
         let (metadata, len) = (first.metadata, first.len);
         let mut outputs = Vec::new();
         let session = Session::accept(
@@ -286,13 +337,50 @@ impl Listener {
         times: impl Fn(ClientId) -> Times,
         out: &mut Vec<ServerOutput>,
     ) {
-        for id in self.table.due(now) {
+        for id in self.due(now) {
             let times = times(id);
             self.with(id, out, |session, out| {
                 session.activity(times);
                 session.expired(now, out);
             });
         }
+    }
+
+    /// The sessions for which there is something to do: [`Session::expired`], after [`Session::activity`].
+    #[must_use]
+    pub fn due(&self, now: Instant) -> Vec<ClientId> {
+        self.table.due(now)
+    }
+
+    /// No session begins from now on: the server goes. A client that it has sent away would come back before it is gone,
+    /// and be left without a word.
+    pub fn close(&mut self) {
+        self.closing = true;
+    }
+
+    /// Other limits from now on: `max-clients`, `connect-freq-initial` and `connect-freq`, as in [`ListenerSettings`].
+    pub fn limit(
+        &mut self,
+        max_clients: usize,
+        resets: (u32, Duration),
+        starts: Option<(u32, Duration)>,
+    ) {
+        let settings = &mut self.settings;
+        settings.max_clients = max_clients;
+        if settings.resets != resets {
+            settings.resets = resets;
+            self.limiter = ResetLimiter::new(resets.0, resets.1);
+        }
+        if settings.starts != starts {
+            settings.starts = starts;
+            self.starts = starts.map(|(most, period)| ResetLimiter::new(most, period));
+        }
+    }
+
+    /// The newest session of a remote.
+    #[must_use]
+    pub fn at(&self, remote: Remote) -> Option<ClientId> {
+        self.table.at(remote).last().copied()
     }
 
     /// When [`expired`](Self::expired) has something to do.

@@ -22,6 +22,8 @@ impl ClientId {
 pub(super) struct Entry {
     pub(super) session: Box<Session>,
     pub(super) remote: Remote,
+    /// Rises with each session that begins.
+    pub(super) begun: u64,
     queued: Option<Instant>,
 }
 
@@ -33,6 +35,7 @@ pub(super) struct Table {
     by_remote: HashMap<Remote, Vec<ClientId>>,
     deadlines: BTreeSet<(Instant, ClientId)>,
     count: usize,
+    begun: u64,
 }
 
 impl Table {
@@ -41,9 +44,11 @@ impl Table {
     }
 
     pub(super) fn insert(&mut self, session: Session, remote: Remote) -> ClientId {
+        self.begun += 1;
         let entry = Some(Entry {
             session: Box::new(session),
             remote,
+            begun: self.begun,
             queued: None,
         });
         // While there are few, a new number is better than one that was used lately.
@@ -120,6 +125,12 @@ impl Table {
                 .is_some_and(|it| it.session.peer_id() == Some(peer))
         };
         self.at(remote).iter().find(named).copied()
+    }
+
+    /// The sessions that are not up, or no longer.
+    pub(super) fn half_open(&self) -> impl Iterator<Item = (ClientId, &Entry)> + '_ {
+        let entries = self.ids().filter_map(|id| Some((id, self.entry(id)?)));
+        entries.filter(|(_, entry)| !entry.session.is_up())
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = ClientId> + '_ {

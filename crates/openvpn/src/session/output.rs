@@ -202,6 +202,9 @@ pub enum CloseReason {
     /// Server: the client has begun another session, and proved who it is.
     #[error("the client has begun another session")]
     Replaced,
+    /// Server: it was not let in yet, and too many others of its address were not either.
+    #[error("it made room for others: too many clients negotiate at once")]
+    Crowded,
     /// We ended it.
     #[error("ended by us")]
     Local,

@@ -274,3 +274,58 @@ fn sessions_of_one_address_over_two_transports_are_strangers_to_each_other() {
     assert_eq!(world.up(), client);
     assert!(world.client_is_up(0) && !world.renegotiated(0).is_empty());
 }
+
+/// Anybody can have sessions that never come up: they take no client's place, and give way to those of other addresses.
+#[test]
+fn sessions_that_never_come_up_keep_no_client_out() {
+    let mut setup = Setup::new();
+    setup.max_clients = 2;
+    let mut world = World::with_client(setup);
+    world.run_for(secs(2));
+    assert!(world.client_is_up(0));
+    let reset = world.sent[0].2.clone();
+    let mut stranger = SocketAddr::from(([203, 0, 113, 9], 9));
+    let now = world.now;
+    let mut begin = |world: &mut World, connection| {
+        stranger.set_port(stranger.port() + 1);
+        let mut out = Vec::new();
+        let remote = Remote::tcp(stranger, connection);
+        world
+            .listener
+            .receive(&reset, remote, now, &mut out)
+            .unwrap();
+        world.perform_server(out);
+    };
+    for connection in 0..200 {
+        begin(&mut world, connection);
+    }
+    assert!(world.listener.len() < 100, "{}", world.listener.len());
+    let second = world.add_client();
+    world.run_for(secs(2));
+    assert!(world.client_is_up(second));
+    // Two are in, which is all that may be: nobody else is even answered.
+    let third = world.add_client();
+    world.run_for(secs(5));
+    assert!(!world.client_is_up(third));
+    assert!(world.listener.drops().full > 0);
+    assert!(world.client_is_up(0) && world.client_is_up(second));
+}
+
+/// A server that goes says so, and lets nobody in again before it is gone: a client that came back would be left alone.
+#[test]
+fn a_server_that_goes_lets_nobody_in() {
+    let mut world = World::with_client(Setup::new());
+    world.run_for(secs(2));
+    let id = world.up();
+    world.listener.close();
+    world.server(id, |session, now, out| {
+        session.restart(openvpn::message::Restart::default(), now, out);
+    });
+    world.run_for(secs(1));
+    assert!(world.closed(0).is_some(), "told");
+    let again = world.add_client();
+    world.run_for(secs(5));
+    assert!(world.listener.is_empty());
+    let to = world.clients[again].address;
+    assert!(world.sent.iter().all(|it| it.1 != to), "no answer");
+}

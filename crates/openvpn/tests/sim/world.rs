@@ -78,6 +78,7 @@ pub(crate) struct Setup {
     pub(crate) server: ServerSettings,
     pub(crate) server_wrap: WrapSettings,
     pub(crate) starts: Option<(u32, Duration)>,
+    pub(crate) max_clients: usize,
     pub(crate) credentials: Option<Credentials>,
 }
 
@@ -88,6 +89,7 @@ impl Setup {
             server: ServerSettings::new(common(Role::Server)),
             server_wrap: WrapSettings::none(),
             starts: None,
+            max_clients: 1024,
             credentials: None,
         }
     }
@@ -234,6 +236,7 @@ impl World {
         let server = Arc::new(setup.server.clone());
         let mut settings = ListenerSettings::new(server, setup.server_wrap.clone());
         settings.starts = setup.starts;
+        settings.max_clients = setup.max_clients;
         Self {
             start: now,
             now,
