@@ -6,6 +6,7 @@
 
 mod backends;
 mod commands;
+mod gate;
 mod logging;
 mod network;
 mod openvpn;

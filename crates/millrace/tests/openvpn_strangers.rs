@@ -4,13 +4,17 @@
 
 mod common;
 
-use std::io::{Read as _, Write as _};
+use std::fs;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 
 use common::openvpn::{credentials, millrace, ready};
-use common::{Net, PATIENCE, pings, tcp_both_ways, until};
-use lab::Host;
-use lab::openvpn::{KeyKind, OpenVpn as _, READY_LINE, Setup, StockOpenVpn};
+use common::{Directory, Net, NoDescriptors, PATIENCE, PROGRAM, pings, tcp_both_ways, until};
+use lab::openvpn::{
+    KeyKind, Management, MillraceOpenVpn, OpenVpn as _, READY_LINE, Setup, StockOpenVpn, Transport,
+};
+use lab::{Host, Link, LinkOptions};
 use netio::tcp::{Connecting, TcpOptions};
 
 /// What begins a session, as a record of TCP: a reset whose session is called `name`.
@@ -78,4 +82,137 @@ fn a_stranger_over_tcp_does_nothing_to_a_client_at_the_same_address_over_udp() {
     pings(&net.a, &inner, 3);
     tcp_both_ways(&net.a, &net.b, &inner, 300_000);
     assert_eq!(client.said(READY_LINE), 1);
+}
+
+/// The program, where it may have so many files open.
+fn with_open_files(directory: &Directory, most: u32) -> MillraceOpenVpn {
+    let text = format!("#!/bin/sh\nulimit -n {most}\nexec {PROGRAM} \"$@\"\n");
+    let program = directory.file("millrace", &text);
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    MillraceOpenVpn::new(program)
+}
+
+fn is_closed(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    match stream.peek(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    }
+}
+
+fn open_files(process: u32) -> usize {
+    fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
+}
+
+/// More connections than there can be files: they neither fill the log, nor keep a client of another address out, and the
+/// server is idle again while they stay open.
+#[test]
+fn connections_of_one_stranger_take_neither_the_log_nor_the_last_place() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let other = Host::private("other").unwrap();
+    let link = LinkOptions::numbered(2);
+    Link::new(&other, "eth0", &net.b, "eth1", &link).unwrap();
+    let directory = Directory::new();
+    let setup = Setup {
+        transport: Transport::Tcp,
+        ..Setup::default()
+    };
+    let keys = credentials(KeyKind::Ecdsa);
+    let mut file = setup.server_file(&millrace(), keys, net.link.b4()).unwrap();
+    file.remove("local");
+    let program = with_open_files(&directory, 120);
+    let server = program.start(&net.b, &file).unwrap();
+    let process = server.process.id();
+    assert!(open_files(process) < 60, "room for the test's connections");
+
+    let to: SocketAddr = (net.link.b4(), 1194).into();
+    let strangers: Vec<TcpStream> = net
+        .a
+        .run(|| {
+            (0..300)
+                .map(|number| {
+                    let mut stream = TcpStream::connect(to).unwrap();
+                    // Half of them have a session, which costs them 14 bytes.
+                    if number % 2 == 0 {
+                        let _ = stream.write_all(&reset(7));
+                    }
+                    stream
+                })
+                .collect()
+        })
+        .unwrap();
+    let file = setup.client_file(&StockOpenVpn, keys, link.b4()).unwrap();
+    let client = StockOpenVpn.start(&other, &file).unwrap();
+    pings(&other, &setup.inner4(1).to_string(), 3);
+    assert!(open_files(process) < 120);
+    let said = server.process.stdout();
+    assert!(said.lines().count() < 1000, "{}", said.lines().count());
+    assert_eq!(server.said("Too many open files"), 0);
+    drop(strangers);
+    let left = |at: usize| open_files(process) <= at;
+    until("the connections are closed", || left(60));
+    pings(&other, &setup.inner4(1).to_string(), 3);
+    assert_eq!(client.said(READY_LINE), 1);
+}
+
+/// Where no descriptor can be had at all the server turns those away who call, says so once, and waits.
+#[test]
+fn a_server_without_descriptors_says_so_once() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let setup = Setup {
+        transport: Transport::Tcp,
+        ..Setup::default()
+    };
+    let keys = credentials(KeyKind::Ecdsa);
+    let file = setup.server_file(&millrace(), keys, net.link.b4()).unwrap();
+    let server = millrace().start(&net.b, &file).unwrap();
+    let limited = NoDescriptors::of(&net.b, server.process.id());
+    let to: SocketAddr = (net.link.b4(), 1194).into();
+    let call = || net.a.run(|| TcpStream::connect(to)).unwrap().unwrap();
+    let strangers: Vec<TcpStream> = (0..limited.free + 5).map(|_| call()).collect();
+    // Hung up on, and not left to wait.
+    until("five that are turned away", || {
+        strangers.iter().filter(|it| is_closed(it)).count() >= 5
+    });
+    assert_eq!(server.said("connections are turned away"), 1);
+    drop((strangers, limited));
+    let file = setup.client_file(&StockOpenVpn, keys, net.link.b4());
+    let _client = StockOpenVpn.start(&net.a, &file.unwrap()).unwrap();
+    pings(&net.a, &setup.inner4(1).to_string(), 3);
+}
+
+/// The end of a session over TCP that the server ends leaves no descriptor behind.
+#[test]
+fn sessions_that_the_server_ends_leave_no_descriptor() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let mut setup = Setup {
+        transport: Transport::Tcp,
+        ..Setup::default()
+    };
+    setup.server.line(Management::DIRECTIVE);
+    let keys = credentials(KeyKind::Ecdsa);
+    let file = setup.server_file(&millrace(), keys, net.link.b4()).unwrap();
+    let server = millrace().start(&net.b, &file).unwrap();
+    let file = setup.client_file(&StockOpenVpn, keys, net.link.b4());
+    let mut client = StockOpenVpn.start(&net.a, &file.unwrap()).unwrap();
+    let mut port = server.management().unwrap();
+    let process = server.process.id();
+    let before = open_files(process);
+    for times in 2..7 {
+        let said = port.command("kill client").unwrap();
+        assert!(said.iter().any(|line| line.contains("SUCCESS")), "{said:?}");
+        client.wait_until_ready(times).unwrap();
+    }
+    until("as many descriptors as before", || {
+        open_files(process) <= before
+    });
 }

@@ -100,6 +100,34 @@ impl Applied {
         outcome
     }
 
+    /// Changes from one plan to another that is in part the same: steps that only `before` has are undone, those that only
+    /// `after` has are done.
+    ///
+    /// # Errors
+    /// The first step that failed; what was in force and is in both plans still is.
+    pub(crate) fn exchange(
+        &mut self,
+        before: &Plan,
+        after: &Plan,
+        netlink: &mut Netlink,
+    ) -> Result<(), ApplyError> {
+        let gone = |step: &Step| before.steps.contains(step) && !after.steps.contains(step);
+        let (gone, kept) = std::mem::take(&mut self.done).into_iter().partition(gone);
+        self.done = kept;
+        if let Some(journal) = &self.journal {
+            let gone: Vec<Step> = gone;
+            for error in revert(&gone, &self.ifname, netlink, journal) {
+                log::warn!("{}: {error}", self.ifname);
+            }
+        }
+        let new = |step: &&Step| !before.steps.contains(step);
+        let plan = Plan {
+            steps: after.steps.iter().filter(new).cloned().collect(),
+            ..after.clone()
+        };
+        self.try_add(&plan, netlink)
+    }
+
     fn try_add(&mut self, plan: &Plan, netlink: &mut Netlink) -> Result<(), ApplyError> {
         let dev = netlink.index_of(&self.ifname)?;
         if let Some(journal) = &mut self.journal {

@@ -6,19 +6,80 @@
 
 use config::openvpn::Service;
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use super::policy::log_lines::Line;
-use super::policy::logger::{Form, Logger, Sink};
+use super::policy::logger::{Form, Logger, Sink, said};
 use super::policy::timestamp::Clock;
 use crate::syslog::Syslog;
 
 /// Lines kept for the management port until they are taken.
 const LINES: usize = 250;
+
+/// Lines that strangers may cause in [`STRANGERS_IN`], all of them together. Beyond that they are counted.
+const STRANGERS_LINES: u32 = 500;
+
+/// See [`STRANGERS_LINES`].
+const STRANGERS_IN: Duration = Duration::from_secs(10);
+
+thread_local! {
+    static WHO: RefCell<Option<Who>> = const { RefCell::new(None) };
+}
+
+/// The client of a server that this thread is busy with: lines of the log begin with its name.
+#[derive(Clone, Debug)]
+pub(crate) struct Who {
+    /// `address`, or `name/address` of one that was let in.
+    pub(crate) label: String,
+    /// It was not let in, or not yet: anybody can be this, and must not fill the log.
+    pub(crate) stranger: bool,
+}
+
+/// Lines are about this client until the value is dropped.
+pub(crate) struct Speaking(Option<Who>);
+
+impl Speaking {
+    pub(crate) fn of(who: Who) -> Self {
+        Self(WHO.replace(Some(who)))
+    }
+}
+
+impl Drop for Speaking {
+    fn drop(&mut self) {
+        WHO.set(self.0.take());
+    }
+}
+
+/// How much strangers have said of late.
+#[derive(Default)]
+struct Strangers {
+    ends: Option<Instant>,
+    lines: u32,
+    left_out: u64,
+}
+
+impl Strangers {
+    /// Whether one more line is written, and before it that so many were not.
+    fn judge(&mut self, now: Instant) -> (bool, Option<u64>) {
+        let mut told = None;
+        if self.ends.is_none_or(|ends| now >= ends) {
+            told = Some(self.left_out).filter(|count| *count > 0);
+            *self = Self {
+                ends: Some(now + STRANGERS_IN),
+                ..Self::default()
+            };
+        }
+        self.lines = self.lines.saturating_add(1);
+        let written = self.lines <= STRANGERS_LINES;
+        self.left_out += u64::from(!written);
+        (written, told)
+    }
+}
 
 /// The one logger of the process.
 pub(crate) struct Console(Mutex<Inner>);
@@ -27,6 +88,7 @@ struct Inner {
     logger: Logger,
     lines: VecDeque<(SystemTime, Line)>,
     listening: bool,
+    strangers: Strangers,
 }
 
 static CONSOLE: OnceLock<Console> = OnceLock::new();
@@ -76,6 +138,7 @@ impl Console {
                 }),
                 lines: VecDeque::new(),
                 listening: service.management.is_some(),
+                strangers: Strangers::default(),
             }))
         });
         if let Some(logger) = logger {
@@ -108,6 +171,22 @@ impl Console {
     }
 }
 
+impl Inner {
+    fn write(&mut self, line: Line, prefix: Option<&str>, now: SystemTime) {
+        let written = self.logger.write(line, prefix, now);
+        if !self.listening {
+            return;
+        }
+        for mut line in written {
+            if self.lines.len() >= LINES {
+                self.lines.pop_front();
+            }
+            line.text = said(&line, prefix);
+            self.lines.push_back((now, line));
+        }
+    }
+}
+
 impl Log for Console {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
@@ -124,17 +203,54 @@ impl Log for Console {
             Level::Debug => Line::detail(4, text),
             Level::Trace => Line::detail(6, text),
         };
+        let who = WHO.with_borrow(Clone::clone);
         let mut inner = self.inner();
-        let written = inner.logger.write(line, None, now);
-        if inner.listening {
-            for line in written {
-                if inner.lines.len() >= LINES {
-                    inner.lines.pop_front();
-                }
-                inner.lines.push_back((now, line));
+        if who.as_ref().is_some_and(|who| who.stranger) && record.level() <= Level::Info {
+            let (write, left_out) = inner.strangers.judge(Instant::now());
+            if let Some(count) = left_out {
+                let note = format!("{count} lines about clients that were not let in are left out");
+                inner.write(Line::info(note), None, now);
+            }
+            if !write {
+                return;
             }
         }
+        inner.write(line, who.as_ref().map(|who| who.label.as_str()), now);
     }
 
     fn flush(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_fill_no_log() {
+        let (mut strangers, now) = (Strangers::default(), Instant::now());
+        let written = (0..10_000).filter(|_| strangers.judge(now).0).count();
+        assert_eq!(written, STRANGERS_LINES as usize);
+        let left_out = 10_000 - u64::from(STRANGERS_LINES);
+        assert_eq!(strangers.judge(now + STRANGERS_IN), (true, Some(left_out)));
+        assert_eq!(strangers.judge(now + STRANGERS_IN), (true, None));
+    }
+
+    #[test]
+    fn whom_a_line_is_about_ends_with_its_value() {
+        let label = || WHO.with_borrow(|who| who.as_ref().map(|who| who.label.clone()));
+        let of = |label: &str| {
+            Speaking::of(Who {
+                label: label.to_owned(),
+                stranger: true,
+            })
+        };
+        let outer = of("a");
+        {
+            let _inner = of("b");
+            assert_eq!(label().as_deref(), Some("b"));
+        }
+        assert_eq!(label().as_deref(), Some("a"));
+        drop(outer);
+        assert_eq!(label(), None);
+    }
 }

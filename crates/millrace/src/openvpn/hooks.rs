@@ -21,6 +21,11 @@ impl<'a> Hooks<'a> {
         Self { config, base }
     }
 
+    /// Goes on with another configuration, whose scripts are the same.
+    pub(crate) const fn follow(&mut self, config: &'a OpenVpn) {
+        self.config = config;
+    }
+
     /// The script of a hook, ready to run.
     pub(crate) fn invocation(
         &self,

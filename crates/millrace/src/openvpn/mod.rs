@@ -61,7 +61,7 @@ use office::{Desk, Office, Wish};
 use policy::management::{Answer, Query, QueryKind};
 use secrets::SecretError;
 use signals::Signals;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -70,6 +70,13 @@ use std::time::Instant;
 
 /// Whose log lines are shown at a terminal without `-v`.
 const UP: &str = "millrace::commands::up";
+
+/// Whoever calls us by OpenVPN's own name means what the file says.
+const OWN_NAME: openvpn::Options = openvpn::Options {
+    allow_insecure_ciphers: false,
+    allow_scripts: true,
+    allow_files: true,
+};
 
 /// Faults of a configuration that are printed.
 const FAULTS: usize = 20;
@@ -92,9 +99,30 @@ pub(crate) struct Manner {
     pub(crate) wait: bool,
 }
 
+type ReadAgain = Box<dyn Fn() -> Result<OpenVpn, String>>;
+
+/// Configurations that were read while a server ran. They live as long as it does: what it does for its clients refers to
+/// the one that was there when it began.
+#[derive(Default)]
+struct Later(OnceCell<Box<(OpenVpn, Later)>>);
+
+impl Later {
+    fn keep(&self, config: OpenVpn) -> &OpenVpn {
+        let mut last = self;
+        while let Some(next) = last.0.get() {
+            last = &next.1;
+        }
+        &last.0.get_or_init(|| Box::new((config, Self::default()))).0
+    }
+}
+
 /// What a client or server is run with.
 struct Context {
     config: OpenVpn,
+    /// Reads the configuration again, as it was read at the start; `None` where that is somebody else's.
+    again: Option<ReadAgain>,
+    /// What was read since.
+    later: Later,
     /// The first configuration file, for scripts.
     file: Option<String>,
     dataplane: DataplaneSettings,
@@ -139,7 +167,7 @@ pub(crate) fn run(
     manner: Manner,
     signals: &mut Caught,
 ) -> Option<ExitCode> {
-    match with_config(config, file, dataplane, manner, &mut signals.0) {
+    match with_config(config, None, file, dataplane, manner, &mut signals.0) {
         Ended::Exit(status) => Some(ExitCode::from(status)),
         Ended::Reload => None,
     }
@@ -155,13 +183,7 @@ fn once(
     signals: &mut Option<Rc<Signals>>,
 ) -> Ended {
     let mut read = |path: &Path| openvpn::read_config(path);
-    let options = openvpn::Options {
-        allow_insecure_ciphers: false,
-        // Whoever calls us by OpenVPN's own name means what the file says.
-        allow_scripts: true,
-        allow_files: true,
-    };
-    let mut import = match openvpn::parse_arguments(arguments, &mut read, options) {
+    let mut import = match openvpn::parse_arguments(arguments, &mut read, OWN_NAME) {
         Ok(import) => import,
         Err(error) => return refuse(&error.to_string()),
     };
@@ -197,7 +219,16 @@ fn once(
     match Settings::load(None, environment.as_deref(), &[]) {
         Ok(settings) => {
             let manner = Manner::default();
-            with_config(config, file, settings.dataplane, manner, signals)
+            let arguments = arguments.to_vec();
+            let again: ReadAgain = Box::new(move || read_again(&arguments));
+            with_config(
+                config,
+                Some(again),
+                file,
+                settings.dataplane,
+                manner,
+                signals,
+            )
         }
         Err(error) => refuse(&error.to_string()),
     }
@@ -241,8 +272,21 @@ fn first_file(arguments: &[String]) -> Option<String> {
     }
 }
 
+/// The configuration of a command line as it is now.
+fn read_again(arguments: &[String]) -> Result<OpenVpn, String> {
+    let mut read = |path: &Path| openvpn::read_config(path);
+    let import = openvpn::parse_arguments(arguments, &mut read, OWN_NAME);
+    let import = import.map_err(|error| error.to_string())?;
+    if let Some(fault) = import.faults().first() {
+        return Err(fault.clone());
+    }
+    let (config, _) = import.into_model().map_err(|error| error.to_string())?;
+    Ok(config)
+}
+
 fn with_config(
     config: OpenVpn,
+    again: Option<ReadAgain>,
     file: Option<String>,
     dataplane: DataplaneSettings,
     manner: Manner,
@@ -274,9 +318,11 @@ fn with_config(
         Some(signals) => Ok(Rc::clone(signals)),
         None => Signals::catch().inspect(|caught| *signals = Some(Rc::clone(caught))),
     };
-    let context = caught
-        .map_err(Into::into)
-        .and_then(|signals| Context::new(config, file, dataplane, rungs, console, manner, signals));
+    let context = caught.map_err(Into::into).and_then(|signals| {
+        Context::new(
+            config, again, file, dataplane, rungs, console, manner, signals,
+        )
+    });
     let context = match context {
         Ok(context) => context,
         Err(error) => {
@@ -334,8 +380,10 @@ fn algorithms(config: &OpenVpn) -> Vec<Algorithm> {
 }
 
 impl Context {
+    #[allow(clippy::too_many_arguments, reason = "called once")]
     fn new(
         config: OpenVpn,
+        again: Option<ReadAgain>,
         file: Option<String>,
         dataplane: DataplaneSettings,
         rungs: Rungs,
@@ -352,6 +400,8 @@ impl Context {
         idle.add(office.events(), 1)?;
         Ok(Self {
             config,
+            again,
+            later: Later::default(),
             file,
             dataplane,
             rungs,
@@ -366,6 +416,16 @@ impl Context {
             says: manner.wait,
             lost: Cell::new(false),
         })
+    }
+
+    /// The configuration as it is now; `None` where it cannot be read again.
+    fn read_again(&self) -> Option<Result<OpenVpn, String>> {
+        self.again.as_ref().map(|read| read())
+    }
+
+    /// Keeps a configuration that was read again.
+    fn keep(&self, config: OpenVpn) -> &OpenVpn {
+        self.later.keep(config)
     }
 
     /// Says why the process cannot go on.

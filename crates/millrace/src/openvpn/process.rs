@@ -3,7 +3,7 @@
 use crate::commands::daemonize;
 use config::openvpn::Service;
 use nix::sys::mman::{MlockAllFlags, mlockall};
-use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 /// Goes into the background, if that is where this process is to be.
 pub(super) fn into_background() {
@@ -34,4 +34,15 @@ pub(super) fn settle(service: &Service) {
         Ok(()) => log::info!("mlockall call succeeded"),
         Err(error) => log::warn!("WARNING: mlockall call failed: {error}"),
     }
+}
+
+/// Raises the limit of open files as far as this process may, and says what it is now: each client over TCP is one.
+pub(super) fn raise_open_files() -> usize {
+    // A limit that cannot be read is the usual one.
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+    let limit = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => hard,
+        Err(_) => soft,
+    };
+    usize::try_from(limit).unwrap_or(usize::MAX)
 }

@@ -166,6 +166,30 @@ pub(crate) fn crl(config: &OpenVpn) -> Result<Option<Vec<u8>>, SetupError> {
     }
 }
 
+/// A digest of every file that is only read at the start: certificates and keys of all kinds. `None` if one cannot be read.
+pub(crate) fn material(config: &OpenVpn) -> Option<[u8; 32]> {
+    let tls = &config.tls;
+    let own = [&tls.ca, &tls.cert, &tls.key, &tls.extra_certs, &tls.pkcs12];
+    let token = config.server().and_then(|it| it.auth_token.as_ref());
+    let token = token.and_then(|it| it.secret.as_ref());
+    let wraps = config.connections.iter().flat_map(|it| {
+        let shared = match &it.wrap.shared {
+            SharedWrap::None => None,
+            SharedWrap::TlsAuth { key, .. } | SharedWrap::TlsCrypt { key } => Some(key),
+        };
+        shared.into_iter().chain(&it.wrap.tls_crypt_v2)
+    });
+    let all = own.into_iter().flatten().chain(token).chain(wraps);
+    let mut parts = Vec::new();
+    for source in all {
+        let bytes = source.load(config.directory.as_deref()).ok()?;
+        parts.push(Zeroizing::new((bytes.len() as u64).to_be_bytes().to_vec()));
+        parts.push(bytes);
+    }
+    let parts: Vec<&[u8]> = parts.iter().map(|it| it.as_slice()).collect();
+    Some(crypto::blake2s::hash(&parts))
+}
+
 fn identity(
     wanted: &Tls,
     directory: Option<&Path>,

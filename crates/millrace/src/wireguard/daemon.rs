@@ -5,6 +5,7 @@ use super::interface::Interface;
 use super::names::Resolver;
 use super::server::{Listener, Server, SocketError, lock};
 use super::sockets::SocketPlan;
+use crate::gate::Gate;
 use config::settings::{DataplaneSettings, Parallel};
 use crypto::select::Algorithm;
 use engine::{Tunnel, TunnelOptions};
@@ -15,6 +16,7 @@ use netio::udp::SelfTest;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::error::Error;
 use std::io::{self, Read as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -114,6 +116,7 @@ pub(crate) struct Daemon {
     moved: bool,
     /// Handshake messages still wait.
     busy: bool,
+    gate: Gate,
     /// When the routes are to be looked at again.
     recheck: Option<Instant>,
     started: Instant,
@@ -243,6 +246,7 @@ impl Daemon {
             ifindex,
             moved: false,
             busy: false,
+            gate: Gate::new(),
             recheck: None,
             started: Instant::now(),
         })
@@ -286,15 +290,15 @@ impl Daemon {
         poller.add(&*self.wake, WAKE)?;
         poller.add(&self.news, NEWS)?;
         poller.add(&self.signals.pipe, SIGNAL)?;
-        poller.add(&self.uapi.socket, UAPI)?;
-        if let Some(status) = &self.status {
-            poller.add(&status.socket, STATUS)?;
-        }
         Ok(poller)
     }
 
     /// Waits for something to do and does it.
     fn turn(&mut self, poller: &Poller) -> io::Result<Turn> {
+        let sockets = [(Some(&self.uapi), UAPI), (self.status.as_ref(), STATUS)];
+        let sockets = sockets.into_iter();
+        let sockets = sockets.filter_map(|(it, token)| Some((it?.socket.as_fd(), token)));
+        self.gate.follow(poller, sockets, Instant::now())?;
         let mut timeout = lock(&self.interface).as_ref().and_then(Interface::idle_for);
         if self.busy {
             // Handshake messages still wait, but so may everybody else.
@@ -311,7 +315,10 @@ impl Daemon {
             .and_then(Interface::names_due);
         // A name may have to wait for a thread, the end of which wakes us.
         let due = due.filter(|_| self.resolver.is_free());
-        for at in [self.recheck, due].into_iter().flatten() {
+        for at in [self.recheck, due, self.gate.next_deadline()]
+            .into_iter()
+            .flatten()
+        {
             let left = at.saturating_duration_since(Instant::now());
             timeout = Some(timeout.map_or(left, |t| t.min(left)));
         }
@@ -324,10 +331,14 @@ impl Daemon {
                         return Ok(Turn::Ended(ended));
                     }
                 }
-                UAPI => self.server.accept_uapi(&self.uapi),
+                UAPI => {
+                    let accepted = self.server.accept_uapi(&self.uapi);
+                    turn_away(&mut self.gate, accepted, &self.uapi);
+                }
                 STATUS => {
                     if let Some(status) = &self.status {
-                        self.server.accept_status(status, self.started);
+                        let accepted = self.server.accept_status(status, self.started);
+                        turn_away(&mut self.gate, accepted, status);
                     }
                 }
                 _ => self.signals.drain(),
@@ -435,6 +446,13 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         // Clients' threads may still hold the lock's other end: the interface itself ends here.
         drop(lock(&self.interface).take());
+    }
+}
+
+/// Shuts the gate where nothing can be accepted.
+fn turn_away(gate: &mut Gate, accepted: io::Result<()>, listener: &Listener) {
+    if let Err(error) = accepted {
+        gate.failed(&error, Instant::now(), || listener.socket.accept().is_ok());
     }
 }
 

@@ -138,16 +138,26 @@ impl Server {
     }
 
     /// Takes a waiting client of the UAPI socket, if there is one.
-    pub(super) fn accept_uapi(&self, listener: &Listener) {
+    ///
+    /// # Errors
+    /// No descriptor can be had for it: it waits still.
+    pub(super) fn accept_uapi(&self, listener: &Listener) -> io::Result<()> {
         self.accept(listener, |interface, wake, stream| {
             if let Err(e) = serve(interface, wake, stream) {
                 log::debug!("UAPI client: {e}");
             }
-        });
+        })
     }
 
     /// Takes a waiting client of the status socket, if there is one.
-    pub(super) fn accept_status(&self, listener: &Listener, started: std::time::Instant) {
+    ///
+    /// # Errors
+    /// As [`Server::accept_uapi`].
+    pub(super) fn accept_status(
+        &self,
+        listener: &Listener,
+        started: std::time::Instant,
+    ) -> io::Result<()> {
         self.accept(listener, move |interface, _, mut stream| {
             let document = lock(interface).as_ref().map(|i| i.status(started));
             if let Some(document) = document
@@ -155,21 +165,25 @@ impl Server {
             {
                 let _ = stream.write_all(&text);
             }
-        });
+        })
     }
 
     fn accept(
         &self,
         listener: &Listener,
         serve: impl FnOnce(&Mutex<Option<Interface>>, &Waker, UnixStream) + Send + 'static,
-    ) {
-        let Ok((stream, _)) = listener.socket.accept() else {
-            return;
+    ) -> io::Result<()> {
+        let stream = match listener.socket.accept() {
+            Ok((stream, _)) => stream,
+            // It has gone again.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(e) => return Err(e),
         };
         if self.served.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS {
             self.served.fetch_sub(1, Ordering::AcqRel);
-            log::warn!("too many clients of the configuration socket; one was hung up on");
-            return;
+            log::debug!("too many clients of the configuration socket; one was hung up on");
+            return Ok(());
         }
         let (interface, wake) = (Arc::clone(&self.interface), Arc::clone(&self.wake));
         let served = Arc::clone(&self.served);
@@ -186,6 +200,7 @@ impl Server {
         if thread.is_err() {
             count_down.fetch_sub(1, Ordering::AcqRel);
         }
+        Ok(())
     }
 }
 

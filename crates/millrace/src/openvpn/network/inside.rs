@@ -176,6 +176,24 @@ impl Inside {
         self.apply(&plan)
     }
 
+    /// Takes over the routes of `wanted`, another plan for the same interface while it is up. Routes that both have are
+    /// not touched.
+    ///
+    /// # Errors
+    /// See [`InsideError`]; what was set stays set.
+    pub(crate) fn change_routes(&mut self, wanted: Self) -> Result<(), InsideError> {
+        let before = self.network.route_plan(&self.facts);
+        let after = wanted.network.route_plan(&wanted.facts);
+        for warning in &after.warnings {
+            log::warn!("WARNING: {warning}");
+        }
+        (self.network, self.facts) = (wanted.network.clone(), wanted.facts.clone());
+        if let Some(applied) = &mut self.applied {
+            applied.exchange(&before, &after, &mut Netlink::open()?)?;
+        }
+        Ok(())
+    }
+
     fn apply(&mut self, plan: &crate::network::Plan) -> Result<(), InsideError> {
         for warning in &plan.warnings {
             log::warn!("WARNING: {warning}");

@@ -6,8 +6,10 @@
 //! [`super::background::Background`]. An unknown name takes as long as a known one.
 
 use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
 use std::fmt;
 use std::fs::File;
+use std::hash::BuildHasher as _;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +22,9 @@ use super::md5_crypt;
 
 /// Largest file that is read, in bytes: some ten thousand users.
 const FILE_MAX: u64 = 1 << 20;
+
+/// Longest password that is hashed, in bytes: the cost of SHA-crypt grows with it, and anybody may try.
+pub(crate) const PASSWORD_MAX: usize = 256;
 
 /// Why a file of passwords is of no use.
 #[derive(Debug, Error)]
@@ -65,8 +70,11 @@ enum Hash {
 #[derive(Clone, Default)]
 pub(crate) struct PasswordFile {
     users: HashMap<String, Hash>,
-    /// A hash that costs what the file's hashes cost, for names that are not there.
-    decoy: Option<Hash>,
+    /// Hashes of the file, in its order, for names that are not there: such a name has one of them, always the same, so
+    /// that it takes as long as some name that is there, whatever kinds of hash the file has.
+    decoys: Vec<Hash>,
+    /// Which name has which decoy is this process's secret.
+    choice: RandomState,
 }
 
 impl fmt::Debug for PasswordFile {
@@ -107,8 +115,10 @@ impl PasswordFile {
             }
             match user(text) {
                 Ok((name, hash)) => {
-                    file.decoy.get_or_insert_with(|| hash.clone());
-                    file.users.entry(name.to_owned()).or_insert(hash);
+                    if let Entry::Vacant(entry) = file.users.entry(name.to_owned()) {
+                        file.decoys.push(hash.clone());
+                        entry.insert(hash);
+                    }
                 }
                 Err(why) => bad.push(BadLine { line, why }),
             }
@@ -121,16 +131,24 @@ impl PasswordFile {
         self.users.len()
     }
 
-    /// Whether this is the user's password.
+    /// Whether this is the user's password. Longer ones than [`PASSWORD_MAX`] are nobody's.
     pub(crate) fn check(&self, name: &str, password: &Zeroizing<String>) -> bool {
-        match (self.users.get(name), &self.decoy) {
-            (Some(hash), _) => hash.matches(password),
-            (None, Some(decoy)) => {
-                decoy.matches(password);
-                false
-            }
-            (None, None) => false,
+        if password.len() > PASSWORD_MAX {
+            return false;
         }
+        if let Some(hash) = self.users.get(name) {
+            return hash.matches(password);
+        }
+        if let Some(decoy) = self.decoy(name) {
+            decoy.matches(password);
+        }
+        false
+    }
+
+    fn decoy(&self, name: &str) -> Option<&Hash> {
+        let count = self.decoys.len() as u64;
+        let at = self.choice.hash_one(name).checked_rem(count)?;
+        self.decoys.get(usize::try_from(at).ok()?)
     }
 }
 
@@ -225,6 +243,36 @@ mod tests {
         assert!(PasswordFile::load(directory.path()).is_err());
         let (file, _) = PasswordFile::parse(FILE);
         assert_eq!(format!("{file:?}"), "PasswordFile(5 users)");
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_takes_as_long_as_one_that_is() {
+        let (file, _) = PasswordFile::parse(FILE);
+        let kind = |hash: &Hash| match hash {
+            Hash::Bcrypt(text) | Hash::Sha(text) | Hash::Apr1(text) => text.clone(),
+        };
+        let mut of: HashMap<String, usize> = HashMap::new();
+        for number in 0..1000 {
+            let name = format!("nobody{number}");
+            let decoy = kind(file.decoy(&name).unwrap());
+            assert_eq!(decoy, kind(file.decoy(&name).unwrap()), "always the same");
+            *of.entry(decoy).or_default() += 1;
+        }
+        // Each user's hash is as likely as another's.
+        assert_eq!(of.len(), file.users());
+        assert!(of.values().all(|count| *count > 100), "{of:?}");
+        assert!(PasswordFile::default().decoy("nobody").is_none());
+    }
+
+    #[test]
+    fn passwords_that_are_too_long_cost_nothing() {
+        // As many rounds as there can be: it would take minutes.
+        let text = "a:$6$rounds=999999999$saltsalt$e/5XKibXPLqVcfjpD\n";
+        let (file, _) = PasswordFile::parse(text);
+        assert_eq!(file.users(), 1);
+        for name in ["a", "nobody"] {
+            assert!(!file.check(name, &password(&"x".repeat(PASSWORD_MAX + 1))));
+        }
     }
 
     proptest! {

@@ -11,16 +11,18 @@ use super::jobs::Done;
 use super::served::{Deferred, Served, Step};
 use config::openvpn::{ClientSettings, Framing as Configured, parse_client_settings};
 use openvpn::data::framing::Framing;
-use openvpn::message::AuthFailed;
+use openvpn::message::{Advance, AuthFailed, AuthFailedKind};
+use openvpn::negotiate::IvProto;
 use openvpn::push::PushOptions;
-use openvpn::server::ClientId;
+use openvpn::server::{ClientId, Source};
 use openvpn::session::CloseReason;
+use std::net::IpAddr;
 use std::time::SystemTime;
 
 impl Server<'_> {
     /// The client is authenticated and waits for its options.
     pub(super) fn settle(&mut self, id: ClientId) {
-        let config = &self.context.config;
+        let config = self.config;
         let Some(server) = config.server() else {
             return;
         };
@@ -32,8 +34,7 @@ impl Server<'_> {
             .environment
             .set_connected(SystemTime::now(), &Clock::system());
         log::info!(
-            "{} [{}] Peer Connection Initiated with {}",
-            client.from,
+            "[{}] Peer Connection Initiated with {}",
             client.common_name,
             log_lines::outer(client.from)
         );
@@ -59,34 +60,19 @@ impl Server<'_> {
                 });
             }
         }
-        let mut settings = ClientSettings::default();
-        if let Some(directory) = &server.client_config_dir {
-            let directory = config.path(directory);
-            if server.ccd_exclusive && !clients::has_own_file(&directory, &name) {
-                return self.refuse(id, "no file in client-config-dir, and ccd-exclusive is set");
-            }
-            match clients::file(&directory, &name) {
-                Ok(None) => {}
-                Ok(Some((path, text))) => {
-                    let (read, report) = parse_client_settings(&text, &path.display().to_string());
-                    for entry in report
-                        .entries
-                        .iter()
-                        .filter(|e| e.verdict != config::report::Verdict::Honoured)
-                    {
-                        log::warn!("{}", report.describe(entry));
-                    }
-                    settings = read;
-                }
-                Err(error) => {
-                    log::warn!("client-config-dir: {error}");
-                    return self.refuse(id, "its file in client-config-dir cannot be read");
-                }
-            }
+        let inside = |(other, c): &(&ClientId, &Served)| {
+            **other != id && matches!(c.step, Step::Settled | Step::In)
+        };
+        if self.clients.iter().filter(inside).count() >= server.max_clients as usize {
+            return self.refuse_for_now(
+                id,
+                "MULTI: new incoming connection would exceed maximum number of clients",
+            );
         }
-        if settings.disable {
-            return self.refuse(id, "it is disabled by its file in client-config-dir");
-        }
+        let settings = match self.own_settings(&name) {
+            Ok(settings) => settings,
+            Err(why) => return self.refuse(id, why),
+        };
         self.address(id, settings);
         let Some(client) = self.clients.get_mut(&id) else {
             return;
@@ -107,19 +93,15 @@ impl Server<'_> {
             }
         };
         client.step = Step::Settled;
-        let number = client.number;
+        let (number, source) = (client.number, Some(Source::from(client.from)));
         let directory = self.script_directory();
-        match self
-            .background
-            .submit(move || Done::Settled(connect_script::run(invocation, &directory)))
-        {
+        match self.background.submit(source, move || {
+            Done::Settled(connect_script::run(invocation, &directory))
+        }) {
             Ok(job) => {
                 self.jobs.insert(job, (id, number));
             }
-            Err(busy) => {
-                log::warn!("{busy}");
-                self.refuse(id, "too many clients at once");
-            }
+            Err(busy) => self.refuse_for_now(id, &busy.to_string()),
         }
     }
 
@@ -137,6 +119,7 @@ impl Server<'_> {
                 let Some(client) = self.clients.get_mut(&id) else {
                     return;
                 };
+                client.scripted = more.clone();
                 let settings = clients::merge(std::mem::take(&mut client.settings), more);
                 if settings.disable {
                     return self.refuse(id, "it is disabled by client-connect");
@@ -156,6 +139,65 @@ impl Server<'_> {
         }
     }
 
+    /// What the files of `client-config-dir` say of a client, or why it is not let in.
+    pub(super) fn own_settings(&self, name: &str) -> Result<ClientSettings, &'static str> {
+        let mut settings = ClientSettings::default();
+        let server = self.config.server();
+        let Some(directory) = server.and_then(|it| it.client_config_dir.as_ref()) else {
+            return Ok(settings);
+        };
+        let directory = self.config.path(directory);
+        if server.is_some_and(|it| it.ccd_exclusive) && !clients::has_own_file(&directory, name) {
+            return Err("no file in client-config-dir, and ccd-exclusive is set");
+        }
+        match clients::file(&directory, name) {
+            Ok(None) => {}
+            Ok(Some((path, text))) => {
+                let (read, report) = parse_client_settings(&text, &path.display().to_string());
+                for entry in report
+                    .entries
+                    .iter()
+                    .filter(|e| e.verdict != config::report::Verdict::Honoured)
+                {
+                    log::warn!("{}", report.describe(entry));
+                }
+                settings = read;
+            }
+            Err(error) => {
+                log::warn!("client-config-dir: {error}");
+                return Err("its file in client-config-dir cannot be read");
+            }
+        }
+        if settings.disable {
+            return Err("it is disabled by its file in client-config-dir");
+        }
+        Ok(settings)
+    }
+
+    /// The networks behind a client with these settings, its own addresses first; those beyond `max-routes-per-client`
+    /// are left out.
+    pub(super) fn networks_of(
+        &self,
+        settings: &ClientSettings,
+        addresses: &Addresses,
+    ) -> Vec<(IpAddr, u8)> {
+        let mut networks = clients::inner_networks(settings, addresses);
+        let Some(server) = self.config.server() else {
+            return networks;
+        };
+        let most = settings.max_routes.unwrap_or(server.max_routes_per_client);
+        let own = networks.len() - settings.iroutes.len() - settings.iroutes_v6.len();
+        let most = own + most as usize;
+        if networks.len() > most {
+            log::warn!(
+                "more routes than max-routes-per-client allows; the last {} are left out",
+                networks.len() - most
+            );
+            networks.truncate(most);
+        }
+        networks
+    }
+
     /// Gives the client its addresses.
     fn address(&mut self, id: ClientId, settings: ClientSettings) {
         let Some(client) = self.clients.get_mut(&id) else {
@@ -171,31 +213,17 @@ impl Server<'_> {
                 _ => {}
             }
             if client.lease.is_none() && clients::needs_lease(&settings) {
-                log::warn!("{}: no free address in the pool", client.label());
+                log::warn!("no free address in the pool");
             }
         }
         client.addresses = Addresses::new(&self.side, &settings, client.lease.as_ref());
-        client.networks = clients::inner_networks(&settings, &client.addresses);
-        if let Some(server) = self.context.config.server() {
-            let most = settings.max_routes.unwrap_or(server.max_routes_per_client);
-            let own = client.networks.len() - settings.iroutes.len() - settings.iroutes_v6.len();
-            let most = own + most as usize;
-            if client.networks.len() > most {
-                log::warn!(
-                    "{}: more routes than max-routes-per-client allows; the last {} are left out",
-                    client.label(),
-                    client.networks.len() - most
-                );
-                client.networks.truncate(most);
-            }
+        if let Some(server) = self.config.server() {
             if let (Some((network, netmask)), Some(address)) =
                 (server.ifconfig_push_constraint, client.addresses.ifconfig)
                 && (address.local & netmask) != (network & netmask)
             {
                 log::warn!(
-                    "{}: its address {} is not in {network} {netmask}, as \
-                     ifconfig-push-constraint wants",
-                    client.label(),
+                    "its address {} is not in {network} {netmask}, as ifconfig-push-constraint wants",
                     address.local
                 );
             }
@@ -207,12 +235,17 @@ impl Server<'_> {
                 ifconfig_v6: client.addresses.ifconfig_v6,
             },
         );
-        client.settings = settings;
+        let addresses = client.addresses;
+        let networks = self.networks_of(&settings, &addresses);
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.networks = networks;
+            client.settings = settings;
+        }
     }
 
     /// Everything is known: the client gets its options, and its keys.
     fn admit(&mut self, id: ClientId) {
-        let config = &self.context.config;
+        let config = self.config;
         let Some(server) = config.server() else {
             return;
         };
@@ -220,6 +253,7 @@ impl Server<'_> {
             return;
         };
         let mut options = clients::push_options(&server.push, &client.settings, &client.addresses);
+        client.options.clone_from(&options);
         if config.data.migrate
             && let Some(session) = self.listener.session(id)
         {
@@ -262,11 +296,30 @@ impl Server<'_> {
         self.with(id, |session, now, out| session.push(&push, now, out));
     }
 
-    fn refuse(&mut self, id: ClientId, why: &str) {
-        let label = self.clients.get(&id).map(Served::label).unwrap_or_default();
-        log::warn!("{label} the client is refused: {why}");
+    pub(super) fn refuse(&mut self, id: ClientId, why: &str) {
+        log::warn!("the client is refused: {why}");
         self.with(id, |session, now, out| {
             session.deny(AuthFailed::default(), now, out);
+        });
+    }
+
+    /// Refuses a client that may come again soon: by saying so if it knows the word, else without one, for most clients
+    /// give up after any other.
+    fn refuse_for_now(&mut self, id: ClientId, why: &str) {
+        log::warn!("the client is refused for now: {why}");
+        self.with(id, |session, now, out| {
+            let info = session.peer_info();
+            if !info.is_some_and(|it| it.proto().has(IvProto::AUTH_FAIL_TEMP)) {
+                return session.close(CloseReason::Local, out);
+            }
+            let failed = AuthFailed {
+                kind: AuthFailedKind::Temporary {
+                    backoff: None,
+                    advance: Advance::Unspecified,
+                },
+                reason: "the server is busy".to_owned(),
+            };
+            session.deny(failed, now, out);
         });
     }
 }

@@ -92,12 +92,12 @@ impl Server<'_> {
 
     pub(super) fn persist_pool(&mut self) {
         self.persist_at = None;
-        let server = self.context.config.server();
+        let server = self.config.server();
         let persist = server.and_then(|server| server.pool_persist.as_ref());
         if let (Some(persist), Some(pool)) = (persist, &self.pool)
             && persist.seconds > 0
         {
-            let path = self.context.config.path(&persist.path);
+            let path = self.config.path(&persist.path);
             let text = persist::text(pool);
             if let Err(e) = write_atomically(&path, &text) {
                 log::warn!("WARNING: {}: {e}", path.display());
@@ -106,7 +106,7 @@ impl Server<'_> {
     }
 
     pub(super) fn state(&self, state: State, detail: &str) {
-        let network = &self.context.config.network;
+        let network = &self.config.network;
         let addresses = Addresses {
             tunnel: network.ifconfig.map(|i| i.local),
             tunnel_v6: network.ifconfig_v6.map(|i| i.local),
@@ -123,7 +123,7 @@ impl Desk for Server<'_> {
     }
 
     fn document(&self) -> Document {
-        let network = &self.context.config.network;
+        let network = &self.config.network;
         let v4 = network.ifconfig.map(|i| i.local.to_string());
         let v6 = network.ifconfig_v6.map(|i| i.local.to_string());
         let sockets = self.tunnel.sockets();
@@ -135,7 +135,7 @@ impl Desk for Server<'_> {
             role: Some("server".to_owned()),
             listen_port: sockets.iter().map(UdpSocket::port).next().unwrap_or(0),
             listen_tcp: self.streams.ports(),
-            fwmark: self.context.config.sockets.mark.unwrap_or(0),
+            fwmark: self.config.sockets.mark.unwrap_or(0),
             mtu: self.tunnel.mtu() as u32,
             workers: self.tunnel.workers(),
             addresses: v4.into_iter().chain(v6).collect(),

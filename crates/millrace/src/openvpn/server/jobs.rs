@@ -13,13 +13,20 @@ use std::sync::Arc;
 /// What was done on another thread.
 pub(super) enum Done {
     /// The scripts and files that judge a login have spoken.
-    Judged(AuthId, Result<Answer, AuthScriptError>),
+    Judged(AuthId, Judged),
     /// A client's script has made its settings.
     Settled(Result<Connected, ConnectScriptError>),
     /// A script was told of an answer to its question.
     Answered(AuthId, Result<(), AuthScriptError>),
     /// A script that was only told something.
     Told(Result<(), ScriptError>),
+}
+
+/// What was said of a login.
+pub(super) struct Judged {
+    /// The scripts found nothing wrong with the certificate (`tls-verify`).
+    pub(super) certificate: bool,
+    pub(super) answer: Result<Answer, AuthScriptError>,
 }
 
 /// What must be asked before a client comes in, in this order.
@@ -40,7 +47,16 @@ impl Jobs {
             && self.login.is_none()
     }
 
-    pub(super) fn run(self) -> Result<Answer, AuthScriptError> {
+    pub(super) fn run(self) -> Judged {
+        let mut certificate = false;
+        let answer = self.ask(&mut certificate);
+        Judged {
+            certificate,
+            answer,
+        }
+    }
+
+    fn ask(self, certificate: &mut bool) -> Result<Answer, AuthScriptError> {
         let answer = |verdict| Answer {
             verdict,
             pending: None,
@@ -51,6 +67,7 @@ impl Jobs {
                 return Ok(answer(Verdict::Refused(None)));
             }
         }
+        *certificate = true;
         if let Some((script, metadata)) = &self.metadata
             && !metadata_is_good(script, metadata, &self.directory)?
         {

@@ -3,20 +3,68 @@
 //! Nothing here waits: scripts and password checks run on other threads, and their verdicts come
 //! back as [`Done`].
 
-use super::super::policy::auth_script::{self, Answer, AuthScriptError, Credentials, Verdict};
+use super::super::conduit::Way;
+use super::super::policy::auth_script::{self, Credentials, Verdict};
 use super::super::policy::environment::Environment;
 use super::super::policy::names;
 use super::super::policy::scripts::{Hook, tls_verify_arguments};
 use super::Server;
-use super::jobs::{Done, Jobs};
-use super::served::{Deferred, Served, Step};
+use super::jobs::{Done, Jobs, Judged};
+use super::served::{Deferred, Step};
 use config::openvpn::ClientCertificate;
-use openvpn::message::{AuthFailed, Message};
-use openvpn::server::ClientId;
-use openvpn::session::{AuthId, AuthRequest, Decision, TokenState};
+use openvpn::message::{Advance, AuthFailed, AuthFailedKind, Message};
+use openvpn::negotiate::IvProto;
+use openvpn::server::{ClientId, Source};
+use openvpn::session::{AuthId, AuthRequest, Decision, Session, TokenState};
+use openvpn::verify::PeerCertificate;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Why a client is not let in.
+struct Refusal {
+    /// What it is told; empty for no reason. Never more than a script, or a sentence that is the same on every machine: it
+    /// is a stranger.
+    told: String,
+    /// What the log says.
+    logged: String,
+    /// It may try again soon, if it knows that word.
+    temporary: bool,
+}
+
+impl Refusal {
+    /// For the log only.
+    fn logged(why: impl Into<String>) -> Self {
+        Self {
+            told: String::new(),
+            logged: why.into(),
+            temporary: false,
+        }
+    }
+
+    /// By a script, with what it has to say.
+    fn by_script(reason: Option<String>) -> Self {
+        let told = reason.unwrap_or_default();
+        Self {
+            logged: if told.is_empty() {
+                "the name and password, or a script, were refused".to_owned()
+            } else {
+                told.clone()
+            },
+            told,
+            temporary: false,
+        }
+    }
+
+    /// Nobody could be asked.
+    fn busy(why: impl Into<String>) -> Self {
+        Self {
+            told: "the server is busy".to_owned(),
+            logged: why.into(),
+            temporary: true,
+        }
+    }
+}
 
 impl Server<'_> {
     /// A session asks whether its client may come in.
@@ -27,18 +75,22 @@ impl Server<'_> {
                     return;
                 };
                 let (number, auth) = (client.number, request.id);
-                client.step = Step::Judged;
+                let source = Source::from(client.from);
+                // A client that renews its keys stays what it is.
+                if client.step == Step::Arriving {
+                    client.step = Step::Judged;
+                }
                 match self
                     .background
-                    .submit(move || Done::Judged(auth, jobs.run()))
+                    .submit(Some(source), move || Done::Judged(auth, jobs.run()))
                 {
                     Ok(job) => {
                         self.jobs.insert(job, (id, number));
                     }
-                    Err(busy) => self.decide(id, auth, Err(busy.to_string())),
+                    Err(busy) => self.decide(id, auth, Err(Refusal::busy(busy.to_string()))),
                 }
             }
-            Ok(None) => self.decide(id, request.id, Ok(None)),
+            Ok(None) => self.decide(id, request.id, Ok(())),
             Err(why) => self.decide(id, request.id, Err(why)),
         }
     }
@@ -48,8 +100,8 @@ impl Server<'_> {
         &mut self,
         id: ClientId,
         request: &AuthRequest,
-    ) -> Result<Option<Jobs>, String> {
-        let config = &self.context.config;
+    ) -> Result<Option<Jobs>, Refusal> {
+        let config = self.config;
         let Some(server) = config.server() else {
             return Ok(None);
         };
@@ -72,8 +124,8 @@ impl Server<'_> {
             for (name, value) in certificate.environment() {
                 environment.set(&name, value);
             }
-            for (depth, of) in certificate.chain.iter().enumerate().rev() {
-                log::info!("VERIFY OK: depth={depth}, {}", of.subject);
+            if config.scripts.tls_verify.is_none() {
+                verified(certificate);
             }
         }
         environment.set("common_name", &client.common_name);
@@ -95,7 +147,7 @@ impl Server<'_> {
         let script = |hook, command, arguments: Vec<String>, environment: &Environment| {
             self.hooks
                 .invocation(hook, command, arguments, environment)
-                .map_err(|e| e.to_string())
+                .map_err(|e| Refusal::logged(e.to_string()))
         };
         if let (Some(command), Some(certificate), false) = (
             &config.scripts.tls_verify,
@@ -128,7 +180,7 @@ impl Server<'_> {
             };
             let wanted = config.scripts.auth_user_pass_verify.is_some() || self.passwords.is_some();
             if wanted && request.username.is_empty() && !server.auth_user_pass_optional {
-                return Err("no user name and password".to_owned());
+                return Err(Refusal::logged("no user name and password"));
             }
             if let Some((command, method)) = &config.scripts.auth_user_pass_verify {
                 let invocation =
@@ -154,24 +206,31 @@ impl Server<'_> {
                 .get(id)
                 .is_some_and(|client| client.number == *number)
         });
+        let _who = whose.and_then(|(id, _)| self.speak_of(id));
         match (done, whose) {
             (Done::Told(Err(error)), _) => log::warn!("WARNING: {error}"),
-            (Done::Judged(auth, answer), Some((id, _))) => self.judged(id, auth, answer),
+            (Done::Judged(auth, judged), Some((id, _))) => self.judged(id, auth, judged),
             (Done::Answered(auth, Err(error)), Some((id, _))) => {
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.deferred = None;
                 }
-                self.decide(id, auth, Err(error.to_string()));
+                self.decide(id, auth, Err(Refusal::logged(error.to_string())));
             }
             (Done::Settled(outcome), Some((id, _))) => self.settled(id, outcome),
             _ => {}
         }
     }
 
-    fn judged(&mut self, id: ClientId, auth: AuthId, answer: Result<Answer, AuthScriptError>) {
-        let answer = match answer {
+    fn judged(&mut self, id: ClientId, auth: AuthId, judged: Judged) {
+        if judged.certificate
+            && self.config.scripts.tls_verify.is_some()
+            && let Some(certificate) = self.listener.session(id).and_then(Session::certificate)
+        {
+            verified(certificate);
+        }
+        let answer = match judged.answer {
             Ok(answer) => answer,
-            Err(error) => return self.decide(id, auth, Err(error.to_string())),
+            Err(error) => return self.decide(id, auth, Err(Refusal::logged(error.to_string()))),
         };
         if let Some(pending) = answer.pending {
             let timeout = Duration::from_secs(pending.timeout.into());
@@ -187,33 +246,39 @@ impl Server<'_> {
                 }
             }
             (Verdict::Refused(reason), _) => {
-                self.decide(id, auth, Err(reason.unwrap_or_default()));
+                self.decide(id, auth, Err(Refusal::by_script(reason)));
             }
-            _ => self.decide(id, auth, Ok(None)),
+            _ => self.decide(id, auth, Ok(())),
         }
     }
 
     /// The client has answered what was asked of it while its login is judged: a script is told,
     /// which decides as the one before it may (`client-crresponse`).
     pub(super) fn answered(&mut self, id: ClientId, response: String) {
-        let config = &self.context.config;
+        let config = self.config;
         let (Some(command), Some(client)) =
             (&config.scripts.client_crresponse, self.clients.get(&id))
         else {
             return;
         };
         let Some(Deferred::Login(auth, files)) = &client.deferred else {
-            log::debug!("{}: an answer to nothing", client.label());
+            log::debug!("an answer to nothing");
             return;
         };
         let (auth, number, directory) = (*auth, client.number, self.script_directory());
+        // A client may answer as often as it likes: a script is told of one answer at a time.
+        if self.jobs.values().any(|whose| *whose == (id, number)) {
+            log::debug!("an answer while a script has the one before it");
+            return;
+        }
+        let source = Some(Source::from(client.from));
         let hook = Hook::ClientCrResponse;
         let script = self
             .hooks
             .invocation(hook, command, [], &client.environment)
             .map(|script| files.name_to(script));
         let job = match script {
-            Ok(script) => self.background.submit(move || {
+            Ok(script) => self.background.submit(source, move || {
                 Done::Answered(
                     auth,
                     auth_script::tell_response(script, &response, &directory),
@@ -231,7 +296,7 @@ impl Server<'_> {
 
     /// Where files for scripts are made.
     pub(super) fn script_directory(&self) -> PathBuf {
-        let config = &self.context.config;
+        let config = self.config;
         let wanted = config.scripts.tmp_dir.as_ref();
         wanted.map_or_else(std::env::temp_dir, |path| config.path(path))
     }
@@ -244,11 +309,14 @@ impl Server<'_> {
             .filter_map(|(id, client)| client.deferred.is_some().then_some(*id))
             .collect();
         for id in waiting {
+            let _who = self.speak_of(id);
             let deferred = self.clients.get_mut(&id).and_then(|c| c.deferred.take());
             match deferred {
                 Some(Deferred::Login(auth, files)) => match files.verdict() {
-                    Verdict::Accepted => self.decide(id, auth, Ok(None)),
-                    Verdict::Refused(why) => self.decide(id, auth, Err(why.unwrap_or_default())),
+                    Verdict::Accepted => self.decide(id, auth, Ok(())),
+                    Verdict::Refused(why) => {
+                        self.decide(id, auth, Err(Refusal::by_script(why)));
+                    }
                     Verdict::Deferred => {
                         if let Some(client) = self.clients.get_mut(&id) {
                             client.deferred = Some(Deferred::Login(auth, files));
@@ -261,31 +329,47 @@ impl Server<'_> {
         }
     }
 
-    /// Tells the session whether its client may come in; `Err` with why not, empty for no reason.
-    fn decide(&mut self, id: ClientId, auth: AuthId, verdict: Result<Option<()>, String>) {
-        let label = self.clients.get(&id).map(Served::label).unwrap_or_default();
+    /// Tells the session whether its client may come in.
+    fn decide(&mut self, id: ClientId, auth: AuthId, verdict: Result<(), Refusal>) {
         let decision = match verdict {
-            Ok(_) => {
-                let user = self.clients.get(&id).map_or("", |client| &client.username);
-                if !user.is_empty() {
-                    log::info!(
-                        "{label} TLS: Username/Password authentication succeeded for username '{user}'"
-                    );
+            Ok(()) => {
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.authorised = true;
+                    if let Way::Stream(stream) = client.conduit.way() {
+                        self.streams.admitted(stream.id());
+                    }
+                    if !client.username.is_empty() {
+                        log::info!(
+                            "TLS: Username/Password authentication succeeded for username '{}'",
+                            client.username
+                        );
+                    }
                 }
                 Decision::Accept
             }
             Err(why) => {
-                let said = if why.is_empty() {
-                    "the name and password, or a script, were refused"
-                } else {
-                    &why
-                };
-                log::warn!("{label} TLS Auth Error: {said}");
-                Decision::Reject(AuthFailed::because(&why))
+                log::warn!("TLS Auth Error: {}", why.logged);
+                let info = self.listener.session(id).and_then(Session::peer_info);
+                let knows = info.is_some_and(|it| it.proto().has(IvProto::AUTH_FAIL_TEMP));
+                let mut failed = AuthFailed::because(&why.told);
+                if why.temporary && knows {
+                    failed.kind = AuthFailedKind::Temporary {
+                        backoff: None,
+                        advance: Advance::Unspecified,
+                    };
+                }
+                Decision::Reject(failed)
             }
         };
         self.with(id, |session, now, out| {
             session.authenticated(auth, decision, now, out);
         });
+    }
+}
+
+/// Says that nothing is wrong with a chain, its root first.
+fn verified(certificate: &PeerCertificate) {
+    for (depth, of) in certificate.chain.iter().enumerate().rev() {
+        log::info!("VERIFY OK: depth={depth}, {}", of.subject);
     }
 }

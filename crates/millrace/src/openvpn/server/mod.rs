@@ -7,11 +7,13 @@ mod judgement;
 mod network;
 mod outputs;
 mod presence;
+mod reload;
 mod served;
 mod start;
 mod streams;
 
 use super::conduit::{Conduit, Way};
+use super::console::{Speaking, Who};
 use super::device::Link;
 use super::hooks::Hooks;
 use super::office::Status;
@@ -26,14 +28,14 @@ use super::revocation::RevocationFile;
 use super::signals::Signal;
 use super::{Context, Ended};
 use crate::status::Refusals;
-use config::openvpn::{Connection, RemapUsr1};
+use config::openvpn::{Connection, OpenVpn, RemapUsr1};
 use engine::{Moving, Notice, Peer, Routes, Sockets, Tunnel};
 use jobs::Done;
 use netio::poll::{Poller, Waker};
 use netio::udp::Endpoint;
 use openvpn::data::signal::Signal as DataSignal;
 use openvpn::message::Restart;
-use openvpn::server::{ClientId, Listener, Remote, ServerOutput};
+use openvpn::server::{ClientId, Listener, Refused, Remote, ServerOutput, Source};
 use openvpn::session::CloseReason;
 use openvpn::tls::TlsSettings;
 use served::{Served, Step};
@@ -64,8 +66,11 @@ type Failure = Box<dyn std::error::Error>;
 /// A server.
 struct Server<'a> {
     context: &'a Context,
+    /// As it was last read.
+    config: &'a OpenVpn,
+    /// A digest of the files that only a new start reads; `None` if one cannot be read.
+    material: Option<[u8; 32]>,
     hooks: Hooks<'a>,
-    connection: &'a Connection,
     inbox: Arc<Inbox>,
     tunnel: Tunnel<ServerWire>,
     link: Link,
@@ -82,7 +87,8 @@ struct Server<'a> {
     counted: u64,
     routes: Routes<Arc<Peer>>,
     streams: Streams,
-    background: Background<Done>,
+    /// Work of a source of clients, or the server's own.
+    background: Background<Option<Source>, Done>,
     /// Whose work the numbers of the background are, and what it was for.
     jobs: HashMap<u64, (ClientId, u64)>,
     done: Arc<Waker>,
@@ -116,16 +122,23 @@ pub(super) fn run(context: &Context) -> Ended {
 impl<'a> Server<'a> {
     /// Connections that wait.
     fn accept(&mut self) {
-        while let Some(stream) = self.streams.accept() {
-            log::info!(
-                "TCP connection established with {}",
-                log_lines::outer(stream.endpoint().addr)
-            );
+        for stream in self.streams.accept(Instant::now()) {
+            let from = stream.endpoint().addr;
+            let _who = Speaking::of(Who {
+                label: from.to_string(),
+                stranger: true,
+            });
+            log::info!("TCP connection established with {}", log_lines::outer(from));
             if let Err(error) = self.tunnel.add_stream(&stream) {
                 log::warn!("{error}");
                 self.streams.remove(stream.id());
             }
         }
+    }
+
+    /// What is logged is about this client, until the value is dropped.
+    fn speak_of(&self, id: ClientId) -> Option<Speaking> {
+        self.clients.get(&id).map(|it| Speaking::of(it.who()))
     }
 
     /// Control packets, signals, scripts, time: until somebody says stop.
@@ -135,9 +148,6 @@ impl<'a> Server<'a> {
         poller.add(&*self.context.signals, SIGNAL)?;
         poller.add(&*self.done, DONE)?;
         self.context.watch(&poller, NEWS, SERVICE)?;
-        for (n, listener) in (0..).zip(self.streams.listeners()) {
-            poller.add(listener, LISTENERS + n)?;
-        }
         self.state(State::Connected, "SUCCESS");
         self.context.is_up();
         log::info!("Initialization Sequence Completed");
@@ -150,6 +160,7 @@ impl<'a> Server<'a> {
             {
                 return Ok(ended);
             }
+            self.streams.watch(&poller, LISTENERS, now)?;
             let timeout = if busy {
                 Some(Duration::ZERO)
             } else {
@@ -173,6 +184,8 @@ impl<'a> Server<'a> {
                             if leaving.is_some() {
                                 return Ok(ended);
                             }
+                            self.listener.close();
+                            self.streams.stop_listening();
                             self.say_goodbye();
                             leaving = Some((ended, Instant::now() + FAREWELL));
                         }
@@ -197,13 +210,10 @@ impl<'a> Server<'a> {
                 log::info!("{name}[hard,] received, process exiting");
                 Some(Ended::Exit(0))
             }
-            Signal::Reload => {
-                log::info!("SIGHUP[hard,] received, process restarting");
-                Some(Ended::Reload)
-            }
+            Signal::Reload => self.reload(),
             Signal::Restart => {
                 log::info!("SIGUSR1[hard,] received, process restarting");
-                let service = &self.context.config.service;
+                let service = &self.config.service;
                 match service.remap_usr1 {
                     Some(RemapUsr1::Term) => Some(Ended::Exit(0)),
                     // Nothing is to be read anew, which a process without privileges could not.
@@ -267,28 +277,40 @@ impl<'a> Server<'a> {
             connection: arrival.stream,
         };
         let now = Instant::now();
+        let of = self.listener.at(from).and_then(|id| self.speak_of(id));
+        let _who = of.unwrap_or_else(|| {
+            Speaking::of(Who {
+                label: from.to_string(),
+                stranger: true,
+            })
+        });
         if let Err(why) = self.listener.receive(&arrival.bytes, from, now, &mut out) {
-            // Whoever can reach the port can cause this: never more than a debug line.
-            log::debug!("control packet from {from}: {why}");
+            // Whoever can reach the port can cause this: rarely more than a debug line.
+            match why {
+                Refused::Full => log::warn!(
+                    "MULTI: new incoming connection would exceed maximum number of clients ({})",
+                    self.config.server().map_or(0, |it| it.max_clients)
+                ),
+                why => log::debug!("control packet: {why}"),
+            }
         }
         self.perform_from(out, Some(arrival.from));
     }
 
     fn notice(&mut self, id: ClientId, notice: Notice) {
+        let _who = self.speak_of(id);
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
         match notice {
             Notice::Compressed { unpacked: true } => log::warn!(
-                "{}: the client compresses packets: they are unpacked, but their lengths tell who \
+                "the client compresses packets: they are unpacked, but their lengths tell who \
                  listens something of what is in them (VORACLE). Set `compress migrate` or push \
-                 `comp-lzo no`",
-                client.label()
+                 `comp-lzo no`"
             ),
             Notice::Compressed { unpacked: false } => log::error!(
-                "{}: the client compresses packets, and not as agreed or allowed: they are \
-                 dropped. Set `compress migrate` or push `comp-lzo no`",
-                client.label()
+                "the client compresses packets, and not as agreed or allowed: they are dropped. \
+                 Set `compress migrate` or push `comp-lzo no`"
             ),
             Notice::Refresh { .. } => {
                 self.with(id, |session, now, out| session.renegotiate(now, out));
@@ -306,10 +328,7 @@ impl<'a> Server<'a> {
                     client.environment.set_peer("trusted", to);
                     client.conduit.moved(&self.tunnel, to);
                 } else {
-                    log::warn!(
-                        "{}: may not take the address {to} of another",
-                        client.label()
-                    );
+                    log::warn!("it may not take the address {to} of another");
                     client.conduit.peer.set_endpoint(Endpoint::new(before));
                 }
                 self.perform(out);
@@ -321,22 +340,17 @@ impl<'a> Server<'a> {
     /// Does what time asks for.
     fn tick(&mut self) {
         let now = Instant::now();
-        let mut out = Vec::new();
-        let clients = &self.clients;
-        self.listener.expired(
-            now,
-            |id| {
-                clients
-                    .get(&id)
-                    .map(|client| client.conduit.times())
-                    .unwrap_or_default()
-            },
-            &mut out,
-        );
-        self.perform(out);
+        for id in self.listener.due(now) {
+            let _who = self.speak_of(id);
+            let times = self.clients.get(&id).map(|client| client.conduit.times());
+            self.with(id, |session, now, out| {
+                session.activity(times.unwrap_or_default());
+                session.expired(now, out);
+            });
+        }
         if now >= self.round {
             self.round = now + ROUND;
-            self.crl.refresh(&self.context.config, &self.tls);
+            self.crl.refresh(self.config, &self.tls);
             self.poll_deferred();
             let used: Vec<_> = self
                 .clients
@@ -364,6 +378,7 @@ impl<'a> Server<'a> {
         id: ClientId,
         call: impl FnOnce(&mut openvpn::session::Session, Instant, &mut Vec<openvpn::session::Output>),
     ) {
+        let _who = self.speak_of(id);
         let mut out = Vec::new();
         let now = Instant::now();
         self.listener
@@ -396,9 +411,10 @@ impl<'a> Server<'a> {
 
     /// What the configuration says of clients over TCP, or over UDP.
     fn connection_of(&self, stream: bool) -> &'a Connection {
-        let mut all = self.context.config.connections.iter();
-        all.find(|it| it.protocol.transport.is_tcp() == stream)
-            .unwrap_or(self.connection)
+        let all = &self.config.connections;
+        let like = |it: &&Connection| it.protocol.transport.is_tcp() == stream;
+        // A configuration has one at least.
+        all.iter().find(like).unwrap_or(&all[0])
     }
 
     /// The way to a client; `None` if its connection has ended. `heard` is our end of it, where that is known.
@@ -429,9 +445,13 @@ impl<'a> Server<'a> {
         if let Way::Stream(stream) = &way {
             self.streams.begun(stream.id());
         }
-        let config = &self.context.config;
+        let _who = Speaking::of(Who {
+            label: from.to_string(),
+            stranger: true,
+        });
+        let config = self.config;
         log::info!(
-            "{from} TLS: Initial packet from {}",
+            "TLS: Initial packet from {}",
             log_lines::outer(from.address)
         );
         let mut conduit = Conduit::new(
@@ -452,6 +472,7 @@ impl<'a> Server<'a> {
             from: from.address,
             step: Step::Arriving,
             since: SystemTime::now(),
+            authorised: false,
             common_name: String::new(),
             username: String::new(),
             number: self.counted - 1,
@@ -460,6 +481,8 @@ impl<'a> Server<'a> {
             framing: super::sizes::configured(config.data.framing),
             deferred: None,
             settings: Default::default(),
+            scripted: Default::default(),
+            options: Vec::new(),
             lease: None,
             addresses: Default::default(),
             networks: Vec::new(),

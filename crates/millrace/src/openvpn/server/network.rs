@@ -17,7 +17,7 @@ impl Server<'_> {
         if self.link.index == 0 {
             return Ok(());
         }
-        let config = &self.context.config;
+        let config = self.config;
         let around = Surroundings {
             ifname: &self.link.name,
             remote: None,
@@ -47,12 +47,31 @@ impl Server<'_> {
         Ok(())
     }
 
+    /// Sets the routes that the configuration has now, and takes those away that it has no more; the others stay.
+    pub(super) fn change_routes(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+        let Some(set) = &mut self.set else {
+            return Ok(());
+        };
+        let around = Surroundings {
+            ifname: &self.link.name,
+            remote: None,
+            mark: self.config.sockets.mark.unwrap_or(0),
+        };
+        let stop = self.context.stop();
+        let network = &self.config.network;
+        let wanted = Inside::plan(network, self.mtu, None, around, &stop)?;
+        for warning in &wanted.network.warnings {
+            log::warn!("WARNING: {warning}");
+        }
+        Ok(set.inside.change_routes(wanted)?)
+    }
+
     /// Undoes what was set, and runs the scripts for it.
     pub(super) fn take_down(&mut self) {
         let Some(mut set) = self.set.take() else {
             return;
         };
-        let scripts = &self.context.config.scripts;
+        let scripts = &self.config.scripts;
         set.environment.set("signal", "sigterm");
         self.context
             .office
@@ -75,7 +94,7 @@ impl Server<'_> {
     }
 
     fn arguments(&self, context: &str) -> [String; 6] {
-        let ifconfig = self.context.config.network.ifconfig;
+        let ifconfig = self.config.network.ifconfig;
         device_arguments(
             &self.link.name,
             self.mtu,

@@ -39,6 +39,7 @@ impl Server<'_> {
     }
 
     fn one(&mut self, id: ClientId, output: Output) {
+        let _who = self.speak_of(id);
         match output {
             Output::InstallKeys(keys) => {
                 if let Err(error) = self.install(id, &keys) {
@@ -70,11 +71,11 @@ impl Server<'_> {
             Output::PushRequested => self.settle(id),
             Output::Connected => self.came_in(id),
             Output::Renegotiated { key_id } => {
-                let label = self.clients.get(&id).map(Served::label).unwrap_or_default();
-                log::info!("{label} new data channel keys, key id {key_id}");
+                log::info!("new data channel keys, key id {key_id}");
             }
             Output::Closed(reason) => self.gone(id, &reason),
-            Output::Message(Message::Info(text)) => log::info!("info from a client: {text}"),
+            // As many as the client likes, whoever it is.
+            Output::Message(Message::Info(text)) => log::debug!("info from the client: {text}"),
             Output::Message(Message::CrResponse(text)) => self.answered(id, text),
             Output::Message(_) => {}
             // A client's.
@@ -91,7 +92,7 @@ impl Server<'_> {
         };
         if let (0, Some(agreed)) = (keys.key_id, agreed) {
             client.conduit.shape = sizes::shape(
-                &self.context.config,
+                self.config,
                 connection,
                 agreed,
                 client.framing,
@@ -101,11 +102,7 @@ impl Server<'_> {
         }
         client.conduit.install(&self.tunnel, keys)?;
         client.keys = Some((keys.key_id, client.conduit.bytes()));
-        log::info!(
-            "{} Data Channel: cipher '{}'",
-            client.label(),
-            keys.cipher.name()
-        );
+        log::info!("Data Channel: cipher '{}'", keys.cipher.name());
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! A client that has its keys, until it is gone.
 
+use super::super::conduit::Way;
 use super::super::policy::environment::Environment;
 use super::super::policy::scripts::{Hook, Invocation, Learned, learn_address_arguments};
 use super::Server;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 impl Server<'_> {
     /// The client has its keys: it is reachable from now on.
     pub(super) fn came_in(&mut self, id: ClientId) {
-        let config = &self.context.config;
+        let config = self.config;
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
@@ -31,9 +32,8 @@ impl Server<'_> {
         }
         self.tunnel.set_routes(self.routes.clone());
         log::info!(
-            "{} MULTI: primary virtual IP for {}: {}",
-            client.label(),
-            client.label(),
+            "MULTI: primary virtual IP for {}: {}",
+            client.who().label,
             client
                 .networks
                 .first()
@@ -60,7 +60,7 @@ impl Server<'_> {
         }
     }
 
-    fn tell_learned(
+    pub(super) fn tell_learned(
         &mut self,
         command: &Command,
         environment: &Environment,
@@ -87,7 +87,7 @@ impl Server<'_> {
     fn tell(&mut self, invocation: Invocation) {
         if let Err(busy) = self
             .background
-            .submit(move || Done::Told(invocation.run_well()))
+            .submit(None, move || Done::Told(invocation.run_well()))
         {
             log::warn!("WARNING: {busy}");
         }
@@ -101,8 +101,18 @@ impl Server<'_> {
         if let Some(refusal) = reason.refusal() {
             self.refusals.count(refusal);
         }
-        log::info!("{} {reason}", client.label());
-        let config = &self.context.config;
+        log::info!("{reason}");
+        self.jobs.retain(|job, whose| {
+            let theirs = *whose == (id, client.number);
+            if theirs {
+                self.background.cancel(*job);
+            }
+            !theirs
+        });
+        if let Way::Stream(stream) = client.conduit.way() {
+            self.streams.remove(stream.id());
+        }
+        let config = self.config;
         let (received, sent) = (client.conduit.received(), client.conduit.sent());
         client.conduit.clear(&self.tunnel);
         let mine = Arc::clone(&client.conduit.peer);

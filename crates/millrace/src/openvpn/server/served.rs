@@ -1,6 +1,7 @@
 //! One client of a server.
 
 use super::super::conduit::{Conduit, Way};
+use super::super::console::Who;
 use super::super::policy::auth_script::AuthFiles;
 use super::super::policy::clients::Addresses;
 use super::super::policy::connect_script::ConnectFiles;
@@ -13,8 +14,8 @@ use openvpn::session::AuthId;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Instant, SystemTime};
 
-/// How far a client has come in.
-#[derive(Debug)]
+/// How far a client has come in. New keys of a client that is in change nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// It negotiates.
     Arriving,
@@ -40,6 +41,8 @@ pub(super) struct Served {
     pub(super) from: SocketAddr,
     pub(super) step: Step,
     pub(super) since: SystemTime,
+    /// Its certificate and its password are good.
+    pub(super) authorised: bool,
     /// From its certificate or its user name; empty until it is known.
     pub(super) common_name: String,
     pub(super) username: String,
@@ -50,6 +53,10 @@ pub(super) struct Served {
     pub(super) framing: Framing,
     pub(super) deferred: Option<Deferred>,
     pub(super) settings: ClientSettings,
+    /// The part of them that a script made.
+    pub(super) scripted: ClientSettings,
+    /// What it was pushed by these settings.
+    pub(super) options: Vec<String>,
     pub(super) lease: Option<Lease>,
     pub(super) addresses: Addresses,
     /// The addresses and networks that are routed to it.
@@ -76,12 +83,15 @@ impl Served {
         last.map_or(self.since, |last| last.max(self.since))
     }
 
-    /// How logs name it: `name/address`.
-    pub(super) fn label(&self) -> String {
-        if self.common_name.is_empty() {
-            self.from.to_string()
-        } else {
-            format!("{}/{}", self.common_name, self.from)
+    /// How logs name it: by its address, and once its name is proved by `name/address`.
+    pub(super) fn who(&self) -> Who {
+        Who {
+            label: if self.authorised {
+                format!("{}/{}", self.common_name, self.from)
+            } else {
+                self.from.to_string()
+            },
+            stranger: !self.authorised,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::super::policy::htpasswd::PasswordFile;
 use super::super::policy::persist;
 use super::super::policy::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
 use super::super::revocation::RevocationFile;
-use super::super::{Context, client, device, setup, terms};
+use super::super::{Context, client, device, process, setup, terms};
 use super::streams::Streams;
 use super::{Failure, ROUND, Server};
 use crate::status::Refusals;
@@ -27,7 +27,7 @@ const SCRIPTS: (usize, usize) = (4, 4096);
 
 impl<'a> Server<'a> {
     pub(super) fn start(context: &'a Context) -> Result<Self, Failure> {
-        let config = &context.config;
+        let config: &OpenVpn = &context.config;
         let (Some(wanted), Some(connection)) = (config.server(), config.connections.first()) else {
             return Err("no server in the configuration".into());
         };
@@ -68,17 +68,7 @@ impl<'a> Server<'a> {
         settings.starts = starts.map(|rate| (rate.count, Duration::from_secs(rate.seconds.into())));
         settings.force_cookie = config.tls.force_cookie;
 
-        let passwords = match &wanted.password_file {
-            None => None,
-            Some(path) => {
-                let (file, bad) = PasswordFile::load(&config.path(path))?;
-                for line in bad {
-                    log::warn!("WARNING: {}: {line}", path.display());
-                }
-                log::info!("{} users in {}", file.users(), path.display());
-                Some(Arc::new(file))
-            }
-        };
+        let passwords = passwords(config)?;
         let topology = config.network.topology.unwrap_or_default();
         let side = ServerSide {
             topology,
@@ -105,7 +95,14 @@ impl<'a> Server<'a> {
         }
         context.office.borrow_mut().publish(&link);
         tunnel.set_hairpin(wanted.client_to_client);
-        let mut streams = Streams::default();
+        let mut streams = Streams::new(settings.max_clients, process::raise_open_files());
+        if first_tcp.is_some() && streams.most() < settings.max_clients {
+            log::warn!(
+                "WARNING: the limit of open files allows {} clients over TCP, less than max-clients: raise it (ulimit \
+                 -Hn, LimitNOFILE=)",
+                streams.most()
+            );
+        }
         let mut sockets = Sockets::default();
         for connection in &config.connections {
             if is_tcp(&connection) {
@@ -142,8 +139,9 @@ impl<'a> Server<'a> {
         let ring = Arc::clone(&done);
         let mut server = Self {
             context,
+            config,
+            material: setup::material(config),
             hooks: Hooks::new(config, context.file.as_deref(), SystemTime::now()),
-            connection,
             inbox,
             tunnel,
             link,
@@ -170,6 +168,20 @@ impl<'a> Server<'a> {
         context.drop_privileges()?;
         Ok(server)
     }
+}
+
+/// The file of names and password hashes, if there is one.
+pub(super) fn passwords(config: &OpenVpn) -> Result<Option<Arc<PasswordFile>>, Failure> {
+    let path = config.server().and_then(|it| it.password_file.as_ref());
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    let (file, bad) = PasswordFile::load(&config.path(path))?;
+    for line in bad {
+        log::warn!("WARNING: {}: {line}", path.display());
+    }
+    log::info!("{} users in {}", file.users(), path.display());
+    Ok(Some(Arc::new(file)))
 }
 
 fn make_pool(config: &OpenVpn, topology: Topology) -> Result<Option<Pool>, Failure> {

@@ -1,31 +1,72 @@
 //! The TCP connections of a server.
 
 use super::super::device::resolve_local;
+use crate::gate::Gate;
 use config::openvpn::{Connection, Family, OpenVpn};
 use engine::Stream;
+use netio::poll::Poller;
 use netio::tcp::{Listener, TcpOptions};
+use openvpn::server::Source;
 use std::collections::HashMap;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a connection may be open without a session.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Connections without a session, at most.
-const STRANGERS: usize = 256;
+/// Connections of clients that are not let in, at least, where the limit of open files permits.
+const STRANGERS_MIN: usize = 256;
+
+/// Connections that are accepted before everything else gets a turn.
+const ACCEPTED_AT_ONCE: usize = 16;
+
+/// Open files that are no connections, at least: sockets, the TUN, files of scripts.
+const OTHER_FILES_MIN: usize = 64;
+
+/// A connection whose client is not let in yet.
+#[derive(Clone, Copy)]
+struct Stranger {
+    accepted: Instant,
+    source: Source,
+    /// No session has begun on it.
+    silent: bool,
+}
 
 /// Connections by number.
-#[derive(Default)]
 pub(super) struct Streams {
     listeners: Vec<Listener>,
+    gate: Gate,
     by_id: HashMap<u64, Arc<Stream>>,
-    /// Those on which no session has begun.
-    strangers: HashMap<u64, Instant>,
+    strangers: HashMap<u64, Stranger>,
+    strangers_most: usize,
+    /// Connections at most.
+    most: usize,
     next: u64,
 }
 
 impl Streams {
+    /// For so many clients, in a process that may have so many files open.
+    pub(super) fn new(max_clients: usize, open_files: usize) -> Self {
+        let other = (open_files / 8).max(OTHER_FILES_MIN);
+        Self {
+            listeners: Vec::new(),
+            gate: Gate::new(),
+            by_id: HashMap::new(),
+            strangers: HashMap::new(),
+            strangers_most: max_clients.max(STRANGERS_MIN),
+            most: open_files.saturating_sub(other).max(open_files / 4).max(1),
+            next: 0,
+        }
+    }
+
+    /// Connections that there can be at a time.
+    pub(super) const fn most(&self) -> usize {
+        self.most
+    }
+
     /// Listens where the configuration says.
     pub(super) fn listen(
         &mut self,
@@ -69,50 +110,100 @@ impl Streams {
         }
     }
 
-    pub(super) fn listeners(&self) -> &[Listener] {
-        &self.listeners
+    /// Has the poller wait for connections, the first listener's under `first`.
+    pub(super) fn watch(&mut self, poller: &Poller, first: u64, now: Instant) -> io::Result<()> {
+        let sockets = self.listeners.iter().map(|it| it.as_fd()).zip(first..);
+        self.gate.follow(poller, sockets, now)
     }
 
-    /// The next connection that waits, if any does.
-    pub(super) fn accept(&mut self) -> Option<Arc<Stream>> {
-        loop {
-            let mut waiting = self.listeners.iter().filter_map(|listener| {
-                listener.accept().unwrap_or_else(|error| {
-                    log::warn!("accept: {error}");
-                    None
-                })
-            });
-            let (socket, from) = waiting.next()?;
-            drop(waiting);
-            if self.strangers.len() >= STRANGERS {
-                self.turn_away_the_oldest();
-            }
-            self.next += 1;
-            match Stream::new(self.next, socket) {
-                Ok(stream) => {
-                    let stream = Arc::new(stream);
-                    self.by_id.insert(stream.id(), Arc::clone(&stream));
-                    self.strangers
-                        .insert(stream.id(), Instant::now() + PATIENCE);
-                    return Some(stream);
+    /// Listens no more: who calls is refused by the kernel.
+    pub(super) fn stop_listening(&mut self) {
+        self.listeners.clear();
+    }
+
+    /// Connections that wait, some of them: what is left makes the poller speak again.
+    pub(super) fn accept(&mut self, now: Instant) -> Vec<Arc<Stream>> {
+        let mut accepted = Vec::new();
+        // Those that were closed for others have their descriptors until a worker lets go of them.
+        if self.by_id.len() >= self.most + ACCEPTED_AT_ONCE {
+            return Vec::new();
+        }
+        for listener in &self.listeners {
+            while accepted.len() < ACCEPTED_AT_ONCE {
+                match listener.accept() {
+                    Ok(Some(connection)) => accepted.push(connection),
+                    Ok(None) => break,
+                    Err(error) => {
+                        let turn_away = || listener.accept().is_ok_and(|it| it.is_some());
+                        self.gate.failed(&error, now, turn_away);
+                        break;
+                    }
                 }
-                // It has gone already.
-                Err(error) => log::debug!("{from}: {error}"),
+            }
+        }
+        let streams = accepted.into_iter();
+        streams
+            .filter_map(|(socket, from)| self.take(socket, from, now))
+            .collect()
+    }
+
+    fn take(
+        &mut self,
+        socket: std::net::TcpStream,
+        from: SocketAddr,
+        now: Instant,
+    ) -> Option<Arc<Stream>> {
+        let source = Source::from(from);
+        let crowded = self.strangers.len() >= self.strangers_most || self.by_id.len() >= self.most;
+        if crowded && !self.make_room(source) {
+            log::debug!("{from}: turned away, as many connections are open as may be");
+            return None;
+        }
+        self.next += 1;
+        match Stream::new(self.next, socket) {
+            Ok(stream) => {
+                let stream = Arc::new(stream);
+                self.by_id.insert(stream.id(), Arc::clone(&stream));
+                let stranger = Stranger {
+                    accepted: now,
+                    source,
+                    silent: true,
+                };
+                self.strangers.insert(stream.id(), stranger);
+                Some(stream)
+            }
+            // It has gone already.
+            Err(error) => {
+                log::debug!("{from}: {error}");
+                None
             }
         }
     }
 
-    /// Whoever keeps a connection open without a word makes room for the next.
-    fn turn_away_the_oldest(&mut self) {
-        let oldest = self.strangers.iter().min_by_key(|(_, until)| **until);
-        if let Some(id) = oldest.map(|(id, _)| *id)
-            && let Some(stream) = self.by_id.get(&id).cloned()
-        {
+    /// Closes a connection of a client that is not let in: the oldest of the source that has the most, one without a
+    /// session before others. Whether one could go: the only one of its source goes for no newcomer of another.
+    fn make_room(&mut self, newcomer: Source) -> bool {
+        let mut of_source: HashMap<Source, usize> = HashMap::new();
+        *of_source.entry(newcomer).or_default() += 1;
+        for stranger in self.strangers.values() {
+            *of_source.entry(stranger.source).or_default() += 1;
+        }
+        let greediest = of_source.values().max().copied().unwrap_or(0);
+        let oldest = self
+            .strangers
+            .iter()
+            .filter(|(_, it)| greediest > 1 && of_source.get(&it.source) == Some(&greediest))
+            .min_by_key(|(_, it)| (!it.silent, it.accepted));
+        let Some(id) = oldest.map(|(id, _)| *id) else {
+            return false;
+        };
+        self.strangers.remove(&id);
+        if let Some(stream) = self.by_id.get(&id) {
             log::debug!("{}: closed for another", stream.endpoint().addr);
-            self.strangers.remove(&id);
             // The worker that reads from it finds its end, and tells.
             stream.close();
         }
+        true
     }
 
     /// The ports that are listened on, each once.
@@ -133,6 +224,13 @@ impl Streams {
 
     /// A session has begun on it.
     pub(super) fn begun(&mut self, id: u64) {
+        if let Some(stranger) = self.strangers.get_mut(&id) {
+            stranger.silent = false;
+        }
+    }
+
+    /// Its client was let in.
+    pub(super) fn admitted(&mut self, id: u64) {
         self.strangers.remove(&id);
     }
 
@@ -143,12 +241,18 @@ impl Streams {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.strangers.values().min().copied()
+        let silent = self.strangers.values().filter(|it| it.silent);
+        silent
+            .map(|it| it.accepted + PATIENCE)
+            .chain(self.gate.next_deadline())
+            .min()
     }
 
     /// Connections on which no session has begun in time.
     pub(super) fn expired(&mut self, now: Instant) -> Vec<Arc<Stream>> {
-        let late = |(id, at): (&u64, &Instant)| (*at <= now).then_some(*id);
+        let late = |(id, it): (&u64, &Stranger)| {
+            (it.silent && it.accepted + PATIENCE <= now).then_some(*id)
+        };
         let late: Vec<u64> = self.strangers.iter().filter_map(late).collect();
         let streams = late.iter().filter_map(|id| self.by_id.get(id).cloned());
         let streams = streams.collect();
@@ -156,5 +260,80 @@ impl Streams {
             self.remove(id);
         }
         streams
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    struct Callers {
+        listener: TcpListener,
+        streams: Streams,
+        kept: Vec<TcpStream>,
+        now: Instant,
+    }
+
+    impl Callers {
+        fn new(streams: Streams) -> Self {
+            Self {
+                listener: TcpListener::bind("127.0.0.1:0").unwrap(),
+                streams,
+                kept: Vec::new(),
+                now: Instant::now(),
+            }
+        }
+
+        /// Somebody at this address calls.
+        fn call(&mut self, from: &str) -> Option<u64> {
+            let address = self.listener.local_addr().unwrap();
+            self.kept.push(TcpStream::connect(address).unwrap());
+            let (socket, _) = self.listener.accept().unwrap();
+            self.now += Duration::from_millis(1);
+            let from = from.parse().unwrap();
+            let stream = self.streams.take(socket, from, self.now)?;
+            Some(stream.id())
+        }
+    }
+
+    #[test]
+    fn one_source_cannot_have_every_connection() {
+        let mut callers = Callers::new(Streams::new(1, 100));
+        let most = callers.streams.most();
+        assert_eq!(most, 36);
+        let client = callers.call("192.0.2.1:1").unwrap();
+        callers.streams.begun(client);
+        callers.streams.admitted(client);
+        let other = callers.call("192.0.2.2:1").unwrap();
+        let ids: Vec<u64> = (0..200)
+            .map(|port| {
+                callers
+                    .call(&format!("198.51.100.1:{}", 1000 + port))
+                    .unwrap()
+            })
+            .inspect(|_| {})
+            .collect();
+        for id in &ids {
+            // A reset costs it nothing and frees no place.
+            callers.streams.begun(*id);
+        }
+        assert!(callers.call("192.0.2.3:1").is_some());
+        let closed = |id: u64| callers.streams.get(id).unwrap().is_closed();
+        assert!(!closed(client) && !closed(other));
+        assert_eq!(ids.iter().filter(|id| !closed(**id)).count(), most - 3);
+        assert!(closed(ids[0]), "the oldest went first");
+    }
+
+    #[test]
+    fn those_who_were_let_in_make_room_for_nobody() {
+        let mut callers = Callers::new(Streams::new(1000, 100));
+        for number in 0..callers.streams.most() {
+            let id = callers.call(&format!("192.0.2.{number}:1")).unwrap();
+            callers.streams.admitted(id);
+        }
+        assert_eq!(callers.call("198.51.100.1:1"), None);
+        assert!(callers.streams.remove(1).is_some());
+        assert!(callers.call("198.51.100.1:1").is_some());
     }
 }

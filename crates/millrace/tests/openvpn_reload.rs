@@ -1,0 +1,171 @@
+//! A server that reads its configuration again, or ends and comes again: what its clients notice of it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod common;
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use common::openvpn::{Pair, credentials, ready};
+use common::{Net, ip, pings, reaches, until};
+use lab::Host;
+use lab::openvpn::{ConfigFile, KeyKind, OpenVpn, READY_LINE, RunningOpenVpn, Setup};
+use nix::sys::signal::Signal;
+
+/// Our server, at B, whose file can be changed while it runs.
+struct Office<'h> {
+    net: &'h Net,
+    setup: Setup,
+    file: ConfigFile,
+    server: RunningOpenVpn<'h>,
+    programs: [Box<dyn OpenVpn>; 2],
+}
+
+impl<'h> Office<'h> {
+    fn new(net: &'h Net, pair: Pair, setup: Setup) -> Self {
+        let programs = pair.programs(false);
+        let keys = credentials(KeyKind::Ecdsa);
+        let at = net.link.b4();
+        let file = setup.server_file(programs[0].as_ref(), keys, at).unwrap();
+        Self {
+            server: programs[0].start(&net.b, &file).unwrap(),
+            net,
+            setup,
+            file,
+            programs,
+        }
+    }
+
+    fn client(&self) -> RunningOpenVpn<'h> {
+        let (program, keys) = (self.programs[1].as_ref(), credentials(KeyKind::Ecdsa));
+        let file = self.setup.client_file(program, keys, self.net.link.b4());
+        program.start(&self.net.a, &file.unwrap()).unwrap()
+    }
+
+    fn inner(&self) -> String {
+        self.setup.inner4(1).to_string()
+    }
+
+    /// The file is another now, and the server hears of it.
+    fn reload(&mut self, change: impl FnOnce(&mut ConfigFile)) {
+        change(&mut self.file);
+        let path = self.server.directory().join("openvpn.conf");
+        fs::write(path, self.file.to_string()).unwrap();
+        self.server.process.signal(Signal::SIGHUP).unwrap();
+    }
+}
+
+fn routes(host: &Host) -> String {
+    host.output("ip", ["route"]).unwrap()
+}
+
+/// A branch is added and taken away, its network with it: nobody connects again for that, and not a packet is lost.
+#[test]
+fn a_branch_comes_and_goes_without_an_outage() {
+    if !ready() {
+        return;
+    }
+    for pair in [Pair::Server, Pair::Both] {
+        let net = Net::new();
+        let mut setup = Setup::default();
+        setup.server.line("client-config-dir ccd");
+        setup.server.file("ccd/other", "");
+        let mut office = Office::new(&net, pair, setup);
+        let client = office.client();
+        let inner = office.inner();
+        pings(&net.a, &inner, 3);
+        net.a.add_address("lo", ip("192.168.77.1"), 32).unwrap();
+
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let traffic = scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    pings(&net.a, &inner, 20);
+                }
+            });
+            let own = office.server.directory().join("ccd/client");
+            fs::write(&own, "iroute 192.168.77.0 255.255.255.0\n").unwrap();
+            office.reload(|file| {
+                file.line("route 192.168.77.0 255.255.255.0");
+            });
+            until("the route", || routes(&net.b).contains("192.168.77.0/24"));
+            reaches(&net.b, "192.168.77.1");
+            pings(&net.b, "192.168.77.1", 20);
+            // It goes again.
+            fs::remove_file(own).unwrap();
+            office.reload(|file| {
+                file.remove("route");
+            });
+            until("no route", || !routes(&net.b).contains("192.168.77.0"));
+            // A file that makes no sense changes nothing.
+            office.reload(|file| {
+                file.line("no-such-directive-here");
+            });
+            until("a refusal", || {
+                office.server.said("the server goes on as it was") == 1
+            });
+            stop.store(true, Ordering::Relaxed);
+            traffic.join().unwrap();
+        });
+        assert_eq!(client.said(READY_LINE), 1, "{pair:?}");
+        assert_eq!(office.server.said(READY_LINE), 1, "{pair:?}");
+    }
+}
+
+/// What a client is pushed it gets by connecting again, by itself and at once; the server stays.
+#[test]
+fn clients_connect_again_for_what_they_are_pushed() {
+    if !ready() {
+        return;
+    }
+    for pair in [Pair::Server, Pair::Both] {
+        let net = Net::new();
+        let mut office = Office::new(&net, pair, Setup::default());
+        let mut client = office.client();
+        office.reload(|file| {
+            file.words("push", ["route 192.168.78.0 255.255.255.0"]);
+        });
+        client.wait_until_ready(2).unwrap();
+        until("the route", || routes(&net.a).contains("192.168.78.0/24"));
+        reaches(&net.a, &office.inner());
+        assert_eq!(office.server.said(READY_LINE), 1, "{pair:?}");
+    }
+}
+
+/// A server that starts anew, by SIGHUP or as another process, lets nobody in while it goes: its clients are back soon, and
+/// do not wait for answers of a server that has gone.
+#[test]
+fn clients_are_not_let_in_by_a_server_that_goes() {
+    if !ready() {
+        return;
+    }
+    for pair in [Pair::Server, Pair::Both] {
+        let net = Net::new();
+        let mut setup = Setup::default();
+        setup.server.line("explicit-exit-notify 1");
+        let mut office = Office::new(&net, pair, setup);
+        let mut client = office.client();
+        let inner = office.inner();
+        pings(&net.a, &inner, 3);
+        // What sessions are made with cannot change under them.
+        office.reload(|file| {
+            file.line("reneg-sec 1000");
+        });
+        office.server.wait_until_ready(2).unwrap();
+        client.wait_until_ready(2).unwrap();
+        reaches(&net.a, &inner);
+        office.server.process.signal(Signal::SIGTERM).unwrap();
+        until("the end of the server", || {
+            office.server.process.try_wait().unwrap().is_some()
+        });
+        let program = office.programs[0].as_ref();
+        let again = program.start(&net.b, &office.file).unwrap();
+        client.wait_until_ready(3).unwrap();
+        reaches(&net.a, &inner);
+        assert_eq!(client.said("TLS key negotiation failed"), 0, "{pair:?}");
+        assert_eq!(client.said("Inactivity timeout"), 0, "{pair:?}");
+        drop(again);
+    }
+}
