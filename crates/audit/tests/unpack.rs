@@ -230,19 +230,58 @@ fn squashfs_with_lzo_is_named_as_skipped() {
     );
 }
 
-/// An image that was not loaded to its end must not look like one without a file system.
+/// An image that was not loaded to its end must not look like one without a file system, wherever it ends.
 #[test]
 fn a_squashfs_that_is_cut_off_is_named_as_skipped() {
-    let mut image = squashfs::image(&images::root(), four(4, pack::xz));
-    image.truncate(image.len() / 2);
-    let seen = look(&image);
-    assert!(
-        seen.skipped
-            .iter()
-            .any(|(_, what, why)| what == "squashfs" && why.contains("cut off")),
-        "{:?}",
-        seen.skipped
-    );
+    for major in [3, 4] {
+        let kind = Kind {
+            major,
+            ..four(1, pack::zlib)
+        };
+        let image = squashfs::image(&images::root(), kind);
+        // Behind the end lies padding up to a page.
+        let end = image.len() - 4096;
+        for length in (4..200).chain((200..end).step_by(9973)).chain([end]) {
+            let seen = look(&image[..length]);
+            assert!(
+                seen.skipped
+                    .iter()
+                    .any(|(_, what, why)| what.starts_with("squashfs") && why.contains("cut off")),
+                "{major}, {length} bytes of {}: {:?}",
+                image.len(),
+                seen.skipped
+            );
+        }
+    }
+}
+
+/// As routers of 2005 have it. The release is named, and what merely begins with the same letters is not.
+#[test]
+fn a_squashfs_of_another_version_is_named_as_skipped() {
+    for (magic, big) in [(b"hsqs", false), (b"sqsh", true)] {
+        let two = |value: u16| {
+            if big {
+                value.to_be_bytes()
+            } else {
+                value.to_le_bytes()
+            }
+        };
+        let mut image = vec![0; 4096];
+        image[..4].copy_from_slice(magic);
+        image[28..30].copy_from_slice(&two(2));
+        image[30..32].copy_from_slice(&two(1));
+        image[34..36].copy_from_slice(&two(16));
+        let seen = look(&image);
+        assert_eq!(seen.skipped.len(), 1, "{:?}", seen.skipped);
+        let (origin, what, why) = &seen.skipped[0];
+        assert_eq!(
+            (origin.as_str(), what.as_str()),
+            ("squashfs 2.1 at 0x0", "squashfs 2.1")
+        );
+        assert!(why.contains("not unpacked"), "{why}");
+        image[34..36].copy_from_slice(&two(3));
+        assert!(look(&image).skipped.is_empty());
+    }
 }
 
 /// A kernel in the form that ARM boots: a program that unpacks itself, a stream, and device trees behind it.

@@ -33,8 +33,18 @@ pub(super) fn walk(
     outer: &str,
     walker: &mut Walker<'_>,
 ) -> Result<Option<usize>, UnpackError> {
+    let first = at == 0 && outer.is_empty();
+    let outer = if outer.is_empty() {
+        String::new()
+    } else {
+        format!("{outer} > ")
+    };
     let Some(superblock) = Superblock::parse(image) else {
-        return Ok(None);
+        let Some((name, why)) = Superblock::refusal(image, first) else {
+            return Ok(None);
+        };
+        walker.skip(&format!("{outer}{name} at {at:#x}"), &name, &why);
+        return Ok(Some(4));
     };
     if !walker.budget.attempt(0) {
         return Ok(None);
@@ -42,15 +52,12 @@ pub(super) fn walk(
     let whole = usize::try_from(superblock.bytes_used).unwrap_or(usize::MAX);
     let length = whole.min(image.len());
     let image = &image[..length];
-    let outer = if outer.is_empty() {
-        String::new()
-    } else {
-        format!("{outer} > ")
-    };
-    if superblock.directory_table >= length as u64 {
+    if length < whole {
         let origin = format!("{outer}squashfs {} at {at:#x}", superblock.version());
         let why = format!("cut off: {length} bytes of {whole} are there");
         walker.skip(&origin, "squashfs", &why);
+    }
+    if superblock.directory_table >= length as u64 {
         // What begins with its four letters by chance says the same: what follows is looked at.
         return Ok(Some(4));
     }

@@ -99,6 +99,40 @@ impl Superblock {
         sound.then_some(this)
     }
 
+    /// Why what has a magic number and no superblock that [`parse`](Self::parse) takes is not read: its name, and the
+    /// reason. `None` if it is no squashfs at all. `first`: nothing lies before it.
+    pub(super) fn refusal(image: &[u8], first: bool) -> Option<(String, String)> {
+        if !MAGICS.contains(&image.get(..4)?) {
+            return None;
+        }
+        let there = image.len();
+        let cut = |length| format!("cut off: {there} bytes of a superblock of {length} are there");
+        if there < 32 {
+            // Of four letters alone nothing can be told where anything may stand.
+            return first.then(|| ("squashfs".to_owned(), cut(96)));
+        }
+        let order = [false, true].map(|big| Order { big });
+        let order = order
+            .into_iter()
+            .find(|o| matches!(o.u16(image, 28), Some(1..=9)))?;
+        let (major, minor) = (order.u16(image, 28)?, order.u16(image, 30)?);
+        // What stands at the same place in every release: words that only begin alike have no such number there.
+        let log = order.u16(image, if major < 4 { 34 } else { 22 });
+        if minor > 9 || !log.is_none_or(|log| (12..=20).contains(&log)) {
+            return None;
+        }
+        let name = format!("squashfs {major}.{minor}");
+        let length = if major == 3 { 119 } else { 96 };
+        Some(match (major, minor) {
+            (4, 0) | (3, 0 | 1) if there < length => (name, cut(length)),
+            (4, 0) | (3, 0 | 1) => return None,
+            _ => (
+                name,
+                "of this version it is not unpacked, of 3.x and 4.0 it is".to_owned(),
+            ),
+        })
+    }
+
     fn version_4(image: &[u8], order: Order) -> Option<Self> {
         let block_size = order.u32(image, 12)?;
         let log = order.u16(image, 22)?;
