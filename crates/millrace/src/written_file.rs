@@ -3,7 +3,7 @@
 //! Their directories may be ones that others write to. A link that somebody else has laid there
 //! would have root write to whatever it leads to.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -45,8 +45,8 @@ fn place(path: &Path) -> io::Result<PathBuf> {
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
-    /// Device and inode.
-    identity: (u64, u64),
+    /// Held open, so that no other file gets its inode meanwhile.
+    file: File,
 }
 
 impl PidFile {
@@ -60,18 +60,19 @@ impl PidFile {
         options.write(true).create(true).truncate(true).mode(0o644);
         let mut file = open(path, &mut options)?;
         file.write_all(format!("{}\n", std::process::id()).as_bytes())?;
-        let data = file.metadata()?;
         Ok(Self {
             path: path.to_owned(),
-            identity: (data.dev(), data.ino()),
+            file,
         })
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let data = fs::symlink_metadata(&self.path);
-        if data.is_ok_and(|data| (data.dev(), data.ino()) == self.identity) {
+        let there = fs::symlink_metadata(&self.path).ok();
+        let ours = self.file.metadata().ok();
+        let identity = |data: &Metadata| (data.dev(), data.ino());
+        if ours.is_some() && there.as_ref().map(identity) == ours.as_ref().map(identity) {
             // May be refused where privileges were dropped.
             let _ = fs::remove_file(&self.path);
         }

@@ -10,7 +10,7 @@ use crate::identity::{self, Identity};
 use crate::role::Role;
 use crate::tls::verifier::PeerVerifier;
 use crate::tls::{SettingsError, suites};
-use crate::verify::{PeerRules, RevocationLists, Revocations, RevokedSerials, Trust};
+use crate::verify::{PeerJudge, PeerRules, RevocationLists, Revocations, RevokedSerials, Trust};
 
 /// A version of TLS that is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,6 +108,7 @@ pub struct TlsSettings {
     trust: Arc<Trust>,
     hints: Arc<[DistinguishedName]>,
     revocations: Mutex<Revocations>,
+    judge: Option<Arc<dyn PeerJudge>>,
     warnings: Vec<String>,
 }
 
@@ -164,6 +165,7 @@ impl TlsSettings {
             trust: Arc::new(trust),
             hints,
             revocations: Mutex::new(revocations),
+            judge: None,
             warnings,
         })
     }
@@ -189,6 +191,11 @@ impl TlsSettings {
         Ok(())
     }
 
+    /// Has somebody asked about every peer whose certificate is good by all rules.
+    pub fn set_judge(&mut self, judge: Arc<dyn PeerJudge>) {
+        self.judge = Some(judge);
+    }
+
     /// What checks the peer of one negotiation.
     pub(super) fn verifier(&self) -> PeerVerifier {
         let revocations = self
@@ -203,6 +210,7 @@ impl TlsSettings {
             self.client_certificate,
             Arc::clone(&self.hints),
         )
+        .with_judge(self.judge.clone())
     }
 }
 

@@ -18,7 +18,7 @@ mod time;
 
 pub(crate) use chain::Trust;
 pub(crate) use crl::RevocationLists;
-pub use peer::{ChainCertificate, PeerCertificate};
+pub use peer::{ChainCertificate, PeerCertificate, PeerJudge};
 pub(crate) use revocation::Revocations;
 pub use revocation::RevokedSerials;
 pub use rules::{Fingerprint, KeyUsageRule, NameRule, PeerRules, Usage};

@@ -182,13 +182,8 @@ impl Builder {
             || verify.x509_name.is_some()
             || !verify.peer_fingerprints.is_empty()
             || !verify.issuer_fingerprints.is_empty();
-        if self.has("tls-verify") && !self.was_refused("tls-verify") {
-            // Left out, it would let in whom it was to keep out.
-            let reason = "a client does not run it, and nothing is to go unchecked; give \
-                `remote-cert-tls server`, `verify-x509-name NAME name` or `peer-fingerprint` \
-                instead";
-            self.conflict("tls-verify", reason);
-        } else if !checked {
+        let checked = checked || self.scripts.tls_verify.is_some();
+        if !checked {
             self.warnings.push(
                 "No server certificate verification method has been enabled: whoever has a \
                  client's certificate of the same CA can play the server; add `remote-cert-tls \

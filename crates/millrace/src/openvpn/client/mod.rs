@@ -2,12 +2,14 @@
 
 mod attempt;
 mod inside;
+mod tls_verify;
 
 use super::connect::{self, Attempts, ProxyLogin, Target};
 use super::device::{self, Link};
 use super::hooks::Hooks;
 use super::plane::{ClientWire, Inbox};
 use super::policy::management::QueryKind;
+use super::policy::scripts::Hook;
 use super::revocation::RevocationFile;
 use super::secrets::{self, Login};
 use super::signals::Signal;
@@ -93,7 +95,12 @@ impl<'a> Client<'a> {
         let config = &context.config;
         // In front of the list itself, so that one written between the two is taken later.
         let crl = RevocationFile::new(config);
-        let tls = load_tls(context)?;
+        let mut tls = load_tls(context)?;
+        let hooks = Hooks::new(config, context.file.as_deref(), SystemTime::now());
+        if let Some(command) = &config.scripts.tls_verify {
+            let program = hooks.invocation(Hook::TlsVerify, command, [], &hooks.base)?;
+            tls.set_judge(Arc::new(tls_verify::TlsVerify(program)));
+        }
         for warning in tls.warnings() {
             log::warn!("WARNING: {warning}");
         }
@@ -107,7 +114,7 @@ impl<'a> Client<'a> {
         Ok(Self {
             context,
             wraps,
-            hooks: Hooks::new(config, context.file.as_deref(), SystemTime::now()),
+            hooks,
             tls: Arc::new(tls),
             crl,
             inbox: Arc::new(Inbox::new()?),
