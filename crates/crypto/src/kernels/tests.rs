@@ -2,6 +2,7 @@
 
 mod agreement;
 mod common;
+mod guards;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod openssl;
 mod published;
