@@ -31,6 +31,7 @@ mod key;
 mod lanes;
 #[cfg(neon)]
 mod neon;
+#[cfg(feature = "null")]
 mod null;
 pub mod openvpn;
 mod packet_aead;
@@ -48,6 +49,7 @@ pub use batch::{Batch, Packet};
 pub use chacha20poly1305::ChaCha20Poly1305;
 pub use cipher::PacketCipher;
 pub use key::Key;
+#[cfg(feature = "null")]
 pub use null::Null;
 pub use random::{equal, random};
 

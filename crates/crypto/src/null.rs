@@ -4,8 +4,8 @@ use crate::{Batch, PacketCipher, TAG_LEN};
 
 /// Moves packets without protecting them: sealing writes a tag of zeros, opening believes everything.
 ///
-/// It exists so that a benchmark can tell the price of the data plane from the price of cryptography. No configuration
-/// of a tunnel can select it.
+/// It exists so that a benchmark can tell the price of the data plane from the price of cryptography. Programs
+/// that ship do not have it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Null;
 

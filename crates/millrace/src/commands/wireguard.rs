@@ -30,14 +30,15 @@ pub(crate) fn command() -> Command {
                 .long("bind-device")
                 .value_name("DEVICE")
                 .help("Send and receive through this network device alone"),
-        )
-        .arg(
-            Arg::new("null-cipher")
-                .long("null-cipher")
-                .action(ArgAction::SetTrue)
-                .hide(true)
-                .help("NO ENCRYPTION: for measuring the engine alone"),
         );
+    #[cfg(feature = "null-cipher")]
+    let command = command.arg(
+        Arg::new("null-cipher")
+            .long("null-cipher")
+            .action(ArgAction::SetTrue)
+            .hide(true)
+            .help("NO ENCRYPTION: for measuring the engine alone"),
+    );
     settings::arguments(command)
 }
 
@@ -59,7 +60,9 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let text = |name| matches.get_one::<String>(name).cloned();
+    #[cfg(feature = "null-cipher")]
     let null_cipher = matches.get_flag("null-cipher");
+    #[cfg(feature = "null-cipher")]
     if null_cipher {
         log::warn!("--null-cipher: packets are NOT encrypted");
     }
@@ -71,6 +74,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         settings: settings.dataplane,
         bind_device: text("bind-device"),
         tun_verdict,
+        #[cfg(feature = "null-cipher")]
         null_cipher,
     });
     let serve = |mut daemon: Daemon| {

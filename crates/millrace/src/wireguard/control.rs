@@ -4,7 +4,6 @@ use super::inbox::{Inbox, UNDER_LOAD};
 use super::interface::Interface;
 use super::peers::PeerEntry;
 use super::wire::DataFormat;
-use crypto::PacketCipher;
 use engine::{Format, KeyLimits, Notice};
 use netio::udp::Endpoint;
 use std::sync::Arc;
@@ -100,11 +99,7 @@ impl Interface {
 
     /// The packets of a session that the receiver calls `receiver`.
     fn format(&self, receiver: u32, key: &crypto::Key) -> Arc<dyn Format> {
-        let cipher: Box<dyn PacketCipher> = if self.uses_null_cipher() {
-            Box::new(crypto::Null)
-        } else {
-            Box::new(crypto::ChaCha20Poly1305::new(key.as_bytes()))
-        };
+        let cipher = self.cipher(key.as_bytes());
         Arc::new(DataFormat { receiver, cipher })
     }
 }

@@ -61,6 +61,7 @@ pub(crate) struct DaemonOptions {
     /// What the super-packets of this kernel's TUN are good for: see [`test_tun`].
     pub tun_verdict: TunVerdict,
     /// No cipher at all: only for measuring, never for a tunnel that anybody relies on.
+    #[cfg(feature = "null-cipher")]
     pub null_cipher: bool,
 }
 
@@ -224,7 +225,12 @@ impl Daemon {
             log::warn!("udp-gso: this kernel damages segmented datagrams ({why}); off");
             plan.gso = false;
         }
-        let mut interface = Interface::new(tunnel, plan, options.null_cipher);
+        let mut interface = Interface::new(
+            tunnel,
+            plan,
+            #[cfg(feature = "null-cipher")]
+            options.null_cipher,
+        );
         interface
             .device
             .set_ipv4_source_prefix(settings.cookie_v4_prefix);

@@ -7,6 +7,7 @@ use super::wire::WireGuard;
 use crate::status::Refusals;
 use config::types::{AllowedIp, Key32};
 use config::uapi::{AllowedIpChange, DeviceState, PeerState, SetDevice, SetPeer};
+use crypto::PacketCipher;
 use crypto::x25519::{PrivateKey, PublicKey};
 use engine::{Peer, Routes, Sockets, Tunnel};
 use netio::netlink::Netlink;
@@ -47,6 +48,7 @@ pub(crate) struct Interface {
     pub(super) sockets: SocketPlan,
     pub(super) private_key: Option<Key32>,
     /// Replaces the packets' cipher by none; for measuring the engine alone.
+    #[cfg(feature = "null-cipher")]
     null_cipher: bool,
     /// Handshake messages that led to no keys.
     pub(super) refusals: Refusals,
@@ -57,7 +59,11 @@ pub(crate) struct Interface {
 }
 
 impl Interface {
-    pub(super) fn new(tunnel: Tunnel<WireGuard>, sockets: SocketPlan, null_cipher: bool) -> Self {
+    pub(super) fn new(
+        tunnel: Tunnel<WireGuard>,
+        sockets: SocketPlan,
+        #[cfg(feature = "null-cipher")] null_cipher: bool,
+    ) -> Self {
         let mut seed = [0; 8];
         crypto::random(&mut seed);
         let seed = u64::from_ne_bytes(seed);
@@ -69,6 +75,7 @@ impl Interface {
             routes: Routes::default(),
             sockets,
             private_key: None,
+            #[cfg(feature = "null-cipher")]
             null_cipher,
             refusals: Refusals::new(wireguard::Dropped::ALL.map(wireguard::Dropped::name)),
             up: false,
@@ -323,8 +330,12 @@ impl Interface {
         }
     }
 
-    pub(super) fn uses_null_cipher(&self) -> bool {
-        self.null_cipher
+    pub(super) fn cipher(&self, key: &[u8; 32]) -> Box<dyn PacketCipher> {
+        #[cfg(feature = "null-cipher")]
+        if self.null_cipher {
+            return Box::new(crypto::Null);
+        }
+        Box::new(crypto::ChaCha20Poly1305::new(key))
     }
 
     /// Says where a peer is, by an address or a name, which is looked up from now on.

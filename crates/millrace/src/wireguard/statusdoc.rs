@@ -53,18 +53,11 @@ impl Interface {
     }
 
     fn dataplane(&self) -> DataplaneStatus {
-        let cipher: &dyn crypto::PacketCipher = if self.uses_null_cipher() {
-            &crypto::Null
-        } else {
-            &crypto::ChaCha20Poly1305::new(&[0; 32])
-        };
+        let cipher = self.cipher(&[0; 32]);
         let kind = select::chosen(Algorithm::ChaCha20Poly1305).backend;
         DataplaneStatus {
             cipher: cipher.name().to_owned(),
-            crypto_backend: match self.uses_null_cipher() {
-                true => String::new(),
-                false => kind.name().to_owned(),
-            },
+            crypto_backend: kind.name().to_owned(),
             backend: cipher.backend().to_owned(),
             ..dataplane(&self.tunnel)
         }

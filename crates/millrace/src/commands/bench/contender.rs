@@ -1,7 +1,7 @@
 //! The implementations that are compared.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lab::openvpn::{OpenVpn as _, StockOpenVpn};
 use lab::peer::{
@@ -118,7 +118,7 @@ impl Contender {
             }
             Self::MillraceNull => {
                 let options = arguments(vec!["--null-cipher".to_owned()]);
-                wireguard(Box::new(Millrace::new(own_program())), options)
+                wireguard(Box::new(Millrace::new(null_program()?)), options)
             }
             Self::WireguardGo => wireguard(Box::new(WireguardGo), none),
             Self::WireguardGoPackaged => wireguard(Box::new(WireguardGoPackaged), none),
@@ -146,6 +146,18 @@ impl Contender {
             _ => String::new(),
         }
     }
+}
+
+/// The program that `make null-cipher` builds, beside this one. Programs that ship have no such cipher.
+fn null_program() -> Result<PathBuf, LabError> {
+    let own = own_program();
+    let target = own.parent().and_then(Path::parent);
+    let built = target.map(|target| target.join("null/release/millrace"));
+    let there = built.filter(|program| program.is_file());
+    there.ok_or_else(|| LabError::Missing {
+        tool: "a program with a cipher that does nothing".to_owned(),
+        hint: "`make null-cipher` builds it".to_owned(),
+    })
 }
 
 /// The file of this program. Where /proc is missing there are no namespaces either.

@@ -76,6 +76,7 @@ pub(super) fn up(
         settings,
         bind_device: matches.get_one::<String>("bind-device").cloned(),
         tun_verdict,
+        #[cfg(feature = "null-cipher")]
         null_cipher: false,
     })?;
     privileges::confine_other_threads();
