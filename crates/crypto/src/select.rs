@@ -2,7 +2,7 @@
 //!
 //! What is fastest depends on the core more than on its instructions: bit-sliced NEON gains 1.4x on a Cortex-A15 and nothing
 //! on a Cortex-A7, whose vector unit is half as wide. So the candidates of an algorithm are measured, for a
-//! millisecond or so, when the first key is made, or all at once by [`measure`]. Of each two are kept: the
+//! millisecond or so of the processor's time, when the first key is made, or all at once by [`measure`]. Of each two are kept: the
 //! fastest for batches and the fastest for few packets.
 //!
 //! - [`set`] narrows an algorithm's candidates to one kind, [`set_all`] those of all (`--crypto-backend`);
@@ -14,12 +14,14 @@
 mod measuring;
 
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
 use crate::backend::Backend;
 use crate::kernels::{AEADS, CBCS, MACS, MacKey};
 use crate::openvpn::Digest;
 use crate::packet_aead::AeadAlgorithm;
+use measuring::Among;
 
 /// What code is chosen for. Lengths of keys do not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -153,6 +155,23 @@ pub struct Choice {
     pub few: &'static str,
 }
 
+/// What a candidate was measured to take: processor time of the fastest of some runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Its name.
+    pub name: &'static str,
+    /// Its kind.
+    pub backend: Backend,
+    /// For each packet of a batch; none where it was far behind with small packets already.
+    pub batch: Option<Duration>,
+    /// Bytes of such a packet.
+    pub batch_len: usize,
+    /// For a packet by itself.
+    pub alone: Option<Duration>,
+    /// Bytes of such a packet.
+    pub alone_len: usize,
+}
+
 /// Candidates by their place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Picked {
@@ -188,6 +207,9 @@ const NONE: u32 = u32::MAX;
 
 /// The kind to which [`set`] has narrowed each algorithm, as a column of [`PICKED`]; 0 for all.
 static WANTED: [AtomicU8; 7] = [const { AtomicU8::new(0) }; 7];
+
+/// What was measured in this process.
+static MEASURED: Mutex<Vec<(Algorithm, Measured)>> = Mutex::new(Vec::new());
 
 /// One thread measures, so that two do not disturb each other.
 static MEASURING: Mutex<()> = Mutex::new(());
@@ -276,6 +298,15 @@ pub fn chosen_on_cpu(algorithm: Algorithm) -> Choice {
     }
 }
 
+/// What a choice for this algorithm was made by: nothing if a profile made it, or there was one candidate, or none was made
+/// yet.
+#[must_use]
+pub fn measured(algorithm: Algorithm) -> Vec<Measured> {
+    let all = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    let of = all.iter().filter(|(of, _)| *of == algorithm);
+    of.map(|(_, measured)| measured.clone()).collect()
+}
+
 /// The candidates of this machine, kind and name of each.
 #[must_use]
 pub fn candidates(algorithm: Algorithm) -> Vec<(Backend, &'static str)> {
@@ -344,16 +375,22 @@ fn pick_column(algorithm: Algorithm, column: usize) -> Option<Picked> {
         0 => {}
         bits => return known(bits),
     }
-    let among: Vec<_> = (0..candidates.len())
-        .filter(|&index| candidates[index].2)
-        .collect();
-    let picked = match among[..] {
+    let among = Among::present(&candidates);
+    let picked = match &among[..] {
         [] => None,
         [only] => Some(Picked {
-            many: only,
-            few: only,
+            many: only.index,
+            few: only.index,
         }),
-        _ => Some(measuring::fastest(algorithm, &among)),
+        _ => {
+            let (picked, measured) = measuring::fastest(algorithm, &among);
+            let mut all = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|(of, old)| {
+                *of != algorithm || measured.iter().all(|new| new.name != old.name)
+            });
+            all.extend(measured.into_iter().map(|new| (algorithm, new)));
+            Some(picked)
+        }
     };
     // That an accelerator has failed says nothing for good.
     if picked.is_some() || column != self::column(Some(Backend::Engine)) {

@@ -114,6 +114,8 @@ pub(crate) struct DataplaneStatus {
     pub crypto_backend: String,
     /// The implementation of the cipher that this box runs.
     pub backend: String,
+    /// What the choice of that implementation was made by; empty if a profile made it, or there was but one.
+    pub measured: Vec<MeasuredStatus>,
     /// Each rung of the offload ladder: `on`, `off (setting)`, `off (kernel: WHY)` or
     /// `off (demoted: WHY)`.
     pub rungs: BTreeMap<String, String>,
@@ -126,6 +128,24 @@ pub(crate) struct DataplaneStatus {
     /// What limited the speed between the two samples, in words; empty without rates, or where
     /// there was too little traffic to tell. Filled in by the command, not by the daemon.
     pub limits: String,
+}
+
+/// What a candidate for the cipher was measured to take: processor time, the least of some runs.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct MeasuredStatus {
+    /// Its name.
+    pub name: String,
+    /// Its kind: `portable`, `simd` or `engine`.
+    pub kind: String,
+    /// Bytes of each packet of the batch that was measured.
+    pub batch_len: usize,
+    /// Nanoseconds for each packet of that batch; none where it was far behind with small packets already.
+    pub batch_ns: Option<u64>,
+    /// Bytes of the packet that was measured by itself.
+    pub alone_len: usize,
+    /// Nanoseconds for that packet.
+    pub alone_ns: Option<u64>,
 }
 
 /// One direction of the data plane.

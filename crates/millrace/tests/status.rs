@@ -41,6 +41,14 @@ fn document_says_what_wg_says_and_more() {
     assert!(peer["last_handshake_unix"].as_u64().is_some());
     let plane = &status["dataplane"];
     assert_eq!(plane["cipher"], "chacha20-poly1305");
+    let measured = plane["measured"].as_array().unwrap();
+    assert!(
+        measured
+            .iter()
+            .any(|of| of["kind"] == plane["crypto_backend"]
+                && of["batch_ns"].as_u64().is_some_and(|ns| ns > 0)),
+        "{plane}"
+    );
     // All ten, those that waited for the session too. A packet is counted after it was sent, so its
     // answer may be here first.
     until("ten pings are counted", || {

@@ -4,8 +4,9 @@ use core::ops::Range;
 use core::time::Duration;
 use std::time::Instant;
 
-use super::{Algorithm, Picked};
+use super::{Algorithm, Measured, Picked};
 use crate::TAG_LEN;
+use crate::backend::Backend;
 use crate::kernels::{
     AEADS, AeadKernel, CBCS, CbcKernel, Chain, MACS, Mac, MacKernel, MacKey, Place,
 };
@@ -20,63 +21,146 @@ const SHAPES: [(usize, usize); 5] = [(32, 352), (32, 64), (1, 1408), (3, 352), (
 /// The first shapes are batches.
 const BATCHES: usize = 2;
 
-/// A shape is measured until it has taken so long, of which the fastest run counts. A run that alone takes longer is not
-/// repeated: what disturbs it, or finds caches cold, is little beside it.
+/// A shape is measured until it has taken so long, and no less often than [`SAMPLES`]; the fastest run counts.
 const ENOUGH: Duration = Duration::from_micros(60);
+
+/// Runs of each shape at least, however long one takes: the first may find caches cold.
+const SAMPLES: u32 = 3;
+
+/// Portable code is not expected to beat code for the vector registers of the same CPU. It does only if that takes more than
+/// so many times as long, twice: what disturbs a measurement is likelier than that.
+const FAR: f64 = 1.5;
 
 /// A candidate that takes so many times as long as another for small packets is not tried with large ones. Portable code
 /// beside the CPU's own instructions is, and would take as long as all others together.
 const HOPELESS: u32 = 4;
 
 /// What takes so many times as long as another is as fast.
-const SAME: f32 = 1.1;
+const SAME: f64 = 1.1;
 
 /// Room for a packet with whatever stands around it.
 const STRIDE: usize = 16 + 4 + 1408 + TAG_LEN;
 
-/// The fastest of the candidates, for batches and for few packets.
+/// The fastest of the candidates, for batches and for few packets, and what each took.
 ///
 /// A batch's times are added as they are, so that what saves a tenth of the time for large packets may cost a third more for
 /// small ones. Those are few where throughput matters.
-pub(super) fn fastest(algorithm: Algorithm, among: &[usize]) -> Picked {
-    let kernels: Vec<_> = among
-        .iter()
-        .filter_map(|&index| Some((index, Kernel::new(algorithm, index)?)))
-        .collect();
+pub(super) fn fastest(algorithm: Algorithm, among: &[Among]) -> (Picked, Vec<Measured>) {
+    let kernel = |of: &Among| {
+        Some(Tried {
+            of: of.clone(),
+            kernel: Kernel::new(algorithm, of.index)?,
+            times: [Duration::MAX; SHAPES.len()],
+        })
+    };
+    let mut tried: Vec<_> = among.iter().filter_map(kernel).collect();
     let mut memory = vec![0x5a; STRIDE * SHAPES[0].0];
-    let mut times = vec![[Duration::MAX; SHAPES.len()]; kernels.len()];
+    measure(&mut tried, &mut memory);
+    let is_doubtful = |shapes| {
+        best(&tried, shapes).is_some_and(|of| of.of.backend == Backend::Portable)
+            && tried.iter().any(|of| of.of.backend == Backend::Simd)
+    };
+    if is_doubtful(0..BATCHES) || is_doubtful(BATCHES..SHAPES.len()) {
+        measure(&mut tried, &mut memory);
+    }
+    (picked(&tried), tried.iter().map(Tried::measured).collect())
+}
+
+/// A candidate that this machine has: its place in the table, its kind and its name.
+#[derive(Clone)]
+pub(super) struct Among {
+    pub(super) index: usize,
+    pub(super) backend: Backend,
+    pub(super) name: &'static str,
+}
+
+impl Among {
+    /// Those of `candidates` that are there.
+    pub(super) fn present(candidates: &[(Backend, &'static str, bool)]) -> Vec<Self> {
+        let all = candidates.iter().enumerate();
+        all.filter(|&(_, &(.., present))| present)
+            .map(|(index, &(backend, name, _))| Self {
+                index,
+                backend,
+                name,
+            })
+            .collect()
+    }
+}
+
+/// A candidate, and the shortest time that each shape took; the longest there is for one that was not tried.
+struct Tried {
+    of: Among,
+    kernel: Kernel,
+    times: [Duration; SHAPES.len()],
+}
+
+impl Tried {
+    fn total(&self, shapes: Range<usize>) -> Duration {
+        let times = self.times[shapes].iter();
+        times.fold(Duration::ZERO, |sum, time| sum.saturating_add(*time))
+    }
+
+    fn measured(&self) -> Measured {
+        let (packets, batch_len) = SHAPES[0];
+        let (_, alone_len) = SHAPES[BATCHES];
+        let known = |time: Duration| (time != Duration::MAX).then_some(time);
+        Measured {
+            name: self.of.name,
+            backend: self.of.backend,
+            batch: known(self.times[0]).map(|time| time / packets as u32),
+            batch_len,
+            alone: known(self.times[BATCHES]),
+            alone_len,
+        }
+    }
+}
+
+/// Measures every candidate with every shape; what one took before stays if that was less.
+fn measure(tried: &mut [Tried], memory: &mut [u8]) {
     // The largest batch last, when it is known who has a chance.
     for shape in (0..SHAPES.len()).rev() {
-        let hopeless = times.iter().map(|times| times[1]).min();
-        let hopeless = hopeless.map_or(Duration::MAX, |best| best.saturating_mul(HOPELESS));
-        for ((_, kernel), times) in kernels.iter().zip(&mut times) {
-            if shape != 0 || times[1] <= hopeless {
-                times[shape] = time(kernel, &mut memory, SHAPES[shape]);
+        let least = tried.iter().map(|of| of.times[1]).min();
+        let hopeless = least.map_or(Duration::MAX, |best| best.saturating_mul(HOPELESS));
+        for of in &mut *tried {
+            if shape != 0 || of.times[1] <= hopeless {
+                let taken = time(&of.kernel, memory, SHAPES[shape]);
+                of.times[shape] = of.times[shape].min(taken);
             }
         }
     }
-    let total = |at: usize, shapes: Range<usize>| {
-        times[at][shapes]
-            .iter()
-            .fold(Duration::ZERO, |sum, time| sum.saturating_add(*time))
+}
+
+/// The fastest for these shapes, whatever is expected.
+fn best(tried: &[Tried], shapes: Range<usize>) -> Option<&Tried> {
+    tried.iter().min_by_key(|of| of.total(shapes.clone()))
+}
+
+/// The fastest for these shapes, or what was expected to be and is not far behind.
+fn chosen(tried: &[Tried], shapes: Range<usize>) -> Option<&Tried> {
+    let best = best(tried, shapes.clone())?;
+    let expected = tried.iter().filter(|of| of.of.backend == Backend::Simd);
+    let expected = expected.min_by_key(|of| of.total(shapes.clone()));
+    let near = |of: &&Tried| {
+        let (least, total) = (best.total(shapes.clone()), of.total(shapes.clone()));
+        total.as_secs_f64() <= least.as_secs_f64() * FAR
     };
-    let best = |shapes: Range<usize>| {
-        (0..kernels.len())
-            .min_by_key(|&at| total(at, shapes.clone()))
-            .unwrap_or(0)
+    match best.of.backend {
+        Backend::Portable => Some(expected.filter(near).unwrap_or(best)),
+        _ => Some(best),
+    }
+}
+
+fn picked(tried: &[Tried]) -> Picked {
+    const FEW: Range<usize> = BATCHES..SHAPES.len();
+    let (Some(many), Some(few)) = (chosen(tried, 0..BATCHES), chosen(tried, FEW)) else {
+        return Picked::FIRST;
     };
-    let many = best(0..BATCHES);
-    let few = best(BATCHES..SHAPES.len());
     // One kernel for both, unless two are worth their keys.
-    let few_of = |at| total(at, BATCHES..SHAPES.len());
-    let few = match few_of(many) <= few_of(few).mul_f32(SAME) {
-        true => many,
-        false => few,
-    };
-    let index = |at: usize| kernels.get(at).map_or(0, |(index, _)| *index);
+    let same = many.total(FEW).as_secs_f64() <= few.total(FEW).as_secs_f64() * SAME;
     Picked {
-        many: index(many),
-        few: index(few),
+        many: many.of.index,
+        few: if same { many.of.index } else { few.of.index },
     }
 }
 
@@ -84,15 +168,31 @@ pub(super) fn fastest(algorithm: Algorithm, among: &[usize]) -> Picked {
 fn time(kernel: &Kernel, memory: &mut [u8], (packets, len): (usize, usize)) -> Duration {
     let mut best = Duration::MAX;
     let mut total = Duration::ZERO;
-    while total < ENOUGH {
-        let from = Instant::now();
+    let mut samples = 0;
+    while total < ENOUGH || samples < SAMPLES {
+        let (from, cpu_from) = (Instant::now(), cpu_time());
         kernel.run(memory, packets, len);
-        let taken = from.elapsed();
+        let (wall, cpu) = (from.elapsed(), cpu_time().saturating_sub(cpu_from));
+        // The processor's time leaves out what others did meanwhile. A kernel whose clock for it is coarse says nothing.
+        let taken = if cpu.is_zero() { wall } else { cpu.min(wall) };
         best = best.min(taken);
-        // Whatever the clock is like, it goes on.
+        // Whatever the clocks are like, they go on.
         total += taken.max(Duration::from_nanos(1));
+        samples += 1;
     }
     best
+}
+
+/// Processor time of this thread so far.
+fn cpu_time() -> Duration {
+    // SAFETY: zeros are valid for plain integers, and the call fills them or leaves them.
+    let now = unsafe {
+        let mut now: libc::timespec = core::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now);
+        now
+    };
+    // Neither is negative, and the second is below a thousand million.
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// A candidate with a key of zeros.
@@ -152,3 +252,6 @@ impl Kernel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,9 @@
 //! The status document of a running interface.
 
 use super::interface::Interface;
-use crate::status::{DataplaneStatus, PeerStatus, Status, dataplane};
+use crate::status::{DataplaneStatus, MeasuredStatus, PeerStatus, Status, dataplane};
 use crypto::select::{self, Algorithm};
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 impl Interface {
     /// What `millrace status` shows, as of now. `started` is when the daemon began.
@@ -59,7 +59,24 @@ impl Interface {
             cipher: cipher.name().to_owned(),
             crypto_backend: kind.name().to_owned(),
             backend: cipher.backend().to_owned(),
+            measured: measured(),
             ..dataplane(&self.tunnel)
         }
     }
+}
+
+/// What the choice of code for the cipher was made by.
+fn measured() -> Vec<MeasuredStatus> {
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    select::measured(Algorithm::ChaCha20Poly1305)
+        .into_iter()
+        .map(|of| MeasuredStatus {
+            name: of.name.to_owned(),
+            kind: of.backend.name().to_owned(),
+            batch_len: of.batch_len,
+            batch_ns: of.batch.map(nanoseconds),
+            alone_len: of.alone_len,
+            alone_ns: of.alone.map(nanoseconds),
+        })
+        .collect()
 }
