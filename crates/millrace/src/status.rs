@@ -166,6 +166,8 @@ pub(crate) struct LaneStatus {
     pub syscalls: u64,
     /// Batches that a helper worked on.
     pub parallel_batches: u64,
+    /// Packets that a peer had compressed. Ours never are.
+    pub unpacked: u64,
     /// Packets a second; filled in by the command, not by the daemon.
     pub packet_rate: Option<u64>,
     /// Bits of inner packets a second; filled in by the command, not by the daemon.

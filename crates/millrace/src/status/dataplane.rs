@@ -47,6 +47,7 @@ fn lane(stats: &LaneStats) -> LaneStatus {
         super_packets: stats.super_packets.value(),
         syscalls: stats.syscalls.value(),
         parallel_batches: stats.parallel_batches.value(),
+        unpacked: stats.unpacked.value(),
         ..LaneStatus::default()
     }
 }

@@ -138,6 +138,11 @@ fn render_dataplane(out: &mut String, status: &Status, paint: Paint) {
     }
     paint.line(out, "outbound", &lane(&plane.outbound));
     paint.line(out, "inbound", &lane(&plane.inbound));
+    if plane.inbound.unpacked != 0 {
+        let words = "packets that a peer compressed, whose lengths tell what is in them (VORACLE)";
+        let text = format!("{} {words}", plane.inbound.unpacked);
+        paint.line(out, "unpacked", &paint.with("33", &text));
+    }
     paint.line(out, "dropped", &counts(&plane.drops));
     paint.line(out, "refused", &counts(&status.refused));
     paint.line(out, "limit", &plane.limits);
