@@ -41,7 +41,12 @@ fuzz_target!(|data: &[u8]| {
         memory: &mut memory,
         packets: &mut packets,
     });
-    assert!(memory[..16].iter().chain(&memory[end..]).all(|byte| *byte == 0xaa));
+    assert!(
+        memory[..16]
+            .iter()
+            .chain(&memory[end..])
+            .all(|byte| *byte == 0xaa)
+    );
     for (packet, (start, len)) in packets.iter().zip(places) {
         if packet.authentic {
             assert!(packet.start >= start && packet.start + packet.len <= start + len);

@@ -241,7 +241,8 @@ impl Stream {
     }
 
     /// Whether something waits.
-    pub(crate) fn is_congested(&self) -> bool {
+    #[must_use]
+    pub fn is_congested(&self) -> bool {
         !self.out().pending.is_empty()
     }
 

@@ -1,0 +1,372 @@
+//! Client and server: each a data plane, its peer's way and keys, and what control does with what workers leave.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use engine::fuzzing::{Plane, connection};
+use engine::{Moving, Routes, Stream, TunnelOptions, Wire};
+use netio::vnet::{GsoKind, VNET_HDR_LEN, VnetHdr};
+use openvpn::data::framing::Framing;
+use openvpn::identity::Identity;
+use openvpn::negotiate::{DataCipher, OccOptions, Transport};
+use openvpn::push::PushOptions;
+use openvpn::role::Role;
+use openvpn::server::{ClientId, Listener, ListenerSettings, Remote, ServerOutput};
+use openvpn::session::{
+    ClientSettings, DataKeys, Decision, Digest, Output, ServerSettings, Session, Settings,
+};
+use openvpn::tls::{TlsOptions, TlsSettings};
+use openvpn::wrap::WrapSettings;
+
+use crate::conduit::{Conduit, Way};
+use crate::plane::{ClientWire, Inbox, ServerWire};
+
+/// The number of each end's connection.
+const STREAM: u64 = 1;
+
+/// Most bytes that are under way in one direction.
+const TRANSIT: usize = 1 << 20;
+
+const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)), 40_000);
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1194);
+
+fn tls(role: Role) -> Arc<TlsSettings> {
+    macro_rules! file {
+        ($name:literal) => {
+            include_bytes!(concat!("../../../crates/openvpn/tests/certs/p256/", $name))
+        };
+    }
+    let (certificate, key): (&[u8], &[u8]) = match role {
+        Role::Client => (file!("client.crt"), file!("client.key")),
+        Role::Server => (file!("server.crt"), file!("server.key")),
+    };
+    let mut options = TlsOptions::new(role);
+    options.ca = file!("ca.crt").to_vec();
+    options.identity = Some(Identity::from_pem(certificate, key, b"", None).expect("a pair"));
+    Arc::new(TlsSettings::new(options).expect("our own certificates"))
+}
+
+fn common(role: Role) -> Settings {
+    let occ = OccOptions {
+        dev_type: "tun",
+        tun_mtu: 1500,
+        transport: Transport::Tcp,
+        comp_lzo: false,
+        comp_byte: false,
+        fragment: false,
+        key_direction: None,
+        cipher: DataCipher::Aes256Gcm,
+        cipher_allowed: true,
+        auth: Digest::Sha1,
+        tls_auth: false,
+    };
+    Settings::new(tls(role), occ)
+}
+
+fn client_settings() -> Arc<ClientSettings> {
+    static MADE: OnceLock<Arc<ClientSettings>> = OnceLock::new();
+    let make = || {
+        Arc::new(ClientSettings::new(
+            common(Role::Client),
+            WrapSettings::none(),
+        ))
+    };
+    Arc::clone(MADE.get_or_init(make))
+}
+
+fn server_settings() -> Arc<ServerSettings> {
+    static MADE: OnceLock<Arc<ServerSettings>> = OnceLock::new();
+    let make = || Arc::new(ServerSettings::new(common(Role::Server)));
+    Arc::clone(MADE.get_or_init(make))
+}
+
+/// The data plane's half of an end.
+pub(crate) struct End<W: Wire> {
+    pub(crate) plane: Plane<W>,
+    pub(crate) conduit: Conduit,
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) inbox: Arc<Inbox>,
+    /// The other end of its connection.
+    wire: UnixStream,
+    /// What it has sent and the other end has not got.
+    pub(crate) sent: VecDeque<u8>,
+    /// Packets that came out at the interface.
+    pub(crate) came: usize,
+}
+
+impl<W: Wire> End<W> {
+    fn new(peer: SocketAddr, framing: Framing, backpressure: bool) -> Self {
+        let options = TunnelOptions {
+            workers: 1,
+            parallel: false,
+            mtu: 1500,
+            gso_max_segs: 64,
+            backpressure,
+        };
+        let inbox = Arc::new(Inbox::new().expect("a descriptor"));
+        let control: Arc<Inbox> = Arc::clone(&inbox);
+        let plane = Plane::<W>::new(control, &options).expect("descriptors");
+        let (stream, wire) = connection(STREAM, peer).expect("descriptors");
+        let way = Way::Stream(Arc::clone(&stream));
+        let mut conduit = Conduit::new(&plane.tunnel, 0, way, Moving::Stay, false);
+        conduit.shape.framing = framing;
+        conduit.shape.mss = 1300;
+        let mut routes = Routes::default();
+        for ip in [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()] {
+            routes.insert(ip, 0, Arc::clone(&conduit.peer));
+        }
+        plane.tunnel.set_routes(routes);
+        plane.tunnel.set_hairpin(!backpressure);
+        plane.tunnel.add_stream(&stream).expect("descriptors");
+        Self {
+            plane,
+            conduit,
+            stream,
+            inbox,
+            wire,
+            sent: VecDeque::new(),
+            came: 0,
+        }
+    }
+
+    /// Takes what it has written off the wire, and lets it write more, until nothing is left.
+    fn collect(&mut self) {
+        let mut buffer = [0; 16_384];
+        while self.sent.len() < TRANSIT {
+            match self.wire.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => self.sent.extend(&buffer[..n]),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    if !self.stream.is_congested() {
+                        break;
+                    }
+                    self.plane.stream(STREAM);
+                }
+                Err(_) => break,
+            }
+        }
+    }
+
+    /// Gives it what waits at its interface, and collects what it makes of that.
+    pub(crate) fn outward(&mut self) {
+        loop {
+            self.plane.interface();
+            let held_back = self.plane.is_held_back();
+            self.collect();
+            if self.sent.len() >= TRANSIT || self.stream.is_closed() {
+                break;
+            }
+            assert!(!self.plane.is_held_back(), "the stream has room");
+            if !held_back {
+                break;
+            }
+        }
+    }
+
+    /// Puts a packet in front of its interface.
+    pub(crate) fn give(&mut self, hdr: &VnetHdr, packet: &[u8]) {
+        let bytes = [&hdr.emit()[..], packet].concat();
+        if self.plane.host.send(&bytes).is_err() {
+            self.outward();
+            let _ = self.plane.host.send(&bytes);
+        }
+    }
+
+    /// Lets it read `bytes`, all at once as far as the kernel takes that.
+    pub(crate) fn hear(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            match self.wire.write(bytes) {
+                Ok(n) => bytes = &bytes[n..],
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => break,
+            }
+            self.plane.stream(STREAM);
+            self.emerge();
+        }
+        self.collect();
+    }
+
+    /// Looks at what it has written to its interface.
+    fn emerge(&mut self) {
+        let mut buffer = [0; 70_000];
+        while let Ok(len) = self.plane.host.recv(&mut buffer) {
+            let hdr = VnetHdr::parse(&buffer[..len]).expect("a header");
+            let packet = &buffer[VNET_HDR_LEN..len];
+            assert!(!packet.is_empty());
+            if hdr.gso == GsoKind::None {
+                self.came += 1;
+                continue;
+            }
+            assert!(hdr.needs_csum && hdr.gso_size > 0 && packet.len() <= 65_535 + 40);
+            let payload = packet.len() - usize::from(hdr.hdr_len);
+            let count = payload.div_ceil(usize::from(hdr.gso_size));
+            assert!((2..=64).contains(&count), "{count} packets joined");
+            self.came += count;
+            engine::fuzzing::gso(&buffer[..len]);
+        }
+    }
+
+    /// Does what concerns the data plane.
+    fn perform(&mut self, output: Output) {
+        let tunnel = &self.plane.tunnel;
+        match output {
+            Output::Send(packet) => self.conduit.send_control(tunnel, &packet),
+            Output::InstallKeys(keys) => self.install(&keys),
+            Output::UseForSending { key_id } => self.conduit.seal_with(tunnel, key_id),
+            Output::RemoveKeys { key_id } => self.conduit.remove(tunnel, key_id),
+            Output::SendPing => self.conduit.ping(tunnel),
+            Output::SendData(payload) => tunnel.inject(&self.conduit.peer, &payload),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn install(&mut self, keys: &DataKeys) {
+        // Ciphers that nobody should use are refused.
+        let _ = self.conduit.install(&self.plane.tunnel, keys);
+    }
+}
+
+/// Both ends, with their sessions, and the time.
+pub(crate) struct World {
+    pub(crate) client: End<ClientWire>,
+    pub(crate) server: End<ServerWire>,
+    session: Session,
+    listener: Listener,
+    pub(crate) now: Instant,
+}
+
+impl World {
+    /// A client that has begun, and a server that has heard nothing yet.
+    pub(crate) fn new(framing: Framing) -> Self {
+        let now = Instant::now();
+        let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let settings = ListenerSettings::new(server_settings(), WrapSettings::none());
+        let mut out = Vec::new();
+        let session = Session::client(client_settings(), None, now, wall, &mut out);
+        let mut world = Self {
+            client: End::new(SERVER, framing, true),
+            server: End::new(CLIENT, framing, false),
+            session: session.expect("a client"),
+            listener: Listener::new(settings, now, wall),
+            now,
+        };
+        world.perform_client(out);
+        world
+    }
+
+    fn perform_client(&mut self, out: Vec<Output>) {
+        for output in out {
+            self.client.perform(output);
+        }
+        self.client.outward();
+    }
+
+    fn perform_server(&mut self, out: Vec<ServerOutput>) {
+        let now = self.now;
+        let mut waiting = VecDeque::from(out);
+        while let Some(output) = waiting.pop_front() {
+            let (client, output) = match output {
+                ServerOutput::Send { datagram, .. } => {
+                    self.server.perform(Output::Send(datagram));
+                    continue;
+                }
+                ServerOutput::Started { .. } => continue,
+                ServerOutput::Client { client, output } => (client, output),
+            };
+            let mut more = Vec::new();
+            match output {
+                Output::Authenticate(request) => {
+                    self.listener.with(client, &mut more, |session, out| {
+                        session.authenticated(request.id, Decision::Accept, now, out);
+                    });
+                }
+                Output::PushRequested => {
+                    let options = PushOptions {
+                        options: vec!["ifconfig 10.8.0.2 255.255.255.0".to_owned()],
+                        tun_mtu: Some(1500),
+                        peer_id: Some(client.0),
+                    };
+                    self.listener.with(client, &mut more, |session, out| {
+                        session.push(&options, now, out);
+                    });
+                }
+                // The data plane knows of one client.
+                output if client == ClientId(0) => self.server.perform(output),
+                _ => {}
+            }
+            waiting.extend(more);
+        }
+        self.server.outward();
+    }
+
+    /// Control's turn at both ends.
+    pub(crate) fn control(&mut self) {
+        while let Some(arrival) = self.client.inbox.next_arrival() {
+            let mut out = Vec::new();
+            let _ = self.session.receive(&arrival.bytes, self.now, &mut out);
+            self.perform_client(out);
+        }
+        while let Some(arrival) = self.server.inbox.next_arrival() {
+            let mut out = Vec::new();
+            let from = Remote::tcp(CLIENT, STREAM);
+            let bytes = &arrival.bytes;
+            let _ = self.listener.receive(bytes, from, self.now, &mut out);
+            self.perform_server(out);
+        }
+        while self.client.inbox.next_message().is_some() {}
+        while self.server.inbox.next_message().is_some() {}
+        self.client.inbox.take_notices();
+        self.server.inbox.take_notices();
+        if !self.server.inbox.take_closed().is_empty() {
+            let mut out = Vec::new();
+            let from = Remote::tcp(CLIENT, STREAM);
+            self.listener.disconnected(from, &mut out);
+            self.perform_server(out);
+        }
+    }
+
+    /// Time goes by.
+    pub(crate) fn wait(&mut self, by: Duration) {
+        self.now += by;
+        let mut out = Vec::new();
+        if self
+            .session
+            .next_deadline()
+            .is_some_and(|at| at <= self.now)
+        {
+            self.session.expired(self.now, &mut out);
+        }
+        self.perform_client(out);
+        let mut out = Vec::new();
+        let times = self.server.conduit.times();
+        self.listener.expired(self.now, |_| times, &mut out);
+        self.perform_server(out);
+    }
+
+    /// Carries all that is under way to where it goes, until there is nothing any more.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..64 {
+            let to_server: Vec<u8> = self.client.sent.drain(..).collect();
+            let to_client: Vec<u8> = self.server.sent.drain(..).collect();
+            if to_server.is_empty() && to_client.is_empty() {
+                break;
+            }
+            self.server.hear(&to_server);
+            self.client.hear(&to_client);
+            self.control();
+        }
+    }
+
+    /// Whether both sessions are up.
+    pub(crate) fn is_up(&self) -> bool {
+        self.session.is_up()
+            && self
+                .listener
+                .session(ClientId(0))
+                .is_some_and(Session::is_up)
+    }
+}
