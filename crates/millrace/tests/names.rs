@@ -6,6 +6,7 @@ mod common;
 
 use std::fs;
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use common::dns::{NameServer, ask};
@@ -197,6 +198,50 @@ fn a_peer_that_moves_is_looked_up_anew() {
     reaches(a, B4);
     let endpoint = a.output("wg", ["show", WG, "endpoints"]).unwrap();
     assert!(endpoint.contains(MOVED), "{endpoint}");
+    ends(process);
+}
+
+/// The same where every question of the host goes into the tunnel, in which nothing answers any more.
+#[test]
+fn a_peer_that_moves_is_found_past_a_full_tunnel_with_its_own_name_servers() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let dns = site.dns(&[site.net.link.b4()]);
+    let (a, b) = (&site.net.a, &site.net.b);
+    b.add_address("eth0", ip(MOVED), 24).unwrap();
+    let script = "#!/bin/sh\nprintf 'nameserver 10.0.0.53\\noptions timeout:1 attempts:1\\n' > /etc/resolv.conf\n";
+    let program = site.directory.file("resolvconf", script);
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    let path = format!(
+        "{}:{}",
+        site.directory.path().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let file = site.file("0.0.0.0/0");
+    let text = fs::read_to_string(&file).unwrap();
+    let text = text.replace("[Peer]", "DNS = 10.0.0.53\n[Peer]");
+    let file = site.directory.file(&format!("{WG}.conf"), &text);
+    let command = a.command(PROGRAM).env("PATH", path).arg("up").arg(file);
+    let mut process = command.spawn().unwrap();
+    says(&mut process, "is up;");
+    reaches(a, B4);
+    let resolver = a.run(|| fs::read_to_string("/etc/resolv.conf")).unwrap();
+    assert!(resolver.unwrap().contains("10.0.0.53"));
+
+    dns.set(NAME, &[ip(MOVED)]);
+    let table = "table ip t { chain c { type filter hook input priority 0; \
+        ip daddr 192.168.1.2 udp dport 1002 drop; }; }";
+    b.output("nft", [table]).unwrap();
+    let asked = dns.asked();
+    until("a query", || {
+        ping(a, ip(B4), &PingOptions::count(1)).unwrap();
+        dns.asked() > asked
+    });
+    says(&mut process, "answers again");
+    reaches(a, B4);
     ends(process);
 }
 

@@ -7,6 +7,7 @@ mod inbox;
 mod interface;
 mod names;
 mod peers;
+mod query;
 mod server;
 mod sockets;
 mod statusdoc;

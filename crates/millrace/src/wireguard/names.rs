@@ -1,10 +1,11 @@
 //! Endpoints that a file gives by name: looked up until they are found, every address tried in turn, and looked up anew
 //! when none of them answers.
 
+use super::query::{self, Asker};
 use config::types::{Endpoint, Host};
 use netio::poll::Waker;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -188,6 +189,8 @@ pub(super) struct Resolver {
     answers: Receiver<Answer>,
     running: usize,
     wake: Arc<Waker>,
+    /// The host's name servers, as they were when nothing led them into the tunnel.
+    servers: Vec<IpAddr>,
 }
 
 impl Resolver {
@@ -199,6 +202,7 @@ impl Resolver {
             answers,
             running: 0,
             wake,
+            servers: Vec::new(),
         }
     }
 
@@ -207,7 +211,15 @@ impl Resolver {
         self.running < THREADS
     }
 
-    fn begin(&mut self, peer: wireguard::PeerId, name: &mut Name) {
+    /// `mark` is that of the tunnel's own datagrams: with one, what others send goes into the tunnel.
+    fn begin(&mut self, peer: wireguard::PeerId, name: &mut Name, mark: u32) {
+        let past = match mark {
+            0 => {
+                self.servers = query::servers();
+                None
+            }
+            mark => Some(Asker::new(&self.servers, mark)),
+        };
         let (sender, wake) = (self.sender.clone(), Arc::clone(&self.wake));
         let (host, endpoint) = (name.host.clone(), name.endpoint.clone());
         let thread = thread::Builder::new()
@@ -215,7 +227,7 @@ impl Resolver {
             .stack_size(STACK)
             .spawn(move || {
                 crate::privileges::confine_this_thread();
-                let found = look_up(&host, endpoint.port);
+                let found = look_up(&host, endpoint.port, past.as_ref());
                 // The interface may be gone.
                 let _ = sender.send(Answer {
                     peer,
@@ -243,9 +255,23 @@ impl Resolver {
     }
 }
 
-fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+/// Asks the host's resolver, and where that does not know, name servers past the tunnel.
+fn look_up(host: &str, port: u16, past: Option<&Asker>) -> io::Result<Vec<SocketAddr>> {
     let mut found: Vec<SocketAddr> = Vec::new();
-    for addr in (host, port).to_socket_addrs()? {
+    let all: Vec<SocketAddr> = match ((host, port).to_socket_addrs(), past) {
+        (Ok(all), _) => all.collect(),
+        (Err(error), None) => return Err(error),
+        (Err(error), Some(past)) => {
+            let all = past.look_up(host).map_err(|past| {
+                log::debug!("{host}: past the tunnel: {past}");
+                error
+            })?;
+            all.into_iter()
+                .map(|ip| SocketAddr::new(ip, port))
+                .collect()
+        }
+    };
+    for addr in all {
         if !found.contains(&addr) && found.len() < ADDRESSES_MAX {
             found.push(addr);
         }
@@ -269,7 +295,7 @@ impl super::interface::Interface {
         let now = Instant::now();
         for (id, name) in &mut self.names {
             if name.due().is_some_and(|at| at <= now) && resolver.is_free() {
-                resolver.begin(*id, name);
+                resolver.begin(*id, name, self.sockets.fwmark);
             }
         }
         ended
