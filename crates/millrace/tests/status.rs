@@ -252,3 +252,49 @@ fn check_judges_every_line() {
         .unwrap();
     assert_eq!(usage.status.code(), Some(2));
 }
+
+/// An ordinary user is told that he may not look, and not that nothing runs.
+#[test]
+fn who_may_not_look_is_told_so() {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let directory = Directory::new();
+    // Where everybody may read it.
+    let program = directory.path().join("millrace");
+    fs::copy(PROGRAM, &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let nobody = |words: &[&str]| {
+        let all = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+        let command = net.a.command("setpriv").args(all).args(words);
+        command.exit().unwrap()
+    };
+    let able = nobody(&["true"]).status.success();
+    if !lab::require_that(able, "setpriv, and a user beside root") {
+        return;
+    }
+    let program = program.to_str().unwrap();
+    let exit = nobody(&[program, "status"]);
+    assert!(
+        exit.status.success() && exit.stdout.contains("No Millrace tunnel"),
+        "{exit:?}"
+    );
+    let tunnel = Tunnel::new(&net, &Setup::default());
+    for words in [
+        &[program, "status", WG][..],
+        &[program, "status"],
+        &[program, "down", WG],
+    ] {
+        let exit = nobody(words);
+        assert_eq!(exit.status.code(), Some(1), "{exit:?}");
+        assert!(
+            exit.stderr.contains("this user may not") && exit.stderr.contains("as root"),
+            "{exit:?}"
+        );
+        assert!(!exit.stdout.contains("No Millrace tunnel"), "{exit:?}");
+    }
+    tunnel.settled();
+}

@@ -77,6 +77,13 @@ enum StatusError {
         "{ifname}: no Millrace tunnel of this name runs; `millrace status` lists those that do"
     )]
     NotRunning { ifname: String },
+    #[error("{ifname}: this user may not look at it; run this as root")]
+    NotAllowed { ifname: String },
+    #[error("{directory}: {error}")]
+    Directory {
+        directory: &'static str,
+        error: io::Error,
+    },
     #[error("{ifname}: its daemon does not answer: {error}")]
     Silent { ifname: String, error: io::Error },
     #[error("{ifname}: its daemon answers what is no status: {error}")]
@@ -146,32 +153,56 @@ fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
         return Ok(vec![fetch(ifname)?]);
     }
     let mut statuses = Vec::new();
-    for ifname in running(Path::new(SOCKET_DIR)) {
+    let mut hidden = None;
+    for ifname in running(Path::new(SOCKET_DIR)).map_err(|error| StatusError::Directory {
+        directory: SOCKET_DIR,
+        error,
+    })? {
         match fetch(&ifname) {
             Ok(status) => statuses.push(status),
             // The socket file of a daemon that was killed.
             Err(StatusError::NotRunning { .. }) => {}
             // One that hangs must not hide the others.
-            Err(error) => output::note(format_args!("millrace: {error}")),
+            Err(error) => {
+                if let Some(before) = hidden.replace(error) {
+                    output::note(format_args!("millrace: {before}"));
+                }
+            }
         }
     }
-    Ok(statuses)
+    match hidden {
+        // That none can be seen does not mean that none runs.
+        Some(error) if statuses.is_empty() => Err(error),
+        Some(error) => {
+            output::note(format_args!("millrace: {error}"));
+            Ok(statuses)
+        }
+        None => Ok(statuses),
+    }
 }
 
 /// Names of the interfaces that have a socket, sorted.
-fn running(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+fn running(directory: &Path) -> io::Result<Vec<String>> {
+    let entries = match std::fs::read_dir(directory) {
+        // There was none since the machine started.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
     let mut names: Vec<String> = entries
+        .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter_map(|name| name.strip_suffix(".sock").map(str::to_owned))
         .collect();
     names.sort();
-    names
+    Ok(names)
 }
 
 fn fetch(ifname: &str) -> Result<Status, StatusError> {
     let stream = UnixStream::connect(socket_path(ifname)).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => StatusError::NotRunning {
+            ifname: ifname.to_owned(),
+        },
+        io::ErrorKind::PermissionDenied => StatusError::NotAllowed {
             ifname: ifname.to_owned(),
         },
         _ => silent(ifname, error),
@@ -202,6 +233,8 @@ fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
         return out.flush();
     }
     let terminal = out.is_terminal();
+    // https://no-color.org
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
     if arguments.watch && terminal {
         // Home, and clear to the end: no flicker, and nothing left of a longer list.
         write!(out, "\x1b[H\x1b[J")?;
@@ -213,7 +246,11 @@ fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
         if position > 0 {
             writeln!(out)?;
         }
-        out.write_all(render(status, Paint { on: terminal }).as_bytes())?;
+        let paint = Paint {
+            on: terminal && !no_colour,
+            wraps: terminal,
+        };
+        out.write_all(render(status, paint).as_bytes())?;
     }
     out.flush()
 }

@@ -9,9 +9,18 @@ use crate::status::{LaneStatus, MeasuredStatus, PeerStatus, Status};
 #[derive(Clone, Copy)]
 pub(super) struct Paint {
     pub(super) on: bool,
+    /// Lines end at the terminal's edge.
+    pub(super) wraps: bool,
 }
 
 impl Paint {
+    /// For files and programs.
+    #[cfg(test)]
+    const PLAIN: Self = Self {
+        on: false,
+        wraps: false,
+    };
+
     fn with(self, code: &str, text: &str) -> String {
         if self.on {
             return format!("\x1b[{code}m{text}\x1b[0m");
@@ -27,9 +36,44 @@ impl Paint {
     /// A line of a block; nothing when there is nothing to say.
     fn line(self, out: &mut String, label: &str, value: &str) {
         if !value.is_empty() {
+            let value = match self.wraps {
+                true => wrapped(value, label.len() + 4),
+                false => value.to_owned(),
+            };
             let _ = writeln!(out, "  {}: {value}", self.with("1", label));
         }
     }
+}
+
+/// Columns of a terminal.
+const COLUMNS: usize = 80;
+
+/// A value in lines of [`COLUMNS`], the first of which has `used` of them before it.
+fn wrapped(value: &str, used: usize) -> String {
+    let (mut text, mut column) = (String::new(), used);
+    for (place, word) in value.split(' ').enumerate() {
+        // Colours take no room.
+        let width = word.len()
+            - if word.starts_with('\x1b') {
+                9.min(word.len())
+            } else {
+                0
+            };
+        match place {
+            0 => {}
+            _ if column + 1 + width > COLUMNS => {
+                text.push_str("\n    ");
+                column = 4;
+            }
+            _ => {
+                text.push(' ');
+                column += 1;
+            }
+        }
+        text.push_str(word);
+        column += width;
+    }
+    text
 }
 
 /// The text for people, in the manner of `wg show`.
@@ -345,7 +389,7 @@ data plane: 2 workers
   inbound: idle
   dropped: 3 no peer
 ";
-        assert_eq!(render(&example(), Paint { on: false }), expected);
+        assert_eq!(render(&example(), Paint::PLAIN), expected);
     }
 
     #[test]
@@ -396,12 +440,34 @@ data plane: 1 worker
   inbound: idle
   refused: 2 auth_failed
 ";
-        assert_eq!(render(&status, Paint { on: false }), expected);
+        assert_eq!(render(&status, Paint::PLAIN), expected);
     }
 
     #[test]
     fn colours_only_where_asked_for() {
-        assert!(!render(&example(), Paint { on: false }).contains('\x1b'));
-        assert!(render(&example(), Paint { on: true }).contains("\x1b[1;32minterface\x1b[0m: wg0"));
+        assert!(!render(&example(), Paint::PLAIN).contains('\x1b'));
+        assert!(
+            render(
+                &example(),
+                Paint {
+                    on: true,
+                    wraps: true
+                }
+            )
+            .contains("\x1b[1;32minterface\x1b[0m: wg0")
+        );
+    }
+
+    #[test]
+    fn lines_fit_a_terminal() {
+        let paint = Paint {
+            on: false,
+            wraps: true,
+        };
+        let text = render(&example(), paint);
+        assert!(text.lines().all(|line| line.len() <= COLUMNS), "{text}");
+        let words =
+            |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+        assert_eq!(words(&text), words(&render(&example(), Paint::PLAIN)));
     }
 }
