@@ -7,10 +7,9 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::io::Read as _;
+use std::path::Path;
 
-use thiserror::Error;
 use zeroize::Zeroizing;
 
 use crate::report::{Entry, Report, Verdict};
@@ -19,7 +18,10 @@ use crate::text::{NOT_UTF8, Text};
 use crate::tunnel::{Peer, Tunnel};
 use crate::types::{AllowedIp, Key32, is_ifname};
 
+mod error;
 mod value;
+
+pub use error::ConfError;
 
 /// Largest file that is read, in bytes: room for 10,000 peers with every key set.
 pub const FILE_MAX: u64 = 4 << 20;
@@ -70,62 +72,6 @@ impl Import {
     #[must_use]
     pub const fn is_usable(&self) -> bool {
         self.fault.is_none()
-    }
-}
-
-/// Why there is no model of a file. All are its author's to mend.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ConfError {
-    /// The file is missing or unreadable.
-    #[error("{}: cannot be read: {error}", path.display())]
-    Read {
-        /// The file as it was named.
-        path: PathBuf,
-        /// What the kernel said.
-        error: io::Error,
-    },
-    /// The file is above [`FILE_MAX`].
-    #[error("{}: larger than {FILE_MAX} bytes; is it a wg-quick file?", path.display())]
-    TooLarge {
-        /// The file as it was named.
-        path: PathBuf,
-    },
-    /// The file is no text.
-    #[error("{}:{line}: not text; save the file as plain text", path.display())]
-    NotText {
-        /// The file as it was named.
-        path: PathBuf,
-        /// The line with the first byte that is wrong.
-        line: usize,
-    },
-    /// The file's name does not give an interface name.
-    #[error(
-        "{}: the name must be an interface name and .conf: 1 to 15 of letters, digits and _=+.-",
-        path.display()
-    )]
-    Name {
-        /// The file as it was named.
-        path: PathBuf,
-    },
-    /// Lines are wrong or missing.
-    #[error("{first}{}", others(*count))]
-    Lines {
-        /// The first fault, with file and line.
-        first: String,
-        /// How many faults there are.
-        count: usize,
-    },
-}
-
-fn others(count: usize) -> String {
-    match count {
-        0 | 1 => String::new(),
-        2 => " (and 1 other fault; `millrace check` lists all)".to_owned(),
-        _ => format!(
-            " (and {} other faults; `millrace check` lists all)",
-            count - 1
-        ),
     }
 }
 

@@ -4,6 +4,7 @@ use super::inbox::Inbox;
 use super::interface::Interface;
 use super::names::Resolver;
 use super::server::{Listener, Server, SocketError, lock};
+use super::signals::Signals;
 use super::sockets::SocketPlan;
 use crate::gate::Gate;
 use config::settings::{DataplaneSettings, Parallel};
@@ -13,12 +14,9 @@ use netio::netlink::{Event, Monitor, Netlink, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
 use netio::tun::{TunError, TunOptions, TunTest, TunVerdict};
 use netio::udp::SelfTest;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::error::Error;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -474,56 +472,5 @@ fn waiting(source: io::Error) -> DaemonError {
     DaemonError::Io {
         what: "waiting",
         source,
-    }
-}
-
-/// The signals that a daemon minds. One to reload never hides one to end.
-struct Signals {
-    pipe: UnixStream,
-    end: Arc<AtomicUsize>,
-    reload: Arc<AtomicBool>,
-}
-
-impl Signals {
-    fn catch() -> io::Result<Self> {
-        let (pipe, write) = UnixStream::pair()?;
-        pipe.set_nonblocking(true)?;
-        write.set_nonblocking(true)?;
-        let signals = Self {
-            pipe,
-            end: Arc::default(),
-            reload: Arc::default(),
-        };
-        for signal in [SIGTERM, SIGINT, SIGHUP] {
-            // What it was first: whoever is woken by the pipe finds it there.
-            if signal == SIGHUP {
-                signal_hook::flag::register(signal, Arc::clone(&signals.reload))?;
-            } else {
-                signal_hook::flag::register_usize(
-                    signal,
-                    Arc::clone(&signals.end),
-                    signal as usize,
-                )?;
-            }
-            signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
-        }
-        Ok(signals)
-    }
-
-    fn drain(&self) {
-        let mut bytes = [0; 64];
-        while matches!((&self.pipe).read(&mut bytes), Ok(n) if n > 0) {}
-    }
-
-    /// The signal that says to end, if one came.
-    fn end(&self) -> Option<i32> {
-        match self.end.load(Ordering::Relaxed) {
-            0 => None,
-            signal => Some(signal as i32),
-        }
-    }
-
-    fn take_reload(&self) -> bool {
-        self.reload.swap(false, Ordering::Relaxed)
     }
 }

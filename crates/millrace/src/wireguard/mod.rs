@@ -9,6 +9,7 @@ mod names;
 mod peers;
 mod query;
 mod server;
+mod signals;
 mod sockets;
 mod statusdoc;
 mod wire;
