@@ -1,15 +1,12 @@
-//! What a peer puts inside its data packets: fragments, compression framing, signals, TCP options; and the lengths of
-//! a TCP stream outside.
+//! What a peer puts inside its data packets: fragments, compression framing, signals, TCP options.
 #![no_main]
 
 use std::time::{Duration, Instant};
 
 use openvpn::data::fragment::{Fragmenter, Reassembled, Reassembler};
 use openvpn::data::framing::{Framing, Unframed};
-use openvpn::data::header::DataHeader;
 use openvpn::data::signal::Signal;
-use openvpn::data::stream::{Front, front};
-use openvpn::data::{mss, stream};
+use openvpn::data::mss;
 
 const MOST: usize = 1600;
 
@@ -51,37 +48,28 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let mut reassembler = Reassembler::new(MOST);
     let mut fragmenter = Fragmenter::new(usize::from(how) * 4, how);
     let mut now = Instant::now();
-    loop {
-        match front(rest, MOST) {
-            Ok(Front::Packet(len)) => {
-                let (packet, after) = rest[stream::PREFIX_LEN..].split_at(len);
-                assert_eq!(stream::prefix(packet).as_ref(), rest.first_chunk());
-                if let Some(header) = DataHeader::parse(packet) {
-                    assert_eq!(header.emit()[..header.len()], packet[..header.len()]);
-                }
-                match reassembler.receive(packet, now) {
-                    Ok(Reassembled::Whole) => inside(framing, &packet[4..]),
-                    Ok(Reassembled::Complete(whole)) => {
-                        assert!(whole.len() <= MOST);
-                        inside(framing, whole);
-                    }
-                    Ok(Reassembled::Waiting) => {}
-                    Err(_) => inside(framing, packet),
-                }
-                assert!(reassembler.waiting() <= 25);
-                if let Ok(pieces) = fragmenter.cut(packet.len()) {
-                    let len: usize = pieces.map(|piece| piece.range.len()).sum();
-                    assert_eq!(len, packet.len());
-                }
-                now += Duration::from_millis(len as u64);
-                reassembler.expire(now);
-                rest = after;
+    // Packets one after the other, each after its length in two bytes.
+    while let Some((&length, after)) = rest.split_first_chunk() {
+        let len = usize::from(u16::from_be_bytes(length)).min(MOST);
+        let Some((packet, after)) = after.split_at_checked(len) else {
+            return;
+        };
+        match reassembler.receive(packet, now) {
+            Ok(Reassembled::Whole) => inside(framing, &packet[4..]),
+            Ok(Reassembled::Complete(whole)) => {
+                assert!(whole.len() <= MOST);
+                inside(framing, whole);
             }
-            Ok(Front::Need(len)) => {
-                assert!(len > rest.len());
-                return;
-            }
-            Err(_) => return,
+            Ok(Reassembled::Waiting) => {}
+            Err(_) => inside(framing, packet),
         }
+        assert!(reassembler.waiting() <= 25);
+        if let Ok(pieces) = fragmenter.cut(packet.len()) {
+            let len: usize = pieces.map(|piece| piece.range.len()).sum();
+            assert_eq!(len, packet.len());
+        }
+        now += Duration::from_millis(len as u64);
+        reassembler.expire(now);
+        rest = after;
     }
 });

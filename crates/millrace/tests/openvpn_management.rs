@@ -17,6 +17,27 @@ fn managed() -> Setup {
     setup
 }
 
+/// What graphical programs show while a tunnel comes up, in the order of stock.
+#[test]
+fn a_client_tells_how_far_it_is() {
+    if !ready() {
+        return;
+    }
+    for pair in Pair::ALL {
+        let net = Net::new();
+        let ends = Ends::new(&net, &managed(), pair.programs(false));
+        let mut management = ends.client.management().unwrap();
+        let told = management.command("state all").unwrap();
+        let mut states = told.iter().filter_map(|line| line.split(',').nth(1));
+        for wanted in ["CONNECTING", "WAIT", "AUTH", "ASSIGN_IP", "CONNECTED"] {
+            assert!(
+                states.any(|state| state == wanted),
+                "{pair:?}: no {wanted} in {told:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn server_lists_and_kills_its_clients() {
     if !ready() {

@@ -14,7 +14,6 @@ pub mod cookie;
 pub mod data;
 mod der;
 pub mod digest;
-pub mod epoch;
 pub mod identity;
 pub mod key_method;
 pub mod keyfile;

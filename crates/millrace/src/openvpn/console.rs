@@ -187,6 +187,9 @@ impl Inner {
     }
 }
 
+/// The target of a record that says why the process ends.
+pub(crate) const FATAL: &str = "fatal";
+
 impl Log for Console {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
@@ -197,6 +200,7 @@ impl Log for Console {
         // One record, one line: nothing that a peer says can make another.
         let text = record.args().to_string().replace(['\n', '\r'], " ");
         let line = match record.level() {
+            Level::Error if record.target() == FATAL => Line::fatal(text),
             Level::Error => Line::fault(text),
             Level::Warn => Line::warning(text),
             Level::Info => Line::info(text),

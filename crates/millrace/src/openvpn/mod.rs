@@ -430,7 +430,7 @@ impl Context {
 
     /// Says why the process cannot go on.
     fn fatal(&self, error: &dyn std::error::Error) {
-        log::error!("{}", self.config.located(&error.to_string()));
+        log::error!(target: console::FATAL, "{}", self.config.located(&error.to_string()));
         log::info!("Exiting due to fatal error");
     }
 

@@ -142,7 +142,6 @@ impl Office {
                     hold: wanted.hold,
                     server: config.server().is_some(),
                     // Clients are judged by scripts and files.
-                    client_auth: false,
                     title: title.clone(),
                     pid: std::process::id(),
                     log_lines: wanted.log_cache,
@@ -292,6 +291,14 @@ impl Office {
     pub(crate) fn echoed(&mut self, text: &str) {
         if let Some(port) = &mut self.port {
             port.machine.echoed(unix(SystemTime::now()), text);
+            port.transmit();
+        }
+    }
+
+    /// The server gave a token in the place of the password.
+    pub(crate) fn auth_token(&mut self, token: &str) {
+        if let Some(port) = &mut self.port {
+            port.machine.auth_token(token);
             port.transmit();
         }
     }

@@ -279,7 +279,7 @@ impl Port {
             Action::Answer(answer) => wishes.push(Wish::Answer(answer)),
             Action::ForgetPasswords => wishes.push(Wish::Forget),
             // Decisions about clients are made by scripts and files here.
-            Action::Client { .. } | Action::ChallengeResponse(_) => self.machine.reply_done(false),
+            Action::ChallengeResponse(_) => self.machine.reply_done(false),
             Action::AuthRetry(how) => wishes.push(Wish::AuthRetry(how)),
         }
     }
@@ -311,7 +311,6 @@ mod tests {
             password: password.map(|password| password.to_owned().into()),
             hold: false,
             server: false,
-            client_auth: false,
             title: String::new(),
             pid: 1,
             log_lines: 1,

@@ -11,4 +11,3 @@ pub mod lzo;
 pub mod mss;
 pub mod mtu;
 pub mod signal;
-pub mod stream;

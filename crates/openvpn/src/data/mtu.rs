@@ -8,18 +8,11 @@ use crypto::openvpn::DataCipher;
 use super::framing::Framing;
 use super::header::Layout;
 use crate::digest::Digest;
-use crate::packet::AckList;
-use crate::session_id::SessionId;
-use crate::wrap::Wrap;
 
 /// The MTU of the interface, unless `tun-mtu` says another.
 pub const DEFAULT_TUN_MTU: u16 = 1500;
 /// `mssfix` where nothing is said of it and the interface's MTU is the default: bytes of the outer IP packet.
 pub const DEFAULT_MSSFIX: u16 = 1492;
-/// `max-packet-size` where nothing is said of it: bytes of the outer IP packet of a control packet.
-pub const DEFAULT_MAX_PACKET_SIZE: u16 = 1250;
-/// The least and the greatest that `max-packet-size` can be.
-pub const MAX_PACKET_SIZE_RANGE: std::ops::RangeInclusive<u16> = 154..=2048;
 /// The least that `fragment` can be.
 pub const MIN_FRAGMENT: u16 = 68;
 
@@ -29,8 +22,6 @@ const INNER_HEADERS: usize = 20 + 20;
 const SOCKS: usize = 10;
 /// Bytes of the length before each packet in a TCP stream.
 const STREAM: usize = 2;
-/// The least that is sent of TLS in a control packet, however small `max-packet-size` is.
-const MIN_CONTROL_PAYLOAD: usize = 16;
 
 /// What the outer packet travels in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -232,45 +223,10 @@ impl Encapsulation {
     }
 }
 
-/// Bytes of TLS that go into a control packet.
-///
-/// `max_packet_size` is that of the directive, in bytes of the outer IP packet; `v6` whether the peer's address is
-/// IPv6; `acks` what [`Acks::wire_len`](crate::reliable::Acks::wire_len) says. `client_key` is true for
-/// CONTROL_WKC_V1, which carries the wrapped client key as well.
-///
-/// Stock counts 16 bytes more for tls-crypt than it adds, and UDP's headers even over TCP.
-#[must_use]
-pub fn control_payload(
-    max_packet_size: u16,
-    v6: bool,
-    wrap: &Wrap,
-    acks: usize,
-    client_key: bool,
-) -> usize {
-    let headers = Outer {
-        v6,
-        tcp: false,
-        socks: false,
-    }
-    .headers();
-    let block = if wrap.is_encrypted() { 16 } else { 0 };
-    let key = if client_key { wrap.client_key_len() } else { 0 };
-    let overhead = headers + 1 + SessionId::LEN + acks + 4 + wrap.overhead() + block + key;
-    let (least, most) = (MAX_PACKET_SIZE_RANGE.start(), MAX_PACKET_SIZE_RANGE.end());
-    usize::from(max_packet_size.clamp(*least, *most))
-        .saturating_sub(overhead)
-        .max(MIN_CONTROL_PAYLOAD)
-}
-
-/// Bytes of acknowledgements in a packet with a message, at most.
-pub const MAX_ACKS_LEN: usize = 1 + 4 * AckList::MAX_WITH_MESSAGE + SessionId::LEN;
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::digest::Digest;
-    use crate::keyfile::StaticKey;
-    use crate::role::Role;
 
     const STOCK: &str = include_str!("../../tests/data/mtu.txt");
 
@@ -460,22 +416,5 @@ mod tests {
                 assert!(most.is_none_or(|most| (4..200).contains(&most)));
             }
         }
-    }
-
-    /// Stock's full control packets, over IPv4 with the default of 1250: 1222 bytes of UDP payload without encryption,
-    /// 1206 with it.
-    #[test]
-    fn control_packets_of_stock() {
-        let key = StaticKey::new(&[0; 256]);
-        let crypt = Wrap::tls_crypt(&key, Role::Client);
-        for (wrap, expected) in [(Wrap::none(), 1222), (crypt, 1206)] {
-            for acks in [1, 13, MAX_ACKS_LEN] {
-                let payload = control_payload(1250, false, &wrap, acks, false);
-                assert_eq!(9 + acks + 4 + payload + wrap.overhead(), expected);
-            }
-        }
-        assert_eq!(control_payload(0, true, &Wrap::none(), 1, false), 154 - 62);
-        let auth = Wrap::tls_auth(&key, Default::default(), Digest::Sha512).unwrap();
-        assert_eq!(control_payload(0, true, &auth, MAX_ACKS_LEN, false), 16);
     }
 }

@@ -5,6 +5,7 @@ use super::super::connect::{Attempts, Socket, Target};
 use super::super::office::Desk as _;
 use super::super::plane::{Arrival, ClientWire};
 use super::super::policy::log_lines::outer;
+use super::super::policy::management::State;
 use super::super::policy::scripts::{Hook, ipchange_arguments};
 use super::super::secrets::SecretError;
 use super::super::signals::Signal;
@@ -48,6 +49,8 @@ struct Attempt<'c, 'a> {
     ended: Option<CloseReason>,
     leaving: Option<Signal>,
     heard: bool,
+    /// The server has shown its certificate.
+    certified: bool,
     /// When the next server is tried if this one has not said a word (`server-poll-timeout`).
     patience: Instant,
     /// The session is up, and nobody was told because routes are yet to come.
@@ -107,6 +110,8 @@ impl Client<'_> {
         if let Some(inside) = self.set.as_mut().and_then(|set| set.inside.as_mut()) {
             inside.keep_outside(target.remote.ip())?;
         }
+        let tcp = connection.protocol.transport.is_tcp();
+        self.state(if tcp { State::TcpConnect } else { State::Wait }, "");
         let way = match target.open(login.as_ref(), &context.stop())? {
             None => match context.signals.take() {
                 Some(signal) => return Ok(Err(signal)),
@@ -130,6 +135,7 @@ impl Client<'_> {
                 let stream = Arc::new(Stream::new(self.streams, socket)?);
                 let remote = stream.endpoint().addr;
                 log::info!("TCP connection established with {}", outer(remote));
+                self.state(State::Wait, "");
                 Way::Stream(stream)
             }
         };
@@ -170,6 +176,7 @@ impl Client<'_> {
             ended: None,
             leaving: None,
             heard: false,
+            certified: false,
             patience: now + Duration::from_secs(connection.connect_timeout.into()),
             unannounced: false,
             since: SystemTime::now(),
@@ -331,6 +338,7 @@ impl Attempt<'_, '_> {
         match self.session.receive(&arrival.bytes, now, &mut out) {
             Ok(()) if !self.heard => {
                 self.heard = true;
+                self.client.state(State::Auth, "");
                 log::info!("TLS: Initial packet from {}", outer(self.remote));
             }
             Ok(()) => {}
@@ -339,6 +347,10 @@ impl Attempt<'_, '_> {
                 self.client.refusals.count(why.name());
                 log::debug!("control packet from {}: {why}", outer(arrival.from.addr));
             }
+        }
+        if !self.certified && self.session.certificate().is_some() {
+            self.certified = true;
+            self.client.state(State::GetConfig, "");
         }
         self.perform(out)
     }
@@ -407,7 +419,10 @@ impl Attempt<'_, '_> {
             Output::SendPing => self.conduit.ping(self.tunnel()?),
             Output::SendData(payload) => self.tunnel()?.inject(&self.conduit.peer, &payload),
             Output::Pushed(reply) => self.pushed(&reply)?,
-            Output::AuthToken(token) => self.client.keep_token(&token),
+            Output::AuthToken(token) => {
+                self.client.context.office.borrow_mut().auth_token(&token);
+                self.client.keep_token(&token);
+            }
             Output::Message(message) => self.message(&message),
             Output::Connected => self.connected()?,
             Output::Renegotiated { key_id } => {
@@ -446,6 +461,7 @@ impl Attempt<'_, '_> {
                 sizes::shape(config, connection, agreed, framing, mtu, self.remote)?;
         }
         self.tunnel()?.set_mtu(mtu.into());
+        self.client.state(State::AssignIp, "");
         // What must stay outside of the tunnel is where the outer packets go: a proxy, maybe.
         self.client.bring_up(reply, mtu, self.target.remote)?;
         if !std::mem::replace(&mut self.client.unprivileged, true) {
@@ -478,6 +494,9 @@ impl Attempt<'_, '_> {
     }
 
     fn message(&self, message: &Message) {
+        if matches!(message, Message::AuthPending { .. }) {
+            self.client.state(State::AuthPending, "");
+        }
         match message {
             Message::Info(text) | Message::InfoPre(text) => {
                 log::info!("Info command was pushed by server ('{text}')");

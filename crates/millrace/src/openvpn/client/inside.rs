@@ -2,6 +2,7 @@
 
 use super::super::network::{Inside, Surroundings, TunnelNetwork};
 use super::super::policy::environment::Environment;
+use super::super::policy::management::State;
 use super::super::policy::scripts::{Hook, device_arguments};
 use super::super::policy::variables::RouteFacts;
 use super::Client;
@@ -68,6 +69,7 @@ impl Client<'_> {
             // Scripts that exist for it set the name servers themselves.
             inside.set_interface(config.scripts.up.is_some() || self.context.no_dns)?;
         }
+        self.state(State::AddRoutes, "");
         let context = if self.restarted { "restart" } else { "init" };
         let ifconfig = ifconfig(reply, config.network.ifconfig);
         let mut environment = self.hooks.base.clone();

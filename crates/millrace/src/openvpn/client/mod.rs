@@ -8,7 +8,7 @@ use super::connect::{self, Attempts, ProxyLogin, Target};
 use super::device::{self, Link};
 use super::hooks::Hooks;
 use super::plane::{ClientWire, Inbox};
-use super::policy::management::QueryKind;
+use super::policy::management::{Addresses, QueryKind, State};
 use super::policy::scripts::Hook;
 use super::revocation::RevocationFile;
 use super::secrets::{self, Login};
@@ -86,6 +86,9 @@ pub(super) fn run(context: &Context) -> Ended {
         }
     };
     let ended = client.connect_again_and_again();
+    if matches!(ended, Ended::Exit(_)) {
+        client.state(State::Exiting, "SIGTERM");
+    }
     drop(client.take_down("init"));
     ended
 }
@@ -141,8 +144,15 @@ impl<'a> Client<'a> {
         })
     }
 
+    /// Tells the management port how far the tunnel is.
+    pub(super) fn state(&self, state: State, detail: &str) {
+        let mut office = self.context.office.borrow_mut();
+        office.state(state, detail, Addresses::default());
+    }
+
     fn connect_again_and_again(&mut self) -> Ended {
         let config = &self.context.config;
+        self.state(State::Connecting, "");
         let mut attempts = Attempts::new(config);
         loop {
             let outcome = match attempts.next(&self.context.stop()) {
@@ -185,6 +195,7 @@ impl<'a> Client<'a> {
                     Signal::Status => {}
                 },
             }
+            self.state(State::Reconnecting, "SIGUSR1");
             self.context.office.borrow_mut().closed();
             self.context.hold();
             // Another user could not set everything up again.

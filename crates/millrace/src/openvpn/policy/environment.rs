@@ -14,9 +14,6 @@ use super::names;
 /// Values of variables that begin so are passwords: scripts see them from level 3 on.
 const PASSWORD: &str = "password";
 
-/// Most variables of one name (`X509_0_OU`, `X509_0_OU_1`, …).
-const SAME_NAME_MAX: usize = 1000;
-
 /// Longest line of a peer's information, in bytes, and most lines: a peer must not fill memory.
 const PEER_INFO_LINE_MAX: usize = 256;
 const PEER_INFO_LINES_MAX: usize = 128;
@@ -63,19 +60,6 @@ impl Environment {
         self.set(&format!("OPENVPN_{name}"), value);
     }
 
-    /// Sets a variable beside those that have the name already: the second gets `_1`.
-    pub(crate) fn set_another(&mut self, name: &str, value: &str) {
-        let free = (0..SAME_NAME_MAX)
-            .map(|n| match n {
-                0 => names::variable(name),
-                n => format!("{}_{n}", names::variable(name)),
-            })
-            .find(|name| !self.variables.contains_key(name));
-        if let Some(name) = free {
-            self.set(&name, value);
-        }
-    }
-
     /// Removes a variable if it is there.
     pub(crate) fn remove(&mut self, name: &str) {
         self.variables.remove(name);
@@ -87,15 +71,9 @@ impl Environment {
     }
 
     /// The value of a variable.
+    #[cfg(test)]
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(|value| value.as_str())
-    }
-
-    /// Takes over every variable of another environment.
-    pub(crate) fn extend(&mut self, other: &Self) {
-        let variables = other.variables.iter();
-        self.variables
-            .extend(variables.map(|(name, value)| (name.clone(), value.clone())));
     }
 
     /// Sets what a peer told of itself: its lines `IV_…=…`, `UV_…=…` and `ID…=…`. Others, and what a
@@ -151,21 +129,6 @@ mod tests {
         assert_eq!(environment.value("a_b"), Some("x_y"));
         assert_eq!(environment.value("LD_PRELOAD"), None);
         assert_eq!(environment.value("OPENVPN_LD_PRELOAD"), Some("evil.so"));
-    }
-
-    #[test]
-    fn names_that_come_again_are_counted() {
-        let mut environment = Environment::default();
-        for unit in ["a", "b", "c"] {
-            environment.set_another("X509_0_OU", unit);
-        }
-        let values = ["X509_0_OU", "X509_0_OU_1", "X509_0_OU_2"];
-        assert_eq!(
-            values.map(|name| environment.value(name)),
-            [Some("a"), Some("b"), Some("c")]
-        );
-        environment.remove_all("X509_");
-        assert_eq!(environment, Environment::default());
     }
 
     #[test]

@@ -4,8 +4,6 @@
 //! Nearly all of it is pure; what runs a program or checks a password does so on a thread of its
 //! own ([`background`]), so that neither the control loop nor the data plane ever waits.
 
-#![allow(dead_code, unused_imports, reason = "until the daemon uses all of it")]
-
 #[cfg(feature = "server")]
 pub(crate) mod auth_script;
 pub(crate) mod background;

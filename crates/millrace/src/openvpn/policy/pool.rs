@@ -131,6 +131,7 @@ impl Pool {
     }
 
     /// How many clients there can be at once.
+    #[cfg(test)]
     pub(crate) const fn places(&self) -> usize {
         self.entries.len()
     }

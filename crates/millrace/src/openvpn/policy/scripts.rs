@@ -164,11 +164,6 @@ impl Invocation {
         self
     }
 
-    /// Which hook it is of.
-    pub(crate) const fn hook(&self) -> Hook {
-        self.hook
-    }
-
     /// The program and its arguments as one line, for the log.
     pub(crate) fn line(&self) -> String {
         let words = self.arguments.iter().map(String::as_str);
@@ -262,8 +257,6 @@ pub(crate) fn tls_verify_arguments(depth: usize, subject: &str) -> [String; 2] {
 pub(crate) enum Learned<'a> {
     /// It is at this client now.
     Add(&'a str),
-    /// It was at another client before.
-    Update(&'a str),
     /// It is at no client.
     Delete,
 }
@@ -273,7 +266,6 @@ pub(crate) enum Learned<'a> {
 pub(crate) fn learn_address_arguments(learned: Learned<'_>, address: &str) -> Vec<String> {
     let (operation, name) = match learned {
         Learned::Add(name) => ("add", Some(name)),
-        Learned::Update(name) => ("update", Some(name)),
         Learned::Delete => ("delete", None),
     };
     [operation, address]
@@ -382,8 +374,8 @@ mod tests {
         );
         assert_eq!(tls_verify_arguments(1, "CN=a;\n"), ["1", "CN=a;_"]);
         assert_eq!(
-            learn_address_arguments(Learned::Update("c"), "10.8.0.2"),
-            ["update", "10.8.0.2", "c"]
+            learn_address_arguments(Learned::Add("c"), "10.8.0.2"),
+            ["add", "10.8.0.2", "c"]
         );
         assert_eq!(
             learn_address_arguments(Learned::Delete, "fd00::/64"),

@@ -25,21 +25,6 @@ pub(crate) struct RouteFacts {
     pub(crate) metric: Option<u32>,
 }
 
-/// What is told of a certificate of the peer's chain.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CertificateFacts {
-    /// The subject as one line (`C=DE, CN=x`).
-    pub(crate) subject: String,
-    /// The subject's parts: OpenSSL's short name (`CN`, `emailAddress`) and the text.
-    pub(crate) fields: Vec<(String, String)>,
-    /// SHA-1 of the DER form.
-    pub(crate) sha1: [u8; 20],
-    /// SHA-256 of the DER form.
-    pub(crate) sha256: [u8; 32],
-    /// The serial number, most significant byte first, without a sign.
-    pub(crate) serial: Vec<u8>,
-}
-
 /// What a client of a server has in the tunnel.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct PoolFacts {
@@ -245,19 +230,6 @@ impl Environment {
         }
     }
 
-    /// A certificate of the peer's chain; `depth` 0 is its own.
-    pub(crate) fn set_certificate(&mut self, depth: usize, facts: &CertificateFacts) {
-        self.remove_all(&format!("X509_{depth}_"));
-        for (field, text) in &facts.fields {
-            self.set_another(&format!("X509_{depth}_{field}"), text);
-        }
-        self.set(&format!("tls_id_{depth}"), &facts.subject);
-        self.set(&format!("tls_digest_{depth}"), hex(&facts.sha1));
-        self.set(&format!("tls_digest_sha256_{depth}"), hex(&facts.sha256));
-        self.set(&format!("tls_serial_{depth}"), decimal(&facts.serial));
-        self.set(&format!("tls_serial_hex_{depth}"), hex(&facts.serial));
-    }
-
     /// A client's addresses in the tunnel.
     pub(crate) fn set_pool(&mut self, topology: Topology, facts: &PoolFacts) {
         self.remove_all("ifconfig_pool_");
@@ -293,35 +265,6 @@ impl Environment {
 fn netmask(bits: u8) -> Ipv4Addr {
     let host = 32u32.saturating_sub(u32::from(bits));
     Ipv4Addr::from(u32::MAX.checked_shl(host).unwrap_or(0))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let pairs: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    pairs.join(":")
-}
-
-/// A number of any length in decimal. Serial numbers have at most 20 bytes; a longer one is no
-/// serial number, and gives an empty text as stock does for one it cannot read.
-fn decimal(bytes: &[u8]) -> String {
-    const SERIAL_MAX: usize = 64;
-    if bytes.is_empty() || bytes.len() > SERIAL_MAX {
-        return String::new();
-    }
-    // Least significant digit first.
-    let mut digits = vec![0u8];
-    for &byte in bytes {
-        let mut carry = u32::from(byte);
-        for digit in &mut digits {
-            carry += u32::from(*digit) * 256;
-            *digit = (carry % 10) as u8;
-            carry /= 10;
-        }
-        while carry > 0 {
-            digits.push((carry % 10) as u8);
-            carry /= 10;
-        }
-    }
-    digits.iter().rev().map(|d| char::from(b'0' + d)).collect()
 }
 
 #[cfg(test)]

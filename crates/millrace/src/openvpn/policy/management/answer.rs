@@ -18,10 +18,6 @@ pub(crate) enum QueryKind {
     },
     /// A password alone: that of a private key.
     Password,
-    /// A yes or no to this text.
-    NeedOk(String),
-    /// Some text for this question.
-    NeedStr(String),
 }
 
 /// A question. The user answers with its `kind` (`Auth`, `Private Key`, `HTTP Proxy`, …).
@@ -48,8 +44,6 @@ impl Query {
                 format!(">PASSWORD:Need '{kind}' username/password SC:{flags},{text}")
             }
             QueryKind::Password => format!(">PASSWORD:Need '{kind}' password"),
-            QueryKind::NeedOk(text) => format!(">NEED-OK:Need '{kind}' confirmation MSG:{text}"),
-            QueryKind::NeedStr(text) => format!(">NEED-STR:Need '{kind}' string MSG:{text}"),
         }
     }
 }
@@ -80,8 +74,6 @@ impl Part {
                 Self::Username | Self::Password,
                 QueryKind::UserPassword { .. }
             ) | (Self::Password, QueryKind::Password)
-                | (Self::NeedOk, QueryKind::NeedOk(_))
-                | (Self::NeedStr, QueryKind::NeedStr(_))
         )
     }
 }

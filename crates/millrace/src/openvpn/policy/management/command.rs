@@ -92,30 +92,17 @@ pub(super) enum Command {
         client: u64,
         message: Option<String>,
     },
-    ClientAuth {
-        client: u64,
-        key: u32,
-        /// Lines follow, up to `END`.
-        lines: bool,
-    },
-    ClientDeny {
-        client: u64,
-        key: u32,
-        reason: String,
-        client_reason: Option<String>,
-    },
-    ClientPendingAuth {
-        client: u64,
-        key: u32,
-        extra: String,
-        timeout: u32,
-    },
+    /// Lines follow, up to `END`.
+    ClientAuth,
     /// Known to stock, and not to this daemon.
     Unsupported(&'static str),
 }
 
 /// Commands that stock knows and that make no sense here.
-const UNSUPPORTED: [&str; 8] = [
+const UNSUPPORTED: [&str; 11] = [
+    "client-auth-nt",
+    "client-deny",
+    "client-pending-auth",
     "net",
     "proxy",
     "remote",
@@ -206,32 +193,7 @@ impl Arguments<'_> {
                 client: number(&self.needed(1, true)?[0], "CID")?,
                 message: self.optional(1).map(str::to_owned),
             },
-            "client-auth" | "client-auth-nt" => {
-                let words = self.needed(2, false)?;
-                Command::ClientAuth {
-                    client: number(&words[0], "CID")?,
-                    key: number(&words[1], "KID")?,
-                    lines: self.name == "client-auth",
-                }
-            }
-            "client-deny" => {
-                let words = self.needed(3, true)?;
-                Command::ClientDeny {
-                    client: number(&words[0], "CID")?,
-                    key: number(&words[1], "KID")?,
-                    reason: words[2].to_string(),
-                    client_reason: self.optional(3).map(str::to_owned),
-                }
-            }
-            "client-pending-auth" => {
-                let words = self.needed(4, false)?;
-                Command::ClientPendingAuth {
-                    client: number(&words[0], "CID")?,
-                    key: number(&words[1], "KID")?,
-                    extra: words[2].to_string(),
-                    timeout: number(&words[3], "TIMEOUT")?,
-                }
-            }
+            "client-auth" => Command::ClientAuth,
             name => return other(name),
         })
     }
@@ -370,12 +332,7 @@ mod tests {
             error("password x"),
             "the 'password' command requires 2 parameters"
         );
-        assert_eq!(
-            error("client-deny 1 2"),
-            "the 'client-deny' command requires at least 3 parameters"
-        );
         assert_eq!(error("client-kill x"), "cannot parse CID");
-        assert_eq!(error("client-auth 1 -2"), "cannot parse KID");
         assert_eq!(
             error("nosuch"),
             "unknown command, enter 'help' for more options"

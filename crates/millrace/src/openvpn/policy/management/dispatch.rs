@@ -7,10 +7,9 @@ use subtle::ConstantTimeEq as _;
 
 use super::super::status_file::Format;
 use super::answer::{Part, take};
-use super::client::ClientOutcome;
 use super::command::{Command, Signal, Victim, parse};
 use super::history::Request;
-use super::port::{Action, Answer, Block, Management, Owed};
+use super::port::{Action, Answer, Management, Owed};
 use super::words::{Word, words};
 
 /// The version of the protocol that is spoken.
@@ -22,25 +21,17 @@ const ACKNOWLEDGED: u32 = 4;
 /// Wrong passwords after which the connection is closed.
 const TRIES: u32 = 3;
 
-/// Most lines of a block that ends with `END`, and so most that a client's settings may have.
-const BLOCK_MAX: usize = 256;
-
 /// Highest `verb`.
 const VERB_MAX: i64 = 15;
 
 /// Commands that are answered; one line each, as GUIs show them.
-const HELP: [&str; 29] = [
+const HELP: [&str; 23] = [
     "Commands:",
     "auth-retry [t]         : What follows a refused password (none, nointeract, interact).",
     "bytecount n            : Tell bytes in and out every n seconds (0: not at all).",
-    "client-auth CID KID    : Let a client in, with settings on the lines up to END.",
-    "client-auth-nt CID KID : Let a client in.",
-    "client-deny CID KID R [CR] : Refuse a client: R for the log, CR for the client.",
     "client-kill CID [M]    : Send a client away with message M (RESTART if none).",
-    "client-pending-auth CID KID M SECONDS : Ask a client for one thing more.",
     "cr-response text       : Answer the server's challenge.",
     "echo [on|off] [N|all]  : As log, for texts of echo.",
-    "env-filter [level]     : Tell fewer variables of clients.",
     "exit|quit              : Close this connection.",
     "forget-passwords       : Forget what was entered.",
     "help                   : This text.",
@@ -50,7 +41,6 @@ const HELP: [&str; 29] = [
     "log [on|off] [N|all]   : Tell new lines of the log, or the last N.",
     "mute [n]               : Show or set how many equal lines are logged.",
     "nclients               : Count clients.",
-    "needok type ok|cancel, needstr type text : Answer a question.",
     "password type p        : Enter a password that was asked for.",
     "pid                    : The daemon's process.",
     "signal s               : Act as on SIGHUP, SIGTERM, SIGUSR1 or SIGUSR2.",
@@ -68,8 +58,12 @@ impl Management {
             self.check_password(line);
             return None;
         }
-        if peer.block.is_some() {
-            return self.block(line);
+        if peer.skipping {
+            peer.skipping = line != "END";
+            return match peer.skipping {
+                true => None,
+                false => self.unsupported("client-auth"),
+            };
         }
         let command = words(line)
             .map_err(|error| error.to_string())
@@ -94,31 +88,13 @@ impl Management {
         }
     }
 
-    fn block(&mut self, line: &str) -> Option<Action> {
-        let peer = self.peer.as_mut()?;
-        if line == "END" {
-            let block = peer.block.take()?;
-            return self.client_auth(block);
-        }
-        let lines = &mut peer.block.as_mut()?.lines;
-        if lines.len() < BLOCK_MAX {
-            lines.push(line.to_owned());
-            return None;
-        }
-        peer.block = None;
-        self.error("the block has too many lines (256 max)")
-    }
-
     fn command(&mut self, command: Command, now: Instant) -> Option<Action> {
         match command {
             Command::Exit => self.peer.as_mut()?.closing = true,
             Command::Help => self.help(),
             Command::Version(version) => self.version(version),
             Command::Pid => self.say(&format!("SUCCESS: pid={}", self.settings.pid)),
-            Command::EnvFilter(level) => {
-                self.peer.as_mut()?.env_filter = level;
-                self.say(&format!("SUCCESS: env_filter_level={level}"));
-            }
+            Command::EnvFilter(level) => self.say(&format!("SUCCESS: env_filter_level={level}")),
             Command::State(requests) => self.history(&requests, "state"),
             Command::Log(requests) => self.history(&requests, "log"),
             Command::Echo(requests) => self.history(&requests, "echo"),
@@ -162,39 +138,8 @@ impl Management {
                 let action = Action::ClientKill { client, message };
                 return self.owe_done(self.settings.server, "client-kill", action);
             }
-            Command::ClientAuth { client, key, lines } => {
-                let block = Block {
-                    client,
-                    key,
-                    lines: Vec::new(),
-                };
-                if !lines {
-                    return self.client_auth(block);
-                }
-                // Also where nobody may decide: the lines that follow are no commands.
-                self.peer.as_mut()?.block = Some(block);
-            }
-            Command::ClientDeny {
-                client,
-                key,
-                reason,
-                client_reason,
-            } => {
-                let outcome = ClientOutcome::Deny {
-                    reason,
-                    client_reason,
-                };
-                return self.decided("client-deny", client, key, outcome);
-            }
-            Command::ClientPendingAuth {
-                client,
-                key,
-                extra,
-                timeout,
-            } => {
-                let outcome = ClientOutcome::Pending { extra, timeout };
-                return self.decided("client-pending-auth", client, key, outcome);
-            }
+            // The lines that follow are settings of a client and no commands.
+            Command::ClientAuth => self.peer.as_mut()?.skipping = true,
         }
         None
     }
@@ -225,27 +170,6 @@ impl Management {
 
     fn owe_done(&mut self, possible: bool, name: &'static str, action: Action) -> Option<Action> {
         self.owe(possible, name, Owed::Done(name), action)
-    }
-
-    fn decided(
-        &mut self,
-        name: &'static str,
-        client: u64,
-        key: u32,
-        outcome: ClientOutcome,
-    ) -> Option<Action> {
-        let action = Action::Client {
-            client,
-            key,
-            outcome,
-        };
-        self.owe_done(self.settings.client_auth, name, action)
-    }
-
-    fn client_auth(&mut self, block: Block) -> Option<Action> {
-        let Block { client, key, lines } = block;
-        let outcome = ClientOutcome::Auth { settings: lines };
-        self.decided("client-auth", client, key, outcome)
     }
 
     fn help(&mut self) {

@@ -8,8 +8,6 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 pub(crate) enum State {
     /// The management port is there, and the tunnel is about to begin.
     Connecting,
-    /// A name is looked up.
-    Resolve,
     /// A TCP connection is being made.
     TcpConnect,
     /// The server has not answered yet.
@@ -37,7 +35,6 @@ impl State {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Connecting => "CONNECTING",
-            Self::Resolve => "RESOLVE",
             Self::TcpConnect => "TCP_CONNECT",
             Self::Wait => "WAIT",
             Self::Auth => "AUTH",
@@ -55,12 +52,7 @@ impl State {
     pub(super) const fn is_of_servers(self) -> bool {
         !matches!(
             self,
-            Self::Resolve
-                | Self::TcpConnect
-                | Self::Wait
-                | Self::Auth
-                | Self::AuthPending
-                | Self::GetConfig
+            Self::TcpConnect | Self::Wait | Self::Auth | Self::AuthPending | Self::GetConfig
         )
     }
 }
@@ -234,11 +226,6 @@ impl<T: Entry> History<T> {
             self.entries.pop_front();
         }
         self.entries.push_back(entry);
-    }
-
-    /// The newest entry.
-    pub(super) fn last(&self) -> Option<&T> {
-        self.entries.back()
     }
 
     /// The answer to a request, line by line. `name` is the command.

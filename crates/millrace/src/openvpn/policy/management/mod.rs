@@ -7,11 +7,10 @@
 //! Notifications go in by methods of their own at any time. Commands that make no sense for this
 //! daemon are answered as stock does, with a line that begins with `ERROR:`.
 //!
-//! Everything is bounded: lines, words, lines of a block, histories, and what a peer that does not
+//! Everything is bounded: lines, words, histories, and what a peer that does not
 //! read may leave waiting.
 
 mod answer;
-mod client;
 mod command;
 mod dispatch;
 mod history;
@@ -19,7 +18,6 @@ mod port;
 mod words;
 
 pub(crate) use answer::{Query, QueryKind};
-pub(crate) use client::{ClientEvent, ClientOutcome};
 pub(crate) use command::{Signal, Victim};
 pub(crate) use history::{Addresses, LogFlag, State, StateEntry};
 pub(crate) use port::{Action, Answer, Management, Settings};

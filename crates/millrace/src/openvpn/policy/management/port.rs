@@ -9,9 +9,8 @@ use zeroize::Zeroizing;
 use super::super::environment::Environment;
 use super::super::status_file::Format;
 use super::answer::{Asked, Query};
-use super::client::{ClientEvent, ClientOutcome, lines};
 use super::command::{Signal, Victim};
-use super::history::{EchoEntry, Entry as _, History, LogEntry, LogFlag, State, StateEntry};
+use super::history::{EchoEntry, Entry as _, History, LogEntry, LogFlag, StateEntry};
 use super::words::{Line, Lines};
 
 /// States and echoes that are kept.
@@ -32,8 +31,6 @@ pub(crate) struct Settings {
     pub(crate) hold: bool,
     /// This is a server.
     pub(crate) server: bool,
-    /// `management-client-auth`: the other end decides on clients.
-    pub(crate) client_auth: bool,
     /// The program's name and version, for `version` and the head of `status`.
     pub(crate) title: String,
     /// The daemon's process.
@@ -78,15 +75,6 @@ pub(crate) enum Action {
     ForgetPasswords,
     /// Send the server an answer to its challenge; then [`Management::reply_done`].
     ChallengeResponse(String),
-    /// Do with a client what was decided; then [`Management::reply_done`].
-    Client {
-        /// The client, as counted by the server.
-        client: u64,
-        /// Its key.
-        key: u32,
-        /// What was decided.
-        outcome: ClientOutcome,
-    },
     /// Send a client away with this message (`RESTART` if none); then [`Management::reply_done`].
     ClientKill {
         /// The client, as counted by the server.
@@ -123,13 +111,6 @@ pub(super) enum Owed {
     Other(&'static str),
 }
 
-/// A block of lines up to `END`: a client's settings.
-pub(super) struct Block {
-    pub(super) client: u64,
-    pub(super) key: u32,
-    pub(super) lines: Vec<String>,
-}
-
 /// A connection.
 #[derive(Default)]
 pub(super) struct Peer {
@@ -137,10 +118,10 @@ pub(super) struct Peer {
     output: Zeroizing<Vec<u8>>,
     pub(super) trusted: bool,
     pub(super) tries: u32,
-    pub(super) block: Option<Block>,
+    /// What comes up to `END` belongs to a command that is not done here.
+    pub(super) skipping: bool,
     /// How often bytes are told, and when next.
     pub(super) bytecount: Option<(Duration, Instant)>,
-    pub(super) env_filter: u8,
     pub(super) closing: bool,
     /// A line has come from it, and the password where there is one.
     pub(super) spoken: bool,
@@ -349,11 +330,6 @@ impl Management {
         self.say_special();
     }
 
-    /// Nobody needs the answer any more.
-    pub(crate) fn stop_asking(&mut self) {
-        self.asked = None;
-    }
-
     /// What was answered for `kind` was refused; `reason` is what the server said of it.
     pub(crate) fn verification_failed(&mut self, kind: &str, reason: Option<&str>) {
         let reason = reason.map(|reason| format!(" ['{}']", one_line(reason)));
@@ -376,11 +352,6 @@ impl Management {
             self.say(&text);
         }
         self.state.add(entry);
-    }
-
-    /// The state it was in last.
-    pub(crate) fn state(&self) -> Option<State> {
-        self.state.last().map(|entry| entry.state)
     }
 
     /// A line went into the log.
@@ -416,22 +387,6 @@ impl Management {
             .chain([">UPDOWN:ENV,END".to_owned()])
             .collect();
         self.say_all(&lines);
-    }
-
-    /// Something happened to a client of this server. `information` is what the client told of
-    /// itself, `clients` how many there are.
-    pub(crate) fn client(
-        &mut self,
-        event: ClientEvent<'_>,
-        environment: &Environment,
-        information: &str,
-        clients: usize,
-    ) {
-        let Some(peer) = self.peer.as_ref().filter(|_| self.settings.client_auth) else {
-            return;
-        };
-        let filter = peer.env_filter;
-        self.say_all(&lines(event, environment, information, clients, filter));
     }
 
     /// When bytes are to be told next.

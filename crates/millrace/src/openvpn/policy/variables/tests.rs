@@ -167,35 +167,6 @@ fn options_for_others_are_handed_on() {
 }
 
 #[test]
-fn certificates_are_told_field_by_field() {
-    let mut environment = Environment::default();
-    let field = |name: &str, text: &str| (name.to_owned(), text.to_owned());
-    let facts = CertificateFacts {
-        subject: "C=DE, CN=Jürgen".to_owned(),
-        fields: vec![field("OU", "a"), field("OU", "b"), field("CN", "Jürgen")],
-        serial: vec![0x01, 0x00, 0xff],
-        ..CertificateFacts::default()
-    };
-    environment.set_certificate(0, &facts);
-    environment.set_certificate(0, &facts);
-    assert_eq!(environment.value("tls_id_0"), Some("C=DE, CN=Jürgen"));
-    assert_eq!(environment.value("X509_0_OU_1"), Some("b"));
-    assert_eq!(environment.value("X509_0_OU_2"), None);
-    assert_eq!(environment.value("tls_serial_0"), Some("65791"));
-    assert_eq!(environment.value("tls_serial_hex_0"), Some("01:00:ff"));
-    assert_eq!(environment.value("tls_digest_0").unwrap().len(), 59);
-}
-
-#[test]
-fn serial_numbers_of_any_length_are_decimal() {
-    assert_eq!(decimal(&[0]), "0");
-    assert_eq!(decimal(&[0, 0, 10]), "10");
-    assert_eq!(decimal(&[0xff; 16]), u128::MAX.to_string());
-    assert_eq!(decimal(&[]), "");
-    assert_eq!(decimal(&[1; 65]), "");
-}
-
-#[test]
 fn protocols_are_spelt_as_in_files() {
     let name = |transport, family| protocol_name(Protocol { transport, family });
     assert_eq!(name(Transport::Udp, Family::Any), "udp");
