@@ -70,14 +70,31 @@ impl Gate {
         self.shut_until
     }
 
-    /// `accept` failed: one line is written, those who wait are turned away, and the sockets are left alone for a second.
+    /// `accept` failed: those who wait are turned away, the sockets are left alone for a second, and a line is written. But
+    /// nothing of that where nobody waits, which the kernel does not look for before it looks for a descriptor.
+    ///
     /// `turn_away` accepts one more and closes it, and says whether there was one.
     pub(crate) fn failed(
         &mut self,
         error: &io::Error,
         now: Instant,
-        mut turn_away: impl FnMut() -> bool,
+        mut turn_away: impl FnMut() -> io::Result<bool>,
     ) {
+        for turned_away in 0..BACKLOG {
+            if self.reserve.take().is_none() {
+                break;
+            }
+            let outcome = turn_away();
+            self.reserve = reserve();
+            match outcome {
+                Ok(true) => {}
+                Ok(false) if turned_away == 0 => return,
+                Ok(false) | Err(_) => break,
+            }
+        }
+        if self.reserve.is_none() {
+            self.reserve = reserve();
+        }
         self.shut_until = Some(now + PAUSE);
         if self.told.is_none_or(|at| now >= at + TOLD_AGAIN) {
             self.told = Some(now);
@@ -86,15 +103,15 @@ impl Gate {
                  low for so many)"
             );
         }
-        for _ in 0..BACKLOG {
-            if self.reserve.take().is_none() || !turn_away() {
-                break;
-            }
-            self.reserve = reserve();
-        }
-        if self.reserve.is_none() {
-            self.reserve = reserve();
-        }
+    }
+}
+
+/// What became of a connection that was to be turned away, for [`Gate::failed`].
+pub(crate) fn turned_away<T>(accepted: io::Result<T>) -> io::Result<bool> {
+    match accepted {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -128,12 +145,22 @@ mod tests {
         let why = io::Error::from_raw_os_error(24);
         gate.failed(&why, now, || {
             left -= 1;
-            left >= 0 && listener.accept().is_ok()
+            if left >= 0 {
+                turned_away(listener.accept())
+            } else {
+                Err(io::Error::from_raw_os_error(24))
+            }
         });
         assert!(!follow(&mut gate, now));
         now = gate.next_deadline().unwrap();
         assert!(follow(&mut gate, now));
         assert_eq!(gate.next_deadline(), None);
+        assert!(gate.reserve.is_some());
+        // Nobody waits: nothing to be left alone.
+        gate.failed(&why, now, || {
+            turned_away(Err::<(), _>(io::ErrorKind::WouldBlock.into()))
+        });
+        assert!(follow(&mut gate, now));
         assert!(gate.reserve.is_some());
     }
 }

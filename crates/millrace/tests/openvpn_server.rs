@@ -314,9 +314,9 @@ fn scripts_may_decide_later() {
     }
     let login_script = "#!/bin/sh\n(until [ -e go ]; do sleep 0.1; done; echo 1 > \"$auth_control_file\") \
                         > /dev/null 2>&1 &\nexit 2\n";
-    let connect = "#!/bin/sh\n(echo 'ifconfig-push 10.8.0.99 255.255.255.0' > \"$1\"\n\
-                   echo 1 > \"$client_connect_deferred_file\") > /dev/null 2>&1 &\n\
-                   echo 2 > \"$client_connect_deferred_file\"\nexit 0\n";
+    let connect = "#!/bin/sh\necho 2 > \"$client_connect_deferred_file\"\n\
+                   (echo 'ifconfig-push 10.8.0.99 255.255.255.0' > \"$1\"\n\
+                   echo 1 > \"$client_connect_deferred_file\") > /dev/null 2>&1 &\nexit 0\n";
     let office = Office::new(|setup| {
         setup
             .server

@@ -80,6 +80,24 @@ fn openvpn_up(
     dataplane: config::settings::DataplaneSettings,
     signals: &mut crate::openvpn::Caught,
 ) -> Result<Option<ExitCode>, Box<dyn Error>> {
+    let model = read_openvpn(path, matches)?;
+    let file = Some(path.display().to_string());
+    let manner = crate::openvpn::Manner {
+        no_dns: matches.get_flag("no-dns"),
+        wait: true,
+    };
+    let (path, matches) = (path.to_owned(), matches.clone());
+    let again = Box::new(move || read_openvpn(&path, &matches).map_err(|it| it.to_string()));
+    Ok(crate::openvpn::run(
+        model, again, file, dataplane, manner, signals,
+    ))
+}
+
+/// What an OpenVPN file says, with what the command line says instead.
+fn read_openvpn(
+    path: &Path,
+    matches: &ArgMatches,
+) -> Result<config::openvpn::OpenVpn, Box<dyn Error>> {
     let options = config::openvpn::Options {
         allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
         allow_scripts: matches.get_flag("allow-scripts"),
@@ -107,15 +125,10 @@ fn openvpn_up(
     if model.service.verb == 1 {
         model.service.verb = 3;
     }
-    let file = Some(path.display().to_string());
     if let Some(device) = matches.get_one::<String>("bind-device") {
         model.sockets.device = Some(device.clone());
     }
-    let manner = crate::openvpn::Manner {
-        no_dns: matches.get_flag("no-dns"),
-        wait: true,
-    };
-    Ok(crate::openvpn::run(model, file, dataplane, manner, signals))
+    Ok(model)
 }
 
 /// Shows what is not honoured.

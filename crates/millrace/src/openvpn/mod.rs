@@ -99,7 +99,8 @@ pub(crate) struct Manner {
     pub(crate) wait: bool,
 }
 
-type ReadAgain = Box<dyn Fn() -> Result<OpenVpn, String>>;
+/// Reads a configuration, or says why that is not possible.
+pub(crate) type ReadAgain = Box<dyn Fn() -> Result<OpenVpn, String>>;
 
 /// Configurations that were read while a server ran. They live as long as it does: what it does for its clients refers to
 /// the one that was there when it began.
@@ -119,8 +120,8 @@ impl Later {
 /// What a client or server is run with.
 struct Context {
     config: OpenVpn,
-    /// Reads the configuration again, as it was read at the start; `None` where that is somebody else's.
-    again: Option<ReadAgain>,
+    /// Reads the configuration again, as it was read at the start.
+    again: ReadAgain,
     /// What was read since.
     later: Later,
     /// The first configuration file, for scripts.
@@ -158,16 +159,17 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// A configuration that was read already, as `millrace up` does. `None` when it is to be read again, which is SIGHUP's
-/// meaning.
+/// A configuration that was read already, as `millrace up` does; `again` reads it once more. `None` when all is to begin
+/// anew with it, which SIGHUP means to a client, and to a server whose sessions cannot go on.
 pub(crate) fn run(
     config: OpenVpn,
+    again: ReadAgain,
     file: Option<String>,
     dataplane: DataplaneSettings,
     manner: Manner,
     signals: &mut Caught,
 ) -> Option<ExitCode> {
-    match with_config(config, None, file, dataplane, manner, &mut signals.0) {
+    match with_config(config, again, file, dataplane, manner, &mut signals.0) {
         Ended::Exit(status) => Some(ExitCode::from(status)),
         Ended::Reload => None,
     }
@@ -221,14 +223,7 @@ fn once(
             let manner = Manner::default();
             let arguments = arguments.to_vec();
             let again: ReadAgain = Box::new(move || read_again(&arguments));
-            with_config(
-                config,
-                Some(again),
-                file,
-                settings.dataplane,
-                manner,
-                signals,
-            )
+            with_config(config, again, file, settings.dataplane, manner, signals)
         }
         Err(error) => refuse(&error.to_string()),
     }
@@ -286,7 +281,7 @@ fn read_again(arguments: &[String]) -> Result<OpenVpn, String> {
 
 fn with_config(
     config: OpenVpn,
-    again: Option<ReadAgain>,
+    again: ReadAgain,
     file: Option<String>,
     dataplane: DataplaneSettings,
     manner: Manner,
@@ -383,7 +378,7 @@ impl Context {
     #[allow(clippy::too_many_arguments, reason = "called once")]
     fn new(
         config: OpenVpn,
-        again: Option<ReadAgain>,
+        again: ReadAgain,
         file: Option<String>,
         dataplane: DataplaneSettings,
         rungs: Rungs,
@@ -418,9 +413,9 @@ impl Context {
         })
     }
 
-    /// The configuration as it is now; `None` where it cannot be read again.
-    fn read_again(&self) -> Option<Result<OpenVpn, String>> {
-        self.again.as_ref().map(|read| read())
+    /// The configuration as it is now.
+    fn read_again(&self) -> Result<OpenVpn, String> {
+        (self.again)()
     }
 
     /// Keeps a configuration that was read again.

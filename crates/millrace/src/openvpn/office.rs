@@ -197,6 +197,7 @@ impl Office {
             other,
             self.status.as_ref().map(PeriodicFile::next_deadline),
             self.port.as_ref().and_then(Port::next_deadline),
+            self.socket.as_ref().and_then(StatusSocket::next_deadline),
         ]
         .into_iter()
         .flatten()
@@ -212,8 +213,8 @@ impl Office {
         {
             log::warn!("WARNING: status: {error}");
         }
-        if let Some(socket) = &self.socket {
-            socket.serve(|| desk.document());
+        if let Some(socket) = &mut self.socket {
+            socket.serve(&self.events, || desk.document());
         }
         let Some(port) = &mut self.port else {
             return Vec::new();

@@ -1,10 +1,12 @@
 //! The socket that `millrace status` reads. The document is made by the control loop and written
 //! by a thread, so that a reader that does not read holds nobody up.
 
+use crate::gate::{Gate, turned_away};
 use crate::status::Status;
 use crate::wireguard::{SocketError, SocketListener};
 use netio::poll::Poller;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +22,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub(super) struct StatusSocket {
     listener: SocketListener,
     ifname: String,
+    gate: Gate,
+    token: u64,
     writing: Arc<AtomicUsize>,
     started: Instant,
 }
@@ -28,15 +32,19 @@ impl StatusSocket {
     /// Opens the socket of the interface, and has `events` wake for its readers.
     pub(super) fn open(ifname: &str, events: &Poller, token: u64) -> Result<Self, SocketError> {
         let listener = SocketListener::status(ifname)?;
+        let mut gate = Gate::new();
+        let socket = [(listener.socket.as_fd(), token)];
         listener
             .socket
             .set_nonblocking(true)
-            .and_then(|()| events.add(&listener.socket, token))
+            .and_then(|()| gate.follow(events, socket, Instant::now()))
             .map_err(|source| SocketError::Io {
                 path: crate::status::socket_path(ifname),
                 source,
             })?;
         Ok(Self {
+            gate,
+            token,
             listener,
             ifname: ifname.to_owned(),
             writing: Arc::default(),
@@ -49,15 +57,35 @@ impl StatusSocket {
         &self.ifname
     }
 
-    /// Gives the document to every reader that waits.
-    pub(super) fn serve(&self, document: impl Fn() -> Status) {
+    /// When [`StatusSocket::serve`] has something to do though no reader waits.
+    pub(super) const fn next_deadline(&self) -> Option<Instant> {
+        self.gate.next_deadline()
+    }
+
+    /// Gives the document to every reader that waits. Where no descriptor can be had `events` does not wake for readers for
+    /// a while.
+    pub(super) fn serve(&mut self, events: &Poller, document: impl Fn() -> Status) {
+        self.answer(document);
+        let socket = [(self.listener.socket.as_fd(), self.token)];
+        if let Err(error) = self.gate.follow(events, socket, Instant::now()) {
+            log::warn!("status: {error}");
+        }
+    }
+
+    fn answer(&mut self, document: impl Fn() -> Status) {
         for _ in 0..READERS {
-            let Ok((stream, _)) = self.listener.socket.accept() else {
-                return;
+            let stream = match self.listener.socket.accept() {
+                Ok((stream, _)) => stream,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == ErrorKind::Interrupted => return,
+                Err(error) => {
+                    let turn_away = || turned_away(self.listener.socket.accept());
+                    return self.gate.failed(&error, Instant::now(), turn_away);
+                }
             };
             if self.writing.fetch_add(1, Ordering::AcqRel) >= READERS {
                 self.writing.fetch_sub(1, Ordering::AcqRel);
-                log::warn!("too many readers of the status; one was hung up on");
+                log::debug!("too many readers of the status; one was hung up on");
                 continue;
             }
             let document = Status {

@@ -6,7 +6,7 @@ use super::names::Resolver;
 use super::server::{Listener, Server, SocketError, lock};
 use super::signals::Signals;
 use super::sockets::SocketPlan;
-use crate::gate::Gate;
+use crate::gate::{Gate, turned_away};
 use config::settings::{DataplaneSettings, Parallel};
 use crypto::select::Algorithm;
 use engine::{Tunnel, TunnelOptions};
@@ -456,7 +456,9 @@ impl Drop for Daemon {
 /// Shuts the gate where nothing can be accepted.
 fn turn_away(gate: &mut Gate, accepted: io::Result<()>, listener: &Listener) {
     if let Err(error) = accepted {
-        gate.failed(&error, Instant::now(), || listener.socket.accept().is_ok());
+        gate.failed(&error, Instant::now(), || {
+            turned_away(listener.socket.accept())
+        });
     }
 }
 

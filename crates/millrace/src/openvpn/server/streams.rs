@@ -134,7 +134,7 @@ impl Streams {
                     Ok(Some(connection)) => accepted.push(connection),
                     Ok(None) => break,
                     Err(error) => {
-                        let turn_away = || listener.accept().is_ok_and(|it| it.is_some());
+                        let turn_away = || listener.accept().map(|it| it.is_some());
                         self.gate.failed(&error, now, turn_away);
                         break;
                     }
