@@ -120,7 +120,7 @@ struct OpenVpnClient<'h> {
 impl<'h> Tunnel<'h> {
     /// Starts the programs; [`Tunnel::connect`] then makes a tunnel of them. An OpenVPN server hands out the
     /// addresses of its network and has the first one itself, so that for it the ends change their
-    /// inner addresses: see [`Tunnel::options`].
+    /// inner addresses where the one that calls has the first: see [`Tunnel::options`].
     ///
     /// # Errors
     /// [`LabError::Missing`] if the program is not installed, [`LabError::Failed`] if it ends at once,
@@ -147,7 +147,9 @@ impl<'h> Tunnel<'h> {
                 credentials,
             } => {
                 let [at_a, at_b] = &mut options.ends;
-                std::mem::swap(&mut at_a.inner, &mut at_b.inner);
+                if at_a.inner < at_b.inner {
+                    std::mem::swap(&mut at_a.inner, &mut at_b.inner);
+                }
                 let setup = openvpn_setup(setup, &options);
                 let remote = options.ends[1].outer;
                 let file = setup.server_file(server.as_ref(), credentials, remote)?;
