@@ -31,7 +31,7 @@ fn place(path: &Path) -> io::Result<PathBuf> {
                 ));
             }
             let target = fs::read_link(path)?;
-            let beside = path.parent().unwrap_or(Path::new("")).join(target);
+            let beside = path.parent().unwrap_or_else(|| Path::new("")).join(target);
             // The last part may not be there yet; a link to a link is not followed further.
             Ok(beside)
         }

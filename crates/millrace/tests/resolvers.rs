@@ -196,20 +196,22 @@ fn systemd_resolved_is_told_and_untold() {
         .args(["--system", "--nofork", "--nopidfile"]);
     let _bus = bus.spawn().unwrap();
     until("the bus", || {
-        shell(
+        !shell(
             &host,
             "test -S /run/dbus/system_bus_socket && echo there || true",
-        ) != ""
+        )
+        .is_empty()
     });
     let _resolved = host
         .command("/lib/systemd/systemd-resolved")
         .spawn()
         .unwrap();
     until("systemd-resolved", || {
-        shell(
+        !shell(
             &host,
             "resolvectl status > /dev/null 2>&1 && echo there || true",
-        ) != ""
+        )
+        .is_empty()
     });
     let files = Directory::new();
     let file = profile(&files, &format!("{TUNNEL}, corp.example"));

@@ -266,7 +266,7 @@ impl Journal {
 
     /// The directory, locked.
     pub(super) fn directory(&self) -> Result<Directory, JournalError> {
-        Directory::lock(self.path.parent().unwrap_or(Path::new(DIRECTORY)))
+        Directory::lock(self.path.parent().unwrap_or_else(|| Path::new(DIRECTORY)))
     }
 
     fn other_paths(&self) -> Vec<PathBuf> {

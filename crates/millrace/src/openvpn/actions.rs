@@ -19,11 +19,11 @@ use super::policy::timestamp::unix;
 pub(super) fn run(action: &Action, arguments: &[String]) -> u8 {
     let done = match action {
         Action::Help => {
-            output::line(&HELP.trim());
+            output::line(HELP.trim());
             return 1;
         }
         Action::Version => {
-            output::line(&super::release::title());
+            output::line(super::release::title());
             output::line("library versions: rustls with AWS-LC; TLS 1.2 and 1.3");
             return 1;
         }
@@ -34,16 +34,16 @@ pub(super) fn run(action: &Action, arguments: &[String]) -> u8 {
         }
         Action::ShowDigests => {
             for digest in Digest::ALL {
-                output::line(&digest);
+                output::line(digest);
             }
             Ok(())
         }
         Action::ShowTls => {
-            output::line(&SUITES.join("\n"));
+            output::line(SUITES.join("\n"));
             Ok(())
         }
         Action::ShowGroups => {
-            output::line(&GROUPS.join("\n"));
+            output::line(GROUPS.join("\n"));
             Ok(())
         }
         Action::ShowGateway => show_gateway(),
@@ -191,13 +191,13 @@ fn show_ciphers() {
         "The following ciphers and cipher modes are available for use:\n"
     ));
     for cipher in Cipher::ALL.into_iter().filter(|c| !c.is_insecure()) {
-        output::line(&cipher);
+        output::line(cipher);
     }
     output::line(format_args!(
         "\nThe following are insecure and need --allow-insecure-ciphers:\n"
     ));
     for cipher in Cipher::ALL.into_iter().filter(|c| c.is_insecure()) {
-        output::line(&cipher);
+        output::line(cipher);
     }
 }
 

@@ -145,7 +145,7 @@ pub(super) fn prepare(needed: &[&str]) -> Result<(), LabError> {
     let last = || {
         output::note(format_args!(
             "\nmillrace: interrupted; hosts and programs are gone"
-        ))
+        ));
     };
     if let Err(error) = lab::cleanup_on_signal_then(last) {
         log::warn!("Ctrl-C may leave processes behind: {error}");
