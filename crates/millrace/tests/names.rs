@@ -76,6 +76,16 @@ impl Site {
         command.spawn().unwrap()
     }
 
+    /// B is no more where it was, as far as the tunnel is concerned; the name server still is. Both ways: as long as A
+    /// hears of B it does not miss it.
+    fn moves(&self) {
+        let table = "table ip t { chain c { type filter hook input priority 0; \
+            ip daddr 192.168.1.2 udp dport 1002 drop; }; \
+            chain d { type filter hook output priority 0; \
+            ip saddr 192.168.1.2 udp sport 1002 drop; }; }";
+        self.net.b.output("nft", [table]).unwrap();
+    }
+
     fn dns(&self, addresses: &[IpAddr]) -> NameServer {
         let server = NameServer::start(&self.net.b, self.net.link.b4());
         server.set(NAME, addresses);
@@ -182,12 +192,7 @@ fn a_peer_that_moves_is_looked_up_anew() {
     says(&mut process, "is connected");
 
     dns.set(NAME, &[ip(MOVED)]);
-    // B is no more where it was, as far as the tunnel is concerned; the name server still is.
-    let table = "table ip t { chain c { type filter hook input priority 0; \
-        ip daddr 192.168.1.2 udp dport 1002 drop; }; \
-        chain d { type filter hook output priority 0; \
-        ip saddr 192.168.1.2 udp sport 1002 drop; }; }";
-    b.output("nft", [table]).unwrap();
+    site.moves();
     let asked = dns.asked();
     until("a query", || {
         ping(a, ip(B4), &PingOptions::count(1)).unwrap();
@@ -232,9 +237,7 @@ fn a_peer_that_moves_is_found_past_a_full_tunnel_with_its_own_name_servers() {
     assert!(resolver.unwrap().contains("10.0.0.53"));
 
     dns.set(NAME, &[ip(MOVED)]);
-    let table = "table ip t { chain c { type filter hook input priority 0; \
-        ip daddr 192.168.1.2 udp dport 1002 drop; }; }";
-    b.output("nft", [table]).unwrap();
+    site.moves();
     let asked = dns.asked();
     until("a query", || {
         ping(a, ip(B4), &PingOptions::count(1)).unwrap();
