@@ -6,7 +6,7 @@ use super::network::Inside;
 use crate::status::{PeerStatus, Status, dataplane};
 use openvpn::session::Session;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 fn unix(at: SystemTime) -> Option<u64> {
     Some(at.duration_since(UNIX_EPOCH).ok()?.as_secs())
@@ -75,6 +75,3 @@ impl Client<'_> {
         status
     }
 }
-
-/// How long something has been so, and since when.
-pub(super) type Since = (SystemTime, Instant);

@@ -1,7 +1,8 @@
 //! One peer in the data plane: the way to it and its keys.
+//!
+//! A fuzz target is built from this file and `plane`, which therefore use nothing else of the program.
 
 use super::plane::{DataFormat, KEYS_PER_PEER, Shape};
-use super::statusdoc::Since;
 use crypto::openvpn::DataChannelError;
 use engine::{KeyLimits, Moving, Peer, Stream, Tunnel, Wire};
 use netio::udp::Endpoint;
@@ -17,6 +18,9 @@ const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// The packet id within a packet's number, whose upper 16 bits are the epoch where there is one.
 const PACKET_ID: u64 = (1 << 48) - 1;
+
+/// A moment, by the clock and by the timer.
+pub(crate) type Since = (SystemTime, Instant);
 
 /// How a peer is reached.
 #[derive(Clone)]
