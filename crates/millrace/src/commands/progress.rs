@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 /// Columns of the narrowest terminal that is written for.
 const COLUMNS: usize = 80;
 /// How often a line is written at most: a terminal on a serial line is slow.
+#[cfg(feature = "audit")]
 const EVERY: Duration = Duration::from_millis(100);
 
 /// One line of standard error that is overwritten again and again; nothing where it is no terminal or where the
@@ -38,6 +39,7 @@ impl Progress {
     }
 
     /// Says how far a step without parts of equal length is. Written ten times a second at most.
+    #[cfg(feature = "audit")]
     pub(crate) fn tell(&mut self, what: &str) {
         if self.written.is_none_or(|last| last.elapsed() >= EVERY) {
             self.write(&format!("{what}, {} s", self.start.elapsed().as_secs()));
