@@ -300,6 +300,41 @@ mod tests {
         assert_eq!(now.peers[1].rx_rate, Some(8000));
     }
 
+    /// Programs are written by docs/status.md: what it does not tell, nobody knows of.
+    #[test]
+    fn every_field_and_counter_is_documented() {
+        let page = include_str!("../../../docs/status.md");
+        let mut status = status(0, 0);
+        status.dataplane.measured.push(MeasuredStatus::default());
+        let mut names = Vec::new();
+        let mut rest = vec![serde_json::to_value(&status).unwrap()];
+        while let Some(value) = rest.pop() {
+            match value {
+                serde_json::Value::Object(fields) => {
+                    for (name, value) in fields {
+                        names.push(name);
+                        rest.push(value);
+                    }
+                }
+                serde_json::Value::Array(values) => rest.extend(values),
+                _ => {}
+            }
+        }
+        let drops = engine::Drops::default();
+        let counters = drops
+            .iter()
+            .map(|(name, _)| name)
+            .chain(wireguard::Dropped::ALL.map(wireguard::Dropped::name))
+            .chain(openvpn::session::Dropped::REASONS)
+            .chain(openvpn::session::CloseReason::REFUSALS);
+        names.extend(counters.map(str::to_owned));
+        let missing: Vec<_> = names
+            .iter()
+            .filter(|name| !page.contains(&format!("`{name}`")))
+            .collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
     #[test]
     fn documents_of_other_versions_are_read() {
         let status: Status = serde_json::from_str(r#"{"interface":"wg0","future":1}"#).unwrap();

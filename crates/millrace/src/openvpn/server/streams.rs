@@ -45,6 +45,8 @@ pub(super) struct Streams {
     /// Connections at most.
     most: usize,
     next: u64,
+    /// Connections that were closed, or not taken, because as many are open as may be.
+    pub(super) turned_away: u64,
 }
 
 impl Streams {
@@ -59,6 +61,7 @@ impl Streams {
             strangers_most: max_clients.max(STRANGERS_MIN),
             most: open_files.saturating_sub(other).max(open_files / 4).max(1),
             next: 0,
+            turned_away: 0,
         }
     }
 
@@ -155,6 +158,7 @@ impl Streams {
     ) -> Option<Arc<Stream>> {
         let source = Source::from(from);
         let crowded = self.strangers.len() >= self.strangers_most || self.by_id.len() >= self.most;
+        self.turned_away += u64::from(crowded);
         if crowded && !self.make_room(source) {
             log::debug!("{from}: turned away, as many connections are open as may be");
             return None;
