@@ -25,6 +25,7 @@ mod device;
 mod door;
 mod hooks;
 mod idle;
+mod later;
 mod network;
 mod office;
 mod plane;
@@ -55,13 +56,14 @@ use console::Console;
 use crypto::select::Algorithm;
 use device::Rungs;
 use idle::Idle;
+use later::Later;
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
 use office::{Desk, Office, Wish};
 use policy::management::{Answer, Query, QueryKind};
 use secrets::SecretError;
 use signals::Signals;
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -101,21 +103,6 @@ pub(crate) struct Manner {
 
 /// Reads a configuration, or says why that is not possible.
 pub(crate) type ReadAgain = Box<dyn Fn() -> Result<OpenVpn, String>>;
-
-/// Configurations that were read while a server ran. They live as long as it does: what it does for its clients refers to
-/// the one that was there when it began.
-#[derive(Default)]
-struct Later(OnceCell<Box<(OpenVpn, Later)>>);
-
-impl Later {
-    fn keep(&self, config: OpenVpn) -> &OpenVpn {
-        let mut last = self;
-        while let Some(next) = last.0.get() {
-            last = &next.1;
-        }
-        &last.0.get_or_init(|| Box::new((config, Self::default()))).0
-    }
-}
 
 /// What a client or server is run with.
 struct Context {

@@ -181,7 +181,7 @@ impl Inside {
     ///
     /// # Errors
     /// See [`InsideError`]; what was set stays set.
-    pub(crate) fn change_routes(&mut self, wanted: Self) -> Result<(), InsideError> {
+    pub(crate) fn change_routes(&mut self, wanted: &Self) -> Result<(), InsideError> {
         let before = self.network.route_plan(&self.facts);
         let after = wanted.network.route_plan(&wanted.facts);
         for warning in &after.warnings {

@@ -68,8 +68,8 @@ impl<K, T> State<K, T> {
 }
 
 impl<K: PartialEq, T> State<K, T> {
-    fn waiting_of(&self, key: K) -> usize {
-        let queue = self.queues.iter().find(|queue| queue.key == key);
+    fn waiting_of(&self, key: &K) -> usize {
+        let queue = self.queues.iter().find(|queue| queue.key == *key);
         queue.map_or(0, |queue| queue.work.len())
     }
 
@@ -160,7 +160,7 @@ impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
         let mut state = self.shared.lock();
         let waiting = state.waiting();
         // One key has half of the places at most.
-        if waiting >= self.waiting_max || state.waiting_of(key) >= self.waiting_max.div_ceil(2) {
+        if waiting >= self.waiting_max || state.waiting_of(&key) >= self.waiting_max.div_ceil(2) {
             return Err(BusyError::Full { waiting });
         }
         state.queue(key).work.push_back((number, Box::new(work)));

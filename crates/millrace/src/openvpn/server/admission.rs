@@ -217,16 +217,15 @@ impl Server<'_> {
             }
         }
         client.addresses = Addresses::new(&self.side, &settings, client.lease.as_ref());
-        if let Some(server) = self.config.server() {
-            if let (Some((network, netmask)), Some(address)) =
-                (server.ifconfig_push_constraint, client.addresses.ifconfig)
-                && (address.local & netmask) != (network & netmask)
-            {
-                log::warn!(
-                    "its address {} is not in {network} {netmask}, as ifconfig-push-constraint wants",
-                    address.local
-                );
-            }
+        let constraint = self.config.server();
+        let constraint = constraint.and_then(|it| it.ifconfig_push_constraint);
+        if let (Some((network, netmask)), Some(address)) = (constraint, client.addresses.ifconfig)
+            && (address.local & netmask) != (network & netmask)
+        {
+            log::warn!(
+                "its address {} is not in {network} {netmask}, as ifconfig-push-constraint wants",
+                address.local
+            );
         }
         client.environment.set_pool(
             self.side.topology,

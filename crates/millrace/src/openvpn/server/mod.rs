@@ -1,6 +1,7 @@
 //! A server: many clients behind one port.
 
 mod admission;
+mod arrival;
 mod desk;
 mod jobs;
 mod judgement;
@@ -12,7 +13,7 @@ mod served;
 mod start;
 mod streams;
 
-use super::conduit::{Conduit, Way};
+use super::conduit::Way;
 use super::console::{Speaking, Who};
 use super::device::Link;
 use super::hooks::Hooks;
@@ -29,7 +30,7 @@ use super::signals::Signal;
 use super::{Context, Ended};
 use crate::status::Refusals;
 use config::openvpn::{Connection, OpenVpn, RemapUsr1};
-use engine::{Moving, Notice, Peer, Routes, Sockets, Tunnel};
+use engine::{Notice, Peer, Routes, Sockets, Tunnel};
 use jobs::Done;
 use netio::poll::{Poller, Waker};
 use netio::udp::Endpoint;
@@ -38,7 +39,7 @@ use openvpn::message::Restart;
 use openvpn::server::{ClientId, Listener, Refused, Remote, ServerOutput, Source};
 use openvpn::session::CloseReason;
 use openvpn::tls::TlsSettings;
-use served::{Served, Step};
+use served::Served;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -428,68 +429,6 @@ impl<'a> Server<'a> {
                 ))
             }
         }
-    }
-
-    /// A session began.
-    fn started(
-        &mut self,
-        id: ClientId,
-        from: Remote,
-        heard: Option<Endpoint>,
-        metadata: Option<openvpn::keyfile::v2::Metadata>,
-    ) {
-        let Some(way) = self.way(from, heard) else {
-            self.with(id, |session, _, out| session.close(CloseReason::Local, out));
-            return;
-        };
-        if let Way::Stream(stream) = &way {
-            self.streams.begun(stream.id());
-        }
-        let _who = Speaking::of(Who {
-            label: from.to_string(),
-            stranger: true,
-        });
-        let config = self.config;
-        log::info!(
-            "TLS: Initial packet from {}",
-            log_lines::outer(from.address)
-        );
-        let mut conduit = Conduit::new(
-            &self.tunnel,
-            id.0,
-            way,
-            Moving::Tell,
-            config.data.allow_insecure,
-        );
-        if let Some(session) = self.listener.session(id) {
-            conduit.control = Arc::clone(session.control_traffic());
-        }
-        self.counted += 1;
-        let mut environment = self.hooks.base.clone();
-        environment.set_peer("untrusted", from.address);
-        let served = Served {
-            conduit,
-            from: from.address,
-            step: Step::Arriving,
-            since: SystemTime::now(),
-            authorised: false,
-            common_name: String::new(),
-            username: String::new(),
-            number: self.counted - 1,
-            environment,
-            metadata,
-            framing: super::sizes::configured(config.data.framing),
-            deferred: None,
-            settings: Default::default(),
-            scripted: Default::default(),
-            options: Vec::new(),
-            lease: None,
-            addresses: Default::default(),
-            networks: Vec::new(),
-            keys: None,
-            announced: false,
-        };
-        self.clients.insert(id, served);
     }
 
     /// Leaves nothing behind.

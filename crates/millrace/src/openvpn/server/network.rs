@@ -63,7 +63,7 @@ impl Server<'_> {
         for warning in &wanted.network.warnings {
             log::warn!("WARNING: {warning}");
         }
-        Ok(set.inside.change_routes(wanted)?)
+        Ok(set.inside.change_routes(&wanted)?)
     }
 
     /// Undoes what was set, and runs the scripts for it.
