@@ -32,7 +32,7 @@ thread_local! {
 
 /// Calls `f` with a function that fills slices of at most 64 bytes.
 ///
-/// Not for keys: those are [`random`](crate::random)'s. A process that forks repeats the values in both halves until the
+/// Not for keys: those are [`random`](fn@crate::random)'s. A process that forks repeats the values in both halves until the
 /// next reseeding, which initialisation vectors under different keys can bear.
 pub(crate) fn with<R>(f: impl FnOnce(&mut dyn FnMut(&mut [u8])) -> R) -> R {
     POOL.with_borrow_mut(|pool| f(&mut |bytes| pool.fill(bytes)))

@@ -42,7 +42,7 @@ impl Host {
     /// Makes a host. The name is only for messages.
     ///
     /// # Errors
-    /// [`LabError::Host`] if the kernel refuses; see [`crate::enter`].
+    /// [`LabError::Host`] if the kernel refuses; see [`crate::enter()`].
     pub fn new(name: &str) -> Result<Self, LabError> {
         Self::make(name, false)
     }

@@ -10,7 +10,7 @@ pub(crate) fn line(text: impl Display) {
     end_unless_read(writeln!(io::stdout(), "{text}"));
 }
 
-/// As [`line`], for a text with its own ends of lines.
+/// As [`line()`], for a text with its own ends of lines.
 pub(crate) fn text(text: impl Display) {
     let mut out = io::stdout();
     end_unless_read(write!(out, "{text}").and_then(|()| out.flush()));

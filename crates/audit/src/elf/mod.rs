@@ -1,4 +1,4 @@
-//! Reading the facts of an ELF file. Bytes in, [`Facts`](crate::facts::Facts) out; nothing in a file is
+//! Reading the facts of an ELF file. Bytes in, [`Facts`] out; nothing in a file is
 //! trusted: offsets, counts and lengths are checked, and every list has a limit.
 //!
 //! The way of a file: [`image`] lays headers and symbols flat, [`dynamic`] reads what the loader would,

@@ -20,7 +20,7 @@ impl Session {
         }
     }
 
-    /// Whether [`Output::Closed`] came.
+    /// Whether [`Closed`](crate::session::Output::Closed) came.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)
