@@ -97,7 +97,7 @@ impl World {
         let (before, last) = script
             .trim_end()
             .rsplit_once('\n')
-            .unwrap_or(("", script.trim_end()));
+            .unwrap_or_else(|| ("", script.trim_end()));
         self.shell(host, before);
         let command = host.command("sh").args(["-c", &format!("exec {last}")]);
         command.env("PATH", &self.path).spawn().unwrap()
