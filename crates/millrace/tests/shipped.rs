@@ -1,7 +1,6 @@
 //! What a program that ships must not have.
 
 #![cfg(not(feature = "null-cipher"))]
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::process::Command;
 
