@@ -17,6 +17,7 @@ pub(crate) fn text(text: impl Display) {
 }
 
 /// Says something on standard output beside other work, which goes on where nobody reads it.
+#[cfg(feature = "lab")]
 pub(crate) fn say(text: impl Display) {
     let mut out = io::stdout();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -28,6 +29,7 @@ pub(crate) fn note(text: impl Display) {
 }
 
 /// As [`note`], without an end of line.
+#[cfg(feature = "lab")]
 pub(crate) fn note_text(text: impl Display) {
     let _ = write!(io::stderr(), "{text}");
 }
