@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use openvpn::data::fragment::{Fragmenter, Reassembled, Reassembler};
 use openvpn::data::framing::{Framing, Unframed};
-use openvpn::data::signal::Signal;
 use openvpn::data::mss;
+use openvpn::data::signal::Signal;
 
 const MOST: usize = 1600;
 
