@@ -58,7 +58,8 @@ fuzz: ## Run each fuzz target for SECONDS=60
 peers: ## Build wireguard-go to compare with; ALL=1: boringtun and gotatun too, all anew
 	@scripts/peers $(if $(ALL),all)
 
-# What follows installs cross compilers and qemu on first use; nothing above needs them.
+# What follows installs cross compilers, qemu and a Rust of its own on first use. `test` has some of them, to try the
+# audit on; `build` and `demo` need none.
 arm: ## Build static programs for ARM routers; CHIP="ipq8065 mt7622": for those
 	@scripts/arm $(CHIP)
 

@@ -183,7 +183,7 @@ fn survives(end: &End<'_>, seed: u64) {
     let mut moments = Moments(seed);
     let mut left_something = 0;
     for number in 0..kills() {
-        let way_down = number % 4 == 3;
+        let way_down = number % 2 == 1;
         let moment = moments.next(if way_down { going } else { coming });
         let process = match way_down {
             true => {

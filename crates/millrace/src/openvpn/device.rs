@@ -120,6 +120,10 @@ pub(crate) fn start<W: Wire>(
         let mut netlink = Netlink::open()?;
         link.index = netlink.index_of(&link.name)?;
         netlink.set_mtu(link.index, mtu.into())?;
+        // Packets from a link-local address of the kernel's making are no client's, and a server refuses them.
+        if let Err(e) = netlink.set_no_link_local(link.index) {
+            log::debug!("{e}");
+        }
         let length = device.queue_length.unwrap_or(TXQUEUELEN);
         if let Err(e) = netlink.set_txqueuelen(link.index, length) {
             log::debug!("{e}");

@@ -422,10 +422,10 @@ mod tests {
         };
         let made = thread::spawn(move || {
             // SAFETY: no pointers are passed; only this thread leaves its network namespace.
-            check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).ok()?;
-            verdict.create(NAME, TunOptions::ALL).ok()
+            let private = check(unsafe { libc::unshare(libc::CLONE_NEWNET) });
+            require::require(private.map_err(|error| format!("a private network: {error}")))?;
+            Some(verdict.create(NAME, TunOptions::ALL).unwrap())
         });
-        // Only root can make one.
         let Some(tun) = made.join().unwrap() else {
             return;
         };

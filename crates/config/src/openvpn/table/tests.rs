@@ -76,7 +76,8 @@ fn every_option_of_stock_has_its_place() {
 #[test]
 fn every_option_that_stock_prints_has_its_place() {
     // Where the program is installed its own word counts; elsewhere the list above must do.
-    let Ok(output) = Command::new("openvpn").arg("--help").output() else {
+    let output = Command::new("openvpn").arg("--help").output();
+    let Some(output) = require::require(output.map_err(|error| format!("openvpn: {error}"))) else {
         return;
     };
     let help = String::from_utf8_lossy(&output.stdout);

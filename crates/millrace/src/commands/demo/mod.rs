@@ -4,6 +4,7 @@ mod outcome;
 mod tour;
 
 use crate::output;
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -14,6 +15,7 @@ use super::bench::openvpn::{Ends, Suite};
 use super::bench::prepare;
 use super::lab::line;
 use super::machine::Machine;
+use super::progress::rough;
 use outcome::{Outcome, compared, table, words};
 use tour::Tour;
 
@@ -22,11 +24,14 @@ pub(crate) fn command() -> Command {
     let command = Command::new("demo")
         .about("Show a tunnel at work on this one machine: office, branch, real traffic, a table")
         .after_help(
-            "Builds three hosts as network namespaces: an office with a web server, the router of a branch, and a\n\
-             device behind that router. The device downloads files from the office on 8 connections, first over the\n\
-             bare line, then through a tunnel between branch and office: WireGuard by Millrace and by wireguard-go, and\n\
-             OpenVPN by Millrace and by the stock program, if they are installed. Every byte is compared. Nothing is left behind, even after Ctrl-C. A line with a delay, a\n\
-             rate or the like is emulated in user space, and carries about a gigabit per second at most.",
+            "Builds three hosts as network namespaces: an office with a web server, the\n\
+             router of a branch, and a device behind that router. The device downloads\n\
+             files from the office on 8 connections, first over the bare line, then through\n\
+             a tunnel between branch and office: WireGuard by Millrace and by wireguard-go,\n\
+             and OpenVPN by Millrace and by the stock program, if they are installed. Every\n\
+             byte is compared. Nothing is left behind, even after Ctrl-C. A line with a\n\
+             delay, a rate or the like is emulated in user space, and carries about a\n\
+             gigabit per second at most.",
         )
         .arg(
             Arg::new("seconds")
@@ -74,10 +79,20 @@ fn demo(matches: &ArgMatches) -> Result<(), LabError> {
         "demo: office, branch router, device, the traffic and the tunnels all share this one machine",
     );
 
+    let protocols = [
+        ("WireGuard", wireguard()),
+        ("OpenVPN, AES-256-GCM", openvpn()),
+    ];
+    let mut left = 1 + protocols.iter().map(|(_, ways)| ways.len()).sum::<usize>();
     // The bare line is shown once, and stands beside each protocol.
-    let take = |contender: Contender| {
+    let mut take = |contender: Contender| {
+        let rest = match io::stdout().is_terminal() {
+            true => format!(", {} left", rough(tour.time() * left as u32)),
+            false => String::new(),
+        };
+        left -= 1;
         output::say(format_args!(
-            "\ndemo: {} ({})",
+            "\ndemo: {} ({}){rest}",
             title(contender),
             contender.what()
         ));
@@ -87,10 +102,7 @@ fn demo(matches: &ArgMatches) -> Result<(), LabError> {
     };
     let direct = take(Contender::Nothing)?;
     let mut tables = Vec::new();
-    for (protocol, ways) in [
-        ("WireGuard", wireguard()),
-        ("OpenVPN, AES-256-GCM", openvpn()),
-    ] {
+    for (protocol, ways) in protocols {
         let mut outcomes = vec![direct.clone()];
         for contender in ways {
             outcomes.push(take(contender)?);

@@ -30,6 +30,11 @@ pub(super) struct Tour {
 }
 
 impl Tour {
+    /// About how long a way takes: a second for building, and a load for each size of file.
+    pub(super) fn time(&self) -> Duration {
+        Duration::from_secs(1 + u64::from(self.seconds) * SIZES.len() as u64)
+    }
+
     /// Shows one way.
     pub(super) fn take(&self, contender: Contender) -> Result<Outcome, LabError> {
         say("  building office, branch router and device");

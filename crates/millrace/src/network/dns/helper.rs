@@ -38,7 +38,8 @@ pub(super) fn run(
         .stderr(said.try_clone()?)
         .process_group(0)
         .spawn()?;
-    let Some(status) = wait(&mut child, limit)? else {
+    let end = Instant::now() + limit;
+    let Some(status) = wait(&mut child, || Instant::now() >= end)? else {
         return Ok(None);
     };
     said.rewind()?;
@@ -48,14 +49,14 @@ pub(super) fn run(
     Ok(Some((status, message)))
 }
 
-fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
-    let end = Instant::now() + limit;
+/// How `child` ended; `None` where it is killed because `is_over` says so.
+fn wait(child: &mut Child, is_over: impl Fn() -> bool) -> io::Result<Option<ExitStatus>> {
     let mut pause = Duration::from_millis(1);
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        if Instant::now() >= end {
+        if is_over() {
             // Not reaped yet, so the number is still its own. It leads a group of that number.
             let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
             child.wait()?;
@@ -93,11 +94,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("pid");
         let text = format!("sleep 1000 & echo $! > {}; wait", file.display());
-        let mut command = shell(&text);
-        // Long enough for it to start; it never ends by itself.
-        let ended = run(&mut command, "", Duration::from_secs(2)).unwrap();
-        assert!(ended.is_none());
-        let pid = fs::read_to_string(file).unwrap();
+        let mut child = shell(&text).process_group(0).spawn().unwrap();
+        // It never ends by itself; its time is over when it has started what is to go with it.
+        let has_started = || fs::read_to_string(&file).is_ok_and(|pid| pid.ends_with('\n'));
+        assert!(wait(&mut child, has_started).unwrap().is_none());
+        let pid = fs::read_to_string(&file).unwrap();
         // Killed; where nobody reaps orphans it stays as a zombie.
         let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
         assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");

@@ -1,0 +1,90 @@
+//! `millrace demo`: what it shows, and that it leaves nothing behind.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lab::tools;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// The demo with a second for each size of file; none where it cannot build networks.
+fn demo() -> Option<Child> {
+    let tools = ["wg", "ping", "openssl", "openvpn"];
+    lab::require(
+        tools
+            .iter()
+            .try_for_each(|tool| tools::find(tool).map(drop)),
+    )?;
+    lab::require(tools::tun())?;
+    lab::require(lab::enter())?;
+    let child = Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(["demo", "--seconds", "1"])
+        .stdout(Stdio::piped())
+        .spawn();
+    Some(child.unwrap())
+}
+
+#[test]
+fn wireguard_and_openvpn_stand_beside_the_programs_of_others() {
+    let Some(child) = demo() else { return };
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    for part in [
+        "WireGuard\n\n|",
+        "OpenVPN, AES-256-GCM\n\n|",
+        "files of 10 MB: Mbit/s",
+        "tunnel at the branch: CPU s/GB",
+    ] {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
+    let compared = |line: &&str| line.starts_with("Big files: millrace carried ");
+    assert_eq!(text.lines().filter(compared).count(), 2, "{text}");
+    let tables = text.lines().filter(|line| line.starts_with('|'));
+    assert!(tables.clone().all(|line| line.chars().count() <= 80));
+}
+
+#[test]
+fn ctrl_c_ends_every_host_and_program() {
+    let Some(mut child) = demo() else { return };
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // Hosts, a web server and a tunnel's programs are there when its first answer is told.
+    let is_up = |line: String| line.contains("first answer after");
+    assert!(lines.by_ref().map(Result::unwrap).any(is_up));
+    let programs = descendants(child.id());
+    assert!(programs.len() >= 2, "{programs:?}");
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let end = Instant::now() + Duration::from_secs(20);
+    while let Some(program) = programs.iter().find(|program| lives(program)) {
+        assert!(Instant::now() < end, "{program} lives");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The numbers of all processes that `process` has started, and of those that these have.
+fn descendants(process: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![process.to_string()];
+    while let Some(parent) = open.pop() {
+        let tasks = fs::read_dir(format!("/proc/{parent}/task"));
+        for task in tasks.into_iter().flatten().flatten() {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            for child in children.split_whitespace() {
+                found.push(child.to_owned());
+                open.push(child.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// Whether a process is there, and is no zombie that waits for a parent which does not look.
+fn lives(process: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    !status.is_empty() && !status.contains(") Z ")
+}
