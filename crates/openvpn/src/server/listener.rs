@@ -1,5 +1,6 @@
 //! The listener: UDP ports, and all connections of TCP ports.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -165,11 +166,12 @@ impl Listener {
     }
 
     /// Sessions that are not up take no place of `max-clients`: anybody can have them. They have as many of their own, and
-    /// when these are taken the oldest session goes of the source that has the most.
-    fn crowd(&mut self, out: &mut Vec<ServerOutput>) -> Result<(), Refused> {
+    /// when these are taken the oldest session goes of the source that has the most. Where each source has one the oldest
+    /// of all goes: a stranger has as many sources as its IPv6 prefix has networks.
+    fn crowd(&mut self, out: &mut Vec<ServerOutput>) {
         let most = self.max_clients().max(HALF_OPEN_MIN);
         if self.table.len() < most {
-            return Ok(());
+            return;
         }
         let mut sources: HashMap<Source, (usize, u64, ClientId)> = HashMap::new();
         let mut count = 0;
@@ -183,16 +185,15 @@ impl Listener {
             }
         }
         if count < most {
-            return Ok(());
+            return;
         }
-        match sources.into_values().max() {
-            Some((of, _, oldest)) if of > 1 => {
-                self.with(oldest, out, |session, out| {
-                    session.close(CloseReason::Crowded, out);
-                });
-                Ok(())
-            }
-            _ => Err(Refused::Full),
+        let greediest = sources
+            .into_values()
+            .max_by_key(|(of, begun, _)| (*of, Reverse(*begun)));
+        if let Some((_, _, oldest)) = greediest {
+            self.with(oldest, out, |session, out| {
+                session.close(CloseReason::Crowded, out);
+            });
         }
     }
 
@@ -241,7 +242,7 @@ impl Listener {
         {
             return Err(Refused::Limited);
         }
-        self.crowd(out)?;
+        self.crowd(out);
         let (metadata, len) = (first.metadata, first.len);
         let mut outputs = Vec::new();
         let session = Session::accept(

@@ -311,6 +311,31 @@ fn sessions_that_never_come_up_keep_no_client_out() {
     assert!(world.client_is_up(0) && world.client_is_up(second));
 }
 
+/// Where every source has one session only, which a stranger with a short IPv6 prefix brings about, the oldest gives way.
+#[test]
+fn sessions_of_many_networks_that_never_come_up_keep_no_client_out() {
+    let mut setup = Setup::new();
+    setup.max_clients = 2;
+    let mut world = World::with_client(setup);
+    world.run_for(secs(2));
+    assert!(world.client_is_up(0));
+    let reset = world.sent[0].2.clone();
+    for net in 0..200 {
+        let stranger = SocketAddr::from(([0x2001, 0xdb8, 0, net, 0, 0, 0, 1], 9));
+        let (mut out, now) = (Vec::new(), world.now);
+        let remote = Remote::tcp(stranger, u64::from(net));
+        world
+            .listener
+            .receive(&reset, remote, now, &mut out)
+            .unwrap();
+        world.perform_server(out);
+    }
+    assert!(world.listener.len() < 100, "{}", world.listener.len());
+    let second = world.add_client();
+    world.run_for(secs(2));
+    assert!(world.client_is_up(0) && world.client_is_up(second));
+}
+
 /// A server that goes says so, and lets nobody in again before it is gone: a client that came back would be left alone.
 #[test]
 fn a_server_that_goes_lets_nobody_in() {
