@@ -21,10 +21,13 @@ use crate::syslog::Syslog;
 /// Lines kept for the management port until they are taken.
 const LINES: usize = 250;
 
-/// Lines that strangers may cause in [`STRANGERS_IN`], all of them together. Beyond that they are counted.
+/// Lines that strangers may cause at once, all of them together. Beyond that they are counted.
 const STRANGERS_LINES: u32 = 500;
 
-/// See [`STRANGERS_LINES`].
+/// Lines that they may cause more for each [`STRANGERS_IN`] that passes: a flood that lasts fills no disk.
+const STRANGERS_MORE: u32 = 10;
+
+/// See [`STRANGERS_MORE`].
 const STRANGERS_IN: Duration = Duration::from_secs(10);
 
 thread_local! {
@@ -58,7 +61,9 @@ impl Drop for Speaking {
 /// How much strangers have said of late.
 #[derive(Default)]
 struct Strangers {
-    ends: Option<Instant>,
+    /// When the present period began.
+    began: Option<Instant>,
+    /// Lines that were written, less what periods have given back.
     lines: u32,
     left_out: u64,
 }
@@ -66,16 +71,20 @@ struct Strangers {
 impl Strangers {
     /// Whether one more line is written, and before it that so many were not.
     fn judge(&mut self, now: Instant) -> (bool, Option<u64>) {
+        let began = *self.began.get_or_insert(now);
+        let passed = now.saturating_duration_since(began);
         let mut told = None;
-        if self.ends.is_none_or(|ends| now >= ends) {
-            told = Some(self.left_out).filter(|count| *count > 0);
-            *self = Self {
-                ends: Some(now + STRANGERS_IN),
-                ..Self::default()
-            };
+        if passed >= STRANGERS_IN {
+            let periods = passed.as_secs() / STRANGERS_IN.as_secs();
+            let periods = u32::try_from(periods).unwrap_or(u32::MAX);
+            self.lines = self
+                .lines
+                .saturating_sub(periods.saturating_mul(STRANGERS_MORE));
+            self.began = Some(now);
+            told = Some(std::mem::take(&mut self.left_out)).filter(|count| *count > 0);
         }
-        self.lines = self.lines.saturating_add(1);
-        let written = self.lines <= STRANGERS_LINES;
+        let written = self.lines < STRANGERS_LINES;
+        self.lines += u32::from(written);
         self.left_out += u64::from(!written);
         (written, told)
     }
@@ -235,8 +244,15 @@ mod tests {
         let written = (0..10_000).filter(|_| strangers.judge(now).0).count();
         assert_eq!(written, STRANGERS_LINES as usize);
         let left_out = 10_000 - u64::from(STRANGERS_LINES);
-        assert_eq!(strangers.judge(now + STRANGERS_IN), (true, Some(left_out)));
-        assert_eq!(strangers.judge(now + STRANGERS_IN), (true, None));
+        let next = now + STRANGERS_IN;
+        assert_eq!(strangers.judge(next), (true, Some(left_out)));
+        // While the flood lasts there are few.
+        let written = (0..10_000).filter(|_| strangers.judge(next).0).count();
+        assert_eq!(written, STRANGERS_MORE as usize - 1);
+        // When it is over there are as many as at first.
+        let later = next + STRANGERS_IN * (STRANGERS_LINES / STRANGERS_MORE);
+        let written = (0..10_000).filter(|_| strangers.judge(later).0).count();
+        assert_eq!(written, STRANGERS_LINES as usize);
     }
 
     #[test]
