@@ -25,6 +25,8 @@ pub(crate) struct Gate {
     shut_until: Option<Instant>,
     watched: bool,
     told: Option<Instant>,
+    /// Connections that [`Gate::failed`] has turned away.
+    pub(crate) turned_away: u64,
 }
 
 impl Gate {
@@ -34,6 +36,7 @@ impl Gate {
             shut_until: None,
             watched: false,
             told: None,
+            turned_away: 0,
         }
     }
 
@@ -48,6 +51,9 @@ impl Gate {
         now: Instant,
     ) -> io::Result<()> {
         let watch = self.shut_until.is_none_or(|until| now >= until);
+        if watch {
+            self.shut_until = None;
+        }
         if watch == self.watched {
             return Ok(());
         }
@@ -59,15 +65,17 @@ impl Gate {
             }
         }
         self.watched = watch;
-        if watch {
-            self.shut_until = None;
-        }
         Ok(())
     }
 
     /// When [`Gate::follow`] has something to do.
     pub(crate) const fn next_deadline(&self) -> Option<Instant> {
         self.shut_until
+    }
+
+    /// Nothing is accepted until then: the sockets are not waited at from the next [`Gate::follow`] on.
+    pub(crate) const fn shut(&mut self, until: Instant) {
+        self.shut_until = Some(until);
     }
 
     /// `accept` failed: those who wait are turned away, the sockets are left alone for a second, and a line is written. But
@@ -80,22 +88,22 @@ impl Gate {
         now: Instant,
         mut turn_away: impl FnMut() -> io::Result<bool>,
     ) {
-        for turned_away in 0..BACKLOG {
+        for number in 0..BACKLOG {
             if self.reserve.take().is_none() {
                 break;
             }
             let outcome = turn_away();
             self.reserve = reserve();
             match outcome {
-                Ok(true) => {}
-                Ok(false) if turned_away == 0 => return,
+                Ok(true) => self.turned_away += 1,
+                Ok(false) if number == 0 => return,
                 Ok(false) | Err(_) => break,
             }
         }
         if self.reserve.is_none() {
             self.reserve = reserve();
         }
-        self.shut_until = Some(now + PAUSE);
+        self.shut(now + PAUSE);
         if self.told.is_none_or(|at| now >= at + TOLD_AGAIN) {
             self.told = Some(now);
             log::warn!(
@@ -151,6 +159,7 @@ mod tests {
                 Err(io::Error::from_raw_os_error(24))
             }
         });
+        assert_eq!(gate.turned_away, 2);
         assert!(!follow(&mut gate, now));
         now = gate.next_deadline().unwrap();
         assert!(follow(&mut gate, now));
@@ -162,5 +171,10 @@ mod tests {
         });
         assert!(follow(&mut gate, now));
         assert!(gate.reserve.is_some());
+        assert_eq!(gate.turned_away, 2);
+        // A pause that was over before it was looked for leaves nothing to wake for.
+        gate.shut(now);
+        assert!(follow(&mut gate, now));
+        assert_eq!(gate.next_deadline(), None);
     }
 }

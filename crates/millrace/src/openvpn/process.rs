@@ -36,13 +36,15 @@ pub(super) fn settle(service: &Service) {
     }
 }
 
-/// Raises the limit of open files as far as this process may, and says what it is now: each client over TCP is one.
-pub(super) fn raise_open_files() -> usize {
+/// Raises the limit of open files to what is needed, or as far as this process may, and says what it is now. To no more:
+/// scripts inherit it, and programs that close every descriptor below it take long where it is high.
+pub(super) fn raise_open_files(needed: usize) -> usize {
     // A limit that cannot be read is the usual one.
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
-    let limit = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
-        Ok(()) => hard,
-        Err(_) => soft,
+    let wanted = hard.min(needed as _);
+    let limit = match wanted > soft && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() {
+        true => wanted,
+        false => soft,
     };
     usize::try_from(limit).unwrap_or(usize::MAX)
 }

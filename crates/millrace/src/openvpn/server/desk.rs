@@ -131,7 +131,7 @@ impl Desk for Server<'_> {
         for (reason, count) in self.listener.drops().iter() {
             *refused.entry(reason.to_owned()).or_default() += count;
         }
-        refused.insert("connection_limit".to_owned(), self.streams.turned_away);
+        refused.insert("connection_limit".to_owned(), self.streams.turned_away());
         Document {
             role: Some("server".to_owned()),
             listen_port: sockets.iter().map(UdpSocket::port).next().unwrap_or(0),

@@ -59,6 +59,9 @@ const ROUND: Duration = Duration::from_secs(1);
 /// How long clients have to acknowledge that the server goes.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// How often the log tells that there are as many clients as may be.
+const FULL_AGAIN: Duration = Duration::from_secs(60);
+
 /// Control packets that are served before everything else gets a turn.
 const ARRIVALS_AT_ONCE: usize = 256;
 
@@ -96,6 +99,8 @@ struct Server<'a> {
     set: Option<network::Set>,
     /// Sessions that came to nothing.
     refusals: Refusals,
+    /// When the log last told that there are as many clients as may be.
+    full_told: Option<Instant>,
     round: Instant,
     persist_at: Option<Instant>,
 }
@@ -288,10 +293,13 @@ impl<'a> Server<'a> {
         if let Err(why) = self.listener.receive(&arrival.bytes, from, now, &mut out) {
             // Whoever can reach the port can cause this: rarely more than a debug line.
             match why {
-                Refused::Full => log::warn!(
-                    "MULTI: new incoming connection would exceed maximum number of clients ({})",
-                    self.config.server().map_or(0, |it| it.max_clients)
-                ),
+                Refused::Full if self.full_told.is_none_or(|at| now >= at + FULL_AGAIN) => {
+                    self.full_told = Some(now);
+                    log::warn!(
+                        "MULTI: new incoming connection would exceed maximum number of clients ({})",
+                        self.config.server().map_or(0, |it| it.max_clients)
+                    );
+                }
                 why => log::debug!("control packet: {why}"),
             }
         }

@@ -53,6 +53,8 @@ impl Server<'_> {
             period(&server.connect_freq_initial),
             server.connect_freq.as_ref().map(period),
         );
+        let most = server.max_clients as usize;
+        start::limit_streams(self.config, most, &mut self.streams);
         self.tunnel.set_hairpin(server.client_to_client);
         match start::passwords(self.config) {
             Ok(file) => self.passwords = file,

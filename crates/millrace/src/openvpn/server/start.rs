@@ -95,14 +95,8 @@ impl<'a> Server<'a> {
         }
         context.office.borrow_mut().publish(&link);
         tunnel.set_hairpin(wanted.client_to_client);
-        let mut streams = Streams::new(settings.max_clients, process::raise_open_files());
-        if first_tcp.is_some() && streams.most() < settings.max_clients {
-            log::warn!(
-                "WARNING: the limit of open files allows {} clients over TCP, less than max-clients: raise it (ulimit \
-                 -Hn, LimitNOFILE=)",
-                streams.most()
-            );
-        }
+        let mut streams = Streams::new(settings.max_clients, 0);
+        limit_streams(config, settings.max_clients, &mut streams);
         let mut sockets = Sockets::default();
         for connection in &config.connections {
             if is_tcp(&connection) {
@@ -161,12 +155,30 @@ impl<'a> Server<'a> {
             done,
             set: None,
             refusals: Refusals::new(CloseReason::REFUSALS),
+            full_told: None,
             round: now + ROUND,
             persist_at: None,
         };
         server.bring_up()?;
         context.drop_privileges()?;
         Ok(server)
+    }
+}
+
+/// Has room for the connections of so many clients, where there are clients over TCP and the limit of open files permits.
+pub(super) fn limit_streams(config: &OpenVpn, max_clients: usize, streams: &mut Streams) {
+    let mut connections = config.connections.iter();
+    if !connections.any(|it| it.protocol.transport.is_tcp()) {
+        return;
+    }
+    let open_files = process::raise_open_files(Streams::open_files_for(max_clients));
+    streams.limit(max_clients, open_files);
+    if streams.most() < max_clients {
+        log::warn!(
+            "WARNING: the limit of open files allows {} clients over TCP, less than max-clients: raise it (ulimit \
+             -Hn, LimitNOFILE=)",
+            streams.most()
+        );
     }
 }
 

@@ -23,6 +23,9 @@ const STRANGERS_MIN: usize = 256;
 /// Connections that are accepted before everything else gets a turn.
 const ACCEPTED_AT_ONCE: usize = 16;
 
+/// How long nothing is accepted where connections that were closed for others still have their descriptors.
+const BRIEFLY: Duration = Duration::from_millis(50);
+
 /// Open files that are no connections, at least: sockets, the TUN, files of scripts.
 const OTHER_FILES_MIN: usize = 64;
 
@@ -46,23 +49,43 @@ pub(super) struct Streams {
     most: usize,
     next: u64,
     /// Connections that were closed, or not taken, because as many are open as may be.
-    pub(super) turned_away: u64,
+    turned_away: u64,
 }
 
 impl Streams {
     /// For so many clients, in a process that may have so many files open.
     pub(super) fn new(max_clients: usize, open_files: usize) -> Self {
-        let other = (open_files / 8).max(OTHER_FILES_MIN);
-        Self {
+        let mut streams = Self {
             listeners: Vec::new(),
             gate: Gate::new(),
             by_id: HashMap::new(),
             strangers: HashMap::new(),
-            strangers_most: max_clients.max(STRANGERS_MIN),
-            most: open_files.saturating_sub(other).max(open_files / 4).max(1),
+            strangers_most: 0,
+            most: 0,
             next: 0,
             turned_away: 0,
-        }
+        };
+        streams.limit(max_clients, open_files);
+        streams
+    }
+
+    /// For so many clients and open files from now on. What is open stays open.
+    pub(super) fn limit(&mut self, max_clients: usize, open_files: usize) {
+        let other = (open_files / 8).max(OTHER_FILES_MIN);
+        self.strangers_most = max_clients.max(STRANGERS_MIN);
+        self.most = open_files.saturating_sub(other).max(open_files / 4).max(1);
+    }
+
+    /// Open files that so many clients need, with those who are not let in yet.
+    pub(super) fn open_files_for(max_clients: usize) -> usize {
+        let connections = max_clients.saturating_add(max_clients.max(STRANGERS_MIN));
+        let other = (connections / 7 + 1).max(OTHER_FILES_MIN);
+        connections.saturating_add(other)
+    }
+
+    /// Connections that were closed, or not taken, because as many are open as may be, or no descriptor could be had.
+    pub(super) const fn turned_away(&self) -> u64 {
+        self.turned_away + self.gate.turned_away
     }
 
     /// Connections that there can be at a time.
@@ -129,7 +152,12 @@ impl Streams {
         let mut accepted = Vec::new();
         // Those that were closed for others have their descriptors until a worker lets go of them.
         if self.by_id.len() >= self.most + ACCEPTED_AT_ONCE {
+            self.gate.shut(now + BRIEFLY);
             return Vec::new();
+        }
+        // Another comes first each time: a flood at one keeps the others waiting for one turn, not for ever.
+        if !self.listeners.is_empty() {
+            self.listeners.rotate_left(1);
         }
         for listener in &self.listeners {
             while accepted.len() < ACCEPTED_AT_ONCE {
@@ -185,7 +213,8 @@ impl Streams {
     }
 
     /// Closes a connection of a client that is not let in: the oldest of the source that has the most, one without a
-    /// session before others. Whether one could go: the only one of its source goes for no newcomer of another.
+    /// session before others. Whether one could go. Where each source has one the oldest of all goes: a stranger has as
+    /// many sources as its IPv6 prefix has networks.
     fn make_room(&mut self, newcomer: Source) -> bool {
         let mut of_source: HashMap<Source, usize> = HashMap::new();
         *of_source.entry(newcomer).or_default() += 1;
@@ -196,7 +225,7 @@ impl Streams {
         let oldest = self
             .strangers
             .iter()
-            .filter(|(_, it)| greediest > 1 && of_source.get(&it.source) == Some(&greediest))
+            .filter(|(_, it)| of_source.get(&it.source) == Some(&greediest))
             .min_by_key(|(_, it)| (!it.silent, it.accepted));
         let Some(id) = oldest.map(|(id, _)| *id) else {
             return false;
@@ -327,6 +356,65 @@ mod tests {
         assert!(!closed(client) && !closed(other));
         assert_eq!(ids.iter().filter(|id| !closed(**id)).count(), most - 3);
         assert!(closed(ids[0]), "the oldest went first");
+    }
+
+    #[test]
+    fn many_sources_cannot_have_every_connection() {
+        let mut callers = Callers::new(Streams::new(1, 100));
+        let most = callers.streams.most();
+        let ids: Vec<u64> = (0..most + 10)
+            .map(|net| callers.call(&format!("[2001:db8:0:{net:x}::1]:1")).unwrap())
+            .collect();
+        let closed = |id: u64| callers.streams.get(id).unwrap().is_closed();
+        assert!(ids[..10].iter().all(|id| closed(*id)), "the oldest went");
+        assert!(ids[10..].iter().all(|id| !closed(*id)));
+        assert_eq!(callers.streams.turned_away(), 10);
+    }
+
+    #[test]
+    fn a_flood_at_one_listener_does_not_keep_another_waiting() {
+        let mut callers = Callers::new(Streams::new(1000, 1000));
+        let listener = || {
+            let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            Listener::new(any, &TcpOptions::default()).unwrap()
+        };
+        callers.streams.listeners = vec![listener(), listener()];
+        let [flooded, other] = [0, 1].map(|at| callers.streams.listeners[at].address().unwrap());
+        for _ in 0..ACCEPTED_AT_ONCE * 3 {
+            callers.kept.push(TcpStream::connect(flooded).unwrap());
+        }
+        let caller = TcpStream::connect(other).unwrap();
+        let from = caller.local_addr().unwrap();
+        let accepted: Vec<_> = (0..2)
+            .flat_map(|_| callers.streams.accept(callers.now))
+            .collect();
+        assert!(accepted.iter().any(|it| it.endpoint().addr == from));
+    }
+
+    #[test]
+    fn nothing_is_accepted_for_a_moment_where_closed_connections_have_the_descriptors() {
+        let mut streams = Streams::new(1, 100);
+        streams.most = 0;
+        let now = Instant::now();
+        let mut callers = Callers::new(streams);
+        for number in 0..ACCEPTED_AT_ONCE {
+            callers.streams.most = 100;
+            callers.call(&format!("192.0.2.{number}:1")).unwrap();
+        }
+        callers.streams.most = 0;
+        assert!(callers.streams.accept(now).is_empty());
+        assert_eq!(callers.streams.gate.next_deadline(), Some(now + BRIEFLY));
+    }
+
+    #[test]
+    fn as_many_files_as_clients_need_are_enough() {
+        for clients in [1, 64, 255, 1024, 5000, 1 << 20] {
+            let streams = Streams::new(clients, Streams::open_files_for(clients));
+            assert!(streams.most() >= clients + streams.strangers_most);
+        }
+        let mut streams = Streams::new(1, 100);
+        streams.limit(5000, Streams::open_files_for(5000));
+        assert!(streams.most() >= 10_000 && streams.strangers_most == 5000);
     }
 
     #[test]
