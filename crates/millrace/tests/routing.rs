@@ -254,13 +254,13 @@ fn tunnel_in_a_tunnel() {
 
 /// Counts what passes, by rules of the kernel's.
 fn count(host: &Host, rules: &str) -> bool {
-    let text = format!("table inet ecn {{ counter seen {{ }}\n{rules} }}\n");
+    let text = format!("table inet marks {{\n counter seen {{ }}\n {rules}\n }}\n");
     lab::require(host.nft(&text)).is_some()
 }
 
 fn counted(host: &Host) -> u64 {
     let text = host
-        .output("nft", ["-j", "list", "counter", "inet", "ecn", "seen"])
+        .output("nft", ["-j", "list", "counter", "inet", "marks", "seen"])
         .unwrap();
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     let all = json["nftables"].as_array().unwrap();
@@ -298,7 +298,7 @@ fn congestion_marks_cross_the_tunnel() {
             let net = Net::new();
             let rules = format!(
                 "chain in {{ type filter hook input priority 0;\n\
-                 udp dport {PORT_B} {outer} ecn ect0 counter name seen }}"
+                 udp dport {PORT_B} {outer} ecn ect0 counter name seen\n }}"
             );
             if !count(&net.b, &rules) {
                 return;
@@ -317,9 +317,9 @@ fn congestion_marks_cross_the_tunnel() {
             let net = Net::new();
             let rules = format!(
                 "chain early {{ type filter hook prerouting priority -300;\n\
-                 udp dport {PORT_B} {outer} ecn ect0 {outer} ecn set ce }}\n\
+                 udp dport {PORT_B} {outer} ecn ect0 {outer} ecn set ce\n }}\n\
                  chain in {{ type filter hook input priority 0;\n\
-                 iifname {WG} {family} ecn ce counter name seen }}"
+                 iifname {WG} {family} ecn ce counter name seen\n }}"
             );
             if !count(&net.b, &rules) {
                 return;
