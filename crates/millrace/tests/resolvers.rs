@@ -42,8 +42,11 @@ rm -f /etc/resolv.conf
 echo "nameserver 192.0.2.9" > /etc/resolv.conf
 "#;
 
-/// Libraries that a small system may lack.
-const LIBRARIES: [&str; 12] = [
+/// Libraries that a small system may lack, and the bus' configuration.
+const LIBRARIES: [&str; 15] = [
+    "dbus-system-bus-common",
+    "libip4tc2",
+    "libkmod2",
     "libsystemd-shared",
     "libdbus-1-3",
     "libapparmor1",
