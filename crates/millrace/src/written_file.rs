@@ -17,7 +17,9 @@ use nix::unistd::Uid;
 /// `PermissionDenied` for a link of somebody else, and what the kernel says.
 pub(crate) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let path = place(path)?;
-    options.custom_flags(OFlag::O_NOFOLLOW.bits()).open(path)
+    // A FIFO that somebody has laid there is not waited for.
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    options.custom_flags(flags.bits()).open(path)
 }
 
 /// Where the path leads, links being followed that may be.

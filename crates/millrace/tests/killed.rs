@@ -203,9 +203,10 @@ fn survives(end: &End<'_>, seed: u64) {
         );
         assert_eq!(end.state(), before, "{what}");
     }
-    println!(
-        "{left_something} of {} kills left something for the next start",
-        kills()
+    // A few may all have come too early or too late.
+    assert!(
+        kills() < 20 || left_something > 0,
+        "no kill left anything for the next start"
     );
 }
 

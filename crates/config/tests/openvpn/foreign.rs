@@ -59,6 +59,15 @@ fn a_management_socket_is_refused_and_its_companions_are_not_blamed() {
     assert_eq!(import.into_model().unwrap().0.service.management, None);
     let tcp = read(CLIENT, "management 127.0.0.1 7505", Options::default());
     assert!(tcp.report.is_clean());
+    for line in [
+        "management 0.0.0.0 7505",
+        "management office.example 443",
+        "management 127.0.0.1 7505\nmanagement-client",
+    ] {
+        let (said, reason) = verdict(&read(CLIENT, line, Options::default()));
+        assert_eq!(said, Verdict::Refused, "{line}");
+        assert!(reason.contains("--allow-files"), "{line}: {reason}");
+    }
 }
 
 #[test]

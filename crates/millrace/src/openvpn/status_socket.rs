@@ -98,6 +98,7 @@ impl StatusSocket {
             let thread = std::thread::Builder::new()
                 .name("status".into())
                 .spawn(move || {
+                    crate::privileges::confine_this_thread();
                     write(&document, &stream);
                     writing.fetch_sub(1, Ordering::AcqRel);
                 });

@@ -5,6 +5,7 @@
 
 use super::value::at;
 use crate::openvpn::directive::Directive;
+use std::net::IpAddr;
 
 /// What becomes of a directive that names such a file.
 pub(super) enum Ruling {
@@ -24,6 +25,12 @@ const WRITTEN: &str =
 
 const SOCKET: &str = "a profile makes no socket as root unless --allow-files is given; or write \
     `management 127.0.0.1 PORT`";
+
+const OPEN: &str = "those who reach this address could command the tunnel, which runs as root; permit it with \
+    --allow-files, or write `management 127.0.0.1 PORT`";
+
+const CALLS: &str = "the profile would have this machine call its management client, and take commands; permit it \
+    with --allow-files";
 
 const SENT: &str = "two lines of a file of this machine would be sent to the other end, and the \
     profile says of which file; permit it with --allow-files, put them into the profile as \
@@ -45,6 +52,8 @@ pub(super) fn ruling(directive: &Directive) -> Option<Ruling> {
         "log" | "log-append" => Some(Ruling::PassedOver(LOG)),
         "status" | "writepid" | "ifconfig-pool-persist" => Some(Ruling::PassedOver(WRITTEN)),
         "management" if at(directive, 1) == "unix" => Some(Ruling::Denied(SOCKET)),
+        "management" if !is_loopback(at(directive, 0)) => Some(Ruling::Denied(OPEN)),
+        "management-client" => Some(Ruling::Denied(CALLS)),
         "auth-user-pass" if directive.inline.is_none() && names_file(0) => instead(0, &[], SENT),
         "http-proxy-user-pass" if directive.inline.is_none() && names_file(0) => {
             instead(0, &[], SENT_TO_PROXY)
@@ -57,4 +66,9 @@ pub(super) fn ruling(directive: &Directive) -> Option<Ruling> {
         "socks-proxy" if names_file(2) => instead(2, &["stdin"], SENT_TO_PROXY),
         _ => None,
     }
+}
+
+/// Whether what is called `host` can be reached from this machine only.
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse().is_ok_and(|it: IpAddr| it.is_loopback())
 }

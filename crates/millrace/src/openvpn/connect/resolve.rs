@@ -116,6 +116,8 @@ fn look_up(
         .name("resolve".to_owned())
         .stack_size(STACK)
         .spawn(move || {
+            // It reads what name servers send.
+            crate::privileges::confine_this_thread();
             let found = (name.as_str(), port).to_socket_addrs();
             // Nobody listens any more when it took too long.
             let _ = sender.send(found.map(Iterator::collect::<Vec<_>>));
