@@ -99,9 +99,13 @@ mod tests {
         let has_started = || fs::read_to_string(&file).is_ok_and(|pid| pid.ends_with('\n'));
         assert!(wait(&mut child, has_started).unwrap().is_none());
         let pid = fs::read_to_string(&file).unwrap();
-        // Killed; where nobody reaps orphans it stays as a zombie.
-        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+        // Killed, which takes effect when it runs next; a parent that reaps no orphans leaves a zombie.
+        let stat = || fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        let end = Instant::now() + Duration::from_secs(20);
+        while !(stat().is_empty() || stat().contains(") Z ")) {
+            assert!(Instant::now() < end, "{}", stat());
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]
