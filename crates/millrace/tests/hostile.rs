@@ -344,7 +344,7 @@ fn refused_datagrams_are_counted_and_survived() {
     pings(&net.a, B4, 1);
     let rules = format!(
         "table inet closed {{ chain out {{ type filter hook output priority 0;\n\
-         udp dport {PORT_B} reject; }} }}\n"
+         udp dport {PORT_B} reject\n }}\n }}\n"
     );
     if lab::require(net.a.nft(&rules)).is_none() {
         return;

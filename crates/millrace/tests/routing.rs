@@ -338,7 +338,7 @@ fn congestion_marks_cross_the_tunnel() {
             let net = Net::new();
             let rules = format!(
                 "chain early {{ type filter hook prerouting priority -300;\n\
-                 udp dport {PORT_B} udp length > 160 {outer} ecn set ce }}"
+                 udp dport {PORT_B} udp length > 160 {outer} ecn set ce\n }}"
             );
             if !count(&net.b, &rules) {
                 return;

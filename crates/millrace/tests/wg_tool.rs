@@ -428,7 +428,7 @@ fn datagrams_carry_the_mark() {
         let rules = "table inet seen {\n counter marked { }\n counter plain { }\n\
              chain out { type filter hook output priority 0;\n\
              udp dport 1002 meta mark 0x55 counter name marked\n\
-             udp dport 1002 meta mark 0 counter name plain\n } }\n";
+             udp dport 1002 meta mark 0 counter name plain\n }\n }\n";
         if lab::require(net.a.nft(rules)).is_none() {
             return;
         }
