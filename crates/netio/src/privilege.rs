@@ -146,30 +146,7 @@ fn set_handler(signal: libc::c_int, handler: usize) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
-
-    #[test]
-    fn other_threads_lose_what_they_have_and_this_one_keeps_it() {
-        let own = || fs::read_to_string("/proc/thread-self/status").unwrap();
-        let before = own();
-        let (begin, begun) = mpsc::channel();
-        let (end, ended) = mpsc::channel::<()>();
-        let thread = thread::spawn(move || {
-            begin.send(()).unwrap();
-            // Waits in a call when the signal comes.
-            let _ = ended.recv();
-            own()
-        });
-        begun.recv().unwrap();
-        give_up_in_other_threads().unwrap();
-        end.send(()).unwrap();
-        assert!(!has_capabilities(&thread.join().unwrap()));
-        assert_eq!(has_capabilities(&own()), has_capabilities(&before));
-        // Again, with nobody left.
-        give_up_in_other_threads().unwrap();
-    }
 
     #[test]
     fn sets_of_capabilities_are_found() {
