@@ -1,4 +1,4 @@
-//! Compiles the batch kernels in C and assembly for ARM.
+//! Compiles the batch routines in C and assembly for ARM.
 //!
 //! A target without them gets nothing, needs no C compiler for this crate, and does not see `cfg(neon)`. So does ARM without a
 //! floating-point unit, whose chips have no NEON, and for which clang refuses what uses it.
@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::{env, fs};
 
-/// Where the kernels are.
+/// Where the routines are.
 const SOURCES: &str = "src/neon";
 
 fn main() {

@@ -3,7 +3,7 @@
 //! The first byte chooses the framing, the next two the room that there is for what comes out.
 #![no_main]
 
-use openvpn::data::framing::{Framing, Unframed};
+use openvpn::data::format::{Framing, Unframed};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let [how, low, high, framed @ ..] = data else {

@@ -3,25 +3,33 @@
 
 #![no_main]
 
-use crypto::openvpn::{DataCipher, Digest, Format, KeyMaterial, legacy};
-use crypto::{Batch, Packet};
+use crypto::{Batch, Cipher, Digest, Packet};
 use libfuzzer_sys::fuzz_target;
+use openvpn::data::cipher;
+use openvpn::data::header::Layout;
+use openvpn::keys::KeyMaterial;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&[cipher, digest, format, split], datagrams)) = data.split_first_chunk() else {
+    let Some((&[cipher, digest, layout, split], datagrams)) = data.split_first_chunk() else {
         return;
     };
-    let cipher = DataCipher::ALL[usize::from(cipher) % DataCipher::ALL.len()];
+    let cipher = Cipher::ALL[usize::from(cipher) % Cipher::ALL.len()];
     let digest = Digest::ALL[usize::from(digest) % Digest::ALL.len()];
-    let format = [Format::V1, Format::V2, Format::Epoch][usize::from(format) % 3];
+    let peer_id = 0;
+    let layouts = [
+        Layout::V1,
+        Layout::V2 { peer_id },
+        Layout::Epoch { peer_id },
+    ];
+    let layout = layouts[usize::from(layout) % 3];
     let keys = KeyMaterial {
         cipher: [1; 64],
         hmac: [2; 64],
     };
-    let Ok(opener) = legacy::data_channel(cipher, digest, &keys, format) else {
+    let Ok(opener) = cipher::new_insecure(cipher, digest, &keys, layout) else {
         return;
     };
-    let header = if format == Format::V1 { 1 } else { 4 };
+    let header = layout.header_len();
     // Several packets in one batch, of lengths that the input chooses.
     let mut memory = vec![0xaa; 16];
     let mut packets = Vec::new();

@@ -1,12 +1,12 @@
-//! What a peer puts inside its data packets: fragments, compression framing, signals, TCP options.
+//! What a peer puts inside its data packets: fragments, compression framing, in-band messages, TCP options.
 #![no_main]
 
 use std::time::{Duration, Instant};
 
+use openvpn::data::format::{Framing, Unframed};
 use openvpn::data::fragment::{Fragmenter, Reassembled, Reassembler};
-use openvpn::data::framing::{Framing, Unframed};
+use openvpn::data::inband::InBand;
 use openvpn::data::mss;
-use openvpn::data::signal::Signal;
 
 const MOST: usize = 1600;
 
@@ -17,7 +17,7 @@ fn inside(framing: Framing, payload: &[u8]) {
         return;
     };
     let packet = &mut packet[at];
-    let _ = Signal::of(packet);
+    let _ = InBand::of(packet);
     let before = packet.to_vec();
     if mss::clamp(packet, 1000) {
         assert!(!mss::clamp(packet, 1000), "clamped twice");

@@ -1,30 +1,22 @@
-//! A client and a server of OpenVPN over TCP, each with its data plane as it ships, and between them somebody who cuts,
-//! damages, repeats and makes up what they send; each end may be that somebody as well, with keys that are right.
+//! A client and a server of OpenVPN over TCP, each with its data plane as it ships, and between them an attacker that cuts,
+//! damages, repeats and makes up what they send; each end may be that attacker as well, with keys that are right.
 //!
 //! The input is a script of steps, each an operation and its arguments.
 #![no_main]
 
-// The files that the program is built from.
-#[allow(dead_code)]
-#[path = "../../crates/millrace/src/openvpn/conduit/mod.rs"]
-mod conduit;
 #[path = "openvpn_tcp/ends.rs"]
 mod ends;
 #[path = "openvpn_tcp/packets.rs"]
 mod packets;
-#[allow(dead_code, unused_imports)]
-#[path = "../../crates/millrace/src/openvpn/plane/mod.rs"]
-mod plane;
 
 use std::time::Duration;
 
-use engine::Wire;
-use netio::vnet::{GsoKind, VnetHdr};
-use openvpn::data::framing::Framing;
-use openvpn::negotiate::DataCipher;
-use openvpn::session::{DataFormat, DataKeys, Digest, KeyMaterial};
+use netio::tun::{GsoKind, VnetHdr};
+use openvpn::data::format::Framing;
+use openvpn::negotiate::Cipher;
+use openvpn::session::{DataKeys, Digest, KeyMaterial, Layout};
 
-use ends::{End, World};
+use ends::{End, PEER, World};
 use packets::Flow;
 
 /// Steps of one input, at most.
@@ -36,12 +28,12 @@ const WORK: usize = 2 << 20;
 /// The number of keys that no negotiation has agreed on. Negotiated ones begin with 0.
 const OWN_KEY: u8 = 7;
 
-const CIPHERS: [DataCipher; 5] = [
-    DataCipher::Aes128Gcm,
-    DataCipher::Aes256Gcm,
-    DataCipher::ChaCha20Poly1305,
-    DataCipher::Aes128Cbc,
-    DataCipher::Aes256Cbc,
+const CIPHERS: [Cipher; 5] = [
+    Cipher::Aes128Gcm,
+    Cipher::Aes256Gcm,
+    Cipher::ChaCha20Poly1305,
+    Cipher::Aes128Cbc,
+    Cipher::Aes256Cbc,
 ];
 
 const FRAMINGS: [Framing; 4] = [Framing::None, Framing::Lzo, Framing::Swap, Framing::V2];
@@ -70,11 +62,11 @@ impl<'a> Script<'a> {
 
 fn keys(how: u8, server: bool) -> DataKeys {
     let cipher = CIPHERS[usize::from(how) % CIPHERS.len()];
-    let format = match how / 5 % 3 {
-        0 => DataFormat::V2 { peer_id: 0 },
-        1 => DataFormat::V1,
-        _ if cipher.is_aead() => DataFormat::Epoch { peer_id: 0 },
-        _ => DataFormat::V1,
+    let layout = match how / 5 % 3 {
+        0 => Layout::V2 { peer_id: 0 },
+        1 => Layout::V1,
+        _ if cipher.is_aead() => Layout::Epoch { peer_id: 0 },
+        _ => Layout::V1,
     };
     let material = |byte| KeyMaterial {
         cipher: [byte; 64],
@@ -85,19 +77,19 @@ fn keys(how: u8, server: bool) -> DataKeys {
         key_id: OWN_KEY,
         cipher,
         auth: Digest::Sha256,
-        format,
+        layout,
         send: material(send),
         receive: material(receive),
     }
 }
 
-fn own_keys<W: Wire>(end: &mut End<W>, keys: &DataKeys) {
-    end.install(keys);
-    end.conduit.seal_with(&end.plane.tunnel, OWN_KEY);
+fn own_keys(end: &End, keys: DataKeys) {
+    end.install(Box::new(keys));
+    end.send_with(OWN_KEY);
 }
 
-/// Somebody on the wire changes what an end has sent.
-fn tamper<W: Wire>(script: &mut Script<'_>, from: &mut End<W>) -> Option<()> {
+/// An attacker on the wire changes what an end has sent.
+fn tamper(script: &mut Script<'_>, from: &mut End) -> Option<()> {
     let how = script.byte()?;
     match how % 4 {
         // A record of any bytes.
@@ -133,7 +125,7 @@ fn tamper<W: Wire>(script: &mut Script<'_>, from: &mut End<W>) -> Option<()> {
 }
 
 /// Hosts behind an end send through the tunnel. Returns the bytes of that.
-fn traffic<W: Wire>(script: &mut Script<'_>, end: &mut End<W>) -> Option<usize> {
+fn traffic(script: &mut Script<'_>, end: &mut End) -> Option<usize> {
     let (how, flow) = (script.byte()?, script.byte()?);
     let mut work = 0;
     match how % 4 {
@@ -176,7 +168,7 @@ fn traffic<W: Wire>(script: &mut Script<'_>, end: &mut End<W>) -> Option<usize> 
             }
             let again = usize::from(how >> 2);
             for _ in 0..=again {
-                end.plane.tunnel.inject(&end.conduit.peer, payload);
+                end.calls().inject(PEER, payload);
                 work += payload.len();
             }
         }
@@ -232,18 +224,17 @@ fn play(script: &mut Script<'_>, world: &mut World, how: u8) -> Option<bool> {
             6 => {
                 honest = false;
                 if from_server {
-                    let tunnel = &world.server.plane.tunnel;
-                    world.server.conduit.remove(tunnel, operation >> 4 & 7);
+                    world.server.remove_keys(operation >> 4 & 7);
                 } else {
-                    own_keys(&mut world.client, &keys(how, false));
+                    own_keys(&world.client, keys(how, false));
                 }
             }
             _ => {
                 let most = [1500, 1280, 9000, 65_535][usize::from(operation >> 4 & 3)];
                 if from_server {
-                    world.server.plane.tunnel.set_mtu(most);
+                    world.server.calls().set_mtu(most);
                 } else {
-                    world.client.plane.tunnel.set_mtu(most);
+                    world.client.calls().set_mtu(most);
                 }
                 // What one end may send the other refuses.
                 honest = false;
@@ -257,7 +248,7 @@ fn play(script: &mut Script<'_>, world: &mut World, how: u8) -> Option<bool> {
 }
 
 /// What does not happen between ends that keep to the rules.
-fn check<W: Wire>(end: &End<W>) {
+fn check(end: &End) {
     let drops = end.plane.tunnel.drops();
     assert!(!end.stream.is_closed(), "a connection was ended");
     for (counter, what) in [
@@ -280,8 +271,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         world.settle();
         assert!(world.is_up(), "the ends do not come together");
     } else {
-        own_keys(&mut world.client, &keys(how, false));
-        own_keys(&mut world.server, &keys(how, true));
+        own_keys(&world.client, keys(how, false));
+        own_keys(&world.server, keys(how, true));
     }
     if play(&mut Script(script), &mut world, how) == Some(true) {
         world.settle();

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crypto::blake2s;
 use crypto::x25519::PrivateKey;
-use wireguard::message::{DATA_MIN_LEN, DataHeader};
-use wireguard::{Activity, Device, Output, PeerId};
+use plane::PeerId;
+use wireguard::{Activity, DATA_MIN_LEN, DataHeader, Device, Output};
 
 /// Steps of one input, at most: each may cost a few scalar multiplications.
 const STEPS: usize = 12;

@@ -197,7 +197,7 @@ impl Examiner {
         match elf::read(entry.data) {
             Ok(mut facts) => {
                 let role = Role::of(entry.path, &facts);
-                // Thousands of names of each of hundreds of libraries: of these alone something follows.
+                // Thousands of names of each of hundreds of libraries: only of these something follows.
                 let telling = |name: &String| name.starts_with("__a");
                 facts.functions.retain(telling);
                 facts.imports.retain(telling);

@@ -34,7 +34,7 @@ pub struct Finding {
     pub flags: String,
     /// What to do, in steps.
     pub steps: Vec<String>,
-    /// What that would bring. `None` where nothing is to be changed, or nobody has measured it.
+    /// What that would bring. `None` where nothing is to be changed, or no measurement is known.
     pub gain: Option<Gain>,
 }
 

@@ -138,7 +138,7 @@ impl Role {
             Self::OpenVpn | Self::WireGuard => 90,
             Self::KernelConfig => 85,
             Self::Kernel | Self::CryptoModule => 80,
-            // Handshakes alone; the packets are in libcrypto.
+            // Only handshakes; the packets are in libcrypto.
             Self::Libssl => 40,
             Self::Libc => 30,
             // No tunnel's packets pass them: OpenVPN links OpenSSL or Mbed TLS.

@@ -3,6 +3,9 @@
 //! * [`settings`]: Millrace's own settings file and its overrides.
 //! * [`wgquick`]: import of `wg-quick` files into the model of [`tunnel`], with a [`report`].
 //! * [`openvpn`]: import of OpenVPN files and command lines.
+//! * [`lines`]: the lines of a tunnel, which the files of several protocols may describe.
+//! * [`pptp`]: PPTP clients and servers.
+//! * [`error`]: why there is no model.
 //! * [`uapi`]: the text that `wg` speaks to a running interface.
 //! * [`types`]: keys, address ranges and endpoints that the others share.
 //!
@@ -11,7 +14,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod error;
+mod file;
+pub mod lines;
 pub mod openvpn;
+pub mod pptp;
 pub mod report;
 pub mod secrecy;
 pub mod settings;

@@ -62,6 +62,16 @@ impl Report {
             .filter(move |entry| entry.verdict == verdict)
     }
 
+    /// Says that what this line of the file sets has no effect after all.
+    pub(crate) fn ignore(&mut self, line: usize, reason: &str) {
+        let honoured =
+            |entry: &&mut Entry| entry.line == line && entry.verdict == Verdict::Honoured;
+        for entry in self.entries.iter_mut().filter(honoured) {
+            entry.verdict = Verdict::Ignored;
+            reason.clone_into(&mut entry.reason);
+        }
+    }
+
     /// True when nothing was refused.
     #[must_use]
     pub fn is_clean(&self) -> bool {

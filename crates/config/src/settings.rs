@@ -20,7 +20,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::types::decimal;
 
-/// Where the settings are looked for when nobody names a file; it need not exist.
+/// Where the settings are looked for when no file is named; it need not exist.
 pub const DEFAULT_PATH: &str = "/etc/millrace/millrace.toml";
 
 /// Environment variable with comma-separated overrides: `dataplane.udp-gso=off,...`.
@@ -160,7 +160,7 @@ pub enum CryptoBackend {
     /// Vector registers and cipher instructions of the CPU.
     Simd,
     /// An accelerator, where there is one.
-    Engine,
+    Accelerator,
 }
 
 const DATAPLANE_KEYS: [&str; 13] = [
@@ -363,7 +363,7 @@ impl DataplaneSettings {
                     "auto" => CryptoBackend::Auto,
                     "portable" => CryptoBackend::Portable,
                     "simd" => CryptoBackend::Simd,
-                    "engine" => CryptoBackend::Engine,
+                    "engine" => CryptoBackend::Accelerator,
                     _ => {
                         return Err(refused("\"auto\", \"portable\", \"simd\" or \"engine\""));
                     }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use zeroize::Zeroizing;
 
+use crate::lines::Lines;
 use crate::types::{AllowedIp, Endpoint, InterfaceAddr, Key32};
 use crate::uapi::{AllowedIpChange, SetDevice, SetPeer};
 
@@ -15,6 +16,8 @@ pub struct Tunnel {
     pub interface: Interface,
     /// The `[Peer]` sections in their order; no two have the same public key.
     pub peers: Vec<Peer>,
+    /// The lines, which stand in comments.
+    pub lines: Lines,
 }
 
 /// The `[Interface]` section.
@@ -134,7 +137,12 @@ impl Tunnel {
     #[must_use]
     pub fn to_conf(&self) -> Zeroizing<String> {
         // Reserved beforehand: a string that grows leaves copies of the keys behind.
-        let mut out = Zeroizing::new(String::with_capacity(self.conf_size()));
+        let lines = self.lines.to_comments();
+        let mut out = Zeroizing::new(String::with_capacity(self.conf_size() + lines.len() + 1));
+        if !lines.is_empty() {
+            out.push_str(&lines);
+            out.push('\n');
+        }
         self.interface.write(&mut out);
         for peer in &self.peers {
             peer.write(&mut out);

@@ -78,7 +78,7 @@ pub struct SetPeer {
 /// One `allowed_ip` line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AllowedIpChange {
-    /// The range becomes this peer's, whoever had it.
+    /// The range becomes this peer's, and is taken from the peer that had it.
     Add(AllowedIp),
     /// The range goes if it is this peer's (`allowed_ip=-10.0.0.0/8`).
     Remove(AllowedIp),

@@ -2,26 +2,24 @@
 //!
 //! The grammar is that of `wg` and `wg-quick`: sections and `Key = Value` lines, names in any
 //! case, `#` up to the end of the line a comment. Instead of stopping at the first line it does
-//! not like, the import reads on and gives every line a [`Verdict`], because whoever moves a
+//! not like, the import reads on and gives every line a [`Verdict`], because a person who moves a
 //! provider's file to a router wants to hear everything at once.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read as _;
+use std::io::ErrorKind;
 use std::path::Path;
 
-use zeroize::Zeroizing;
-
+use crate::file;
+use crate::lines::{Found, Sections};
 use crate::report::{Entry, Report, Verdict};
 use crate::suggest::suggest;
 use crate::text::{NOT_UTF8, Text};
-use crate::tunnel::{Peer, Tunnel};
+use crate::tunnel::{Peer, Table, Tunnel};
 use crate::types::{AllowedIp, Key32, is_ifname};
 
-mod error;
 mod value;
 
-pub use error::ConfError;
+use crate::error::ImportError;
 
 /// Largest file that is read, in bytes: room for 10,000 peers with every key set.
 pub const FILE_MAX: u64 = 4 << 20;
@@ -38,7 +36,7 @@ pub const FAULTS_MAX: usize = 1000;
 /// What the caller permits a file to do.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// `PreUp`, `PostUp`, `PreDown` and `PostDown` will be run. Whoever writes them owns the
+    /// `PreUp`, `PostUp`, `PreDown` and `PostDown` will be run. Their author owns the
     /// box, so a file from elsewhere does not decide this itself.
     pub allow_scripts: bool,
 }
@@ -60,11 +58,11 @@ impl Import {
     /// keys that there are not, wrong values of what has a default.
     ///
     /// # Errors
-    /// [`ConfError::Lines`] when lines are wrong or missing.
-    pub fn into_tunnel(self) -> Result<(Tunnel, Report), ConfError> {
+    /// [`ImportError::Lines`] when lines are wrong or missing.
+    pub fn into_tunnel(self) -> Result<(Tunnel, Report), ImportError> {
         match self.fault {
             None => Ok((self.tunnel, self.report)),
-            Some((first, count)) => Err(ConfError::Lines { first, count }),
+            Some((first, count)) => Err(ImportError::Lines { first, count }),
         }
     }
 
@@ -79,33 +77,23 @@ impl Import {
 ///
 /// # Errors
 /// When there is no text to look at; faults in the text are in the [`Import`].
-pub fn read(path: &Path, options: Options) -> Result<Import, ConfError> {
-    let failed = |error| ConfError::Read {
-        path: path.to_owned(),
-        error,
-    };
-    let file = File::open(path).map_err(failed)?;
-    let size = file.metadata().map_err(failed)?.len().min(FILE_MAX);
-    // Reserved beforehand: a vector that grows leaves copies of the keys behind.
-    let capacity = usize::try_from(size).unwrap_or(0) + 1;
-    let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));
-    file.take(FILE_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    if bytes.len() as u64 > FILE_MAX {
-        return Err(ConfError::TooLarge {
-            path: path.to_owned(),
-        });
-    }
+pub fn read(path: &Path, options: Options) -> Result<Import, ImportError> {
+    let bytes = file::read(path, FILE_MAX).map_err(|error| {
+        let path = path.to_owned();
+        match error.kind() {
+            ErrorKind::FileTooLarge => ImportError::TooLarge { path },
+            _ => ImportError::Read { path, error },
+        }
+    })?;
     parse_bytes(&bytes, path, options)
 }
 
 /// Parses the bytes of a file; `path` only names it in the report.
 ///
 /// # Errors
-/// [`ConfError::NotText`].
-pub fn parse_bytes(bytes: &[u8], path: &Path, options: Options) -> Result<Import, ConfError> {
-    let text = Text::new(bytes).map_err(|line| ConfError::NotText {
+/// [`ImportError::NotText`].
+pub fn parse_bytes(bytes: &[u8], path: &Path, options: Options) -> Result<Import, ImportError> {
+    let text = Text::new(bytes).map_err(|line| ImportError::NotText {
         path: path.to_owned(),
         line,
     })?;
@@ -134,14 +122,14 @@ fn parse_text(text: &Text<'_>, file: &str, options: Options) -> Import {
 /// The interface that a file is for, which is its name without `.conf`, as with `wg-quick`.
 ///
 /// # Errors
-/// [`ConfError::Name`].
-pub fn interface_name(path: &Path) -> Result<String, ConfError> {
+/// [`ImportError::Name`].
+pub fn interface_name(path: &Path) -> Result<String, ImportError> {
     path.file_name()
         .and_then(|name| name.to_str())
         .and_then(|name| name.strip_suffix(".conf"))
         .filter(|name| is_ifname(name))
         .map(str::to_owned)
-        .ok_or_else(|| ConfError::Name {
+        .ok_or_else(|| ImportError::Name {
             path: path.to_owned(),
         })
 }
@@ -170,6 +158,7 @@ struct Parser {
     /// Line of the current section's head.
     head: usize,
     interface_head: Option<usize>,
+    lines: Sections,
     /// The peer of the current section has a right `PublicKey`, or a wrong one was refused.
     has_public_key: bool,
     /// Keys with one value that the current section has, and where their verdicts are.
@@ -193,6 +182,7 @@ impl Parser {
             section: Section::None,
             head: 0,
             interface_head: None,
+            lines: Sections::default(),
             has_public_key: false,
             seen: Vec::new(),
             public_keys: HashMap::new(),
@@ -204,6 +194,9 @@ impl Parser {
         if line.len() > LINE_MAX {
             let reason = format!("longer than {LINE_MAX} bytes; split it into several lines");
             return self.wrong(number, "", reason);
+        }
+        if let Some(comment) = line.trim_start().strip_prefix("#!") {
+            return self.comment(number, comment);
         }
         let text = line.split('#').next().unwrap_or("").trim();
         if text.is_empty() {
@@ -232,7 +225,17 @@ impl Parser {
         }
     }
 
+    /// Sections of lines stand in comments, which other programs pass over.
+    fn comment(&mut self, number: usize, text: &str) {
+        match self.lines.comment(number, text) {
+            Found::Nothing => {}
+            Found::Key(key) => self.report.push(number, key, Verdict::Honoured, ""),
+            Found::Fault(key, reason) => self.wrong(number, &key, reason),
+        }
+    }
+
     fn head(&mut self, number: usize, text: &str) {
+        self.lines.end();
         self.end_section();
         self.head = number;
         self.seen.clear();
@@ -305,7 +308,9 @@ impl Parser {
         self.has_public_key = true;
         let key = value::key(value)?;
         if key.is_zero() {
-            return Err("an all-zero key is nobody's; ask the peer for its public key".to_owned());
+            return Err(
+                "an all-zero key belongs to no peer; ask the peer for its public key".to_owned(),
+            );
         }
         if let Some(first) = self.public_keys.get(&key)
             && *first != self.head
@@ -444,6 +449,17 @@ impl Parser {
         for (index, peer) in self.tunnel.peers.iter_mut().enumerate() {
             let owned = |range: &AllowedIp| self.ranges.get(range).map(|(_, peer)| *peer);
             peer.allowed_ips.retain(|range| owned(range) == Some(index));
+        }
+        let full = self.tunnel.interface.table != Table::Off
+            && self.tunnel.allowed_ips().any(|range| range.is_default());
+        let calls = self.tunnel.peers.iter().any(|it| it.endpoint.is_some());
+        let whole = std::mem::take(&mut self.lines).finish(full, calls);
+        self.tunnel.lines = whole.lines;
+        for (line, reason) in whole.faults {
+            self.wrong(line, "", reason);
+        }
+        for (line, reason) in whole.idle {
+            self.report.ignore(line, reason);
         }
         // A note on an earlier line was written when a later one was read.
         self.report.entries.sort_by_key(|entry| entry.line);

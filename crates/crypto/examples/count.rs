@@ -2,8 +2,8 @@
 //!
 //! `make count-arm`, or `scripts/count-arm [TARGET ...] [-- BATCH BYTES [NAME ...]]`
 //!
-//! A name is a cipher of OpenVPN's, with a digest behind a slash where it needs one (`AES-256-CBC/SHA1`), `wireguard`, or
-//! `x25519` for a key agreement. `none/SHA1` is the HMAC alone. `rsa-2048`, `dsa-2048` and `ecdsa-p256` sign and verify.
+//! A name is a cipher, with a digest behind a slash where it needs one (`AES-256-CBC/SHA1`), `wireguard`, or
+//! `x25519` for a key agreement. `none/SHA1` is only the HMAC. `rsa-2048`, `dsa-2048` and `ecdsa-p256` sign and verify.
 //!
 //! Each cipher is counted with each code that this CPU has for it, whichever would be chosen; a cipher with an HMAC with each
 //! pair of one kind. Accelerators are not: what they cost is not in their instructions. `memory` is what copies, moves and
@@ -18,7 +18,6 @@ use std::hint::black_box;
 
 use ciphers::{Marks, cipher, codes};
 use crypto::backend::Backend;
-use crypto::openvpn::KeyMaterial;
 use crypto::primitives::{self, Operation};
 use crypto::x25519::PrivateKey;
 use crypto::{Batch, Packet, PacketCipher};
@@ -66,10 +65,7 @@ fn main() {
         names.extend(NAMES.map(str::to_owned));
     }
     let mut marks = Marks::default();
-    let keys = KeyMaterial {
-        cipher: core::array::from_fn(|at| at as u8),
-        hmac: [9; 64],
-    };
+    let keys = [core::array::from_fn(|at| at as u8), [9; 64]];
     for name in &names {
         if sign_and_verify(&mut marks, name) {
             continue;
@@ -98,7 +94,7 @@ fn main() {
 /// Of each operation so many are counted: no two signatures take quite the same way.
 const SIGNATURES: usize = 16;
 
-/// Counts what signs and verifies, as `millrace speed` does it: AWS-LC's code alone, with a fresh key. Whether `name` is
+/// Counts what signs and verifies, as `millrace speed` does it: only AWS-LC's code, with a fresh key. Whether `name` is
 /// such a thing.
 fn sign_and_verify(marks: &mut Marks, name: &str) -> bool {
     let algorithm = primitives::Algorithm::from_name(name);

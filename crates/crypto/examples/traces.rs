@@ -14,10 +14,9 @@ mod ciphers;
 
 use std::hint::black_box;
 
-use ciphers::{Marks, cipher, codes};
-use crypto::openvpn::{Digest, KeyMaterial};
+use ciphers::{Keys, Marks, cipher, codes};
 use crypto::x25519::PrivateKey;
-use crypto::{Batch, Packet, TAG_LEN};
+use crypto::{Batch, Digest, Packet, TAG_LEN};
 
 const NAMES: [&str; 23] = [
     "leak-branch",
@@ -28,8 +27,8 @@ const NAMES: [&str; 23] = [
     "AES-256-GCM",
     "AES-192-GCM",
     "AES-128-GCM",
-    "AES-256-GCM/epoch",
-    "CHACHA20-POLY1305/epoch",
+    "AES-256-GCM/64",
+    "CHACHA20-POLY1305/64",
     "AES-256-CBC/SHA1",
     "AES-256-CBC/SHA256",
     "AES-256-CBC/SHA512",
@@ -80,13 +79,9 @@ impl Secrets {
         bytes.fill_with(|| self.next());
     }
 
-    fn keys(&mut self) -> KeyMaterial {
-        let mut keys = KeyMaterial {
-            cipher: [0; 64],
-            hmac: [0; 64],
-        };
-        self.fill(&mut keys.cipher);
-        self.fill(&mut keys.hmac);
+    fn keys(&mut self) -> Keys {
+        let mut keys = [[0; 64]; 2];
+        self.fill(keys.as_flattened_mut());
         keys
     }
 
@@ -152,7 +147,7 @@ fn trace(marks: &mut Marks, name: &str, code: &str, packets: usize, secrets: &mu
         memory.resize(start + len + cipher.tail(len), 0);
         secrets.fill(&mut memory[start..][..len]);
         let mut counter = number as u64 + 1;
-        if name.ends_with("/epoch") {
+        if name.ends_with("/64") {
             counter |= 1 << 48;
         }
         batch.push(Packet {
@@ -200,9 +195,9 @@ fn tag(name: &str, start: usize, len: usize) -> core::ops::Range<usize> {
         None if name == "wireguard" => start + len - TAG_LEN..start + len,
         // Behind the number, and in front of the text.
         None => start + 4..start + 4 + TAG_LEN,
-        Some((_, "epoch")) => start + len - TAG_LEN..start + len,
+        Some((_, "64")) => start + len - TAG_LEN..start + len,
         Some((_, digest)) => {
-            let digest = Digest::from_name(digest).expect("a digest of OpenVPN's");
+            let digest = Digest::from_name(digest).expect("a digest");
             start..start + digest.len()
         }
     }

@@ -1,10 +1,10 @@
 //! One message at a time: the sealed fields of handshakes, and cookies.
 
-use aws_lc_rs::aead::{Aad, Nonce};
+use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 
-use crate::chacha20poly1305::{counter_nonce, library_key};
+use crate::packet_aead::counter_nonce;
 use crate::{Key, TAG_LEN};
 
 /// A message's tag does not belong to it, its key, its number and its associated data.
@@ -21,7 +21,7 @@ pub fn seal(key: &Key, counter: u64, aad: &[u8], message: &mut [u8]) {
     let nonce = Nonce::assume_unique_for_key(counter_nonce(counter));
     // The library fails for texts beyond 256 GiB only; handshake messages have some hundred bytes.
     #[allow(clippy::unwrap_used)]
-    let sealed = library_key(key.as_bytes())
+    let sealed = library_key(key)
         .seal_in_place_separate_tag(nonce, Aad::from(aad), text)
         .unwrap();
     tag.copy_from_slice(sealed.as_ref());
@@ -38,8 +38,15 @@ pub fn open<'a>(
     message: &'a mut [u8],
 ) -> Result<&'a mut [u8], Unauthentic> {
     let nonce = Nonce::assume_unique_for_key(counter_nonce(counter));
-    let opened = library_key(key.as_bytes()).open_in_place(nonce, Aad::from(aad), message);
+    let opened = library_key(key).open_in_place(nonce, Aad::from(aad), message);
     opened.map_err(|_| Unauthentic)
+}
+
+/// The key in the library's form.
+fn library_key(key: &Key) -> LessSafeKey {
+    // A key of the algorithm's own length is the only condition, and the type of `key` meets it.
+    #[allow(clippy::unwrap_used)]
+    LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key.as_bytes()).unwrap())
 }
 
 /// Seals as [`seal`] does, under XChaCha20-Poly1305, whose nonce is long enough to be random.

@@ -2,7 +2,7 @@
 
 /// A kind of code for a cipher.
 ///
-/// Which of a kind's candidates runs, and which kind where nobody asks for one, is [`select`](crate::select)'s to say.
+/// Which of a kind's candidates runs, and which kind where none is asked for, [`select`](crate::select) decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Backend {
     /// Plain instructions, in constant time: what runs on a chip without vector registers, and what others are compared
@@ -11,7 +11,7 @@ pub enum Backend {
     /// The CPU's vector registers or cipher instructions.
     Simd,
     /// An accelerator beside the CPU, through the kernel.
-    Engine,
+    Accelerator,
 }
 
 /// Not the name of a back end.
@@ -21,7 +21,7 @@ pub struct UnknownBackend(pub String);
 
 impl Backend {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Portable, Self::Simd, Self::Engine];
+    pub const ALL: [Self; 3] = [Self::Portable, Self::Simd, Self::Accelerator];
 
     /// Its name in reports and settings.
     #[must_use]
@@ -29,7 +29,7 @@ impl Backend {
         match self {
             Self::Portable => "portable",
             Self::Simd => "simd",
-            Self::Engine => "engine",
+            Self::Accelerator => "engine",
         }
     }
 

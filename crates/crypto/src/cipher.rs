@@ -1,53 +1,164 @@
-//! What the data plane asks of a cipher.
+//! The ciphers there are, and their names.
 
-use crate::Batch;
-
-/// A cipher with its key, which seals and opens batches in place.
+/// A cipher of packets: an AEAD, a block cipher in CBC mode, or none. This is the one list of them; which of them may be
+/// used is for each protocol and each configuration to say.
 ///
-/// ```text
-/// ... | header | head | payload | tail
-///       ------   ----             ----
-///       protocol's, constant      the cipher's
-/// ```
-///
-/// The header (type and receiver's number, whatever the protocol has) is the same for all packets of a key and is written
-/// by the caller, before sealing: some ciphers authenticate it. The head and the tail hold what the cipher adds: packet
-/// number, tag, initialisation vector, padding.
-///
-/// Keys are made on the control thread and shared with every worker, hence `Send + Sync` and `&self`.
-pub trait PacketCipher: Send + Sync {
-    /// Bytes directly in front of the payload that the cipher writes. The same for all packets of a key.
-    fn head(&self) -> usize;
+/// Names are OpenSSL's, which OpenVPN has on the wire and in its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cipher {
+    /// AES-128-GCM.
+    Aes128Gcm,
+    /// AES-192-GCM.
+    Aes192Gcm,
+    /// AES-256-GCM.
+    Aes256Gcm,
+    /// CHACHA20-POLY1305.
+    ChaCha20Poly1305,
+    /// AES-128-CBC.
+    Aes128Cbc,
+    /// AES-192-CBC.
+    Aes192Cbc,
+    /// AES-256-CBC.
+    Aes256Cbc,
+    /// BF-CBC: Blowfish with a key of 128 bits. Insecure.
+    BlowfishCbc,
+    /// DES-CBC. Insecure.
+    DesCbc,
+    /// DES-EDE3-CBC. Insecure.
+    TripleDesCbc,
+    /// none: no encryption. Insecure.
+    None,
+}
 
-    /// Bytes directly behind a payload of `len` bytes that the cipher writes.
-    fn tail(&self, len: usize) -> usize;
+impl Cipher {
+    /// All of them, the strongest first.
+    pub const ALL: [Self; 11] = [
+        Self::Aes256Gcm,
+        Self::ChaCha20Poly1305,
+        Self::Aes192Gcm,
+        Self::Aes128Gcm,
+        Self::Aes256Cbc,
+        Self::Aes192Cbc,
+        Self::Aes128Cbc,
+        Self::BlowfishCbc,
+        Self::TripleDesCbc,
+        Self::DesCbc,
+        Self::None,
+    ];
 
-    /// Encrypts the payload of every packet in place and writes its head and its tail. `start` and `len` stay the payload's.
-    ///
-    /// The caller never uses a counter twice under one key. A packet that with its head and tail does not lie within the
-    /// memory is a fault of the caller: it stops a debug build and is left as it was by a release build.
-    fn seal(&self, batch: &mut Batch<'_>);
-
-    /// Verifies and decrypts every packet in place and sets its `authentic`.
-    ///
-    /// A packet's `start` is the first byte of its head and its `len` counts from there to the end of the datagram; the
-    /// header that stands in front of it must be in the memory too. Once opened they are the payload's, and `counter` is
-    /// the packet's number if the head carries one.
-    ///
-    /// A packet that fails leaves no plaintext behind: its bytes from the head on have become zeros in part or whole, or
-    /// are untouched if nothing was decrypted. Its `start`, `len` and `counter` mean nothing. One that fails does not affect
-    /// the others.
-    fn open(&self, batch: &mut Batch<'_>);
-
-    /// The highest epoch of which a packet has been opened, for ciphers that change their key by the packet's number
-    /// (OpenVPN's epoch format). A sender must not stay behind it. 0 for all others.
-    fn epoch(&self) -> u16 {
-        0
+    /// The cipher called `name`, in whatever case, or by one of OpenSSL's other names for it (`id-aes128-GCM`).
+    /// `[null-cipher]` is no cipher, as OpenVPN's option strings have it.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        let alias = match name {
+            _ if name.eq_ignore_ascii_case("[null-cipher]") => Some(Self::None),
+            _ if name.eq_ignore_ascii_case("id-aes128-GCM") => Some(Self::Aes128Gcm),
+            _ if name.eq_ignore_ascii_case("id-aes192-GCM") => Some(Self::Aes192Gcm),
+            _ if name.eq_ignore_ascii_case("id-aes256-GCM") => Some(Self::Aes256Gcm),
+            _ => None,
+        };
+        alias.or_else(|| {
+            Self::ALL
+                .into_iter()
+                .find(|cipher| cipher.name().eq_ignore_ascii_case(name))
+        })
     }
 
-    /// The cipher's name for status reports, for example `chacha20-poly1305`.
-    fn name(&self) -> &'static str;
+    /// Its name in files, on the wire and in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aes128Gcm => "AES-128-GCM",
+            Self::Aes192Gcm => "AES-192-GCM",
+            Self::Aes256Gcm => "AES-256-GCM",
+            Self::ChaCha20Poly1305 => "CHACHA20-POLY1305",
+            Self::Aes128Cbc => "AES-128-CBC",
+            Self::Aes192Cbc => "AES-192-CBC",
+            Self::Aes256Cbc => "AES-256-CBC",
+            Self::BlowfishCbc => "BF-CBC",
+            Self::DesCbc => "DES-CBC",
+            Self::TripleDesCbc => "DES-EDE3-CBC",
+            Self::None => "none",
+        }
+    }
 
-    /// Whose code runs, and for which instructions it was chosen on this machine, for example `aws-lc (avx2)`.
-    fn backend(&self) -> &'static str;
+    /// Bytes of key.
+    #[must_use]
+    pub const fn key_len(self) -> usize {
+        match self {
+            Self::Aes128Gcm | Self::Aes128Cbc | Self::BlowfishCbc => 16,
+            Self::Aes192Gcm | Self::Aes192Cbc | Self::TripleDesCbc => 24,
+            Self::Aes256Gcm | Self::Aes256Cbc | Self::ChaCha20Poly1305 => 32,
+            Self::DesCbc => 8,
+            Self::None => 0,
+        }
+    }
+
+    /// Bytes of a block, to which payloads are padded; 1 if they are not.
+    #[must_use]
+    pub const fn block_len(self) -> usize {
+        match self {
+            Self::Aes128Cbc | Self::Aes192Cbc | Self::Aes256Cbc => 16,
+            Self::BlowfishCbc | Self::DesCbc | Self::TripleDesCbc => 8,
+            _ => 1,
+        }
+    }
+
+    /// Bytes of initialisation vector in each packet; an AEAD's nonce comes from the packet's number instead.
+    #[must_use]
+    pub const fn iv_len(self) -> usize {
+        match self.block_len() {
+            1 => 0,
+            len => len,
+        }
+    }
+
+    /// Whether it authenticates too, so that no digest is asked for.
+    #[must_use]
+    pub const fn is_aead(self) -> bool {
+        matches!(
+            self,
+            Self::Aes128Gcm | Self::Aes192Gcm | Self::Aes256Gcm | Self::ChaCha20Poly1305
+        )
+    }
+
+    /// Whether it is insecure and must be asked for explicitly: no encryption, keys of 56 bits, or blocks of 64 bits.
+    #[must_use]
+    pub const fn is_insecure(self) -> bool {
+        matches!(
+            self,
+            Self::BlowfishCbc | Self::DesCbc | Self::TripleDesCbc | Self::None
+        )
+    }
+
+    /// Whether its blocks have 64 bits, so that a key must be replaced after 64 MB.
+    #[must_use]
+    pub const fn has_small_blocks(self) -> bool {
+        self.block_len() == 8
+    }
+}
+
+impl core::fmt::Display for Cipher {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_both_ways_in_any_case() {
+        for cipher in Cipher::ALL {
+            assert_eq!(Cipher::from_name(cipher.name()), Some(cipher));
+            assert_eq!(
+                Cipher::from_name(&cipher.name().to_lowercase()),
+                Some(cipher)
+            );
+        }
+        assert_eq!(Cipher::from_name("id-aes256-gcm"), Some(Cipher::Aes256Gcm));
+        assert_eq!(Cipher::from_name("AES-256-CFB"), None);
+        assert_eq!(Cipher::from_name(""), None);
+    }
 }

@@ -8,8 +8,8 @@ mod state;
 
 use zeroize::Zeroizing;
 
-use crate::kernels::are_equal;
-use crate::openvpn::Digest;
+use crate::Digest;
+use crate::implementations::are_equal;
 pub(crate) use state::State;
 
 /// Bytes of the longest MAC.
@@ -26,11 +26,9 @@ pub struct Hmac {
     outer: State,
 }
 
-/// The key of an HMAC for kernels: each takes what it needs of it.
+/// The key of an HMAC for implementations: each takes what it needs of it.
 pub(crate) struct MacKey {
     hmac: Hmac,
-    #[allow(dead_code)]
-    block: Zeroizing<[u8; MAX_BLOCK]>,
 }
 
 impl MacKey {
@@ -38,19 +36,12 @@ impl MacKey {
     pub(crate) fn new(digest: Digest, key: &[u8]) -> Option<Self> {
         let block = key_block(digest, key)?;
         let hmac = Hmac::of_block(digest, &block)?;
-        Some(Self { hmac, block })
+        Some(Self { hmac })
     }
 
     /// The HMAC, one message at a time, with the chaining values behind the key.
     pub(crate) fn hmac(&self) -> &Hmac {
         &self.hmac
-    }
-
-    /// The key as it goes into the hash: a block, 64 to 136 bytes, filled up with zeros. As a key it is the same.
-    // For accelerators, which take keys and not what the hash makes of them.
-    #[allow(dead_code)]
-    pub(crate) fn block(&self) -> &[u8] {
-        &self.block[..self.hmac.inner.block_len()]
     }
 }
 

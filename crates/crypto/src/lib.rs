@@ -6,38 +6,40 @@
 //! accelerators; AWS-LC's, which looks at the CPU itself, and this crate's own where a batch makes it clearly faster. Which
 //! one runs is measured ([`select`]). Nothing is allocated and no key is scheduled per packet.
 //!
-//! [`ChaCha20Poly1305`] is WireGuard's cipher; [`openvpn`] makes those of OpenVPN.
+//! [`packet_aead`] and [`PacketCbc`] are packet ciphers. They know where a number, a tag and an IV stand, and
+//! no protocol: what is around them, and whose key it is, is the protocols' to say.
 //!
-//! The handshakes' own primitives ([`x25519`], [`blake2s`], [`aead`], [`hmac`]) take one message at a time. Secrets are erased when
-//! dropped.
+//! The handshakes' own primitives ([`x25519`], [`blake2s`], [`aead`], [`hmac`]) take one message at a time, and so does [`Rc4`], which
+//! PPTP is encrypted with. Secrets are erased when dropped.
 
+pub mod accelerator;
 pub mod aead;
 #[cfg(neon)]
 mod aes_arm;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub mod backend;
-mod batch;
 pub mod blake2s;
 mod blocks;
-mod chacha20poly1305;
 pub mod checksum;
 mod cipher;
 mod cpu;
-pub mod engine;
+mod digest;
 pub mod hmac;
-mod kernels;
+mod implementations;
 mod key;
 mod lanes;
 #[cfg(neon)]
 mod neon;
 #[cfg(feature = "null")]
 mod null;
-pub mod openvpn;
-mod packet_aead;
+pub mod packet_aead;
+mod packet_cbc;
+mod packet_cipher;
 mod portable;
 pub mod primitives;
 mod random;
+mod rc4;
 pub mod select;
 mod unpredictable;
 #[cfg(test)]
@@ -45,13 +47,16 @@ mod vectors;
 pub mod x25519;
 
 pub use backend::Backend;
-pub use batch::{Batch, Packet};
-pub use chacha20poly1305::ChaCha20Poly1305;
-pub use cipher::PacketCipher;
+pub use cipher::Cipher;
+pub use digest::Digest;
 pub use key::Key;
 #[cfg(feature = "null")]
 pub use null::Null;
+pub use packet_cbc::PacketCbc;
+pub use packet_cipher::PacketCipher;
+pub use plane::{Batch, Packet};
 pub use random::{equal, random};
+pub use rc4::Rc4;
 
 /// Bytes of a ChaCha20-Poly1305 (or XChaCha20-Poly1305) tag.
 pub const TAG_LEN: usize = 16;

@@ -1,13 +1,104 @@
-//! AEADs for batches of packets: one loop for every protocol's layout.
+//! AEADs for batches of packets: one loop for every layout.
+//!
+//! [`new`] and [`sparing`] make one with a layout of [`AeadLayout`]. The loop is compiled once for each layout, and here, with
+//! this crate's optimisation, wherever it is called from.
 
 use core::ops::Range;
+use std::sync::Arc;
 
 use crate::backend::Backend;
-use crate::kernels::{AeadKernel, CHUNK, List, Pair, Place};
+use crate::implementations::{AeadImplementation, CHUNK, List, Pair, Place};
 use crate::select::Algorithm;
-use crate::{Batch, Packet, PacketCipher, TAG_LEN};
+use crate::{Batch, Cipher, Packet, PacketCipher, TAG_LEN};
 
-/// Where a protocol puts the packet's number and its tag, and how it makes nonces.
+/// Where an AEAD's packets have their number and their tag, and how their nonces are made of it. Numbers are big-endian.
+#[derive(Clone, Copy)]
+pub enum AeadLayout {
+    /// `number:u32, tag[16], text`. The nonce is the number and the salt behind it.
+    Number32 {
+        /// Bytes in front of the number that are authenticated with it.
+        header: usize,
+        /// Of the key, and secret.
+        salt: [u8; 8],
+    },
+    /// `number:u64, text, tag[16]`. The nonce is the IV, of which the first eight bytes are combined with the number by
+    /// exclusive or.
+    Number64 {
+        /// Bytes in front of the number that are authenticated with it.
+        header: usize,
+        /// Of the key, and secret.
+        iv: [u8; 12],
+    },
+    /// `text, tag[16]`. The number is for the caller to find in a header of its own. The nonce is that of the Noise framework: four zero
+    /// bytes, then the number in little-endian order. Nothing else is authenticated.
+    NoNumber,
+}
+
+/// Prepares a key once, for all packets: the first bytes of `key`, as many as the cipher takes. The caller's copy stays the
+/// caller's to erase.
+///
+/// `backend` narrows the choice to one kind of code; without it the choice made for this process is taken. `None` if `cipher`
+/// is no AEAD, or the machine has no such back end for it.
+///
+/// # Panics
+/// If `key` is shorter than the cipher's.
+#[must_use]
+pub fn new(
+    backend: Option<Backend>,
+    cipher: Cipher,
+    key: &[u8],
+    layout: AeadLayout,
+) -> Option<Arc<dyn PacketCipher>> {
+    let algorithm = AeadAlgorithm::of(cipher)?;
+    let implementations = Pair::aead(backend, algorithm, &key[..algorithm.key_len()])?;
+    Some(with_layout(algorithm, implementations, layout))
+}
+
+/// As [`new`], but on the CPU where that would be an accelerator, which has sessions for few keys: for keys of which most
+/// will never be used.
+///
+/// # Panics
+/// If `key` is shorter than the cipher's.
+#[must_use]
+pub fn sparing(
+    backend: Option<Backend>,
+    cipher: Cipher,
+    key: &[u8],
+    layout: AeadLayout,
+) -> Option<Arc<dyn PacketCipher>> {
+    let algorithm = AeadAlgorithm::of(cipher)?;
+    let implementations = Pair::aead_sparing(backend, algorithm, &key[..algorithm.key_len()])?;
+    Some(with_layout(algorithm, implementations, layout))
+}
+
+fn with_layout(
+    algorithm: AeadAlgorithm,
+    implementations: Pair<dyn AeadImplementation>,
+    layout: AeadLayout,
+) -> Arc<dyn PacketCipher> {
+    fn aead<L: Layout + 'static>(
+        algorithm: AeadAlgorithm,
+        implementations: Pair<dyn AeadImplementation>,
+        layout: L,
+    ) -> Arc<dyn PacketCipher> {
+        Arc::new(PacketAead {
+            algorithm,
+            implementations,
+            layout,
+        })
+    }
+    match layout {
+        AeadLayout::Number32 { header, salt } => {
+            aead(algorithm, implementations, Number32 { header, salt })
+        }
+        AeadLayout::Number64 { header, iv } => {
+            aead(algorithm, implementations, Number64 { header, iv })
+        }
+        AeadLayout::NoNumber => aead(algorithm, implementations, NoNumber),
+    }
+}
+
+/// Where the packet's number and its tag stand, and how nonces are made.
 ///
 /// ```text
 /// header | number | [tag] | text | [tag]
@@ -32,7 +123,107 @@ pub(crate) trait Layout: Send + Sync {
     fn nonce(&self, counter: u64) -> [u8; 12];
 }
 
-/// Which AEAD.
+/// [`AeadLayout::Number32`].
+struct Number32 {
+    header: usize,
+    salt: [u8; 8],
+}
+
+impl Layout for Number32 {
+    const NUMBER: usize = 4;
+    const TAG_BEHIND: bool = false;
+
+    fn header(&self) -> usize {
+        self.header
+    }
+
+    fn write_number(&self, counter: u64, bytes: &mut [u8]) -> bool {
+        let Ok(number) = u32::try_from(counter) else {
+            return false;
+        };
+        bytes.copy_from_slice(&number.to_be_bytes());
+        true
+    }
+
+    fn read_number(&self, bytes: &[u8], _: u64) -> u64 {
+        bytes
+            .iter()
+            .fold(0, |number, &byte| number << 8 | u64::from(byte))
+    }
+
+    fn nonce(&self, counter: u64) -> [u8; 12] {
+        let mut nonce = [0; 12];
+        // Only numbers that fit in 32 bits come here with a packet to be sealed or opened.
+        nonce[..4].copy_from_slice(&(counter as u32).to_be_bytes());
+        nonce[4..].copy_from_slice(&self.salt);
+        nonce
+    }
+}
+
+/// [`AeadLayout::Number64`].
+struct Number64 {
+    header: usize,
+    iv: [u8; 12],
+}
+
+impl Layout for Number64 {
+    const NUMBER: usize = 8;
+    const TAG_BEHIND: bool = true;
+
+    fn header(&self) -> usize {
+        self.header
+    }
+
+    fn write_number(&self, counter: u64, bytes: &mut [u8]) -> bool {
+        bytes.copy_from_slice(&counter.to_be_bytes());
+        true
+    }
+
+    fn read_number(&self, bytes: &[u8], given: u64) -> u64 {
+        bytes.try_into().map_or(given, u64::from_be_bytes)
+    }
+
+    fn nonce(&self, counter: u64) -> [u8; 12] {
+        let mut nonce = self.iv;
+        for (byte, id) in nonce.iter_mut().zip(counter.to_be_bytes()) {
+            *byte ^= id;
+        }
+        nonce
+    }
+}
+
+/// [`AeadLayout::NoNumber`].
+struct NoNumber;
+
+impl Layout for NoNumber {
+    const NUMBER: usize = 0;
+    const TAG_BEHIND: bool = true;
+
+    fn header(&self) -> usize {
+        0
+    }
+
+    fn write_number(&self, _: u64, _: &mut [u8]) -> bool {
+        true
+    }
+
+    fn read_number(&self, _: &[u8], given: u64) -> u64 {
+        given
+    }
+
+    fn nonce(&self, counter: u64) -> [u8; 12] {
+        counter_nonce(counter)
+    }
+}
+
+/// Noise's nonce (revision 34, section 12.3): 32 zero bits, then 64 bits of counter, little-endian.
+pub(crate) fn counter_nonce(counter: u64) -> [u8; 12] {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&counter.to_le_bytes());
+    nonce
+}
+
+/// Those of the [`Cipher`]s that are AEADs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AeadAlgorithm {
     Aes128Gcm,
@@ -42,6 +233,17 @@ pub(crate) enum AeadAlgorithm {
 }
 
 impl AeadAlgorithm {
+    /// The AEAD that a cipher is, if it is one.
+    pub(crate) fn of(cipher: Cipher) -> Option<Self> {
+        match cipher {
+            Cipher::Aes128Gcm => Some(Self::Aes128Gcm),
+            Cipher::Aes192Gcm => Some(Self::Aes192Gcm),
+            Cipher::Aes256Gcm => Some(Self::Aes256Gcm),
+            Cipher::ChaCha20Poly1305 => Some(Self::ChaCha20Poly1305),
+            _ => None,
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Aes128Gcm => "aes-128-gcm",
@@ -69,58 +271,24 @@ impl AeadAlgorithm {
     }
 }
 
-/// An AEAD with its key and its layout. The kernels of [`crate::kernels`] do the arithmetic.
+/// An AEAD with its key and its layout. The implementations of [`crate::implementations`] do the arithmetic.
 pub(crate) struct PacketAead<L> {
     algorithm: AeadAlgorithm,
-    kernels: Pair<dyn AeadKernel>,
+    implementations: Pair<dyn AeadImplementation>,
     layout: L,
 }
 
 impl<L: Layout> PacketAead<L> {
-    /// Prepares a key once, for all packets: the first bytes of `key`, as many as the algorithm takes. The caller's copy
-    /// stays the caller's to erase. `None` if the machine has no such back end for the algorithm; without a wish it has.
-    ///
-    /// # Panics
-    /// If `key` is shorter than the algorithm's.
-    pub(crate) fn new(
-        backend: Option<Backend>,
-        algorithm: AeadAlgorithm,
-        key: &[u8],
-        layout: L,
-    ) -> Option<Self> {
-        let kernels = Pair::aead(backend, algorithm, &key[..algorithm.key_len()])?;
-        Some(Self {
-            algorithm,
-            kernels,
-            layout,
-        })
-    }
-
-    /// As [`new`](Self::new), but on the CPU where that would be an accelerator, which has sessions for few keys.
-    pub(crate) fn sparing(
-        backend: Option<Backend>,
-        algorithm: AeadAlgorithm,
-        key: &[u8],
-        layout: L,
-    ) -> Option<Self> {
-        let kernels = Pair::aead_sparing(backend, algorithm, &key[..algorithm.key_len()])?;
-        Some(Self {
-            algorithm,
-            kernels,
-            layout,
-        })
-    }
-
-    /// With this one kernel, to test it.
+    /// With this one implementation, to test it.
     #[cfg(test)]
-    pub(crate) fn with_kernel(
-        kernel: Box<dyn AeadKernel>,
+    pub(crate) fn with_implementation(
+        implementation: Box<dyn AeadImplementation>,
         algorithm: AeadAlgorithm,
         layout: L,
     ) -> Self {
         Self {
             algorithm,
-            kernels: Pair::only(kernel),
+            implementations: Pair::only(implementation),
             layout,
         }
     }
@@ -195,7 +363,7 @@ impl<L: Layout> PacketCipher for PacketAead<L> {
                     places.push(place);
                 }
             }
-            self.kernels.of(places.len()).seal(memory, &places);
+            self.implementations.of(places.len()).seal(memory, &places);
         }
     }
 
@@ -213,7 +381,7 @@ impl<L: Layout> PacketCipher for PacketAead<L> {
             }
             let mut authentic = [false; CHUNK];
             let authentic = &mut authentic[..places.len()];
-            self.kernels
+            self.implementations
                 .of(places.len())
                 .open(memory, &places, authentic);
             for ((place, &index), &mut authentic) in places.iter().zip(&*which).zip(authentic) {
@@ -229,6 +397,63 @@ impl<L: Layout> PacketCipher for PacketAead<L> {
     }
 
     fn backend(&self) -> &'static str {
-        self.kernels.many().describe()
+        self.implementations.many().describe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_packet_leaves_zeros_and_spares_its_neighbours() {
+        let cipher = Cipher::ChaCha20Poly1305;
+        let cipher = new(None, cipher, &[9; 32], AeadLayout::NoNumber).unwrap();
+        let mut memory = vec![0x55u8; 400];
+        let at = |start, len, counter| Packet {
+            start,
+            len,
+            counter,
+            authentic: false,
+        };
+        let mut packets = [at(1, 60, 0), at(77, 0, 1), at(95, 100, u64::MAX)];
+        let before = memory.clone();
+        cipher.seal(&mut Batch {
+            memory: &mut memory,
+            packets: &mut packets,
+        });
+        memory[100] ^= 1;
+        let whole = packets.map(|packet| Packet {
+            len: packet.len + TAG_LEN as u32,
+            ..packet
+        });
+        let mut received = [
+            whole[0],
+            whole[1],
+            whole[2],
+            at(385, 16, 3),
+            at(380, 15, 3),
+            at(u32::MAX, 17, 4),
+        ];
+        cipher.open(&mut Batch {
+            memory: &mut memory,
+            packets: &mut received,
+        });
+        assert_eq!(
+            received.map(|packet| packet.authentic),
+            [true, true, false, false, false, false]
+        );
+        assert_eq!((received[0].start, received[0].len), (1, 60));
+        assert_eq!((received[1].start, received[1].len), (77, 0));
+        assert_eq!(memory[1..61], before[1..61]);
+        assert_eq!(memory[95..195], [0; 100]);
+    }
+
+    #[test]
+    fn the_nonce_is_the_counter_in_little_endian() {
+        assert_eq!(
+            counter_nonce(0x0102_0304_0506_0708),
+            [0, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1]
+        );
     }
 }

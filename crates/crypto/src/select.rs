@@ -8,7 +8,7 @@
 //! - [`set`] narrows an algorithm's candidates to one kind, [`set_all`] those of all (`--crypto-backend`);
 //! - [`Choice`]s go into a profile ([`chosen`]) and come back ([`import`]), so that nothing is measured at the next start.
 //!
-//! [`Backend::Engine`] is taken only where somebody asks for it, by [`set`] or by a profile: whether an accelerator is worth
+//! [`Backend::Accelerator`] is taken only where it is asked for, by [`set`] or by a profile: whether an accelerator is worth
 //! its way through the kernel depends on the batch, and measuring that takes longer than a start may.
 
 mod measuring;
@@ -17,9 +17,9 @@ use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use core::time::Duration;
 use std::sync::{Mutex, PoisonError};
 
+use crate::Digest;
 use crate::backend::Backend;
-use crate::kernels::{AEADS, CBCS, MACS, MacKey};
-use crate::openvpn::Digest;
+use crate::implementations::{AEADS, CBCS, MACS, MacKey};
 use crate::packet_aead::AeadAlgorithm;
 use measuring::Among;
 
@@ -97,7 +97,8 @@ impl Algorithm {
         let is_there = |kind, make: &dyn Fn() -> bool| match kind {
             _ if !kinds(kind) => false,
             // A key would take one of its few sessions.
-            Backend::Engine => crate::engine::does(self),
+            #[cfg(feature = "accelerators")]
+            Backend::Accelerator => crate::accelerator::does(self),
             _ => make(),
         };
         let digest = match self {
@@ -219,7 +220,7 @@ const fn column(backend: Option<Backend>) -> usize {
         None => 0,
         Some(Backend::Portable) => 1,
         Some(Backend::Simd) => 2,
-        Some(Backend::Engine) => 3,
+        Some(Backend::Accelerator) => 3,
     }
 }
 
@@ -278,7 +279,7 @@ pub fn import(algorithm: Algorithm, many: &str, few: &str) -> bool {
     let (Some(many), Some(few)) = (place(many), place(few)) else {
         return false;
     };
-    let on_cpu = |place: usize| candidates[place].0 != Backend::Engine;
+    let on_cpu = |place: usize| candidates[place].0 != Backend::Accelerator;
     let column = if on_cpu(many) && on_cpu(few) { CPU } else { 0 };
     PICKED[algorithm as usize][column].store(Picked { many, few }.packed(), Ordering::Relaxed);
     true
@@ -320,7 +321,7 @@ pub fn candidates(algorithm: Algorithm) -> Vec<(Backend, &'static str)> {
 /// for.
 #[must_use]
 pub fn candidates_on_cpu(algorithm: Algorithm) -> Vec<&'static str> {
-    let all = algorithm.candidates_of(|kind| kind != Backend::Engine);
+    let all = algorithm.candidates_of(|kind| kind != Backend::Accelerator);
     all.into_iter()
         .filter(|&(.., present)| present)
         .map(|(_, name, _)| name)
@@ -340,8 +341,8 @@ pub(crate) fn pick(algorithm: Algorithm, backend: Option<Backend>) -> Option<Pic
 /// As [`pick`], but on the CPU where that would be an accelerator. `None` if there is none of this kind.
 pub(crate) fn pick_sparing(algorithm: Algorithm, backend: Option<Backend>) -> Option<Picked> {
     let column = wanted(algorithm, backend);
-    let may_be_engine = column == 0 || column == self::column(Some(Backend::Engine));
-    pick_column(algorithm, if may_be_engine { CPU } else { column })
+    let may_be_accelerator = column == 0 || column == self::column(Some(Backend::Accelerator));
+    pick_column(algorithm, if may_be_accelerator { CPU } else { column })
 }
 
 /// The column of this kind, or of what was [`set`] for this process.
@@ -365,7 +366,7 @@ fn pick_column(algorithm: Algorithm, column: usize) -> Option<Picked> {
         bits => return known(bits),
     }
     let is_among = |kind| match column {
-        CPU => kind != Backend::Engine,
+        CPU => kind != Backend::Accelerator,
         _ => self::column(Some(kind)) == column,
     };
     // Looking for accelerators asks what runs on the CPU, and must not find the lock taken.
@@ -393,7 +394,7 @@ fn pick_column(algorithm: Algorithm, column: usize) -> Option<Picked> {
         }
     };
     // That an accelerator has failed says nothing for good.
-    if picked.is_some() || column != self::column(Some(Backend::Engine)) {
+    if picked.is_some() || column != self::column(Some(Backend::Accelerator)) {
         place.store(picked.map_or(NONE, Picked::packed), Ordering::Relaxed);
     }
     picked
@@ -411,7 +412,7 @@ mod tests {
             assert!(names.iter().any(|&(_, name)| name == choice.few));
             let on_cpu = candidates_on_cpu(choice.algorithm);
             for (backend, name) in names {
-                assert_eq!(on_cpu.contains(&name), backend != Backend::Engine);
+                assert_eq!(on_cpu.contains(&name), backend != Backend::Accelerator);
             }
             assert!(import(choice.algorithm, choice.many, choice.few));
             assert!(!import(choice.algorithm, "no such code", choice.few));

@@ -1,6 +1,6 @@
 //! Wycheproof's and NIST's vectors, through every way in. Their origin is told in `tests/data/README.md`.
 
-use crate::kernels::AEADS;
+use crate::implementations::AEADS;
 use crate::packet_aead::{AeadAlgorithm, Layout, PacketAead};
 use crate::x25519::{LowOrder, PrivateKey, PublicKey};
 use crate::{Batch, Key, Packet, PacketCipher, TAG_LEN, aead};
@@ -96,19 +96,23 @@ fn slot(messages: &[(&[u8], &[u8])], behind: usize) -> (Vec<u8>, Vec<Packet>) {
     (memory, packets)
 }
 
-/// With every candidate that the machine has, every vector in the middle of broken copies of itself: alone, and in runs of fewer packets than a group has lanes, as
+/// With every candidate that the machine has, every vector in the middle of broken copies of itself: singly, and in runs of fewer packets than a group has lanes, as
 /// many, and more.
 fn in_batches_of_good_and_bad(algorithm: fn(&[u8]) -> AeadAlgorithm, file: &str) -> usize {
     let mut valid = 0;
     for (turned, vector) in vectors::<12>(file).into_iter().enumerate() {
         let algorithm = algorithm(&vector.key);
         let ciphers = AEADS.iter().filter_map(|candidate| {
-            let kernel = (candidate.make)(algorithm, &vector.key)?;
+            let implementation = (candidate.make)(algorithm, &vector.key)?;
             let layout = AsInVector {
                 nonce: vector.nonce,
                 aad_len: vector.aad.len(),
             };
-            Some(PacketAead::with_kernel(kernel, algorithm, layout))
+            Some(PacketAead::with_implementation(
+                implementation,
+                algorithm,
+                layout,
+            ))
         });
         valid += usize::from(vector.valid);
         for (cipher, count) in ciphers.flat_map(|cipher| {

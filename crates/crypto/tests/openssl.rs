@@ -2,27 +2,25 @@
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
-use crypto::openvpn::{DataCipher, Digest, Format, KeyMaterial, legacy};
-use crypto::{Backend, Batch, Packet, PacketCipher};
+use crypto::{Backend, Batch, Cipher, Digest, Packet, PacketCbc, PacketCipher};
 
 const HEADER: [u8; 4] = [0x48, 0, 0, 1];
 const IV: usize = 16;
 
-fn keys() -> KeyMaterial {
-    KeyMaterial {
-        cipher: core::array::from_fn(|at| (at * 5 + 1) as u8),
-        hmac: core::array::from_fn(|at| (at * 3 + 7) as u8),
-    }
+fn keys() -> [[u8; 64]; 2] {
+    [
+        core::array::from_fn(|at| (at * 5 + 1) as u8),
+        core::array::from_fn(|at| (at * 3 + 7) as u8),
+    ]
 }
 
 /// The cipher on each kind of code that the machine has.
-fn each_backend(cipher: DataCipher, digest: Digest) -> Vec<(Backend, Arc<dyn PacketCipher>)> {
+fn each_backend(cipher: Cipher, digest: Digest) -> Vec<(Backend, PacketCbc)> {
+    let [key, mac_key] = keys();
     let on = |backend| {
-        legacy::data_channel_on(Some(backend), cipher, digest, &keys(), Format::V2)
-            .ok()
-            .map(|channel| (backend, channel))
+        let channel = PacketCbc::new(Some(backend), (cipher, &key), (digest, &mac_key));
+        channel.map(|channel| (backend, channel))
     };
     let all: Vec<_> = Backend::ALL.into_iter().filter_map(on).collect();
     assert!(all.iter().any(|(backend, _)| *backend == Backend::Portable));
@@ -106,34 +104,24 @@ fn openssl_reads_what_each_backend_seals() {
     if require::require(Command::new("openssl").arg("version").output()).is_none() {
         return;
     }
-    let keys = keys();
+    let [key, mac_key] = keys();
     for (cipher, name, digest, digest_name) in [
-        (DataCipher::Aes128Cbc, "-aes-128-cbc", Digest::Sha1, "-sha1"),
-        (
-            DataCipher::Aes192Cbc,
-            "-aes-192-cbc",
-            Digest::Sha512,
-            "-sha512",
-        ),
-        (
-            DataCipher::Aes256Cbc,
-            "-aes-256-cbc",
-            Digest::Sha256,
-            "-sha256",
-        ),
+        (Cipher::Aes128Cbc, "-aes-128-cbc", Digest::Sha1, "-sha1"),
+        (Cipher::Aes192Cbc, "-aes-192-cbc", Digest::Sha512, "-sha512"),
+        (Cipher::Aes256Cbc, "-aes-256-cbc", Digest::Sha256, "-sha256"),
     ] {
         for (backend, channel) in each_backend(cipher, digest) {
             let lens = [1408, 0, 1, 64, 11, 12, 700, 1400, 2000];
-            for (number, datagram) in sealed(&*channel, &lens).iter().enumerate() {
+            for (number, datagram) in sealed(&channel, &lens).iter().enumerate() {
                 let (mac, covered) = datagram[HEADER.len()..].split_at(digest.len());
                 let (iv, text) = covered.split_at(IV);
-                let key = hex(&keys.cipher[..cipher.key_len()]);
-                let plain = openssl(&["enc", "-d", name, "-K", &key, "-iv", &hex(iv)], text);
+                let shown = hex(&key[..cipher.key_len()]);
+                let plain = openssl(&["enc", "-d", name, "-K", &shown, "-iv", &hex(iv)], text);
                 let mut expected = (number as u32 + 1).to_be_bytes().to_vec();
                 expected.extend(payload(number, lens[number]));
                 assert_eq!(plain, expected, "{name} {backend} {number}");
 
-                let key = format!("hexkey:{}", hex(&keys.hmac[..digest.len()]));
+                let key = format!("hexkey:{}", hex(&mac_key[..digest.len()]));
                 let arguments = [
                     "dgst",
                     digest_name,
@@ -156,23 +144,23 @@ fn openssl_reads_what_each_backend_seals() {
 #[test]
 fn no_bit_of_a_datagram_may_be_turned() {
     for (cipher, digest) in [
-        (DataCipher::Aes256Cbc, Digest::Sha1),
-        (DataCipher::Aes128Cbc, Digest::Sha256),
-        (DataCipher::Aes192Cbc, Digest::Sha512),
-        (DataCipher::None, Digest::Sha1),
-        (DataCipher::BlowfishCbc, Digest::Sha1),
+        (Cipher::Aes256Cbc, Digest::Sha1),
+        (Cipher::Aes128Cbc, Digest::Sha256),
+        (Cipher::Aes192Cbc, Digest::Sha512),
+        (Cipher::None, Digest::Sha1),
+        (Cipher::BlowfishCbc, Digest::Sha1),
     ] {
         for (backend, channel) in each_backend(cipher, digest) {
-            let datagrams = sealed(&*channel, &[75, 30, 75, 200, 75, 0, 1, 75, 75]);
+            let datagrams = sealed(&channel, &[75, 30, 75, 200, 75, 0, 1, 75, 75]);
             let genuine = vec![true; datagrams.len()];
-            assert_eq!(opened(&*channel, &datagrams), genuine);
+            assert_eq!(opened(&channel, &datagrams), genuine);
             let turned = 4;
             for bit in HEADER.len() * 8..datagrams[turned].len() * 8 {
                 let mut datagrams = datagrams.clone();
                 datagrams[turned][bit / 8] ^= 1 << (bit % 8);
                 let mut expected = genuine.clone();
                 expected[turned] = false;
-                let authentic = opened(&*channel, &datagrams);
+                let authentic = opened(&channel, &datagrams);
                 assert_eq!(authentic, expected, "{cipher} {backend} bit {bit}");
             }
         }

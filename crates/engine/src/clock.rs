@@ -19,6 +19,11 @@ impl Epoch {
         (at.saturating_duration_since(self.0).as_millis() as u64).max(1)
     }
 
+    /// `at` in microseconds, at least 1.
+    pub(crate) fn micros(self, at: Instant) -> u64 {
+        (at.saturating_duration_since(self.0).as_micros() as u64).max(1)
+    }
+
     /// The moment at `millis`; `None` for 0, which stands for "never".
     pub(crate) fn instant(self, millis: u64) -> Option<Instant> {
         if millis == 0 {

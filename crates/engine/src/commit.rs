@@ -1,17 +1,18 @@
-//! Commit: batches leave a lane in the order in which they entered it, whoever worked on them.
+//! Commit: batches leave a pipeline in the order in which they entered it, whichever worker worked on them.
 //!
-//! A lane is one direction: its ring, its spare slots and what is needed to drain. While nothing
+//! A pipeline is one direction: its ring, its spare slots and what is needed to drain. While nothing
 //! is in flight the producer runs its batch to completion by itself and the ring is not touched;
 //! the ring is for backlog.
 
 use crate::ring::Ring;
-use crate::stats::LaneStats;
+use crate::stats::PipelineStats;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 /// Batches in flight at most, in each direction.
 pub(crate) const RING_SLOTS: usize = 8;
 
-/// What a lane does with a batch.
+/// What a pipeline does with a batch.
 pub(crate) trait Direction: Send + Sync {
     type Slot: Send;
     type Drain: Send + Default;
@@ -23,10 +24,13 @@ pub(crate) trait Direction: Send + Sync {
     fn drain(&self, drain: &mut Self::Drain, slot: &mut Self::Slot);
     /// Lets go of everything but the memory.
     fn clear(&self, slot: &mut Self::Slot);
-    fn stats(&self) -> &LaneStats;
+    fn stats(&self) -> &PipelineStats;
+
+    /// Lets packets go that are held and due. On one worker at a time, as draining.
+    fn expire(&self, _: &mut Self::Drain, _: Instant) {}
 }
 
-pub(crate) struct Lane<D: Direction> {
+pub(crate) struct Pipeline<D: Direction> {
     pub(crate) direction: D,
     ring: Ring<Box<D::Slot>>,
     /// Last in, first out: the slot used last is the one whose memory is in the cache.
@@ -34,8 +38,8 @@ pub(crate) struct Lane<D: Direction> {
     drain: Mutex<D::Drain>,
 }
 
-impl<D: Direction> Lane<D> {
-    /// `parallel`: several workers will share this lane, so all slots are made; else one.
+impl<D: Direction> Pipeline<D> {
+    /// `parallel`: several workers will share this pipeline, so all slots are made; else one.
     pub(crate) fn new(direction: D, parallel: bool) -> Self {
         let slots = if parallel { RING_SLOTS } else { 1 };
         Self {
@@ -48,7 +52,7 @@ impl<D: Direction> Lane<D> {
         }
     }
 
-    /// A slot to fill. `None` while all are in flight: then [`Lane::work`].
+    /// A slot to fill. `None` while all are in flight: then [`Pipeline::work`].
     pub(crate) fn spare(&self) -> Option<Box<D::Slot>> {
         self.spare
             .lock()
@@ -69,7 +73,7 @@ impl<D: Direction> Lane<D> {
         self.ring.is_empty()
     }
 
-    /// Runs a batch to completion. For the producer, while [`Lane::is_idle`].
+    /// Runs a batch to completion. For the producer, while [`Pipeline::is_idle`].
     pub(crate) fn run(&self, mut slot: Box<D::Slot>) {
         debug_assert!(self.is_idle());
         self.direction.transform(&mut slot);
@@ -100,8 +104,14 @@ impl<D: Direction> Lane<D> {
         true
     }
 
+    /// Lets packets go that draining has held beyond their batch and that are due.
+    pub(crate) fn expire(&self) {
+        let mut drain = self.drain.lock().unwrap_or_else(PoisonError::into_inner);
+        self.direction.expire(&mut drain, Instant::now());
+    }
+
     fn release(&self, mut slot: Box<D::Slot>) {
-        // The ring lets one worker in at a time, so this lock is never waited for.
+        // The ring lets one worker in at a time: only one that lets held packets go can have the lock.
         let mut drain = self.drain.lock().unwrap_or_else(PoisonError::into_inner);
         self.direction.drain(&mut drain, &mut slot);
         drop(drain);

@@ -3,10 +3,10 @@
 use crate::lookup::{InboundLookup, Origin, OutboundLookup};
 use crate::shared::{Shared, tun_is_gone};
 use crate::slot::{BATCH_PACKETS, InboundSlot, OutboundSlot};
-use crate::stream::{RECORD_HEADER, RECORD_MAX, Stream};
-use crate::wire::{Class, Wire};
+use crate::stream::{RECORD_MAX, Stream};
+use netio::tun::{VNET_HDR_LEN, VnetHdr};
 use netio::udp::{Ecn, Endpoint, ReceivedTrain, RecvScratch, TRAIN_ROOM, UdpSocket};
-use netio::vnet::{VNET_HDR_LEN, VnetHdr};
+use plane::{Class, Line, LineId, Record, Transport, Wire};
 use std::io::ErrorKind;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -25,7 +25,7 @@ pub(crate) enum Filled {
     Gone,
 }
 
-/// The producer of the outbound lane.
+/// The producer of the outbound pipeline.
 pub(crate) struct OutboundFill<W: Wire> {
     shared: Arc<Shared<W>>,
     lookup: OutboundLookup<W>,
@@ -39,7 +39,7 @@ impl<W: Wire> OutboundFill<W> {
         }
     }
 
-    /// Reads packets and finds out whom they are for.
+    /// Reads packets and finds the peers that they are for.
     pub(crate) fn fill(&mut self, slot: &mut OutboundSlot) -> Filled {
         slot.clear();
         slot.now = Instant::now();
@@ -94,7 +94,7 @@ impl<W: Wire> OutboundFill<W> {
         };
         self.shared.outbound.syscalls.add(reads);
         self.lookup.finish(slot);
-        // Nobody wakes the worker again for payloads of our own that waited already.
+        // The worker is not woken again for payloads of our own that waited already.
         if filled == Filled::Drained && self.shared.has_injected() {
             return Filled::Full;
         }
@@ -102,7 +102,7 @@ impl<W: Wire> OutboundFill<W> {
     }
 }
 
-/// The producer of the inbound lane.
+/// The producer of the inbound pipeline.
 pub(crate) struct InboundFill<W: Wire> {
     shared: Arc<Shared<W>>,
     scratch: RecvScratch,
@@ -119,8 +119,13 @@ impl<W: Wire> InboundFill<W> {
         }
     }
 
-    /// Receives datagrams, hands control what is control's, and finds out whose the rest is.
-    pub(crate) fn fill(&mut self, slot: &mut InboundSlot<W>, socket: &UdpSocket) -> Filled {
+    /// Receives datagrams of a line, hands control what is control's, and finds the sessions of the rest.
+    pub(crate) fn fill(
+        &mut self,
+        slot: &mut InboundSlot<W>,
+        line: LineId,
+        socket: &UdpSocket,
+    ) -> Filled {
         slot.clear();
         slot.now = Instant::now();
         // A datagram of our own MTU and a little more; longer ones make the socket switch to
@@ -149,7 +154,7 @@ impl<W: Wire> InboundFill<W> {
                     slot.used += used;
                     for mut train in trains.iter() {
                         train.start += base as u32;
-                        self.train(slot, &train);
+                        self.train(slot, line, &train);
                     }
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -164,7 +169,7 @@ impl<W: Wire> InboundFill<W> {
         filled
     }
 
-    /// Reads records, hands control what is control's, and finds out whose the rest is. `None`: the
+    /// Reads records, hands control what is control's, and finds the sessions of the rest. `None`: the
     /// stream has ended, or sent what no peer would send.
     pub(crate) fn fill_stream(
         &mut self,
@@ -177,6 +182,7 @@ impl<W: Wire> InboundFill<W> {
         let longest = longest.clamp(RECORD_MIN, RECORD_MAX);
         let origin = Origin {
             from: stream.endpoint(),
+            line: stream.line(),
             stream: Some(stream),
             ecn: Ecn::NotEct,
         };
@@ -189,14 +195,14 @@ impl<W: Wire> InboundFill<W> {
         slot.used = partial.len();
         let filled = loop {
             loop {
-                match next_record(&slot.memory[parsed..slot.used], longest) {
-                    Some(0) => break,
-                    Some(len) => {
-                        let start = parsed + RECORD_HEADER;
+                match W::record(&slot.memory[parsed..slot.used], longest) {
+                    Record::Partial => break,
+                    Record::Whole { len } => {
+                        let start = parsed + W::RECORD_HEADER;
                         parsed = start + len;
                         self.datagram(slot, start as u32, len as u32, origin);
                     }
-                    None => {
+                    Record::Malformed => {
                         partial.clear();
                         return None;
                     }
@@ -205,7 +211,7 @@ impl<W: Wire> InboundFill<W> {
             // The record that has begun must fit as a whole. The longest fits into an empty slot, and
             // nearly fills it: one that is all there is is read to its end.
             let full = parsed > 0 && slot.is_full();
-            if full || parsed + RECORD_HEADER + longest > slot.memory.len() {
+            if full || parsed + W::RECORD_HEADER + longest > slot.memory.len() {
                 break Some(Filled::Full);
             }
             receives += 1;
@@ -228,12 +234,13 @@ impl<W: Wire> InboundFill<W> {
         filled
     }
 
-    fn train(&mut self, slot: &mut InboundSlot<W>, train: &ReceivedTrain) {
+    fn train(&mut self, slot: &mut InboundSlot<W>, line: LineId, train: &ReceivedTrain) {
         let origin = Origin {
             from: Endpoint {
                 addr: train.from,
                 source: train.local,
             },
+            line,
             stream: None,
             ecn: train.ecn,
         };
@@ -248,7 +255,7 @@ impl<W: Wire> InboundFill<W> {
 
     fn datagram(&mut self, slot: &mut InboundSlot<W>, start: u32, len: u32, origin: Origin<'_>) {
         let datagram = &slot.memory[start as usize..(start + len) as usize];
-        match W::classify(datagram) {
+        match self.shared.wire.classify(datagram) {
             Class::Data {
                 session,
                 counter,
@@ -258,8 +265,14 @@ impl<W: Wire> InboundFill<W> {
                 self.lookup.accept(slot, rest, session, counter, origin);
             }
             Class::Control => {
-                let stream = origin.stream.map(Stream::id);
-                if !self.shared.control.datagram(origin.from, stream, datagram) {
+                let from = Line {
+                    id: origin.line,
+                    endpoint: origin.from,
+                    transport: origin
+                        .stream
+                        .map_or(Transport::Udp, |stream| Transport::Tcp(stream.id())),
+                };
+                if !self.shared.control.datagram(from, datagram) {
                     self.shared.drops.handshake_queue_full.add(1);
                 }
             }
@@ -270,23 +283,6 @@ impl<W: Wire> InboundFill<W> {
 
 /// Records may be at least this long, however short packets are: control messages are.
 const RECORD_MIN: usize = 4096;
-
-/// The length of the record that `bytes` begin with; 0 while it is not there as a whole. `None`
-/// where its length is none that a peer would announce.
-fn next_record(bytes: &[u8], longest: usize) -> Option<usize> {
-    let Some(len) = bytes.first_chunk::<RECORD_HEADER>() else {
-        return Some(0);
-    };
-    let len = usize::from(u16::from_be_bytes(*len));
-    if len == 0 || len > longest {
-        return None;
-    }
-    Some(if RECORD_HEADER + len <= bytes.len() {
-        len
-    } else {
-        0
-    })
-}
 
 /// The trains of one receive call.
 struct Trains {
@@ -313,24 +309,5 @@ impl Trains {
 
     fn iter(&self) -> impl Iterator<Item = ReceivedTrain> + '_ {
         self.all[..self.count].iter().flatten().copied()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn records_are_whole_or_awaited_or_refused() {
-        assert_eq!(next_record(&[], 10), Some(0));
-        assert_eq!(next_record(&[0], 10), Some(0));
-        assert_eq!(next_record(&[0, 3, 1, 2], 10), Some(0));
-        assert_eq!(next_record(&[0, 3, 1, 2, 3, 9], 10), Some(3));
-        assert_eq!(next_record(&[0, 0, 1], 10), None, "empty");
-        assert_eq!(
-            next_record(&[0, 11], 10),
-            None,
-            "refused before its bytes come"
-        );
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::gro::{Coalescer, JOIN_MAX, Joins, Written, inspect};
 use crate::gso::{Super, complete_checksum};
-use netio::vnet::{VNET_HDR_LEN, VnetHdr};
+use netio::tun::{VNET_HDR_LEN, VnetHdr};
 
 mod plane;
 

@@ -10,7 +10,7 @@
 
 use crate::checksum;
 use crate::ip::{IPV6_HEADER, TCP, UDP};
-use netio::vnet::{GsoKind, VnetHdr};
+use netio::tun::{GsoKind, VnetHdr};
 
 /// Most headers that a joined packet can have: IPv6 and the longest TCP header.
 const HEADER_MAX: usize = IPV6_HEADER + 60;
@@ -48,7 +48,7 @@ pub(crate) fn inspect(packet: &[u8]) -> Shape {
         return Shape::Plain;
     };
     let (v6, l4, protocol, addresses) = match first {
-        // Options, which change nothing for bulk traffic, are left alone.
+        // Options, which change nothing for bulk traffic, are left as they are.
         0x45 if packet.len() >= 28 => {
             let fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0;
             if fragment {
@@ -131,7 +131,7 @@ struct Part {
 
 const END: u32 = u32::MAX;
 
-/// One write: a packet alone, or several joined.
+/// One write: a single packet, or several joined.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     hash: u32,
@@ -307,13 +307,13 @@ impl Coalescer {
                 memory[start..start + header].copy_from_slice(&saved[..header]);
                 let mut part = item.first;
                 while part != END {
-                    let alone = Gather {
+                    let single = Gather {
                         first: part,
                         header: 0,
                         count: 1,
                         parts: &self.parts,
                     };
-                    write(memory, &VnetHdr::NONE, &alone);
+                    write(memory, &VnetHdr::NONE, &single);
                     part = self.parts[part as usize].next;
                 }
             }

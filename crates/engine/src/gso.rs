@@ -8,7 +8,7 @@
 
 use crate::checksum;
 use crate::ip::{IPV6_HEADER, TCP, UDP};
-use netio::vnet::{GsoKind, VnetHdr};
+use netio::tun::{GsoKind, VnetHdr};
 
 const TCP_FLAGS: usize = 13;
 const TCP_CWR: u8 = 0x80;
@@ -142,7 +142,7 @@ impl Super {
             if !last {
                 l4[TCP_FLAGS] &= !(TCP_FIN | TCP_PSH);
             }
-            // RFC 3168 section 6.1.2: CWR goes on the first new data packet alone.
+            // RFC 3168 section 6.1.2: CWR goes on the first new data packet only.
             if i > 0 && self.gso_ecn {
                 l4[TCP_FLAGS] &= !TCP_CWR;
             }

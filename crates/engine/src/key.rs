@@ -1,22 +1,9 @@
 //! The key to send with, and the limits that every key has.
 
-use crate::format::Format;
+use plane::{Format, KeyLimits};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-
-/// How long a key may be used.
-#[derive(Clone, Copy, Debug)]
-pub struct KeyLimits {
-    /// Not used from this moment on.
-    pub expires: Instant,
-    /// Packets numbered this or higher are neither sent nor accepted.
-    pub messages_max: u64,
-    /// Ask for a new key when used from this moment on; `None`: that is the peer's affair.
-    pub refresh_at: Option<Instant>,
-    /// Ask for a new key when this many packets have been sent.
-    pub refresh_messages: u64,
-}
 
 /// The key to send with.
 pub(crate) struct SendKey {
@@ -79,7 +66,7 @@ impl SendKey {
         now < self.limits.expires && self.used() < self.limits.messages_max
     }
 
-    /// Whether the caller is the one to ask for a new key.
+    /// Whether the caller has to ask for a new key: true once.
     pub(crate) fn should_refresh(&self, now: Instant) -> bool {
         let due = self.limits.refresh_at.is_some_and(|at| now >= at)
             || self.used() >= self.limits.refresh_messages;
@@ -90,10 +77,7 @@ impl SendKey {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::format::Payload;
-    use crate::wire::{Class, Window, Wire};
-    use crypto::{Batch, Packet};
-    use netio::udp::Endpoint;
+    use plane::{Batch, Class, Endpoint, Packet, Payload, ReplayWindow, Wire};
     use std::net::SocketAddr;
     use std::time::Duration;
 
@@ -115,28 +99,19 @@ pub(crate) mod tests {
     }
 
     /// A protocol without messages.
-    pub(crate) enum PlainWire {}
-
-    #[derive(Default)]
-    pub(crate) struct AllNew;
-
-    impl Window for AllNew {
-        fn accept(&mut self, _: u64) -> bool {
-            true
-        }
-    }
+    pub(crate) struct PlainWire;
 
     impl Wire for PlainWire {
         const HEAD_MAX: usize = 0;
         const TAIL_MAX: usize = 0;
         const STAGES: bool = false;
         const ECN: bool = false;
-        type Window = AllNew;
+        type Window = ReplayWindow;
 
-        fn classify(_: &[u8]) -> Class {
+        fn classify(&self, _: &[u8]) -> Class {
             Class::Malformed
         }
-        fn loops(_: &[u8], _: SocketAddr, _: u32, _: &Endpoint) -> bool {
+        fn loops(&self, _: &[u8], _: SocketAddr, _: u32, _: &Endpoint) -> bool {
             false
         }
     }

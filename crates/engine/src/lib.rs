@@ -9,27 +9,36 @@
 //! ```
 //!
 //! A *slot* is the memory of one batch. Packets are sealed, opened, cut up and joined in it; they
-//! are never copied to another. A protocol says how its messages are told apart ([`Wire`]), gives keys with
-//! the format of their packets ([`Format`]) through [`Tunnel`], and hears of what matters to its state machine through [`Control`].
+//! are never copied to another. A protocol says how its messages are told apart ([`plane::Wire`]), gives keys with
+//! the format of their packets ([`plane::Format`]) through [`Tunnel`], and hears of what matters to its state machine through [`plane::Control`].
 
 #![forbid(unsafe_code)]
 
+mod alarm;
+mod armed;
 mod checksum;
 mod clock;
 mod commit;
-mod control;
+mod data_plane;
 mod drain;
 mod fill;
-mod format;
+mod gathered;
 mod gro;
 mod gso;
+mod held_back;
 mod icmp;
 mod ip;
 mod key;
+mod line;
+mod line_counters;
 mod lookup;
 mod peer;
+mod peer_line;
+mod peer_order;
+mod peers;
+mod removed;
+mod reorder;
 mod ring;
-mod routes;
 mod session;
 mod shared;
 mod slot;
@@ -37,20 +46,16 @@ mod stats;
 mod stream;
 mod transform;
 mod tunnel;
-mod wire;
+mod ways;
 mod worker;
 
-pub use control::{Control, Notice};
-pub use format::{Format, Joined, Payload};
-pub use key::KeyLimits;
-pub use peer::{Moving, Peer, Times};
-pub use routes::Routes;
+pub use line::Sockets;
+pub use peer::Peer;
+pub use plane::{Moving, Routes, Times};
 pub use session::ReceiveUsage;
-pub use shared::Sockets;
-pub use stats::{Counter, Drops, LaneStats};
-pub use stream::{RECORD_HEADER, Stream, Written};
+pub use stats::{Counter, Drops, PipelineStats};
+pub use stream::{Stream, Written};
 pub use tunnel::{Tunnel, TunnelOptions};
-pub use wire::{Class, SessionName, Window, Wire};
 
 /// Entry points for fuzzing what the kernel and peers hand to the data plane. Not an interface.
 #[doc(hidden)]

@@ -1,20 +1,26 @@
-//! Look up: whom a packet is for, or whose it is; once for each run of equal ones.
+//! Look up: the peer that a packet is for, or the session that it is of; once for each run of equal ones.
 
-use crate::control::Notice;
-use crate::gso::{self, Super};
+mod singly;
+
+use crate::gso::Super;
 use crate::ip::{self, IpPacket, encapsulate_ecn};
 use crate::key::SendKey;
 use crate::peer::Peer;
+use crate::peer_line::PeerLine;
 use crate::session::ReceiveKey;
 use crate::shared::Shared;
 use crate::slot::{InboundRun, InboundSlot, Item, OutboundRun, OutboundSlot};
-use crate::stream::{RECORD_HEADER, RECORD_MAX, Stream};
-use crate::wire::{SessionName, Wire};
-use crypto::Packet;
-use netio::udp::{Ecn, Endpoint, Train};
-use netio::vnet::{GsoKind, VnetHdr};
-use std::net::IpAddr;
-use std::sync::Arc;
+use crate::stream::{RECORD_MAX, Stream};
+use crate::ways::{Plan, Way};
+use arc_swap::ArcSwap;
+use lines::inner::Reader;
+use netio::tun::{GsoKind, VnetHdr};
+use netio::udp::{Ecn, Endpoint};
+use plane::{LineId, Notice, Packet, SessionName, Wire};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Outbound: by destination address.
@@ -22,6 +28,9 @@ pub(crate) struct OutboundLookup<W: Wire> {
     shared: Arc<Shared<W>>,
     /// The last answer. Only good within one batch: everything in it may change between batches.
     last: Option<Destination>,
+    /// The ways of the last answer, where it has a plan.
+    ways: Vec<Way>,
+    reader: Reader,
     /// The head of the last packet: where to read the next one to, most likely.
     head: usize,
 }
@@ -30,22 +39,46 @@ pub(crate) struct OutboundLookup<W: Wire> {
 struct Destination {
     address: Option<IpAddr>,
     peer: Arc<Peer>,
+    line: LineId,
     endpoint: Option<Endpoint>,
     stream: Option<Arc<Stream>>,
     /// `None`: no session, or one past its end.
     key: Option<Arc<SendKey>>,
+    /// How packets are spread over several lines, if they are.
+    plan: Option<Arc<Plan>>,
 }
 
 impl Destination {
-    fn new(address: Option<IpAddr>, peer: Arc<Peer>, now: Instant) -> Self {
+    fn new(address: Option<IpAddr>, peer: Arc<Peer>, now: Instant, ways: &mut Vec<Way>) -> Self {
         let key = peer.send_key.load_full().filter(|key| key.alive(now));
-        Self {
+        let id = peer.lines.used_id();
+        let line = peer.lines.get(id);
+        let plan = peer.lines.plan();
+        let mut to = Self {
             address,
-            endpoint: peer.endpoint(),
-            stream: peer.stream(),
+            line: id,
+            endpoint: line.and_then(PeerLine::endpoint),
+            stream: line.and_then(|line| line.stream.load_full()),
             key,
+            plan: plan.filter(|plan| plan.collect(&peer.lines, ways)),
             peer,
+        };
+        if to.plan.is_some()
+            && to.endpoint.is_none()
+            && let Some(way) = ways.first()
+        {
+            (to.line, to.endpoint) = (way.line, Some(way.endpoint));
         }
+        to
+    }
+
+    /// Whether a datagram is the tunnel's own, by any of its ways.
+    fn loops<W: Wire>(&self, wire: &W, ways: &[Way], datagram: &[u8], to: SocketAddr) -> bool {
+        let (Some(key), Some(endpoint)) = (&self.key, &self.endpoint) else {
+            return false;
+        };
+        let loops = |endpoint| wire.loops(datagram, to, key.index, endpoint);
+        loops(endpoint) || (self.plan.is_some() && ways.iter().any(|way| loops(&way.endpoint)))
     }
 }
 
@@ -65,6 +98,8 @@ impl<W: Wire> OutboundLookup<W> {
         Self {
             shared,
             last: None,
+            ways: Vec::new(),
+            reader: Reader::new(RandomState::new().hash_one(0_u8)),
             head: W::HEAD_MAX,
         }
     }
@@ -74,9 +109,14 @@ impl<W: Wire> OutboundLookup<W> {
         self.head
     }
 
-    fn find(&self, address: IpAddr, now: Instant) -> Option<Destination> {
-        let peer = Arc::clone(self.shared.routes.load().lookup(address)?);
-        Some(Destination::new(Some(address), peer, now))
+    fn find(
+        shared: &Shared<W>,
+        address: IpAddr,
+        now: Instant,
+        ways: &mut Vec<Way>,
+    ) -> Option<Destination> {
+        let peer = Arc::clone(shared.routes.load().lookup(address)?);
+        Some(Destination::new(Some(address), peer, now, ways))
     }
 
     /// Takes the packet (or super-packet) at `start` into the batch, or deals with it otherwise.
@@ -108,7 +148,7 @@ impl<W: Wire> OutboundLookup<W> {
 
         let known = |last: &Destination| last.address == Some(ip.dst);
         if !self.last.as_ref().is_some_and(known) {
-            self.last = self.find(ip.dst, slot.now);
+            self.last = Self::find(&self.shared, ip.dst, slot.now, &mut self.ways);
         }
         let Some(to) = self.last.as_ref().filter(|to| to.endpoint.is_some()) else {
             let reason = match self.last {
@@ -120,9 +160,13 @@ impl<W: Wire> OutboundLookup<W> {
                 .answer_unreachable(packet, self.shared.epoch.millis(slot.now));
             return;
         };
-        if let (Some(key), Some(endpoint)) = (&to.key, &to.endpoint)
-            && let Some((port, datagram)) = ip::udp_payload(packet)
-            && W::loops(datagram, (ip.dst, port).into(), key.index, endpoint)
+        if let Some((port, datagram)) = ip::udp_payload(packet)
+            && to.loops(
+                &self.shared.wire,
+                &self.ways,
+                datagram,
+                (ip.dst, port).into(),
+            )
         {
             drops.looped.add(count);
             return;
@@ -142,25 +186,6 @@ impl<W: Wire> OutboundLookup<W> {
         self.take_in(slot, read, ecn);
     }
 
-    /// Takes a payload of ours for `peer` into the batch.
-    pub(crate) fn inject(&mut self, slot: &mut OutboundSlot, peer: &Arc<Peer>, payload: &[u8]) {
-        let start = slot.used + self.head;
-        if start + payload.len() + W::TAIL_MAX > slot.memory.len() {
-            self.shared.drops.staged.add(1);
-            return;
-        }
-        slot.memory[start..start + payload.len()].copy_from_slice(payload);
-        self.last = Some(Destination::new(None, Arc::clone(peer), slot.now));
-        let read = Read {
-            start,
-            len: payload.len(),
-            hdr: VnetHdr::NONE,
-            parsed: None,
-            inner: IpPacket::parse(payload).is_some(),
-        };
-        self.take_in(slot, read, Ecn::NotEct);
-    }
-
     /// Lays out the datagrams of what was read, for the last destination.
     fn take_in(&mut self, slot: &mut OutboundSlot, mut read: Read, ecn: Ecn) {
         let Some(to) = &self.last else { return };
@@ -175,13 +200,36 @@ impl<W: Wire> OutboundLookup<W> {
             }
             return;
         };
-        let same = |r: &OutboundRun| Arc::ptr_eq(&r.key, key) && r.endpoint == endpoint;
+        let way = Way {
+            line: to.line,
+            endpoint,
+        };
+        let packet = &slot.memory[read.start..read.start + read.len];
+        let (ways, reader) = (&self.ways, &self.reader);
+        let chosen = to
+            .plan
+            .as_ref()
+            .and_then(|plan| plan.choose(ways, reader, packet, read.inner));
+        // A plan's ways lead through sockets, whatever the line in use is.
+        let stream = to.stream.as_ref().filter(|_| chosen.is_none());
+        let (way, copies) = chosen.unwrap_or((way, &[]));
+        let same = |r: &OutboundRun| {
+            Arc::ptr_eq(&r.key, key)
+                && r.endpoint == way.endpoint
+                && r.line == way.line
+                && r.copies.len() == copies.len()
+                && (copies.is_empty() || slot.copies[r.copies.clone()] == *copies)
+        };
         if !slot.runs.last().is_some_and(same) {
+            let first_copy = slot.copies.len();
+            slot.copies.extend_from_slice(copies);
             slot.runs.push(OutboundRun {
                 peer: Arc::clone(&to.peer),
                 key: Arc::clone(key),
-                endpoint,
-                stream: to.stream.clone(),
+                endpoint: way.endpoint,
+                line: way.line,
+                stream: stream.cloned(),
+                copies: first_copy..slot.copies.len(),
                 first: slot.packets.len(),
                 count: 0,
                 first_train: slot.trains.len(),
@@ -196,9 +244,9 @@ impl<W: Wire> OutboundLookup<W> {
         }
         let mtu = self.shared.mtu();
         let longest = read.parsed.as_ref().map_or(read.len, |s| s.len(0));
-        let padded = W::padded(longest, mtu);
+        let padded = self.shared.wire.padded(longest, mtu);
         let stride = head + padded + key.format.tail(padded);
-        if to.stream.is_some() && stride > RECORD_HEADER + RECORD_MAX {
+        if stream.is_some() && stride > W::RECORD_HEADER + RECORD_MAX {
             // Its length would wrap, and the peer would take its middle for the next record.
             drops.too_long.add(count as u64);
             return;
@@ -222,10 +270,10 @@ impl<W: Wire> OutboundLookup<W> {
         let mut bytes = 0;
         for i in 0..count {
             let inner = read.parsed.as_ref().map_or(read.len, |s| s.len(i));
-            let padded = W::padded(inner, mtu);
+            let padded = self.shared.wire.padded(inner, mtu);
             let tail = key.format.tail(padded);
             let at = read.start + i * stride;
-            slot.push(at, head, inner, padded, tail, endpoint, ecn);
+            slot.push(at, head, inner, padded, tail, ecn);
             bytes += inner as u64;
         }
         slot.items.push(Item {
@@ -244,49 +292,6 @@ impl<W: Wire> OutboundLookup<W> {
         }
     }
 
-    /// A format that cuts packets itself: they are copied out, which is slow, and rare.
-    fn split(&self, slot: &mut OutboundSlot, read: &Read, ecn: Ecn) {
-        let Some(run) = slot.runs.last() else { return };
-        let (key, endpoint) = (Arc::clone(&run.key), run.endpoint);
-        let head = key.format.head();
-        for mut packet in cut(slot, read) {
-            if read.parsed.is_none() && !gso::complete_checksum(&mut packet, &read.hdr) {
-                self.shared.drops.tun_malformed.add(1);
-                return;
-            }
-            key.format.adjust(&mut packet);
-            let mut pieces = 0;
-            key.format.split(&packet, &mut |front, rest| {
-                let len = front.len() + rest.len();
-                let (at, tail) = (slot.used + head, key.format.tail(len));
-                if at + len + tail > slot.memory.len() {
-                    self.shared.drops.tun_malformed.add(1);
-                    return;
-                }
-                slot.memory[at..at + front.len()].copy_from_slice(front);
-                slot.memory[at + front.len()..at + len].copy_from_slice(rest);
-                slot.push(at, head, len, len, tail, endpoint, ecn);
-                pieces += 1;
-            });
-            if let Some(run) = slot.runs.last_mut() {
-                run.count += pieces;
-                run.bytes += if read.inner { packet.len() as u64 } else { 0 };
-            }
-        }
-    }
-
-    /// No session: the packets wait, cut up already, and control is told.
-    fn stage(&self, slot: &mut OutboundSlot, peer: &Peer, read: &Read) {
-        for mut packet in cut(slot, read) {
-            if read.parsed.is_none() && !gso::complete_checksum(&mut packet, &read.hdr) {
-                self.shared.drops.tun_malformed.add(1);
-                return;
-            }
-            self.shared.drops.staged.add(peer.stage(&packet));
-        }
-        self.shared.control.notify(peer.id(), Notice::NeedSession);
-    }
-
     /// Ends a batch: its packets get their numbers.
     pub(crate) fn finish(&mut self, slot: &mut OutboundSlot) {
         self.last = None;
@@ -294,96 +299,6 @@ impl<W: Wire> OutboundLookup<W> {
         slot.number(|run| {
             shared.drops.expired.add(run.count as u64);
             shared.control.notify(run.peer.id(), Notice::NeedSession);
-        });
-    }
-}
-
-/// The packets that were read, each by itself.
-fn cut(slot: &OutboundSlot, read: &Read) -> Vec<Vec<u8>> {
-    let bytes = &slot.memory[read.start..read.start + read.len];
-    let Some(parsed) = &read.parsed else {
-        return vec![bytes.to_vec()];
-    };
-    let stride = parsed.len(0);
-    let mut memory = vec![0; parsed.count() * stride];
-    let room = memory.len().max(bytes.len());
-    memory.resize(room, 0);
-    memory[..bytes.len()].copy_from_slice(bytes);
-    parsed.spread(&mut memory, 0, stride);
-    (0..parsed.count())
-        .map(|i| memory[i * stride..i * stride + parsed.len(i)].to_vec())
-        .collect()
-}
-
-impl OutboundSlot {
-    /// Numbers the packets, one `fetch_add` a run, in the order in which they will leave: a key may
-    /// have several runs in a batch. Nothing of a run whose key is used up will be sent.
-    fn number(&mut self, mut used_up: impl FnMut(&OutboundRun)) {
-        for at in 0..self.runs.len() {
-            let next = self.runs.get(at + 1).map(|run| run.first_train);
-            let trains = self.runs[at].first_train..next.unwrap_or(self.trains.len());
-            let run = &mut self.runs[at];
-            let packets = &mut self.packets[run.first..run.first + run.count];
-            match run.key.take(packets.len() as u64) {
-                Some(first) => {
-                    for (packet, counter) in packets.iter_mut().zip(first..) {
-                        packet.counter = counter;
-                    }
-                }
-                None => {
-                    // Used up between two batches.
-                    used_up(run);
-                    for train in &mut self.trains[trains] {
-                        train.len = 0;
-                    }
-                    run.count = 0;
-                }
-            }
-        }
-    }
-
-    /// Adds the packet whose payload lies at `at` to the last run, and couples its datagram to the
-    /// last train, or starts another.
-    #[allow(clippy::too_many_arguments)]
-    fn push(
-        &mut self,
-        at: usize,
-        head: usize,
-        inner: usize,
-        padded: usize,
-        tail: usize,
-        endpoint: Endpoint,
-        ecn: Ecn,
-    ) {
-        self.packets.push(Packet {
-            start: at as u32,
-            len: padded as u32,
-            counter: 0,
-            authentic: false,
-        });
-        self.lens.push(inner as u32);
-        self.used = at + padded + tail;
-        let (start, len) = ((at - head) as u32, (head + padded + tail) as u32);
-        let (same_run, in_stream) = self.runs.last().map_or((false, false), |r| {
-            (r.first_train < self.trains.len(), r.stream.is_some())
-        });
-        if let Some(train) = self.trains.last_mut()
-            && same_run
-            && train.endpoint == endpoint
-            && train.ecn == ecn
-            && train.start + train.len == start
-            // A stream does not care where a datagram ends.
-            && (in_stream || (train.len.is_multiple_of(train.segment) && len <= train.segment))
-        {
-            train.len += len;
-            return;
-        }
-        self.trains.push(Train {
-            start,
-            len,
-            segment: len,
-            endpoint,
-            ecn,
         });
     }
 }
@@ -398,6 +313,7 @@ pub(crate) struct InboundLookup<W: Wire> {
 #[derive(Clone, Copy)]
 pub(crate) struct Origin<'a> {
     pub(crate) from: Endpoint,
+    pub(crate) line: LineId,
     pub(crate) stream: Option<&'a Stream>,
     pub(crate) ecn: Ecn,
 }
@@ -455,18 +371,24 @@ impl<W: Wire> InboundLookup<W> {
             counter,
             authentic: false,
         });
-        let Origin { from, stream, ecn } = origin;
+        let Origin {
+            from,
+            line,
+            stream,
+            ecn,
+        } = origin;
         let stream = stream.map(Stream::id);
         match slot.runs.last_mut() {
             Some(run)
                 if Arc::ptr_eq(&run.key, key)
-                    && (run.from, run.stream, run.ecn) == (from, stream, ecn) =>
+                    && (run.from, run.line, run.stream, run.ecn) == (from, line, stream, ecn) =>
             {
                 run.count += 1;
             }
             _ => slot.runs.push(InboundRun {
                 key: Arc::clone(key),
                 from,
+                line,
                 stream,
                 ecn,
                 first: slot.packets.len() - 1,
@@ -476,5 +398,78 @@ impl<W: Wire> InboundLookup<W> {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// A power of two: a shard is copied for each change, so there are many small ones.
+const SHARDS: usize = 256;
+
+type Shard<W> = ArcSwap<HashMap<u32, Arc<ReceiveKey<W>>>>;
+
+/// All receiving sessions by our name for them.
+pub(crate) struct Sessions<W: Wire> {
+    shards: Box<[Shard<W>]>,
+    /// The first of our names for the sessions of the peer at an address, where packets do not
+    /// name their session.
+    of_senders: ArcSwap<HashMap<SocketAddr, u32>>,
+    /// Changes come from control only, but may come from two of its threads.
+    changing: Mutex<()>,
+}
+
+impl<W: Wire> Sessions<W> {
+    pub(crate) fn new() -> Self {
+        let empty = Arc::new(HashMap::new());
+        let shards = (0..SHARDS)
+            .map(|_| ArcSwap::new(Arc::clone(&empty)))
+            .collect();
+        Self {
+            shards,
+            of_senders: ArcSwap::default(),
+            changing: Mutex::new(()),
+        }
+    }
+
+    fn shard(&self, index: u32) -> &Shard<W> {
+        &self.shards[index as usize % SHARDS]
+    }
+
+    pub(crate) fn find(&self, index: u32) -> Option<Arc<ReceiveKey<W>>> {
+        self.shard(index).load().get(&index).cloned()
+    }
+
+    /// Our name for a session that packets from `addr` call `number`.
+    pub(crate) fn of_sender(&self, addr: SocketAddr, number: u8) -> Option<u32> {
+        Some(self.of_senders.load().get(&addr)? + u32::from(number))
+    }
+
+    /// Says that packets from `addr` belong to the sessions from `first` on, or no longer do.
+    pub(crate) fn set_sender(&self, addr: SocketAddr, first: u32, theirs: bool) {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut map = HashMap::clone(&self.of_senders.load());
+        if theirs {
+            map.insert(addr, first);
+        } else if map.get(&addr) == Some(&first) {
+            map.remove(&addr);
+        }
+        self.of_senders.store(Arc::new(map));
+    }
+
+    pub(crate) fn insert(&self, key: ReceiveKey<W>) {
+        self.change(key.index, |map| map.insert(key.index, Arc::new(key)));
+    }
+
+    pub(crate) fn remove(&self, index: u32) {
+        self.change(index, |map| map.remove(&index));
+    }
+
+    fn change(
+        &self,
+        index: u32,
+        change: impl FnOnce(&mut HashMap<u32, Arc<ReceiveKey<W>>>) -> Option<Arc<ReceiveKey<W>>>,
+    ) {
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let shard = self.shard(index);
+        let mut map = HashMap::clone(&shard.load());
+        if let Some(old) = change(&mut map) {
+            old.remove();
+        }
+        shard.store(Arc::new(map));
+    }
+}

@@ -1,13 +1,17 @@
-//! A peer as the data plane sees it: where it is, what key to send with, when it was heard of.
+//! A peer as the data plane sees it: its lines, what key to send with, when it was heard of.
 
+use crate::armed::Armed;
 use crate::clock::{Epoch, Moment};
 use crate::key::SendKey;
+use crate::peer_line::{PeerLine, PeerLines};
+use crate::peer_order::PeerOrder;
 use crate::stats::Counter;
 use crate::stream::Stream;
 use arc_swap::ArcSwapOption;
 use netio::udp::Endpoint;
+use plane::{LineId, Moving, PeerId, StreamId, Times};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -20,15 +24,15 @@ const STAGED_BYTES: usize = 4 << 20;
 /// A peer. Shared by control, tables and workers; everything in it is atomic.
 #[derive(Debug)]
 pub struct Peer {
-    id: u32,
-    endpoint: ArcSwapOption<Endpoint>,
-    stream: ArcSwapOption<Stream>,
+    id: PeerId,
+    pub(crate) lines: PeerLines,
     moving: AtomicU8,
     pub(crate) send_key: ArcSwapOption<SendKey>,
+    pub(crate) order: PeerOrder,
     staged: Mutex<VecDeque<Box<[u8]>>>,
     staged_bytes: Arc<AtomicUsize>,
     epoch: Epoch,
-    armed: AtomicBool,
+    armed: Armed,
     unanswered: Moment,
     unacked: Moment,
     data_sent: Moment,
@@ -41,48 +45,18 @@ pub struct Peer {
     pub tx_bytes: Counter,
 }
 
-/// What authentic packets of a peer's from another address mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Moving {
-    /// That it has moved.
-    Follow,
-    /// That it has moved, and control wants to know ([`Notice::Moved`](crate::Notice::Moved)).
-    Tell,
-    /// Nothing good: they are dropped.
-    Stay,
-}
-
-/// When a peer was last active; see the WireGuard kernel module's `timers.c` for how these drive
-/// a protocol's timers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
-    /// The first data sent since anything authenticated was received.
-    pub unanswered_since: Option<Instant>,
-    /// The first data received since anything was sent.
-    pub unacked_since: Option<Instant>,
-    /// The last data sent.
-    pub last_data_sent: Option<Instant>,
-    /// The last authenticated packet sent.
-    pub last_sent: Option<Instant>,
-    /// The last authenticated packet received.
-    pub last_received: Option<Instant>,
-    /// The last data received.
-    pub last_data_received: Option<Instant>,
-}
-
 impl Peer {
-    pub(crate) fn new(id: u32, epoch: Epoch, staged_bytes: Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(id: PeerId, epoch: Epoch, staged_bytes: Arc<AtomicUsize>) -> Self {
         Self {
             id,
-            endpoint: ArcSwapOption::empty(),
-            stream: ArcSwapOption::empty(),
+            lines: PeerLines::default(),
             moving: AtomicU8::new(Moving::Follow as u8),
             send_key: ArcSwapOption::empty(),
+            order: PeerOrder::default(),
             staged: Mutex::new(VecDeque::new()),
             staged_bytes,
             epoch,
-            armed: AtomicBool::new(false),
+            armed: Armed::new(),
             unanswered: Moment::default(),
             unacked: Moment::default(),
             data_sent: Moment::default(),
@@ -96,40 +70,35 @@ impl Peer {
 
     /// The number that control gave it.
     #[must_use]
-    pub fn id(&self) -> u32 {
+    pub fn id(&self) -> PeerId {
         self.id
     }
 
-    /// Where it is; `None` until somebody says.
+    /// Where it is on the line that is used to send; `None` while that is not known.
     #[must_use]
     pub fn endpoint(&self) -> Option<Endpoint> {
-        self.endpoint.load().as_deref().copied()
+        self.lines.used().endpoint()
     }
 
-    /// Says where it is.
+    /// Says where it is on the line that is used to send.
     pub fn set_endpoint(&self, endpoint: Endpoint) {
-        self.endpoint.store(Some(Arc::new(endpoint)));
+        self.lines.used().set_endpoint(endpoint);
     }
 
-    /// Forgets the sticky source address: it is no longer ours.
+    /// Forgets the sticky source address of the line that is used to send: it is no longer ours.
     pub fn clear_source(&self) {
-        if let Some(endpoint) = self.endpoint() {
-            self.set_endpoint(Endpoint::new(endpoint.addr));
-        }
+        self.lines.used().clear_source();
     }
 
-    /// The connection that leads to it, where it is not reached by datagrams.
+    /// The connection of the line that is used to send, where that is not one of datagrams.
     #[must_use]
     pub fn stream(&self) -> Option<Arc<Stream>> {
-        self.stream.load_full()
+        self.lines.used().stream.load_full()
     }
 
-    /// Says that it is reached through `stream` from now on, or by datagrams.
+    /// Says that it is reached through `stream` from now on, or by datagrams, on the line that is used to send.
     pub fn set_stream(&self, stream: Option<Arc<Stream>>) {
-        if let Some(stream) = &stream {
-            self.set_endpoint(stream.endpoint());
-        }
-        self.stream.store(stream);
+        self.lines.used().set_stream(stream);
     }
 
     /// Says what its authentic packets from another address mean.
@@ -137,33 +106,70 @@ impl Peer {
         self.moving.store(moving as u8, Ordering::Relaxed);
     }
 
-    /// Whether authentic packets from there are not to be believed: those of a peer with a stream that came another way,
-    /// and those from another address of a peer that stays.
+    /// Whether authentic packets from there are not to be believed: those by a line that the peer does not have, those
+    /// of a line with a stream that came another way, and those from another address of a peer that stays.
     ///
-    /// Whoever records what goes through a stream must not be able to move its peer by a datagram.
-    pub(crate) fn refuses(&self, from: Endpoint, stream: Option<u64>) -> bool {
-        let own = self.stream.load().as_deref().map(Stream::id);
+    /// A recording of what goes through a stream must not be able to move the peer when it is sent as a datagram.
+    pub(crate) fn refuses(&self, line: LineId, from: Endpoint, stream: Option<StreamId>) -> bool {
+        let Some(known) = self.line(line) else {
+            return true;
+        };
+        let own = known.stream.load().as_deref().map(Stream::id);
         if own.is_some() || stream.is_some() {
             return own != stream;
         }
         self.moving.load(Ordering::Relaxed) == Moving::Stay as u8
-            && self
-                .endpoint
-                .load()
-                .as_deref()
-                .is_none_or(|e| e.addr != from.addr)
+            && known.endpoint().is_none_or(|e| e.addr != from.addr)
     }
 
-    /// Follows the peer to where an authentic packet came from. Returns whether that is news that
+    /// Follows the peer to where an authentic packet that is no copy came from. Returns whether that is news that
     /// control wants.
-    pub(crate) fn heard_from(&self, from: Endpoint) -> bool {
-        let current = self.endpoint.load();
-        if current.as_deref() == Some(&from) {
+    pub(crate) fn heard_from(&self, line: LineId, from: Endpoint, millis: u64) -> bool {
+        let Some(known) = self.line(line) else {
+            return false;
+        };
+        let moving = self.moving.load(Ordering::Relaxed);
+        if moving == Moving::Gather as u8 {
+            return known.addresses.heard_at(from, true, millis);
+        }
+        known.addresses.note_heard(millis);
+        let current = known.endpoint();
+        if current == Some(from) {
             return false;
         }
-        let moved = current.as_deref().is_none_or(|e| e.addr != from.addr);
-        self.set_endpoint(from);
-        moved && self.moving.load(Ordering::Relaxed) == Moving::Tell as u8
+        let moved = current.is_none_or(|e| e.addr != from.addr);
+        known.set_endpoint(from);
+        moved && moving == Moving::Tell as u8
+    }
+
+    /// Copies came from there of what had come, and nothing else: they move no peer.
+    pub(crate) fn copies_from(&self, line: LineId, from: Endpoint, millis: u64) {
+        let Some(known) = self.line(line) else {
+            return;
+        };
+        if self.gathers() {
+            known.addresses.heard_at(from, false, millis);
+        } else if known.endpoint().is_some_and(|e| e.addr == from.addr) {
+            known.addresses.note_heard(millis);
+        }
+    }
+
+    /// Whether each address at which the peer is heard counts as a line.
+    pub(crate) fn gathers(&self) -> bool {
+        self.moving.load(Ordering::Relaxed) == Moving::Gather as u8
+    }
+
+    /// Whether the peer may be heard over several lines, so that copies of packets are nothing odd.
+    pub(crate) fn has_several_lines(&self) -> bool {
+        self.gathers() || self.lines.known().nth(1).is_some()
+    }
+
+    /// A line that the peer may be heard by: one that control has given it, or the one that is used to send, where the
+    /// peer may not have been heard yet.
+    fn line(&self, line: LineId) -> Option<&PeerLine> {
+        let known = self.lines.get(line)?;
+        let may = line == self.lines.used_id() || known.endpoint().is_some();
+        may.then_some(known)
     }
 
     /// The packet counter of the sending key: how many packets it has sealed.
@@ -187,23 +193,19 @@ impl Peer {
     }
 
     /// Says that control looks at [`Peer::times`] by itself from now on: no [`Notice::Active`]
-    /// comes until [`Peer::disarm`]. Returns whether the caller is the one who said so; a worker
+    /// comes until [`Peer::disarm`]. Returns whether this call changed that; a worker
     /// may have been faster, and then its notice is on its way.
     ///
-    /// [`Notice::Active`]: crate::Notice::Active
-    pub fn arm(&self) -> bool {
-        // Whoever disarms reads the moments afterwards; whoever notes a moment looks here
-        // afterwards. With a fence on both sides one of the two sees the other.
-        std::sync::atomic::fence(Ordering::SeqCst);
-        !self.armed.load(Ordering::SeqCst) && !self.armed.swap(true, Ordering::SeqCst)
+    /// [`Notice::Active`]: plane::Notice::Active
+    pub(crate) fn arm(&self) -> bool {
+        self.armed.arm()
     }
 
-    /// Says that control waits for [`Notice::Active`](crate::Notice::Active).
+    /// Says that control waits for [`Notice::Active`](plane::Notice::Active).
     ///
     /// Look at [`Peer::times`] once more after this: what happened just before was not told.
     pub fn disarm(&self) {
-        self.armed.store(false, Ordering::SeqCst);
-        std::sync::atomic::fence(Ordering::SeqCst);
+        self.armed.disarm();
     }
 
     /// Notes that something authenticated was sent; `data` if it was more than a keepalive.
@@ -227,19 +229,19 @@ impl Peer {
     }
 
     /// Forgets what waits for an answer: there is no key to answer under.
-    pub fn expect_nothing(&self) {
+    pub(crate) fn expect_nothing(&self) {
         self.unanswered.clear();
         self.unacked.clear();
     }
 
     /// Control sent a handshake message to the peer.
-    pub fn handshake_sent(&self, now: Instant, bytes: usize) {
+    pub(crate) fn handshake_sent(&self, now: Instant, bytes: usize) {
         self.note_sent(self.epoch.millis(now), false);
         self.tx_bytes.add(bytes as u64);
     }
 
     /// Control received a valid handshake message from the peer.
-    pub fn handshake_received(&self, now: Instant, bytes: usize) {
+    pub(crate) fn handshake_received(&self, now: Instant, bytes: usize) {
         self.note_received(self.epoch.millis(now), false);
         self.rx_bytes.add(bytes as u64);
     }
@@ -300,7 +302,7 @@ mod tests {
     use std::time::Duration;
 
     fn peer() -> Peer {
-        Peer::new(1, Epoch::new(), Arc::default())
+        Peer::new(PeerId(1), Epoch::new(), Arc::default())
     }
 
     #[test]
@@ -345,23 +347,51 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let call = |id| {
             let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            Arc::new(Stream::new(id, socket).unwrap())
+            Arc::new(Stream::new(StreamId(id), socket).unwrap())
         };
         let (own, other) = (call(1), call(2));
         let datagrams = Endpoint::new("192.0.2.1:1".parse().unwrap());
         let p = peer();
         p.set_moving(Moving::Tell);
-        assert!(!p.refuses(datagrams, None));
-        assert!(p.refuses(other.endpoint(), Some(2)), "it has no stream");
+        let refuses = |from, stream| p.refuses(LineId::FIRST, from, stream);
+        assert!(!refuses(datagrams, None));
+        assert!(
+            refuses(other.endpoint(), Some(StreamId(2))),
+            "it has no stream"
+        );
         p.set_stream(Some(Arc::clone(&own)));
-        assert!(!p.refuses(own.endpoint(), Some(1)));
-        assert!(p.refuses(other.endpoint(), Some(2)));
-        assert!(p.refuses(datagrams, None));
-        assert!(p.refuses(own.endpoint(), None), "its address, over UDP");
+        assert!(!refuses(own.endpoint(), Some(StreamId(1))));
+        assert!(refuses(other.endpoint(), Some(StreamId(2))));
+        assert!(refuses(datagrams, None));
+        assert!(refuses(own.endpoint(), None), "its address, over UDP");
+        assert!(
+            p.refuses(LineId(1), datagrams, None),
+            "by a line that it does not have"
+        );
     }
 
     #[test]
-    fn one_worker_is_told_to_arm() {
+    fn a_peer_moves_on_the_line_that_it_is_heard_by() {
+        let at = |last: u8| Endpoint::new(([192, 0, 2, last], 1).into());
+        let p = peer();
+        p.set_moving(Moving::Tell);
+        assert!(!p.heard_from(LineId(1), at(1), 1), "it does not have it");
+        assert_eq!(p.endpoint(), None);
+        assert!(p.heard_from(LineId::FIRST, at(1), 1));
+        p.lines.set(LineId(1), at(2), None).unwrap();
+        assert!(p.heard_from(LineId(1), at(3), 1));
+        assert!(!p.heard_from(LineId(1), at(3), 1));
+        assert_eq!(
+            p.endpoint(),
+            Some(at(1)),
+            "the line that sends is as it was"
+        );
+        assert!(p.lines.choose(LineId(1)));
+        assert_eq!(p.endpoint(), Some(at(3)));
+    }
+
+    #[test]
+    fn one_caller_arms() {
         let p = peer();
         assert!(p.arm());
         assert!(!p.arm());

@@ -1,4 +1,4 @@
-//! The ring of one direction: slots are filled in order, worked on by anybody, released in order.
+//! The ring of one direction: slots are filled in order, worked on by any worker, released in order.
 //!
 //! ```text
 //!        head             next              tail
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! One producer publishes. Any worker claims the next filled slot, works on it and completes it.
-//! Whoever completes a slot then tries to commit: to release every done slot at the head, in
-//! order. There is no thread whose job is the order, and nobody waits for anybody: a worker that
-//! finds the commit taken leaves its slot to the one who has it.
+//! A worker that completes a slot then tries to commit: to release every done slot at the head, in
+//! order. There is no thread whose job is the order, and no worker waits for another: one that
+//! finds the commit taken leaves its slot to the one that has it.
 
 #[cfg(loom)]
 use loom::sync::{
@@ -74,7 +74,7 @@ impl<T> Ring<T> {
         &self.places[turn & (self.places.len() - 1)]
     }
 
-    /// Whether everything published has been committed. Exact for the producer, who alone can
+    /// Whether everything published has been committed. Exact for the producer, as only it can
     /// change it from true.
     pub(crate) fn is_empty(&self) -> bool {
         self.head.load(Ordering::Acquire) == self.tail.load(Ordering::Relaxed)
@@ -96,7 +96,7 @@ impl<T> Ring<T> {
             .wrapping_sub(self.next.load(Ordering::Relaxed))
     }
 
-    /// Puts a filled slot behind the others. The producer alone may call this.
+    /// Puts a filled slot behind the others. Only the producer may call this.
     ///
     /// Gives the slot back when the ring is full.
     pub(crate) fn publish(&self, slot: T) -> Result<(), T> {
@@ -111,7 +111,7 @@ impl<T> Ring<T> {
         Ok(())
     }
 
-    /// Takes the next filled slot, if there is one that nobody works on.
+    /// Takes the next filled slot, if there is one that no worker has.
     pub(crate) fn claim(&self) -> Option<Claim<T>> {
         let mut turn = self.next.load(Ordering::Relaxed);
         loop {
@@ -129,7 +129,7 @@ impl<T> Ring<T> {
         }
         let place = self.place(turn);
         place.state.store(BUSY, Ordering::Relaxed);
-        // A published place always holds a slot until it is claimed, and this turn is ours alone.
+        // A published place always holds a slot until it is claimed, and this turn is only ours.
         let slot = lock(&place.slot).take()?;
         Some(Claim { turn, slot })
     }

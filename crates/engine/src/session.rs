@@ -1,13 +1,13 @@
-//! Receiving sessions: a key, its replay window, and the table that finds them by our names.
+//! Receiving sessions: a key and its replay window.
 
-use crate::format::Format;
-use crate::key::{KeyLimits, SendKey};
+use crate::key::SendKey;
 use crate::peer::Peer;
-use crate::wire::Wire;
-use arc_swap::ArcSwap;
-use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use crate::removed::Removed;
+use crate::reorder::Order;
+use plane::Format;
+use plane::KeyLimits;
+use plane::Wire;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -18,15 +18,32 @@ pub(crate) struct ReceiveKey<W: Wire> {
     pub(crate) format: Arc<dyn Format>,
     pub(crate) limits: KeyLimits,
     /// Only touched where batches are committed in order, so never contended.
-    pub(crate) window: Mutex<W::Window>,
-    /// What to send with once a packet has come: only where that has to be waited for.
+    pub(crate) received: Mutex<Received<W>>,
+    /// The key of the other direction, where control gave it beside this one: to send with once control says so, or
+    /// once a packet has come.
     pub(crate) answer: Option<Arc<SendKey>>,
     unconfirmed: AtomicBool,
     refresh_asked: AtomicBool,
     compression_told: AtomicBool,
-    removed: AtomicBool,
+    removed: Removed,
     opened: AtomicU64,
     forged: AtomicU64,
+}
+
+/// What decides whether a packet is written, and when.
+pub(crate) struct Received<W: Wire> {
+    pub(crate) replay: W::Window,
+    /// `None`: packets are written as they come.
+    pub(crate) order: Option<Box<Order>>,
+}
+
+impl<W: Wire> Default for Received<W> {
+    fn default() -> Self {
+        Self {
+            replay: W::Window::default(),
+            order: None,
+        }
+    }
 }
 
 /// What a receiving key was used for.
@@ -45,18 +62,19 @@ impl<W: Wire> ReceiveKey<W> {
         format: Arc<dyn Format>,
         limits: KeyLimits,
         answer: Option<Arc<SendKey>>,
+        confirm: bool,
     ) -> Self {
         Self {
             index,
             peer,
             format,
             limits,
-            window: Mutex::default(),
-            unconfirmed: AtomicBool::new(answer.is_some()),
+            received: Mutex::default(),
+            unconfirmed: AtomicBool::new(confirm),
             answer,
             refresh_asked: AtomicBool::new(false),
             compression_told: AtomicBool::new(false),
-            removed: AtomicBool::new(false),
+            removed: Removed::new(),
             opened: AtomicU64::new(0),
             forged: AtomicU64::new(0),
         }
@@ -78,7 +96,12 @@ impl<W: Wire> ReceiveKey<W> {
     }
 
     pub(crate) fn removed(&self) -> bool {
-        self.removed.load(Ordering::Relaxed)
+        self.removed.get()
+    }
+
+    /// Says that the session is no more: it was taken out of the table.
+    pub(crate) fn remove(&self) {
+        self.removed.set(|| self.stop_sending());
     }
 
     /// Whether this is the packet that confirms the session.
@@ -98,19 +121,15 @@ impl<W: Wire> ReceiveKey<W> {
                 .as_ref()
                 .is_none_or(|a| current.limits.expires >= a.limits.expires)
         };
-        if self.removed() || current.as_deref().is_some_and(later) {
+        if current.as_deref().is_some_and(later) {
             return;
         }
-        // Only if control has not changed the key since.
-        self.peer
-            .send_key
-            .compare_and_swap(&*current, self.answer.clone());
-        // Control may have removed the session meanwhile. It says so before it looks at the
-        // peer's key, and here it is the other way round: one of the two takes the key away.
-        fence(Ordering::SeqCst);
-        if self.removed() {
-            self.stop_sending();
-        }
+        // Only if control has not changed the key since, nor removed the session.
+        let switch = || {
+            let answer = self.answer.clone();
+            self.peer.send_key.compare_and_swap(&*current, answer);
+        };
+        self.removed.unless(switch, || self.stop_sending());
     }
 
     /// A session that is no more is not sent with either.
@@ -120,99 +139,14 @@ impl<W: Wire> ReceiveKey<W> {
         }
     }
 
-    /// Whether the caller is the one to tell that the peer compresses.
+    /// Whether the caller has to tell that the peer compresses: true once.
     pub(crate) fn should_tell_compression(&self) -> bool {
         !self.compression_told.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether the caller is the one to ask for a new key.
+    /// Whether the caller has to ask for a new key: true once.
     pub(crate) fn should_refresh(&self, now: Instant) -> bool {
         self.limits.refresh_at.is_some_and(|at| now >= at)
             && !self.refresh_asked.swap(true, Ordering::Relaxed)
-    }
-}
-
-/// A power of two: a shard is copied for each change, so there are many small ones.
-const SHARDS: usize = 256;
-
-type Shard<W> = ArcSwap<HashMap<u32, Arc<ReceiveKey<W>>>>;
-
-/// All receiving sessions by our name for them.
-pub(crate) struct Sessions<W: Wire> {
-    shards: Box<[Shard<W>]>,
-    /// The first of our names for the sessions of whoever has an address, where packets do not
-    /// name their session.
-    of_senders: ArcSwap<HashMap<SocketAddr, u32>>,
-    /// Changes come from control alone, but may come from two of its threads.
-    changing: Mutex<()>,
-}
-
-impl<W: Wire> Sessions<W> {
-    pub(crate) fn new() -> Self {
-        let empty = Arc::new(HashMap::new());
-        let shards = (0..SHARDS)
-            .map(|_| ArcSwap::new(Arc::clone(&empty)))
-            .collect();
-        Self {
-            shards,
-            of_senders: ArcSwap::default(),
-            changing: Mutex::new(()),
-        }
-    }
-
-    fn shard(&self, index: u32) -> &Shard<W> {
-        &self.shards[index as usize % SHARDS]
-    }
-
-    pub(crate) fn find(&self, index: u32) -> Option<Arc<ReceiveKey<W>>> {
-        self.shard(index).load().get(&index).cloned()
-    }
-
-    /// Our name for a session that packets from `addr` call `number`.
-    pub(crate) fn of_sender(&self, addr: SocketAddr, number: u8) -> Option<u32> {
-        Some(self.of_senders.load().get(&addr)? + u32::from(number))
-    }
-
-    /// Says whose packets come from `addr`: those of the sessions from `first` on, or no longer
-    /// theirs.
-    pub(crate) fn set_sender(&self, addr: SocketAddr, first: u32, theirs: bool) {
-        let _one = self
-            .changing
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut map = HashMap::clone(&self.of_senders.load());
-        if theirs {
-            map.insert(addr, first);
-        } else if map.get(&addr) == Some(&first) {
-            map.remove(&addr);
-        }
-        self.of_senders.store(Arc::new(map));
-    }
-
-    pub(crate) fn insert(&self, key: ReceiveKey<W>) {
-        self.change(key.index, |map| map.insert(key.index, Arc::new(key)));
-    }
-
-    pub(crate) fn remove(&self, index: u32) {
-        self.change(index, |map| map.remove(&index));
-    }
-
-    fn change(
-        &self,
-        index: u32,
-        change: impl FnOnce(&mut HashMap<u32, Arc<ReceiveKey<W>>>) -> Option<Arc<ReceiveKey<W>>>,
-    ) {
-        let _one = self
-            .changing
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let shard = self.shard(index);
-        let mut map = HashMap::clone(&shard.load());
-        if let Some(old) = change(&mut map) {
-            old.removed.store(true, Ordering::SeqCst);
-            fence(Ordering::SeqCst);
-            old.stop_sending();
-        }
-        shard.store(Arc::new(map));
     }
 }

@@ -1,20 +1,22 @@
 //! What every worker and the boundary share.
 
+use crate::alarm::Alarm;
 use crate::clock::Epoch;
-use crate::control::Control;
+use crate::held_back::HeldBack;
 use crate::icmp::{self, ANSWER_MAX};
+use crate::line::Lines;
+use crate::lookup::Sessions;
 use crate::peer::Peer;
-use crate::routes::Routes;
-use crate::session::Sessions;
 use crate::slot::BATCH_PACKETS;
-use crate::stats::{Drops, LaneStats};
-use crate::stream::Stream;
-use crate::wire::Wire;
+use crate::stats::{Drops, PipelineStats};
+use crate::stream::{PENDING_IN_FLIGHT_MAX, PENDING_MAX, Stream, Written};
 use arc_swap::ArcSwap;
 use netio::poll::Waker;
-use netio::tun::Tun;
-use netio::udp::{Family, UdpSocket};
-use netio::vnet::VnetHdr;
+use netio::tun::{Tun, VnetHdr};
+use plane::Control;
+use plane::LineId;
+use plane::Routes;
+use plane::Wire;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -26,57 +28,39 @@ const INJECTED_MAX: usize = 1024;
 /// Unreachable messages per second, at most.
 const UNREACHABLE_PER_SECOND: u64 = 100;
 
-/// The sockets in use; replaced whole when the port changes.
-#[derive(Debug, Default)]
-pub struct Sockets {
-    /// For IPv4 endpoints.
-    pub v4: Option<UdpSocket>,
-    /// For IPv6 endpoints.
-    pub v6: Option<UdpSocket>,
-}
-
-impl Sockets {
-    /// The socket for a family.
-    #[must_use]
-    pub fn of(&self, family: Family) -> Option<&UdpSocket> {
-        match family {
-            Family::V4 => self.v4.as_ref(),
-            Family::V6 => self.v6.as_ref(),
-        }
-    }
-
-    /// Both, where they are.
-    pub fn iter(&self) -> impl Iterator<Item = &UdpSocket> {
-        self.v4.iter().chain(self.v6.iter())
-    }
-}
-
-/// The routing table: who owns an address.
+/// The routing table: which peer owns an address.
 pub(crate) type PeerRoutes = Routes<Arc<Peer>>;
 
-/// A payload of our own, and whom it is for.
+/// A payload of our own, and the peer that it is for.
 pub(crate) type Injected = (Arc<Peer>, Box<[u8]>);
 
 pub(crate) struct Shared<W: Wire> {
     pub(crate) tun: Tun,
-    pub(crate) sockets: ArcSwap<Sockets>,
+    pub(crate) wire: W,
+    /// The sockets of all lines.
+    pub(crate) lines: ArcSwap<Lines>,
     pub(crate) routes: ArcSwap<PeerRoutes>,
     pub(crate) sessions: Sessions<W>,
     pub(crate) control: Arc<dyn Control>,
     pub(crate) epoch: Epoch,
     pub(crate) mtu: AtomicUsize,
     pub(crate) gso_max_segs: usize,
-    pub(crate) outbound: LaneStats,
-    pub(crate) inbound: LaneStats,
+    pub(crate) outbound: PipelineStats,
+    pub(crate) inbound: PipelineStats,
     pub(crate) drops: Drops,
     pub(crate) staged_bytes: Arc<AtomicUsize>,
     injected: Mutex<VecDeque<Injected>>,
     has_injected: AtomicBool,
     /// Wakes the worker that owns the TUN and takes payloads of our own.
     pub(crate) tun_waker: OnceLock<Arc<Waker>>,
-    /// Where `true`, the TUN is not read while a stream has no room.
+    /// Wakes the worker that owns the sockets.
+    pub(crate) receiver_waker: OnceLock<Arc<Waker>>,
+    /// When that worker must look at packets that are held.
+    pub(crate) alarm: Alarm,
+    /// Where `true`, the TUN is not read while a stream of the line that is used to send has no room.
     pub(crate) backpressure: bool,
-    congested: AtomicBool,
+    /// The lines with a stream that has no room.
+    congested: HeldBack,
     /// Packets for other peers do not go through the kernel.
     pub(crate) hairpin: AtomicBool,
     unreachable: UnreachableLimit,
@@ -85,6 +69,7 @@ pub(crate) struct Shared<W: Wire> {
 impl<W: Wire> Shared<W> {
     pub(crate) fn new(
         tun: Tun,
+        wire: W,
         control: Arc<dyn Control>,
         mtu: usize,
         gso_max_segs: usize,
@@ -92,22 +77,25 @@ impl<W: Wire> Shared<W> {
     ) -> Self {
         Self {
             tun,
-            sockets: ArcSwap::default(),
+            wire,
+            lines: ArcSwap::default(),
             routes: ArcSwap::default(),
             sessions: Sessions::new(),
             control,
             epoch: Epoch::new(),
             mtu: AtomicUsize::new(mtu),
             gso_max_segs,
-            outbound: LaneStats::default(),
-            inbound: LaneStats::default(),
+            outbound: PipelineStats::default(),
+            inbound: PipelineStats::default(),
             drops: Drops::default(),
             staged_bytes: Arc::default(),
             injected: Mutex::default(),
             has_injected: AtomicBool::new(false),
             tun_waker: OnceLock::new(),
+            receiver_waker: OnceLock::new(),
+            alarm: Alarm::new(),
             backpressure,
-            congested: AtomicBool::new(false),
+            congested: HeldBack::new(),
             hairpin: AtomicBool::new(false),
             unreachable: UnreachableLimit::default(),
         }
@@ -145,6 +133,13 @@ impl<W: Wire> Shared<W> {
         }
     }
 
+    /// Makes the worker that owns the sockets look at the alarm.
+    pub(crate) fn wake_receiver(&self) {
+        if let Some(waker) = self.receiver_waker.get() {
+            waker.wake();
+        }
+    }
+
     /// Whether payloads of our own wait.
     pub(crate) fn has_injected(&self) -> bool {
         self.has_injected.load(Ordering::Acquire)
@@ -165,23 +160,46 @@ impl<W: Wire> Shared<W> {
 
     /// Whether the TUN must not be read for now.
     pub(crate) fn congested(&self) -> bool {
-        self.congested.load(Ordering::SeqCst)
+        self.congested.get()
+    }
+
+    /// Bytes that may wait in a stream. Where they hold the TUN back, everything that was read before goes in.
+    pub(crate) fn pending_max(&self) -> usize {
+        if self.backpressure {
+            PENDING_IN_FLIGHT_MAX
+        } else {
+            PENDING_MAX
+        }
+    }
+
+    /// Writes records of a batch. The TUN is not to be read while they wait, in a client.
+    pub(crate) fn write(&self, stream: &Stream, records: &[u8]) -> Written {
+        let written = stream.write(records, self.pending_max());
+        if written == Written::Waiting && self.backpressure {
+            self.hold_back(stream);
+        }
+        written
     }
 
     /// Something was left waiting in `stream`: the TUN is not to be read until that is gone.
     pub(crate) fn hold_back(&self, stream: &Stream) {
-        self.congested.store(true, Ordering::SeqCst);
-        // The one who flushes or closes the stream may have done so before the flag was up, and
-        // looks at it no more.
-        if !stream.is_congested() {
-            self.go_on();
+        let line = stream.line();
+        if !self.congested.set(line, || stream.is_congested()) {
+            self.wake_tun();
         }
     }
 
-    /// There is room again: the TUN may be read.
-    pub(crate) fn go_on(&self) {
-        self.congested.store(false, Ordering::SeqCst);
+    /// There is room again on a line: the TUN may be read.
+    pub(crate) fn go_on(&self, line: LineId) {
+        self.congested.clear(line);
         self.wake_tun();
+    }
+
+    /// What is read from the TUN goes by this line from now on: others do not hold it back.
+    pub(crate) fn send_by(&self, line: LineId) {
+        if self.congested.look_at(line) {
+            self.wake_tun();
+        }
     }
 
     /// Tells the sender of `packet`, an inner packet that cannot go, that it cannot.
@@ -231,34 +249,79 @@ pub(crate) fn tun_is_gone(error: &std::io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Notice;
+    use crate::commit::RING_SLOTS;
     use crate::key::tests::PlainWire;
-    use crate::stream::Written;
-    use netio::udp::Endpoint;
+    use crate::slot::BATCH_BYTES;
+    use plane::{Line, Notice, PeerId, StreamId};
 
     struct Deaf;
 
     impl Control for Deaf {
-        fn datagram(&self, _: Endpoint, _: Option<u64>, _: &[u8]) -> bool {
+        fn datagram(&self, _: Line, _: &[u8]) -> bool {
             true
         }
-        fn notify(&self, _: u32, _: Notice) {}
+        fn notify(&self, _: PeerId, _: Notice) {}
         fn device_gone(&self) {}
     }
 
     #[test]
     fn a_stream_that_was_closed_meanwhile_does_not_hold_the_interface_back() {
         let tun = Tun::null().unwrap();
-        let shared = Shared::<PlainWire>::new(tun, Arc::new(Deaf), 1500, 64, true);
-        let (stream, _theirs) = Stream::simulated(1, ([192, 0, 2, 1], 1194).into()).unwrap();
-        while stream.write(&[0; 60_000]) != Written::Waiting {}
+        let shared = Shared::new(tun, PlainWire, Arc::new(Deaf), 1500, 64, true);
+        let (stream, _theirs) =
+            Stream::simulated(StreamId(1), ([192, 0, 2, 1], 1194).into()).unwrap();
+        while stream.write(&[0; 60_000], PENDING_MAX) != Written::Waiting {}
         shared.hold_back(&stream);
         assert!(shared.congested());
         // Between the write that left something waiting and the flag, the stream is removed.
-        while stream.write(&[0; 60_000]) == Written::Waiting {}
+        while stream.write(&[0; 60_000], PENDING_MAX) == Written::Waiting {}
         stream.close();
-        shared.go_on();
+        shared.go_on(LineId::FIRST);
         shared.hold_back(&stream);
         assert!(!shared.congested());
+    }
+
+    #[test]
+    fn batches_that_were_in_flight_when_a_stream_had_no_room_are_not_dropped() {
+        for backpressure in [true, false] {
+            let tun = Tun::null().unwrap();
+            let shared = Shared::new(tun, PlainWire, Arc::new(Deaf), 1500, 64, backpressure);
+            let (stream, _theirs) =
+                Stream::simulated(StreamId(1), ([192, 0, 2, 1], 1194).into()).unwrap();
+            let batch = vec![0; BATCH_BYTES + BATCH_PACKETS * 100];
+            while shared.write(&stream, &batch) != Written::Waiting {}
+            assert_eq!(shared.congested(), backpressure);
+            // As many as a ring has beside the one that found no room.
+            let mut rest = (1..RING_SLOTS).map(|_| shared.write(&stream, &batch));
+            // A server's interface is read on, so nothing else bounds what waits.
+            let dropped = rest.any(|written| written == Written::Dropped);
+            assert_eq!(dropped, !backpressure);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_not_used_to_send_does_not_hold_the_interface_back() {
+        let tun = Tun::null().unwrap();
+        let shared = Shared::new(tun, PlainWire, Arc::new(Deaf), 1500, 64, true);
+        let stuck = |id, line| {
+            let (stream, end) =
+                Stream::simulated(StreamId(id), ([192, 0, 2, 1], 1194).into()).unwrap();
+            let stream = stream.on_line(LineId(line));
+            while stream.write(&[0; 60_000], PENDING_MAX) != Written::Waiting {}
+            shared.hold_back(&stream);
+            end
+        };
+        let _other = stuck(1, 1);
+        assert!(!shared.congested());
+        let _used = stuck(2, 0);
+        assert!(shared.congested());
+        shared.send_by(LineId(2));
+        assert!(!shared.congested(), "another line is used now");
+        shared.send_by(LineId(1));
+        assert!(shared.congested());
+        shared.go_on(LineId(1));
+        assert!(!shared.congested());
+        shared.send_by(LineId(0));
+        assert!(shared.congested(), "it was not the one that has room");
     }
 }

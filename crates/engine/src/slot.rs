@@ -5,10 +5,14 @@ use crate::key::SendKey;
 use crate::peer::Peer;
 use crate::session::ReceiveKey;
 use crate::stream::Stream;
-use crate::wire::Wire;
-use crypto::Packet;
+use crate::ways::Way;
+use netio::tun::VnetHdr;
 use netio::udp::{Ecn, Endpoint, TRAIN_ROOM, Train};
-use netio::vnet::VnetHdr;
+use plane::LineId;
+use plane::Packet;
+use plane::StreamId;
+use plane::Wire;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,6 +25,9 @@ pub(crate) const BATCH_PACKETS: usize = 128;
 /// Room that spreading one super-packet can need beyond its own size, in bytes: a 64 KiB one with
 /// the smallest segment that Linux makes (48 bytes) gains 1,366 headers, tunnel headers and tags.
 const SPREAD_ROOM: usize = 192 << 10;
+
+/// Bytes of the memory of an outbound batch.
+pub(crate) const OUTBOUND_BYTES: usize = BATCH_BYTES + TRAIN_ROOM + SPREAD_ROOM;
 
 /// One read of the TUN.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +48,12 @@ pub(crate) struct OutboundRun {
     pub(crate) peer: Arc<Peer>,
     pub(crate) key: Arc<SendKey>,
     pub(crate) endpoint: Endpoint,
+    /// The line that its trains leave by.
+    pub(crate) line: LineId,
     /// The connection that its trains are written to, where there is one.
     pub(crate) stream: Option<Arc<Stream>>,
+    /// The ways of its copies, in [`OutboundSlot::copies`].
+    pub(crate) copies: Range<usize>,
     pub(crate) first: usize,
     pub(crate) count: usize,
     /// Its trains, in [`OutboundSlot::trains`].
@@ -62,21 +73,23 @@ pub(crate) struct OutboundSlot {
     pub(crate) lens: Vec<u32>,
     pub(crate) runs: Vec<OutboundRun>,
     pub(crate) trains: Vec<Train>,
+    /// Ways that runs take beside their own. Empty where each packet leaves once.
+    pub(crate) copies: Vec<Way>,
     pub(crate) now: Instant,
 }
 
 impl OutboundSlot {
     pub(crate) fn new() -> Self {
         // Zeroed pages cost nothing until they are touched, and few ever are.
-        let size = BATCH_BYTES + TRAIN_ROOM + SPREAD_ROOM;
         Self {
-            memory: vec![0; size].into_boxed_slice(),
+            memory: vec![0; OUTBOUND_BYTES].into_boxed_slice(),
             used: 0,
             items: Vec::with_capacity(BATCH_PACKETS),
             packets: Vec::with_capacity(2 * BATCH_PACKETS),
             lens: Vec::with_capacity(2 * BATCH_PACKETS),
             runs: Vec::with_capacity(BATCH_PACKETS),
             trains: Vec::with_capacity(BATCH_PACKETS),
+            copies: Vec::new(),
             now: Instant::now(),
         }
     }
@@ -88,10 +101,80 @@ impl OutboundSlot {
         self.lens.clear();
         self.runs.clear();
         self.trains.clear();
+        self.copies.clear();
     }
 
     pub(crate) fn is_full(&self) -> bool {
         self.used >= BATCH_BYTES || self.packets.len() >= BATCH_PACKETS
+    }
+
+    /// Numbers the packets, one `fetch_add` a run, in the order in which they will leave: a key may
+    /// have several runs in a batch. Nothing of a run whose key is used up will be sent.
+    pub(crate) fn number(&mut self, mut used_up: impl FnMut(&OutboundRun)) {
+        for at in 0..self.runs.len() {
+            let next = self.runs.get(at + 1).map(|run| run.first_train);
+            let trains = self.runs[at].first_train..next.unwrap_or(self.trains.len());
+            let run = &mut self.runs[at];
+            let packets = &mut self.packets[run.first..run.first + run.count];
+            match run.key.take(packets.len() as u64) {
+                Some(first) => {
+                    for (packet, counter) in packets.iter_mut().zip(first..) {
+                        packet.counter = counter;
+                    }
+                }
+                None => {
+                    // Used up between two batches.
+                    used_up(run);
+                    for train in &mut self.trains[trains] {
+                        train.len = 0;
+                    }
+                    run.count = 0;
+                }
+            }
+        }
+    }
+
+    /// Adds the packet whose payload lies at `at` to the last run, and couples its datagram to the
+    /// last train, or starts another.
+    pub(crate) fn push(
+        &mut self,
+        at: usize,
+        head: usize,
+        inner: usize,
+        padded: usize,
+        tail: usize,
+        ecn: Ecn,
+    ) {
+        let Some(run) = self.runs.last() else { return };
+        let endpoint = run.endpoint;
+        let (same_run, in_stream) = (run.first_train < self.trains.len(), run.stream.is_some());
+        self.packets.push(Packet {
+            start: at as u32,
+            len: padded as u32,
+            counter: 0,
+            authentic: false,
+        });
+        self.lens.push(inner as u32);
+        self.used = at + padded + tail;
+        let (start, len) = ((at - head) as u32, (head + padded + tail) as u32);
+        // A run has one line and one endpoint, and so have its trains.
+        if let Some(train) = self.trains.last_mut()
+            && same_run
+            && train.ecn == ecn
+            && train.start + train.len == start
+            // A stream does not care where a datagram ends.
+            && (in_stream || (train.len.is_multiple_of(train.segment) && len <= train.segment))
+        {
+            train.len += len;
+            return;
+        }
+        self.trains.push(Train {
+            start,
+            len,
+            segment: len,
+            endpoint,
+            ecn,
+        });
     }
 }
 
@@ -119,8 +202,10 @@ pub(crate) enum Inner {
 pub(crate) struct InboundRun<W: Wire> {
     pub(crate) key: Arc<ReceiveKey<W>>,
     pub(crate) from: Endpoint,
+    /// The line that it came by.
+    pub(crate) line: LineId,
     /// The stream that it came through, whose other end cannot move.
-    pub(crate) stream: Option<u64>,
+    pub(crate) stream: Option<StreamId>,
     pub(crate) ecn: Ecn,
     pub(crate) first: usize,
     pub(crate) count: usize,
@@ -159,3 +244,6 @@ impl<W: Wire> InboundSlot<W> {
         self.used >= BATCH_BYTES || self.packets.len() >= BATCH_PACKETS
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,7 @@ impl Counter {
 
 /// What one direction has done.
 #[derive(Debug, Default)]
-pub struct LaneStats {
+pub struct PipelineStats {
     /// Batches drained.
     pub batches: Counter,
     /// Inner packets in them.
@@ -87,7 +87,10 @@ drops! {
     expired,
     /// The tag was wrong.
     not_authentic,
-    /// Received before, or too old to tell.
+    /// Authentic, but its number was received before: the network or a second line delivered it twice, or it was
+    /// recorded and sent again. Of a peer with several lines also what is older than the replay window reaches.
+    duplicate,
+    /// Authentic, but its number is older than the replay window reaches: very late, or recorded and sent again.
     replayed,
     /// Authentic, but from an address that the peer may not move to.
     wrong_address,

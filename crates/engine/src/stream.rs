@@ -3,8 +3,11 @@
 //! Records are laid out in a slot as datagrams are, with the length as part of the header, so that
 //! a whole batch is written by one call.
 
+use crate::commit::RING_SLOTS;
+use crate::slot::OUTBOUND_BYTES;
 use netio::poll::Poller;
 use netio::udp::{Endpoint, Source};
+use plane::{LineId, StreamId};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,15 +16,16 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a record's length.
-pub const RECORD_HEADER: usize = 2;
-
 /// Most bytes of a record behind its length, which has 16 bits.
 pub(crate) const RECORD_MAX: usize = u16::MAX as usize;
 
 /// Bytes that may wait for a peer that does not read. A batch always goes in as a whole or not at
 /// all, so this is exceeded by one batch at most. What was sent is no part of it, nor kept.
-const PENDING_MAX: usize = 256 << 10;
+pub(crate) const PENDING_MAX: usize = 256 << 10;
+
+/// The same where the interface is not read while something waits: batches that are in flight at that moment go in, too.
+/// No more than the ring has places for can be, so packets of a client are not dropped for a lack of room.
+pub(crate) const PENDING_IN_FLIGHT_MAX: usize = PENDING_MAX + RING_SLOTS * OUTBOUND_BYTES;
 
 /// No session belongs to a stream yet.
 const NO_SESSIONS: u32 = u32::MAX;
@@ -29,7 +33,8 @@ const NO_SESSIONS: u32 = u32::MAX;
 /// A connection. Written by workers and by control, read by the worker that owns the sockets.
 #[derive(Debug)]
 pub struct Stream {
-    id: u64,
+    id: StreamId,
+    line: LineId,
     socket: TcpStream,
     endpoint: Endpoint,
     /// The first of our names for the sessions of the peer at the other end.
@@ -69,11 +74,11 @@ pub enum Written {
 }
 
 impl Stream {
-    /// Takes a connection over. `id` is what [`Control`](crate::Control) will call it.
+    /// Takes a connection over. `id` is what [`Control`](plane::Control) will call it.
     ///
     /// # Errors
     /// What the kernel says to being asked for the addresses or to be non-blocking.
-    pub fn new(id: u64, socket: TcpStream) -> io::Result<Self> {
+    pub fn new(id: StreamId, socket: TcpStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         // Records are written in batches; holding the last one back would only add delay.
         socket.set_nodelay(true)?;
@@ -92,7 +97,7 @@ impl Stream {
     /// # Errors
     /// Descriptor limits.
     #[doc(hidden)]
-    pub fn simulated(id: u64, peer: SocketAddr) -> io::Result<(Self, UnixStream)> {
+    pub fn simulated(id: StreamId, peer: SocketAddr) -> io::Result<(Self, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         theirs.set_nonblocking(true)?;
@@ -100,9 +105,10 @@ impl Stream {
         Ok((Self::over(id, socket, Endpoint::new(peer)), theirs))
     }
 
-    fn over(id: u64, socket: TcpStream, endpoint: Endpoint) -> Self {
+    fn over(id: StreamId, socket: TcpStream, endpoint: Endpoint) -> Self {
         Self {
             id,
+            line: LineId::FIRST,
             socket,
             endpoint,
             sessions: AtomicU32::new(NO_SESSIONS),
@@ -112,10 +118,23 @@ impl Stream {
         }
     }
 
+    /// The same as a connection of another line than the first.
+    #[must_use]
+    pub fn on_line(mut self, line: LineId) -> Self {
+        self.line = line;
+        self
+    }
+
     /// Its number.
     #[must_use]
-    pub fn id(&self) -> u64 {
+    pub fn id(&self) -> StreamId {
         self.id
+    }
+
+    /// The line that it belongs to.
+    #[must_use]
+    pub fn line(&self) -> LineId {
+        self.line
     }
 
     /// Both ends' addresses.
@@ -131,9 +150,21 @@ impl Stream {
     }
 
     /// Says which sessions data packets belong to that name none
-    /// ([`SessionName::OfSender`](crate::SessionName::OfSender)): `first` and those after it.
+    /// ([`SessionName::OfSender`](plane::SessionName::OfSender)): `first` and those after it.
     pub fn set_sessions(&self, first: u32) {
         self.sessions.store(first, Ordering::Relaxed);
+    }
+
+    /// Says that such packets belong to the sessions from `first` on, or no longer do.
+    pub(crate) fn set_sender(&self, first: u32, theirs: bool) {
+        if theirs {
+            self.set_sessions(first);
+        } else {
+            let sessions = &self.sessions;
+            let order = Ordering::Relaxed;
+            // Unless it has become another peer's.
+            let _ = sessions.compare_exchange(first, NO_SESSIONS, order, order);
+        }
     }
 
     pub(crate) fn sessions(&self) -> Option<u32> {
@@ -165,7 +196,7 @@ impl Stream {
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         // A write that did not see the flag is over when this has the lock, and later ones see it:
-        // nothing waits in a closed stream, so nobody can be waiting for it.
+        // nothing waits in a closed stream, so nothing is waited for.
         self.out().pending = VecDeque::new();
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
@@ -176,14 +207,14 @@ impl Stream {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Writes whole records, each with its length before it.
-    pub fn write(&self, records: &[u8]) -> Written {
+    /// Writes whole records, each with its length before it. They are dropped where more than `most` bytes wait already.
+    pub(crate) fn write(&self, records: &[u8], most: usize) -> Written {
         let mut out = self.out();
         if self.closed.load(Ordering::Relaxed) {
             return Written::Dropped;
         }
         if !out.pending.is_empty() {
-            if out.pending.len() > PENDING_MAX {
+            if out.pending.len() > most {
                 return Written::Dropped;
             }
             out.wait(records);
@@ -201,17 +232,6 @@ impl Stream {
                 Written::Dropped
             }
         }
-    }
-
-    /// Writes one record.
-    pub fn write_record(&self, record: &[u8]) -> Written {
-        let Ok(len) = u16::try_from(record.len()) else {
-            return Written::Dropped;
-        };
-        let mut framed = Vec::with_capacity(RECORD_HEADER + record.len());
-        framed.extend_from_slice(&len.to_be_bytes());
-        framed.extend_from_slice(record);
-        self.write(&framed)
     }
 
     /// Writes what waits. Returns whether nothing waits any more.
@@ -289,7 +309,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (theirs, _) = listener.accept().unwrap();
-        (Stream::new(1, ours).unwrap(), theirs)
+        (Stream::new(StreamId(1), ours).unwrap(), theirs)
     }
 
     #[test]
@@ -299,7 +319,7 @@ mod tests {
         let mut taken = 0_usize;
         let mut dropped = false;
         for _ in 0..2000 {
-            match ours.write_record(&record) {
+            match ours.write(&record, PENDING_MAX) {
                 Written::Dropped => {
                     dropped = true;
                     break;
@@ -312,7 +332,7 @@ mod tests {
         let mut received = 0;
         let mut buffer = vec![0; 100_000];
         theirs.set_nonblocking(true).unwrap();
-        while received < taken * (RECORD_HEADER + record.len()) {
+        while received < taken * record.len() {
             ours.flush();
             match theirs.read(&mut buffer) {
                 Ok(n) => received += n,
@@ -320,7 +340,7 @@ mod tests {
             }
         }
         assert!(ours.flush());
-        assert_eq!(received, taken * (RECORD_HEADER + record.len()));
+        assert_eq!(received, taken * record.len());
     }
 
     #[test]
@@ -332,7 +352,7 @@ mod tests {
         let (mut read, mut waited) = (0_usize, 0_usize);
         while read < 32 << 20 {
             // More than the peer reads, so that something waits at all times.
-            waited += usize::from(ours.write(&batch) == Written::Waiting);
+            waited += usize::from(ours.write(&batch, PENDING_MAX) == Written::Waiting);
             ours.flush();
             match theirs.read(&mut buffer) {
                 Ok(n) => read += n,
@@ -348,7 +368,7 @@ mod tests {
     #[test]
     fn nothing_waits_in_a_closed_stream() {
         let (ours, _theirs) = pair();
-        while ours.write(&[7; 60_000]) != Written::Waiting {}
+        while ours.write(&[7; 60_000], PENDING_MAX) != Written::Waiting {}
         assert!(ours.is_congested());
         ours.close();
         assert!(!ours.is_congested());
@@ -359,7 +379,6 @@ mod tests {
     fn nothing_is_written_to_a_closed_stream() {
         let (ours, _theirs) = pair();
         ours.close();
-        assert_eq!(ours.write_record(b"late"), Written::Dropped);
-        assert_eq!(ours.write_record(&vec![0; 70_000]), Written::Dropped);
+        assert_eq!(ours.write(b"late", PENDING_MAX), Written::Dropped);
     }
 }

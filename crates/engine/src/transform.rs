@@ -3,15 +3,15 @@
 //! Outbound: cut super-packets, complete checksums, pad, write headers, seal. Inbound: open, look
 //! at what is inside, verify what may be joined.
 
-use crate::format::Payload;
 use crate::gro::{self, Shape};
 use crate::gso::{self, Super};
 use crate::ip::{IpPacket, decapsulate_ecn};
 use crate::shared::Shared;
 use crate::slot::{InboundRun, InboundSlot, Inner, OutboundSlot};
-use crate::wire::Wire;
-use crypto::{Batch, Packet};
-use netio::vnet::GsoKind;
+use netio::tun::GsoKind;
+use plane::Payload;
+use plane::Wire;
+use plane::{Batch, Packet};
 use std::net::IpAddr;
 use std::sync::Arc;
 

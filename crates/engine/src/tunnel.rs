@@ -1,22 +1,27 @@
-//! The boundary: what control may ask of the data plane.
+//! A running data plane: a TUN, lines, workers, and what control may ask of them.
 //!
-//! Shaped like the kernel's OpenVPN offload (new peer, set key, swap, delete, float, statistics),
-//! so that a data plane in the kernel can sit behind the same calls.
+//! `DataPlane` (in `data_plane.rs`) is these calls for control that knows peers by number and keys as material.
 
-use crate::control::Control;
-use crate::format::Format;
-use crate::key::{KeyLimits, SendKey};
+use crate::key::SendKey;
+use crate::line::Sockets;
 use crate::peer::Peer;
-use crate::routes::Routes;
+use crate::peers::Peers;
 use crate::session::{ReceiveKey, ReceiveUsage};
-use crate::shared::{Shared, Sockets};
-use crate::stats::{Drops, LaneStats};
+use crate::shared::Shared;
+use crate::stats::{Drops, PipelineStats};
 use crate::stream::{Stream, Written};
-use crate::wire::Wire;
-use crate::worker::Crew;
-use crypto::{Batch, Packet};
+use crate::ways::Way;
+use crate::worker::Workers;
 use netio::tun::Tun;
 use netio::udp::{Ecn, Endpoint, Family, SendReport, SendScratch, Train};
+use plane::Control;
+use plane::Format;
+use plane::KeyLimits;
+use plane::LineId;
+use plane::PeerId;
+use plane::Routes;
+use plane::Wire;
+use plane::{Batch, Packet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -43,9 +48,10 @@ pub struct TunnelOptions {
 /// A running data plane: one TUN, its sockets, its workers. Stops when dropped.
 pub struct Tunnel<W: Wire> {
     shared: Arc<Shared<W>>,
-    crew: Arc<Crew<W>>,
+    workers: Arc<Workers<W>>,
     threads: Vec<JoinHandle<()>>,
     scratch: Mutex<SendScratch>,
+    pub(crate) peers: Mutex<Peers>,
 }
 
 impl<W: Wire> std::fmt::Debug for Tunnel<W> {
@@ -61,22 +67,27 @@ impl<W: Wire> Tunnel<W> {
     ///
     /// # Errors
     /// Descriptor or thread limits.
-    pub fn start(tun: Tun, control: Arc<dyn Control>, options: &TunnelOptions) -> io::Result<Self> {
+    pub fn start(
+        tun: Tun,
+        wire: W,
+        control: Arc<dyn Control>,
+        options: &TunnelOptions,
+    ) -> io::Result<Self> {
         let workers = options.workers.max(1);
-        let mut tunnel = Self::without_workers(tun, control, workers, options)?;
-        let crew = &tunnel.crew;
-        tunnel.threads = (0..workers)
+        let mut tunnel = Self::without_workers(tun, wire, control, workers, options)?;
+        let workers = &tunnel.workers;
+        tunnel.threads = (0..workers.count())
             .map(|me| {
-                let crew = Arc::clone(crew);
+                let workers = Arc::clone(workers);
                 std::thread::Builder::new()
                     .name(["tun", "udp", "helper"][me.min(2)].to_owned())
                     // Frames are shallow; the default of 2 MiB would only be address space.
                     .stack_size(256 << 10)
                     .spawn(move || {
-                        if let Err(e) = crew.work(me) {
+                        if let Err(e) = workers.work(me) {
                             log::error!("worker {me} stopped: {e}");
-                            crew.stop();
-                            crew.tell_gone();
+                            workers.stop();
+                            workers.tell_gone();
                         }
                     })
             })
@@ -87,23 +98,26 @@ impl<W: Wire> Tunnel<W> {
     /// Everything but the threads.
     pub(crate) fn without_workers(
         tun: Tun,
+        wire: W,
         control: Arc<dyn Control>,
         workers: usize,
         options: &TunnelOptions,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared::new(
             tun,
+            wire,
             control,
             options.mtu,
             options.gso_max_segs,
             options.backpressure,
         ));
-        let crew = Arc::new(Crew::new(Arc::clone(&shared), workers, options.parallel)?);
+        let workers = Workers::new(Arc::clone(&shared), workers, options.parallel)?;
         Ok(Self {
             shared,
-            crew,
+            workers: Arc::new(workers),
             threads: Vec::new(),
             scratch: Mutex::default(),
+            peers: Mutex::default(),
         })
     }
 
@@ -111,13 +125,13 @@ impl<W: Wire> Tunnel<W> {
         &self.shared
     }
 
-    pub(crate) fn crew(&self) -> &Crew<W> {
-        &self.crew
+    pub(crate) fn all_workers(&self) -> &Workers<W> {
+        &self.workers
     }
 
-    /// A new peer, known to nobody yet. `id` is what [`Control::notify`] will call it.
+    /// A new peer, which no table knows yet. `id` is what [`Control::notify`] will call it.
     #[must_use]
-    pub fn new_peer(&self, id: u32) -> Arc<Peer> {
+    pub fn new_peer(&self, id: PeerId) -> Arc<Peer> {
         Arc::new(Peer::new(
             id,
             self.shared.epoch,
@@ -125,21 +139,34 @@ impl<W: Wire> Tunnel<W> {
         ))
     }
 
-    /// Replaces the table of who owns which address.
+    /// Replaces the table of the peers that own addresses.
     pub fn set_routes(&self, routes: Routes<Arc<Peer>>) {
         self.shared.routes.store(Arc::new(routes));
     }
 
-    /// Replaces the sockets; the old ones are closed as soon as no worker uses them.
+    /// Replaces the sockets of the first line; the old ones are closed as soon as no worker uses them.
     pub fn set_sockets(&self, sockets: Sockets) {
-        self.shared.sockets.store(Arc::new(sockets));
-        self.crew.wake_all();
+        self.set_line_sockets(LineId::FIRST, sockets);
     }
 
-    /// The sockets in use.
+    /// The same for any line, whose number must be below [`LINES_MAX`](plane::LINES_MAX).
+    pub(crate) fn set_line_sockets(&self, line: LineId, sockets: Sockets) {
+        // What changes lines holds the lock, so that no change is lost.
+        let _one = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.shared.lines.load().with(line, sockets);
+        self.shared.lines.store(Arc::new(lines));
+        self.workers.wake_all();
+    }
+
+    /// The sockets of the first line.
     #[must_use]
     pub fn sockets(&self) -> Arc<Sockets> {
-        self.shared.sockets.load_full()
+        self.shared
+            .lines
+            .load()
+            .of(LineId::FIRST)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// The interface.
@@ -178,12 +205,17 @@ impl<W: Wire> Tunnel<W> {
             .answer
             .clone()
             .unwrap_or_else(|| Arc::new(SendKey::new((index, session), format, limits)));
+        self.send_by_key(peer, &key);
+    }
+
+    /// Seals with `key` from now on.
+    pub(crate) fn send_by_key(&self, peer: &Peer, key: &Arc<SendKey>) {
         // What waited is numbered and sent before a worker can see the key, so that the order on
         // the wire is the order of the numbers.
-        self.send_staged(peer, &key);
-        peer.send_key.store(Some(Arc::clone(&key)));
+        self.send_staged(peer, key);
+        peer.send_key.store(Some(Arc::clone(key)));
         // A worker that did not see the key yet may have staged a packet meanwhile.
-        self.send_staged(peer, &key);
+        self.send_staged(peer, key);
     }
 
     /// Sends what waits for `peer` if there is a key.
@@ -223,7 +255,7 @@ impl<W: Wire> Tunnel<W> {
     /// them is reported as [`Notice::Confirmed`], and what is sent to the peer after it is sealed
     /// with that.
     ///
-    /// [`Notice::Confirmed`]: crate::Notice::Confirmed
+    /// [`Notice::Confirmed`]: plane::Notice::Confirmed
     pub fn add_receive_key(
         &self,
         index: u32,
@@ -235,12 +267,13 @@ impl<W: Wire> Tunnel<W> {
         let answer = answer.map(|(receiver, format, limits)| {
             Arc::new(SendKey::new((receiver, index), format, limits))
         });
-        let key = ReceiveKey::new(index, Arc::clone(peer), format, limits, answer);
+        let confirm = answer.is_some();
+        let key = ReceiveKey::new(index, Arc::clone(peer), format, limits, answer, confirm);
         self.shared.sessions.insert(key);
     }
 
-    /// Says whose data packets come from `addr` that name no session: those of the sessions from
-    /// `first` on ([`SessionName::OfSender`](crate::SessionName::OfSender)).
+    /// Says that data packets from `addr` which name no session belong to the sessions from
+    /// `first` on ([`SessionName::OfSender`](plane::SessionName::OfSender)).
     pub fn set_sender(&self, addr: SocketAddr, first: u32) {
         self.shared.sessions.set_sender(addr, first, true);
     }
@@ -265,19 +298,21 @@ impl<W: Wire> Tunnel<W> {
     /// # Errors
     /// Descriptor limits.
     pub fn add_stream(&self, stream: &Arc<Stream>) -> io::Result<()> {
-        self.crew.add_stream(stream)
+        self.workers.add_stream(stream)
     }
 
     /// Reads from a stream no more, and closes it.
     pub fn remove_stream(&self, stream: &Stream) {
         // Closed first: what waits in it must not keep the interface from being read.
         stream.close();
-        self.crew.remove_stream(stream.id());
+        self.workers.remove_stream(stream.id());
     }
 
     /// Sends a message that is not a data packet through a stream. Returns whether it went.
     pub fn send_record(&self, stream: &Stream, record: &[u8]) -> bool {
-        let sent = stream.write_record(record) != Written::Dropped;
+        let most = self.shared.pending_max();
+        let sent = W::to_record(record)
+            .is_some_and(|record| stream.write(&record, most) != Written::Dropped);
         self.shared.drops.stream_full.add(u64::from(!sent));
         sent
     }
@@ -303,12 +338,20 @@ impl<W: Wire> Tunnel<W> {
         }
     }
 
-    /// Seals and sends one packet outside the lanes.
+    /// Seals and sends one packet outside the pipelines.
     fn seal_one(&self, peer: &Peer, key: &SendKey, packet: &[u8], now: Instant) -> bool {
-        let (Some(endpoint), Some(counter)) = (peer.endpoint(), key.take(1)) else {
+        let mut ways = peer.lines.ways_of_messages();
+        if ways.is_empty() {
+            let line = peer.lines.used_id();
+            ways.extend(peer.endpoint().map(|endpoint| Way { line, endpoint }));
+        }
+        if ways.is_empty() {
+            return false;
+        }
+        let Some(counter) = key.take(1) else {
             return false;
         };
-        let padded = W::padded(packet.len(), self.mtu());
+        let padded = self.shared.wire.padded(packet.len(), self.mtu());
         let (head, tail) = (key.format.head(), key.format.tail(padded));
         let mut datagram = vec![0; head + padded + tail];
         datagram[head..head + packet.len()].copy_from_slice(packet);
@@ -322,9 +365,9 @@ impl<W: Wire> Tunnel<W> {
             memory: &mut datagram,
             packets: &mut packets,
         });
-        let report = self.send(endpoint, &datagram);
-        if report.source_gone {
-            peer.clear_source();
+        let report = self.send_over(peer, &ways, &datagram);
+        for line in ways.iter().filter_map(|way| peer.lines.get(way.line)) {
+            line.counts.note_sent(1, datagram.len() as u64);
         }
         peer.tx_bytes.add(datagram.len() as u64);
         peer.note_sent(self.shared.epoch.millis(now), !packet.is_empty());
@@ -337,14 +380,37 @@ impl<W: Wire> Tunnel<W> {
         true
     }
 
-    /// Sends a datagram that is not a data packet.
+    /// Sends a datagram to a peer by each of these ways. What is said of it is the sum over all.
+    pub(crate) fn send_over(&self, peer: &Peer, ways: &[Way], datagram: &[u8]) -> SendReport {
+        let mut sum = SendReport::default();
+        for way in ways {
+            let report = self.send_by(way.line, way.endpoint, datagram);
+            if report.source_gone
+                && let Some(line) = peer.lines.get(way.line)
+            {
+                line.clear_source();
+            }
+            sum.sent += report.sent;
+            sum.dropped += report.dropped;
+            sum.syscalls += report.syscalls;
+            sum.source_gone |= report.source_gone;
+        }
+        sum
+    }
+
+    /// Sends a datagram that is not a data packet by the first line.
     pub fn send(&self, endpoint: Endpoint, datagram: &[u8]) -> SendReport {
+        self.send_by(LineId::FIRST, endpoint, datagram)
+    }
+
+    /// Sends a datagram by a line.
+    pub(crate) fn send_by(&self, line: LineId, endpoint: Endpoint, datagram: &[u8]) -> SendReport {
         let family = match endpoint.addr {
             SocketAddr::V4(_) => Family::V4,
             SocketAddr::V6(_) => Family::V6,
         };
-        let sockets = self.shared.sockets.load();
-        let Some(socket) = sockets.of(family) else {
+        let lines = self.shared.lines.load();
+        let Some(socket) = lines.socket(line, family) else {
             self.shared.drops.send_failed.add(1);
             return SendReport {
                 dropped: 1,
@@ -374,32 +440,32 @@ impl<W: Wire> Tunnel<W> {
 
     /// What went from the TUN to UDP.
     #[must_use]
-    pub fn outbound(&self) -> &LaneStats {
+    pub fn outbound(&self) -> &PipelineStats {
         &self.shared.outbound
     }
 
     /// What went from UDP to the TUN.
     #[must_use]
-    pub fn inbound(&self) -> &LaneStats {
+    pub fn inbound(&self) -> &PipelineStats {
         &self.shared.inbound
     }
 
     /// Threads at work.
     #[must_use]
     pub fn workers(&self) -> usize {
-        self.crew.workers()
+        self.workers.count()
     }
 
     /// Whether several workers may share one direction.
     #[must_use]
     pub fn is_parallel(&self) -> bool {
-        self.crew.is_parallel()
+        self.workers.is_parallel()
     }
 }
 
 impl<W: Wire> Drop for Tunnel<W> {
     fn drop(&mut self) {
-        self.crew.stop();
+        self.workers.stop();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 log::error!("a worker panicked");

@@ -1,31 +1,32 @@
 //! Workers: threads that fill, and help each other when there is a backlog.
 //!
 //! The first worker owns the TUN, the second the sockets; on one core one worker owns both. A
-//! worker that has nothing to read helps with whatever batch waits in either lane. There are no
+//! worker that has nothing to read helps with whatever batch waits in either pipeline. There are no
 //! other threads in the data plane, and none that only passes things on.
 
-use crate::commit::{Direction, Lane};
+use crate::commit::{Direction, Pipeline};
 use crate::drain::{InboundDrain, OutboundDrain};
 use crate::fill::{Filled, InboundFill, OutboundFill};
-use crate::shared::{Shared, Sockets};
+use crate::line::{Lines, TOKENS_END};
+use crate::shared::Shared;
 use crate::slot::{InboundSlot, OutboundSlot};
-use crate::stats::LaneStats;
+use crate::stats::PipelineStats;
 use crate::stream::Stream;
 use crate::transform;
-use crate::wire::Wire;
 use netio::poll::{Poller, Waker};
-use netio::udp::Family;
+use netio::udp::UdpSocket;
+use plane::{LineId, StreamId, Wire};
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 const WAKE: u64 = 0;
 const TUN: u64 = 1;
-const UDP_V4: u64 = 2;
-const UDP_V6: u64 = 3;
-/// The first stream's; the others follow by number.
-const STREAMS: u64 = 16;
+/// The first stream's, behind those of the lines' sockets; the others follow by number.
+const STREAMS: u64 = 64;
+const _: () = assert!(TOKENS_END <= STREAMS);
 
 /// Batches that must wait before another worker is woken: waking one costs more than one batch.
 const BACKLOG: usize = 2;
@@ -48,7 +49,7 @@ impl<W: Wire> Direction for Outbound<W> {
     fn clear(&self, slot: &mut Self::Slot) {
         slot.clear();
     }
-    fn stats(&self) -> &LaneStats {
+    fn stats(&self) -> &PipelineStats {
         &self.0.outbound
     }
 }
@@ -57,7 +58,7 @@ pub(crate) struct Inbound<W: Wire>(Arc<Shared<W>>);
 
 impl<W: Wire> Direction for Inbound<W> {
     type Slot = InboundSlot<W>;
-    type Drain = InboundDrain;
+    type Drain = InboundDrain<W>;
 
     fn new_slot() -> InboundSlot<W> {
         InboundSlot::new()
@@ -65,64 +66,71 @@ impl<W: Wire> Direction for Inbound<W> {
     fn transform(&self, slot: &mut InboundSlot<W>) {
         transform::inbound(&self.0, slot);
     }
-    fn drain(&self, drain: &mut InboundDrain, slot: &mut InboundSlot<W>) {
+    fn drain(&self, drain: &mut InboundDrain<W>, slot: &mut InboundSlot<W>) {
         drain.drain(&self.0, slot);
     }
     fn clear(&self, slot: &mut Self::Slot) {
         slot.clear();
     }
-    fn stats(&self) -> &LaneStats {
+    fn stats(&self) -> &PipelineStats {
         &self.0.inbound
+    }
+    fn expire(&self, drain: &mut InboundDrain<W>, now: Instant) {
+        drain.expire(&self.0, now);
     }
 }
 
 /// All workers of a tunnel.
-pub(crate) struct Crew<W: Wire> {
+pub(crate) struct Workers<W: Wire> {
     shared: Arc<Shared<W>>,
-    outbound: Lane<Outbound<W>>,
-    inbound: Lane<Inbound<W>>,
-    members: Vec<Member>,
+    outbound: Pipeline<Outbound<W>>,
+    inbound: Pipeline<Inbound<W>>,
+    all: Vec<Worker>,
     stop: AtomicBool,
     parallel: bool,
-    streams: Mutex<HashMap<u64, Arc<Stream>>>,
+    streams: Mutex<HashMap<StreamId, Arc<Stream>>>,
 }
 
-struct Member {
+/// How one worker is woken.
+struct Worker {
     poller: Arc<Poller>,
     waker: Arc<Waker>,
     idle: AtomicBool,
 }
 
-impl<W: Wire> Crew<W> {
+impl<W: Wire> Workers<W> {
     /// # Errors
     /// Descriptor limits.
     pub(crate) fn new(shared: Arc<Shared<W>>, workers: usize, parallel: bool) -> io::Result<Self> {
         let parallel = parallel && workers > 1;
-        let members: Vec<Member> = (0..workers)
+        let all: Vec<Worker> = (0..workers)
             .map(|_| {
-                Ok(Member {
+                Ok(Worker {
                     poller: Arc::new(Poller::new()?),
                     waker: Arc::new(Waker::new()?),
                     idle: AtomicBool::new(false),
                 })
             })
             .collect::<io::Result<_>>()?;
-        if let Some(first) = members.first() {
+        if let Some(first) = all.first() {
             let _ = shared.tun_waker.set(Arc::clone(&first.waker));
         }
+        if let Some(receiver) = all.get(1).or_else(|| all.first()) {
+            let _ = shared.receiver_waker.set(Arc::clone(&receiver.waker));
+        }
         Ok(Self {
-            outbound: Lane::new(Outbound(Arc::clone(&shared)), parallel),
-            inbound: Lane::new(Inbound(Arc::clone(&shared)), parallel),
+            outbound: Pipeline::new(Outbound(Arc::clone(&shared)), parallel),
+            inbound: Pipeline::new(Inbound(Arc::clone(&shared)), parallel),
             shared,
-            members,
+            all,
             stop: AtomicBool::new(false),
             parallel,
             streams: Mutex::default(),
         })
     }
 
-    pub(crate) fn workers(&self) -> usize {
-        self.members.len()
+    pub(crate) fn count(&self) -> usize {
+        self.all.len()
     }
 
     pub(crate) fn is_parallel(&self) -> bool {
@@ -131,17 +139,17 @@ impl<W: Wire> Crew<W> {
 
     /// Makes every worker look at the sockets and at the stop flag.
     pub(crate) fn wake_all(&self) {
-        for member in &self.members {
-            member.waker.wake();
+        for worker in &self.all {
+            worker.waker.wake();
         }
     }
 
     /// The worker that owns the sockets.
-    fn receiver(&self) -> &Member {
-        &self.members[1.min(self.members.len() - 1)]
+    fn receiver(&self) -> &Worker {
+        &self.all[1.min(self.all.len() - 1)]
     }
 
-    fn streams(&self) -> MutexGuard<'_, HashMap<u64, Arc<Stream>>> {
+    fn streams(&self) -> MutexGuard<'_, HashMap<StreamId, Arc<Stream>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -150,13 +158,13 @@ impl<W: Wire> Crew<W> {
     pub(crate) fn add_stream(&self, stream: &Arc<Stream>) -> io::Result<()> {
         // Known before it is watched: its first event must find it.
         self.streams().insert(stream.id(), Arc::clone(stream));
-        let token = STREAMS + stream.id();
+        let token = STREAMS + stream.id().0;
         stream
             .watch(Arc::clone(&self.receiver().poller), token)
             .inspect_err(|_| drop(self.streams().remove(&stream.id())))
     }
 
-    pub(crate) fn remove_stream(&self, id: u64) {
+    pub(crate) fn remove_stream(&self, id: StreamId) {
         let stream = self.streams().remove(&id);
         if let Some(stream) = stream {
             stream.unwatch();
@@ -167,8 +175,13 @@ impl<W: Wire> Crew<W> {
     /// The TUN may be read again if it was not for this stream's sake.
     fn room_again(&self, stream: &Stream) {
         if self.shared.backpressure && !stream.is_congested() {
-            self.shared.go_on();
+            self.shared.go_on(stream.line());
         }
+    }
+
+    /// The stream of this number.
+    pub(crate) fn stream(&self, id: StreamId) -> Option<Arc<Stream>> {
+        self.streams().get(&id).cloned()
     }
 
     /// Ends every worker.
@@ -187,8 +200,8 @@ impl<W: Wire> Crew<W> {
     /// # Errors
     /// Descriptor limits, at the start.
     pub(crate) fn work(&self, me: usize) -> io::Result<()> {
-        let poller = Arc::clone(&self.members[me].poller);
-        poller.add(&*self.members[me].waker, WAKE)?;
+        let poller = Arc::clone(&self.all[me].poller);
+        poller.add(&*self.all[me].waker, WAKE)?;
         let mut tun_waits = false;
         let mut tun = if me == 0 {
             poller.add(&self.shared.tun, TUN)?;
@@ -196,17 +209,17 @@ impl<W: Wire> Crew<W> {
         } else {
             None
         };
-        let owns_udp = me == 1 || self.members.len() == 1;
+        let owns_udp = me == 1 || self.all.len() == 1;
         let mut udp = owns_udp.then(|| InboundFill::new(Arc::clone(&self.shared)));
-        let mut sockets = Arc::new(Sockets::default());
+        let mut lines = Arc::new(Lines::default());
         if owns_udp {
-            self.follow_sockets(&poller, &mut sockets)?;
+            self.follow_lines(&poller, &mut lines)?;
         }
         while !self.stop.load(Ordering::Acquire) {
-            for token in self.wait(me, &poller)?.iter() {
+            for token in self.wait(me, &poller, owns_udp)?.iter() {
                 match (token, &mut tun, &mut udp) {
                     (WAKE, ..) => {
-                        self.members[me].waker.clear();
+                        self.all[me].waker.clear();
                         if tun_waits && !self.shared.congested() {
                             poller.add(&self.shared.tun, TUN)?;
                             tun_waits = false;
@@ -217,7 +230,7 @@ impl<W: Wire> Crew<W> {
                             self.pump_tun(fill);
                         }
                         if owns_udp {
-                            self.follow_sockets(&poller, &mut sockets)?;
+                            self.follow_lines(&poller, &mut lines)?;
                         }
                     }
                     (TUN, Some(fill), _) => {
@@ -227,28 +240,23 @@ impl<W: Wire> Crew<W> {
                             poller.remove(&self.shared.tun)?;
                             tun_waits = true;
                             // Room may have come between the two.
-                            self.members[me].waker.wake();
+                            self.all[me].waker.wake();
                         }
                     }
-                    (UDP_V4 | UDP_V6, _, Some(fill)) => {
-                        let family = if token == UDP_V4 {
-                            Family::V4
-                        } else {
-                            Family::V6
-                        };
-                        if let Some(socket) = sockets.of(family) {
-                            self.pump(
-                                &self.inbound,
-                                |slot| fill.fill(slot, socket),
-                                |s| !s.runs.is_empty(),
-                            );
+                    (STREAMS.., _, Some(fill)) => self.pump_stream(StreamId(token - STREAMS), fill),
+                    (_, _, Some(fill)) => {
+                        if let Some((line, socket)) = lines.by_token(token) {
+                            self.pump_socket(fill, line, socket);
                         }
                     }
-                    (STREAMS.., _, Some(fill)) => self.pump_stream(token - STREAMS, fill),
                     _ => {}
                 }
             }
             self.help();
+            // The worker that owns the sockets is the one that looks after packets from them that are held.
+            if owns_udp && self.shared.alarm.is_due(self.shared.epoch) {
+                self.inbound.expire();
+            }
         }
         Ok(())
     }
@@ -265,9 +273,18 @@ impl<W: Wire> Crew<W> {
         }
     }
 
+    /// A line's socket is readable.
+    pub(crate) fn pump_socket(&self, fill: &mut InboundFill<W>, line: LineId, socket: &UdpSocket) {
+        self.pump(
+            &self.inbound,
+            |slot| fill.fill(slot, line, socket),
+            |s| !s.runs.is_empty(),
+        );
+    }
+
     /// A stream is readable, or writable after it was not, or both, or at its end.
-    pub(crate) fn pump_stream(&self, id: u64, fill: &mut InboundFill<W>) {
-        let Some(stream) = self.streams().get(&id).cloned() else {
+    pub(crate) fn pump_stream(&self, id: StreamId, fill: &mut InboundFill<W>) {
+        let Some(stream) = self.stream(id) else {
             return;
         };
         if stream.is_congested() && stream.flush() {
@@ -291,16 +308,23 @@ impl<W: Wire> Crew<W> {
         }
     }
 
-    fn wait(&self, me: usize, poller: &Poller) -> io::Result<netio::poll::Ready> {
-        if !self.parallel {
-            return poller.wait(None);
+    /// Waits for something to do. The worker that owns the sockets waits no longer than packets may be held.
+    fn wait(&self, me: usize, poller: &Poller, owns_udp: bool) -> io::Result<netio::poll::Ready> {
+        let idle = &self.all[me].idle;
+        if self.parallel {
+            idle.store(true, Ordering::SeqCst);
+            // A batch that was published before the flag was set woke no worker.
+            self.help();
         }
-        let idle = &self.members[me].idle;
-        idle.store(true, Ordering::SeqCst);
-        // A batch published before the flag was up woke nobody.
-        self.help();
-        let ready = poller.wait(None);
-        idle.store(false, Ordering::SeqCst);
+        let alarm = owns_udp.then_some(&self.shared.alarm);
+        let timeout = alarm.and_then(|alarm| alarm.sleep(self.shared.epoch));
+        let ready = poller.wait(timeout);
+        if let Some(alarm) = alarm {
+            alarm.awake();
+        }
+        if self.parallel {
+            idle.store(false, Ordering::SeqCst);
+        }
         ready
     }
 
@@ -311,71 +335,59 @@ impl<W: Wire> Crew<W> {
     /// Reads and passes on until nothing waits.
     fn pump<D: Direction>(
         &self,
-        lane: &Lane<D>,
+        pipeline: &Pipeline<D>,
         mut fill: impl FnMut(&mut D::Slot) -> Filled,
         filled_any: impl Fn(&D::Slot) -> bool,
     ) -> Filled {
         // A bound, so that one descriptor cannot keep a worker that owns both from the other.
         for _ in 0..64 {
             let mut slot = loop {
-                match lane.spare() {
+                match pipeline.spare() {
                     Some(slot) => break slot,
                     // All are in flight: help with one, or let the workers that have them finish.
-                    None if lane.work() => {}
+                    None if pipeline.work() => {}
                     None => std::thread::yield_now(),
                 }
             };
             let filled = fill(&mut slot);
             if !filled_any(&slot) {
-                lane.put_back(slot);
-            } else if lane.is_idle() && !(self.parallel && filled == Filled::Full) {
-                lane.run(slot);
+                pipeline.put_back(slot);
+            } else if pipeline.is_idle() && !(self.parallel && filled == Filled::Full) {
+                pipeline.run(slot);
             } else {
-                lane.publish(slot);
-                if lane.waiting() >= BACKLOG {
+                pipeline.publish(slot);
+                if pipeline.waiting() >= BACKLOG {
                     self.wake_one();
                 }
                 // With a backlog, read on while others work; without, do it now.
-                if filled != Filled::Full || lane.waiting() > BACKLOG {
-                    lane.work();
+                if filled != Filled::Full || pipeline.waiting() > BACKLOG {
+                    pipeline.work();
                 }
             }
             if filled != Filled::Full {
-                while lane.work() {}
+                while pipeline.work() {}
                 return filled;
             }
         }
-        while lane.work() {}
+        while pipeline.work() {}
         Filled::Full
     }
 
     fn wake_one(&self) {
-        for member in &self.members {
-            if member.idle.load(Ordering::Relaxed) && member.idle.swap(false, Ordering::SeqCst) {
-                member.waker.wake();
+        for worker in &self.all {
+            if worker.idle.load(Ordering::Relaxed) && worker.idle.swap(false, Ordering::SeqCst) {
+                worker.waker.wake();
                 return;
             }
         }
     }
 
-    fn follow_sockets(&self, poller: &Poller, current: &mut Arc<Sockets>) -> io::Result<()> {
-        let wanted = self.shared.sockets.load_full();
-        if Arc::ptr_eq(&wanted, current) {
-            return Ok(());
+    fn follow_lines(&self, poller: &Poller, current: &mut Arc<Lines>) -> io::Result<()> {
+        let wanted = self.shared.lines.load_full();
+        if !Arc::ptr_eq(&wanted, current) {
+            wanted.watch(poller, current)?;
+            *current = wanted;
         }
-        for socket in current.iter() {
-            // One that was already closed has left the set by itself.
-            let _ = poller.remove(socket);
-        }
-        for socket in wanted.iter() {
-            let token = if socket.family() == Family::V4 {
-                UDP_V4
-            } else {
-                UDP_V6
-            };
-            poller.add(socket, token)?;
-        }
-        *current = wanted;
         Ok(())
     }
 }

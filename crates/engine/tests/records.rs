@@ -3,14 +3,15 @@
 // Every function serves tests only.
 #![allow(clippy::unwrap_used)]
 
-use crypto::{Batch, Packet};
 use engine::fuzzing::{Plane, connection};
-use engine::{
-    Class, Control, Format, KeyLimits, Notice, Payload, Peer, RECORD_HEADER, Routes, SessionName,
-    Stream, TunnelOptions, Window, Wire,
-};
+use engine::{Peer, Routes, Stream, TunnelOptions};
+use netio::tun::VNET_HDR_LEN;
 use netio::udp::Endpoint;
-use netio::vnet::VNET_HDR_LEN;
+use plane::{Batch, Packet};
+use plane::{
+    Class, Control, Format, KeyLimits, Line, Notice, Payload, PeerId, Record, ReplayCheck,
+    SessionName, StreamId, Window, Wire,
+};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
@@ -18,25 +19,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The peer's number and the packet as it is.
-enum Clear {}
+struct Clear;
 
 #[derive(Default)]
 struct AllNew;
 
 impl Window for AllNew {
-    fn accept(&mut self, _: u64) -> bool {
-        true
+    fn accept(&mut self, _: u64) -> ReplayCheck {
+        ReplayCheck::New
     }
 }
 
+/// Bytes of length in front of each packet of a stream.
+const RECORD_HEADER: usize = 2;
+
 impl Wire for Clear {
     const HEAD_MAX: usize = RECORD_HEADER + 1;
+    const RECORD_HEADER: usize = RECORD_HEADER;
     const TAIL_MAX: usize = 0;
     const STAGES: bool = false;
     const ECN: bool = false;
     type Window = AllNew;
 
-    fn classify(datagram: &[u8]) -> Class {
+    fn classify(&self, datagram: &[u8]) -> Class {
         Class::Data {
             session: SessionName::Index(datagram[0].into()),
             counter: 0,
@@ -44,14 +49,25 @@ impl Wire for Clear {
         }
     }
 
-    fn loops(_: &[u8], _: SocketAddr, _: u32, _: &Endpoint) -> bool {
+    fn record(bytes: &[u8], longest: usize) -> Record {
+        let Some(len) = bytes.first_chunk() else {
+            return Record::Partial;
+        };
+        match usize::from(u16::from_be_bytes(*len)) {
+            len if len == 0 || len > longest => Record::Malformed,
+            len if RECORD_HEADER + len > bytes.len() => Record::Partial,
+            len => Record::Whole { len },
+        }
+    }
+
+    fn loops(&self, _: &[u8], _: SocketAddr, _: u32, _: &Endpoint) -> bool {
         false
     }
 }
 
-struct Record(u8);
+struct Framed(u8);
 
-impl Format for Record {
+impl Format for Framed {
     fn head(&self) -> usize {
         RECORD_HEADER + 1
     }
@@ -78,10 +94,10 @@ impl Format for Record {
 struct Deaf;
 
 impl Control for Deaf {
-    fn datagram(&self, _: Endpoint, _: Option<u64>, _: &[u8]) -> bool {
+    fn datagram(&self, _: Line, _: &[u8]) -> bool {
         true
     }
-    fn notify(&self, _: u32, _: Notice) {}
+    fn notify(&self, _: PeerId, _: Notice) {}
     fn device_gone(&self) {}
 }
 
@@ -105,7 +121,7 @@ fn plane(mtu: usize, peers: u8) -> (Plane<Clear>, Vec<Remote>) {
         gso_max_segs: 64,
         backpressure: false,
     };
-    let plane = Plane::new(Arc::new(Deaf), &options).unwrap();
+    let plane = Plane::new(Clear, Arc::new(Deaf), &options).unwrap();
     let limits = KeyLimits {
         expires: Instant::now() + Duration::from_secs(3600),
         messages_max: u64::MAX,
@@ -115,11 +131,11 @@ fn plane(mtu: usize, peers: u8) -> (Plane<Clear>, Vec<Remote>) {
     let mut routes = Routes::default();
     let mut remotes = Vec::new();
     for number in 1..=peers {
-        let peer = plane.tunnel.new_peer(number.into());
+        let peer = plane.tunnel.new_peer(PeerId(number.into()));
         let from = ([192, 0, 2, number], 1194).into();
-        let (stream, end) = connection(number.into(), from).unwrap();
+        let (stream, end) = connection(StreamId(number.into()), from).unwrap();
         peer.set_stream(Some(Arc::clone(&stream)));
-        let (index, format) = (u32::from(number), Arc::new(Record(number)));
+        let (index, format) = (u32::from(number), Arc::new(Framed(number)));
         plane
             .tunnel
             .add_receive_key(index, &peer, format.clone(), limits, None);
@@ -187,7 +203,7 @@ fn what_one_peer_sends_another_may_be_as_long_as_the_interface_takes() {
         let sent = record(1, &packet(1, 2, len));
         remotes[0].end.write_all(&sent).unwrap();
     }
-    plane.stream(1);
+    plane.stream(StreamId(1));
     plane.interface();
     assert_eq!(received(&mut remotes[1]), record(2, &packet(1, 2, 1500)));
     // The kernel fragments it, or tells its sender.
@@ -203,10 +219,10 @@ fn the_longest_records_of_the_longest_packets_come_in_any_pieces() {
         // The second is behind the first in one read, and a part of it is left.
         remotes[0].end.write_all(&bytes).unwrap();
         remotes[0].end.write_all(&bytes[..cut]).unwrap();
-        plane.stream(1);
+        plane.stream(StreamId(1));
         assert!(written(&plane) == [sent.clone()]);
         remotes[0].end.write_all(&bytes[cut..]).unwrap();
-        plane.stream(1);
+        plane.stream(StreamId(1));
         assert!(written(&plane) == [sent.clone()]);
     }
     assert!(!remotes[0].stream.is_closed());
@@ -231,7 +247,7 @@ fn datagrams_of_a_byte_are_joined_up_to_the_end_of_a_batch_s_memory() {
     let all = record(1, &tiny).repeat((128 << 10) / 32);
     assert_eq!(all.len(), 128 << 10);
     remotes[0].end.write_all(&all).unwrap();
-    plane.stream(1);
+    plane.stream(StreamId(1));
     let inbound = plane.tunnel.inbound();
     assert_eq!(inbound.packets.value(), (128 << 10) / 32);
     assert_eq!(inbound.batches.value(), 1, "one slot, filled to its end");

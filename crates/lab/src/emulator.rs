@@ -63,7 +63,7 @@ struct Controls {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Controls> {
-        // Plain values, whole whoever panics.
+        // Plain values, whole whichever thread panics.
         self.controls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,7 +20,7 @@ const CAP_NET_ADMIN: u64 = 1 << 12;
 const CAP_NET_RAW: u64 = 1 << 13;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
-/// Makes sure that this process may make network namespaces. Root may already; anybody else is moved
+/// Makes sure that this process may make network namespaces. Root may already; any other user is moved
 /// into a new user, mount and network namespace in which they are root. Call it at the start of
 /// `main`: a process that has threads already is *started again* inside of that namespace, from
 /// the beginning, with the same arguments.

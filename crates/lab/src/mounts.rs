@@ -146,7 +146,7 @@ mod tests {
         std::os::unix::fs::symlink("/run", root.join("var/run")).unwrap();
         fs::write(root.join("etc/resolv.conf"), "# of the chroot\n").unwrap();
         let work = || {
-            // Only /proc is mounted here, for this thread alone.
+            // Only /proc is mounted here, for this thread only.
             unshare(CloneFlags::CLONE_NEWNS).unwrap();
             make_private().unwrap();
             let proc = root.join("proc");

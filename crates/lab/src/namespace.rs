@@ -211,7 +211,7 @@ impl Host {
     ///
     /// # Errors
     /// [`LabError::Failed`] with what it said if its status is not 0.
-    pub fn output<I, S>(&self, program: &str, arguments: I) -> Result<String, LabError>
+    pub fn output<I, S>(&self, program: impl AsRef<OsStr>, arguments: I) -> Result<String, LabError>
     where
         I: IntoIterator<Item = S>,
         S: AsRef<OsStr>,

@@ -96,7 +96,7 @@ struct Kept {
 
 impl Output {
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        // The lines stay whole whoever panics.
+        // The lines stay whole whichever thread panics.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -400,7 +400,7 @@ impl Drop for Process {
 }
 
 /// Keeps what comes out of `pipe`, in a thread. Without a thread it is not kept, and the program gets
-/// to know that nobody listens.
+/// to know that nothing listens.
 fn read_lines(pipe: impl Read + Send + 'static, stream: Stream, output: &Arc<Output>) {
     output.lock().open += 1;
     let theirs = Arc::clone(output);

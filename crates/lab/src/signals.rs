@@ -44,7 +44,7 @@ impl Network {
 }
 
 fn living() -> MutexGuard<'static, Living> {
-    // Sets of numbers are whole whoever panicked.
+    // Sets of numbers are whole whichever thread panicked.
     LIVING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

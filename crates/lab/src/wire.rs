@@ -23,6 +23,9 @@ pub struct Impairment {
     pub in_order: bool,
     /// Fraction of frames lost, 0 to 1.
     pub loss: f64,
+    /// How many frames are lost one after the other on average (Gilbert's model). Up to 1: each by itself. More than
+    /// `burst / (burst + 1)` are not lost so.
+    pub burst: f64,
     /// Fraction of frames that arrive twice.
     pub duplicate: f64,
     /// Fraction of frames that skip the delay and so overtake others.
@@ -42,6 +45,7 @@ impl Impairment {
         jitter: Duration::ZERO,
         in_order: false,
         loss: 0.0,
+        burst: 1.0,
         duplicate: 0.0,
         reorder: 0.0,
         rate: None,
@@ -104,6 +108,8 @@ pub(crate) struct Wire {
     /// When the line has sent what was given to it.
     free_at: Duration,
     last_due: Duration,
+    /// The last frame was lost, and the next may be for that reason.
+    in_burst: bool,
     held: BinaryHeap<Reverse<Held>>,
     held_bytes: usize,
     /// Order of arrival, which decides between frames that are due at the same time.
@@ -129,6 +135,7 @@ impl Wire {
             random: Random::new(seed),
             free_at: Duration::ZERO,
             last_due: Duration::ZERO,
+            in_burst: false,
             held: BinaryHeap::new(),
             held_bytes: 0,
             sequence: 0,
@@ -159,8 +166,8 @@ impl Wire {
             counters.cut += 1;
             return;
         }
-        if lost < line.loss {
-            counters.lost += 1;
+        if self.loses(lost) {
+            self.counters.lost += 1;
             return;
         }
         let Some(sent_at) = self.transmit(now, frame.len()) else {
@@ -183,6 +190,22 @@ impl Wire {
             self.counters.duplicated += 1;
             self.hold(due, note, frame);
         }
+    }
+
+    /// Whether a frame is lost, by a random fraction.
+    fn loses(&mut self, random: f64) -> bool {
+        let line = self.impairment;
+        if line.burst <= 1.0 || line.loss <= 0.0 || line.loss >= 1.0 {
+            self.in_burst = false;
+            return random < line.loss;
+        }
+        let end = 1.0 / line.burst;
+        self.in_burst = match self.in_burst {
+            true => random >= end,
+            // As many begin as make up the loss, with what follows.
+            false => random < end * line.loss / (1.0 - line.loss).max(f64::EPSILON),
+        };
+        self.in_burst
     }
 
     /// When the line will have sent a frame, or nothing if too many wait for it already.
@@ -273,6 +296,23 @@ mod tests {
         let expected: Vec<_> = (0..100).map(|n| (n, MS * n)).collect();
         assert_eq!(out, expected);
         assert_eq!((counters.received, counters.lost), (100, 0));
+    }
+
+    #[test]
+    fn bursts_have_their_length_and_lose_as_much() {
+        let line = Impairment {
+            loss: 0.05,
+            burst: 4.0,
+            ..Impairment::NONE
+        };
+        let (out, counters) = run(line, 3, 40_000);
+        assert!((1_700..2_300).contains(&counters.lost), "{counters:?}");
+        let bursts = out
+            .windows(2)
+            .filter(|pair| pair[1].0 > pair[0].0 + 1)
+            .count();
+        let length = counters.lost as f64 / bursts as f64;
+        assert!((3.6..4.4).contains(&length), "{length}");
     }
 
     #[test]

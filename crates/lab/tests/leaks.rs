@@ -131,7 +131,7 @@ fn killed_process_leaves_nothing(signal: Signal) {
         assert_eq!(status.code(), Some(130));
     }
     for process in &processes {
-        // The grandchild of a process killed without notice is the one thing nobody can catch.
+        // The grandchild of a process killed without notice is the one thing that cannot be caught.
         if signal == Signal::SIGKILL && is_grandchild(process) {
             kill(Pid::from_raw(process.parse().unwrap()), Signal::SIGKILL).unwrap();
         }

@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
 use std::time::Duration;
 
 use lab::load::{
-    Direction, HttpLoad, HttpServer, Iperf, IperfServer, LossFree, Transport, UdpLoad,
+    Direction, HttpLoad, HttpServer, HttpWatch, Iperf, IperfServer, LossFree, Transport, UdpLoad,
     highest_loss_free, udp_load,
 };
 use lab::{Emulator, Host, Impairment, Link, LinkOptions, may_enter, tools};
@@ -74,6 +76,26 @@ fn http_files_arrive_whole_with_and_without_keep_alive() {
     drop(server);
     let report = HttpLoad::new((link.b6(), 8080), 1, 3).run(&a).unwrap();
     assert_eq!(report.errors, 3, "{report:?}");
+}
+
+#[test]
+fn a_download_that_has_stalled_ends_when_it_is_abandoned() {
+    let Some((a, b, link)) = pair() else { return };
+    // It takes connections, and never answers.
+    let address: SocketAddr = (link.b4(), 8080).into();
+    let silent = b.run(|| TcpListener::bind(address)).unwrap().unwrap();
+    let load = HttpLoad {
+        connections: 2,
+        ..HttpLoad::new((link.b4(), 8080), 1, 3)
+    };
+    let watch = HttpWatch::default();
+    let report = thread::scope(|scope| {
+        let download = scope.spawn(|| load.run_watched(&a, &watch));
+        let _asked = silent.accept().unwrap();
+        watch.abandon();
+        download.join().unwrap().unwrap()
+    });
+    assert_eq!((report.requests, report.errors), (0, 0), "{report:?}");
 }
 
 #[test]

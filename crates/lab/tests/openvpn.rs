@@ -86,7 +86,7 @@ fn every_part_of_a_setup_works() {
             KeyKind::Ed25519,
             Setup {
                 wrap: Wrap::TlsCrypt,
-                cipher: Cipher::BfCbc,
+                cipher: Cipher::BlowfishCbc,
                 framing: Framing::Compress,
                 fragment: Some(1200),
                 ..Setup::default()

@@ -1,14 +1,14 @@
-//! `--daemon`, and what is printed where nobody reads any more.
+//! `--daemon`, and what is printed where the reader has gone.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
 
 use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use common::{A4, Directory, Net, PATIENCE, PORT_B, PROGRAM, inhabitants, ready, run_files, until};
+use acceptance::{
+    A4, Directory, Net, PATIENCE, PORT_B, PROGRAM, inhabitants, ready, run_files, until,
+};
 use lab::peer::Keys;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -128,7 +128,7 @@ fn what_cannot_start_says_so_and_leaves_nothing() {
 }
 
 #[test]
-fn nothing_panics_where_nobody_reads() {
+fn nothing_panics_where_the_reader_has_gone() {
     let directory = Directory::new();
     let file = directory.file("wg0.conf", "[Interface]\nPrivateKey = x\n");
     let file = file.to_str().unwrap();

@@ -49,7 +49,7 @@ fn a_short_bench_fills_its_tables() {
     assert!(!text.contains("## Failed"), "{text}");
 }
 
-/// OpenVPN is measured too, here by the stock program alone: every pair costs time.
+/// OpenVPN is measured too, here only by the stock program: every pair costs time.
 #[test]
 fn openvpn_is_measured_and_crowded() {
     if lab::require(tools::find("openvpn")).is_none() {

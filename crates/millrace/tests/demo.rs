@@ -13,6 +13,11 @@ use nix::unistd::Pid;
 
 /// The demo with a second for each size of file; none where it cannot build networks.
 fn demo() -> Option<Child> {
+    start(&["demo", "--seconds", "1"])
+}
+
+/// The program with these arguments.
+fn start(arguments: &[&str]) -> Option<Child> {
     let tools = ["wg", "ping", "openssl", "openvpn"];
     lab::require(
         tools
@@ -22,7 +27,7 @@ fn demo() -> Option<Child> {
     lab::require(tools::tun())?;
     lab::require(lab::enter())?;
     let child = Command::new(env!("CARGO_BIN_EXE_millrace"))
-        .args(["demo", "--seconds", "1"])
+        .args(arguments)
         .stdout(Stdio::piped())
         .spawn();
     Some(child.unwrap())
@@ -46,6 +51,32 @@ fn wireguard_and_openvpn_stand_beside_the_programs_of_others() {
     assert_eq!(text.lines().filter(compared).count(), 2, "{text}");
     let tables = text.lines().filter(|line| line.starts_with('|'));
     assert!(tables.clone().all(|line| line.chars().count() <= 80));
+}
+
+#[test]
+fn each_way_to_use_two_lines_has_a_row_and_a_drawing() {
+    let Some(child) = start(&["demo", "lines", "--seconds", "9"]) else {
+        return;
+    };
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    let lost = |way: &str| -> f64 {
+        let row = text
+            .lines()
+            .find(|line| line.starts_with(&format!("| {way} ")));
+        let cells: Vec<&str> = row.unwrap().split('|').map(str::trim).collect();
+        cells[2].parse().unwrap()
+    };
+    // Three of nine seconds without the line, and both lines lose some in any case.
+    assert!(lost("dsl") > 25.0, "{text}");
+    assert!(lost("duplicate") < 10.0, "{text}");
+    for way in ["lte", "failover", "critical"] {
+        assert!(lost(way) < lost("dsl"), "{way}: {text}");
+    }
+    // The call may have been on the line that was cut.
+    assert!(lost("balance") < 50.0, "{text}");
+    assert!(text.contains('✂') && text.contains("····"), "{text}");
 }
 
 #[test]

@@ -2,12 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 
-use common::{A4, Directory, Net, PATIENCE, PROGRAM, WG, inhabitants, ready, run_files, until};
+use acceptance::{A4, Directory, Net, PATIENCE, PROGRAM, WG, inhabitants, ready, run_files, until};
 use lab::peer::Keys;
 use lab::{Exit, Host};
 
@@ -85,11 +84,11 @@ fn keys_are_those_of_wg() {
     let net = Net::new();
     let a = &net.a;
     let private = a.output(PROGRAM, ["genkey"]).unwrap();
-    let public = |program: &str| {
+    let public = |program: &OsStr| {
         let command = a.command(program).args(["pubkey"]);
         command.output_with_input(&private).unwrap()
     };
-    assert_eq!(public(PROGRAM), public("wg"));
+    assert_eq!(public(PROGRAM.as_ref()), public("wg".as_ref()));
     let preshared = a.output(PROGRAM, ["genpsk"]).unwrap();
     assert_eq!(preshared.len(), private.len());
     assert_ne!(preshared, a.output(PROGRAM, ["genpsk"]).unwrap());

@@ -1,16 +1,14 @@
-//! What anybody can send to the port: floods, rubbish, and datagrams that somebody recorded. None of it
+//! What any sender can send to the port: floods, rubbish, and datagrams that were recorded. None of it
 //! costs more than a drop and a counter.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{A4, B4, Net, PORT_A, PORT_B, Setup, Tunnel, drops, hex, pings, ready, until};
+use acceptance::{A4, B4, Net, PORT_A, PORT_B, Setup, Tunnel, drops, hex, pings, ready, until};
 use lab::{Host, Link, LinkOptions, Offloads};
 use netio::packet::{FrameBatch, NOTE_SIZE, PacketSocket};
 
@@ -26,7 +24,7 @@ fn mac_of(host: &Host, interface: &str) -> [u8; 6] {
     link.mac.try_into().unwrap()
 }
 
-/// A frame with a UDP datagram over IPv4 whose source is anybody.
+/// A frame with a UDP datagram over IPv4 whose source is arbitrary.
 fn frame(
     macs: [[u8; 6]; 2],
     from: (Ipv4Addr, u16),
@@ -56,7 +54,7 @@ fn frame(
 fn header_checksum(frame: &mut [u8]) {
     let header = &mut frame[ETHERNET..ETHERNET + IP];
     header[10..12].fill(0);
-    let sum = common::internet_checksum(header);
+    let sum = acceptance::internet_checksum(header);
     header[10..12].copy_from_slice(&sum);
 }
 
@@ -78,7 +76,7 @@ impl Random {
     }
 }
 
-/// An initiation that only a look into it tells from a real one: whoever knows a public key can make
+/// An initiation that only a look into it tells from a real one: any sender that knows a public key can make
 /// its first MAC.
 fn initiation(random: &mut Random, public_key: &[u8; 32]) -> [u8; INITIATION] {
     let mut message = [0; INITIATION];
@@ -118,7 +116,7 @@ fn datagrams_received(host: &Host) -> u64 {
 /// Thousands of initiations a second from as many addresses, with right and with wrong MACs: a peer that
 /// pings meanwhile loses nothing, and one that comes anew gets its handshake.
 #[test]
-fn flood_of_handshakes_stops_nobody() {
+fn flood_of_handshakes_stops_no_peer() {
     if !ready() {
         return;
     }
@@ -180,7 +178,7 @@ fn flood_of_handshakes_stops_nobody() {
             tunnel.a.set(&["peer", peer, "remove"]).unwrap();
             let words = ["peer", peer, "endpoint", &to, "allowed-ips", "10.0.0.2/32"];
             tunnel.a.set(&words).unwrap();
-            common::reaches(&net.a, B4);
+            acceptance::reaches(&net.a, B4);
         }));
         stop.store(true, Ordering::Relaxed);
         if let Err(why) = result {
@@ -310,7 +308,7 @@ fn recorded_datagrams_move_neither_counters_nor_endpoint() {
         .collect();
     send(&elsewhere);
     until("all replays are counted", || {
-        drops(&net.b, "replayed") >= 3 * data
+        drops(&net.b, "duplicate") >= 3 * data
     });
 
     // A bit of the last byte, which is the tag's, with a counter that was not used yet.
@@ -349,11 +347,11 @@ fn refused_datagrams_are_counted_and_survived() {
     if lab::require(net.a.nft(&rules)).is_none() {
         return;
     }
-    common::no_ping(&net.a, B4);
+    acceptance::no_ping(&net.a, B4);
     until("the refusals are counted", || {
         drops(&net.a, "send_failed") > 0
     });
     net.a.nft("delete table inet closed\n").unwrap();
-    common::reaches(&net.a, B4);
+    acceptance::reaches(&net.a, B4);
     assert!(tunnel.a.process.try_wait().unwrap().is_none());
 }

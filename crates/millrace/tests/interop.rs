@@ -3,9 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
-use common::{
+use acceptance::{
     A4, A6, B4, B6, Net, Setup, Tunnel, millrace, no_ping, pings, pings_of, ready, tcp_both_ways,
     udp_both_ways,
 };
@@ -52,7 +50,7 @@ fn interoperates<P: WireGuardPeer + Copy + 'static>(other: P) {
             tcp_both_ways(&net.a, &net.b, B4, 3_000_000);
             tcp_both_ways(&net.b, &net.a, A6, 3_000_000);
             udp_both_ways(&net.a, &net.b, B4, 300, 1392);
-            // Over IPv4 alone: wireguard-go sends a UDP checksum that comes out as zero as zero, which
+            // Over IPv4 only: wireguard-go sends a UDP checksum that comes out as zero as zero, which
             // IPv6 forbids (RFC 8200 section 8.1), so one datagram in 65,536 is dropped by the host.
             udp_both_ways(&net.b, &net.a, A4, 300, 1392);
             // boringtun says how long ago it was, and zero would be never.
@@ -117,10 +115,10 @@ fn transfer_counters_are_exact() {
     }
     let mut pairs: Vec<[Box<dyn WireGuardPeer>; 2]> =
         vec![[Box::new(millrace()), Box::new(millrace())]];
-    if let Some(go) = common::wireguard_go() {
+    if let Some(go) = acceptance::wireguard_go() {
         pairs.push([Box::new(millrace()), go]);
     }
-    if let Some(go) = common::wireguard_go() {
+    if let Some(go) = acceptance::wireguard_go() {
         pairs.push([go, Box::new(millrace())]);
     }
     for [a, b] in pairs {

@@ -6,17 +6,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::openvpn::{credentials, millrace};
-use common::world::World;
-use common::{Directory, PATIENCE, PROGRAM, inhabitants, run_files, until};
+use acceptance::openvpn::{credentials, millrace};
+use acceptance::world::World;
+use acceptance::{Directory, PATIENCE, PROGRAM, inhabitants, run_files, until};
 use lab::openvpn::{KeyKind, OpenVpn, Setup};
 use lab::peer::Keys;
 use lab::{Host, Process};
@@ -221,7 +219,7 @@ fn wireguard(host: &Host, lines: &str, peer: &str) -> (String, Keys) {
 
 #[test]
 fn a_killed_wireguard_client_leaves_nothing_to_the_next_but_one() {
-    if !common::ready() {
+    if !acceptance::ready() {
         return;
     }
     let world = World::new();
@@ -237,7 +235,7 @@ fn a_killed_wireguard_client_leaves_nothing_to_the_next_but_one() {
 
 #[test]
 fn a_killed_wireguard_server_leaves_nothing_to_the_next_but_one() {
-    if !common::ready() {
+    if !acceptance::ready() {
         return;
     }
     let world = World::new();
@@ -255,7 +253,7 @@ fn a_killed_wireguard_server_leaves_nothing_to_the_next_but_one() {
 
 #[test]
 fn a_killed_openvpn_client_leaves_nothing_to_the_next_but_one() {
-    if !common::openvpn::ready() {
+    if !acceptance::openvpn::ready() {
         return;
     }
     let world = World::new();
@@ -288,7 +286,7 @@ fn a_killed_openvpn_client_leaves_nothing_to_the_next_but_one() {
 
 #[test]
 fn a_killed_openvpn_server_leaves_nothing_to_the_next_but_one() {
-    if !common::openvpn::ready() {
+    if !acceptance::openvpn::ready() {
         return;
     }
     let world = World::new();

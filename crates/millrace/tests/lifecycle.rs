@@ -2,11 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::fs;
 
-use common::{
+use acceptance::{
     B4, B6, Net, PATIENCE, PROGRAM, Setup, Tunnel, WG, inhabitants, millrace, pings, ready,
     run_files, tcp_both_ways, until,
 };
@@ -189,9 +187,9 @@ fn follows_its_link_up_and_down() {
         net.a.set_up(WG, false).unwrap();
         net.a.set_up(WG, true).unwrap();
         // The kernel has forgotten the IPv6 address, the IPv4 one is still there.
-        common::reaches(&net.a, B4);
+        acceptance::reaches(&net.a, B4);
     }
-    assert_eq!(tunnel.a.status().unwrap().listen_port, common::PORT_A);
+    assert_eq!(tunnel.a.status().unwrap().listen_port, acceptance::PORT_A);
 }
 
 /// An interface that is moved to another namespace sends its datagrams where it was born: that is
@@ -207,11 +205,13 @@ fn interface_moves_to_another_namespace() {
     let mut netlink = net.a.netlink().unwrap();
     let index = netlink.index_of(WG).unwrap();
     netlink.set_netns_fd(index, inside.network()).unwrap();
-    for (address, prefix) in [(common::A4, 24), (common::A6, 64)] {
-        inside.add_address(WG, common::ip(address), prefix).unwrap();
+    for (address, prefix) in [(acceptance::A4, 24), (acceptance::A6, 64)] {
+        inside
+            .add_address(WG, acceptance::ip(address), prefix)
+            .unwrap();
     }
     inside.set_up(WG, true).unwrap();
-    common::usable(&inside, common::A6);
+    acceptance::usable(&inside, acceptance::A6);
     pings(&inside, B4, 3);
     tcp_both_ways(&inside, &net.b, B6, 1_000_000);
     // `wg` still reaches it, and it still ends with its link.
@@ -260,7 +260,7 @@ fn hundred_peers_with_sessions_leave_nothing() {
     }
     let net = Net::new();
     let tunnel = Tunnel::new(&net, &Setup::default());
-    let to = format!("{}:{}", net.link.b4(), common::PORT_B);
+    let to = format!("{}:{}", net.link.b4(), acceptance::PORT_B);
     let cycle = || {
         let ends = [
             (&tunnel.a, &tunnel.keys_b, "10.0.0.2/32"),
@@ -326,20 +326,20 @@ fn runs_without_ipv6() {
         addresses.retain(|(address, _)| address.is_ipv4());
     }
     lab::Link::new(&a, "eth0", &b, "eth0", &link).unwrap();
-    let ends = [(&a, common::A4), (&b, B4)];
+    let ends = [(&a, acceptance::A4), (&b, B4)];
     let keys = ends.map(|(host, _)| lab::peer::Keys::generate(host).unwrap());
     let mut running = Vec::new();
     for (number, (host, address)) in ends.into_iter().enumerate() {
         let program = start(host);
         let other = lab::peer::WgPeer::new(&keys[1 - number].public)
             .at(([link.b4(), link.a4()][number], 1000 + 2 - number as u16).into())
-            .allow(common::ip(ends[1 - number].1), 32);
+            .allow(acceptance::ip(ends[1 - number].1), 32);
         let port = 1001 + number as u16;
         program
-            .configure(&common::interface(&keys[number], port, vec![other]))
+            .configure(&acceptance::interface(&keys[number], port, vec![other]))
             .unwrap();
         program
-            .bring_up(&[(common::ip(address), 24)], 1420)
+            .bring_up(&[(acceptance::ip(address), 24)], 1420)
             .unwrap();
         running.push(program);
     }
@@ -348,7 +348,7 @@ fn runs_without_ipv6() {
     // An endpoint that cannot be reached is no reason to end.
     let words = ["peer", &keys[1].public, "endpoint", "[fd00:1::2]:1002"];
     running[0].set(&words).unwrap();
-    common::no_ping(&a, B4);
+    acceptance::no_ping(&a, B4);
     assert!(running[0].process.try_wait().unwrap().is_none());
 }
 
@@ -362,9 +362,9 @@ fn goes_on_after_it_was_stopped() {
     let tunnel = Tunnel::new(&net, &Setup::default());
     pings(&net.a, B4, 1);
     tunnel.b.process.signal(Signal::SIGSTOP).unwrap();
-    common::no_ping(&net.a, B4);
+    acceptance::no_ping(&net.a, B4);
     tunnel.b.process.signal(Signal::SIGCONT).unwrap();
-    common::reaches(&net.a, B4);
+    acceptance::reaches(&net.a, B4);
 }
 
 /// A peer that has started anew has forgotten the session that its server still has. What the server
@@ -376,7 +376,7 @@ fn first_answer_to_a_peer_that_started_anew_arrives() {
     }
     let net = Net::new();
     let tunnel = Tunnel::new(&net, &Setup::default());
-    let to = format!("{}:{}", net.link.b4(), common::PORT_B);
+    let to = format!("{}:{}", net.link.b4(), acceptance::PORT_B);
     // An initiation within 20 ms of the last one counts as its replay and is repeated after five
     // seconds, so each round takes that long.
     for _ in 0..3 {

@@ -2,72 +2,50 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use common::dns::{NameServer, ask};
-use common::{
-    A4, B4, B6, Directory, Net, PATIENCE, PORT_B, PROGRAM, WG, ip, millrace, pings, reaches, ready,
-    until,
-};
+use acceptance::dns::{NameServer, ask};
+use acceptance::{A4, B4, PATIENCE, PORT_B, PROGRAM, WG, ip, pings, reaches, ready, until};
 use lab::Process;
 use lab::load::{PingOptions, ping};
-use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
+use lab::peer::RunningPeer;
 use nix::sys::signal::Signal;
 
 /// The name of B, and addresses that nothing has.
 const NAME: &str = "vpn.test";
-const NOBODY: &str = "192.168.1.77";
-const NOBODY6: &str = "fd00:1::77";
+const UNUSED: &str = "192.168.1.77";
+const UNUSED6: &str = "fd00:1::77";
 /// Where B moves to.
 const MOVED: &str = "192.168.1.3";
 
 /// A, whose file knows B by name, and B, which answers.
-struct Site {
-    net: Net,
-    keys_a: Keys,
-    keys_b: Keys,
-    directory: Directory,
+struct Site(acceptance::Site);
+
+impl std::ops::Deref for Site {
+    type Target = acceptance::Site;
+
+    fn deref(&self) -> &acceptance::Site {
+        &self.0
+    }
 }
 
 impl Site {
     fn new() -> Self {
-        let net = Net::new();
-        let (keys_a, keys_b) = (
-            Keys::generate(&net.a).unwrap(),
-            Keys::generate(&net.b).unwrap(),
-        );
-        ask(&net.a, net.link.b4());
-        Self {
-            net,
-            keys_a,
-            keys_b,
-            directory: Directory::new(),
-        }
+        let site = acceptance::Site::new();
+        ask(&site.net.a, site.net.link.b4());
+        Self(site)
     }
 
     fn server(&self) -> RunningPeer<'_> {
-        let b = millrace()
-            .start(&self.net.b, WG, &PeerOptions::default())
-            .unwrap();
-        let a_of_b = WgPeer::new(&self.keys_a.public).allow(ip(A4), 32);
-        b.configure(&common::interface(&self.keys_b, PORT_B, vec![a_of_b]))
-            .unwrap();
-        b.bring_up(&[(ip(B4), 24), (ip(B6), 64)], 1420).unwrap();
-        b
+        self.0.server(&[], &[])
     }
 
     fn file(&self, ranges: &str) -> PathBuf {
-        let text = format!(
-            "[Interface]\nPrivateKey = {}\nAddress = {A4}/24\n\
-             [Peer]\nPublicKey = {}\nEndpoint = {NAME}:{PORT_B}\nAllowedIPs = {ranges}\n",
-            self.keys_a.private, self.keys_b.public,
-        );
-        self.directory.file(&format!("{WG}.conf"), &text)
+        self.0
+            .file(WG, &format!("Address = {A4}/24"), NAME, ranges, "")
     }
 
     fn up(&self, ranges: &str) -> Process {
@@ -159,12 +137,12 @@ fn every_address_of_a_name_is_tried() {
     }
     let site = Site::new();
     let _server = site.server();
-    let dns = site.dns(&[ip(NOBODY6), ip(NOBODY), site.net.link.b4()]);
+    let dns = site.dns(&[ip(UNUSED6), ip(UNUSED), site.net.link.b4()]);
     let mut process = site.up("10.0.0.0/24");
     says(&mut process, "is up;");
     reaches(&site.net.a, B4);
     ends(process);
-    dns.set(NAME, &[ip(NOBODY6), ip(NOBODY), site.net.link.b6()]);
+    dns.set(NAME, &[ip(UNUSED6), ip(UNUSED), site.net.link.b6()]);
     let mut process = site.up("10.0.0.0/24");
     says(&mut process, "is up;");
     reaches(&site.net.a, B4);
@@ -256,7 +234,7 @@ fn an_address_that_wg_sets_takes_the_place_of_the_name() {
     }
     let site = Site::new();
     let _server = site.server();
-    let dns = site.dns(&[ip(NOBODY)]);
+    let dns = site.dns(&[ip(UNUSED)]);
     let a = &site.net.a;
     let mut process = site.up("10.0.0.0/24");
     says(&mut process, "is up;");

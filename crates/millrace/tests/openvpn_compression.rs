@@ -3,14 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread;
 
-use common::openvpn::{Ends, Pair, ready};
-use common::{Net, PATIENCE, ip};
+use acceptance::openvpn::{Ends, Pair, ready};
+use acceptance::{Net, PATIENCE, ip};
 use lab::Host;
 use lab::openvpn::{RunningOpenVpn, Setup, Transport};
 
@@ -117,7 +115,7 @@ fn where_compression_is_not_allowed_the_log_says_what_is_dropped() {
     setup.client.line("allow-compression no");
     let mut ends = Ends::new(&net, &setup, Pair::Client.programs(false));
     let client4 = ends.setup.inner4(2).to_string();
-    // Text in a datagram, to a port that nobody listens at: it does not get so far.
+    // Text in a datagram, to a port where nothing listens: it does not get so far.
     let socket = net.b.run(|| UdpSocket::bind(("0.0.0.0", 0)));
     let socket = socket.unwrap().unwrap();
     socket.send_to(&text()[..1000], (ip(&client4), 9)).unwrap();

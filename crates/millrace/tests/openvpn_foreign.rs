@@ -1,14 +1,10 @@
 //! A profile from elsewhere does nothing to the files of the machine that it is tried on.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use common::openvpn::{credentials, millrace, ready};
-use common::{Directory, Net, PATIENCE, PROGRAM};
+use acceptance::openvpn::{credentials, millrace, ready};
+use acceptance::{Directory, Net, PATIENCE, PROGRAM};
 use lab::openvpn::{KeyKind, OpenVpn, Setup, StockOpenVpn};
 use nix::sys::signal::Signal;
 
@@ -24,7 +20,7 @@ fn files_that_a_profile_names_are_as_they_were() {
     let ca = credentials(KeyKind::Ecdsa).pki.ca().to_owned();
     for line in ["log", "log-append", "writepid", "status", "management"] {
         let rest = if line == "management" { "unix" } else { "" };
-        // Nobody answers there, and it gives up.
+        // Nothing answers there, and it gives up.
         let text = format!(
             "client\ndev tun\nremote {} 1194 udp\nremote-cert-tls server\nconnect-retry 1\n\
              connect-retry-max 1\nhand-window 1\nuser nobody\n\

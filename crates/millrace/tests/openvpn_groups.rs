@@ -3,10 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
-use common::openvpn::{credentials, millrace, ready};
-use common::{Net, pings};
+use acceptance::openvpn::{credentials, millrace, ready};
+use acceptance::{Net, pings};
 use lab::LinkOptions;
 use lab::openvpn::{KeyKind, OpenVpn, PackagedOpenVpn, Setup, StockOpenVpn, Transport, Wrap};
 

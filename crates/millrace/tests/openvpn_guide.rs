@@ -1,20 +1,18 @@
-//! The office and its branches of docs/openvpn.md, word by word: what the page says is what runs.
+//! The office and its branches of docs/openvpn-server.md, word by word: what the page says is what runs.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
-use common::openvpn::ready;
-use common::{Net, PROGRAM, pings, reaches, status_of, until};
+use acceptance::openvpn::ready;
+use acceptance::{Net, PROGRAM, pings, reaches, status_of, until};
 use lab::{Host, Process};
 use std::time::Duration;
 
 /// How long a program may take to start.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const PAGE: &str = include_str!("../../../docs/openvpn.md");
+const PAGE: &str = include_str!("../../../docs/openvpn-server.md");
 
-/// The first indented block behind `after`, as somebody would copy it.
+/// The first indented block behind `after`, as a reader would copy it.
 fn block(after: &str) -> String {
     let (_, rest) = PAGE
         .split_once(after)
@@ -78,7 +76,7 @@ impl World {
         &self.net.b
     }
 
-    /// Runs what somebody types, and fails where a command does.
+    /// Runs what a reader types, and fails where a command does.
     fn shell(&self, host: &Host, script: &str) -> String {
         let command = host.command("sh").args(["-e", "-c", script]);
         let exit = command.env("PATH", &self.path).exit().unwrap();
@@ -181,7 +179,7 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
 
     // Another branch, in the place of the first here; the first is not disturbed by the reload.
     let before = status_of(office, "tun0")["peers"][0]["connected_unix"].clone();
-    world.shell(office, &block("### Another branch"));
+    world.shell(office, &block("## Another branch"));
     until("the second branch's route", || {
         !world
             .shell(office, "ip route show 192.168.60.0/24")
@@ -198,9 +196,9 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     works(&world, "192.168.60.1");
 
     // It is to stay out: its session ends, and it gets none again.
-    world.shell(office, &block("### A branch that is to stay out"));
+    world.shell(office, &block("## A branch that is to stay out"));
     until("an office without clients", || world.clients().is_empty());
-    // By its certificate alone, too.
+    // By only its certificate, too.
     drop(second);
     world.shell(office, "rm /etc/openvpn/ccd/branch2");
     let third = world.join("branch2.ovpn");
@@ -224,7 +222,7 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     );
 
     // Another name for the first.
-    world.shell(office, &block("### Renaming a branch"));
+    world.shell(office, &block("## Renaming a branch"));
     let renamed = world.join("berlin.ovpn");
     world.serves("berlin");
     works(&world, "192.168.50.1");
@@ -239,7 +237,7 @@ fn office_and_branches_are_set_up_and_changed_as_the_page_says() {
     works(&world, "192.168.50.1");
 
     // The office moves. A branch that is started then is spared the wait for the silence.
-    let told = block("### Moving the office");
+    let told = block("## Moving the office");
     world.shell(branch, &told);
     drop(renamed);
     world.serves("berlin");

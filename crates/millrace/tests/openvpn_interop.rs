@@ -8,15 +8,12 @@
 //! `MILLRACE_TEST_STOCK=1` puts the stock program in our place, here and in the other tests with OpenVPN: what
 //! is asked of us must be possible.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
-
-use common::Net;
-use common::openvpn::{Ends, Pair, amount, ready, stock};
-use common::pairwise::{Choice, pairwise};
+use acceptance::Net;
+use acceptance::openvpn::{Ends, Pair, amount, ready, stock};
+use acceptance::pairwise::{Choice, pairwise};
 use lab::openvpn::{
-    Cipher, Digest, Framing, KeyKind, OpenVpn as _, Setup, StockOpenVpn, Transport, Wrap,
+    Cipher, Digest, Framing, KeyKind, OpenVpn as _, RARE_DIGESTS, Setup, StockOpenVpn, Transport,
+    Wrap,
 };
 
 const TRANSPORTS: [Transport; 2] = [Transport::Udp, Transport::Tcp];
@@ -150,7 +147,7 @@ fn every_digest_carries_packets_and_not_only_the_handshake() {
     if !ready() {
         return;
     }
-    for (number, auth) in Digest::RARE.into_iter().enumerate() {
+    for (number, auth) in RARE_DIGESTS.into_iter().enumerate() {
         let pair = [Pair::Client, Pair::Server][number % 2];
         let net = Net::new();
         let setup = Setup {

@@ -2,14 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use common::openvpn::{credentials, millrace, ready};
-use common::world::World;
-use common::{Directory, PATIENCE, inhabitants, pings, reaches, run_files, until};
+use acceptance::openvpn::{credentials, millrace, ready};
+use acceptance::world::World;
+use acceptance::{Directory, PATIENCE, inhabitants, pings, reaches, run_files, until};
 use lab::openvpn::{ConfigFile, KeyKind, OpenVpn, RunningOpenVpn, Setup, StockOpenVpn};
 use nix::sys::signal::Signal;
 

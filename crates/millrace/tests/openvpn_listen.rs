@@ -1,11 +1,7 @@
 //! Where a server listens.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
-
-use common::openvpn::{Pair, credentials, ready};
-use common::{Net, pings, tcp_both_ways};
+use acceptance::openvpn::{Pair, credentials, ready};
+use acceptance::{Net, pings, tcp_both_ways};
 use lab::openvpn::{KeyKind, Setup, Transport};
 use lab::{Host, Link, LinkOptions};
 

@@ -1,11 +1,7 @@
 //! The management interface and the status files, as graphical programs and exporters read them.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
-
-use common::openvpn::{Ends, Pair, credentials, ready};
-use common::{Net, pings, reaches, until, until_some};
+use acceptance::openvpn::{Ends, Pair, credentials, ready};
+use acceptance::{Net, pings, reaches, until, until_some};
 use lab::openvpn::{KeyKind, Management, Setup};
 
 /// Both ends with a management socket and status files.
@@ -246,7 +242,7 @@ fn byte_counts_have_the_control_channel_in_them() {
     }
 }
 
-/// The last use of a route is when it was used, and not when somebody looked.
+/// The last use of a route is when it was used, and not when it was looked at.
 #[test]
 fn routes_keep_the_time_of_their_last_packet() {
     if !ready() {

@@ -1,17 +1,13 @@
 //! An OpenVPN client whose server has a name.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
-
-use common::dns::{NameServer, ask};
-use common::openvpn::{credentials, millrace, ready};
-use common::{Directory, Net, PATIENCE, PROGRAM, inhabitants, ip, pings, reaches};
+use acceptance::dns::{NameServer, ask};
+use acceptance::openvpn::{credentials, millrace, ready};
+use acceptance::{Directory, Net, PATIENCE, PROGRAM, inhabitants, ip, pings, reaches};
 use lab::openvpn::{KeyKind, OpenVpn, Setup, StockOpenVpn};
 use nix::sys::signal::Signal;
 
 const NAME: &str = "vpn.test";
-const NOBODY: &str = "192.168.1.77";
+const UNUSED: &str = "192.168.1.77";
 
 #[test]
 fn a_client_that_starts_before_its_dns_connects_when_it_is_there_and_again_when_it_lost_its_server()
@@ -45,7 +41,7 @@ fn a_client_that_starts_before_its_dns_connects_when_it_is_there_and_again_when_
     assert!(exit.stderr.contains("millrace down office"), "{exit:?}");
 
     let dns = NameServer::start(&net.b, at);
-    dns.set(NAME, &[ip(NOBODY), at]);
+    dns.set(NAME, &[ip(UNUSED), at]);
     says("the tunnel is up; Ctrl-C");
     reaches(a, "10.8.0.1");
 

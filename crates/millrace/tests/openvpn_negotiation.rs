@@ -5,10 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
-use common::openvpn::{Ends, Pair, credentials, ready};
-use common::{Net, pings, tcp_both_ways, udp_both_ways, until};
+use acceptance::openvpn::{Ends, Pair, credentials, ready};
+use acceptance::{Net, pings, tcp_both_ways, udp_both_ways, until};
 use lab::openvpn::{ConfigFile, KeyKind, OpenVpn as _, RunningOpenVpn, Setup, StockOpenVpn};
 
 type Release = (u16, u16);
@@ -88,7 +86,7 @@ const CASES: [Case; 10] = [
         ours: "data-ciphers-fallback AES-192-CBC",
         cipher: "AES-256-GCM",
     },
-    // A client that takes CBC alone tells a server so with 2.5, and says nothing that 2.4 listens for.
+    // A client that takes only CBC tells a server so with 2.5, and says nothing that 2.4 listens for.
     Case {
         pair: Pair::Client,
         releases: UNTIL_2_5,

@@ -2,17 +2,15 @@
 //!
 //! The profiles lie with the tests of the crate that reads them, with keys of their own. Only what cannot be
 //! otherwise is changed: where the server is, where name and password come from, and questions that
-//! nobody is there to answer.
+//! no server is there to answer.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::fs;
 
-use common::openvpn::{millrace, ready};
-use common::world::World;
-use common::{PATIENCE, pings, tcp_both_ways};
+use acceptance::openvpn::{millrace, ready};
+use acceptance::world::World;
+use acceptance::{PATIENCE, pings, tcp_both_ways};
 use lab::openvpn::{ConfigFile, OpenVpn, RunningOpenVpn, StockOpenVpn};
 use lab::{Link, LinkOptions};
 use nix::sys::signal::Signal;
@@ -294,7 +292,7 @@ impl Provider {
     }
 
     /// The profile, with what no test can have as it is replaced. `stock` leaves out what the stock program
-    /// knows on Windows alone or no more.
+    /// knows only on Windows or no more.
     fn client_file(&self, outer: &str, stock: bool) -> ConfigFile {
         let mut file = ConfigFile::new();
         let mut remotes = 0;
@@ -309,7 +307,7 @@ impl Provider {
                 Some("server-poll-timeout") => drop(file.line("server-poll-timeout 2")),
                 Some("auth-user-pass") => drop(file.line("auth-user-pass login")),
                 Some("dev") => drop(file.line("dev tun0")),
-                // Nobody is there to answer, and the scripts are not there either.
+                // No server is there to answer, and the scripts are not there either.
                 Some("static-challenge" | "up" | "down") => {}
                 Some("route-method" | "keysize") if stock => {}
                 Some("script-security") if stock => drop(file.line("script-security 2")),

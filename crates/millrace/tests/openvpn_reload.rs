@@ -2,14 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use common::openvpn::{Pair, credentials, ready};
-use common::{Net, ip, pings, reaches, until};
+use acceptance::openvpn::{Pair, credentials, ready};
+use acceptance::{Net, ip, pings, reaches, until};
 use lab::Host;
 use lab::openvpn::{ConfigFile, KeyKind, OpenVpn, READY_LINE, RunningOpenVpn, Setup};
 use nix::sys::signal::Signal;
@@ -61,7 +59,7 @@ fn routes(host: &Host) -> String {
     host.output("ip", ["route"]).unwrap()
 }
 
-/// A branch is added and taken away, its network with it: nobody connects again for that, and not a packet is lost.
+/// A branch is added and taken away, its network with it: no client connects again for that, and not a packet is lost.
 #[test]
 fn a_branch_comes_and_goes_without_an_outage() {
     if !ready() {
@@ -134,7 +132,7 @@ fn clients_connect_again_for_what_they_are_pushed() {
     }
 }
 
-/// A server that starts anew, by SIGHUP or as another process, lets nobody in while it goes: its clients are back soon, and
+/// A server that starts anew, by SIGHUP or as another process, lets no client in while it ends: its clients are back soon, and
 /// do not wait for answers of a server that has gone.
 #[test]
 fn clients_are_not_let_in_by_a_server_that_goes() {

@@ -3,14 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::symlink;
 
-use common::openvpn::{credentials, millrace, ready};
-use common::{Directory, Net, PATIENCE, PROGRAM, ip, pings, until, until_some, usable};
+use acceptance::openvpn::{credentials, millrace, ready};
+use acceptance::{Directory, Net, PATIENCE, PROGRAM, ip, pings, until, until_some, usable};
 use lab::openvpn::{
     ConfigFile, Identity, KeyKind, Management, OpenVpn as _, READY_LINE, RunningOpenVpn, Setup,
     StockOpenVpn,
@@ -103,7 +101,7 @@ fn listed(port: &mut Management) -> Vec<String> {
         .collect()
 }
 
-/// New keys with a password to be judged again change nothing of who is in: the client is listed, and is the one that goes
+/// New keys with a password to be checked again change nothing of which clients are in: the client is listed, and is the one that goes
 /// when the same name comes from elsewhere.
 #[test]
 fn a_client_that_renews_its_keys_stays_the_client_it_is() {
@@ -174,10 +172,14 @@ fn log_lines_name_their_client() {
     }
     let office = Office::new(|setup| {
         setup.server.line("verb 4").line("tls-verify /bin/true");
+        setup.server.line("reneg-bytes 100");
     });
     let server = office.server();
     let client = office.client();
     pings(&office.net.a, &office.inner(), 3);
+    until("a change of keys", || {
+        server.said("new data channel keys") >= 1
+    });
     client.stop().unwrap();
     until("the end of the session", || {
         server.said("the peer exits") == 1
@@ -194,6 +196,8 @@ fn log_lines_name_their_client() {
         ("Control Channel: TLSv1.3", " 192.168.1.1:"),
         ("Data Channel: cipher", " client/192.168.1.1:"),
         ("primary virtual IP", " client/192.168.1.1:"),
+        ("new keys are negotiated", " client/192.168.1.1:"),
+        ("new data channel keys", " client/192.168.1.1:"),
         ("the peer exits", " client/192.168.1.1:"),
     ] {
         let line = said.lines().find(|line| line.contains(text)).unwrap();
@@ -208,8 +212,8 @@ fn log_lines_name_their_client() {
         .launch(&office.net.a, &office.client_file(false))
         .unwrap();
     client.wait_for_lines("AUTH_FAILED", 1).unwrap();
+    until("why, in the log", || server.said("TLS Auth Error") >= 1);
     assert_eq!(server.said("VERIFY OK"), 0);
-    assert!(server.said("TLS Auth Error") >= 1);
 }
 
 /// A client's own file: its address, the network behind it, and what it is pushed instead of the server's list. What it
@@ -398,12 +402,54 @@ fn a_static_challenge_is_judged_by_the_script() {
         port.command("username \"Auth\" somebody").unwrap();
         let password = format!("password \"Auth\" \"SCRV1:c2VjcmV0:{code}\"");
         port.command(&password).unwrap();
-        until("a judgement", || {
+        until("a verdict", || {
             server.said("TLS Auth Error") == refusals || client.said(READY_LINE) > 0
         });
     }
     client.wait_until_ready(1).unwrap();
     assert_eq!(server.said("TLS Auth Error"), 1);
+}
+
+/// A code that is asked for after the password: the client's user sees the question, the first answer is wrong, and what
+/// the second script says to the next one counts (`client-crresponse`).
+#[test]
+fn a_code_that_is_asked_for_later_is_judged_by_a_second_script() {
+    if !ready() {
+        return;
+    }
+    let ask = "#!/bin/sh\nprintf '60\\ncrtext\\nCR_TEXT:R,E:The code?\\n' > \"$auth_pending_file\"\nexit 2\n";
+    let check = "#!/bin/sh\necho \"$username $(cat \"$1\")\" >> answers\n\
+                 [ \"$(cat \"$1\")\" = MTIzNDU2 ] && echo 1 > \"$auth_control_file\"\nexit 0\n";
+    let office = Office::new(|setup| {
+        setup.server.file("ask", ask).file("check", check);
+        setup
+            .server
+            .words("auth-user-pass-verify", ["/bin/sh ask", "via-env"])
+            .words("client-crresponse", ["/bin/sh check"]);
+        login(setup, "secret");
+        setup
+            .client
+            .line(Management::DIRECTIVE)
+            .line("push-peer-info")
+            .line("setenv IV_SSO crtext");
+    });
+    let server = office.server();
+    let mut client = StockOpenVpn
+        .launch(&office.net.a, &office.client_file(false))
+        .unwrap();
+    let mut port = until_some("the management port", || client.management().ok());
+    port.wait_for(">INFOMSG:CR_TEXT:R,E:The code?").unwrap();
+    let answers = || fs::read_to_string(server.directory().join("answers")).unwrap_or_default();
+    port.command("cr-response NjU0MzIx").unwrap();
+    until("the first answer", || answers() == "somebody NjU0MzIx\n");
+    assert_eq!(client.said(READY_LINE), 0);
+    // One answer is judged at a time: a further one is dropped while the script for it has not ended.
+    until("the second answer", || {
+        port.command("cr-response MTIzNDU2").unwrap();
+        answers().contains("MTIzNDU2")
+    });
+    client.wait_until_ready(1).unwrap();
+    pings(&office.net.a, &office.inner(), 3);
 }
 
 /// Under OpenVPN's name, in the background, with a file for its number, a log, and scripts for its interface: as services

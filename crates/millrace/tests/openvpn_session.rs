@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::net::IpAddr;
 use std::time::Duration;
 
-use common::openvpn::{Ends, Pair, amount, credentials, ready};
-use common::{
+use acceptance::openvpn::{Ends, Pair, amount, credentials, ready};
+use acceptance::{
     Net, PATIENCE, ip, no_ping, pings, reaches, tcp_both_ways, udp_both_ways, until, usable,
 };
 use lab::openvpn::{Cipher, KeyKind, RunningOpenVpn, Setup, Transport, Wrap};

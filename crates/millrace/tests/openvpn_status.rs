@@ -1,11 +1,7 @@
 //! `millrace status` of OpenVPN: clients and servers, in the schema that WireGuard has.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
-mod common;
-
-use common::openvpn::{Ends, Pair, ready};
-use common::{Net, PROGRAM, pings, status_of, until};
+use acceptance::openvpn::{Ends, Pair, ready};
+use acceptance::{Net, PROGRAM, pings, status_of, until};
 use lab::openvpn::Setup;
 use std::net::UdpSocket;
 
@@ -30,7 +26,7 @@ fn openvpn_is_shown_at_both_ends() {
             [of_server(), of_client()].iter().all(|status| {
                 ["outbound", "inbound"]
                     .iter()
-                    .all(|lane| status["dataplane"][lane]["packets"].as_u64() >= Some(10))
+                    .all(|pipeline| status["dataplane"][pipeline]["packets"].as_u64() >= Some(10))
             })
         });
         let (server, client) = (of_server(), of_client());

@@ -2,15 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 
-use common::openvpn::{credentials, millrace, ready};
-use common::{Directory, Net, NoDescriptors, PATIENCE, PROGRAM, pings, tcp_both_ways, until};
+use acceptance::openvpn::{credentials, millrace, ready};
+use acceptance::{
+    Directory, Net, NoDescriptors, PATIENCE, PROGRAM, pings, tcp_both_ways, until, until_some,
+};
 use lab::openvpn::{
     KeyKind, Management, MillraceOpenVpn, OpenVpn as _, READY_LINE, Setup, StockOpenVpn, Transport,
 };
@@ -158,7 +159,7 @@ fn connections_of_one_stranger_take_neither_the_log_nor_the_last_place() {
     assert_eq!(client.said(READY_LINE), 1);
 }
 
-/// Where no descriptor can be had at all the server turns those away who call, says so once, and waits.
+/// Where no descriptor can be had at all the server turns new connections away, says so once, and waits.
 #[test]
 fn a_server_without_descriptors_says_so_once() {
     if !ready() {
@@ -190,6 +191,40 @@ fn a_server_without_descriptors_says_so_once() {
     let file = setup.client_file(&StockOpenVpn, keys, net.link.b4());
     let _client = StockOpenVpn.start(&net.a, &file.unwrap()).unwrap();
     pings(&net.a, &setup.inner4(1).to_string(), 3);
+}
+
+/// The management port, too, turns a client away for which no descriptor can be had, and takes the next one when there are
+/// descriptors again.
+#[test]
+fn a_management_port_without_descriptors_turns_its_client_away() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let mut setup = Setup {
+        transport: Transport::Tcp,
+        ..Setup::default()
+    };
+    setup.server.line(Management::DIRECTIVE);
+    let keys = credentials(KeyKind::Ecdsa);
+    let file = setup.server_file(&millrace(), keys, net.link.b4()).unwrap();
+    let server = millrace().start(&net.b, &file).unwrap();
+    let limited = NoDescriptors::of(&net.b, server.process.id());
+    let to: SocketAddr = (net.link.b4(), 1194).into();
+    let call = || net.a.run(|| TcpStream::connect(to)).unwrap().unwrap();
+    let strangers: Vec<TcpStream> = (0..limited.free).map(|_| call()).collect();
+    until("no descriptor is free", || {
+        server.said("TCP connection established") == strangers.len()
+    });
+    let mut client = UnixStream::connect(server.directory().join(Management::SOCKET)).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    until("a line of the log", || {
+        server.said("connections are turned away") == 1
+    });
+    drop((strangers, limited));
+    let mut port = until_some("the management port", || server.management().ok());
+    assert!(port.command("pid").unwrap()[0].contains("pid="));
 }
 
 /// The end of a session over TCP that the server ends leaves no descriptor behind.

@@ -2,10 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
-use common::openvpn::{self, Ends, Pair, amount};
-use common::{B4, Net, Setup, Tunnel, ready, settings, tcp_both_ways};
+use acceptance::openvpn::{self, Ends, Pair, amount};
+use acceptance::{B4, Net, Setup, Tunnel, ready, settings, tcp_both_ways};
 use lab::openvpn::KeyKind;
 use lab::{Host, Link, LinkOptions, Router};
 

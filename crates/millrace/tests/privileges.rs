@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use common::openvpn::{credentials, millrace as openvpn_millrace};
-use common::{A4, Directory, Net, PATIENCE, PORT_B, PROGRAM, WG, millrace, until};
+use acceptance::openvpn::{credentials, millrace as openvpn_millrace};
+use acceptance::{A4, Directory, Net, PATIENCE, PORT_B, PROGRAM, WG, millrace, until};
 use lab::openvpn::{KeyKind, OpenVpn, Setup};
 use lab::peer::{Keys, PeerOptions, WireGuardPeer};
 use nix::sys::signal::Signal;
@@ -76,7 +74,7 @@ fn confined(process: u32, runs_programs: bool) -> Vec<Thread> {
 
 #[test]
 fn workers_of_wireguard_have_no_capabilities() {
-    if !common::ready() {
+    if !acceptance::ready() {
         return;
     }
     let net = Net::new();
@@ -126,7 +124,7 @@ fn workers_of_wireguard_have_no_capabilities() {
 
 #[test]
 fn workers_of_openvpn_have_no_capabilities_and_a_user_brings_its_groups() {
-    if !common::openvpn::ready() {
+    if !acceptance::openvpn::ready() {
         return;
     }
     let nobody = User::from_name("nobody").unwrap().unwrap();
@@ -175,7 +173,7 @@ fn workers_of_openvpn_have_no_capabilities_and_a_user_brings_its_groups() {
 /// The workers of an interface that was made anew came after the first ones were confined.
 #[test]
 fn workers_of_a_restarted_client_have_no_capabilities() {
-    if !common::openvpn::ready() {
+    if !acceptance::openvpn::ready() {
         return;
     }
     let net = Net::new();

@@ -2,17 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 
-use common::{
-    A4, B4, B6, Directory, Net, PATIENCE, PORT_B, PROGRAM, WG, inhabitants, ip, millrace, peer,
-    pings, reaches, ready, until,
+use acceptance::{
+    A4, B4, Net, PATIENCE, PROGRAM, WG, inhabitants, millrace, peer, pings, reaches, ready, until,
 };
-use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
+use lab::peer::{Keys, PeerOptions, RunningPeer, WireGuardPeer};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -20,53 +17,30 @@ use nix::unistd::Pid;
 const BEHIND: &str = "203.0.113.1";
 const OTHER: &str = "203.0.113.2";
 
-struct Site {
-    net: Net,
-    keys_a: Keys,
-    keys_b: Keys,
-    directory: Directory,
+/// A, whose file changes, and B.
+struct Site(acceptance::Site);
+
+impl std::ops::Deref for Site {
+    type Target = acceptance::Site;
+
+    fn deref(&self) -> &acceptance::Site {
+        &self.0
+    }
 }
 
 impl Site {
     fn new() -> Self {
-        let net = Net::new();
-        let (keys_a, keys_b) = (
-            Keys::generate(&net.a).unwrap(),
-            Keys::generate(&net.b).unwrap(),
-        );
-        Self {
-            net,
-            keys_a,
-            keys_b,
-            directory: Directory::new(),
-        }
+        Self(acceptance::Site::new())
     }
 
     fn server(&self) -> RunningPeer<'_> {
-        let b = millrace()
-            .start(&self.net.b, WG, &PeerOptions::default())
-            .unwrap();
-        let a_of_b = WgPeer::new(&self.keys_a.public)
-            .allow(ip(A4), 32)
-            .allow(ip("10.0.0.9"), 32);
-        b.configure(&common::interface(&self.keys_b, PORT_B, vec![a_of_b]))
-            .unwrap();
-        b.bring_up(&[(ip(B4), 24), (ip(B6), 64)], 1420).unwrap();
-        for behind in [BEHIND, OTHER] {
-            self.net.b.add_address("lo", ip(behind), 32).unwrap();
-        }
-        b
+        self.0
+            .server(&[("10.0.0.9", 32)], &[(BEHIND, 32), (OTHER, 32)])
     }
 
     fn file(&self, lines: &str, ranges: &str, more: &str) -> PathBuf {
-        let text = format!(
-            "[Interface]\nPrivateKey = {}\n{lines}\n\
-             [Peer]\nPublicKey = {}\nEndpoint = {}:{PORT_B}\nAllowedIPs = {ranges}\n{more}\n",
-            self.keys_a.private,
-            self.keys_b.public,
-            self.net.link.b4(),
-        );
-        self.directory.file(&format!("{WG}.conf"), &text)
+        let endpoint = self.net.link.b4().to_string();
+        self.0.file(WG, lines, &endpoint, ranges, more)
     }
 
     fn the_only_process(&self) -> Pid {

@@ -5,12 +5,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::io;
 use std::path::{Path, PathBuf};
 
-use common::{Directory, PATIENCE, PROGRAM, until};
+use acceptance::{Directory, PATIENCE, PROGRAM, until};
 use lab::{Host, Process};
 use nix::sys::signal::Signal;
 use nix::unistd::Uid;
@@ -73,7 +71,7 @@ fn unpacked(package: &str) -> PathBuf {
 /// A host that has these packages, if it can be made.
 #[track_caller]
 fn host(packages: &[&str]) -> Option<(Host, Directory)> {
-    if !common::ready() {
+    if !acceptance::ready() {
         return None;
     }
     for package in packages {

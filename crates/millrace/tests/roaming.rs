@@ -2,11 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::net::IpAddr;
 
-use common::{
+use acceptance::{
     A4, B4, B6, Net, PORT_A, PORT_B, Setup, Tunnel, WG, ip, millrace, pings, reaches, ready,
     usable, wireguard_go,
 };

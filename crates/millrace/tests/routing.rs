@@ -3,11 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::time::Duration;
 
-use common::{
+use acceptance::{
     A4, B4, B6, Net, PORT_A, PORT_B, Setup, Tunnel, WG, drops, interface, ip, millrace, no_ping,
     pings, ready, until,
 };
@@ -76,7 +74,7 @@ fn most_specific_owner_has_the_packet() {
         at_leaf
             .configure(&interface(&keys[number], PORT_B, vec![hub_of_leaf]))
             .unwrap();
-        // Both leaves have both addresses: who answers shows where the packet went.
+        // Both leaves have both addresses: which one answers shows where the packet went.
         at_leaf
             .bring_up(&[(ip("10.7.0.5"), 8), (ip("10.7.0.6"), 8)], 1420)
             .unwrap();
@@ -86,7 +84,7 @@ fn most_specific_owner_has_the_packet() {
         .configure(&interface(&hub_keys, PORT_A, peers))
         .unwrap();
     at_hub.bring_up(&[(ip("10.0.0.1"), 8)], 1420).unwrap();
-    let received = |number: usize| common::peer(&at_hub, &keys[number]).received;
+    let received = |number: usize| acceptance::peer(&at_hub, &keys[number]).received;
     let goes_to = |target: &str, number: usize| {
         let before = received(1 - number);
         let own = received(number);
@@ -114,12 +112,12 @@ fn most_specific_owner_has_the_packet() {
     assert!(!from(1, "10.7.0.6"));
     assert_eq!(drops(), 2);
 
-    // Taken from the second alone, the address is the first's again.
+    // Taken only from the second, the address is the first's again.
     let remove = format!(
         "set=1\npublic_key={}\nallowed_ip=-10.7.0.5/32\n\n",
-        common::hex(&keys[1].public)
+        acceptance::hex(&keys[1].public)
     );
-    assert_eq!(common::uapi(&hub, WG, &remove), "errno=0\n\n");
+    assert_eq!(acceptance::uapi(&hub, WG, &remove), "errno=0\n\n");
     goes_to("10.7.0.5", 0);
     assert!(from(0, "10.7.0.5") && !from(1, "10.7.0.5"));
 
@@ -136,7 +134,7 @@ fn most_specific_owner_has_the_packet() {
     assert!(!report.complaints.is_empty(), "{report:?}");
 }
 
-/// A packet that no peer owns, and one whose peer nobody knows the place of, come back as ICMP
+/// A packet that no peer owns, and one whose peer has no known endpoint, come back as ICMP
 /// "unreachable", so that programs give up at once.
 #[test]
 fn unreachable_is_said() {
@@ -170,7 +168,9 @@ fn unreachable_is_said() {
         assert!(drops(&host, reason) > before, "{target}");
         // TCP hears of it too.
         let error = host
-            .run(|| std::net::TcpStream::connect_timeout(&(ip(target), 1).into(), common::PATIENCE))
+            .run(|| {
+                std::net::TcpStream::connect_timeout(&(ip(target), 1).into(), acceptance::PATIENCE)
+            })
             .unwrap()
             .unwrap_err();
         assert_eq!(
@@ -218,7 +218,7 @@ fn routing_loop_is_bounded() {
             &format!("{}:{PORT_B}", net.link.b4()),
         ];
         tunnel.a.set(&words).unwrap();
-        common::reaches(&net.a, B4);
+        acceptance::reaches(&net.a, B4);
         assert!(tunnel.a.process.try_wait().unwrap().is_none());
     }
 }
@@ -249,7 +249,7 @@ fn tunnel_in_a_tunnel() {
     a.bring_up(&[(ip("10.1.0.1"), 24)], 1340).unwrap();
     b.bring_up(&[(ip("10.1.0.2"), 24)], 1340).unwrap();
     pings(&net.a, "10.1.0.2", 5);
-    common::tcp_both_ways(&net.a, &net.b, "10.1.0.2", 2_000_000);
+    acceptance::tcp_both_ways(&net.a, &net.b, "10.1.0.2", 2_000_000);
 }
 
 /// Counts what passes, by rules of the kernel's.
@@ -305,7 +305,7 @@ fn congestion_marks_cross_the_tunnel() {
             }
             let _tunnel = Tunnel::new(&net, &setup());
             pings(&net.a, target, 3);
-            assert_eq!(counted(&net.b), 0, "nobody asked for it");
+            assert_eq!(counted(&net.b), 0, "it was not asked for");
             assert!(ping_with_tos(&net.a, "2", target));
             assert!(
                 counted(&net.b) >= 5,

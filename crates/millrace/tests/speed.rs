@@ -38,7 +38,7 @@ fn json_has_every_algorithm_operation_and_back_end_that_is_there() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    // Nobody watches, so that nothing is said of the progress.
+    // Standard error is no terminal, so that nothing is said of the progress.
     assert_eq!(text(&output.stderr), "");
     let mut found = BTreeSet::new();
     for line in lines(&output) {
@@ -134,7 +134,7 @@ fn a_wrong_command_line_ends_with_2_and_says_why() {
 
 #[test]
 fn what_this_machine_has_not_is_an_error() {
-    // Blowfish has portable code alone.
+    // Blowfish has only portable code.
     let output = speed(&["bf-cbc", "--backend", "engine"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let complaint = text(&output.stderr);

@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
-use common::{
+use acceptance::{
     B4, Directory, Net, PORT_A, PROGRAM, Setup, Tunnel, WG, pings, ready, status_of, until,
 };
 use lab::{Exit, Host};
@@ -94,7 +92,7 @@ fn limit_is_of_the_last_second() {
             let flood = || {
                 let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
                 while !stop.load(Ordering::Relaxed) {
-                    // Refused where nobody listens: that is what is sent to.
+                    // Refused where nothing listens: that is what is sent to.
                     let _ = socket.send_to(&[0; 100], (B4, 9));
                 }
             };
@@ -157,7 +155,7 @@ fn text_for_people_and_exit_codes() {
                 "{wanted}: {exit:?}"
             );
         }
-        assert!(!exit.stdout.contains('\x1b'), "colours for nobody");
+        assert!(!exit.stdout.contains('\x1b'), "colours without a terminal");
         assert!(!exit.stdout.contains(&tunnel.keys_a.private));
     }
     let exit = run(&net.a, &["status", "wg9"]);
@@ -188,7 +186,7 @@ fn dead_tunnel_is_not_shown() {
     use lab::peer::WireGuardPeer;
     let host = Host::private("host").unwrap();
     let options = lab::peer::PeerOptions::default();
-    let program = common::millrace().start(&host, WG, &options).unwrap();
+    let program = acceptance::millrace().start(&host, WG, &options).unwrap();
     drop(program);
     assert_eq!(
         run(&host, &["status", "--json", "--no-rate"]).stdout.trim(),
@@ -253,7 +251,7 @@ fn check_judges_every_line() {
     assert_eq!(usage.status.code(), Some(2));
 }
 
-/// An ordinary user is told that he may not look, and not that nothing runs.
+/// An ordinary user is told that this needs root, and not that nothing runs.
 #[test]
 fn who_may_not_look_is_told_so() {
     use std::fs;
@@ -263,21 +261,21 @@ fn who_may_not_look_is_told_so() {
     }
     let net = Net::new();
     let directory = Directory::new();
-    // Where everybody may read it.
+    // Where all users may read it.
     let program = directory.path().join("millrace");
     fs::copy(PROGRAM, &program).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let nobody = |words: &[&str]| {
+    let unprivileged = |words: &[&str]| {
         let all = ["--reuid=65534", "--regid=65534", "--clear-groups"];
         let command = net.a.command("setpriv").args(all).args(words);
         command.exit().unwrap()
     };
-    let able = nobody(&["true"]).status.success();
+    let able = unprivileged(&["true"]).status.success();
     if !lab::require_that(able, "setpriv, and a user beside root") {
         return;
     }
     let program = program.to_str().unwrap();
-    let exit = nobody(&[program, "status"]);
+    let exit = unprivileged(&[program, "status"]);
     assert!(
         exit.status.success() && exit.stdout.contains("No Millrace tunnel"),
         "{exit:?}"
@@ -288,7 +286,7 @@ fn who_may_not_look_is_told_so() {
         &[program, "status"],
         &[program, "down", WG],
     ] {
-        let exit = nobody(words);
+        let exit = unprivileged(words);
         assert_eq!(exit.status.code(), Some(1), "{exit:?}");
         assert!(
             exit.stderr.contains("this user may not") && exit.stderr.contains("as root"),

@@ -2,16 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::{
-    A4, B4, B6, Directory, Net, PATIENCE, PORT_B, PROGRAM, WG, inhabitants, ip, millrace, pings,
-    ready, run_files, tcp_both_ways, until,
+use acceptance::{
+    A4, B4, B6, PATIENCE, PROGRAM, inhabitants, pings, ready, run_files, tcp_both_ways, until,
 };
-use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
+use lab::peer::{Keys, RunningPeer};
 use lab::{Exit, Host, Process};
 use nix::sys::signal::Signal;
 
@@ -22,54 +19,33 @@ const BEHIND: &str = "203.0.113.1";
 const BEHIND6: &str = "2001:db8:113::1";
 
 /// A, for which the file is, and B, which runs already.
-struct Site {
-    net: Net,
-    keys_a: Keys,
-    keys_b: Keys,
-    directory: Directory,
+struct Site(acceptance::Site);
+
+impl std::ops::Deref for Site {
+    type Target = acceptance::Site;
+
+    fn deref(&self) -> &acceptance::Site {
+        &self.0
+    }
 }
 
 impl Site {
     fn new() -> Self {
-        let net = Net::new();
-        let (keys_a, keys_b) = (
-            Keys::generate(&net.a).unwrap(),
-            Keys::generate(&net.b).unwrap(),
-        );
-        Self {
-            net,
-            keys_a,
-            keys_b,
-            directory: Directory::new(),
-        }
+        Self(acceptance::Site::new())
     }
 
     fn server(&self) -> RunningPeer<'_> {
-        let b = millrace()
-            .start(&self.net.b, WG, &PeerOptions::default())
-            .unwrap();
-        let a_of_b = WgPeer::new(&self.keys_a.public)
-            .allow(ip(A4), 32)
-            .allow(ip("fd01::1"), 128);
-        b.configure(&common::interface(&self.keys_b, PORT_B, vec![a_of_b]))
-            .unwrap();
-        b.bring_up(&[(ip(B4), 24), (ip(B6), 64)], 1420).unwrap();
-        self.net.b.add_address("lo", ip(BEHIND), 32).unwrap();
-        self.net.b.add_address("lo", ip(BEHIND6), 128).unwrap();
-        common::usable(&self.net.b, B6);
+        let behind = [(BEHIND, 32), (BEHIND6, 128)];
+        let b = self.0.server(&[("fd01::1", 128)], &behind);
+        acceptance::usable(&self.net.b, B6);
         b
     }
 
     /// A file with these lines and ranges.
     fn file(&self, lines: &str, ranges: &str) -> PathBuf {
-        let text = format!(
-            "[Interface]\nPrivateKey = {}\nAddress = {A4}/24, fd01::1/64\n{lines}\n\
-             [Peer]\nPublicKey = {}\nEndpoint = {}:{PORT_B}\nAllowedIPs = {ranges}\n",
-            self.keys_a.private,
-            self.keys_b.public,
-            self.net.link.b4(),
-        );
-        self.directory.file(&format!("{UP}.conf"), &text)
+        let lines = format!("Address = {A4}/24, fd01::1/64\n{lines}");
+        let endpoint = self.net.link.b4().to_string();
+        self.0.file(UP, &lines, &endpoint, ranges, "")
     }
 
     fn command(&self, file: &PathBuf, more: &[&str]) -> lab::HostCommand<'_> {
@@ -163,9 +139,9 @@ fn networks_go_into_the_tunnel_and_back() {
             a.output("wg", ["show", UP, "listen-port"]).unwrap().trim(),
             "4444"
         );
-        common::usable(a, "fd01::1");
+        acceptance::usable(a, "fd01::1");
         // B may have a session with the A of the last time, under which its first answer is lost.
-        common::reaches(a, B4);
+        acceptance::reaches(a, B4);
         for target in [B4, B6, BEHIND, BEHIND6] {
             pings(a, target, 2);
         }
@@ -213,16 +189,16 @@ fn everything_goes_into_a_full_tunnel() {
         assert!(rules.contains("suppress_prefixlength 0"), "{rules}");
         let mark = a.output("wg", ["show", UP, "fwmark"]).unwrap();
         assert_ne!(mark.trim(), "off");
-        common::usable(a, "fd01::1");
-        common::reaches(a, BEHIND);
-        let received = common::peer(&server, &site.keys_a).received;
+        acceptance::usable(a, "fd01::1");
+        acceptance::reaches(a, BEHIND);
+        let received = acceptance::peer(&server, &site.keys_a).received;
         pings(a, BEHIND, 3);
         pings(a, BEHIND6, 3);
-        assert!(common::peer(&server, &site.keys_a).received >= received + 6 * 128);
+        assert!(acceptance::peer(&server, &site.keys_a).received >= received + 6 * 128);
         // A network of its own is still reached beside the tunnel.
-        let received = common::peer(&server, &site.keys_a).received;
+        let received = acceptance::peer(&server, &site.keys_a).received;
         pings(a, &site.net.link.b4().to_string(), 3);
-        assert!(common::peer(&server, &site.keys_a).received < received + 3 * 128);
+        assert!(acceptance::peer(&server, &site.keys_a).received < received + 3 * 128);
     };
     let process = site.up(&file, &[]);
     check();
@@ -412,7 +388,7 @@ fn background_tunnel_ends_with_its_link() {
     assert_eq!(network(a), before);
 }
 
-/// Name servers are told to whoever manages them, and taken back.
+/// Name servers are given to the program that manages them, and taken back.
 #[test]
 fn name_servers_are_set_and_taken_back() {
     if !ready() {

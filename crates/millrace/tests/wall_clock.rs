@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::{
+use acceptance::{
     A4, A6, B4, B6, Directory, Net, PORT_A, PORT_B, WG, interface, ip, millrace, peer, pings,
     reaches, ready, until,
 };
@@ -25,7 +23,7 @@ struct Clock {
 impl Clock {
     fn new() -> Self {
         let directory = Directory::new();
-        let source = directory.file("clock.c", include_str!("common/clock.c"));
+        let source = directory.file("clock.c", include_str!("data/clock.c"));
         let library = directory.path().join("clock.so");
         let made = Command::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-o"])

@@ -2,14 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{
+use acceptance::{
     A4, B4, Directory, Net, PORT_B, PROGRAM, WG, inhabitants, interface, ip, millrace, pings,
     ready, run_files, until,
 };

@@ -3,9 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-mod common;
-
-use common::{
+use acceptance::{
     A4, B4, B6, Net, Setup, Tunnel, WG, hex, interface, ip, millrace, no_ping, peer, pings, ready,
     uapi, until,
 };
@@ -37,7 +35,7 @@ fn interface_settings() {
     assert_eq!(show(&host, "public-key"), keys.public);
     assert_eq!(show(&host, "private-key"), keys.private);
 
-    // Before anybody asked for a port there is one.
+    // Before a port was asked for there is one.
     assert!(program.status().unwrap().listen_port > 0);
     program.set(&["listen-port", "1234"]).unwrap();
     assert_eq!(program.status().unwrap().listen_port, 1234);
@@ -133,7 +131,7 @@ fn peer_settings() {
     assert_eq!(peer(&program, &other).allowed_ips, ["10.0.0.0/8"]);
     program.set(&["peer", &other.public, "remove"]).unwrap();
     assert_eq!(program.status().unwrap().peers.len(), 1);
-    // Removing who is not there is no error.
+    // Removing a peer that is not there is no error.
     program.set(&["peer", &other.public, "remove"]).unwrap();
 }
 
@@ -176,7 +174,7 @@ fn files_are_set_added_and_synchronised() {
     };
     assert_eq!(load("setconf", &file(&[1])), sorted(&[1]));
     assert_eq!(load("addconf", &file(&[2])), sorted(&[1, 2]));
-    // setconf is replace_peers: who is not named is gone.
+    // setconf is replace_peers: a peer that is not named is gone.
     assert_eq!(load("setconf", &file(&[2])), sorted(&[2]));
     assert_eq!(load("syncconf", &file(&[1, 2])), sorted(&[1, 2]));
     assert_eq!(load("syncconf", &file(&[1])), sorted(&[1]));
@@ -238,7 +236,7 @@ fn single_ranges_go_by_the_protocols_own_words() {
     let mut seen = peer(&program, &keys).allowed_ips;
     seen.sort();
     assert_eq!(seen, ["10.1.0.0/16", "fd00::/8"]);
-    // One that is not its own is nobody's business.
+    // One that is not its own is not reported.
     assert_eq!(
         set("update_only=true\nallowed_ip=-192.0.2.0/24\n"),
         "errno=0\n\n"
@@ -284,7 +282,7 @@ fn wrong_requests_are_answered_and_change_nothing() {
         let errno = answer
             .strip_prefix("errno=")
             .and_then(|rest| rest.trim().parse::<i32>().ok());
-        // The sign is nobody's agreement: wireguard-go writes it as the kernel would return it.
+        // The sign is not agreed upon: wireguard-go writes it as the kernel would return it.
         assert!(
             errno.is_some_and(|errno| errno != 0),
             "{request:?}: {answer:?}"

@@ -1,4 +1,4 @@
-//! Child processes that do not outlive whoever started them.
+//! Child processes that do not outlive the process that started them.
 
 use std::io;
 use std::os::unix::process::CommandExt;

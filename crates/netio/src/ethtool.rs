@@ -208,7 +208,7 @@ impl<'a> Device<'a> {
             });
         }
         Ok(Self {
-            // SAFETY: the descriptor is new and nobody else's.
+            // SAFETY: the descriptor is new and nothing else owns it.
             socket: unsafe { OwnedFd::from_raw_fd(fd) },
             interface,
             operation,

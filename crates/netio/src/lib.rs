@@ -1,18 +1,23 @@
-//! TUN, UDP and netlink: the one crate that talks to the kernel.
+//! TUN, UDP, TCP, GRE and netlink: the one crate that talks to the kernel.
 
 // The C types differ in width between the targets: a cast that is trivial here is not there.
 #![allow(trivial_numeric_casts)]
 
+#[cfg(feature = "lab")]
 pub mod child;
+#[cfg(feature = "lab")]
 pub mod ethtool;
+pub mod gre;
 pub mod namespace;
 pub mod netlink;
+#[cfg(feature = "lab")]
 pub mod packet;
 pub mod poll;
 pub mod priority;
 pub mod privilege;
 pub mod rung;
+#[cfg(feature = "simulated")]
+pub mod simulated;
 pub mod tcp;
 pub mod tun;
 pub mod udp;
-pub mod vnet;

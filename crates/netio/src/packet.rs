@@ -113,7 +113,7 @@ impl PacketSocket {
             return Err(io::Error::last_os_error());
         }
         let socket = Self {
-            // SAFETY: the descriptor is new and nobody else's.
+            // SAFETY: the descriptor is new and nothing else owns it.
             fd: unsafe { OwnedFd::from_raw_fd(fd) },
         };
         socket.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
@@ -121,7 +121,7 @@ impl PacketSocket {
         // Without it (before 4.20) the own frames come back and are told apart by their type.
         let _ = socket.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1);
         let _ = socket.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1);
-        // Root may go beyond the system's limit; whoever may not gets as much as there is.
+        // Root may go beyond the system's limit; other users get as much as there is.
         let size = 8 << 20;
         if socket
             .set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size)

@@ -156,7 +156,7 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A waker that nobody has rung yet.
+    /// A waker that was not used yet.
     ///
     /// # Errors
     /// What `eventfd` returns (descriptor limits).

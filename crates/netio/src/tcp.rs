@@ -159,7 +159,7 @@ impl Listener {
             let (stream, from) = match self.socket.accept() {
                 Ok(accepted) => accepted,
                 Err(error) => match error.raw_os_error() {
-                    // accept(2) hands on errors that belong to the new connection alone.
+                    // accept(2) hands on errors that belong only to the new connection.
                     Some(
                         libc::EINTR
                         | libc::ECONNABORTED
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_nobody_listens_on_is_an_error() {
+    fn a_port_where_nothing_listens_is_an_error() {
         let closed = listen("127.0.0.1:0").address().unwrap();
         let client = Connecting::new(closed, &TcpOptions::default()).unwrap();
         wait(&client, true);

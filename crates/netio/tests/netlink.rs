@@ -200,6 +200,7 @@ fn monitor_tells_of_changes_and_of_the_end() {
             index: a,
             name: "a".to_owned(),
             up: true,
+            running: true,
             mtu: 1400,
         };
         let deleted = Event::LinkDeleted {

@@ -1,7 +1,7 @@
 //! How a server answers a stranger without keeping anything: its session id is a cookie.
 //!
 //! The client's reset is answered with a session id that the server can compute again: a MAC of the client's address
-//! and session id and of the time. Only the third packet, which gives that id back, begins a session. So whoever fills
+//! and session id and of the time. Only the third packet, which gives that id back, begins a session. So a stranger that fills
 //! the server with sessions has to receive what is sent to the address that it claims.
 
 use std::net::{IpAddr, SocketAddr};
@@ -121,7 +121,7 @@ pub enum CookieError {
 }
 
 /// How many resets a server answers in a while: `connect-freq-initial`, 100 in 10 s by default. Answers go to an
-/// address that nobody has proven, so they are rationed for all clients together.
+/// address that is not proven, so they are rationed for all clients together.
 #[derive(Debug)]
 pub struct ResetLimiter {
     most: u32,

@@ -24,10 +24,11 @@ const DATA_KEYS_LABEL: &[u8] = b"EXPORTER-OpenVPN-datakeys";
 /// The exporter's label for the key that wraps renegotiations.
 const DYNAMIC_TLS_CRYPT_LABEL: &[u8] = b"EXPORTER-OpenVPN-dynamic-tls-crypt";
 
-/// The key material of one direction.
+/// The secrets of one direction of one key: 128 bytes, of which each algorithm takes as many as it needs from the beginning
+/// of each field.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct KeyMaterial {
-    /// The cipher takes its key from the start of this field.
+    /// The cipher takes its key from the start of this field, and packets with epochs their first secret.
     pub cipher: [u8; FIELD_LEN],
     /// The HMAC takes its key from the start of this field, and an AEAD its implicit IV.
     pub hmac: [u8; FIELD_LEN],
@@ -120,7 +121,7 @@ impl KeyBlock {
 
 /// The key that wraps the control packets of renegotiations (dynamic tls-crypt), in the order of a
 /// static key file. `wrapped_by` is the key file of tls-auth, tls-crypt or tls-crypt-v2 that wraps
-/// the first negotiation, if one does: its bytes are mixed in, so that whoever lacks it is kept out.
+/// the first negotiation, if one does: its bytes are mixed in, so that a peer without it is kept out.
 pub fn dynamic_tls_crypt(
     tls: &TlsSession,
     wrapped_by: Option<&[u8; KEY_BLOCK_LEN]>,

@@ -1,15 +1,6 @@
 //! The OpenVPN protocol, sans-IO: bytes and `now` in; bytes, keys and deadlines out.
 
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    not(feature = "server"),
-    allow(
-        dead_code,
-        unused_imports,
-        reason = "a server uses it; builds with one check that"
-    )
-)]
-
 pub mod cookie;
 pub mod data;
 mod der;

@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(backoff, Some(Duration::from_secs(42)));
         assert_eq!(advance, Advance::No);
 
-        // A client that sleeps for a century was put to sleep by somebody else.
+        // Only a forged message could make a client sleep for a century.
         let Message::AuthFailed(failed) = parse("AUTH_FAILED,TEMP[backoff 9999999999]") else {
             panic!("not a refusal");
         };

@@ -1,4 +1,4 @@
-//! The head of every packet and the body of the control packets, without the wrap.
+//! The control packets, without the wrap. Their first byte is every packet's: [`Head`].
 //!
 //! ```text
 //! opcode<<3 | key_id : u8
@@ -18,109 +18,14 @@ use std::fmt;
 
 use thiserror::Error;
 
+pub use crate::data::wire::{Head, MAX_KEY_ID, Opcode};
 use crate::session_id::SessionId;
-
-/// The greatest key id; after it comes 1, since 0 is only for the first key of a session.
-pub const MAX_KEY_ID: u8 = 7;
 
 /// Bytes before the wrap: the first byte and the sender's session id.
 pub const CONTROL_HEAD_LEN: usize = 1 + SessionId::LEN;
 
 /// Bytes of the longest control packet that is looked at, wrap and all. Stock's buffers have 2048 of payload.
 pub const MAX_CONTROL_LEN: usize = 4096;
-
-/// What a packet is: the upper five bits of its first byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Opcode {
-    /// Begins the next key of an established session.
-    SoftResetV1 = 3,
-    /// Bytes of the TLS stream.
-    ControlV1 = 4,
-    /// Acknowledgements alone.
-    AckV1 = 5,
-    /// A packet of the tunnel.
-    DataV1 = 6,
-    /// Begins a session; from the client.
-    HardResetClientV2 = 7,
-    /// Answers the client's reset.
-    HardResetServerV2 = 8,
-    /// A packet of the tunnel, with the peer id of its sender.
-    DataV2 = 9,
-    /// Begins a session; from a client with a tls-crypt-v2 key, which is appended wrapped.
-    HardResetClientV3 = 10,
-    /// [`Opcode::ControlV1`] with the wrapped key appended once more, for a server that remembered nothing.
-    ControlWkcV1 = 11,
-}
-
-impl Opcode {
-    /// The opcode of this number. `None` for those that never were and for the resets 1 and 2 of key method 1, which
-    /// no version since 2.0 speaks.
-    #[must_use]
-    pub const fn from_u8(number: u8) -> Option<Self> {
-        Some(match number {
-            3 => Self::SoftResetV1,
-            4 => Self::ControlV1,
-            5 => Self::AckV1,
-            6 => Self::DataV1,
-            7 => Self::HardResetClientV2,
-            8 => Self::HardResetServerV2,
-            9 => Self::DataV2,
-            10 => Self::HardResetClientV3,
-            11 => Self::ControlWkcV1,
-            _ => return None,
-        })
-    }
-
-    /// Whether it belongs to the data channel.
-    #[must_use]
-    pub const fn is_data(self) -> bool {
-        matches!(self, Self::DataV1 | Self::DataV2)
-    }
-
-    /// Whether it begins a session: stock's three hard resets.
-    #[must_use]
-    pub const fn is_hard_reset(self) -> bool {
-        matches!(
-            self,
-            Self::HardResetClientV2 | Self::HardResetServerV2 | Self::HardResetClientV3
-        )
-    }
-
-    /// Whether a wrapped client key of tls-crypt-v2 is appended.
-    #[must_use]
-    pub const fn carries_client_key(self) -> bool {
-        matches!(self, Self::HardResetClientV3 | Self::ControlWkcV1)
-    }
-}
-
-/// The first byte of every packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
-    /// What the packet is.
-    pub opcode: Opcode,
-    /// Which key of the session it belongs to, 0..=7.
-    pub key_id: u8,
-}
-
-impl Head {
-    /// Reads the first byte. `None` if there is none or its opcode is unknown.
-    #[must_use]
-    pub fn peek(packet: &[u8]) -> Option<Self> {
-        let first = *packet.first()?;
-        Some(Self {
-            opcode: Opcode::from_u8(first >> 3)?,
-            key_id: first & MAX_KEY_ID,
-        })
-    }
-
-    /// The byte on the wire.
-    #[must_use]
-    pub const fn emit(self) -> u8 {
-        // The opcode of a variant is its number.
-        (self.opcode as u8) << 3 | (self.key_id & MAX_KEY_ID)
-    }
-}
 
 /// What is in the clear in front of every control packet, whatever the wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ fn split(message: &[u8]) -> Option<(&[u8], &Mac, &Mac)> {
     Some((covered, mac1, mac2))
 }
 
-/// The mac1 key and the cookie key of whoever has this public key.
+/// The mac1 key and the cookie key of the peer with this public key.
 #[derive(Clone, Debug)]
 struct LabelKeys {
     mac1: Key,

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use crate::device::PeerId;
+use plane::PeerId;
 
-/// At most one deadline for each peer. Who moves one says where it was, so nothing is searched.
+/// At most one deadline for each peer. The caller that moves one says where it was, so nothing is searched.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     queue: BTreeSet<(Instant, PeerId)>,

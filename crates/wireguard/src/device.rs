@@ -6,10 +6,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crypto::Key;
 use crypto::x25519::{PrivateKey, PublicKey};
+use plane::PeerId;
 
 use crate::cookie::Checker;
 use crate::deadlines::Deadlines;
 use crate::index::IndexTable;
+use crate::keys::Keypair;
 use crate::message::MAX_PEERS;
 use crate::output::Output;
 use crate::peer::{Peer, StaticStatic};
@@ -17,15 +19,10 @@ use crate::ratelimiter::RateLimiter;
 use crate::tai64n::Clock;
 use crate::timers::Timers;
 
-/// A peer of one device: a dense number, used again only after the peer was removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PeerId(pub u32);
-
-impl PeerId {
-    pub(crate) fn slot(self) -> usize {
-        // A device has at most 2^20 peers; on a machine with 16-bit addresses the slot would just not be found.
-        usize::try_from(self.0).unwrap_or(usize::MAX)
-    }
+/// Where a device keeps a peer: it numbers its peers densely.
+fn slot_of(id: PeerId) -> usize {
+    // A device has at most 2^20 peers; on a machine with 16-bit addresses the slot would just not be found.
+    usize::try_from(id.0).unwrap_or(usize::MAX)
 }
 
 /// Why a peer was not added.
@@ -133,15 +130,9 @@ impl Device {
                 self.indices.release(pending.local_index);
             }
             if peer.keys.current().is_some() {
-                out.push(Output::ClearSendKey { peer: id });
+                out.push(Output::StopSending { peer: id });
             }
-            if let Some(next) = peer.keys.expire() {
-                self.indices.release(next.local_index);
-                out.push(Output::RemoveReceiveKey {
-                    peer: id,
-                    local_index: next.local_index,
-                });
-            }
+            retire(&mut self.indices, id, [peer.keys.expire()], out);
             if peer.timers.wanted {
                 waiting.push(id);
             }
@@ -175,7 +166,7 @@ impl Device {
         let peer = Some(peer);
         let id = match self.free.pop() {
             Some(id) => {
-                self.peers[id.slot()] = peer;
+                self.peers[slot_of(id)] = peer;
                 id
             }
             None if self.peers.len() >= MAX_PEERS => return Err(AddPeerError::Full),
@@ -200,7 +191,7 @@ impl Device {
         self.stamped = self.stamped.max(clock);
         self.requeue(id);
         self.by_key.remove(&public);
-        self.peers[id.slot()] = None;
+        self.peers[slot_of(id)] = None;
         self.free.push(id);
     }
 
@@ -213,7 +204,10 @@ impl Device {
     /// The public key of a peer.
     #[must_use]
     pub fn peer_public_key(&self, id: PeerId) -> Option<PublicKey> {
-        self.peers.get(id.slot())?.as_ref().map(|peer| peer.public)
+        self.peers
+            .get(slot_of(id))?
+            .as_ref()
+            .map(|peer| peer.public)
     }
 
     /// Sets the key that is mixed into every handshake from the next on; [`Key::ZERO`] for none. Present keys stay.
@@ -268,7 +262,7 @@ impl Device {
     }
 
     pub(crate) fn peer_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
-        self.peers.get_mut(id.slot())?.as_deref_mut()
+        peer_of(&mut self.peers, id)
     }
 
     /// The time of day. It runs with `now` from when it was last told.
@@ -280,22 +274,37 @@ impl Device {
     /// Zeroes all keys of a peer, and the handshake that goes on.
     pub(crate) fn forget_keys(&mut self, id: PeerId, out: &mut Vec<Output>) {
         let Self { peers, indices, .. } = self;
-        let Some(peer) = peers.get_mut(id.slot()).and_then(Option::as_mut) else {
+        let Some(peer) = peer_of(peers, id) else {
             return;
         };
         if let Some(pending) = peer.pending.take() {
             indices.release(pending.local_index);
         }
         if peer.keys.current().is_some() {
-            out.push(Output::ClearSendKey { peer: id });
+            out.push(Output::StopSending { peer: id });
         }
-        for old in peer.keys.clear().into_iter().flatten() {
-            indices.release(old.local_index);
-            out.push(Output::RemoveReceiveKey {
-                peer: id,
-                local_index: old.local_index,
-            });
-        }
+        retire(indices, id, peer.keys.clear(), out);
+    }
+}
+
+/// The peer with this number, borrowed apart from the rest of its device.
+pub(crate) fn peer_of(peers: &mut [Option<Box<Peer>>], id: PeerId) -> Option<&mut Peer> {
+    peers.get_mut(slot_of(id))?.as_deref_mut()
+}
+
+/// Has the data plane forget keys that were replaced or are over, and releases their indices.
+pub(crate) fn retire(
+    indices: &mut IndexTable,
+    id: PeerId,
+    pairs: impl IntoIterator<Item = Option<Keypair>>,
+    out: &mut Vec<Output>,
+) {
+    for old in pairs.into_iter().flatten() {
+        indices.release(old.local_index);
+        out.push(Output::RemoveKeys {
+            peer: id,
+            local_index: old.local_index,
+        });
     }
 }
 

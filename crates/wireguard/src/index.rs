@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use crate::device::PeerId;
+use plane::PeerId;
 
 /// Whose handshake or key each index in use is.
 #[derive(Debug, Default)]

@@ -6,41 +6,39 @@
 
 use std::time::Instant;
 
-use crypto::Key;
+use plane::{KeyLimits, SessionKeys};
 
-use crate::message::{KEEPALIVE_TIMEOUT, REJECT_AFTER_TIME, REKEY_AFTER_TIME, REKEY_TIMEOUT};
+use crate::data::DataKeys;
+use crate::message::{
+    KEEPALIVE_TIMEOUT, REJECT_AFTER_MESSAGES, REJECT_AFTER_TIME, REKEY_AFTER_MESSAGES,
+    REKEY_AFTER_TIME, REKEY_TIMEOUT,
+};
 
-/// When a key was made and when its time is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lifetime {
-    /// When the handshake made it.
-    pub created: Instant,
-    /// From here on the use of the key asks for a new handshake (see [`Device::refresh`](crate::Device::refresh)).
-    /// `None` for the responder's keys: the initiator renews, lest both do at once.
-    pub refresh_after: Option<Instant>,
-    /// From here on the key neither seals nor opens.
-    pub reject_after: Instant,
-}
-
-impl Lifetime {
-    pub(crate) fn sending(created: Instant, initiator: bool) -> Self {
-        let refresh_after = initiator.then(|| created + REKEY_AFTER_TIME);
-        Self {
-            created,
-            refresh_after,
-            reject_after: created + REJECT_AFTER_TIME,
-        }
-    }
-
-    /// When only receiving, the initiator renews at the last moment at which an answer can still come in time.
-    pub(crate) fn receiving(created: Instant, initiator: bool) -> Self {
-        let refresh_after =
-            initiator.then(|| created + REJECT_AFTER_TIME - KEEPALIVE_TIMEOUT - REKEY_TIMEOUT);
-        Self {
-            created,
-            refresh_after,
-            reject_after: created + REJECT_AFTER_TIME,
-        }
+/// The keys of a new session, as a data plane takes them. An initiator knows by the response that its peer has them; a
+/// responder does not, until the first packet has come.
+///
+/// Only the initiator renews them for their age, lest both ends do at once.
+pub(crate) fn session_keys(
+    local_index: u32,
+    material: DataKeys,
+    created: Instant,
+    initiator: bool,
+) -> SessionKeys<DataKeys> {
+    let limits = |age, messages| KeyLimits {
+        expires: created + REJECT_AFTER_TIME,
+        messages_max: REJECT_AFTER_MESSAGES,
+        refresh_at: initiator.then(|| created + age),
+        refresh_messages: messages,
+    };
+    // When only receiving, the initiator renews at the last moment at which an answer can still come in time.
+    let last_moment = REJECT_AFTER_TIME - KEEPALIVE_TIMEOUT - REKEY_TIMEOUT;
+    SessionKeys {
+        session: local_index,
+        remote: material.remote_index,
+        material,
+        receive: limits(last_moment, u64::MAX),
+        send: limits(REKEY_AFTER_TIME, REKEY_AFTER_MESSAGES),
+        confirm: !initiator,
     }
 }
 
@@ -48,11 +46,7 @@ impl Lifetime {
 #[derive(Debug)]
 pub(crate) struct Keypair {
     pub(crate) local_index: u32,
-    pub(crate) remote_index: u32,
     pub(crate) created: Instant,
-    pub(crate) initiator: bool,
-    /// The sending key of a responder, held back until it is confirmed.
-    pub(crate) withheld: Option<Key>,
     /// The data plane seals with it.
     pub(crate) sending: bool,
 }
@@ -101,10 +95,6 @@ impl Keypairs {
         Some([std::mem::replace(&mut self.previous, old), None])
     }
 
-    pub(crate) fn current_mut(&mut self) -> Option<&mut Keypair> {
-        self.current.as_mut()
-    }
-
     /// Stops sealing: the current keys only open from now on, and what waits is forgotten.
     pub(crate) fn expire(&mut self) -> Option<Keypair> {
         if let Some(current) = &mut self.current {
@@ -124,13 +114,9 @@ mod tests {
     use super::*;
 
     fn pair(local_index: u32) -> Keypair {
-        let (created, withheld) = (Instant::now(), None);
         Keypair {
             local_index,
-            remote_index: 0,
-            created,
-            initiator: true,
-            withheld,
+            created: Instant::now(),
             sending: true,
         }
     }

@@ -28,7 +28,7 @@
 //!
 //! // The right side answers, and may already open packets that are sealed with the new keys.
 //! right.receive(datagram.as_bytes(), "192.0.2.1:51820".parse().unwrap(), now, false, &mut out)?;
-//! assert!(matches!(out[..], [Output::Heard { .. }, Output::InstallReceiveKey { .. }, Output::Send { .. }]));
+//! assert!(matches!(out[..], [Output::Heard { .. }, Output::AddKeys { .. }, Output::Send { .. }]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -37,8 +37,10 @@
 #![forbid(unsafe_code)]
 
 mod cookie;
+mod data;
 mod deadlines;
 mod device;
+mod dropped;
 mod index;
 mod keys;
 pub mod message;
@@ -47,14 +49,12 @@ mod output;
 mod peer;
 mod ratelimiter;
 mod receive;
-mod replay;
 mod send;
 mod tai64n;
 mod timers;
 
-pub use device::{AddPeerError, Device, PeerId};
-pub use keys::Lifetime;
-pub use output::{Answer, Datagram, Output};
-pub use receive::Dropped;
-pub use replay::ReplayWindow;
+pub use data::{DATA_HEADER_LEN, DATA_MIN_LEN, DataHeader, DataKeys, WireGuard};
+pub use device::{AddPeerError, Device};
+pub use dropped::Dropped;
+pub use output::{Datagram, Output};
 pub use timers::Activity;

@@ -1,4 +1,5 @@
-//! The wire format of the four messages, and every constant of the protocol.
+//! The wire format of the messages of handshakes, and every constant of the protocol. The fourth message, which carries data, is
+//! in [`DataHeader`](crate::DataHeader).
 //!
 //! All integers are little-endian. The first four bytes are the message's type, of which three are "reserved" zeros: they
 //! are compared with it, so that a message of a later version is not mistaken for one of this.
@@ -18,7 +19,7 @@ pub(crate) const LABEL_COOKIE: &[u8; 8] = b"cookie--";
 pub const REKEY_AFTER_TIME: Duration = Duration::from_secs(120);
 /// A key older than this neither seals nor opens.
 pub const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
-/// How long new handshakes are attempted when nobody answers.
+/// How long new handshakes are attempted without an answer.
 pub const REKEY_ATTEMPT_TIME: Duration = Duration::from_secs(90);
 /// The least time between two initiations to one peer, and the time after which one is repeated.
 pub const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,7 +30,7 @@ pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// After this number of packets under one key a new handshake is due.
 pub const REKEY_AFTER_MESSAGES: u64 = 1 << 60;
 /// A counter of this value or beyond is never sealed nor accepted: 2^64 - 2^13 - 1.
-pub const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
+pub const REJECT_AFTER_MESSAGES: u64 = plane::ReplayWindow::LIMIT;
 /// Initiations that one peer may have processed in a second.
 pub const INITIATIONS_PER_SECOND: u32 = 50;
 /// How long a responder makes cookies from the same secret.
@@ -59,12 +60,8 @@ pub const INITIATION_LEN: usize = 148;
 pub const RESPONSE_LEN: usize = 92;
 /// Bytes of a cookie reply.
 pub const COOKIE_REPLY_LEN: usize = 64;
-/// Bytes before the sealed packet in a data packet.
-pub const DATA_HEADER_LEN: usize = 16;
 /// Bytes of an authentication tag.
 pub const TAG_LEN: usize = 16;
-/// Bytes of the shortest data packet, which is a keepalive: a header and a tag.
-pub const DATA_MIN_LEN: usize = DATA_HEADER_LEN + TAG_LEN;
 /// Inner packets are padded with zeros to a multiple of this, as far as the device's MTU allows.
 pub const PADDING: usize = 16;
 /// Bytes of each of the two MACs at the end of an initiation and of a response.
@@ -186,40 +183,6 @@ impl CookieReply {
     }
 }
 
-/// What stands before the sealed bytes of a data packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DataHeader {
-    /// The receiver's index of the key.
-    pub receiver: u32,
-    /// The packet's number under that key.
-    pub counter: u64,
-}
-
-impl DataHeader {
-    /// Reads the header of a whole datagram, or `None` if it is not a data packet with room for a tag.
-    #[must_use]
-    pub fn parse(datagram: &[u8]) -> Option<Self> {
-        if datagram.len() < DATA_MIN_LEN || kind(datagram) != Some(TYPE_DATA) {
-            return None;
-        }
-        let mut rest = &datagram[4..DATA_HEADER_LEN];
-        Some(Self {
-            receiver: u32::from_le_bytes(take(&mut rest)),
-            counter: u64::from_le_bytes(take(&mut rest)),
-        })
-    }
-
-    /// The header's bytes.
-    #[must_use]
-    pub fn emit(&self) -> [u8; DATA_HEADER_LEN] {
-        let mut bytes = [0; DATA_HEADER_LEN];
-        bytes[..4].copy_from_slice(&TYPE_DATA.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.receiver.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.counter.to_le_bytes());
-        bytes
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -243,19 +206,6 @@ mod tests {
         assert_eq!((parsed.sender, parsed.receiver), (0x0706_0504, 0x0b0a_0908));
         assert_eq!(parsed.ephemeral[..], bytes[12..44]);
         assert_eq!(parsed.sealed_nothing[..], bytes[44..60]);
-
-        let mut data = bytes[..32].to_vec();
-        data[..4].copy_from_slice(&[4, 0, 0, 0]);
-        let parsed = DataHeader::parse(&data).unwrap();
-        assert_eq!(
-            parsed,
-            DataHeader {
-                receiver: 0x0706_0504,
-                counter: 0x0f0e_0d0c_0b0a_0908
-            }
-        );
-        assert_eq!(parsed.emit(), data[..16]);
-        assert_eq!(DataHeader::parse(&data[..31]), None);
     }
 
     #[test]
@@ -291,9 +241,6 @@ mod tests {
                 }
                 if let Some(message) = CookieReply::parse(bytes) {
                     prop_assert_eq!(&message.emit()[..], bytes);
-                }
-                if let Some(header) = DataHeader::parse(bytes) {
-                    prop_assert_eq!(&header.emit()[..], &bytes[..16]);
                 }
             }
         }

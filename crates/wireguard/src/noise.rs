@@ -17,7 +17,7 @@ use crypto::{Key, aead, blake2s};
 
 use crate::message::{CONSTRUCTION, TAG_LEN};
 
-/// The handshake message was not made by who it claims to be from, for us, with this preshared key.
+/// The handshake message was not made by the peer that it claims to be from, for us, with this preshared key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unauthentic;
 
@@ -178,7 +178,7 @@ impl Initiator {
     }
 }
 
-/// The responder, which has learned who claims to speak.
+/// The responder, which has learned which peer claims to speak.
 pub(crate) struct Responder {
     state: Symmetric,
     remote_ephemeral: PublicKey,

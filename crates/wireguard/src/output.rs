@@ -3,10 +3,9 @@
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use crypto::Key;
+use plane::{PeerId, SessionKeys};
 
-use crate::device::PeerId;
-use crate::keys::Lifetime;
+use crate::data::DataKeys;
 use crate::message::INITIATION_LEN;
 
 /// A datagram of the handshake: at most 148 bytes, kept in place.
@@ -54,17 +53,6 @@ impl core::fmt::Debug for Datagram {
     }
 }
 
-/// The sending half of a session that the other side has yet to confirm.
-#[derive(Debug)]
-pub struct Answer {
-    /// The index to address packets with.
-    pub remote_index: u32,
-    /// The key.
-    pub key: Key,
-    /// Its limits.
-    pub lifetime: Lifetime,
-}
-
 /// Something to do, in the order in which it comes.
 #[derive(Debug)]
 // A handful of these exist at a time; a box for each datagram would cost more than the room that it saves.
@@ -74,9 +62,9 @@ pub enum Output {
     ///
     /// With a peer it is an initiation or a response, which counts as an authentic packet sent: into the peer's transmitted
     /// bytes, as traversal and as the end of `unacknowledged_since` in its [`Activity`](crate::Activity). Without one it is
-    /// a cookie reply to a source that is nobody yet.
+    /// a cookie reply to a source that is no peer yet.
     Send {
-        /// Who it is for.
+        /// The peer that it is for.
         peer: Option<PeerId>,
         /// Where to.
         to: SocketAddr,
@@ -88,53 +76,43 @@ pub enum Output {
     /// The address is the peer's endpoint from now on. The message counts as an authentic packet received: into the
     /// received bytes, as traversal and as the end of `unanswered_since`.
     Heard {
-        /// Who was heard.
+        /// The peer that was heard.
         peer: PeerId,
         /// From where.
         from: SocketAddr,
     },
-    /// Open packets that carry `local_index` with this key, and begin with an empty replay window.
-    InstallReceiveKey {
+    /// Open packets of this session from now on, and begin with an empty replay window.
+    ///
+    /// An authentic packet opened or sealed after `refresh_at`, or sealed beyond `refresh_messages`, is reported by
+    /// [`Device::refresh`](crate::Device::refresh), once for each direction. With `confirm`, the first authentic packet is
+    /// to be reported by [`Device::confirmed`](crate::Device::confirmed), and what is sent after it is to be sealed with
+    /// these keys: the other side may have lost every older one. The report leads to [`SendWith`](Self::SendWith) for the
+    /// same session, which must go on with the numbers that were used.
+    AddKeys {
         /// Whose packets.
         peer: PeerId,
-        /// The receiver's index in their headers.
-        local_index: u32,
-        /// The key.
-        key: Key,
-        /// Its limits. An authentic packet after `refresh_after` is reported by [`Device::refresh`](crate::Device::refresh).
-        lifetime: Lifetime,
-        /// The first authentic packet is to be reported by [`Device::confirmed`](crate::Device::confirmed), and what is
-        /// sent after it is to be sealed with this: the other side may have lost every older key. The report leads to an
-        /// [`InstallSendKey`](Self::InstallSendKey) for the same session, which must go on with the numbers that were used.
-        confirm: Option<Answer>,
+        /// The keys. Our name for the session is the receiver's index in the headers of its packets.
+        keys: SessionKeys<DataKeys>,
     },
-    /// Seal with this key from now on, counting from zero, and send what is staged or, if nothing is and `confirm` is set,
-    /// an empty packet.
-    InstallSendKey {
+    /// Seal with the keys of this session, which were added before, from now on, and send what is staged or, if nothing
+    /// is and `confirm` is set, an empty packet.
+    SendWith {
         /// For whom.
         peer: PeerId,
-        /// The index to address packets with.
-        remote_index: u32,
-        /// The index of the key that opens the other direction.
+        /// Our name for the session.
         local_index: u32,
-        /// The key.
-        key: Key,
-        /// Its limits. A packet sealed after `refresh_after`, or beyond
-        /// [`REKEY_AFTER_MESSAGES`](crate::message::REKEY_AFTER_MESSAGES), is reported by
-        /// [`Device::refresh`](crate::Device::refresh), once for each key.
-        lifetime: Lifetime,
         /// We are the initiator. The other side may not seal before it has received: something must be sent at once.
         confirm: bool,
     },
-    /// Forget this key; packets with this index are nobody's.
-    RemoveReceiveKey {
-        /// Whose key it was.
+    /// Forget the keys of this session; packets with this index belong to no session.
+    RemoveKeys {
+        /// Whose keys they were.
         peer: PeerId,
-        /// Its index.
+        /// Our name for the session.
         local_index: u32,
     },
-    /// Seal nothing for this peer until another key is installed.
-    ClearSendKey {
+    /// Seal nothing for this peer until a session is named again.
+    StopSending {
         /// The peer.
         peer: PeerId,
     },
@@ -143,7 +121,7 @@ pub enum Output {
         /// The peer.
         peer: PeerId,
     },
-    /// Nobody answered for [`REKEY_ATTEMPT_TIME`](crate::message::REKEY_ATTEMPT_TIME): drop the packets that wait.
+    /// No answer came for [`REKEY_ATTEMPT_TIME`](crate::message::REKEY_ATTEMPT_TIME): drop the packets that wait.
     DropStaged {
         /// The peer.
         peer: PeerId,

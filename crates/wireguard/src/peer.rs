@@ -30,7 +30,7 @@ pub(crate) enum StaticStatic {
     #[default]
     Unknown,
     Known(Key),
-    /// The peer's key is of low order. Nobody has its private key and no handshake is possible.
+    /// The peer's key is of low order. It has no private key, and no handshake is possible.
     None,
 }
 

@@ -4,91 +4,20 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crypto::x25519::{PrivateKey, PublicKey};
+use plane::PeerId;
 
-use crate::device::{Device, PeerId};
-use crate::keys::{Keypair, Lifetime};
+use crate::data::DataKeys;
+use crate::device::{Device, peer_of, retire};
+use crate::dropped::Dropped;
+use crate::keys::{Keypair, session_keys};
 use crate::message::{
     CookieReply, IDENTIFIER, INITIATIONS_PER_SECOND, Initiation, Response, TAG_LEN,
     TYPE_COOKIE_REPLY, TYPE_INITIATION, TYPE_RESPONSE, UNDER_LOAD_FOR, kind,
 };
 use crate::noise::Responder;
-use crate::output::{Answer, Output};
+use crate::output::Output;
 use crate::send::random_index;
 use crate::tai64n::Tai64n;
-
-/// Why a datagram was dropped. To be counted, not logged: whoever can reach the port can cause each of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[non_exhaustive]
-pub enum Dropped {
-    /// Not of the shape of a handshake message. Noise of the network, a later version, or an attack.
-    #[error("not a handshake message of this protocol version")]
-    Malformed,
-    /// Our fault, or nobody's: the interface has no private key yet.
-    #[error("this interface has no private key: set one")]
-    NoPrivateKey,
-    /// The sender does not know our public key: it has an old one of ours, or scans.
-    #[error("mac1 is not for our public key: the sender must be given the present one")]
-    Mac1,
-    /// The device is under load; the sender was sent a cookie and will come back with it.
-    #[error("under load: a cookie was sent instead of an answer")]
-    Cookie,
-    /// The device is under load, and this source is the reason.
-    #[error("under load: too many handshakes from this source")]
-    RateLimited,
-    /// The sender has a private key and our public key, and we do not have it as a peer.
-    #[error("no such peer: its public key is not configured here")]
-    UnknownPeer,
-    /// Not from whom it says; or the two sides do not have the same preshared key.
-    #[error("the handshake is not authentic: forged, or the preshared keys differ")]
-    Unauthentic,
-    /// An initiation that was seen before, or from a peer whose clock was set back.
-    #[error("the initiation is not newer than the last: replayed, or the peer's clock went back")]
-    Replayed,
-    /// One peer begins handshakes faster than the protocol lets it.
-    #[error("this peer begins too many handshakes")]
-    Flood,
-    /// It has crossed an initiation of ours, which the peer is about to answer.
-    #[error("both sides began a handshake at once: ours goes on")]
-    Crossed,
-    /// An answer to nothing that waits: late, or a guess.
-    #[error("answers no handshake that is going on")]
-    Unexpected,
-}
-
-impl Dropped {
-    /// Each of them.
-    pub const ALL: [Self; 11] = [
-        Self::Malformed,
-        Self::NoPrivateKey,
-        Self::Mac1,
-        Self::Cookie,
-        Self::RateLimited,
-        Self::UnknownPeer,
-        Self::Unauthentic,
-        Self::Replayed,
-        Self::Flood,
-        Self::Crossed,
-        Self::Unexpected,
-    ];
-
-    /// The name of its counter.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::NoPrivateKey => "no_private_key",
-            Self::Mac1 => "mac1",
-            Self::Cookie => "cookie",
-            Self::RateLimited => "rate_limited",
-            Self::UnknownPeer => "unknown_peer",
-            Self::Unauthentic => "not_authentic",
-            Self::Replayed => "replayed",
-            Self::Flood => "flood",
-            Self::Crossed => "crossed",
-            Self::Unexpected => "unexpected",
-        }
-    }
-}
 
 impl Device {
     /// Takes a datagram that is not a data packet. Costs at most a drop, whatever it holds.
@@ -129,7 +58,7 @@ impl Device {
         }
     }
 
-    /// Decides by the MACs alone whether the message may cost more.
+    /// Decides only by the MACs whether the message may cost more.
     fn admit(
         &mut self,
         datagram: &[u8],
@@ -188,10 +117,7 @@ impl Device {
             Responder::identify(IDENTIFIER, own, &ephemeral, &message.sealed_static)
                 .map_err(|_| Dropped::Unauthentic)?;
         let id = *by_key.get(&responder.claimed).ok_or(Dropped::UnknownPeer)?;
-        let peer = peers
-            .get_mut(id.slot())
-            .and_then(Option::as_mut)
-            .ok_or(Dropped::UnknownPeer)?;
+        let peer = peer_of(peers, id).ok_or(Dropped::UnknownPeer)?;
 
         let static_static = peer.static_static(own).ok_or(Dropped::Unauthentic)?;
         let mut payload = [0; 12 + TAG_LEN];
@@ -234,31 +160,18 @@ impl Device {
         let local_index = indices.assign(id, random_index);
         let new = Keypair {
             local_index,
-            remote_index: message.sender,
             created: now,
-            initiator: false,
-            withheld: Some(keys.from_responder.clone()),
             sending: true,
         };
-        for old in peer.keys.install_responded(new).into_iter().flatten() {
-            indices.release(old.local_index);
-            out.push(Output::RemoveReceiveKey {
-                peer: id,
-                local_index: old.local_index,
-            });
-        }
-        let lifetime = Lifetime::receiving(now, false);
-        let key = keys.from_initiator;
-        out.push(Output::InstallReceiveKey {
+        retire(indices, id, peer.keys.install_responded(new), out);
+        let material = DataKeys {
+            remote_index: message.sender,
+            seal: keys.from_responder,
+            open: keys.from_initiator,
+        };
+        out.push(Output::AddKeys {
             peer: id,
-            local_index,
-            key,
-            lifetime,
-            confirm: Some(Answer {
-                remote_index: message.sender,
-                key: keys.from_responder,
-                lifetime: Lifetime::sending(now, false),
-            }),
+            keys: session_keys(local_index, material, now, false),
         });
 
         let response = Response {
@@ -296,10 +209,7 @@ impl Device {
         } = self;
         let own = private.as_ref().ok_or(Dropped::NoPrivateKey)?;
         let id = indices.owner(message.receiver).ok_or(Dropped::Unexpected)?;
-        let peer = peers
-            .get_mut(id.slot())
-            .and_then(Option::as_mut)
-            .ok_or(Dropped::Unexpected)?;
+        let peer = peer_of(peers, id).ok_or(Dropped::Unexpected)?;
         let waits = |local_index| local_index == message.receiver;
         let pending = peer
             .pending
@@ -324,36 +234,22 @@ impl Device {
         let local_index = message.receiver;
         let new = Keypair {
             local_index,
-            remote_index: message.sender,
             created: now,
-            initiator: true,
-            withheld: None,
             sending: true,
         };
-        for old in peer.keys.install_initiated(new).into_iter().flatten() {
-            indices.release(old.local_index);
-            out.push(Output::RemoveReceiveKey {
-                peer: id,
-                local_index: old.local_index,
-            });
-        }
-        let lifetime = Lifetime::receiving(now, true);
-        let key = keys.from_responder;
-        out.push(Output::InstallReceiveKey {
+        retire(indices, id, peer.keys.install_initiated(new), out);
+        let material = DataKeys {
+            remote_index: message.sender,
+            seal: keys.from_initiator,
+            open: keys.from_responder,
+        };
+        out.push(Output::AddKeys {
             peer: id,
-            local_index,
-            key,
-            lifetime,
-            confirm: None,
+            keys: session_keys(local_index, material, now, true),
         });
-        let (remote_index, key) = (message.sender, keys.from_initiator);
-        let lifetime = Lifetime::sending(now, true);
-        out.push(Output::InstallSendKey {
+        out.push(Output::SendWith {
             peer: id,
-            remote_index,
             local_index,
-            key,
-            lifetime,
             confirm: true,
         });
         out.push(Output::HandshakeComplete { peer: id, at });
@@ -376,38 +272,21 @@ impl Device {
         }
     }
 
-    /// The first authentic packet under a key that was installed with `confirm`: the other side has it, so it is used for
+    /// The first authentic packet under keys that were added with `confirm`: the other side has it, so it is used for
     /// sending from now on. Reports about other keys do nothing.
     pub fn confirmed(&mut self, id: PeerId, local_index: u32, now: Instant, out: &mut Vec<Output>) {
         let at = self.wall(now);
         let Self { peers, indices, .. } = self;
-        let Some(peer) = peers.get_mut(id.slot()).and_then(Option::as_mut) else {
+        let Some(peer) = peer_of(peers, id) else {
             return;
         };
         let Some(replaced) = peer.keys.confirm(local_index) else {
             return;
         };
-        for old in replaced.into_iter().flatten() {
-            indices.release(old.local_index);
-            out.push(Output::RemoveReceiveKey {
-                peer: id,
-                local_index: old.local_index,
-            });
-        }
-        let Some(current) = peer.keys.current_mut() else {
-            return;
-        };
-        let Some(key) = current.withheld.take() else {
-            return;
-        };
-        let lifetime = Lifetime::sending(current.created, current.initiator);
-        let remote_index = current.remote_index;
-        out.push(Output::InstallSendKey {
+        retire(indices, id, replaced, out);
+        out.push(Output::SendWith {
             peer: id,
-            remote_index,
             local_index,
-            key,
-            lifetime,
             confirm: false,
         });
         out.push(Output::HandshakeComplete { peer: id, at });

@@ -1,15 +1,19 @@
 //! What is sent without having been asked for by a message: initiations and keepalives.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crypto::random;
 use crypto::x25519::PrivateKey;
+use plane::PeerId;
 
-use crate::device::{Device, PeerId};
+use crate::device::{Device, peer_of};
 use crate::message::{IDENTIFIER, Initiation, REKEY_TIMEOUT, TAG_LEN};
 use crate::noise::Initiator;
 use crate::output::Output;
 use crate::peer::Pending;
+
+/// How long the answer to a probe is waited for before the protocol begins a handshake of its own.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A random index, as [`crate::index::IndexTable::assign`] wants them.
 pub(crate) fn random_index() -> u32 {
@@ -44,6 +48,28 @@ impl Device {
         }
     }
 
+    /// Begins a handshake to find out whether the peer answers, now and whatever else goes on. Nothing is repeated if it
+    /// does not, and handshakes that the protocol wants come when they would have come.
+    ///
+    /// The initiation takes the place of one that is under way. The caller leaves time between two: an answer to the
+    /// earlier is not understood any more.
+    pub fn probe(&mut self, id: PeerId, now: Instant, out: &mut Vec<Output>) {
+        let Some(timers) = self.peer_mut(id).map(|peer| &mut peer.timers) else {
+            return;
+        };
+        timers.probe_sent = None;
+        let sent = timers.handshake_sent.take();
+        let kept = (timers.retransmit, timers.attempt_since, timers.wanted);
+        self.initiate(id, false, now, out);
+        if let Some(peer) = self.peer_mut(id) {
+            let timers = &mut peer.timers;
+            timers.handshake_sent = sent;
+            timers.probe_sent = Some(now);
+            (timers.retransmit, timers.attempt_since, timers.wanted) = kept;
+        }
+        self.requeue(id);
+    }
+
     /// An empty packet under the current keys, or a handshake if there are none.
     pub(crate) fn keepalive(&mut self, id: PeerId, now: Instant, out: &mut Vec<Output>) {
         let Some(peer) = self.peer_mut(id) else {
@@ -75,7 +101,7 @@ impl Device {
             indices,
             ..
         } = self;
-        let Some(peer) = peers.get_mut(id.slot()).and_then(Option::as_mut) else {
+        let Some(peer) = peer_of(peers, id) else {
             return;
         };
         if asked || peer.timers.attempt_since.is_none() {
@@ -85,12 +111,13 @@ impl Device {
             peer.timers.wanted = true;
             return;
         };
-        if let Some(soonest) = peer
-            .timers
-            .handshake_sent
-            .map(|sent| sent + REKEY_TIMEOUT)
-            .filter(|&at| at > now)
-        {
+        let timers = &peer.timers;
+        let soonest = [
+            timers.handshake_sent.map(|sent| sent + REKEY_TIMEOUT),
+            // The answer to a probe may be on its way, which is as good.
+            timers.probe_sent.map(|sent| sent + PROBE_TIMEOUT),
+        ];
+        if let Some(soonest) = soonest.into_iter().flatten().max().filter(|&at| at > now) {
             peer.timers.retransmit.get_or_insert(soonest);
             return;
         }

@@ -15,7 +15,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::device::{Device, PeerId};
+use plane::{PeerId, Times};
+
+use crate::device::{Device, peer_of};
 use crate::message::{
     KEEPALIVE_TIMEOUT, REJECT_AFTER_TIME, REKEY_ATTEMPT_TIME, REKEY_TIMEOUT, REKEY_TIMEOUT_JITTER,
 };
@@ -24,7 +26,7 @@ use crate::output::Output;
 /// The data plane's notes about one peer, which three of the timers go by.
 ///
 /// "Anything" is every authentic packet: data, keepalives, and the handshake messages that
-/// [`Output::Send`] and [`Output::Heard`] speak of. Both "since" fields become `None` on [`Output::ClearSendKey`].
+/// [`Output::Send`] and [`Output::Heard`] speak of. Both "since" fields become `None` on [`Output::StopSending`].
 ///
 /// To tell the device of every packet would cost more than the packets. Instead, it looks:
 ///
@@ -35,7 +37,7 @@ use crate::output::Output;
 /// 3. A look that finds neither an unanswered nor an unacknowledged packet puts out [`Output::Disarmed`]. The owner of
 ///    the device clears the flag, *then reads the notes again*, and goes on at 1 if one of the two is there after all.
 ///
-/// Whoever writes notes does so before looking at the flag, and whoever clears the flag does so before reading notes, both
+/// Notes are written before the flag is looked at, and the flag is cleared before notes are read, both
 /// with a sequentially consistent fence between: one of the two always sees the other, so no wake-up is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
@@ -49,6 +51,17 @@ pub struct Activity {
     pub last_traversal: Option<Instant>,
 }
 
+impl From<Times> for Activity {
+    fn from(times: Times) -> Self {
+        Self {
+            unanswered_since: times.unanswered_since,
+            unacknowledged_since: times.unacked_since,
+            last_data_sent: times.last_data_sent,
+            last_traversal: times.last_sent.max(times.last_received),
+        }
+    }
+}
+
 /// The timers of one peer. `None` is a timer that does not run.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
@@ -57,6 +70,8 @@ pub(crate) struct Timers {
     pub(crate) attempt_since: Option<Instant>,
     /// When a handshake message was last sent: the next initiation waits for 5 s.
     pub(crate) handshake_sent: Option<Instant>,
+    /// When a probe was last sent, which counts for no other timer.
+    pub(crate) probe_sent: Option<Instant>,
     /// A handshake is needed, but there is no endpoint or no private key to begin it with.
     pub(crate) wanted: bool,
     /// The next look at the activity; runs exactly while the peer is armed.
@@ -87,7 +102,7 @@ impl Timers {
         self.wanted = false;
     }
 
-    /// Keys have been made, whoever began.
+    /// Keys have been made, whichever end began.
     pub(crate) fn session_derived(&mut self, now: Instant) {
         self.zero = Some(now + REJECT_AFTER_TIME * 3);
     }
@@ -242,7 +257,7 @@ impl Device {
 
     /// Puts the peer where its earliest timer belongs.
     pub(crate) fn requeue(&mut self, id: PeerId) {
-        let Some(peer) = self.peers.get_mut(id.slot()).and_then(Option::as_mut) else {
+        let Some(peer) = peer_of(&mut self.peers, id) else {
             return;
         };
         let earliest = peer.timers.earliest();

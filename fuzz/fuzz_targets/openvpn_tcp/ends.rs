@@ -1,32 +1,38 @@
-//! Client and server: each a data plane, its peer's way and keys, and what control does with what workers leave.
+//! Client and server: each a data plane, and what control does with what workers leave.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::fuzzing::{Plane, connection};
-use engine::{Moving, Routes, Stream, TunnelOptions, Wire};
-use netio::vnet::{GsoKind, VNET_HDR_LEN, VnetHdr};
-use openvpn::data::framing::Framing;
+use engine::{Sockets, Stream, TunnelOptions};
+use netio::tun::{GsoKind, VNET_HDR_LEN, VnetHdr};
+use openvpn::data::format::{Framing, Shape};
+use openvpn::data::inband::PING;
+use openvpn::data::protocol::{Material, session, session_keys};
+use openvpn::data::wire::OpenVpn;
 use openvpn::identity::Identity;
-use openvpn::negotiate::{DataCipher, OccOptions, Transport};
+use openvpn::negotiate::{Cipher, OccOptions, Transport};
 use openvpn::push::PushOptions;
 use openvpn::role::Role;
 use openvpn::server::{ClientId, Listener, ListenerSettings, Remote, ServerOutput};
 use openvpn::session::{
-    ClientSettings, DataKeys, Decision, Digest, Output, ServerSettings, Session, Settings,
+    ClientSettings, DataKeys, Decision, Digest, Output, ServerSettings, Session, Settings, Times,
 };
 use openvpn::tls::{TlsOptions, TlsSettings};
 use openvpn::wrap::WrapSettings;
+use plane::{DataPlane, Endpoint, Line, Moving, PeerId, RouteChange, Sender, StreamId};
+use service::inbox::Inbox;
+use service::openvpn::INBOX;
 
-use crate::conduit::{Conduit, Way};
-use crate::plane::{ClientWire, Inbox, ServerWire};
+/// The other end, as each data plane calls it.
+pub(crate) const PEER: PeerId = PeerId(0);
 
 /// The number of each end's connection.
-const STREAM: u64 = 1;
+const STREAM: StreamId = StreamId(1);
 
 /// Most bytes that are under way in one direction.
 const TRANSIT: usize = 1 << 20;
@@ -59,7 +65,7 @@ fn common(role: Role) -> Settings {
         comp_byte: false,
         fragment: false,
         key_direction: None,
-        cipher: DataCipher::Aes256Gcm,
+        cipher: Cipher::Aes256Gcm,
         cipher_allowed: true,
         auth: Digest::Sha1,
         tls_auth: false,
@@ -85,9 +91,9 @@ fn server_settings() -> Arc<ServerSettings> {
 }
 
 /// The data plane's half of an end.
-pub(crate) struct End<W: Wire> {
-    pub(crate) plane: Plane<W>,
-    pub(crate) conduit: Conduit,
+pub(crate) struct End {
+    pub(crate) plane: Plane<OpenVpn>,
+    shape: Shape,
     pub(crate) stream: Arc<Stream>,
     pub(crate) inbox: Arc<Inbox>,
     /// The other end of its connection.
@@ -98,7 +104,7 @@ pub(crate) struct End<W: Wire> {
     pub(crate) came: usize,
 }
 
-impl<W: Wire> End<W> {
+impl End {
     fn new(peer: SocketAddr, framing: Framing, backpressure: bool) -> Self {
         let options = TunnelOptions {
             workers: 1,
@@ -107,30 +113,49 @@ impl<W: Wire> End<W> {
             gso_max_segs: 64,
             backpressure,
         };
-        let inbox = Arc::new(Inbox::new().expect("a descriptor"));
+        let inbox = Arc::new(Inbox::new(INBOX).expect("a descriptor"));
         let control: Arc<Inbox> = Arc::clone(&inbox);
-        let plane = Plane::<W>::new(control, &options).expect("descriptors");
+        let packets = if backpressure {
+            OpenVpn::Client { recursive: false }
+        } else {
+            OpenVpn::Server
+        };
+        let plane = Plane::new(packets, control, &options).expect("descriptors");
         let (stream, wire) = connection(STREAM, peer).expect("descriptors");
-        let way = Way::Stream(Arc::clone(&stream));
-        let mut conduit = Conduit::new(&plane.tunnel, 0, way, Moving::Stay, false);
-        conduit.shape.framing = framing;
-        conduit.shape.mss = 1300;
-        let mut routes = Routes::default();
-        for ip in [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()] {
-            routes.insert(ip, 0, Arc::clone(&conduit.peer));
-        }
-        plane.tunnel.set_routes(routes);
-        plane.tunnel.set_hairpin(!backpressure);
         plane.tunnel.add_stream(&stream).expect("descriptors");
-        Self {
+        let end = Self {
             plane,
-            conduit,
+            shape: Shape {
+                framing,
+                stream: true,
+                mss: 1300,
+                ..Shape::default()
+            },
             stream,
             inbox,
             wire,
             sent: VecDeque::new(),
             came: 0,
-        }
+        };
+        let calls = end.calls();
+        calls.add_peer(PEER, Moving::Stay);
+        calls.set_line(PEER, Line::tcp(Endpoint::new(peer), STREAM));
+        calls.set_sender(PEER, Sender::Stream(STREAM), session(PEER, 0));
+        let all = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        calls.change_routes(&all.map(|address| RouteChange::Add {
+            address,
+            len: 0,
+            peer: PEER,
+        }));
+        calls.set_hairpin(!backpressure);
+        end
+    }
+
+    /// What control asks things of.
+    pub(crate) fn calls(
+        &self,
+    ) -> &dyn DataPlane<Protocol = OpenVpn, Sockets = Sockets, Connection = TcpStream> {
+        &self.plane.tunnel
     }
 
     /// Takes what it has written off the wire, and lets it write more, until nothing is left.
@@ -212,28 +237,53 @@ impl<W: Wire> End<W> {
 
     /// Does what concerns the data plane.
     fn perform(&mut self, output: Output) {
-        let tunnel = &self.plane.tunnel;
         match output {
-            Output::Send(packet) => self.conduit.send_control(tunnel, &packet),
-            Output::InstallKeys(keys) => self.install(&keys),
-            Output::UseForSending { key_id } => self.conduit.seal_with(tunnel, key_id),
-            Output::RemoveKeys { key_id } => self.conduit.remove(tunnel, key_id),
-            Output::SendPing => self.conduit.ping(tunnel),
-            Output::SendData(payload) => tunnel.inject(&self.conduit.peer, &payload),
+            Output::Send(packet) => {
+                self.calls().send_to_peer(PEER, None, &packet);
+            }
+            Output::InstallKeys(keys) => self.install(keys),
+            Output::UseForSending { key_id } => self.send_with(key_id),
+            Output::RemoveKeys { key_id } => self.remove_keys(key_id),
+            Output::SendPing => self.calls().inject(PEER, &PING),
+            Output::SendData(payload) => self.calls().inject(PEER, &payload),
             _ => {}
         }
     }
 
-    pub(crate) fn install(&mut self, keys: &DataKeys) {
-        // Ciphers that nobody should use are refused.
-        let _ = self.conduit.install(&self.plane.tunnel, keys);
+    pub(crate) fn install(&self, keys: Box<DataKeys>) {
+        let material = Material {
+            keys,
+            shape: self.shape.clone(),
+            allow_insecure: false,
+        };
+        // Insecure ciphers are refused.
+        let keys = session_keys(PEER, material, Instant::now());
+        let _ = self.calls().add_keys(PEER, keys);
+    }
+
+    pub(crate) fn send_with(&self, key_id: u8) {
+        self.calls().send_with(PEER, session(PEER, key_id));
+    }
+
+    pub(crate) fn remove_keys(&self, key_id: u8) {
+        self.calls().remove_keys(PEER, session(PEER, key_id));
+    }
+
+    /// What a session's timers need to know.
+    fn times(&self) -> Times {
+        let state = self.calls().peer(PEER).unwrap_or_default();
+        Times {
+            last_received: state.times.last_received,
+            last_sent: state.times.last_sent,
+            payload_bytes: state.rx_bytes + state.tx_bytes,
+        }
     }
 }
 
 /// Both ends, with their sessions, and the time.
 pub(crate) struct World {
-    pub(crate) client: End<ClientWire>,
-    pub(crate) server: End<ServerWire>,
+    pub(crate) client: End,
+    pub(crate) server: End,
     session: Session,
     listener: Listener,
     pub(crate) now: Instant,
@@ -305,12 +355,12 @@ impl World {
 
     /// Control's turn at both ends.
     pub(crate) fn control(&mut self) {
-        while let Some(arrival) = self.client.inbox.next_arrival() {
+        while let Some((arrival, _)) = self.client.inbox.next_arrival() {
             let mut out = Vec::new();
             let _ = self.session.receive(&arrival.bytes, self.now, &mut out);
             self.perform_client(out);
         }
-        while let Some(arrival) = self.server.inbox.next_arrival() {
+        while let Some((arrival, _)) = self.server.inbox.next_arrival() {
             let mut out = Vec::new();
             let from = Remote::tcp(CLIENT, STREAM);
             let bytes = &arrival.bytes;
@@ -342,7 +392,7 @@ impl World {
         }
         self.perform_client(out);
         let mut out = Vec::new();
-        let times = self.server.conduit.times();
+        let times = self.server.times();
         self.listener.expired(self.now, |_| times, &mut out);
         self.perform_server(out);
     }

@@ -2,7 +2,7 @@
 //!
 //! ABI for the Arm Architecture, "Addenda: Build Attributes": a letter `A`, then subsections with a length,
 //! a vendor's name and, for the vendor `aeabi`, attributes of the file as a whole (tag 1), of sections (2)
-//! and of symbols (3). Only the first are read; nobody writes the others.
+//! and of symbols (3). Only the first are read; no toolchain writes the others.
 
 use crate::facts::ArmAttributes;
 
@@ -138,7 +138,7 @@ impl<'a> Cursor<'a> {
         Some(text)
     }
 
-    /// Seven bits a byte, the lowest first. Numbers beyond 64 bits are nobody's.
+    /// Seven bits a byte, the lowest first. Numbers beyond 64 bits are refused.
     fn uleb(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..63).step_by(7) {

@@ -178,7 +178,7 @@ impl Walk<'_> {
         at.max(end)
     }
 
-    /// Instructions that were given as bytes: those of cryptography alone, whose encodings are so narrow that
+    /// Instructions that were given as bytes: only those of cryptography, whose encodings are so narrow that
     /// one word of 10 000 is one by chance.
     fn constants(&mut self, range: Range<usize>, mode: Mode) {
         // T32 may begin at any halfword, but what is given as bytes is given four at a time.

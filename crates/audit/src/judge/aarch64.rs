@@ -29,7 +29,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
             ),
         );
     }
-    // Whoever looks for them at run time has the others as well.
+    // Code that looks for them at run time looks for the others as well.
     if !case.soc.lse
         && code.lse > code.instructions / 5000
         && code.exclusive == 0

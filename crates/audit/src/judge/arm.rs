@@ -34,7 +34,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts) {
     wide_core(case, facts);
     let attributes = facts.arm.as_ref();
     if attributes.is_none() {
-        case.note("no .ARM.attributes: judged by its instructions alone");
+        case.note("no .ARM.attributes: judged by its instructions only");
     }
     architecture(case, facts, attributes);
     floats(case, facts, attributes);
@@ -180,7 +180,7 @@ fn floats(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmAttributes>
         }
         return;
     }
-    // LLVM with soft-float names the unit that it leaves alone.
+    // LLVM with soft-float names the unit that it does not use.
     let software = !much && !called.is_empty();
     if software || !much && fp == 0 {
         let calls = format!("calls {}", called.join(", "));

@@ -16,12 +16,12 @@ const NEON_CRYPTO: Gain = Gain {
 /// A packet's cipher with AES instructions and without.
 const AES_INSTRUCTIONS: Gain = Gain {
     what: "AES-256-GCM, counted in instructions",
-    low: 8.3,
-    high: 8.3,
-    source: "Millrace on AArch64: 3.1 instructions per byte with AES instructions, 25.9 in NEON; docs/benchmarks.md",
+    low: 8.1,
+    high: 8.1,
+    source: "Millrace on AArch64: 3.2 instructions per byte with AES instructions, 26.3 in NEON; docs/benchmarks/arm-ciphers.md",
 };
 
-/// The compiler's options alone.
+/// Only the compiler's options.
 const OPTIONS: Gain = Gain {
     what: "OpenVPN",
     low: 1.1,
@@ -40,9 +40,9 @@ const COMPUTING: Gain = Gain {
 /// WireGuard with the kernel's NEON ciphers.
 const KERNEL_NEON: Gain = Gain {
     what: "ChaCha20-Poly1305, counted in instructions",
-    low: 3.2,
-    high: 3.2,
-    source: "Millrace on Cortex-A15: 7.9 instructions per byte in NEON, 25.3 without; docs/benchmarks.md",
+    low: 3.1,
+    high: 3.1,
+    source: "Millrace on Cortex-A15: 8.0 instructions per byte in NEON, 24.8 without; docs/benchmarks/arm-ciphers.md",
 };
 
 /// A kernel of 64 bits.

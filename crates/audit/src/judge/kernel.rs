@@ -15,7 +15,7 @@ struct Code {
     option: &'static str,
     /// The first Linux that has it.
     since: Version,
-    /// From Linux 6.16 to 6.18 on, one library after the other has its code in itself, by an option that nobody
+    /// From Linux 6.16 to 6.18 on, one library after the other has its code in itself, by an option that no user
     /// sets: it is on where the library and `CONFIG_KERNEL_MODE_NEON` are.
     later: Option<&'static str>,
     user: User,
@@ -136,7 +136,7 @@ const AES_CIPHERS: [Code; 2] = [
     },
 ];
 
-/// From here on nobody sets the options of ChaCha20, Poly1305 and Curve25519: they follow from their libraries.
+/// From here on the user cannot set the options of ChaCha20, Poly1305 and Curve25519: they follow from their libraries.
 const BY_ITSELF: Version = (6, 16);
 
 /// Judges the text of `.config`.
@@ -418,7 +418,7 @@ pub(super) fn words(case: &mut Case<'_>, words: &Words) {
         None => case.unknown("no \"Linux version\" in it"),
     }
     if words.found.contains(&NARROW) {
-        // A function that compilers call in 32-bit ARM code alone.
+        // A function that compilers call only in 32-bit ARM code.
         if !case.soc.isa.is_arm() {
             let why = format!(
                 "a kernel for 32-bit ARM, the chip is {}",

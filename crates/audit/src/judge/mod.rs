@@ -75,7 +75,7 @@ impl Case<'_> {
         sure
     }
 
-    /// Whether the chip has AES instructions; nothing is said of chips of which nobody says it.
+    /// Whether the chip has AES instructions; nothing is said of chips of which that is not known.
     fn aes(&self) -> bool {
         self.soc.aes && self.soc.is_sure("aes")
     }
@@ -127,7 +127,7 @@ pub fn judge(soc: &Soc, path: &str, origin: &str, role: Role, subject: &Subject)
     case.only_the_gravest();
     let mut verdicts: Vec<Verdict> = case.verdicts.into_iter().collect();
     if verdicts.is_empty() {
-        // Whoever cannot be told about is not called fine.
+        // A file of which nothing is known is not called fine.
         verdicts.push(if case.unknown.is_empty() {
             Verdict::Fine
         } else {
@@ -188,7 +188,7 @@ fn looked_at(subject: &Subject) -> String {
 }
 
 /// The options that fit: those for 32 bits where a 64-bit core has nothing to gain from the other 32, in the file's own
-/// calling convention, and without what nobody says that the chip has.
+/// calling convention, and without what the chip is not known to have.
 fn options(soc: &Soc, subject: &Subject, verdicts: &[Verdict]) -> String {
     let arm = match subject {
         Subject::Elf(facts) if matches!(facts.machine, Machine::Arm { .. }) => Some(facts),

@@ -78,7 +78,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
     }
     match told(&facts.neon, tag) {
         Some(true) => {}
-        // The C library's code is among its own, and was built by somebody else.
+        // The C library's code is among its own, and was built by others.
         Some(false) if facts.is_static && !ciphers => case.unknown(format!(
             "{}: a static program, and much of it is the C library's",
             share(facts)
@@ -89,9 +89,9 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
                 names => format!(" ({})", names.join(", ")),
             };
             let by = if tag != 0 {
-                "Tag_Advanced_SIMD_arch is set by assembly alone"
+                "Tag_Advanced_SIMD_arch is set by assembly only"
             } else {
-                "its NEON is in assembly alone"
+                "its NEON is in assembly only"
             };
             case.fault(
                 fault,
@@ -117,7 +117,7 @@ pub(super) fn judge(case: &mut Case<'_>, facts: &Facts, attributes: Option<&ArmA
 ///
 /// Linkers keep the largest value of a tag, so one file of assembly makes a whole library look like NEON. Two
 /// things tell: compilers put NEON into functions all over a library, and where there is NEON there are 32 registers,
-/// of which compilers take the upper ones first. The first alone is not enough: GCC 12 with `-mfpu=neon` put it into
+/// of which compilers take the upper ones first. Only the first is not enough: GCC 12 with `-mfpu=neon` put it into
 /// 5 functions of 100 of a library of ciphers in C at -O2, and into one of 200 at -Os.
 pub(super) fn told(spread: &Spread, tag: u64) -> Option<bool> {
     match (registers(spread), confined(spread)) {

@@ -30,7 +30,7 @@ struct Gain<'a> {
 
 /// One JSON object for each finding, each on a line of its own, the most worth fixing first:
 /// `path`, `inside` (the way to it in an image), `soc`, `role`, `verdicts`, `evidence`, `flags`, `gain`
-/// (`what`, `low`, `high`, `source`; `null` where nobody has measured it), `steps`. What was not looked into
+/// (`what`, `low`, `high`, `source`; `null` where no measurement is known), `steps`. What was not looked into
 /// follows, as what cannot be told.
 ///
 /// # Errors

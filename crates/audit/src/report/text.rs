@@ -184,7 +184,7 @@ fn paragraphs(out: &mut String, groups: &[Vec<&Finding>]) {
                     "it runs, and without the kernel in the place of missing instructions",
                 );
             }
-            None => labelled(out, "gain", "nobody has measured it"),
+            None => labelled(out, "gain", "not measured"),
         }
     }
 }

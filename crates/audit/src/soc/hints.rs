@@ -143,7 +143,7 @@ impl Hints {
                 .collect();
             let first = *socs.first()?;
             let because = format!("{from} names the OpenWrt target {target}");
-            // A target that is called like a chip is of this chip alone.
+            // A target that is called like a chip is of this chip only.
             let subtarget = target.rsplit('/').next().unwrap_or(target);
             if let Some(soc) = socs.iter().find(|soc| soc.id == subtarget) {
                 return Some(Detected {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_tree_that_names_the_board_alone_is_enough() {
+    fn a_device_tree_that_names_only_the_board_is_enough() {
         let found = find(&[("dtb", &tree("avm,fritzbox-7530\0"))]).unwrap();
         assert_eq!((found.soc.id.as_str(), found.certain), ("ipq4019", true));
     }

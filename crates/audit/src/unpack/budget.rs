@@ -7,7 +7,7 @@ use super::{Limits, UnpackError};
 pub(super) enum Fault {
     /// A limit of the whole walk is reached.
     Walk(UnpackError),
-    /// This part alone is the matter; in words.
+    /// Only this part is concerned; in words.
     Part(String),
     /// It is not, or not wholly, what it looked like.
     Broken {
@@ -19,7 +19,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// A fault of the part alone.
+    /// A fault of only the part.
     pub(super) fn part(why: impl Into<String>) -> Self {
         Self::Part(why.into())
     }

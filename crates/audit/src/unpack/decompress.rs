@@ -11,7 +11,7 @@ const DICTIONARY_KIB: u32 = if cfg!(fuzzing) { 32 << 10 } else { 72 << 10 };
 /// The largest block of LZ4's old format, which is the kernel's.
 const LZ4_BLOCK: usize = 8 << 20;
 
-/// Formats that stand alone in a file or an image.
+/// Formats that stand by themselves in a file or an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// RFC 1952.

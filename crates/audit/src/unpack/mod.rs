@@ -245,7 +245,7 @@ impl<'v> Walker<'v> {
         }
     }
 
-    /// Says that something was not looked into. A hostile image has more to say than anybody reads.
+    /// Says that something was not looked into. A hostile image could make the list endless.
     fn skip(&mut self, origin: &str, what: &str, why: &str) {
         self.skipped += 1;
         match self.skipped {

@@ -207,7 +207,7 @@ fn stream(
     let origin = part.origin(format.name(), at);
     let (data, length) = match decode(format, &part.bytes[at..], &mut walker.budget) {
         Ok(done) => done,
-        // Bytes that only looked like a stream are none of anybody's business.
+        // Bytes that only looked like a stream are not reported.
         Err(Fault::Broken { out, .. }) if !wanted && out < WORTH_TELLING => return Ok(None),
         Err(fault) => {
             walker.fault(&origin, &format!("a stream of {}", format.name()), fault)?;

@@ -1,4 +1,4 @@
-//! Files that somebody broke, by chance or on purpose: there are facts or an error, and nothing else.
+//! Files that were broken, by chance or on purpose: there are facts or an error, and nothing else.
 
 use proptest::prelude::*;
 

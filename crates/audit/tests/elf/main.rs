@@ -5,6 +5,7 @@
 mod compile;
 mod hostile;
 mod instructions;
+mod verdicts;
 
 use audit::elf::{ElfError, is_elf, read};
 use audit::facts::{Facts, Kind, Machine};

@@ -1,14 +1,14 @@
-//! The command line of `openvpn`: `--name value…`, or the name of a file alone.
+//! The command line of `openvpn`: `--name value…`, or only the name of a file.
 
-use super::OpenVpnError;
 use super::directive::{Collector, Directive, Misread, Origin};
 use super::lexer::{WORDS_MAX, shown};
+use crate::error::ImportError;
 
 /// Collects the directives of the arguments, in order, files in their place.
 pub(crate) fn collect(
     arguments: &[String],
     collector: &mut Collector<'_, '_>,
-) -> Result<(), OpenVpnError> {
+) -> Result<(), ImportError> {
     if let [file] = arguments
         && !file.starts_with("--")
     {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_alone_or_as_an_option() {
+    fn only_a_file_or_as_an_option() {
         assert_eq!(names(&["a.ovpn"]).0, ["config a.ovpn", "verb 4"]);
         let (names, _) = names(&["--config", "a.ovpn", "--verb", "1"]);
         assert_eq!(names, ["config a.ovpn", "verb 4", "verb 1"]);

@@ -10,7 +10,7 @@ use super::build::{Judged, UNRECOGNIZED, timers};
 use super::directive::{Budget, Directive, parse_text};
 use super::lexer::shown;
 use super::report::report;
-use super::table::{self, Fate};
+use super::table::{self, Support};
 use super::{ClientSettings, Ifconfig, IfconfigV6Push, PushChange};
 use crate::report::{Report, Verdict};
 
@@ -55,9 +55,9 @@ fn apply(settings: &mut ClientSettings, directive: &Directive) -> Result<Remark,
     if directive.inline.is_some() {
         return Err("may not be an inline block here".to_owned());
     }
-    match entry.fate {
-        Fate::Refused(reason) => return Err(reason.to_owned()),
-        Fate::Ignored(reason) if entry.client => return Ok(Remark::Ignored(reason.to_owned())),
+    match entry.support {
+        Support::Refused(reason) => return Err(reason.to_owned()),
+        Support::Ignored(reason) if entry.client => return Ok(Remark::Ignored(reason.to_owned())),
         _ if !entry.client => {
             return Err("does not belong in the settings of one client".to_owned());
         }

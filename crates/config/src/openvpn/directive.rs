@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::error::OpenVpnError;
 use super::lexer::{self, split};
 use super::{ReadFile, Secret, resolve};
+use crate::error::ImportError;
 use crate::text::{NOT_UTF8, Text};
 
 /// Deepest nesting of `config`, as in stock.
@@ -69,7 +69,7 @@ impl Directive {
 
     /// What of it, itself or a line in its block, is not what the file says.
     fn mended(&self, text: &Text<'_>) -> Option<&Self> {
-        // Around the armour of a key or certificate stands what people wrote, which nobody reads.
+        // Around the armour of a key or certificate stands what people wrote, which is not read.
         let secret = self.inline.as_ref().filter(|_| self.name.contains("pass"));
         let secret = secret.map(|block| block.expose());
         let mut words = [self.name.as_str()]
@@ -151,10 +151,10 @@ impl<'a, 'b> Collector<'a, 'b> {
     }
 
     /// Reads a file and those that it names.
-    pub(crate) fn file(&mut self, path: &Path, depth: usize) -> Result<(), OpenVpnError> {
+    pub(crate) fn file(&mut self, path: &Path, depth: usize) -> Result<(), ImportError> {
         let place = resolve(self.directory.as_deref(), path);
         let bytes =
-            (self.read)(&place).map_err(|error| OpenVpnError::Read { path: place, error })?;
+            (self.read)(&place).map_err(|error| ImportError::Read { path: place, error })?;
         self.bytes(&bytes, path, depth)
     }
 
@@ -164,8 +164,8 @@ impl<'a, 'b> Collector<'a, 'b> {
         bytes: &[u8],
         path: &Path,
         depth: usize,
-    ) -> Result<(), OpenVpnError> {
-        let text = Text::new(bytes).map_err(|line| OpenVpnError::NotText {
+    ) -> Result<(), ImportError> {
+        let text = Text::new(bytes).map_err(|line| ImportError::NotText {
             path: path.to_owned(),
             line,
         })?;
@@ -173,7 +173,7 @@ impl<'a, 'b> Collector<'a, 'b> {
     }
 
     /// Reads the text of a file, and the files that it names.
-    fn text(&mut self, text: &Text<'_>, file: &str, depth: usize) -> Result<(), OpenVpnError> {
+    fn text(&mut self, text: &Text<'_>, file: &str, depth: usize) -> Result<(), ImportError> {
         let Some(bytes) = self.budget.bytes.checked_sub(text.len()) else {
             self.budget.bytes = 0;
             self.misread.push(Misread {
@@ -205,7 +205,7 @@ impl<'a, 'b> Collector<'a, 'b> {
         &mut self,
         mut directive: Directive,
         depth: usize,
-    ) -> Result<(), OpenVpnError> {
+    ) -> Result<(), ImportError> {
         while directive.name == "setenv" && directive.get(0) == Some("opt") {
             directive.values.remove(0);
             if directive.values.is_empty() {

@@ -3,7 +3,7 @@
 //! A configuration is a list of directives: lines of a file, or `--name value…` arguments, which
 //! may name further files. The way is: bytes -> words ([`split`]) -> directives -> model and
 //! [`Report`]. As with `wg-quick` files the import does not stop at the first fault, because
-//! whoever moves a profile to a router wants to hear everything at once; every directive is
+//! a person who moves a profile to a router wants to hear everything at once; every directive is
 //! honoured, ignored with the reason why that does no harm, or refused with what to do.
 
 use std::io::{self, Read as _};
@@ -11,6 +11,7 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
+use crate::file;
 use crate::report::Report;
 use crate::text::Text;
 
@@ -18,7 +19,6 @@ mod argv;
 mod build;
 mod ccd;
 mod directive;
-mod error;
 mod files;
 mod lexer;
 mod model;
@@ -28,9 +28,9 @@ mod table;
 use build::Builder;
 use directive::Collector;
 
+use crate::error::ImportError;
 pub use ccd::parse_client_settings;
 pub use directive::{BYTES_MAX, DEPTH_MAX, DIRECTIVES_MAX, FILE_MAX, FILES_MAX};
-pub use error::OpenVpnError;
 pub use lexer::{LINE_MAX, LexError, WORD_MAX, WORDS_MAX, split};
 pub use model::*;
 
@@ -44,7 +44,7 @@ pub struct Options {
     /// Ciphers with 64-bit blocks, DES and `cipher none` are permitted, as
     /// `--allow-insecure-ciphers` says.
     pub allow_insecure_ciphers: bool,
-    /// Scripts of the configuration will be run as `script-security` says. Whoever writes them
+    /// Scripts of the configuration will be run as `script-security` says. Their author
     /// owns the box, so a file from elsewhere does not decide this itself.
     pub allow_scripts: bool,
     /// The configuration may name files to be written (`log`, `status`, `writepid`, …) and files
@@ -73,11 +73,11 @@ impl Import {
     /// The model, and the report to show beside it.
     ///
     /// # Errors
-    /// [`OpenVpnError::Lines`] when lines are wrong, refused or missing.
-    pub fn into_model(self) -> Result<(OpenVpn, Report), OpenVpnError> {
+    /// [`ImportError::Lines`] when lines are wrong, refused or missing.
+    pub fn into_model(self) -> Result<(OpenVpn, Report), ImportError> {
         match (self.model, self.faults) {
             (Some(model), (_, 0)) => Ok((model, self.report)),
-            (_, (faults, count)) => Err(OpenVpnError::Lines {
+            (_, (faults, count)) => Err(ImportError::Lines {
                 first: faults.into_iter().next().unwrap_or_default(),
                 count,
             }),
@@ -103,8 +103,8 @@ impl Import {
 ///
 /// # Errors
 /// When there is no text to look at; faults in the text are in the [`Import`].
-pub fn read(path: &Path, options: Options) -> Result<Import, OpenVpnError> {
-    let bytes = read_config(path).map_err(|error| OpenVpnError::Read {
+pub fn read(path: &Path, options: Options) -> Result<Import, ImportError> {
+    let bytes = read_config(path).map_err(|error| ImportError::Read {
         path: path.to_owned(),
         error,
     })?;
@@ -129,7 +129,7 @@ pub fn parse_bytes(
     path: &Path,
     read: &mut ReadFile<'_>,
     options: Options,
-) -> Result<Import, OpenVpnError> {
+) -> Result<Import, ImportError> {
     let mut collector = Collector::new(read);
     collector.bytes(bytes, path, 1)?;
     let file = path.display().to_string();
@@ -144,10 +144,10 @@ pub fn parse_arguments(
     arguments: &[String],
     read: &mut ReadFile<'_>,
     options: Options,
-) -> Result<Import, OpenVpnError> {
+) -> Result<Import, ImportError> {
     let mut collector = Collector::new(read);
     argv::collect(arguments, &mut collector)?;
-    // A file alone is what everything is about; otherwise the command line is.
+    // If there is only a file, everything is about it; otherwise the command line is.
     let file = match arguments {
         [file] if !file.starts_with("--") => file.as_str(),
         _ => report::COMMAND_LINE,
@@ -166,15 +166,15 @@ pub fn read_config(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
         io::stdin().lock().take(FILE_MAX).read_to_end(&mut bytes)?;
         return Ok(bytes);
     }
-    source::read_file(path, FILE_MAX)
+    file::read(path, FILE_MAX)
 }
 
 /// True for a file that is OpenVPN's and not `wg-quick`'s: by what is in it, for both may have any
 /// name, and by its name where the text says nothing. A file that cannot be read is reported by
-/// whoever reads it next.
+/// the next reader.
 #[must_use]
 pub fn is_openvpn(path: &Path) -> bool {
-    let bytes = source::read_file(path, FILE_MAX).unwrap_or_default();
+    let bytes = file::read(path, FILE_MAX).unwrap_or_default();
     let text = Text::new(&bytes).ok();
     let by_content = text.as_deref().and_then(is_openvpn_text);
     by_content.unwrap_or_else(|| path.extension().is_some_and(|it| it == "ovpn"))

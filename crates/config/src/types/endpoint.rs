@@ -112,7 +112,7 @@ fn plain_host(host: &str) -> Result<Host, AddressError> {
     if !fits {
         return Err(AddressError::HostName);
     }
-    // Digits and dots alone are a mistyped address: no resolver may turn them into another one.
+    // Only digits and dots are a mistyped address: no resolver may turn them into another one.
     if host.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(AddressError::Address);
     }

@@ -19,7 +19,7 @@ pub const KEY_HEX_LEN: usize = 64;
 /// A 32-byte key: private, public or preshared.
 ///
 /// The bytes are overwritten when the value is dropped. `Debug` never shows them, because one
-/// type serves secrets as well as public keys; whoever wants to show a public key says so with
+/// type serves secrets as well as public keys; code that shows a public key says so with
 /// [`Key32::to_base64`].
 #[derive(Clone, Default)]
 pub struct Key32([u8; KEY_LEN]);

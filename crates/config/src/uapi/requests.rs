@@ -44,7 +44,7 @@ impl<R: Read> Requests<R> {
     /// # Errors
     /// The outer error is the connection's and ends it. The inner one is the client's fault, to
     /// be answered with [`write_errno`](super::write_errno); after one with [`UapiError::errno`] `EPROTO` at line 1
-    /// the connection should be closed, as nobody knows where the next request begins.
+    /// the connection should be closed, as it is not known where the next request begins.
     pub fn next_request(&mut self) -> io::Result<Option<Result<Request, UapiError>>> {
         let operation = match self.line()? {
             Line::End => return Ok(None),

@@ -1,4 +1,4 @@
-//! The text that goes out: answers, and requests for whoever is the client.
+//! The text that goes out: answers, and requests of clients.
 
 use std::io::{self, Write};
 
@@ -39,7 +39,7 @@ pub struct PeerState {
 
 /// Writes the whole answer to `get=1`, `errno=0` and the empty line included.
 ///
-/// The peers come from an iterator, so that nobody has to hold the text or the state of
+/// The peers come from an iterator, so that the text need not be held, nor the state of
 /// thousands at once; `out` should be buffered.
 ///
 /// # Errors

@@ -86,7 +86,7 @@ fn no_lines_of_a_file_are_sent_that_a_profile_chose() {
         let refused: Vec<_> = import.report.with(Verdict::Refused).collect();
         assert_eq!(refused.len(), 1, "{line}");
         assert!(refused[0].reason.contains("--allow-files"), "{line}");
-        // With `--ignore-refused` somebody is asked.
+        // With `--ignore-refused` the user is asked.
         let model = import.into_model().unwrap().0;
         let client = model.client().unwrap();
         assert_eq!(client.auth_user_pass, Some(Prompted::Ask), "{line}");

@@ -181,7 +181,7 @@ fn values_reach_the_model() {
     assert_eq!(model.path(Path::new("/ca.crt")), Path::new("/ca.crt"));
 }
 
-/// The directive limits TLS 1.2 alone.
+/// The directive limits only TLS 1.2.
 #[test]
 fn suites_that_are_gone_leave_tls_1_3() {
     let lines = "tls-cipher TLS-DHE-RSA-WITH-AES-256-CBC-SHA:DHE-RSA-AES256-SHA";
@@ -214,7 +214,7 @@ fn insecure_ciphers_need_the_switch() {
     assert_eq!(model.data.ciphers, [Cipher::Aes256Gcm]);
     assert_eq!(
         (model.data.fallback, model.data.cipher),
-        (None, Some(Cipher::BfCbc))
+        (None, Some(Cipher::BlowfishCbc))
     );
     let import = with(CLIENT, lines);
     assert!(
@@ -224,10 +224,12 @@ fn insecure_ciphers_need_the_switch() {
             .any(|entry| entry.key == "cipher")
     );
     let model = built(CLIENT, &format!("{lines}\nallow-insecure-ciphers"));
-    assert_eq!(model.data.ciphers, [Cipher::Aes256Gcm, Cipher::BfCbc]);
-    assert_eq!(model.data.fallback, Some(Cipher::BfCbc));
+    assert_eq!(model.data.ciphers, [Cipher::Aes256Gcm, Cipher::BlowfishCbc]);
+    assert_eq!(model.data.fallback, Some(Cipher::BlowfishCbc));
     let model = built(CLIENT, "data-ciphers ?CAMELLIA-256-CBC:DEFAULT:AES-128-CBC");
     assert_eq!(model.data.ciphers.len(), 4);
+    let model = built(CLIENT, "data-ciphers id-aes256-GCM:AES-256-GCM:aes-128-cbc");
+    assert_eq!(model.data.ciphers, [Cipher::Aes256Gcm, Cipher::Aes128Cbc]);
     let model = built(CLIENT, "cipher AES-256-CBC\ncompat-mode 2.4.0");
     assert!(model.data.ciphers.contains(&Cipher::Aes256Cbc));
 }

@@ -1,8 +1,9 @@
 //! The profiles of providers and routers.
 
+use config::error::ImportError;
 use config::openvpn::{
-    Cipher, Digest, Family, Framing, KeyDirection, ManagementAddress, MssFix, OpenVpn,
-    OpenVpnError, PingTimeout, SharedWrap, Source, TlsVersion, X509NameKind, parse_bytes, read,
+    Cipher, Digest, Family, Framing, KeyDirection, ManagementAddress, MssFix, OpenVpn, PingTimeout,
+    SharedWrap, Source, TlsVersion, X509NameKind, parse_bytes, read,
 };
 use config::report::Verdict;
 use std::path::Path;
@@ -250,7 +251,7 @@ fn bytes_that_are_no_utf8_harm_only_the_value_that_they_stand_in() {
         );
     }
     let other = parse_bytes(b"\x7fELF\xff\0", Path::new("a"), &mut no_files, SCRIPTS);
-    assert!(matches!(other, Err(OpenVpnError::NotText { line: 1, .. })));
+    assert!(matches!(other, Err(ImportError::NotText { line: 1, .. })));
 }
 
 #[test]

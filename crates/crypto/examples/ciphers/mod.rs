@@ -5,9 +5,10 @@ use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
 use crypto::backend::Backend;
-use crypto::openvpn::{DataCipher, Digest, Format, KeyMaterial, legacy};
+use crypto::packet_aead::{self, AeadLayout};
+use crypto::primitives::packet_cipher;
 use crypto::select::{self, Algorithm};
-use crypto::{ChaCha20Poly1305, PacketCipher};
+use crypto::{Cipher, Digest, PacketCipher};
 
 /// "MARK" in ASCII; also in `tools/count.c` and `tools/traces.c`.
 const MAGIC: c_int = 0x4d41_524b;
@@ -70,7 +71,9 @@ pub(crate) fn codes(name: &str) -> impl Iterator<Item = String> {
             .flat_map(|(kind, names)| {
                 candidates
                     .iter()
-                    .filter(|(of, _)| *of != Backend::Engine && kind.is_none_or(|kind| kind == *of))
+                    .filter(|(of, _)| {
+                        *of != Backend::Accelerator && kind.is_none_or(|kind| kind == *of)
+                    })
                     .map(|(of, name)| (Some(*of), [&names[..], &[*name]].concat()))
             })
             .collect();
@@ -86,21 +89,24 @@ pub(crate) fn codes(name: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The cipher of this name with these keys. `wireguard`, a cipher of OpenVPN's, with a digest behind a slash where it needs
-/// one, or with `epoch` there for an AEAD in the format of that name.
-pub(crate) fn cipher(name: &str, keys: &KeyMaterial) -> Arc<dyn PacketCipher> {
+/// The keys of a cipher and of an HMAC.
+pub(crate) type Keys = [[u8; 64]; 2];
+
+/// The cipher of this name with these keys. `wireguard`, or a cipher with a digest behind a slash where it needs one, or with
+/// `64` there for an AEAD whose packets have numbers of 64 bits.
+pub(crate) fn cipher(name: &str, keys: &Keys) -> Arc<dyn PacketCipher> {
     let (cipher, digest) = name.split_once('/').unwrap_or((name, "none"));
+    let [key, second] = keys;
     if cipher == "wireguard" {
-        let key = keys.cipher.first_chunk().expect("64 bytes");
-        return Arc::new(ChaCha20Poly1305::new(key));
+        let cipher = Cipher::ChaCha20Poly1305;
+        return packet_aead::new(None, cipher, key, AeadLayout::NoNumber).expect("an AEAD");
     }
-    let cipher = DataCipher::from_name(cipher).expect("a cipher of OpenVPN's");
-    let (format, digest) = match digest {
-        "epoch" => (Format::Epoch, Digest::None),
-        _ => (
-            Format::V2,
-            Digest::from_name(digest).expect("a digest of OpenVPN's"),
-        ),
-    };
-    legacy::data_channel(cipher, digest, keys, format).expect("epochs go with AEADs")
+    let cipher = Cipher::from_name(cipher).expect("a cipher");
+    if digest == "64" {
+        let iv = *second.first_chunk().expect("64 bytes");
+        let layout = AeadLayout::Number64 { header: 4, iv };
+        return packet_aead::new(None, cipher, key, layout).expect("an AEAD");
+    }
+    let digest = Digest::from_name(digest).expect("a digest");
+    packet_cipher(None, (cipher, digest), keys).expect("there is always a back end")
 }

@@ -3,7 +3,7 @@
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::schedule::{self, MAX_KEYS};
-use crate::kernels::{CHUNK, CbcKernel, Chain, List};
+use crate::implementations::{CHUNK, CbcImplementation, Chain, List};
 
 /// Bytes of a round key: eight registers, one for each bit of a byte.
 const KEY: usize = 128;
@@ -104,7 +104,7 @@ pub(super) fn raw(memory: &mut [u8], chains: &[Chain]) -> List<RawChain> {
     raw
 }
 
-impl CbcKernel for BitSliced {
+impl CbcImplementation for BitSliced {
     fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
         for chains in chains.chunks(CHUNK) {
             let raw = raw(memory, chains);

@@ -4,7 +4,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::bitsliced::Keys;
 use crate::TAG_LEN;
-use crate::kernels::{AeadKernel, CHUNK, List, Place};
+use crate::implementations::{AeadImplementation, CHUNK, List, Place};
 use crate::packet_aead::AeadAlgorithm;
 
 /// A packet: `struct gcm_packet` in aes_gcm.h.
@@ -107,7 +107,7 @@ impl BitSlicedGcm {
     }
 }
 
-impl AeadKernel for BitSlicedGcm {
+impl AeadImplementation for BitSlicedGcm {
     fn seal(&self, memory: &mut [u8], places: &[Place]) {
         for places in places.chunks(CHUNK) {
             let packets = raw(memory, places);

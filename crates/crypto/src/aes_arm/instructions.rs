@@ -5,7 +5,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use super::bitsliced::{RawChain, raw as raw_chains};
 use super::gcm::{RawPacket, knows, raw as raw_packets};
 use super::schedule::{self, MAX_KEYS};
-use crate::kernels::{AeadKernel, CHUNK, CbcKernel, Chain, Place};
+use crate::implementations::{AeadImplementation, CHUNK, CbcImplementation, Chain, Place};
 use crate::packet_aead::AeadAlgorithm;
 
 /// Whether the CPU multiplies without carries as well as it encrypts.
@@ -108,7 +108,7 @@ impl InstructionsCbc {
     }
 }
 
-impl CbcKernel for InstructionsCbc {
+impl CbcImplementation for InstructionsCbc {
     fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
         for chains in chains.chunks(CHUNK) {
             let raw = raw_chains(memory, chains);
@@ -159,7 +159,7 @@ impl InstructionsGcm {
     }
 }
 
-impl AeadKernel for InstructionsGcm {
+impl AeadImplementation for InstructionsGcm {
     fn seal(&self, memory: &mut [u8], places: &[Place]) {
         for places in places.chunks(CHUNK) {
             let packets = raw_packets(memory, places);

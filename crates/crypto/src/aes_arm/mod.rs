@@ -1,4 +1,4 @@
-//! AES for batches of packets on ARM: kernels in C and assembly (`src/neon/aes_*`), and what holds their keys.
+//! AES for batches of packets on ARM: routines in C and assembly (`src/neon/aes_*`), and what holds their keys.
 //!
 //! Without the AES instructions, eight blocks are encrypted at once in bit-sliced form ([`BitSliced`], [`BitSlicedGcm`]), which is
 //! constant time by its nature. CBC takes the eight from different packets; GCM takes the counter blocks of all packets as one

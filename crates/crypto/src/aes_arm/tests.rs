@@ -1,10 +1,10 @@
 //! Every candidate of the table against the first.
 
 use crate::TAG_LEN;
-use crate::kernels::{AEADS, CBCS, Chain, Place};
+use crate::implementations::{AEADS, CBCS, Chain, Place};
 use crate::packet_aead::AeadAlgorithm;
 
-/// Bytes that nobody would guess, the same in every run.
+/// Bytes without a pattern, the same in every run.
 fn noise(seed: u64) -> impl FnMut() -> u32 {
     let mut state = seed;
     move || {
@@ -35,14 +35,14 @@ fn all_candidates_encrypt_and_decrypt_chains_alike() {
         let plain = memory.clone();
         first.encrypt(&mut memory, &chains);
         for candidate in &CBCS[1..] {
-            let Some(kernel) = (candidate.make)(&key) else {
+            let Some(implementation) = (candidate.make)(&key) else {
                 continue;
             };
             checked += 1;
             let mut other = plain.clone();
-            kernel.encrypt(&mut other, &chains);
+            implementation.encrypt(&mut other, &chains);
             assert!(other == memory, "{} encrypting", candidate.name);
-            kernel.decrypt(&mut other, &chains);
+            implementation.decrypt(&mut other, &chains);
             assert!(other == plain, "{} decrypting", candidate.name);
         }
     }
@@ -91,13 +91,13 @@ fn all_candidates_seal_and_open_packets_alike() {
         let plain = memory.clone();
         first.seal(&mut memory, &places);
         for candidate in &AEADS[1..] {
-            let Some(kernel) = (candidate.make)(algorithm, &key) else {
+            let Some(implementation) = (candidate.make)(algorithm, &key) else {
                 continue;
             };
             checked += 1;
             let name = candidate.name;
             let mut other = plain.clone();
-            kernel.seal(&mut other, &places);
+            implementation.seal(&mut other, &places);
             assert!(other == memory, "{name} sealing");
             let forged = places.len() / 2;
             if let Some(place) = places.get(forged) {
@@ -110,7 +110,7 @@ fn all_candidates_seal_and_open_packets_alike() {
                 other[byte] ^= 1 << (next() % 8);
             }
             let mut authentic = vec![false; places.len()];
-            kernel.open(&mut other, &places, &mut authentic);
+            implementation.open(&mut other, &places, &mut authentic);
             for (number, (place, authentic)) in places.iter().zip(authentic).enumerate() {
                 assert_eq!(authentic, number != forged, "{name} {place:?}");
                 let text = &other[place.text.clone()];
@@ -158,7 +158,7 @@ fn chains_are_those_of_the_standard() {
         ),
     ] {
         for candidate in CBCS {
-            let Some(kernel) = (candidate.make)(&bytes(key)) else {
+            let Some(implementation) = (candidate.make)(&bytes(key)) else {
                 continue;
             };
             // As many chains as there are lanes, and one more.
@@ -166,12 +166,12 @@ fn chains_are_those_of_the_standard() {
             let chains: Vec<_> = (0..9)
                 .map(|number| Chain::new(&(80 * number + 16..80 * number + 80), 16))
                 .collect();
-            kernel.encrypt(&mut memory, &chains);
+            implementation.encrypt(&mut memory, &chains);
             let name = candidate.name;
             for chain in &chains {
                 assert!(memory[chain.text()] == bytes(sealed), "{name} {chain:?}");
             }
-            kernel.decrypt(&mut memory, &chains);
+            implementation.decrypt(&mut memory, &chains);
             for chain in &chains {
                 assert!(memory[chain.text()] == text, "{name} {chain:?}");
             }

@@ -117,7 +117,7 @@ struct State {
 }
 
 impl State {
-    /// A quarter round on each column, side by side because each alone is one long chain.
+    /// A quarter round on each column, side by side because each is one long chain.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn round(self) -> Self {

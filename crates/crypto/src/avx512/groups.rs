@@ -1,7 +1,7 @@
 //! Batches through groups: runs of packets of one length are taken together, the others one by one.
 
 use super::{Avx512, Group};
-use crate::kernels::{AeadKernel, AwsLcAead, Place};
+use crate::implementations::{AeadImplementation, AwsLcAead, Place};
 use crate::packet_aead::AeadAlgorithm;
 
 /// Packets of one length that are worth a group, whatever the length. Empty lanes cost as much as the others: with four
@@ -46,7 +46,7 @@ fn group(places: &[Place]) -> Option<Group> {
     (group.filled() >= GROUP_MIN).then_some(group)
 }
 
-impl AeadKernel for Groups {
+impl AeadImplementation for Groups {
     fn seal(&self, memory: &mut [u8], places: &[Place]) {
         let mut rest = places;
         while let Some((place, others)) = rest.split_first() {

@@ -25,7 +25,7 @@ use core::arch::x86_64::*;
 use zeroize::Zeroizing;
 
 use crate::TAG_LEN;
-use crate::kernels::{Place, is_right};
+use crate::implementations::{Place, is_right};
 use chacha20::ChaCha20;
 pub(crate) use groups::Groups;
 use poly1305::Poly1305;
@@ -89,7 +89,7 @@ impl Group {
         self.len.div_ceil(64)
     }
 
-    /// Whether it is better worked on beside another group: alone, blocks come in pairs, and with the one for the tag's key an
+    /// Whether it is better worked on beside another group: by itself, blocks come in pairs, and with the one for the tag's key an
     /// odd number is needed.
     fn wants_company(&self) -> bool {
         self.columns().is_multiple_of(2)
@@ -212,7 +212,7 @@ fn apply<const SEAL: bool>(
     work.finish()
 }
 
-/// As `apply` for two groups of packets of one length, side by side: no block is computed that nobody needs.
+/// As `apply` for two groups of packets of one length, side by side: no block is computed that is not needed.
 #[target_feature(enable = "avx512f,avx512bw,avx512ifma")]
 fn apply_two<const SEAL: bool>(
     key: &[u32; 8],

@@ -1,7 +1,7 @@
 //! AES in CBC mode on AES-NI, eight chains at once.
 //!
 //! A round of AES takes a few cycles until its result is there, and a CPU can begin one or two in each of them: a chain
-//! alone leaves most of that unused. A lane whose chain has ended takes the next one, so that packets of all lengths go
+//! by itself leaves most of that unused. A lane whose chain has ended takes the next one, so that packets of all lengths go
 //! together.
 
 use core::arch::x86_64::*;
@@ -9,7 +9,7 @@ use core::arch::x86_64::*;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::Chain;
-use crate::kernels::{AwsLcAes, CbcKernel};
+use crate::implementations::{AwsLcAes, CbcImplementation};
 
 /// Chains that are worked on together.
 const LANES: usize = 8;
@@ -36,7 +36,7 @@ impl AesNi {
     }
 }
 
-impl CbcKernel for AesNi {
+impl CbcImplementation for AesNi {
     fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
         match chains {
             [_] => self.library.encrypt(memory, chains),

@@ -1,6 +1,6 @@
 //! DES and Triple DES (FIPS 46-3).
 //!
-//! A few old servers have nothing else. Their tables, like Blowfish's, let the cache tell about secrets; who has to use them
+//! A few old servers have nothing else. Their tables, like Blowfish's, let the cache tell about secrets; those who have to use them
 //! has larger worries.
 
 use zeroize::{Zeroize, ZeroizeOnDrop};

@@ -1,6 +1,6 @@
 //! Block ciphers in CBC mode, many chains at once.
 //!
-//! Encrypting, a block waits for the one before it, so that a chain alone leaves most of a CPU idle. The chains of different
+//! Encrypting, a block waits for the one before it, so that one chain leaves most of a CPU idle. The chains of different
 //! packets do not wait for each other.
 
 #[cfg(target_arch = "x86_64")]
@@ -14,9 +14,9 @@ mod vaes;
 
 use core::ops::Range;
 
+use crate::Cipher;
 use crate::backend::Backend;
-use crate::kernels::{CbcKernel, Pair};
-use crate::openvpn::DataCipher;
+use crate::implementations::{CbcImplementation, Pair};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use aesni::AesNi;
 use blowfish::Blowfish;
@@ -53,6 +53,7 @@ impl Chain {
     }
 
     /// The blocks, behind the initialisation vector.
+    #[cfg(any(test, feature = "accelerators"))]
     pub(crate) fn text(&self) -> Range<usize> {
         self.start..self.start + self.len
     }
@@ -71,8 +72,8 @@ impl Chain {
 
 /// A block cipher with its key.
 pub(crate) enum BlockCipher {
-    /// The kernels to encrypt and to decrypt.
-    Aes(Pair<dyn CbcKernel>, Pair<dyn CbcKernel>),
+    /// The implementations to encrypt and to decrypt.
+    Aes(Pair<dyn CbcImplementation>, Pair<dyn CbcImplementation>),
     Blowfish(Box<Blowfish>),
     Des(Box<Des>),
     TripleDes(Box<TripleDes>),
@@ -81,21 +82,17 @@ pub(crate) enum BlockCipher {
 impl BlockCipher {
     /// Prepares the first bytes of `key`, as many as the cipher takes. `None` if it is no block cipher, or the machine has
     /// no such back end for it. Those with blocks of 64 bits are portable.
-    pub(crate) fn new(
-        backend: Option<Backend>,
-        cipher: DataCipher,
-        key: &[u8; 64],
-    ) -> Option<Self> {
+    pub(crate) fn new(backend: Option<Backend>, cipher: Cipher, key: &[u8; 64]) -> Option<Self> {
         let key = &key[..cipher.key_len()];
         Some(match cipher {
-            DataCipher::Aes128Cbc | DataCipher::Aes192Cbc | DataCipher::Aes256Cbc => {
+            Cipher::Aes128Cbc | Cipher::Aes192Cbc | Cipher::Aes256Cbc => {
                 let (encrypting, decrypting) = Pair::cbc(backend, key)?;
                 Self::Aes(encrypting, decrypting)
             }
             _ if !matches!(backend, None | Some(Backend::Portable)) => return None,
-            DataCipher::BlowfishCbc => Self::Blowfish(Box::new(Blowfish::new(key))),
-            DataCipher::DesCbc => Self::Des(Box::new(Des::new(key))),
-            DataCipher::TripleDesCbc => Self::TripleDes(Box::new(TripleDes::new(key))),
+            Cipher::BlowfishCbc => Self::Blowfish(Box::new(Blowfish::new(key))),
+            Cipher::DesCbc => Self::Des(Box::new(Des::new(key))),
+            Cipher::TripleDesCbc => Self::TripleDes(Box::new(TripleDes::new(key))),
             _ => return None,
         })
     }

@@ -7,7 +7,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::Chain;
 use super::aesni::{MAX_ROUNDS, Schedule};
-use crate::kernels::{AwsLcAes, CbcKernel};
+use crate::implementations::{AwsLcAes, CbcImplementation};
 
 /// Chains that are worked on together.
 const LANES: usize = 16;
@@ -20,7 +20,7 @@ pub(crate) struct Vaes {
     encrypting: Schedule,
     /// In the order of their use.
     decrypting: Decrypting,
-    /// For a packet alone.
+    /// For a single packet.
     library: AwsLcAes,
 }
 
@@ -51,7 +51,7 @@ impl Vaes {
     }
 }
 
-impl CbcKernel for Vaes {
+impl CbcImplementation for Vaes {
     fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
         if let [_] = chains {
             self.library.encrypt(memory, chains);

@@ -6,7 +6,7 @@ use md5::{Digest as _, Md5};
 use ripemd::Ripemd160;
 
 use super::MAX_LEN;
-use crate::openvpn::Digest;
+use crate::Digest;
 
 /// One of them under way.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use zeroize::Zeroize;
 
 use super::MAX_LEN;
 use super::other::Other;
-use crate::openvpn::Digest;
+use crate::Digest;
 
 /// A hash under way. Between blocks, as those of a key are, only its chaining value is secret.
 #[derive(Clone)]

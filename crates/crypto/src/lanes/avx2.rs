@@ -2,10 +2,10 @@
 
 use core::arch::x86_64::*;
 
-use super::{Kernel, MAX_LANES, States, sha1, sha2};
+use super::{MAX_LANES, Routine, States, sha1, sha2};
 
 /// SHA-1.
-pub(super) const SHA1: Kernel<u32> = Kernel {
+pub(super) const SHA1: Routine<u32> = Routine {
     compress: sha1,
     lanes: 8,
     worth: [3, 5],
@@ -13,7 +13,7 @@ pub(super) const SHA1: Kernel<u32> = Kernel {
 };
 
 /// SHA-224 and SHA-256.
-pub(super) const SHA256: Kernel<u32> = Kernel {
+pub(super) const SHA256: Routine<u32> = Routine {
     compress: sha256,
     lanes: 8,
     worth: [3, 8],
@@ -21,7 +21,7 @@ pub(super) const SHA256: Kernel<u32> = Kernel {
 };
 
 /// SHA-384 and SHA-512.
-pub(super) const SHA512: Kernel<u64> = Kernel {
+pub(super) const SHA512: Routine<u64> = Routine {
     compress: sha512,
     lanes: 4,
     worth: [3, 3],

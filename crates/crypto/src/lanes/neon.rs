@@ -1,11 +1,11 @@
 //! Four lanes of 32 bits, or two of 64, on NEON; and on AArch64 SHA's own instructions, for two messages side by side.
 //!
-//! The code is in assembly for ARMv7 and in C for AArch64, beside this crate's other kernels for NEON.
+//! The code is in assembly for ARMv7 and in C for AArch64, beside this crate's other routines for NEON.
 
-use super::{Kernel, MAX_LANES, States};
+use super::{MAX_LANES, Routine, States};
 
 /// SHA-1.
-pub(super) const SHA1: Kernel<u32> = Kernel {
+pub(super) const SHA1: Routine<u32> = Routine {
     compress: millrace_sha1_x4,
     lanes: 4,
     worth: WORTH,
@@ -13,13 +13,13 @@ pub(super) const SHA1: Kernel<u32> = Kernel {
 };
 
 /// SHA-224 and SHA-256.
-pub(super) const SHA256: Kernel<u32> = Kernel {
+pub(super) const SHA256: Routine<u32> = Routine {
     compress: millrace_sha256_x4,
     ..SHA1
 };
 
 /// SHA-384 and SHA-512.
-pub(super) const SHA512: Kernel<u64> = Kernel {
+pub(super) const SHA512: Routine<u64> = Routine {
     compress: millrace_sha512_x2,
     lanes: 2,
     worth: WORTH,
@@ -28,7 +28,7 @@ pub(super) const SHA512: Kernel<u64> = Kernel {
 
 /// SHA-1 by its instructions.
 #[cfg(target_arch = "aarch64")]
-pub(super) const SHA1_INSTRUCTIONS: Kernel<u32> = Kernel {
+pub(super) const SHA1_INSTRUCTIONS: Routine<u32> = Routine {
     compress: millrace_sha1_instructions_x2,
     lanes: 2,
     worth: WORTH,
@@ -37,12 +37,12 @@ pub(super) const SHA1_INSTRUCTIONS: Kernel<u32> = Kernel {
 
 /// SHA-224 and SHA-256 by their instructions.
 #[cfg(target_arch = "aarch64")]
-pub(super) const SHA256_INSTRUCTIONS: Kernel<u32> = Kernel {
+pub(super) const SHA256_INSTRUCTIONS: Routine<u32> = Routine {
     compress: millrace_sha256_instructions_x2,
     ..SHA1_INSTRUCTIONS
 };
 
-/// By instructions counted for 1,408 bytes, a message alone costs the library a little less than all lanes, or as much, and
+/// By instructions counted for 1,408 bytes, a single message costs the library a little less than all lanes, or as much, and
 /// two cost it more.
 const WORTH: [usize; 2] = [2, 2];
 

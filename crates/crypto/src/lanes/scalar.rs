@@ -1,9 +1,9 @@
 //! One lane: plain instructions, in constant time.
 
-use super::{Kernel, MAX_LANES, States, sha1, sha2};
+use super::{MAX_LANES, Routine, States, sha1, sha2};
 
 /// SHA-1.
-pub(super) const SHA1: Kernel<u32> = Kernel {
+pub(super) const SHA1: Routine<u32> = Routine {
     compress: sha1,
     lanes: 1,
     worth: [0, 0],
@@ -11,7 +11,7 @@ pub(super) const SHA1: Kernel<u32> = Kernel {
 };
 
 /// SHA-224 and SHA-256.
-pub(super) const SHA256: Kernel<u32> = Kernel {
+pub(super) const SHA256: Routine<u32> = Routine {
     compress: sha256,
     lanes: 1,
     worth: [0, 0],
@@ -19,7 +19,7 @@ pub(super) const SHA256: Kernel<u32> = Kernel {
 };
 
 /// SHA-384 and SHA-512.
-pub(super) const SHA512: Kernel<u64> = Kernel {
+pub(super) const SHA512: Routine<u64> = Routine {
     compress: sha512,
     lanes: 1,
     worth: [0, 0],

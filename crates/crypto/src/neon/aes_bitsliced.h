@@ -15,7 +15,7 @@ struct aes_keys {
 void millrace_aes_encrypt8(const uint8_t *keys, uint32_t rounds, const uint8_t *in, uint8_t *out);
 void millrace_aes_decrypt8(const uint8_t *keys, uint32_t rounds, const uint8_t *in, uint8_t *out);
 
-/* Fills with zeros what nobody will read, which a compiler must not leave out. */
+/* Fills with zeros what will not be read, which a compiler must not leave out. */
 static inline void millrace_erase(void *memory, size_t len)
 {
 	__builtin_memset(memory, 0, len);

@@ -19,7 +19,7 @@ static inline word rotate_8(word x, uint8x16_t bytes)
     return vreinterpretq_u32_u8(vqtbl1q_u8(vreinterpretq_u8_u32(x), bytes));
 }
 
-// A step of four quarter rounds side by side, because each alone is one long chain.
+// A step of four quarter rounds side by side, because each is one long chain.
 #define ADD(x, y) x = vaddq_u32(x, y)
 #define ROTATE_16(z, x) z = rotate_16(veorq_u32(z, x))
 #define ROTATE_12(z, x) t = veorq_u32(z, x), z = vsriq_n_u32(vshlq_n_u32(t, 12), t, 20)

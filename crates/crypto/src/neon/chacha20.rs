@@ -124,7 +124,7 @@ impl<'a> Keystream<'a> {
         if passes > 0 {
             let [n0, n1, n2] = nonce;
             let lanes: [_; LANES] = core::array::from_fn(|lane| [1 + lane as u32, n0, n1, n2]);
-            // SAFETY: who made the key has found NEON. All passes together go over whole blocks of the text.
+            // SAFETY: NEON was found when the key was made. All passes together go over whole blocks of the text.
             at = unsafe {
                 let places: [_; LANES] = core::array::from_fn(|lane| at.add(lane * BLOCK));
                 let rows = self.key.rows.as_ptr();
@@ -181,7 +181,7 @@ impl<'a> Keystream<'a> {
                 *at = buffer.as_mut_ptr();
             }
         }
-        // SAFETY: who made the key has found NEON. Each place has a block: of a text, of a key, or a buffer of ours.
+        // SAFETY: NEON was found when the key was made. Each place has a block: of a text, of a key, or a buffer of ours.
         unsafe {
             let rows = self.key.rows.as_ptr();
             millrace_chacha20_x4(rows, self.lanes.as_ptr(), self.at.as_ptr(), 1);

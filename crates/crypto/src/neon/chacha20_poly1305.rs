@@ -1,6 +1,6 @@
 //! ChaCha20-Poly1305 for batches of packets of any lengths, on NEON.
 //!
-//! A library sees one packet at a time: of each it makes the key of Poly1305 alone, finishes the text with whatever narrower
+//! A library sees one packet at a time: of each it makes the key of Poly1305 by itself, finishes the text with whatever narrower
 //! code fits, and finds Poly1305's parallelism inside of it, by powers of its key. A batch has all that for free. Four
 //! blocks of any packets share a pass of ChaCha20, two packets share the steps of Poly1305.
 //!
@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 use super::chacha20::{ChaCha20, Keystream, nonce};
 use super::poly1305::{KeyBlock, MAX_AAD, Tag, tags};
 use crate::TAG_LEN;
-use crate::kernels::{AeadKernel, AwsLcAead, Place};
+use crate::implementations::{AeadImplementation, AwsLcAead, Place};
 use crate::packet_aead::AeadAlgorithm;
 
 /// Packets that go through both ciphers before the next do: few enough to stay in the first cache between the two.
@@ -48,7 +48,7 @@ impl ChaCha20Poly1305 {
     }
 }
 
-impl AeadKernel for ChaCha20Poly1305 {
+impl AeadImplementation for ChaCha20Poly1305 {
     fn seal(&self, memory: &mut [u8], places: &[Place]) {
         if places.iter().any(has_long_aad) {
             return self.library.seal(memory, places);

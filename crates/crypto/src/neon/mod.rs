@@ -1,4 +1,4 @@
-//! Kernels for ARM with NEON: assembly for ARMv7, C with intrinsics for AArch64, both compiled by the build script.
+//! Routines for ARM with NEON: assembly for ARMv7, C with intrinsics for AArch64, both compiled by the build script.
 
 mod chacha20;
 mod chacha20_poly1305;

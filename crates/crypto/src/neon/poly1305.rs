@@ -10,7 +10,7 @@
 
 use zeroize::Zeroize;
 
-use crate::kernels::Place;
+use crate::implementations::Place;
 
 /// Bytes of a block.
 const BLOCK: usize = 16;

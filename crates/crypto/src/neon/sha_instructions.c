@@ -9,9 +9,9 @@
 #include "sha2_constants.h"
 
 #if defined(__clang__)
-#define KERNEL __attribute__((visibility("hidden"), target("sha2"))) void
+#define ROUTINE __attribute__((visibility("hidden"), target("sha2"))) void
 #else
-#define KERNEL __attribute__((visibility("hidden"), target("+crypto"))) void
+#define ROUTINE __attribute__((visibility("hidden"), target("+crypto"))) void
 #endif
 
 #define BIG_ENDIAN(at) vreinterpretq_u32_u8(vrev32q_u8(vld1q_u8(at)))
@@ -41,7 +41,7 @@
 
 // Hashes blocks of 64 bytes of each message. For each block a message goes on by its step, and `at` with it. A word of the
 // states has room for four messages.
-KERNEL millrace_sha1_instructions_x2(uint32_t states[5][4], const uint8_t *at[2], const size_t step[2], size_t blocks)
+ROUTINE millrace_sha1_instructions_x2(uint32_t states[5][4], const uint8_t *at[2], const size_t step[2], size_t blocks)
 {
     const uint32x4_t k0 = vdupq_n_u32(0x5a827999), k1 = vdupq_n_u32(0x6ed9eba1);
     const uint32x4_t k2 = vdupq_n_u32(0x8f1bbcdc), k3 = vdupq_n_u32(0xca62c1d6);
@@ -102,7 +102,7 @@ KERNEL millrace_sha1_instructions_x2(uint32_t states[5][4], const uint8_t *at[2]
     } while (0)
 
 // As above, SHA-256.
-KERNEL millrace_sha256_instructions_x2(uint32_t states[8][4], const uint8_t *at[2], const size_t step[2], size_t blocks)
+ROUTINE millrace_sha256_instructions_x2(uint32_t states[8][4], const uint8_t *at[2], const size_t step[2], size_t blocks)
 {
     const uint8_t *m = at[0], *other_m = at[1];
     uint32x4_t abcd = GATHER(0, 0), other_abcd = GATHER(0, 1);

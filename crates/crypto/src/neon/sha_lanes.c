@@ -11,7 +11,7 @@
 typedef uint32x4_t word32;
 typedef uint64x2_t word64;
 
-#define KERNEL __attribute__((visibility("hidden"))) void
+#define ROUTINE __attribute__((visibility("hidden"))) void
 
 // The bits of x where those of `bits` are set, and of y elsewhere.
 #define CHOOSE_32(bits, x, y) vbslq_u32(bits, x, y)
@@ -92,7 +92,7 @@ static inline word64 big_endian_64(const uint8_t *at)
     SHA1_EXPAND(w15, w1, w7, w12)
 
 // Hashes blocks of 64 bytes of each message. For each block a message goes on by its step, and `at` with it.
-KERNEL millrace_sha1_x4(uint32_t states[5][4], const uint8_t *at[4], const size_t step[4], size_t blocks)
+ROUTINE millrace_sha1_x4(uint32_t states[5][4], const uint8_t *at[4], const size_t step[4], size_t blocks)
 {
     const uint8_t *m[4] = {at[0], at[1], at[2], at[3]};
     word32 a = vld1q_u32(states[0]), b = vld1q_u32(states[1]), c = vld1q_u32(states[2]), d = vld1q_u32(states[3]);
@@ -227,7 +227,7 @@ KERNEL millrace_sha1_x4(uint32_t states[5][4], const uint8_t *at[4], const size_
     vst1q_u##bits(states[4], e), vst1q_u##bits(states[5], f), vst1q_u##bits(states[6], g), vst1q_u##bits(states[7], h)
 
 // Hashes blocks of 64 bytes of each message. For each block a message goes on by its step, and `at` with it.
-KERNEL millrace_sha256_x4(uint32_t states[8][4], const uint8_t *at[4], const size_t step[4], size_t blocks)
+ROUTINE millrace_sha256_x4(uint32_t states[8][4], const uint8_t *at[4], const size_t step[4], size_t blocks)
 {
     const uint8_t *m[4] = {at[0], at[1], at[2], at[3]};
     LOAD(32);
@@ -248,7 +248,7 @@ KERNEL millrace_sha256_x4(uint32_t states[8][4], const uint8_t *at[4], const siz
 
 // Hashes blocks of 128 bytes of each message. For each block a message goes on by its step, and `at` with it. A word of the
 // states has room for four messages.
-KERNEL millrace_sha512_x2(uint64_t states[8][4], const uint8_t *at[2], const size_t step[2], size_t blocks)
+ROUTINE millrace_sha512_x2(uint64_t states[8][4], const uint8_t *at[2], const size_t step[2], size_t blocks)
 {
     const uint8_t *m[2] = {at[0], at[1]};
     LOAD(64);

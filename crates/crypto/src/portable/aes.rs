@@ -8,7 +8,7 @@ use super::slices::{MAX_BLOCKS, Row, Rows, Word, pack, unpack};
 /// Rounds of the longest key.
 const MAX_ROUNDS: usize = 14;
 
-/// Some blocks; as many as the word has lanes are worked on, the others are left alone.
+/// Some blocks; as many as the word has lanes are worked on, the others are left as they are.
 pub(super) type Blocks = [[u8; 16]; MAX_BLOCKS];
 
 /// A key.

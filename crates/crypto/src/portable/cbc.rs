@@ -1,9 +1,9 @@
-//! CBC with portable AES: encrypting, a chain in each lane; decrypting, the next block of the batch, whosever it is.
+//! CBC with portable AES: encrypting, a chain in each lane; decrypting, the next block of the batch, of any packet.
 
 use super::aes::{Aes, Blocks};
 use super::slices::{MAX_BLOCKS, Word};
 use super::{Native, erase};
-use crate::kernels::{CbcKernel, Chain};
+use crate::implementations::{CbcImplementation, Chain};
 
 /// A key, for both directions.
 pub(crate) struct Cbc(Aes<Native>);
@@ -23,7 +23,7 @@ struct Lane {
     end: usize,
 }
 
-impl CbcKernel for Cbc {
+impl CbcImplementation for Cbc {
     fn encrypt(&self, memory: &mut [u8], chains: &[Chain]) {
         let mut next = chains.iter().filter(|chain| chain.len >= 16);
         let mut lanes = [Lane::default(); Native::BLOCKS];

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 use super::chacha20::ChaCha20;
 use super::poly1305::Poly1305;
 use crate::TAG_LEN;
-use crate::kernels::{AeadKernel, Place, is_right};
+use crate::implementations::{AeadImplementation, Place, is_right};
 use crate::packet_aead::AeadAlgorithm;
 
 /// A key.
@@ -48,7 +48,7 @@ impl ChaChaPoly {
     }
 }
 
-impl AeadKernel for ChaChaPoly {
+impl AeadImplementation for ChaChaPoly {
     fn seal(&self, memory: &mut [u8], places: &[Place]) {
         for place in places {
             let tag = self.apply::<true>(memory, place);

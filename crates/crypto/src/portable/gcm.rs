@@ -6,7 +6,7 @@ use super::ghash::Ghash;
 use super::slices::{MAX_BLOCKS, Word};
 use super::{Native, erase};
 use crate::TAG_LEN;
-use crate::kernels::{AeadKernel, CHUNK, Place, is_right};
+use crate::implementations::{AeadImplementation, CHUNK, Place, is_right};
 use crate::packet_aead::AeadAlgorithm;
 
 /// A key.
@@ -65,7 +65,7 @@ impl Gcm {
     }
 }
 
-impl AeadKernel for Gcm {
+impl AeadImplementation for Gcm {
     fn seal(&self, memory: &mut [u8], places: &[Place]) {
         let mut masks = self.apply(memory, places);
         for (place, mask) in places.iter().zip(&masks) {

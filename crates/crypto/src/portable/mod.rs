@@ -5,7 +5,7 @@
 //!
 //! | algorithm | how | constant time because |
 //! |---|---|---|
-//! | AES | bit-sliced, a block in each of 8 or 16 lanes of a word, over the borders of packets | logic alone, no table |
+//! | AES | bit-sliced, a block in each of 8 or 16 lanes of a word, over the borders of packets | only logic, no table |
 //! | GHASH | products of numbers with holes | multiplication, no table; cores of application class multiply in constant time |
 //! | ChaCha20, SHA | as they are written down | made of additions, rotations and logic |
 //! | Poly1305 | four words of 32 bits | multiplication and masks |
@@ -32,7 +32,7 @@ type Native = u64;
 #[cfg(not(target_pointer_width = "64"))]
 type Native = u32;
 
-/// Fills blocks that nobody will read with zeros, which a compiler must not leave out. In one go, unlike `zeroize`'s byte
+/// Fills blocks that will not be read with zeros, which a compiler must not leave out. In one go, unlike `zeroize`'s byte
 /// after byte: a single small packet would notice that.
 fn erase(blocks: &mut [[u8; 16]]) {
     blocks.fill([0; 16]);

@@ -2,15 +2,15 @@
 
 use core::fmt;
 
-use crate::openvpn::{DataCipher, Digest};
+use crate::{Cipher, Digest};
 
 /// A primitive, or the whole cipher of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Algorithm {
-    /// A hash alone.
+    /// Only a hash.
     Hash(Digest),
-    /// A block cipher in CBC mode alone.
-    Cbc(DataCipher),
+    /// Only a block cipher in CBC mode.
+    Cbc(Cipher),
     /// RC4 with a key of 128 bits. Insecure.
     Rc4,
     /// RSA with 2048 bits, PKCS #1 v1.5 over SHA-256.
@@ -22,8 +22,8 @@ pub enum Algorithm {
     /// X25519.
     X25519,
     /// What a tunnel does with a packet: an AEAD, whose digest is [`Digest::None`], or a cipher behind an HMAC.
-    /// ChaCha20-Poly1305 in WireGuard's framing, all others in OpenVPN's.
-    Tunnel(DataCipher, Digest),
+    /// ChaCha20-Poly1305 without a number in front, other AEADs with four bytes of header and 32 bits of number.
+    Tunnel(Cipher, Digest),
 }
 
 /// What is done.
@@ -54,24 +54,24 @@ impl Algorithm {
         Self::Hash(Digest::Sha1),
         Self::Hash(Digest::Sha256),
         Self::Hash(Digest::Sha512),
-        Self::Cbc(DataCipher::DesCbc),
-        Self::Cbc(DataCipher::TripleDesCbc),
-        Self::Cbc(DataCipher::BlowfishCbc),
+        Self::Cbc(Cipher::DesCbc),
+        Self::Cbc(Cipher::TripleDesCbc),
+        Self::Cbc(Cipher::BlowfishCbc),
         Self::Rc4,
-        Self::Cbc(DataCipher::Aes128Cbc),
-        Self::Cbc(DataCipher::Aes192Cbc),
-        Self::Cbc(DataCipher::Aes256Cbc),
-        Self::Tunnel(DataCipher::Aes128Gcm, Digest::None),
-        Self::Tunnel(DataCipher::Aes256Gcm, Digest::None),
-        Self::Tunnel(DataCipher::ChaCha20Poly1305, Digest::None),
-        Self::Tunnel(DataCipher::Aes128Cbc, Digest::Sha1),
-        Self::Tunnel(DataCipher::Aes128Cbc, Digest::Sha256),
-        Self::Tunnel(DataCipher::Aes256Cbc, Digest::Sha1),
-        Self::Tunnel(DataCipher::Aes256Cbc, Digest::Sha256),
-        Self::Tunnel(DataCipher::Aes256Cbc, Digest::Sha512),
-        Self::Tunnel(DataCipher::TripleDesCbc, Digest::Sha1),
-        Self::Tunnel(DataCipher::BlowfishCbc, Digest::Sha1),
-        Self::Tunnel(DataCipher::None, Digest::Sha1),
+        Self::Cbc(Cipher::Aes128Cbc),
+        Self::Cbc(Cipher::Aes192Cbc),
+        Self::Cbc(Cipher::Aes256Cbc),
+        Self::Tunnel(Cipher::Aes128Gcm, Digest::None),
+        Self::Tunnel(Cipher::Aes256Gcm, Digest::None),
+        Self::Tunnel(Cipher::ChaCha20Poly1305, Digest::None),
+        Self::Tunnel(Cipher::Aes128Cbc, Digest::Sha1),
+        Self::Tunnel(Cipher::Aes128Cbc, Digest::Sha256),
+        Self::Tunnel(Cipher::Aes256Cbc, Digest::Sha1),
+        Self::Tunnel(Cipher::Aes256Cbc, Digest::Sha256),
+        Self::Tunnel(Cipher::Aes256Cbc, Digest::Sha512),
+        Self::Tunnel(Cipher::TripleDesCbc, Digest::Sha1),
+        Self::Tunnel(Cipher::BlowfishCbc, Digest::Sha1),
+        Self::Tunnel(Cipher::None, Digest::Sha1),
         Self::Rsa2048,
         Self::Dsa2048,
         Self::EcdsaP256,
@@ -98,13 +98,13 @@ impl Algorithm {
             return Some(found);
         }
         if let Some((cipher, digest)) = alias.split_once("+hmac-") {
-            let cipher = DataCipher::from_name(cipher).filter(|cipher| !cipher.is_aead())?;
+            let cipher = Cipher::from_name(cipher).filter(|cipher| !cipher.is_aead())?;
             let digest = Digest::from_name(digest).filter(|digest| !digest.is_empty())?;
             return Some(Self::Tunnel(cipher, digest));
         }
-        if let Some(cipher) = DataCipher::from_name(alias) {
+        if let Some(cipher) = Cipher::from_name(alias) {
             return match cipher {
-                DataCipher::None => None,
+                Cipher::None => None,
                 _ if cipher.is_aead() => Some(Self::Tunnel(cipher, Digest::None)),
                 _ => Some(Self::Cbc(cipher)),
             };
@@ -207,7 +207,7 @@ mod tests {
             );
             assert!(names.insert(name));
         }
-        let tunnel = Algorithm::Tunnel(DataCipher::Aes256Cbc, Digest::Sha1);
+        let tunnel = Algorithm::Tunnel(Cipher::Aes256Cbc, Digest::Sha1);
         assert_eq!(tunnel.to_string(), "aes-256-cbc+hmac-sha1");
     }
 

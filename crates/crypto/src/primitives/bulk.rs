@@ -2,13 +2,12 @@
 
 use core::ops::Range;
 
-use super::rc4::Rc4;
 use super::{Operation, Task};
 use crate::Backend;
 use crate::blocks::{BlockCipher, Chain};
-use crate::kernels::{CHUNK, Mac, MacKernel, MacKey, Pair};
-use crate::openvpn::{DataCipher, Digest};
+use crate::implementations::{CHUNK, Mac, MacImplementation, MacKey, Pair};
 use crate::select::Algorithm;
+use crate::{Cipher, Digest, Rc4};
 
 /// Messages in one memory, as packets lie in a slot.
 struct Messages {
@@ -38,8 +37,8 @@ pub(super) fn hash(
     batch: usize,
     bytes: usize,
 ) -> Option<Box<dyn Task>> {
-    // The key does not matter: what the kernels have for HMACs they have for plain hashes, accelerators apart.
-    let kernels = match backend {
+    // The key does not matter: what the implementations have for HMACs they have for plain hashes, accelerators apart.
+    let implementations = match backend {
         // Of what is neither SHA-1 nor SHA-2 there is one, and it is portable, whatever the machine.
         _ if Algorithm::of_digest(digest).is_none() => match backend {
             Backend::Portable => Pair::mac(None, &MacKey::new(digest, &[])?)?,
@@ -49,7 +48,7 @@ pub(super) fn hash(
     };
     let messages = Messages::new(batch, bytes);
     let mut hashing = Hashing {
-        kernels,
+        implementations,
         hashes: vec![Mac::EMPTY; messages.places.len()],
         messages,
     };
@@ -60,7 +59,7 @@ pub(super) fn hash(
 }
 
 struct Hashing {
-    kernels: Pair<dyn MacKernel>,
+    implementations: Pair<dyn MacImplementation>,
     messages: Messages,
     hashes: Vec<Mac>,
 }
@@ -68,23 +67,25 @@ struct Hashing {
 impl Task for Hashing {
     fn run(&mut self) -> bool {
         let Messages { memory, places } = &self.messages;
-        let kernel = self.kernels.of(places.len());
+        let implementation = self.implementations.of(places.len());
         let mut hashes = &mut self.hashes[..];
         places.chunks(CHUNK).all(|places| {
             let (now, rest) = core::mem::take(&mut hashes).split_at_mut(places.len());
             hashes = rest;
-            kernel.hash_each(memory, places, now)
+            implementation.hash_each(memory, places, now)
         })
     }
 
     fn implementation(&self) -> &'static str {
-        self.kernels.of(self.messages.places.len()).describe()
+        self.implementations
+            .of(self.messages.places.len())
+            .describe()
     }
 }
 
 /// Encrypts or decrypts each message, rounded up to whole blocks.
 pub(super) fn cbc(
-    cipher: DataCipher,
+    cipher: Cipher,
     operation: Operation,
     backend: Backend,
     batch: usize,
@@ -117,7 +118,7 @@ struct Chains {
 
 impl Task for Chains {
     fn run(&mut self) -> bool {
-        // Kernels take so many at once, at most.
+        // Implementations take so many at once, at most.
         for chains in self.chains.chunks(CHUNK) {
             if self.encrypting {
                 self.blocks.encrypt(&mut self.memory, chains);
@@ -167,7 +168,7 @@ mod tests {
     use aws_lc_rs::digest;
 
     use super::*;
-    use crate::kernels::MACS;
+    use crate::implementations::MACS;
 
     /// Plain hashes of every length around the ends of blocks, by each candidate that has them, against the library's.
     #[test]
@@ -184,12 +185,12 @@ mod tests {
             let key = MacKey::new(which, b"has no part in it").unwrap();
             let mut tried = Vec::new();
             for candidate in MACS {
-                let Some(kernel) = (candidate.make)(&key) else {
+                let Some(implementation) = (candidate.make)(&key) else {
                     continue;
                 };
                 for messages in messages.chunks(41) {
                     let mut hashes = vec![Mac::EMPTY; messages.len()];
-                    if !kernel.hash_each(&memory, messages, &mut hashes) {
+                    if !implementation.hash_each(&memory, messages, &mut hashes) {
                         continue;
                     }
                     tried.push(candidate.name);

@@ -96,7 +96,7 @@ impl Drop for Key {
 /// What does one kind of operation with a key, which it keeps alive.
 struct Context(NonNull<EVP_PKEY_CTX>);
 
-// SAFETY: the library's object belongs to this value alone, and the library binds none to a thread; keys are counted with
+// SAFETY: the library's object belongs to this value only, and the library binds none to a thread; keys are counted with
 // atomics and not changed.
 unsafe impl Send for Context {}
 
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_is_that_of_its_hash_alone() {
+    fn a_signature_is_that_of_its_hash_only() {
         let mut dsa = Dsa::generate().unwrap();
         assert!(!dsa.verify(&[1; 32]));
         assert!(dsa.sign(&[1; 32]));

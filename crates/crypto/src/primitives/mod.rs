@@ -1,15 +1,15 @@
 //! The ciphers, hashes and signatures one by one, on the back end of one's choice: to be measured, not to be used.
 //!
-//! [`task`] makes a [`Task`], which does the same work on the same memory each time it runs. Who measures brings the clock.
+//! [`task`] makes a [`Task`], which does the same work on the same memory each time it runs. The caller brings the clock.
 
 mod algorithm;
 mod bulk;
 mod dsa;
 mod public_key;
-mod rc4;
 mod tunnel;
 
 pub use algorithm::{Algorithm, Operation};
+pub use tunnel::packet_cipher;
 
 use crate::Backend;
 
@@ -74,7 +74,7 @@ pub fn is_present(algorithm: Algorithm, backend: Backend) -> bool {
 /// Of which kind AWS-LC's code is here, which is the only one for signatures.
 fn library() -> Backend {
     // The first candidate of each table is the library.
-    crate::kernels::MACS
+    crate::implementations::MACS
         .first()
         .map_or(Backend::Portable, |library| (library.backend)())
 }

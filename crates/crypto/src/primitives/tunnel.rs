@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::{Operation, Task};
-use crate::openvpn::{DataCipher, Digest, Format, KeyMaterial, legacy};
-use crate::{Backend, Batch, ChaCha20Poly1305, Packet, PacketCipher};
+use crate::packet_aead::{self, AeadLayout};
+use crate::{Backend, Batch, Cipher, Digest, Packet, PacketCbc, PacketCipher};
 
-/// Bytes of OpenVPN's header, which AEADs authenticate.
+/// Bytes of a header, which AEADs authenticate.
 const HEADER: usize = 4;
 
 /// Seals or opens so many packets of `bytes` bytes of payload.
 pub(super) fn task(
-    (cipher, digest): (DataCipher, Digest),
+    (cipher, digest): (Cipher, Digest),
     operation: Operation,
     backend: Backend,
     batch: usize,
@@ -26,19 +26,37 @@ pub(super) fn task(
     }
 }
 
-fn make(cipher: DataCipher, digest: Digest, backend: Backend) -> Option<Arc<dyn PacketCipher>> {
-    if cipher == DataCipher::ChaCha20Poly1305 {
-        let mut key = [0; 32];
-        crate::random(&mut key);
-        return Some(Arc::new(ChaCha20Poly1305::on(Some(backend), &key)?));
+/// The cipher of a tunnel, with four bytes of header that an AEAD authenticates. `keys` are the cipher's and the HMAC's;
+/// an AEAD's salt is the beginning of the second.
+///
+/// `None` if this machine has no such back end for it.
+#[must_use]
+pub fn packet_cipher(
+    backend: Option<Backend>,
+    (cipher, digest): (Cipher, Digest),
+    keys: &[[u8; 64]; 2],
+) -> Option<Arc<dyn PacketCipher>> {
+    let [key, second] = keys;
+    if cipher.is_aead() {
+        let mut salt = [0; 8];
+        salt.copy_from_slice(&second[..8]);
+        let header = HEADER;
+        return packet_aead::new(backend, cipher, key, AeadLayout::Number32 { header, salt });
     }
-    let mut keys = KeyMaterial {
-        cipher: [0; 64],
-        hmac: [0; 64],
-    };
-    crate::random(&mut keys.cipher);
-    crate::random(&mut keys.hmac);
-    legacy::data_channel_on(Some(backend), cipher, digest, &keys, Format::V2).ok()
+    Some(Arc::new(PacketCbc::new(
+        backend,
+        (cipher, key),
+        (digest, second),
+    )?))
+}
+
+fn make(cipher: Cipher, digest: Digest, backend: Backend) -> Option<Arc<dyn PacketCipher>> {
+    let mut keys = [[0; 64]; 2];
+    crate::random(keys.as_flattened_mut());
+    if cipher == Cipher::ChaCha20Poly1305 {
+        return packet_aead::new(Some(backend), cipher, &keys[0], AeadLayout::NoNumber);
+    }
+    packet_cipher(Some(backend), (cipher, digest), &keys)
 }
 
 /// Packets of one length, sealed over and over under the same numbers.

@@ -5,12 +5,13 @@ use core::time::Duration;
 use std::time::Instant;
 
 use super::{Algorithm, Measured, Picked};
+use crate::Digest;
 use crate::TAG_LEN;
 use crate::backend::Backend;
-use crate::kernels::{
-    AEADS, AeadKernel, CBCS, CbcKernel, Chain, MACS, Mac, MacKernel, MacKey, Place,
+use crate::implementations::{
+    AEADS, AeadImplementation, CBCS, CbcImplementation, Chain, MACS, Mac, MacImplementation,
+    MacKey, Place,
 };
-use crate::openvpn::Digest;
 use crate::packet_aead::AeadAlgorithm;
 
 /// A batch: packets, and bytes of each. The first two stand for what tunnels carry, data and acknowledgements; the others
@@ -46,14 +47,14 @@ const STRIDE: usize = 16 + 4 + 1408 + TAG_LEN;
 /// A batch's times are added as they are, so that what saves a tenth of the time for large packets may cost a third more for
 /// small ones. Those are few where throughput matters.
 pub(super) fn fastest(algorithm: Algorithm, among: &[Among]) -> (Picked, Vec<Measured>) {
-    let kernel = |of: &Among| {
+    let implementation = |of: &Among| {
         Some(Tried {
             of: of.clone(),
-            kernel: Kernel::new(algorithm, of.index)?,
+            implementation: Implementation::new(algorithm, of.index)?,
             times: [Duration::MAX; SHAPES.len()],
         })
     };
-    let mut tried: Vec<_> = among.iter().filter_map(kernel).collect();
+    let mut tried: Vec<_> = among.iter().filter_map(implementation).collect();
     let mut memory = vec![0x5a; STRIDE * SHAPES[0].0];
     measure(&mut tried, &mut memory);
     let is_doubtful = |shapes| {
@@ -91,7 +92,7 @@ impl Among {
 /// A candidate, and the shortest time that each shape took; the longest there is for one that was not tried.
 struct Tried {
     of: Among,
-    kernel: Kernel,
+    implementation: Implementation,
     times: [Duration; SHAPES.len()],
 }
 
@@ -118,13 +119,13 @@ impl Tried {
 
 /// Measures every candidate with every shape; what one took before stays if that was less.
 fn measure(tried: &mut [Tried], memory: &mut [u8]) {
-    // The largest batch last, when it is known who has a chance.
+    // The largest batch last, when it is known which have a chance.
     for shape in (0..SHAPES.len()).rev() {
         let least = tried.iter().map(|of| of.times[1]).min();
         let hopeless = least.map_or(Duration::MAX, |best| best.saturating_mul(HOPELESS));
         for of in &mut *tried {
             if shape != 0 || of.times[1] <= hopeless {
-                let taken = time(&of.kernel, memory, SHAPES[shape]);
+                let taken = time(&of.implementation, memory, SHAPES[shape]);
                 of.times[shape] = of.times[shape].min(taken);
             }
         }
@@ -156,7 +157,7 @@ fn picked(tried: &[Tried]) -> Picked {
     let (Some(many), Some(few)) = (chosen(tried, 0..BATCHES), chosen(tried, FEW)) else {
         return Picked::FIRST;
     };
-    // One kernel for both, unless two are worth their keys.
+    // One implementation for both, unless two are worth their keys.
     let same = many.total(FEW).as_secs_f64() <= few.total(FEW).as_secs_f64() * SAME;
     Picked {
         many: many.of.index,
@@ -165,13 +166,17 @@ fn picked(tried: &[Tried]) -> Picked {
 }
 
 /// The fastest of some runs.
-fn time(kernel: &Kernel, memory: &mut [u8], (packets, len): (usize, usize)) -> Duration {
+fn time(
+    implementation: &Implementation,
+    memory: &mut [u8],
+    (packets, len): (usize, usize),
+) -> Duration {
     let mut best = Duration::MAX;
     let mut total = Duration::ZERO;
     let mut samples = 0;
     while total < ENOUGH || samples < SAMPLES {
         let (from, cpu_from) = (Instant::now(), cpu_time());
-        kernel.run(memory, packets, len);
+        implementation.run(memory, packets, len);
         let (wall, cpu) = (from.elapsed(), cpu_time().saturating_sub(cpu_from));
         // The processor's time leaves out what others did meanwhile. A kernel whose clock for it is coarse says nothing.
         let taken = if cpu.is_zero() { wall } else { cpu.min(wall) };
@@ -196,14 +201,14 @@ fn cpu_time() -> Duration {
 }
 
 /// A candidate with a key of zeros.
-enum Kernel {
-    Aead(Box<dyn AeadKernel>),
-    Encrypt(Box<dyn CbcKernel>),
-    Decrypt(Box<dyn CbcKernel>),
-    Mac(Box<dyn MacKernel>),
+enum Implementation {
+    Aead(Box<dyn AeadImplementation>),
+    Encrypt(Box<dyn CbcImplementation>),
+    Decrypt(Box<dyn CbcImplementation>),
+    Mac(Box<dyn MacImplementation>),
 }
 
-impl Kernel {
+impl Implementation {
     fn new(algorithm: Algorithm, index: usize) -> Option<Self> {
         let key = [0; 32];
         let aead = |algorithm| (AEADS[index].make)(algorithm, &key).map(Self::Aead);
@@ -219,15 +224,15 @@ impl Kernel {
         }
     }
 
-    /// Sealing alone: what it takes to open is nearly the same, but that tags are compared.
+    /// Only sealing: what it takes to open is nearly the same, but that tags are compared.
     fn run(&self, memory: &mut [u8], packets: usize, len: usize) {
         let text = |number: usize| {
             let start = number * STRIDE + 20;
             start..start + len
         };
-        let mut places = crate::kernels::List::new();
-        let mut chains = crate::kernels::List::new();
-        let mut messages = crate::kernels::List::new();
+        let mut places = crate::implementations::List::new();
+        let mut chains = crate::implementations::List::new();
+        let mut messages = crate::implementations::List::new();
         for number in 0..packets {
             let text = text(number);
             match self {
@@ -242,12 +247,12 @@ impl Kernel {
             }
         }
         match self {
-            Self::Aead(kernel) => kernel.seal(memory, &places),
-            Self::Encrypt(kernel) => kernel.encrypt(memory, &chains),
-            Self::Decrypt(kernel) => kernel.decrypt(memory, &chains),
-            Self::Mac(kernel) => {
-                let mut macs = [Mac::EMPTY; crate::kernels::CHUNK];
-                kernel.sign_each(memory, &messages, &mut macs[..packets]);
+            Self::Aead(implementation) => implementation.seal(memory, &places),
+            Self::Encrypt(implementation) => implementation.encrypt(memory, &chains),
+            Self::Decrypt(implementation) => implementation.decrypt(memory, &chains),
+            Self::Mac(implementation) => {
+                let mut macs = [Mac::EMPTY; crate::implementations::CHUNK];
+                implementation.sign_each(memory, &messages, &mut macs[..packets]);
             }
         }
     }

@@ -1,18 +1,18 @@
 //! A data plane whose only worker is the caller, so that a fuzzer or a test says what happens when.
 
-use crate::control::Control;
 use crate::fill::{InboundFill, OutboundFill};
 use crate::stream::Stream;
 use crate::tunnel::{Tunnel, TunnelOptions};
-use crate::wire::Wire;
 use netio::tun::Tun;
+use netio::udp::Family;
+use plane::{Control, LineId, StreamId, Wire};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::Arc;
 
-/// A data plane without threads. What its workers would do is done by [`Plane::interface`] and
-/// [`Plane::stream`].
+/// A data plane without threads. What its workers would do is done by [`Plane::interface`],
+/// [`Plane::datagrams`] and [`Plane::stream`].
 pub struct Plane<W: Wire> {
     /// What control asks things of.
     pub tunnel: Tunnel<W>,
@@ -28,10 +28,22 @@ impl<W: Wire> Plane<W> {
     ///
     /// # Errors
     /// Descriptor limits.
-    pub fn new(control: Arc<dyn Control>, options: &TunnelOptions) -> io::Result<Self> {
-        let (tun, host) = Tun::simulated()?;
+    pub fn new(wire: W, control: Arc<dyn Control>, options: &TunnelOptions) -> io::Result<Self> {
+        Self::over(Tun::simulated()?, wire, control, options)
+    }
+
+    /// The same over an interface of the caller's, and its other side.
+    ///
+    /// # Errors
+    /// Descriptor limits.
+    pub fn over(
+        (tun, host): (Tun, UnixDatagram),
+        wire: W,
+        control: Arc<dyn Control>,
+        options: &TunnelOptions,
+    ) -> io::Result<Self> {
         host.set_nonblocking(true)?;
-        let tunnel = Tunnel::without_workers(tun, control, 1, options)?;
+        let tunnel = Tunnel::without_workers(tun, wire, control, 1, options)?;
         Ok(Self {
             outbound: OutboundFill::new(Arc::clone(tunnel.shared())),
             inbound: InboundFill::new(Arc::clone(tunnel.shared())),
@@ -43,12 +55,20 @@ impl<W: Wire> Plane<W> {
     /// Takes what waits at the interface, and what control has injected, as far as streams have
     /// room.
     pub fn interface(&mut self) {
-        self.tunnel.crew().pump_tun(&mut self.outbound);
+        self.tunnel.all_workers().pump_tun(&mut self.outbound);
+    }
+
+    /// Receives what waits at the first line's socket of a family, where there is one.
+    pub fn datagrams(&mut self, family: Family) {
+        if let Some(socket) = self.tunnel.sockets().of(family) {
+            let workers = self.tunnel.all_workers();
+            workers.pump_socket(&mut self.inbound, LineId::FIRST, socket);
+        }
     }
 
     /// Reads a stream, and writes what waits in it.
-    pub fn stream(&mut self, id: u64) {
-        self.tunnel.crew().pump_stream(id, &mut self.inbound);
+    pub fn stream(&mut self, id: StreamId) {
+        self.tunnel.all_workers().pump_stream(id, &mut self.inbound);
     }
 
     /// Whether the interface is left unread until a stream has room.
@@ -62,7 +82,7 @@ impl<W: Wire> Plane<W> {
 ///
 /// # Errors
 /// Descriptor limits.
-pub fn connection(id: u64, addr: SocketAddr) -> io::Result<(Arc<Stream>, UnixStream)> {
+pub fn connection(id: StreamId, addr: SocketAddr) -> io::Result<(Arc<Stream>, UnixStream)> {
     let (stream, theirs) = Stream::simulated(id, addr)?;
     Ok((Arc::new(stream), theirs))
 }

@@ -1,6 +1,6 @@
 //! From super-packets to packets, one behind the other, as UDP_SEGMENT wants them.
 
-use netio::vnet::{GsoKind, VNET_HDR_LEN, VnetHdr};
+use netio::tun::{GsoKind, VNET_HDR_LEN, VnetHdr};
 
 use super::packet::{Headers, fold, sum};
 
@@ -128,7 +128,7 @@ impl Cutter {
     }
 }
 
-/// Gives segment `number` its sequence number, and the flags that are for the first or last alone.
+/// Gives segment `number` its sequence number, and the flags that are only for the first or last.
 fn number_tcp(tcp: &mut [u8], number: usize, size: usize, count: usize) {
     let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
     let sequence = sequence.wrapping_add((number * size) as u32);

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::ops::Range;
 
-use netio::vnet::{GsoKind, VnetHdr};
+use netio::tun::{GsoKind, VnetHdr};
 
 use super::packet::{Headers, fold};
 
@@ -148,7 +148,7 @@ impl Group {
             let last = &memory[self.packets[self.packets.len() - 1].clone()];
             header[headers.transport + TCP_FLAGS] |= last[headers.transport + TCP_FLAGS] & TCP_PSH;
         }
-        // The kernel completes the checksum if anybody ever looks at it.
+        // The kernel completes the checksum if it is ever looked at.
         let field = headers.checksum_field();
         let pseudo = fold(headers.pseudo(&header, self.length));
         header[field..field + 2].copy_from_slice(&pseudo.to_ne_bytes());

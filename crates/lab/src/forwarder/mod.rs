@@ -17,12 +17,11 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 
-use netio::tun::{Tun, TunError, TunOptions};
+use netio::tun::{Tun, TunError, TunOptions, VNET_HDR_LEN};
 use netio::udp::{
     Ecn, Endpoint, Family, RecvScratch, SendScratch, SocketError, SocketOptions, TRAIN_ROOM, Train,
     UdpSocket,
 };
-use netio::vnet::VNET_HDR_LEN;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 

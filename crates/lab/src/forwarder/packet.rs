@@ -64,7 +64,7 @@ impl Headers {
     }
 
     /// Writes the lengths and the IPv4 header checksum of a packet into `packet`, which may be its
-    /// headers alone.
+    /// headers only.
     pub(super) fn set_lengths(&self, packet: &mut [u8], length: usize) {
         if self.v6 {
             packet[4..6].copy_from_slice(&((length - 40) as u16).to_be_bytes());

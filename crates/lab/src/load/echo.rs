@@ -88,7 +88,7 @@ fn ask(target: SocketAddr, limit: Duration) -> io::Result<Option<Instant>> {
     let end = Instant::now() + limit;
     let mut buffer = [0; 64];
     while Instant::now() < end {
-        // No way yet, or nobody there yet.
+        // No way yet, or no server there yet.
         if socket.send_to(b"are you there", target).is_err() {
             thread::sleep(AGAIN);
             continue;

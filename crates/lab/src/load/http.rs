@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -85,7 +85,7 @@ impl Drop for HttpServer {
 
 /// Takes connections until it is told to stop. Threads are born in the host of the one that starts them.
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> io::Result<()> {
-    // Nobody outside can wake a blocking accept, so that it looks up now and then.
+    // Nothing outside can wake a blocking accept, so that it looks up now and then.
     listener.set_nonblocking(true)?;
     let pattern = Arc::new(pattern());
     let mut workers: Vec<JoinHandle<()>> = Vec::new();
@@ -223,6 +223,8 @@ pub struct HttpLoad {
     pub keep_alive: bool,
     /// Whether every byte is compared with what it should be. Costs some processor time.
     pub verify: bool,
+    /// A request that brings nothing for so long has failed.
+    pub patience: Duration,
 }
 
 impl HttpLoad {
@@ -235,6 +237,7 @@ impl HttpLoad {
             connections: 8,
             keep_alive: true,
             verify: true,
+            patience: PATIENCE,
         }
     }
 }
@@ -243,6 +246,9 @@ impl HttpLoad {
 #[derive(Debug, Default)]
 pub struct HttpWatch {
     stop: AtomicBool,
+    abandoned: AtomicBool,
+    /// What the connections use, to be closed when they are abandoned.
+    streams: Mutex<Vec<TcpStream>>,
     bytes: AtomicU64,
     requests: AtomicU64,
 }
@@ -251,6 +257,40 @@ impl HttpWatch {
     /// Has every connection end after the request that it is at.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends every connection now; one that is being made ends by its patience. What a request has not brought is not an
+    /// error.
+    pub fn abandon(&self) {
+        self.stop();
+        let mut streams = self.streams();
+        self.abandoned.store(true, Ordering::Relaxed);
+        for stream in streams.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Vec<TcpStream>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection that is to end when all are abandoned.
+    fn add(&self, stream: &TcpStream) -> io::Result<()> {
+        let mut streams = self.streams();
+        if self.abandoned.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        streams.push(stream.try_clone()?);
+        Ok(())
+    }
+
+    /// A connection is used no more: it ends with the last of its descriptors.
+    fn close(&self, connection: &mut Option<BufReader<TcpStream>>) {
+        if let Some(reader) = connection.take() {
+            let own = reader.get_ref().local_addr().ok();
+            let is_other = |stream: &TcpStream| stream.local_addr().ok() != own;
+            self.streams().retain(is_other);
+        }
     }
 
     /// Bytes of content received so far, those of unfinished files too.
@@ -358,16 +398,18 @@ impl HttpLoad {
                     watch.requests.fetch_add(1, Ordering::Relaxed);
                     tally.times.push(start.elapsed());
                 }
+                Err(_) if watch.abandoned.load(Ordering::Relaxed) => {}
                 Err(error) => {
                     tally.errors += 1;
                     tally.first_error.get_or_insert_with(|| error.to_string());
-                    connection = None;
+                    watch.close(&mut connection);
                 }
             }
             if !self.keep_alive {
-                connection = None;
+                watch.close(&mut connection);
             }
         }
+        watch.close(&mut connection);
         tally
     }
 
@@ -380,7 +422,7 @@ impl HttpLoad {
     ) -> io::Result<()> {
         let reader = match connection {
             Some(reader) => reader,
-            None => connection.insert(self.connect()?),
+            None => connection.insert(self.connect(watch)?),
         };
         let keep = if self.keep_alive {
             "keep-alive"
@@ -422,10 +464,11 @@ impl HttpLoad {
         Ok(())
     }
 
-    fn connect(&self) -> io::Result<BufReader<TcpStream>> {
-        let stream = TcpStream::connect_timeout(&self.server, PATIENCE)?;
+    fn connect(&self, watch: &HttpWatch) -> io::Result<BufReader<TcpStream>> {
+        let stream = TcpStream::connect_timeout(&self.server, self.patience)?;
+        watch.add(&stream)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(self.patience))?;
         Ok(BufReader::with_capacity(64 * 1024, stream))
     }
 }

@@ -12,7 +12,7 @@ const READY: Duration = Duration::from_secs(5);
 /// What a client gets beyond the time of its test: a lossy line delays the end.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// Who sends.
+/// Which side sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
     /// The client.
@@ -45,7 +45,7 @@ pub struct Iperf {
     pub transport: Transport,
     /// How many connections at once, each way.
     pub streams: u16,
-    /// Who sends.
+    /// Which side sends.
     pub direction: Direction,
     /// For how long, whole seconds.
     pub seconds: u32,

@@ -78,10 +78,10 @@ impl UdpReport {
 /// [`LabError::Load`] if the sockets fail, [`LabError::Host`].
 pub fn udp_load(sender: &Host, receiver: &Host, load: &UdpLoad) -> Result<UdpReport, LabError> {
     let socket = receiver
-        .run(|| UdpSocket::bind(load.target))?
+        .run(|| bind(load.target))?
         .map_err(LabError::load(format!("listen at {}", load.target)))?;
     let finished = Arc::new(AtomicBool::new(false));
-    // A schedule has at most so many; a number beyond is nobody's of ours.
+    // A schedule has at most so many; a number beyond is none of ours.
     let numbers = (load.rate * load.duration.as_secs_f64()) as usize + BURST as usize + 1;
     let sink = receiver.spawn("udp sink", {
         let (finished, size) = (Arc::clone(&finished), load.size);
@@ -99,6 +99,19 @@ pub fn udp_load(sender: &Host, receiver: &Host, load: &UdpLoad) -> Result<UdpRep
     report.duplicated = arrived.duplicated;
     report.lost = report.sent.saturating_sub(report.received);
     Ok(report)
+}
+
+/// Binds a socket. A child of this process that has not yet become another program holds the one before for a moment.
+fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+    let end = Instant::now() + Duration::from_secs(5);
+    loop {
+        match UdpSocket::bind(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Sends by the clock: at every moment as many as the rate says since the start.
@@ -158,7 +171,7 @@ fn sink(
 ) -> io::Result<UdpReport> {
     socket.set_read_timeout(Some(QUIET))?;
     // A sink that is not scheduled for some milliseconds must not be taken for a bad line. Beyond the
-    // system's limit with root's rights alone.
+    // system's limit only with root's rights.
     if setsockopt(socket, sockopt::RcvBufForce, &SINK_BUFFER).is_err() {
         let _ = setsockopt(socket, sockopt::RcvBuf, &SINK_BUFFER);
     }

@@ -1,7 +1,7 @@
 //! The management interface, as a monitoring program uses it.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,7 +29,23 @@ impl Management {
             stream.set_read_timeout(Some(PATIENCE))?;
             Ok(stream)
         };
-        let stream = open().map_err(LabError::load(format!("call {}", path.display())))?;
+        Self::of(open().map_err(LabError::load(format!("call {}", path.display())))?)
+    }
+
+    /// Takes the call of a program that has `management-client`.
+    ///
+    /// # Errors
+    /// [`LabError::Load`] if what calls does not greet.
+    pub fn accept(listener: &UnixListener) -> Result<Self, LabError> {
+        let open = || {
+            let (stream, _) = listener.accept()?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            Ok(stream)
+        };
+        Self::of(open().map_err(LabError::load("wait for a call".to_owned()))?)
+    }
+
+    fn of(stream: UnixStream) -> Result<Self, LabError> {
         let mut management = Self {
             stream: BufReader::new(stream),
             news: Vec::new(),

@@ -17,6 +17,7 @@ mod running;
 mod setup;
 
 pub use config_file::ConfigFile;
+pub use crypto::{Cipher, Digest};
 pub use directory::Directory;
 pub use key_file::{StaticKey, V2Keys};
 pub use management::Management;
@@ -25,4 +26,4 @@ pub use packaged::PackagedOpenVpn;
 pub use pki::{Identity, KeyKind, Pki, Role};
 pub use program::{MillraceOpenVpn, OpenVpn, StockOpenVpn};
 pub use running::{READY_LINE, RunningOpenVpn};
-pub use setup::{Cipher, Credentials, Digest, Framing, Setup, Transport, Wrap};
+pub use setup::{Credentials, Framing, RARE_DIGESTS, Setup, Transport, Wrap};

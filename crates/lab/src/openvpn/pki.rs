@@ -123,7 +123,7 @@ impl Pki {
     /// # Errors
     /// [`LabError::Missing`] without `openssl`, [`LabError::Failed`].
     pub fn new(kind: KeyKind) -> Result<Self, LabError> {
-        let desk = Desk::empty()?;
+        let workspace = Workspace::empty()?;
         let mut words = vec![
             "req",
             "-config",
@@ -144,8 +144,8 @@ impl Pki {
             "authority",
         ]);
         words.extend(["-keyout", "ca.key", "-out", "ca.crt"]);
-        desk.openssl(&words)?;
-        let nobody = || Identity {
+        workspace.openssl(&words)?;
+        let unset = || Identity {
             name: String::new(),
             certificate: String::new(),
             key: String::new(),
@@ -153,10 +153,10 @@ impl Pki {
         let mut pki = Self {
             kind,
             serial: AtomicU32::new(2),
-            ca: desk.read("ca.crt")?,
-            ca_key: desk.read("ca.key")?,
-            server: nobody(),
-            client: nobody(),
+            ca: workspace.read("ca.crt")?,
+            ca_key: workspace.read("ca.key")?,
+            server: unset(),
+            client: unset(),
         };
         pki.server = pki.issue("server", Role::Server)?;
         pki.client = pki.issue("client", Role::Client)?;
@@ -183,22 +183,22 @@ impl Pki {
     /// # Errors
     /// [`LabError::Failed`].
     pub fn issue(&self, name: &str, role: Role) -> Result<Identity, LabError> {
-        let desk = self.desk()?;
+        let workspace = self.workspace()?;
         let serial = self.serial.fetch_add(1, Ordering::Relaxed).to_string();
         let subject = format!("/CN={name}");
         let mut words = vec!["req", "-config", "openssl.cnf", "-new", "-nodes", "-newkey"];
         words.extend(self.kind.newkey());
         words.extend(["-subj", &subject, "-keyout", "own.key", "-out", "own.csr"]);
-        desk.openssl(&words)?;
-        desk.file("own.ext", role.extensions())?;
+        workspace.openssl(&words)?;
+        workspace.file("own.ext", role.extensions())?;
         let mut words = vec!["x509", "-req", "-in", "own.csr", "-CA", "ca.crt"];
         words.extend(["-CAkey", "ca.key", "-set_serial", &serial, "-days", "30"]);
         words.extend(["-extfile", "own.ext", "-out", "own.crt"]);
-        desk.openssl(&words)?;
+        workspace.openssl(&words)?;
         Ok(Identity {
             name: name.to_owned(),
-            certificate: desk.read("own.crt")?,
-            key: desk.read("own.key")?,
+            certificate: workspace.read("own.crt")?,
+            key: workspace.read("own.key")?,
         })
     }
 
@@ -207,7 +207,7 @@ impl Pki {
     /// # Errors
     /// [`LabError::Failed`].
     pub fn revoke(&self, identities: &[&Identity]) -> Result<String, LabError> {
-        let desk = self.desk()?;
+        let workspace = self.workspace()?;
         let ca = [
             "ca",
             "-config",
@@ -218,11 +218,11 @@ impl Pki {
             "ca.crt",
         ];
         for identity in identities {
-            desk.file("own.crt", &identity.certificate)?;
-            desk.openssl(&[&ca[..], &["-revoke", "own.crt"]].concat())?;
+            workspace.file("own.crt", &identity.certificate)?;
+            workspace.openssl(&[&ca[..], &["-revoke", "own.crt"]].concat())?;
         }
-        desk.openssl(&[&ca[..], &["-gencrl", "-out", "crl.pem"]].concat())?;
-        desk.read("crl.pem")
+        workspace.openssl(&[&ca[..], &["-gencrl", "-out", "crl.pem"]].concat())?;
+        workspace.read("crl.pem")
     }
 
     /// The private key of `identity` under a password, PEM.
@@ -230,13 +230,13 @@ impl Pki {
     /// # Errors
     /// [`LabError::Failed`].
     pub fn encrypted_key(&self, identity: &Identity, password: &str) -> Result<String, LabError> {
-        let desk = self.desk()?;
-        desk.file("own.key", &identity.key)?;
+        let workspace = self.workspace()?;
+        workspace.file("own.key", &identity.key)?;
         let password = format!("pass:{password}");
         let words = ["pkcs8", "-topk8", "-v2", "aes-256-cbc", "-in", "own.key"];
         let more = ["-passout", &password, "-out", "encrypted.key"];
-        desk.openssl(&[&words[..], &more].concat())?;
-        desk.read("encrypted.key")
+        workspace.openssl(&[&words[..], &more].concat())?;
+        workspace.read("encrypted.key")
     }
 
     /// A PKCS#12 file with `identity` and the authority.
@@ -244,9 +244,9 @@ impl Pki {
     /// # Errors
     /// [`LabError::Failed`].
     pub fn pkcs12(&self, identity: &Identity, password: &str) -> Result<Vec<u8>, LabError> {
-        let desk = self.desk()?;
-        desk.file("own.key", &identity.key)?;
-        desk.file("own.crt", &identity.certificate)?;
+        let workspace = self.workspace()?;
+        workspace.file("own.key", &identity.key)?;
+        workspace.file("own.crt", &identity.certificate)?;
         let password = format!("pass:{password}");
         let words = ["pkcs12", "-export", "-inkey", "own.key", "-in", "own.crt"];
         let more = [
@@ -257,8 +257,8 @@ impl Pki {
             "-out",
             "own.p12",
         ];
-        desk.openssl(&[&words[..], &more].concat())?;
-        let path = desk.0.join("own.p12");
+        workspace.openssl(&[&words[..], &more].concat())?;
+        let path = workspace.0.join("own.p12");
         fs::read(&path).map_err(LabError::load(format!("read {}", path.display())))
     }
 
@@ -267,8 +267,8 @@ impl Pki {
     /// # Errors
     /// [`LabError::Failed`].
     pub fn fingerprint(&self, identity: &Identity) -> Result<String, LabError> {
-        let desk = Desk::empty()?;
-        desk.file("own.crt", &identity.certificate)?;
+        let workspace = Workspace::empty()?;
+        workspace.file("own.crt", &identity.certificate)?;
         let words = [
             "x509",
             "-in",
@@ -277,29 +277,29 @@ impl Pki {
             "-fingerprint",
             "-sha256",
         ];
-        let text = desk.openssl(&words)?;
+        let text = workspace.openssl(&words)?;
         let fingerprint = text.trim().rsplit('=').next().unwrap_or_default();
         Ok(fingerprint.to_owned())
     }
 
-    fn desk(&self) -> Result<Desk, LabError> {
-        let desk = Desk::empty()?;
-        desk.file("ca.crt", &self.ca)?;
-        desk.file("ca.key", &self.ca_key)?;
-        Ok(desk)
+    fn workspace(&self) -> Result<Workspace, LabError> {
+        let workspace = Workspace::empty()?;
+        workspace.file("ca.crt", &self.ca)?;
+        workspace.file("ca.key", &self.ca_key)?;
+        Ok(workspace)
     }
 }
 
 /// Where `openssl` works: a directory for one task.
-struct Desk(Directory);
+struct Workspace(Directory);
 
-impl Desk {
+impl Workspace {
     fn empty() -> Result<Self, LabError> {
-        let desk = Self(Directory::new()?);
-        desk.file("openssl.cnf", CONFIGURATION)?;
-        desk.file("index.txt", "")?;
-        desk.file("crlnumber", "01\n")?;
-        Ok(desk)
+        let workspace = Self(Directory::new()?);
+        workspace.file("openssl.cnf", CONFIGURATION)?;
+        workspace.file("index.txt", "")?;
+        workspace.file("crlnumber", "01\n")?;
+        Ok(workspace)
     }
 
     fn file(&self, name: &str, text: &str) -> Result<(), LabError> {

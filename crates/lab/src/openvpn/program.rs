@@ -31,7 +31,7 @@ pub trait OpenVpn: fmt::Debug + Send + Sync {
         (2, 7)
     }
 
-    /// The directive without which it refuses ciphers that nobody should use any more, if there is one.
+    /// The directive without which it refuses ciphers that are insecure, if there is one.
     fn insecure(&self) -> Option<&'static str>;
 
     /// Starts it in `host` with a configuration, in a directory of its own: relative paths in the

@@ -144,7 +144,7 @@ impl<'h> RunningOpenVpn<'h> {
     /// Calls its management socket, for a configuration with [`Management::DIRECTIVE`].
     ///
     /// # Errors
-    /// [`LabError::Load`] if nobody listens or no greeting comes.
+    /// [`LabError::Load`] if nothing listens or no greeting comes.
     pub fn management(&self) -> Result<Management, LabError> {
         Management::connect(&self.directory.join(Management::SOCKET))
     }

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use crypto::{Cipher, Digest};
+
 use super::{ConfigFile, Identity, KeyKind, OpenVpn, Pki, StaticKey, V2Keys};
 use crate::LabError;
 
@@ -17,131 +19,26 @@ pub enum Transport {
 /// How control packets are protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrap {
-    /// By TLS alone.
+    /// Only by TLS.
     Plain,
     /// With an HMAC by the digest of `auth`.
     TlsAuth,
-    /// Encrypted with a key that everybody has.
+    /// Encrypted with a key that is public.
     TlsCrypt,
     /// Encrypted with a key of each client's.
     TlsCryptV2,
 }
 
-/// Ciphers of the data channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Cipher {
-    Aes128Gcm,
-    Aes192Gcm,
-    Aes256Gcm,
-    ChaCha20Poly1305,
-    Aes128Cbc,
-    Aes192Cbc,
-    Aes256Cbc,
-    BfCbc,
-    DesCbc,
-    DesEde3Cbc,
-    None,
-}
-
-impl Cipher {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
-        Self::Aes128Gcm,
-        Self::Aes192Gcm,
-        Self::Aes256Gcm,
-        Self::ChaCha20Poly1305,
-        Self::Aes128Cbc,
-        Self::Aes192Cbc,
-        Self::Aes256Cbc,
-        Self::BfCbc,
-        Self::DesCbc,
-        Self::DesEde3Cbc,
-        Self::None,
-    ];
-
-    /// The name in configuration files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Aes128Gcm => "AES-128-GCM",
-            Self::Aes192Gcm => "AES-192-GCM",
-            Self::Aes256Gcm => "AES-256-GCM",
-            Self::ChaCha20Poly1305 => "CHACHA20-POLY1305",
-            Self::Aes128Cbc => "AES-128-CBC",
-            Self::Aes192Cbc => "AES-192-CBC",
-            Self::Aes256Cbc => "AES-256-CBC",
-            Self::BfCbc => "BF-CBC",
-            Self::DesCbc => "DES-CBC",
-            Self::DesEde3Cbc => "DES-EDE3-CBC",
-            Self::None => "none",
-        }
-    }
-
-    /// Whether it authenticates by itself.
-    pub fn is_aead(self) -> bool {
-        matches!(
-            self,
-            Self::Aes128Gcm | Self::Aes192Gcm | Self::Aes256Gcm | Self::ChaCha20Poly1305
-        )
-    }
-
-    /// Whether programs of today only take it after some persuasion.
-    pub fn is_insecure(self) -> bool {
-        matches!(
-            self,
-            Self::BfCbc | Self::DesCbc | Self::DesEde3Cbc | Self::None
-        )
-    }
-}
-
-/// Digests, of the data channel and of `tls-auth`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Digest {
-    Sha1,
-    Sha256,
-    Sha384,
-    Sha512,
-    Sha512_256,
-    Sha3_256,
-    Sha3_384,
-    Sha3_512,
-    Blake2s256,
-    Blake2b512,
-    Ripemd160,
-    None,
-}
-
-impl Digest {
-    /// Those that few people have.
-    pub const RARE: [Self; 7] = [
-        Self::Sha512_256,
-        Self::Sha3_256,
-        Self::Sha3_384,
-        Self::Sha3_512,
-        Self::Blake2s256,
-        Self::Blake2b512,
-        Self::Ripemd160,
-    ];
-
-    /// The name in configuration files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sha1 => "SHA1",
-            Self::Sha256 => "SHA256",
-            Self::Sha384 => "SHA384",
-            Self::Sha512 => "SHA512",
-            Self::Sha512_256 => "SHA512-256",
-            Self::Sha3_256 => "SHA3-256",
-            Self::Sha3_384 => "SHA3-384",
-            Self::Sha3_512 => "SHA3-512",
-            Self::Blake2s256 => "BLAKE2s256",
-            Self::Blake2b512 => "BLAKE2b512",
-            Self::Ripemd160 => "RIPEMD160",
-            Self::None => "none",
-        }
-    }
-}
+/// Digests that few programs are asked for, and not every build of the stock program has.
+pub const RARE_DIGESTS: [Digest; 7] = [
+    Digest::Sha512_256,
+    Digest::Sha3_256,
+    Digest::Sha3_384,
+    Digest::Sha3_512,
+    Digest::Blake2s256,
+    Digest::Blake2b512,
+    Digest::Ripemd160,
+];
 
 /// Framings for compression that compresses nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

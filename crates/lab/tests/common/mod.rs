@@ -1,11 +1,5 @@
 //! What tests of the lab share.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test binary uses its own part of what is here"
-)]
-
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -17,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Asserts that so many pings in a row are all answered. `ping` waits for the last ones no longer than twice
 /// the longest of the others took, which a busy machine exceeds: then they are sent again.
-pub fn answered(host: &Host, target: IpAddr, count: u32) -> PingReport {
+pub(crate) fn answered(host: &Host, target: IpAddr, count: u32) -> PingReport {
     let end = Instant::now() + PATIENCE;
     loop {
         let report = ping(host, target, &PingOptions::count(count)).unwrap();

@@ -3,7 +3,7 @@
 //! One synchronous socket, one request at a time, each answered before the call returns. Requests are
 //! built from the message types of `netlink-packet-route`; answers are read attribute by attribute and
 //! unknown or oddly sized ones are skipped, because vendor kernels disagree with the headers about the
-//! structures that nobody here looks at.
+//! structures that nothing here looks at.
 
 mod address;
 mod error;
@@ -243,8 +243,8 @@ impl AsRawFd for Netlink {
     }
 }
 
-/// One datagram of netlink messages. Whoever may send to a routing socket of ours is the kernel or
-/// holds CAP_NET_ADMIN here, so the sender's address says nothing more.
+/// One datagram of netlink messages. Only the kernel may send to a routing socket of ours, and a process
+/// that has CAP_NET_ADMIN here, so the sender's address says nothing more.
 fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
     let room = buffer.len();
     let length = retry(|| {

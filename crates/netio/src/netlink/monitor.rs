@@ -41,7 +41,7 @@ impl Watch {
         addresses: true,
         routes: true,
     };
-    /// Interfaces alone.
+    /// Only interfaces.
     pub const LINKS: Self = Self {
         links: true,
         addresses: false,
@@ -82,6 +82,8 @@ pub enum Event {
         name: String,
         /// Whether it is administratively up.
         up: bool,
+        /// Whether it also has a carrier.
+        running: bool,
         /// Its MTU, in bytes.
         mtu: u32,
     },
@@ -89,7 +91,7 @@ pub enum Event {
     AddressChanged,
     /// A route was added or removed.
     RouteChanged,
-    /// More happened than the socket could hold: whoever follows must read the state anew.
+    /// More happened than the socket could hold: the caller must read the state anew.
     Overrun,
 }
 
@@ -171,6 +173,7 @@ impl Monitor {
                 index: link.index,
                 name: link.name,
                 up: link.up,
+                running: link.running,
                 mtu: link.mtu,
             }),
             // A bridge tells of a port that leaves it with the same message, family AF_BRIDGE.

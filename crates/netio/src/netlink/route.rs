@@ -101,7 +101,7 @@ pub struct Route {
     /// How far the destination is, as the kernel's number (0 anywhere, 253 on the link, 254 this
     /// host). None derives it from the rest.
     pub scope: Option<u8>,
-    /// Who made it, as the kernel's number (2 the kernel, 3 at boot, 4 by hand, 16 DHCP). None
+    /// What made it, as the kernel's number (2 the kernel, 3 at boot, 4 by hand, 16 DHCP). None
     /// is 4 to add, and any to delete.
     pub protocol: Option<u8>,
     /// Whether the gateway is taken as directly reachable even if no network says so.

@@ -1,8 +1,10 @@
-//! The TUN device: one descriptor, whole IP packets, super-packets where the kernel has them.
+//! The TUN device: one descriptor, whole IP packets, super-packets where the kernel has them, and the header in front of each.
 
+mod create;
 mod sample;
 mod selftest;
 
+pub use create::{NAME_MAX, TunError, TunOptions};
 pub use selftest::{TunTest, TunVerdict, self_test, start_self_test};
 
 use crate::poll::{check, check_len};
@@ -12,78 +14,17 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 
-const TUNSETIFF: libc::Ioctl = 0x4004_54ca_u32 as libc::Ioctl;
-const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0_u32 as libc::Ioctl;
 const TUNGETIFF: libc::Ioctl = 0x8004_54d2_u32 as libc::Ioctl;
 const TUNSETPERSIST: libc::Ioctl = 0x4004_54cb_u32 as libc::Ioctl;
-const IFF_TUN: i16 = 0x0001;
-const IFF_NO_PI: i16 = 0x1000;
-const IFF_VNET_HDR: i16 = 0x4000;
-const TUN_F_CSUM: u32 = 0x01;
-const TUN_F_TSO4: u32 = 0x02;
-const TUN_F_TSO6: u32 = 0x04;
-const TUN_F_TSO_ECN: u32 = 0x08;
-const TUN_F_USO4: u32 = 0x20;
-const TUN_F_USO6: u32 = 0x40;
+/// Bytes of a [`VnetHdr`].
+pub const VNET_HDR_LEN: usize = 10;
 
-/// Longest interface name, in bytes, without the terminating zero.
-pub const NAME_MAX: usize = 15;
-
-/// Which rungs to try.
-#[derive(Clone, Copy, Debug)]
-pub struct TunOptions {
-    /// Let the kernel hand over TCP super-packets (TSO4/6).
-    pub tso: bool,
-    /// Let the kernel hand over UDP super-packets (USO4/6, Linux 6.2).
-    pub uso: bool,
-    /// Write coalesced super-packets.
-    pub gro: bool,
-}
-
-impl TunOptions {
-    /// Everything on.
-    pub const ALL: Self = Self {
-        tso: true,
-        uso: true,
-        gro: true,
-    };
-    /// Plain packets only.
-    pub const PLAIN: Self = Self {
-        tso: false,
-        uso: false,
-        gro: false,
-    };
-}
-
-/// Why a TUN could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum TunError {
-    /// `/dev/net/tun` is missing or not permitted.
-    #[error(
-        "cannot open /dev/net/tun: {0} (load the tun module; run as root or with CAP_NET_ADMIN)"
-    )]
-    Open(io::Error),
-    /// The name is empty, too long, or has a slash or white space.
-    #[error("{0:?} is not an interface name: 1 to 15 bytes without '/' or white space")]
-    Name(String),
-    /// The kernel refused the device.
-    #[error("cannot create interface {name}: {source}{}", hint(source))]
-    Create {
-        /// The interface.
-        name: String,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-}
-
-fn hint(e: &io::Error) -> &'static str {
-    match e.raw_os_error() {
-        Some(libc::EBUSY) => " (an interface of that name is in use by another program)",
-        Some(libc::EPERM) => " (run as root or with CAP_NET_ADMIN)",
-        Some(libc::EINVAL) => " (an interface of that name exists and is not a TUN)",
-        _ => "",
-    }
-}
+const F_NEEDS_CSUM: u8 = 1;
+const GSO_NONE: u8 = 0;
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
+const GSO_ECN: u8 = 0x80;
 
 /// An open TUN device. The interface disappears when this is dropped.
 #[derive(Debug)]
@@ -98,6 +39,9 @@ pub struct Tun {
     pub uso: Rung,
     /// TCP super-packets may be written.
     pub gro: Rung,
+    /// What a test answers for it.
+    #[cfg(feature = "simulated")]
+    pub faults: crate::simulated::Faults,
 }
 
 #[repr(C)]
@@ -108,56 +52,6 @@ struct IfReq {
 }
 
 impl Tun {
-    /// Creates the interface `name` (a `%d` in it is numbered by the kernel), non-blocking.
-    ///
-    /// Each rung is asked for by itself: a kernel without USO keeps TSO, a kernel without either
-    /// gets plain packets.
-    ///
-    /// # Errors
-    /// See [`TunError`].
-    pub fn create(name: &str, options: TunOptions) -> Result<Self, TunError> {
-        let valid = !name.is_empty()
-            && name.len() <= NAME_MAX
-            && name != "."
-            && name != ".."
-            && !name
-                .bytes()
-                .any(|b| b == b'/' || b == b':' || b.is_ascii_whitespace() || b == 0);
-        if !valid {
-            return Err(TunError::Name(name.to_owned()));
-        }
-        let wants_vnet = options.tso || options.uso || options.gro;
-        let create = |source| TunError::Create {
-            name: name.to_owned(),
-            source,
-        };
-        // A kernel may know the flag and a vendor's driver may not: fall back to plain packets.
-        let (fd, req, vnet_hdr) = match (wants_vnet, wants_vnet.then(|| open(name, IFF_VNET_HDR))) {
-            (true, Some(Ok((fd, req)))) => (fd, req, true),
-            (true, Some(Err(OpenError::Iff(e)))) if e.raw_os_error() != Some(libc::EINVAL) => {
-                return Err(create(e));
-            }
-            (true, Some(Err(OpenError::Dev(e)))) => return Err(TunError::Open(e)),
-            _ => match open(name, 0) {
-                Ok((fd, req)) => (fd, req, false),
-                Err(OpenError::Dev(e)) => return Err(TunError::Open(e)),
-                Err(OpenError::Iff(e)) => return Err(create(e)),
-            },
-        };
-        let name = CStr::from_bytes_until_nul(&req.name)
-            .map_or_else(|_| name.to_owned(), |c| c.to_string_lossy().into_owned());
-        let (tso, uso, gro) = probe(&fd, options, vnet_hdr);
-        Ok(Self {
-            fd,
-            name,
-            vnet_hdr,
-            null: false,
-            tso,
-            uso,
-            gro,
-        })
-    }
-
     /// An interface that is none: nothing ever comes from it, and what is written is gone. For
     /// tunnels that are only made to see whether they can be (`dev null`); needs no privileges.
     ///
@@ -176,6 +70,8 @@ impl Tun {
             tso: Rung::new_off("tun-gso", WHY),
             uso: Rung::new_off("tun-uso", WHY),
             gro: Rung::new_off("tun-gro", WHY),
+            #[cfg(feature = "simulated")]
+            faults: crate::simulated::Faults::default(),
         })
     }
 
@@ -196,8 +92,24 @@ impl Tun {
             tso: Rung::new_on("tun-gso"),
             uso: Rung::new_on("tun-uso"),
             gro: Rung::new_on("tun-gro"),
+            #[cfg(feature = "simulated")]
+            faults: crate::simulated::Faults::default(),
         };
         Ok((tun, theirs))
+    }
+
+    /// The same without headers, and thus without super-packets, as with drivers that do not know `IFF_VNET_HDR`.
+    #[cfg(feature = "simulated")]
+    #[must_use]
+    pub fn plain(self) -> Self {
+        const WHY: &str = "kernel: no vnet_hdr";
+        Self {
+            vnet_hdr: false,
+            tso: Rung::new_off("tun-gso", WHY),
+            uso: Rung::new_off("tun-uso", WHY),
+            gro: Rung::new_off("tun-gro", WHY),
+            ..self
+        }
     }
 
     /// The interface's name when it was created.
@@ -247,7 +159,7 @@ impl Tun {
         Ok(())
     }
 
-    /// Whether every packet is preceded by a [`VnetHdr`](crate::vnet::VnetHdr).
+    /// Whether every packet is preceded by a [`VnetHdr`].
     #[must_use]
     pub fn vnet_hdr(&self) -> bool {
         self.vnet_hdr
@@ -259,6 +171,10 @@ impl Tun {
     /// `WouldBlock` when none waits; `EBADFD` after the interface was deleted; `EIO` while the
     /// interface is down.
     pub fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        #[cfg(feature = "simulated")]
+        if let Some(answer) = self.faults.answer(crate::simulated::Call::Read) {
+            return answer;
+        }
         // SAFETY: the pointer and the length are those of one live slice.
         check_len(unsafe { libc::read(self.fd.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len()) })
     }
@@ -270,6 +186,10 @@ impl Tun {
     /// `EINVAL` when the kernel refuses the header or the packet, `EIO` while the interface is
     /// down.
     pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        #[cfg(feature = "simulated")]
+        if let Some(answer) = self.faults.answer(crate::simulated::Call::Write { parts }) {
+            return answer;
+        }
         if self.null {
             return Ok(parts.iter().map(|part| part.len()).sum());
         }
@@ -285,88 +205,98 @@ impl AsFd for Tun {
     }
 }
 
-enum OpenError {
-    Dev(io::Error),
-    Iff(io::Error),
+/// What kind of segmentation a super-packet asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GsoKind {
+    /// An ordinary packet.
+    None,
+    /// TCP over IPv4.
+    Tcp4,
+    /// TCP over IPv6.
+    Tcp6,
+    /// UDP over either family (USO), since Linux 6.2.
+    Udp,
 }
 
-fn open(name: &str, extra: i16) -> Result<(OwnedFd, IfReq), OpenError> {
-    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    // SAFETY: the path is a C string literal; the result is checked before it is owned.
-    let fd =
-        check(unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) }).map_err(OpenError::Dev)?;
-    // SAFETY: `fd` is a fresh descriptor that nothing else owns.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let mut req = IfReq {
-        name: [0; 16],
-        flags: IFF_TUN | IFF_NO_PI | extra,
-        pad: [0; 22],
-    };
-    req.name[..name.len()].copy_from_slice(name.as_bytes());
-    // SAFETY: TUNSETIFF reads and writes a `struct ifreq`, which `IfReq` has the size of.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF, &raw mut req) })
-        .map_err(OpenError::Iff)?;
-    Ok((fd, req))
+/// `struct virtio_net_hdr`, the ten bytes that precede every packet of a TUN opened with `IFF_VNET_HDR` (Linux
+/// `include/uapi/linux/virtio_net.h`; VIRTIO 1.1 section 5.1.6).
+///
+/// Only the legacy layout is used: native byte order, no `num_buffers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VnetHdr {
+    /// The checksum field holds only the pseudo-header sum; the rest is to be completed over
+    /// `csum_start..`.
+    pub needs_csum: bool,
+    /// Kind of super-packet.
+    pub gso: GsoKind,
+    /// A TCP super-packet of which only the first segment carries CWR.
+    pub gso_ecn: bool,
+    /// Length of the headers in bytes. A hint: forwarded packets carry wrong ones, so readers
+    /// compute it from the packet.
+    pub hdr_len: u16,
+    /// Payload bytes per segment.
+    pub gso_size: u16,
+    /// Where the checksummed part starts, in bytes from the packet's first.
+    pub csum_start: u16,
+    /// Where the checksum field is, in bytes from `csum_start`.
+    pub csum_offset: u16,
 }
 
-fn probe(fd: &OwnedFd, options: TunOptions, vnet_hdr: bool) -> (Rung, Rung, Rung) {
-    const TSO: &str = "tun-gso";
-    const USO: &str = "tun-uso";
-    const GRO: &str = "tun-gro";
-    let offload = |bits: u32| {
-        // SAFETY: TUNSETOFFLOAD takes its argument by value.
-        check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD, libc::c_ulong::from(bits)) })
+impl VnetHdr {
+    /// The header of an ordinary, fully checksummed packet.
+    pub const NONE: Self = Self {
+        needs_csum: false,
+        gso: GsoKind::None,
+        gso_ecn: false,
+        hdr_len: 0,
+        gso_size: 0,
+        csum_start: 0,
+        csum_offset: 0,
     };
-    let off = |name, wanted: bool, why: &io::Result<i32>| {
-        let why = match (wanted, vnet_hdr, why) {
-            (false, ..) => "setting".to_owned(),
-            (true, false, _) => "kernel: no vnet_hdr".to_owned(),
-            (true, true, Err(e)) => format!("kernel: {e}"),
-            (true, true, Ok(_)) => "kernel".to_owned(),
+
+    /// Reads a header.
+    ///
+    /// `None` where it is short or asks for a segmentation that was never negotiated (UFO,
+    /// tunnel types): such a packet cannot be handled and is dropped.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let b: &[u8; VNET_HDR_LEN] = bytes.get(..VNET_HDR_LEN)?.try_into().ok()?;
+        let word = |i: usize| u16::from_ne_bytes([b[i], b[i + 1]]);
+        let gso = match b[1] & !GSO_ECN {
+            GSO_NONE => GsoKind::None,
+            GSO_TCPV4 => GsoKind::Tcp4,
+            GSO_TCPV6 => GsoKind::Tcp6,
+            GSO_UDP_L4 => GsoKind::Udp,
+            _ => return None,
         };
-        Rung::new_off(name, why)
-    };
-    if !vnet_hdr {
-        let none = Ok(0);
-        return (
-            off(TSO, options.tso, &none),
-            off(USO, options.uso, &none),
-            off(GRO, options.gro, &none),
-        );
+        Some(Self {
+            needs_csum: b[0] & F_NEEDS_CSUM != 0,
+            gso,
+            gso_ecn: b[1] & GSO_ECN != 0,
+            hdr_len: word(2),
+            gso_size: word(4),
+            csum_start: word(6),
+            csum_offset: word(8),
+        })
     }
-    let mut bits = TUN_F_CSUM;
-    let csum = offload(bits);
-    let mut ask = |wanted: bool, more: u32| -> io::Result<i32> {
-        if !wanted {
-            return Err(io::Error::from(io::ErrorKind::Unsupported));
-        }
-        let result = offload(bits | more);
-        if result.is_ok() {
-            bits |= more;
-        }
-        result
-    };
-    let tso = ask(options.tso && csum.is_ok(), TUN_F_TSO4 | TUN_F_TSO6);
-    if tso.is_ok() {
-        // Old kernels know TSO but not its ECN variant; nothing is lost without it.
-        let _ = ask(true, TUN_F_TSO_ECN);
+
+    /// Writes the header.
+    #[must_use]
+    pub fn emit(&self) -> [u8; VNET_HDR_LEN] {
+        let mut b = [0; VNET_HDR_LEN];
+        b[0] = if self.needs_csum { F_NEEDS_CSUM } else { 0 };
+        b[1] = match self.gso {
+            GsoKind::None => GSO_NONE,
+            GsoKind::Tcp4 => GSO_TCPV4,
+            GsoKind::Tcp6 => GSO_TCPV6,
+            GsoKind::Udp => GSO_UDP_L4,
+        } | if self.gso_ecn { GSO_ECN } else { 0 };
+        b[2..4].copy_from_slice(&self.hdr_len.to_ne_bytes());
+        b[4..6].copy_from_slice(&self.gso_size.to_ne_bytes());
+        b[6..8].copy_from_slice(&self.csum_start.to_ne_bytes());
+        b[8..10].copy_from_slice(&self.csum_offset.to_ne_bytes());
+        b
     }
-    let uso = ask(options.uso && csum.is_ok(), TUN_F_USO4 | TUN_F_USO6);
-    let rung = |name, wanted, result: io::Result<i32>| match result {
-        Ok(_) => Rung::new_on(name),
-        Err(_) => off(name, wanted, &result),
-    };
-    // Writing a super-packet needs no offload bit: only the header.
-    let gro = if options.gro {
-        Rung::new_on(GRO)
-    } else {
-        Rung::new_off(GRO, "setting")
-    };
-    (
-        rung(TSO, options.tso, tso),
-        rung(USO, options.uso, uso),
-        gro,
-    )
 }
 
 #[cfg(test)]
@@ -383,12 +313,23 @@ mod tests {
     }
 
     #[test]
-    fn bad_names_are_refused_before_the_kernel_sees_them() {
-        for name in ["", "sixteen-bytes-xx", "a/b", "a b", "..", "a:b"] {
-            assert!(
-                matches!(Tun::create(name, TunOptions::ALL), Err(TunError::Name(_))),
-                "{name}"
-            );
-        }
+    fn a_header_survives_the_round_trip() {
+        let hdr = VnetHdr {
+            needs_csum: true,
+            gso: GsoKind::Tcp6,
+            gso_ecn: true,
+            hdr_len: 60,
+            gso_size: 1360,
+            csum_start: 40,
+            csum_offset: 16,
+        };
+        assert_eq!(VnetHdr::parse(&hdr.emit()), Some(hdr));
+        assert_eq!(VnetHdr::NONE.emit(), [0; VNET_HDR_LEN]);
+    }
+
+    #[test]
+    fn unknown_segmentation_and_short_headers_are_refused() {
+        assert_eq!(VnetHdr::parse(&[0; 9]), None);
+        assert_eq!(VnetHdr::parse(&[0, 3, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

@@ -3,8 +3,8 @@
 //! This is the code that must be right when the kernel's is not, so it shares nothing with the
 //! data plane: the checksums are computed word by word and every packet is IPv4 without options.
 
+use crate::tun::{GsoKind, VnetHdr};
 use crate::udp::SelfTest;
-use crate::vnet::{GsoKind, VnetHdr};
 use std::net::Ipv4Addr;
 
 /// Payload bytes of one segment: smaller than any MTU that a TUN has at first (1500).

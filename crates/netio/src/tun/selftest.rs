@@ -16,8 +16,8 @@ use super::{Tun, TunError, TunOptions};
 use crate::netlink::Netlink;
 use crate::poll::{Poller, check};
 use crate::rung::Rung;
+use crate::tun::{GsoKind, VNET_HDR_LEN, VnetHdr};
 use crate::udp::{self, Ecn, Endpoint, Family, SelfTest, SendScratch, SocketOptions, Train};
-use crate::vnet::{GsoKind, VNET_HDR_LEN, VnetHdr};
 use std::fs;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -26,11 +26,11 @@ use std::time::{Duration, Instant};
 
 /// The TUN's own address. All are of TEST-NET-1 (RFC 5737).
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-/// Whom we play.
+/// The peer that the test plays.
 const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-/// Somebody else behind the TUN, to whom the kernel forwards.
+/// A host behind the TUN, to which the kernel forwards.
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
-/// Nobody listens in a new namespace.
+/// Nothing listens in a new namespace.
 const PORT: u16 = 9;
 const SEQ: u32 = 0x1000_0000;
 
@@ -127,7 +127,7 @@ pub fn start_self_test(options: TunOptions) -> TunTest {
     if !(options.tso || options.uso || options.gro) {
         return TunTest(Err(TunVerdict::not_run("setting")));
     }
-    // The namespace of a thread is its own, and ends with it unless somebody holds on to it.
+    // The namespace of a thread is its own, and ends with it unless a descriptor keeps it.
     let thread = thread::Builder::new()
         .name("tun-selftest".to_owned())
         .spawn(move || match Stand::build(options) {

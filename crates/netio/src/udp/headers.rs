@@ -1,16 +1,26 @@
-//! Preallocated message headers, for `sendmmsg` and `recvmmsg` alike.
-
-use super::cmsg::Control;
+//! Preallocated message headers and room for control messages, for `sendmmsg` and `recvmmsg` alike.
 
 /// Messages of one system call at most.
-pub(super) const MESSAGES: usize = 64;
+pub(crate) const MESSAGES: usize = 64;
+
+/// Room for the three control messages that we send or receive together, in bytes.
+pub(crate) const CONTROL_LEN: usize = 128;
+
+/// A control buffer with the alignment of `cmsghdr`.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(crate) struct Control(pub(crate) [u8; CONTROL_LEN]);
+
+impl Control {
+    pub(crate) const EMPTY: Self = Self([0; CONTROL_LEN]);
+}
 
 /// Headers and what they point to, about 22 KiB.
-pub(super) struct Headers {
-    pub(super) headers: Vec<libc::mmsghdr>,
-    pub(super) vectors: Vec<libc::iovec>,
-    pub(super) names: Vec<libc::sockaddr_storage>,
-    pub(super) controls: Vec<Control>,
+pub(crate) struct Headers {
+    pub(crate) headers: Vec<libc::mmsghdr>,
+    pub(crate) vectors: Vec<libc::iovec>,
+    pub(crate) names: Vec<libc::sockaddr_storage>,
+    pub(crate) controls: Vec<Control>,
 }
 
 // SAFETY: the raw pointers inside the headers are written anew before each system call and never
@@ -18,7 +28,7 @@ pub(super) struct Headers {
 unsafe impl Send for Headers {}
 
 impl Headers {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // SAFETY: all-zero bytes are valid values of these C structures.
         let (header, vector, name) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed(), std::mem::zeroed()) };

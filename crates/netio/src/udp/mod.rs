@@ -4,15 +4,13 @@
 //! other in memory and go to, or came from, one address. With `UDP_SEGMENT` and `UDP_GRO` a train
 //! is one system call; without, the same memory is sent by `sendmmsg` or received by `recvmmsg`.
 
-mod cmsg;
-mod endpoint;
-mod headers;
+pub(crate) mod headers;
 mod recv;
 mod selftest;
 mod send;
 pub(crate) mod socket;
 
-pub use endpoint::{Ecn, Endpoint, Source};
+pub use plane::{Ecn, Endpoint, Source};
 pub use recv::{ReceivedTrain, RecvScratch, TRAIN_ROOM};
 pub use selftest::{SelfTest, self_test};
 pub use send::{SendReport, SendScratch, Train};

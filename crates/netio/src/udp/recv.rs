@@ -1,12 +1,11 @@
 //! Receiving trains: whole ones with `UDP_GRO`, else up to 64 datagrams at a fixed stride.
 
-use super::cmsg::{self, CONTROL_LEN};
-use super::endpoint::{Ecn, Source};
-use super::headers::{Headers, MESSAGES};
+use super::headers::{CONTROL_LEN, Headers, MESSAGES};
 use super::socket::{UdpSocket, from_raw};
 use crate::poll::{check, check_len};
+use plane::{Ecn, Source};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
@@ -22,7 +21,7 @@ pub struct ReceivedTrain {
     pub len: u32,
     /// Bytes of each datagram; the last may be shorter. At least 1.
     pub segment: u32,
-    /// Who sent it.
+    /// The sender.
     pub from: SocketAddr,
     /// Our address that was called.
     pub local: Option<Source>,
@@ -76,7 +75,7 @@ impl RecvScratch {
         }
         let from = from_raw(&self.0.names[i])?;
         // SAFETY: the header is as the kernel left it, and its buffers are in `self`.
-        let parsed = unsafe { cmsg::parse(header) };
+        let parsed = unsafe { parse_control(header) };
         let segment = if parsed.segment == 0 {
             len
         } else {
@@ -111,6 +110,10 @@ impl UdpSocket {
         limit: usize,
         mut each: impl FnMut(ReceivedTrain),
     ) -> io::Result<(usize, u64)> {
+        #[cfg(feature = "simulated")]
+        if let Some(answer) = self.faults.answer(crate::simulated::Call::Receive) {
+            return answer.map(|_| (0, 0));
+        }
         let fd = self.fd.as_raw_fd();
         let single = self.gro.on()
             || !self.mmsg.on()
@@ -160,4 +163,65 @@ impl UdpSocket {
         }
         Ok((got * stride, dropped))
     }
+}
+
+/// What the kernel said of a received datagram.
+#[derive(Clone, Copy, Debug, Default)]
+struct ParsedControl {
+    /// `UDP_GRO` segment size in bytes; 0 for a single datagram.
+    segment: u16,
+    source: Option<Source>,
+    ecn: Ecn,
+}
+
+/// Reads the control messages of a message that `recvmsg` has filled.
+///
+/// # Safety
+/// `msg` must be as `recvmsg` left it, its control pointer still valid.
+unsafe fn parse_control(msg: &libc::msghdr) -> ParsedControl {
+    let mut parsed = ParsedControl::default();
+    // SAFETY: the caller vouches for `msg`; the CMSG macros stay within `msg_controllen`, and
+    // every read below is of a type that the kernel puts there, unaligned.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(msg);
+        while !header.is_null() {
+            let data = libc::CMSG_DATA(header);
+            match ((*header).cmsg_level, (*header).cmsg_type) {
+                // The kernel writes an int; older ones a u16. The low half is the same on the
+                // little-endian machines we run on and the length tells which it is.
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    let int_len = libc::CMSG_LEN(size_of::<libc::c_int>() as u32) as usize;
+                    parsed.segment = if (*header).cmsg_len as usize >= int_len {
+                        u16::try_from(data.cast::<libc::c_int>().read_unaligned()).unwrap_or(0)
+                    } else {
+                        data.cast::<u16>().read_unaligned()
+                    };
+                }
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                    parsed.source = Some(Source {
+                        ip: Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()).into(),
+                        ifindex: info.ipi_ifindex as u32,
+                    });
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                    parsed.source = Some(Source {
+                        ip: Ipv6Addr::from(info.ipi6_addr.s6_addr).into(),
+                        ifindex: info.ipi6_ifindex as _,
+                    });
+                }
+                (libc::IPPROTO_IP, libc::IP_TOS) => {
+                    parsed.ecn = Ecn::from_tos(data.read());
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    let class = data.cast::<libc::c_int>().read_unaligned();
+                    parsed.ecn = Ecn::from_tos(class as u8);
+                }
+                _ => {}
+            }
+            header = libc::CMSG_NXTHDR(msg, header);
+        }
+    }
+    parsed
 }

@@ -1,7 +1,7 @@
 //! The start-up self-test of UDP segmentation: what is sent over loopback must arrive.
 //!
 //! Some kernels accept `UDP_SEGMENT` and damage the payload (Linux 7.0.0 to 7.1.4, and guests of
-//! some hypervisors); trusting `setsockopt` alone would turn that into a tunnel that pings and
+//! some hypervisors); trusting only `setsockopt` would turn that into a tunnel that pings and
 //! does not load pages.
 
 use super::{Endpoint, Family, RecvScratch, SendScratch, SocketOptions, Train, UdpSocket};

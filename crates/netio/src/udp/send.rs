@@ -1,13 +1,13 @@
 //! Sending trains: one message each with `UDP_SEGMENT`, else one message a datagram, many
 //! messages a system call.
 
-use super::cmsg::{CONTROL_LEN, Writer};
-use super::endpoint::{Ecn, Endpoint};
-use super::headers::{Headers, MESSAGES};
+use super::headers::{CONTROL_LEN, Control, Headers, MESSAGES};
 use super::socket::{Family, UdpSocket, to_raw};
 use super::{MAX_SEGMENTS, MAX_TRAIN_BYTES};
 use crate::poll::check;
+use plane::{Ecn, Endpoint, Source};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
@@ -271,6 +271,13 @@ impl UdpSocket {
     ) -> io::Result<usize> {
         let scratch = &mut scratch.headers;
         let count = trains.len().min(MESSAGES);
+        #[cfg(feature = "simulated")]
+        if let Some(answer) = self.faults.answer(crate::simulated::Call::Send {
+            memory,
+            trains: &trains[..count],
+        }) {
+            return answer;
+        }
         for (i, train) in trains[..count].iter().enumerate() {
             let bytes = &memory[train.start as usize..(train.start + train.len) as usize];
             let (name, name_len) = to_raw(train.endpoint.addr);
@@ -322,6 +329,91 @@ fn is_full(error: &io::Error) -> bool {
 fn drop_train(error: &io::Error, train: &Train, report: &mut SendReport) {
     report.dropped += u64::from(train.count());
     report.errno = error.raw_os_error().unwrap_or(0);
+}
+
+/// Appends control messages to a buffer of fixed size.
+struct Writer<'a> {
+    control: &'a mut Control,
+    used: usize,
+}
+
+impl<'a> Writer<'a> {
+    fn new(control: &'a mut Control) -> Self {
+        Self { control, used: 0 }
+    }
+
+    /// Bytes written so far.
+    fn len(&self) -> usize {
+        self.used
+    }
+
+    fn push<T: Copy>(&mut self, level: libc::c_int, kind: libc::c_int, value: T) {
+        let size = size_of::<T>() as u32;
+        // SAFETY: CMSG_SPACE and CMSG_LEN only compute.
+        let (space, len) = unsafe { (libc::CMSG_SPACE(size) as usize, libc::CMSG_LEN(size)) };
+        // The three messages we ever write take at most 24 + 40 + 24 bytes.
+        if self.used + space > CONTROL_LEN {
+            debug_assert!(false, "control buffer too small");
+            return;
+        }
+        // SAFETY: `used` is a sum of CMSG_SPACE values, so it is aligned for `cmsghdr` in an
+        // aligned buffer, and the check above leaves room for header, value and padding.
+        unsafe {
+            let header = self
+                .control
+                .0
+                .as_mut_ptr()
+                .add(self.used)
+                .cast::<libc::cmsghdr>();
+            (*header).cmsg_len = len as _;
+            (*header).cmsg_level = level;
+            (*header).cmsg_type = kind;
+            std::ptr::write_unaligned(libc::CMSG_DATA(header).cast::<T>(), value);
+        }
+        self.used += space;
+    }
+
+    /// `UDP_SEGMENT`: cut the send into datagrams of `size` bytes.
+    fn segment(&mut self, size: u16) {
+        self.push(libc::SOL_UDP, libc::UDP_SEGMENT, size);
+    }
+
+    /// `IP_PKTINFO` / `IPV6_PKTINFO`: send from this address. The interface is left to the
+    /// routing table: naming the one that the peer's packet came in on would, where the way back
+    /// is another, send into a void that the kernel takes for a direct link.
+    fn source(&mut self, source: Source) {
+        match source.ip {
+            IpAddr::V4(ip) => {
+                let info = libc::in_pktinfo {
+                    ipi_ifindex: 0,
+                    ipi_spec_dst: libc::in_addr {
+                        s_addr: u32::from_ne_bytes(ip.octets()),
+                    },
+                    ipi_addr: libc::in_addr { s_addr: 0 },
+                };
+                self.push(libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+            }
+            IpAddr::V6(ip) => {
+                let info = libc::in6_pktinfo {
+                    ipi6_addr: libc::in6_addr {
+                        s6_addr: ip.octets(),
+                    },
+                    ipi6_ifindex: 0,
+                };
+                self.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+            }
+        }
+    }
+
+    /// `IP_TOS` / `IPV6_TCLASS`: the outer ECN bits.
+    fn ecn(&mut self, v6: bool, ecn: Ecn) {
+        let tos = libc::c_int::from(ecn.bits());
+        if v6 {
+            self.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos);
+        } else {
+            self.push(libc::IPPROTO_IP, libc::IP_TOS, tos);
+        }
+    }
 }
 
 #[cfg(test)]

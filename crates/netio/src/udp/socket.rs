@@ -94,6 +94,9 @@ pub struct UdpSocket {
     pub mmsg: Rung,
     /// A plain datagram was longer than the receive stride: receive singly from now on.
     pub(super) long_datagrams: AtomicBool,
+    /// What a test answers for it.
+    #[cfg(feature = "simulated")]
+    pub faults: crate::simulated::Faults,
 }
 
 impl UdpSocket {
@@ -204,6 +207,8 @@ impl UdpSocket {
             gro,
             mmsg,
             long_datagrams,
+            #[cfg(feature = "simulated")]
+            faults: crate::simulated::Faults::default(),
         })
     }
 
@@ -297,7 +302,7 @@ pub(crate) fn set_device(fd: &impl AsRawFd, device: &str) -> io::Result<()> {
     )
 }
 
-fn set_buffers(fd: &OwnedFd, bytes: usize) {
+pub(crate) fn set_buffers(fd: &OwnedFd, bytes: usize) {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     for (force, plain) in [
         (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
@@ -367,7 +372,7 @@ pub(crate) fn to_raw(addr: SocketAddr) -> (libc::sockaddr_storage, libc::socklen
 }
 
 /// The address in a `sockaddr`, unless it is of another family.
-pub(super) fn from_raw(raw: &libc::sockaddr_storage) -> Option<SocketAddr> {
+pub(crate) fn from_raw(raw: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match libc::c_int::from(raw.ss_family) {
         libc::AF_INET => {
             // SAFETY: the family says which sockaddr this is; the storage is large enough.
@@ -379,7 +384,7 @@ pub(super) fn from_raw(raw: &libc::sockaddr_storage) -> Option<SocketAddr> {
             // SAFETY: the family says which sockaddr this is; the storage is large enough.
             let a = unsafe { (&raw const *raw).cast::<libc::sockaddr_in6>().read() };
             let ip = Ipv6Addr::from(a.sin6_addr.s6_addr);
-            // The scope matters for link-local addresses alone; elsewhere it would make equal
+            // The scope matters only for link-local addresses; elsewhere it would make equal
             // addresses differ.
             let scope = if ip.is_unicast_link_local() {
                 a.sin6_scope_id

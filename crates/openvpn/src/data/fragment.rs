@@ -13,7 +13,9 @@
 #[cfg(test)]
 mod tests;
 
+use plane::Joined;
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
@@ -316,5 +318,53 @@ impl Partial {
         // `last` is less than 32.
         let wanted = u32::MAX >> (31 - last);
         (self.pieces & wanted == wanted && self.pieces & !wanted == 0).then_some(end)
+    }
+}
+
+/// Both ways of all keys of a peer.
+pub struct Fragments {
+    out: Mutex<Fragmenter>,
+    back: Mutex<Reassembler>,
+}
+
+impl Fragments {
+    /// Pieces of at most `most` bytes, of packets of at most `longest` bytes.
+    pub fn new(most: usize, longest: usize) -> Self {
+        let mut number = [0];
+        crypto::random(&mut number);
+        Self {
+            out: Mutex::new(Fragmenter::new(most, number[0])),
+            back: Mutex::new(Reassembler::new(longest)),
+        }
+    }
+
+    /// Cuts what a packet is with its framing, and hands each piece out as its header and the rest of it.
+    pub(super) fn split(&self, framed: &[u8], emit: &mut dyn FnMut(&[u8], &[u8])) {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        match out.cut(framed.len()) {
+            Ok(pieces) => pieces.for_each(|piece| emit(&piece.header, &framed[piece.range])),
+            Err(error) => log::debug!("{error}"),
+        }
+    }
+
+    /// Takes a piece, and writes the packet that it completes, framing and all, to `whole`.
+    ///
+    /// # Errors
+    /// What is to be said of a piece that completes none.
+    pub(super) fn join(&self, piece: &[u8], whole: &mut Vec<u8>) -> Result<(), Joined> {
+        let mut back = self.back.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        back.expire(now);
+        match back.receive(piece, now) {
+            Ok(Reassembled::Complete(joined)) => whole.extend_from_slice(joined),
+            // It was long enough for a header.
+            Ok(Reassembled::Whole) => whole.extend_from_slice(&piece[HEADER_LEN..]),
+            Ok(Reassembled::Waiting) => return Err(Joined::Waits),
+            Err(error) => {
+                log::debug!("{error}");
+                return Err(Joined::Malformed);
+            }
+        }
+        Ok(())
     }
 }

@@ -1,13 +1,18 @@
-//! The data channel around its encryption: heads, compression framing, fragments, what is not a packet of the tunnel,
-//! and the arithmetic of sizes.
+//! The data channel: heads, ciphers, compression framing, fragments, what is not a packet of the tunnel, and the
+//! arithmetic of sizes.
 //!
-//! A packet leaves through [`mss`], [`framing`] and [`fragment`], is sealed and gets its [`header`]; it comes in the
-//! other way round. Everything here is a function of bytes, and nothing keeps a packet but [`fragment::Reassembler`].
+//! A packet leaves through [`mss`], compression framing and [`fragment`], gets its [`header`] and is sealed by a [`cipher`];
+//! [`mod@format`] does these for one key, and [`protocol`] says what a data plane makes it of. It comes in the other way
+//! round. Nothing keeps a packet but [`fragment::Reassembler`].
 
+pub mod cipher;
+pub mod format;
 pub mod fragment;
-pub mod framing;
 pub mod header;
+pub mod inband;
 pub mod lzo;
 pub mod mss;
 pub mod mtu;
-pub mod signal;
+pub mod protocol;
+pub mod record;
+pub mod wire;

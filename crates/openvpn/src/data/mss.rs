@@ -14,7 +14,7 @@ const OPTION_MSS_LEN: usize = 4;
 /// Lowers the largest segment size in a TCP SYN to `most`, for IPv6 to 20 less, and mends the checksum. Returns
 /// whether anything was changed.
 ///
-/// Left alone are other packets, packets cut off or with bytes after their end, later IP fragments, IPv6 with extension
+/// Left as they are: other packets, packets cut off or with bytes after their end, later IP fragments, IPv6 with extension
 /// headers, and sizes that are small enough: as stock does.
 pub fn clamp(packet: &mut [u8], most: u16) -> bool {
     let Some((tcp, most)) = syn(packet, most) else {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_alone() {
+    fn what_is_not_changed() {
         let syn = packet(false, 0x02, &MSS_1460);
         let changed = |at: usize, value: u8| {
             let mut packet = syn.clone();

@@ -3,10 +3,11 @@
 //! The two ends compute these figures by themselves and compare one of them; so what matters is that ours are those of
 //! the stock program, even where a better one could be had.
 
-use crypto::openvpn::DataCipher;
+use crypto::Cipher;
 
-use super::framing::Framing;
+use super::format::Framing;
 use super::header::Layout;
+use super::record;
 use crate::digest::Digest;
 
 /// The MTU of the interface, unless `tun-mtu` says another.
@@ -20,8 +21,6 @@ pub const MIN_FRAGMENT: u16 = 68;
 const INNER_HEADERS: usize = 20 + 20;
 /// Bytes that a SOCKS5 proxy puts before each datagram to IPv4.
 const SOCKS: usize = 10;
-/// Bytes of the length before each packet in a TCP stream.
-const STREAM: usize = 2;
 
 /// What the outer packet travels in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +46,7 @@ impl Outer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encapsulation {
     /// The cipher of the data channel.
-    pub cipher: DataCipher,
+    pub cipher: Cipher,
     /// The digest beside a cipher that does not authenticate; of no account for one that does.
     pub auth: Digest,
     /// The head and the packet id.
@@ -101,7 +100,7 @@ impl Encapsulation {
     #[must_use]
     pub fn protocol_headers(&self) -> usize {
         let transport = match (self.outer.tcp, self.outer.socks) {
-            (true, _) => STREAM,
+            (true, _) => record::HEADER_LEN,
             (false, true) => SOCKS,
             (false, false) => 0,
         };
@@ -176,7 +175,7 @@ impl Encapsulation {
     }
 
     /// `link-mtu` in the string of options that the ends compare (OCC): without peer id, with the longest padding, and
-    /// for AEAD with an IV and a block that nobody sends.
+    /// for AEAD with an IV and a block that is never sent.
     #[must_use]
     pub fn occ_link_mtu(&self, tun_mtu: u16) -> usize {
         let plain = Self {
@@ -185,7 +184,7 @@ impl Encapsulation {
         };
         let block = match self.cipher {
             // To OpenSSL it is a stream cipher.
-            DataCipher::ChaCha20Poly1305 => 1,
+            Cipher::ChaCha20Poly1305 => 1,
             cipher if cipher.is_aead() => 16,
             cipher => cipher.iv_len(),
         };
@@ -238,11 +237,11 @@ mod tests {
         }
     }
 
-    fn plain(cipher: DataCipher, auth: Digest) -> Encapsulation {
+    fn plain(cipher: Cipher, auth: Digest) -> Encapsulation {
         Encapsulation {
             cipher,
             auth,
-            layout: Layout::V2,
+            layout: Layout::V2 { peer_id: 0 },
             framing: Framing::None,
             fragment: false,
             outer: outer("udp4"),
@@ -278,9 +277,9 @@ mod tests {
                 None => {}
             }
             let encapsulation = Encapsulation {
-                cipher: DataCipher::from_name(words[1]).unwrap(),
+                cipher: Cipher::from_name(words[1]).unwrap(),
                 auth: Digest::from_name(words[2]).unwrap(),
-                layout: Layout::V2,
+                layout: Layout::V2 { peer_id: 0 },
                 framing: match words[3] {
                     "none" => Framing::None,
                     "lzo" => Framing::Lzo,
@@ -302,9 +301,13 @@ mod tests {
     /// would make it so.
     #[test]
     fn sealed_packets_fit_and_are_the_largest_that_do() {
-        for cipher in DataCipher::ALL {
+        for cipher in Cipher::ALL {
             for framing in [Framing::None, Framing::Lzo] {
-                for layout in [Layout::V1, Layout::V2, Layout::Epoch] {
+                for layout in [
+                    Layout::V1,
+                    Layout::V2 { peer_id: 0 },
+                    Layout::Epoch { peer_id: 0 },
+                ] {
                     let encapsulation = Encapsulation {
                         layout,
                         framing,
@@ -331,9 +334,9 @@ mod tests {
     /// `link-mtu` in the strings that stock 2.6.14 has printed.
     #[test]
     fn link_mtu_of_stock() {
-        let gcm = plain(DataCipher::Aes256Gcm, Digest::Sha1);
-        let cbc = plain(DataCipher::Aes256Cbc, Digest::Sha256);
-        let chacha = plain(DataCipher::ChaCha20Poly1305, Digest::None);
+        let gcm = plain(Cipher::Aes256Gcm, Digest::Sha1);
+        let cbc = plain(Cipher::Aes256Cbc, Digest::Sha256);
+        let chacha = plain(Cipher::ChaCha20Poly1305, Digest::None);
         let tcp = |it: Encapsulation| Encapsulation {
             outer: outer("tcp6"),
             ..it
@@ -353,10 +356,10 @@ mod tests {
             (gcm, 1400, 1449),
             (cut(gcm, Framing::Lzo), 1500, 1554),
             (cut(cbc, Framing::Swap), 1500, 1574),
-            (plain(DataCipher::BlowfishCbc, Digest::Sha1), 1500, 1541),
-            (plain(DataCipher::None, Digest::None), 1500, 1505),
+            (plain(Cipher::BlowfishCbc, Digest::Sha1), 1500, 1541),
+            (plain(Cipher::None, Digest::None), 1500, 1505),
             // From the stock program's own tests.
-            (plain(DataCipher::Aes128Cbc, Digest::Sha1), 1400, 1457),
+            (plain(Cipher::Aes128Cbc, Digest::Sha1), 1400, 1457),
             (
                 Encapsulation {
                     outer: Outer {
@@ -382,12 +385,12 @@ mod tests {
         assert_eq!(MssFix::default_for(1500, None), MssFix::Mtu(1492));
         assert_eq!(MssFix::default_for(1400, None), MssFix::Fixed(1400));
         assert_eq!(MssFix::default_for(1400, Some(1300)), MssFix::Mtu(1300));
-        let gcm = plain(DataCipher::Aes256Gcm, Digest::None);
+        let gcm = plain(Cipher::Aes256Gcm, Digest::None);
         assert_eq!(gcm.mss(MssFix::Fixed(1400)), Some(1360));
         assert_eq!(gcm.mss(MssFix::Off), None);
         // Version 2.7.6 counts the four bytes more of the epoch format.
         let epoch = Encapsulation {
-            layout: Layout::Epoch,
+            layout: Layout::Epoch { peer_id: 0 },
             ..gcm
         };
         assert_eq!(epoch.mss(MssFix::default_for(1500, None)), Some(1396));
@@ -396,7 +399,7 @@ mod tests {
     /// Figures that would go below nothing in stock.
     #[test]
     fn no_room() {
-        for cipher in DataCipher::ALL {
+        for cipher in Cipher::ALL {
             let encapsulation = Encapsulation {
                 fragment: true,
                 ..plain(cipher, Digest::Sha512)

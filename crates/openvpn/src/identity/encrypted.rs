@@ -17,7 +17,7 @@ use crate::der::{self, BadDer, Reader};
 use crate::identity::IdentityError;
 use crate::identity::kdf::{self, Hash, Pkcs12Use};
 
-/// More rounds than this would keep a router busy for minutes; nobody uses so many.
+/// More rounds than this would keep a router busy for minutes; none so large is known.
 const ROUNDS_MAX: u32 = 10_000_000;
 
 const PBES2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 5, 13];
@@ -124,7 +124,7 @@ where
             .for_each(|(byte, before)| *byte ^= before);
         before = sealed;
     }
-    // No oracle: whoever holds the file may try passphrases as long as he likes.
+    // No oracle: the holder of the file may try passphrases without end.
     let padding = usize::from(*plain.last()?);
     let len = plain.len().checked_sub(padding)?;
     if !(1..=8).contains(&padding)

@@ -1,4 +1,4 @@
-//! Who we are: a certificate, its chain, and the private key.
+//! Our own identity: a certificate, its chain, and the private key.
 
 mod encrypted;
 mod kdf;

@@ -30,7 +30,7 @@ const SHA1: &[u8] = &[0x2b, 0x0e, 3, 2, 26];
 /// NIST's hashes; one byte follows.
 const SHA2: &[u8] = &[0x60, 0x86, 0x48, 1, 101, 3, 4, 2];
 
-/// Bags may hold bags; nobody nests them deeper.
+/// Bags may hold bags; no program nests them deeper.
 const DEPTH_MAX: usize = 4;
 
 /// What a container holds.

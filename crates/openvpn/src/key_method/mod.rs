@@ -92,7 +92,7 @@ pub enum KeyMethodError {
     /// The record is longer than [`RECORD_MAX`].
     #[error("the peer's key method 2 record does not end within {RECORD_MAX} bytes")]
     TooLong,
-    /// The options string is longer than anybody reads.
+    /// The options string is longer than any program reads.
     #[error("the peer's options string has {0} bytes, {OPTIONS_MAX} are allowed")]
     OptionsTooLong(usize),
     /// The peer info is longer than a peer needs.

@@ -167,7 +167,7 @@ impl fmt::Debug for StaticKey {
     }
 }
 
-/// Why a key file cannot be used: the fault of who wrote or copied it.
+/// Why a key file cannot be used: the fault of its writer or of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeyFileError {
     /// There is no line that begins such a key.

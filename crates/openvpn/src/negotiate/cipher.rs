@@ -1,12 +1,12 @@
 //! Which data cipher both sides use.
 
-pub use crypto::openvpn::DataCipher;
+pub use crypto::Cipher;
 
 use super::PeerInfo;
 
 /// Names in order of preference: `data-ciphers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CipherList(Vec<DataCipher>);
+pub struct CipherList(Vec<Cipher>);
 
 /// What is wrong with a list of ciphers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,9 +30,9 @@ const DEFAULT: &str = "AES-256-GCM:AES-128-GCM:CHACHA20-POLY1305";
 impl Default for CipherList {
     fn default() -> Self {
         Self(vec![
-            DataCipher::Aes256Gcm,
-            DataCipher::Aes128Gcm,
-            DataCipher::ChaCha20Poly1305,
+            Cipher::Aes256Gcm,
+            Cipher::Aes128Gcm,
+            Cipher::ChaCha20Poly1305,
         ])
     }
 }
@@ -54,7 +54,7 @@ impl CipherList {
                 Some(name) => (true, name),
                 None => (false, word),
             };
-            match DataCipher::from_name(name) {
+            match Cipher::from_name(name) {
                 Some(cipher) => add(cipher),
                 None if name == "DEFAULT" => Self::default().0.into_iter().for_each(&mut add),
                 None if optional => {}
@@ -71,25 +71,25 @@ impl CipherList {
 
     /// The list with only these, in this order.
     #[must_use]
-    pub fn of(ciphers: &[DataCipher]) -> Self {
+    pub fn of(ciphers: &[Cipher]) -> Self {
         Self(ciphers.to_vec())
     }
 
     /// Whether the cipher is in the list.
     #[must_use]
-    pub fn contains(&self, cipher: DataCipher) -> bool {
+    pub fn contains(&self, cipher: Cipher) -> bool {
         self.0.contains(&cipher)
     }
 
     /// The ciphers, the preferred one first.
-    pub fn iter(&self) -> impl Iterator<Item = DataCipher> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = Cipher> + '_ {
         self.0.iter().copied()
     }
 
     /// Whether `IV_NCP=2` may be said: a peer that knows no more will push one of these two.
     #[must_use]
     pub fn has_both_gcm(&self) -> bool {
-        self.contains(DataCipher::Aes128Gcm) && self.contains(DataCipher::Aes256Gcm)
+        self.contains(Cipher::Aes128Gcm) && self.contains(Cipher::Aes256Gcm)
     }
 }
 
@@ -113,10 +113,10 @@ impl core::fmt::Display for CipherList {
 /// What to tell people; the client is told that there is no shared cipher.
 pub fn choose_as_server(
     list: &CipherList,
-    fallback: Option<DataCipher>,
+    fallback: Option<Cipher>,
     peer: &PeerInfo,
     occ: Option<&str>,
-) -> Result<DataCipher, String> {
+) -> Result<Cipher, String> {
     let theirs: Vec<&str> = match peer.ciphers() {
         Some(names) => names.split(':').collect(),
         None if peer.ncp() >= 2 => vec!["AES-256-GCM", "AES-128-GCM"],
@@ -124,7 +124,7 @@ pub fn choose_as_server(
     };
     // One that lists its ciphers does not promise to accept the one that it would use by itself.
     let occ_counts = peer.ciphers().is_none();
-    let known = |cipher: &DataCipher| {
+    let known = |cipher: &Cipher| {
         let name = cipher.name();
         theirs.iter().any(|it| it.eq_ignore_ascii_case(name))
             || (occ_counts && occ.is_some_and(|it| it.eq_ignore_ascii_case(name)))
@@ -152,11 +152,11 @@ pub fn choose_as_server(
 /// What to tell people.
 pub fn choose_as_client(
     list: &CipherList,
-    fallback: Option<DataCipher>,
+    fallback: Option<Cipher>,
     pushed: Option<&str>,
     occ: Option<&str>,
-) -> Result<DataCipher, String> {
-    let allowed = |name: &str| DataCipher::from_name(name).filter(|it| list.contains(*it));
+) -> Result<Cipher, String> {
+    let allowed = |name: &str| Cipher::from_name(name).filter(|it| list.contains(*it));
     match (pushed, occ) {
         (Some(name), _) => allowed(name).ok_or_else(|| {
             format!(
@@ -211,7 +211,7 @@ mod tests {
         let choose = |ours: &str, peer: &str, occ| {
             choose_as_server(&list(ours), None, &info(peer), occ).ok()
         };
-        let (gcm128, gcm256) = (Some(DataCipher::Aes128Gcm), Some(DataCipher::Aes256Gcm));
+        let (gcm128, gcm256) = (Some(Cipher::Aes128Gcm), Some(Cipher::Aes256Gcm));
         assert_eq!(
             choose(
                 "AES-128-GCM:AES-256-GCM",
@@ -224,12 +224,12 @@ mod tests {
         assert_eq!(choose("DEFAULT", "IV_NCP=2", Some("BF-CBC")), gcm256);
         assert_eq!(
             choose("AES-256-CBC", "IV_NCP=2", Some("AES-256-CBC")),
-            Some(DataCipher::Aes256Cbc)
+            Some(Cipher::Aes256Cbc)
         );
         // 2.3 says nothing of itself but its option string.
         assert_eq!(
             choose("DEFAULT:AES-256-CBC", "", Some("AES-256-CBC")),
-            Some(DataCipher::Aes256Cbc)
+            Some(Cipher::Aes256Cbc)
         );
         // 2.5 and later keep to their list.
         assert_eq!(
@@ -238,19 +238,14 @@ mod tests {
         );
         assert_eq!(choose("DEFAULT", "", None), None);
         assert_eq!(
-            choose_as_server(
-                &list("DEFAULT"),
-                Some(DataCipher::BlowfishCbc),
-                &info(""),
-                None
-            ),
-            Ok(DataCipher::BlowfishCbc)
+            choose_as_server(&list("DEFAULT"), Some(Cipher::BlowfishCbc), &info(""), None),
+            Ok(Cipher::BlowfishCbc)
         );
         // The fallback is not for those who do say.
         assert!(
             choose_as_server(
                 &list("DEFAULT"),
-                Some(DataCipher::BlowfishCbc),
+                Some(Cipher::BlowfishCbc),
                 &info(""),
                 Some("BF-CBC")
             )
@@ -265,20 +260,20 @@ mod tests {
         };
         assert_eq!(
             choose(Some("aes-128-gcm"), Some("BF-CBC"), None),
-            Ok(DataCipher::Aes128Gcm)
+            Ok(Cipher::Aes128Gcm)
         );
-        let refused = choose(Some("BF-CBC"), None, Some(DataCipher::BlowfishCbc)).unwrap_err();
+        let refused = choose(Some("BF-CBC"), None, Some(Cipher::BlowfishCbc)).unwrap_err();
         assert!(refused.contains("data-ciphers"), "{refused}");
         assert!(choose(Some("none"), None, None).is_err());
         assert_eq!(
             choose(None, Some("AES-256-CBC"), None),
-            Ok(DataCipher::Aes256Cbc)
+            Ok(Cipher::Aes256Cbc)
         );
-        assert!(choose(None, Some("BF-CBC"), Some(DataCipher::BlowfishCbc)).is_err());
+        assert!(choose(None, Some("BF-CBC"), Some(Cipher::BlowfishCbc)).is_err());
         assert!(choose(None, None, None).is_err());
         assert_eq!(
-            choose(None, None, Some(DataCipher::Aes256Cbc)),
-            Ok(DataCipher::Aes256Cbc)
+            choose(None, None, Some(Cipher::Aes256Cbc)),
+            Ok(Cipher::Aes256Cbc)
         );
     }
 }

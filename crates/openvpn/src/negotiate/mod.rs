@@ -4,6 +4,6 @@ pub mod cipher;
 pub mod occ;
 pub mod peer_info;
 
-pub use cipher::{CipherList, CipherListError, DataCipher};
+pub use cipher::{Cipher, CipherList, CipherListError};
 pub use occ::{OccOptions, Transport};
 pub use peer_info::{IvProto, PeerInfo};

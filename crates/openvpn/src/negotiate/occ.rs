@@ -1,6 +1,6 @@
 //! The option string ("OCC") that both sides compare, and that old peers take the cipher from.
 
-use super::DataCipher;
+use super::Cipher;
 use crate::digest::Digest;
 use crate::role::Role;
 
@@ -49,7 +49,7 @@ pub struct OccOptions {
     /// `key-direction` of the tls-auth key.
     pub key_direction: Option<bool>,
     /// The configured cipher: what is used where nothing is negotiated. BF-CBC if none is configured.
-    pub cipher: DataCipher,
+    pub cipher: Cipher,
     /// That cipher is one of `data-ciphers`. Only then it is mentioned, for only then it will be accepted.
     pub cipher_allowed: bool,
     /// `auth`.
@@ -89,7 +89,7 @@ impl OccOptions {
         add("keydir 0", direction == Some(false));
         add("keydir 1", direction == Some(true));
         // No cipher at all is not among those that stock mentions.
-        let mentioned = self.cipher_allowed && self.cipher != DataCipher::None;
+        let mentioned = self.cipher_allowed && self.cipher != Cipher::None;
         add(&format!("cipher {}", self.cipher.name()), mentioned);
         // An AEAD cipher takes no digest.
         let digest = match self.auth {
@@ -110,7 +110,7 @@ impl OccOptions {
     fn link_mtu(&self) -> u32 {
         let (opcode, packet_id) = (1, 4);
         let crypto = if self.cipher.is_aead() {
-            let block = if self.cipher == DataCipher::ChaCha20Poly1305 {
+            let block = if self.cipher == Cipher::ChaCha20Poly1305 {
                 1
             } else {
                 16
@@ -191,15 +191,15 @@ pub fn differences(expected: &str, peer: &str) -> Vec<String> {
 fn aead(text: &str) -> bool {
     value(text, "auth") == Some("none")
         || value(text, "cipher")
-            .and_then(DataCipher::from_name)
-            .is_some_and(DataCipher::is_aead)
+            .and_then(Cipher::from_name)
+            .is_some_and(Cipher::is_aead)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn options(cipher: DataCipher, auth: Digest) -> OccOptions {
+    fn options(cipher: Cipher, auth: Digest) -> OccOptions {
         OccOptions {
             dev_type: "null",
             tun_mtu: 1500,
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn strings_are_those_of_stock() {
         let sha1 = Digest::Sha1;
-        let cbc = options(DataCipher::Aes256Cbc, Digest::Sha256);
+        let cbc = options(Cipher::Aes256Cbc, Digest::Sha256);
         assert_eq!(
             cbc.local(Role::Client),
             "V4,dev-type null,link-mtu 1569,tun-mtu 1500,proto UDPv4,cipher AES-256-CBC,auth SHA256,keysize 256,\
@@ -234,21 +234,21 @@ mod tests {
             comp_lzo: true,
             comp_byte: true,
             fragment: true,
-            ..options(DataCipher::Aes256Gcm, sha1)
+            ..options(Cipher::Aes256Gcm, sha1)
         };
         assert_eq!(
             framed.local(Role::Client),
             "V4,dev-type null,link-mtu 1554,tun-mtu 1500,proto UDPv4,comp-lzo,mtu-dynamic,cipher AES-256-GCM,\
              auth [null-digest],keysize 256,key-method 2,tls-client"
         );
-        let none = options(DataCipher::None, sha1);
+        let none = options(Cipher::None, sha1);
         assert_eq!(
             none.local(Role::Client),
             "V4,dev-type null,link-mtu 1525,tun-mtu 1500,proto UDPv4,auth SHA1,keysize 0,key-method 2,tls-client"
         );
         let unset = OccOptions {
             cipher_allowed: false,
-            ..options(DataCipher::BlowfishCbc, sha1)
+            ..options(Cipher::BlowfishCbc, sha1)
         };
         assert_eq!(
             unset.local(Role::Client),
@@ -256,14 +256,14 @@ mod tests {
         );
         let tcp = OccOptions {
             transport: Transport::Tcp,
-            ..options(DataCipher::ChaCha20Poly1305, sha1)
+            ..options(Cipher::ChaCha20Poly1305, sha1)
         };
         assert_eq!(
             tcp.expected(Role::Client),
             "V4,dev-type null,link-mtu 1536,tun-mtu 1500,proto TCPv4_SERVER,cipher CHACHA20-POLY1305,\
              auth [null-digest],keysize 256,key-method 2,tls-server"
         );
-        let plain = options(DataCipher::Aes256Cbc, Digest::None);
+        let plain = options(Cipher::Aes256Cbc, Digest::None);
         assert!(plain.local(Role::Server).contains("link-mtu 1537,"));
     }
 
@@ -272,7 +272,7 @@ mod tests {
         let options = OccOptions {
             key_direction: Some(true),
             tls_auth: true,
-            ..options(DataCipher::Aes256Gcm, Digest::None)
+            ..options(Cipher::Aes256Gcm, Digest::None)
         };
         assert!(options.local(Role::Client).contains(",keydir 1,"));
         assert!(options.expected(Role::Client).contains(",keydir 0,"));
@@ -295,13 +295,13 @@ mod tests {
 
     #[test]
     fn differences_are_told_in_words() {
-        let ours = options(DataCipher::Aes256Cbc, Digest::Sha1).expected(Role::Client);
-        let fits = options(DataCipher::Aes256Cbc, Digest::Sha1).local(Role::Server);
+        let ours = options(Cipher::Aes256Cbc, Digest::Sha1).expected(Role::Client);
+        let fits = options(Cipher::Aes256Cbc, Digest::Sha1).local(Role::Server);
         assert!(differences(&ours, &fits).is_empty());
         let theirs = OccOptions {
             comp_lzo: true,
             comp_byte: true,
-            ..options(DataCipher::Aes256Cbc, Digest::Sha256)
+            ..options(Cipher::Aes256Cbc, Digest::Sha256)
         };
         let found = differences(&ours, &theirs.local(Role::Server));
         assert_eq!(found.len(), 2, "{found:?}");

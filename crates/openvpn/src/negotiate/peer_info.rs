@@ -224,7 +224,7 @@ mod tests {
     fn hostile_lines_are_left_out() {
         let info =
             PeerInfo::parse("IV_VER=1\nPATH=/tmp\n=x\nIV PLAT=linux\nIV_X=a\x1b[2J\nnothing");
-        // The name is for whoever makes environment variables of it to judge; its shape is what counts here.
+        // The name is checked where environment variables are made of it; its shape is what counts here.
         let names: Vec<&str> = info.iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["IV_VER", "PATH"]);
         let many: String = (0..1000).map(|it| format!("UV_{it}=x\n")).collect();

@@ -263,7 +263,7 @@ pub(super) fn prefixed(word: &str) -> Result<(Ipv6Addr, u8), Refusal> {
     ))
 }
 
-/// An address, or one of the words. Names are not looked up: a server could make us ask anybody for anything.
+/// An address, or one of the words. Names are not looked up: a server could make us ask any name server for anything.
 fn target<A: core::str::FromStr>(word: &str) -> Result<RouteTarget<A>, Refusal> {
     Ok(match word {
         "vpn_gateway" => RouteTarget::VpnGateway,

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nobody_sends() {
+    fn numbers_that_no_peer_sends() {
         let mut window = ReceiveWindow::starting_at(1);
         assert_eq!(window.insert(0, message(0)), Receipt::Duplicate);
         assert_eq!(window.insert(13, message(0)), Receipt::TooFarAhead);

@@ -22,7 +22,7 @@ pub enum Refused {
     /// The server has as many clients as it may (`max-clients`).
     #[error("the server is full, see max-clients")]
     Full,
-    /// The server goes, and lets nobody in any more.
+    /// The server ends, and lets no client in any more.
     #[error("the server is about to end, or to begin anew")]
     Closing,
     /// `force-cookie` is set, and the client is too old to prove its address.

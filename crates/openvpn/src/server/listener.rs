@@ -122,7 +122,7 @@ impl Listener {
                 if !stream && cannot_resend && self.settings.force_cookie {
                     return Err(Refused::NoCookie);
                 }
-                // Who has a connection has proved its address.
+                // A sender with a connection has proved its address.
                 if !stream && !self.limiter.allow(now) {
                     return Err(Refused::Limited);
                 }
@@ -165,7 +165,7 @@ impl Listener {
         self.settings.max_clients.min(MAX_SESSIONS / 2)
     }
 
-    /// Sessions that are not up take no place of `max-clients`: anybody can have them. They have as many of their own, and
+    /// Sessions that are not up take no place of `max-clients`: any sender can have them. They have as many of their own, and
     /// when these are taken the oldest session goes of the source that has the most. Where each source has one the oldest
     /// of all goes: a stranger has as many sources as its IPv6 prefix has networks.
     fn crowd(&mut self, out: &mut Vec<ServerOutput>) {
@@ -392,7 +392,7 @@ impl Listener {
 
     /// An authentic data packet of the client came over UDP from another address: control packets go there from now on.
     ///
-    /// Returns `false`, and changes nothing, if somebody else's session is at that address: a client that could take it
+    /// Returns `false`, and changes nothing, if the session of another client is at that address: a client that could take it
     /// would cut the other off. A client over TCP is where its connection is.
     pub fn floated(
         &mut self,

@@ -1,5 +1,6 @@
 //! Where a client is: its address, and the transport that it comes by.
 
+use plane::StreamId;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Where a client is. The same address over UDP and over TCP, or on two connections, is two clients: behind one NAT
@@ -8,8 +9,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 pub struct Remote {
     /// The outer address and port.
     pub address: SocketAddr,
-    /// The daemon's number of the TCP connection; `None` over UDP.
-    pub connection: Option<u64>,
+    /// The TCP connection; `None` over UDP.
+    pub connection: Option<StreamId>,
 }
 
 impl Remote {
@@ -22,9 +23,9 @@ impl Remote {
         }
     }
 
-    /// A client at the other end of the TCP connection with this number.
+    /// A client at the other end of the TCP connection .
     #[must_use]
-    pub const fn tcp(address: SocketAddr, connection: u64) -> Self {
+    pub const fn tcp(address: SocketAddr, connection: StreamId) -> Self {
         Self {
             address,
             connection: Some(connection),

@@ -1,4 +1,4 @@
-//! Who a client is: asked of the daemon, and answered.
+//! A client's identity: asked of the daemon, and answered.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -126,7 +126,7 @@ impl Session {
         self.run(now, out);
     }
 
-    /// The daemon's answer takes longer, because somebody else must answer first: the client is told to wait so long.
+    /// The daemon's answer takes longer, because another service must answer first: the client is told to wait so long.
     pub fn authentication_pending(
         &mut self,
         timeout: Duration,

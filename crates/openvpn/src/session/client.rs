@@ -7,8 +7,9 @@ use zeroize::Zeroizing;
 
 use super::key_state::KeyState;
 use super::machine::{Agreed, Phase, Session, Side};
-use super::output::{CloseReason, DataFormat, Output};
+use super::output::{CloseReason, Output};
 use super::settings::{ClientSettings, Timers};
+use crate::data::header::{Layout, NO_PEER_ID};
 use crate::key_method::{Credentials, KeyMethod, Login};
 use crate::message::{Message, Restart};
 use crate::negotiate::{cipher, occ};
@@ -289,22 +290,41 @@ impl Session {
         if (reply.tls_ekm || reply.dyn_tls_crypt) && !settings.exporter {
             return not_offered("keys from the TLS exporter");
         }
-        let format = match (reply.aead_epoch, reply.peer_id) {
+        let layout = match (reply.aead_epoch, reply.peer_id) {
             (true, _) if !settings.epoch || !cipher.is_aead() => return not_offered("aead-epoch"),
             (true, None) => return not_offered("aead-epoch without a peer id"),
-            (true, Some(peer_id)) => DataFormat::Epoch { peer_id },
+            (true, Some(peer_id)) => Layout::Epoch { peer_id },
             // A server that knows no peer ids, or pushes the number that stands for none.
-            (false, None | Some(0x00ff_ffff)) => DataFormat::V1,
-            (false, Some(peer_id)) => DataFormat::V2 { peer_id },
+            (false, None | Some(NO_PEER_ID)) => Layout::V1,
+            (false, Some(peer_id)) => Layout::V2 { peer_id },
         };
         self.agreed = Some(Agreed {
             cipher,
-            format,
+            layout,
             exporter: reply.tls_ekm,
             dynamic_wrap: reply.dyn_tls_crypt,
             cc_exit: reply.cc_exit,
         });
         Ok(())
+    }
+
+    /// The answer to [`Output::Judge`] with this number. One to a question that is no longer open does nothing.
+    pub fn judged(
+        &mut self,
+        key_id: u8,
+        verdict: Result<(), String>,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) {
+        let open =
+            key_id == self.primary.key_id && matches!(self.phase, Phase::Starting | Phase::Up);
+        if !open {
+            return;
+        }
+        match self.primary.judged(verdict) {
+            Ok(()) => self.run(now, out),
+            Err(reason) => self.fail(reason, now, out),
+        }
     }
 
     /// Leaves, and tells the peer if that was agreed on. [`Output::Closed`] follows, perhaps later.

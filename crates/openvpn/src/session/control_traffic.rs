@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many bytes a session's control packets had, as they are on the wire, without what UDP or TCP puts in front. It
-/// outlives the session, for whoever tells at its end what went through it.
+/// outlives the session, for the report of what went through it.
 #[derive(Debug, Default)]
 pub struct ControlTraffic {
     received: AtomicU64,

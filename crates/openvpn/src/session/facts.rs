@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::control_traffic::ControlTraffic;
 use super::machine::{Phase, Session, Side};
-use super::output::DataFormat;
-use crate::negotiate::DataCipher;
+use crate::data::header::Layout;
+use crate::negotiate::Cipher;
 use crate::role::Role;
 use crate::session_id::SessionId;
 use crate::verify::PeerCertificate;
@@ -58,7 +58,7 @@ impl Session {
 
     /// The cipher and the layout of data packets, once they are agreed on.
     #[must_use]
-    pub fn data_channel(&self) -> Option<(DataCipher, DataFormat)> {
-        self.agreed.map(|it| (it.cipher, it.format))
+    pub fn data_channel(&self) -> Option<(Cipher, Layout)> {
+        self.agreed.map(|it| (it.cipher, it.layout))
     }
 }

@@ -11,6 +11,7 @@ use crate::reliable::{Acks, Message, Receipt, ReceiveWindow, SendWindow};
 use crate::role::Role;
 use crate::session_id::SessionId;
 use crate::tls::{TlsError, TlsSession, TlsSettings};
+use crate::verify::PeerCertificate;
 use crate::wrap::{EarlyNegotiation, Wrap};
 
 /// Most bytes of TLS that wait to be sent. The longest handshakes, with chains of RSA certificates, have some 16 KiB.
@@ -34,7 +35,7 @@ pub(super) enum Step {
 /// Whether the peer may use the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Authorisation {
-    /// Nobody was asked yet.
+    /// The daemon was not asked yet.
     Open,
     /// The daemon was asked.
     Asked(AuthId),
@@ -47,6 +48,8 @@ pub(super) enum Authorisation {
 pub(super) enum Event {
     /// Client: the server's reset asks for our wrapped key once more.
     ResendClientKey,
+    /// Client: control is to judge the server, whose certificate is good by all rules.
+    Verified(Box<PeerCertificate>),
     /// The TLS handshake is done.
     Handshaked,
     /// The peer's record has come, see [`KeyState::peer`].
@@ -99,6 +102,7 @@ impl KeyState {
     }
 
     /// Goes on behind resets that were exchanged without keeping anything.
+    #[cfg(feature = "server")]
     pub(super) fn resume(timeout: Duration, now: Instant) -> Result<Self, CloseReason> {
         let send = SendWindow::starting_at(1, timeout);
         let receive = ReceiveWindow::starting_at(1);
@@ -168,6 +172,9 @@ impl KeyState {
         }
         if let Some(event) = self.read()? {
             return Ok(Some(event));
+        }
+        if let Some(peer) = self.tls.as_mut().and_then(TlsSession::question) {
+            return Ok(Some(Event::Verified(Box::new(peer))));
         }
         if let Some(event) = self.deliver()? {
             return Ok(Some(event));
@@ -273,6 +280,14 @@ impl KeyState {
             return Ok((!text.is_empty()).then_some(Event::Text(text)));
         }
         Ok(None)
+    }
+
+    /// Control's answer to [`Event::Verified`].
+    pub(super) fn judged(&mut self, verdict: Result<(), String>) -> Result<(), CloseReason> {
+        match &mut self.tls {
+            Some(tls) => tls.judged(verdict).map_err(failed),
+            None => Ok(()),
+        }
     }
 
     /// Writes our record, which the peer's answers or answered.

@@ -51,7 +51,7 @@ impl Session {
             key_id,
             cipher: agreed.cipher,
             auth,
-            format: agreed.format,
+            layout: agreed.layout,
             send,
             receive,
         })));

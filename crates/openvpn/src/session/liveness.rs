@@ -74,7 +74,7 @@ impl Liveness {
         latest(self.control_sent, self.times.last_sent)
     }
 
-    /// What is due now. A ping counts as sent from now on, though nobody has told so yet.
+    /// What is due now. A ping counts as sent from now on, though the caller has not sent it yet.
     pub(super) fn due(&mut self, now: Instant) -> Option<Due> {
         let over = |since: Instant, limit: Option<Duration>| {
             limit.filter(|it| !it.is_zero() && now >= since + *it)

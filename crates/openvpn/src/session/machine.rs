@@ -10,12 +10,13 @@ use super::dropped::Dropped;
 use super::key_state::{Event, KeyState, Link, Step};
 use super::keys::next_key_id;
 use super::liveness::{Due, Liveness, Times};
-use super::output::{CloseReason, DataFormat, Output};
+use super::output::{CloseReason, Output};
 use super::server::{ServerSide, Servers};
 use super::settings::Settings;
 use super::slots::Slots;
+use crate::data::header::Layout;
 use crate::message::Message;
-use crate::negotiate::{DataCipher, Transport};
+use crate::negotiate::{Cipher, Transport};
 use crate::packet::{CONTROL_HEAD_LEN, ControlHead, ControlPacket, Head, Opcode};
 use crate::role::Role;
 use crate::session_id::SessionId;
@@ -25,8 +26,8 @@ use crate::wrap::Wrap;
 /// What both sides agreed on when the session came up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreed {
-    pub(super) cipher: DataCipher,
-    pub(super) format: DataFormat,
+    pub(super) cipher: Cipher,
+    pub(super) layout: Layout,
     /// Keys come from the exporter.
     pub(super) exporter: bool,
     /// Renegotiations are wrapped by keys from the exporter.
@@ -54,6 +55,12 @@ pub(super) enum Phase {
 pub(super) enum Side {
     Client(Box<ClientSide>),
     Server(Box<ServerSide>, Servers),
+}
+
+impl From<(ServerSide, Servers)> for Side {
+    fn from((side, servers): (ServerSide, Servers)) -> Self {
+        Self::Server(Box::new(side), servers)
+    }
 }
 
 /// One peer's session, from the first packet to the last.
@@ -185,7 +192,7 @@ impl Session {
         if !ours && !common {
             return Err(Dropped::Unexpected(opcode));
         }
-        // A hard reset that is not the first message of the first key was made by nobody who keeps to the protocol.
+        // A hard reset that is not the first message of the first key was made by no peer that keeps to the protocol.
         if opcode.is_hard_reset() && (key_id != 0 || packet.message_id != Some(0)) {
             return Err(Dropped::Unexpected(opcode));
         }
@@ -262,7 +269,7 @@ impl Session {
         if matches!(self.phase, Phase::Up) {
             match self.liveness.due(now) {
                 Some(Due::Ping) => out.push(Output::SendPing),
-                // Nobody is there to be told, or the daemon ends anyway.
+                // No peer is there to be told, or the daemon ends anyway.
                 Some(Due::Close(reason)) => self.close_now(reason, out),
                 None => {}
             }
@@ -303,7 +310,7 @@ impl Session {
         self.liveness.activity(times);
     }
 
-    /// Sets `inactive` and `session-timeout` for this peer alone, where they are given. For a session that is up.
+    /// Sets `inactive` and `session-timeout` for only this peer, where they are given. For a session that is up.
     pub fn limit(&mut self, inactive: Option<(Duration, u64)>, timeout: Option<Duration>) {
         self.liveness.limit(inactive, timeout);
     }
@@ -334,6 +341,10 @@ impl Session {
             }
             match event {
                 Event::ResendClientKey => self.primary.append_client_key(),
+                Event::Verified(peer) => out.push(Output::Judge {
+                    key_id: self.primary.key_id,
+                    peer,
+                }),
                 Event::Handshaked => self.handshaked()?,
                 Event::Record => self.record(now, out)?,
                 Event::Active => self.active(now, out)?,
@@ -474,7 +485,7 @@ impl core::fmt::Debug for Session {
     }
 }
 
-/// Whether a renewal comes from who began: somebody who stole a token must not go on with another certificate.
+/// Whether a renewal comes from the client that began: a thief of a token must not go on with another certificate.
 fn same_peer(before: Option<&PeerCertificate>, now: Option<&PeerCertificate>) -> bool {
     let own = |it: Option<&PeerCertificate>| it.and_then(|it| it.chain.first()).map(|it| it.sha256);
     let name = |it: Option<&PeerCertificate>| it.map(|it| it.common_name.clone());

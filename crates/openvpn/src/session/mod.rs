@@ -14,6 +14,8 @@
 //!   SOFT_RESET       <->        SOFT_RESET       from either end, whenever keys are worn out
 //! ```
 
+#[cfg(feature = "server")]
+mod accept;
 mod authentication;
 mod challenge;
 mod client;
@@ -33,20 +35,19 @@ mod slots;
 mod talk;
 mod token;
 
+#[cfg(feature = "server")]
+pub(crate) use accept::Start;
 pub use challenge::{DynamicChallenge, parse_static_response, static_response};
 pub use control_traffic::ControlTraffic;
 pub use dropped::Dropped;
 pub use liveness::Times;
 pub use machine::Session;
-pub use output::{
-    AuthId, AuthRequest, CloseReason, DataFormat, DataKeys, Decision, Output, TokenState,
-};
+pub use output::{AuthId, AuthRequest, CloseReason, DataKeys, Decision, Output, TokenState};
 pub use renegotiation::KeyUsage;
-#[cfg(feature = "server")]
-pub(crate) use server::Start;
 pub use settings::{ClientSettings, Renegotiate, ServerSettings, Settings, Timers};
 pub use token::TokenKeeper;
 
+pub use crate::data::header::Layout;
 pub use crate::digest::Digest;
 pub use crate::key_method::Credentials;
 pub use crate::keys::KeyMaterial;

@@ -6,26 +6,10 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::{Digest, KeyMaterial, PeerCertificate};
+use crate::data::header::Layout;
 use crate::message::{AuthFailed, Message, Restart};
-use crate::negotiate::{DataCipher, PeerInfo};
+use crate::negotiate::{Cipher, PeerInfo};
 use crate::push::PushReply;
-
-/// The layout of data packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DataFormat {
-    /// One byte of opcode and key id, then the packet: peers that know no peer id.
-    V1,
-    /// Three more bytes of peer id.
-    V2 {
-        /// The 24-bit number in the header, of packets both sent and received.
-        peer_id: u32,
-    },
-    /// As V2, with 16 bits of epoch and 48 bits of packet number: both sides of version 2.7, with AEAD ciphers.
-    Epoch {
-        /// The 24-bit number in the header, of packets both sent and received.
-        peer_id: u32,
-    },
-}
 
 /// The keys of both directions of one negotiation, and all that must be known to use them.
 #[derive(Clone, Debug)]
@@ -34,11 +18,11 @@ pub struct DataKeys {
     /// number that were installed before are replaced.
     pub key_id: u8,
     /// The cipher.
-    pub cipher: DataCipher,
+    pub cipher: Cipher,
     /// The digest of the HMAC beside a cipher that does not authenticate; none beside an AEAD.
     pub auth: Digest,
     /// The layout of the packets.
-    pub format: DataFormat,
+    pub layout: Layout,
     /// For packets that leave.
     pub send: KeyMaterial,
     /// For packets that arrive.
@@ -49,7 +33,7 @@ pub struct DataKeys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AuthId(pub u64);
 
-/// Who wants to come in: the question that is answered by [`Session::authenticated`](super::Session::authenticated).
+/// The client that wants to come in: the question that is answered by [`Session::authenticated`](super::Session::authenticated).
 pub struct AuthRequest {
     /// To be named in the answer.
     pub id: AuthId,
@@ -121,6 +105,16 @@ pub enum Output {
     SendPing,
     /// Send this payload on the data channel, through framing and all. It is no IP packet.
     SendData(Vec<u8>),
+    /// Client: judge the server, whose certificate is good by all rules; answer with
+    /// [`Session::judged`](super::Session::judged). Only where the settings
+    /// [ask for verdicts](crate::tls::TlsSettings::ask_for_verdicts). The negotiation waits for it, no longer than it may
+    /// take as a whole.
+    Judge {
+        /// The number of the negotiation, to be named in the answer.
+        key_id: u8,
+        /// The server's certificate and those that signed it.
+        peer: Box<PeerCertificate>,
+    },
     /// Client: the server's options. Keys follow.
     Pushed(Box<PushReply>),
     /// Client: the server renewed the token; the session uses it by itself. For those who keep it over a reconnect.
@@ -145,7 +139,7 @@ pub enum Output {
 /// Why a session ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// Nobody answered, or the negotiation did not end in time.
+    /// No answer came, or the negotiation did not end in time.
     #[error(
         "TLS key negotiation failed to occur within {} seconds (check your network connectivity)",
         .0.as_secs()
@@ -199,7 +193,7 @@ pub enum CloseReason {
     /// The server wants us to stop.
     #[error("the server halts this connection{0}")]
     Halt(Restart),
-    /// Server: the client has begun another session, and proved who it is.
+    /// Server: the client has begun another session, and proved its identity.
     #[error("the client has begun another session")]
     Replaced,
     /// Server: it was not let in yet, and too many others of its address were not either.

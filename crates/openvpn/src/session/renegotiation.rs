@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::machine::{Phase, Session};
-use super::output::{DataFormat, Output};
-use crate::negotiate::DataCipher;
+use super::output::Output;
+use crate::data::header::Layout;
+use crate::negotiate::Cipher;
 use crate::role::Role;
 
 /// Packet ids have 32 bits and must not come again: renewal begins with a 256th of them left.
@@ -69,7 +70,7 @@ impl Session {
         if agreed.cipher.is_aead() && usage.failed >= FAILED_RENEW {
             return Some("too many forgeries");
         }
-        if matches!(agreed.format, DataFormat::Epoch { .. }) {
+        if matches!(agreed.layout, Layout::Epoch { .. }) {
             // Each epoch has keys of its own; only they run out.
             return (usage.epoch >= EPOCH_RENEW).then_some("the epochs run out");
         }
@@ -78,7 +79,7 @@ impl Session {
         }
         let gcm = matches!(
             agreed.cipher,
-            DataCipher::Aes128Gcm | DataCipher::Aes192Gcm | DataCipher::Aes256Gcm
+            Cipher::Aes128Gcm | Cipher::Aes192Gcm | Cipher::Aes256Gcm
         );
         let limit = GCM_LIMIT / 8 * 7;
         // The peer may not know of the limit, so its direction is watched too.
@@ -86,6 +87,13 @@ impl Session {
         let opened = usage.opened.saturating_add(usage.blocks_opened);
         (gcm && (sealed >= limit || opened >= limit))
             .then_some("the usage limit of AES-GCM is near")
+    }
+
+    /// The key id of the newest keys that are installed, whose use [`traffic`](Self::traffic) is to be told. Keys that a
+    /// renewal installed are none any more when it has failed: those before them are the newest again.
+    #[must_use]
+    pub fn newest_keys(&self) -> Option<u8> {
+        self.slots.newest()
     }
 
     /// Negotiates new keys, if nothing else is being negotiated.

@@ -1,20 +1,17 @@
 //! The server's part: asks who the client is, gives it its options, and says goodbye.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use super::key_state::{Authorisation, KeyState, Step};
+use super::key_state::{Authorisation, Step};
 use super::machine::{Agreed, Phase, Session, Side};
-use super::output::{CloseReason, DataFormat, Output};
+use super::output::{CloseReason, Output};
 use super::settings::ServerSettings;
 use super::token::{TokenKeeper, TokenSession};
+use crate::data::header::Layout;
 use crate::message::{AuthFailed, Message, Restart};
 use crate::negotiate::{IvProto, PeerInfo, cipher, occ};
-use crate::packet::{ControlPacket, Opcode};
 use crate::push::{PushOptions, bundles};
-use crate::role::Role;
-use crate::session_id::SessionId;
-use crate::wrap::Wrap;
 
 /// How long the same options are not sent again to a client that asks again.
 const ANSWERED_FOR: Duration = Duration::from_secs(30);
@@ -51,63 +48,9 @@ pub(super) struct ServerSide {
 }
 
 impl ServerSide {
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.answer_by
-    }
-}
-
-/// How a client's session begins.
-#[cfg(feature = "server")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
-    /// With its reset, which is answered by the session.
-    Reset,
-    /// With the packet that follows the resets; the answer was the listener's.
-    AfterResets(SessionId),
-}
-
-#[cfg(feature = "server")]
-impl Session {
-    /// Begins a session with a client's reset: over TCP, where the address needs no proof, and with clients of
-    /// tls-crypt-v2 that cannot be asked to prove theirs.
-    ///
-    /// `packet` and `wrap` are what [`open_first`](crate::wrap::WrapSettings::open_first) made of the datagram. `wall` is
-    /// the time of day at `now`.
-    ///
-    /// # Errors
-    /// [`CloseReason`] if it is no reset, or the system has no random numbers.
-    pub fn server(
-        settings: Arc<ServerSettings>,
-        packet: ControlPacket,
-        wrap: Wrap,
-        now: Instant,
-        wall: SystemTime,
-        out: &mut Vec<Output>,
-    ) -> Result<Self, CloseReason> {
-        Self::accept(settings, Start::Reset, packet, wrap, now, wall, out)
-    }
-
-    pub(crate) fn accept(
-        settings: Arc<ServerSettings>,
-        start: Start,
-        packet: ControlPacket,
-        wrap: Wrap,
-        now: Instant,
-        wall: SystemTime,
-        out: &mut Vec<Output>,
-    ) -> Result<Self, CloseReason> {
-        let timeout = settings.common.tls_timeout;
-        let (own, primary) = match start {
-            Start::AfterResets(own) => (Some(own), KeyState::resume(timeout, now)?),
-            Start::Reset => {
-                let reset = Opcode::HardResetServerV2;
-                let primary = KeyState::begin(Role::Server, 0, reset, timeout, now)?;
-                (SessionId::random(), primary)
-            }
-        };
-        let own =
-            own.ok_or_else(|| CloseReason::Protocol("no random numbers from the system".into()))?;
-        let server = ServerSide {
+    #[cfg(feature = "server")]
+    pub(super) fn new(settings: Arc<ServerSettings>) -> Self {
+        Self {
             settings,
             asked: 0,
             peer_info: Arc::default(),
@@ -119,15 +62,11 @@ impl Session {
             reply: Vec::new(),
             replied: None,
             token: None,
-        };
-        let side = Side::Server(Box::new(server), ());
-        let peer = Some(packet.session);
-        let mut session = Self::new(side, own, peer, wrap, primary, now, wall);
-        session
-            .take(packet, now, out)
-            .map_err(|it| CloseReason::Protocol(it.to_string()))?;
-        session.run(now, out);
-        Ok(session)
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.answer_by
     }
 }
 
@@ -225,18 +164,18 @@ impl Session {
         let proto = info.proto();
         let exporter = exporter && proto.has(IvProto::TLS_KEY_EXPORT);
         let peer_id = options.peer_id.filter(|_| proto.has(IvProto::DATA_V2));
-        let format = match peer_id {
-            None => DataFormat::V1,
+        let layout = match peer_id {
+            None => Layout::V1,
             Some(peer_id)
                 if epoch && exporter && cipher.is_aead() && proto.has(IvProto::DATA_EPOCH) =>
             {
-                DataFormat::Epoch { peer_id }
+                Layout::Epoch { peer_id }
             }
-            Some(peer_id) => DataFormat::V2 { peer_id },
+            Some(peer_id) => Layout::V2 { peer_id },
         };
         let agreed = Agreed {
             cipher,
-            format,
+            layout,
             exporter,
             dynamic_wrap: exporter && proto.has(IvProto::DYN_TLS_CRYPT),
             cc_exit: proto.has(IvProto::CC_EXIT_NOTIFY),
@@ -426,13 +365,10 @@ fn negotiated(agreed: &Agreed, info: &PeerInfo) -> Vec<String> {
         }
     };
     add("cc-exit", agreed.cc_exit);
-    // Who understands the one understands the other in this place.
+    // A client that understands the one understands the other in this place.
     add("tls-ekm", agreed.cc_exit && agreed.exporter);
     add("dyn-tls-crypt", agreed.dynamic_wrap);
-    add(
-        "aead-epoch",
-        matches!(agreed.format, DataFormat::Epoch { .. }),
-    );
+    add("aead-epoch", matches!(agreed.layout, Layout::Epoch { .. }));
     if agreed.exporter && !agreed.cc_exit {
         list.push("key-derivation tls-ekm".to_owned());
     }

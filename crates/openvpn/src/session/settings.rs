@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::token::TokenKeeper;
 use crate::digest::Digest;
-use crate::negotiate::{CipherList, DataCipher, IvProto, OccOptions, PeerInfo, Transport};
+use crate::negotiate::{Cipher, CipherList, IvProto, OccOptions, PeerInfo, Transport};
 use crate::push::PullFilter;
 use crate::tls::TlsSettings;
 use crate::wrap::WrapSettings;
@@ -20,7 +20,7 @@ pub struct Settings {
     /// The ciphers that may be negotiated, the preferred one first.
     pub data_ciphers: CipherList,
     /// The cipher for peers that negotiate none.
-    pub fallback: Option<DataCipher>,
+    pub fallback: Option<Cipher>,
     /// The digest beside ciphers that do not authenticate.
     pub auth: Digest,
     /// Whether keys may come from the TLS exporter. Off, the peer is taken for one of version 2.5.

@@ -31,7 +31,7 @@ pub(super) fn connect(
     };
     config.enable_sni = false;
     config.resumption = Resumption::disabled();
-    // Nobody is told this name, and the verifier does not look at it.
+    // This name is not sent, and the verifier does not look at it.
     let name =
         ServerName::try_from("openvpn").map_err(|error| TlsError::Library(error.to_string()))?;
     let connection = ClientConnection::new(Arc::new(config), name).map_err(library)?;

@@ -75,7 +75,7 @@ pub enum TlsError {
     #[error("the peer breaks TLS: {0}")]
     Protocol(String),
     /// The peer sent more than is kept for it.
-    #[error("the peer sent more than {0} bytes that nobody read yet")]
+    #[error("the peer sent more than {0} bytes that were not read yet")]
     Flood(usize),
     /// More was to be sent than is kept.
     #[error("more than {0} bytes wait to be sent")]

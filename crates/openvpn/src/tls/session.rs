@@ -10,7 +10,7 @@ use crate::role::Role;
 use crate::tls::server;
 use crate::tls::verifier::PeerVerifier;
 use crate::tls::{Connection, TlsError, TlsSettings, client};
-use crate::verify::PeerCertificate;
+use crate::verify::{PeerCertificate, VerifyError, VerifyFault};
 
 /// Bytes of what the peer said that are kept until they are read. The largest record of the
 /// protocol is well below.
@@ -19,14 +19,34 @@ const PLAIN_MAX: usize = 64 * 1024;
 /// Bytes that wait to be sent, in the clear during the handshake or encrypted after it.
 const SEND_MAX: usize = 64 * 1024;
 
+/// The fatal alert `access_denied` in the clear (RFC 8446, sections 5.1 and 6): what rustls had to say instead is
+/// encrypted, with our certificate before it. Servers take it as long as they have decrypted nothing of the client's.
+const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+
+/// Whether control lets the peer pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It has to be asked, once the certificate is found good.
+    Wanted,
+    /// It was asked. Until it answers, nothing is sent.
+    Asked,
+    /// It does, or need not be asked.
+    Accepted,
+    /// It does not; the alert has yet to be sent.
+    Refused,
+    /// It does not, and the peer was told.
+    Told,
+}
+
 /// One negotiation and what follows inside it.
 pub struct TlsSession {
     connection: Connection,
     verifier: Arc<PeerVerifier>,
-    /// What the peer said and nobody read yet.
+    /// What the peer said and was not read yet.
     plain: Zeroizing<Vec<u8>>,
     failed: Option<TlsError>,
     peer_closed: bool,
+    verdict: Verdict,
 }
 
 impl TlsSession {
@@ -39,7 +59,7 @@ impl TlsSession {
             Role::Server => server::accept(settings, Arc::clone(&verifier))?,
             #[cfg(not(feature = "server"))]
             Role::Server => {
-                let reason = "this build of Millrace is for clients alone";
+                let reason = "this build of Millrace is for clients only";
                 return Err(TlsError::Library(reason.to_owned()));
             }
         };
@@ -51,6 +71,10 @@ impl TlsSession {
             plain,
             failed: None,
             peer_closed: false,
+            verdict: match settings.verdicts {
+                true => Verdict::Wanted,
+                false => Verdict::Accepted,
+            },
         })
     }
 
@@ -103,8 +127,47 @@ impl TlsSession {
             .map_err(|error| TlsError::Library(error.to_string()))
     }
 
+    /// The peer, once its certificate is found good, if control must judge it; only once. Until
+    /// [`Self::judged`] nothing is sent: our own certificate is not for every server.
+    pub fn question(&mut self) -> Option<PeerCertificate> {
+        let peer = self.verifier.verified();
+        let peer = peer.filter(|_| self.verdict == Verdict::Wanted)?.clone();
+        self.verdict = Verdict::Asked;
+        Some(peer)
+    }
+
+    /// Control's answer. After a refusal the session is of no use, but an alert waits in [`Self::take_tls`]. Nothing
+    /// happens where no question is open.
+    pub fn judged(&mut self, verdict: Result<(), String>) -> Result<(), TlsError> {
+        if self.verdict != Verdict::Asked {
+            return Ok(());
+        }
+        let Err(reason) = verdict else {
+            self.verdict = Verdict::Accepted;
+            return Ok(());
+        };
+        self.verdict = Verdict::Refused;
+        let subject = self.verifier.verified().map(PeerCertificate::subject);
+        let error = TlsError::Certificate(VerifyError {
+            subject: subject.unwrap_or_default().to_owned(),
+            fault: VerifyFault::Rule,
+            reason,
+        });
+        self.failed = Some(error.clone());
+        Err(error)
+    }
+
     /// The TLS bytes that are to be sent; empty if there are none.
     pub fn take_tls(&mut self) -> Vec<u8> {
+        match self.verdict {
+            Verdict::Accepted => {}
+            Verdict::Wanted if self.verifier.verified().is_none() => {}
+            Verdict::Refused => {
+                self.verdict = Verdict::Told;
+                return ACCESS_DENIED.to_vec();
+            }
+            Verdict::Wanted | Verdict::Asked | Verdict::Told => return Vec::new(),
+        }
         let mut out = Vec::new();
         // Writing to a vector does not fail.
         while self.connection.wants_write() && self.connection.write_tls(&mut out).is_ok() {}
@@ -136,9 +199,9 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Whether the handshake goes on.
+    /// Whether the handshake goes on, or control has yet to accept the peer.
     pub fn is_handshaking(&self) -> bool {
-        self.connection.is_handshaking()
+        self.verdict != Verdict::Accepted || self.connection.is_handshaking()
     }
 
     /// Whether the peer has closed the session, so that nothing more will be read.
@@ -146,7 +209,7 @@ impl TlsSession {
         self.peer_closed
     }
 
-    /// Fills `out` with a secret that both ends have and nobody else (RFC 5705, RFC 8446 §7.5),
+    /// Fills `out` with a secret that only the two ends have (RFC 5705, RFC 8446 §7.5),
     /// without context. Only after the handshake.
     pub fn export(&self, label: &[u8], out: &mut [u8]) -> Result<(), TlsError> {
         if self.is_handshaking() {

@@ -10,7 +10,7 @@ use crate::identity::{self, Identity};
 use crate::role::Role;
 use crate::tls::verifier::PeerVerifier;
 use crate::tls::{SettingsError, suites};
-use crate::verify::{PeerJudge, PeerRules, RevocationLists, Revocations, RevokedSerials, Trust};
+use crate::verify::{PeerRules, RevocationLists, Revocations, RevokedSerials, Trust};
 
 /// A version of TLS that is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,7 @@ pub enum CertificateProfile {
     Legacy,
     /// The same here, as `legacy` already asks for what this asks for.
     Preferred,
-    /// ECDSA with P-256 or P-384 and SHA-256 or SHA-384 alone.
+    /// ECDSA with P-256 or P-384 and SHA-256 or SHA-384 only.
     SuiteB,
 }
 
@@ -108,7 +108,8 @@ pub struct TlsSettings {
     trust: Arc<Trust>,
     hints: Arc<[DistinguishedName]>,
     revocations: Mutex<Revocations>,
-    judge: Option<Arc<dyn PeerJudge>>,
+    /// Control has the last word on each peer.
+    pub(super) verdicts: bool,
     warnings: Vec<String>,
 }
 
@@ -165,7 +166,7 @@ impl TlsSettings {
             trust: Arc::new(trust),
             hints,
             revocations: Mutex::new(revocations),
-            judge: None,
+            verdicts: false,
             warnings,
         })
     }
@@ -191,9 +192,10 @@ impl TlsSettings {
         Ok(())
     }
 
-    /// Has somebody asked about every peer whose certificate is good by all rules.
-    pub fn set_judge(&mut self, judge: Arc<dyn PeerJudge>) {
-        self.judge = Some(judge);
+    /// Each peer whose certificate is good by all rules needs a verdict of control, too (`tls-verify` of a client): the
+    /// session asks for it by [`Output::Judge`](crate::session::Output::Judge).
+    pub fn ask_for_verdicts(&mut self) {
+        self.verdicts = true;
     }
 
     /// What checks the peer of one negotiation.
@@ -210,7 +212,6 @@ impl TlsSettings {
             self.client_certificate,
             Arc::clone(&self.hints),
         )
-        .with_judge(self.judge.clone())
     }
 }
 

@@ -142,7 +142,7 @@ pub(super) fn parse_1_3(list: &str, unknown: &mut Vec<String>) -> Vec<SupportedC
 
 /// The groups without `tls-groups`, as peers with OpenSSL 3.5 have them: one that a quantum computer
 /// does not break first. A client sends its share for the first and for X25519, which is a part of
-/// it, so that a peer that knows the classical ones alone costs no round more.
+/// it, so that a peer that knows only the classical ones costs no round more.
 pub(super) fn default_groups() -> Vec<&'static dyn SupportedKxGroup> {
     vec![
         kx_group::X25519MLKEM768,

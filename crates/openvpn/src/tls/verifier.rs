@@ -9,9 +9,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use crate::tls::ClientCertificate;
-use crate::verify::{
-    PeerCertificate, PeerJudge, Revocations, Trust, Usage, VerifyError, VerifyFault,
-};
+use crate::verify::{PeerCertificate, Revocations, Trust, Usage, VerifyError, VerifyFault};
 
 /// Checks the certificate of one peer in one negotiation, and keeps what came of it.
 pub(super) struct PeerVerifier {
@@ -22,7 +20,6 @@ pub(super) struct PeerVerifier {
     pub(super) client_certificate: ClientCertificate,
     /// The names of the authorities, which a server tells its clients.
     pub(super) hints: Arc<[DistinguishedName]>,
-    judge: Option<Arc<dyn PeerJudge>>,
     verified: OnceLock<PeerCertificate>,
     refused: Mutex<Option<VerifyError>>,
 }
@@ -42,27 +39,8 @@ impl PeerVerifier {
             provider,
             client_certificate,
             hints,
-            judge: None,
             verified,
             refused,
-        }
-    }
-
-    pub(super) fn with_judge(mut self, judge: Option<Arc<dyn PeerJudge>>) -> Self {
-        self.judge = judge;
-        self
-    }
-
-    /// What the judge says of a peer that is good by all rules.
-    fn ask(&self, peer: PeerCertificate) -> Result<PeerCertificate, VerifyError> {
-        let asked = self.judge.as_ref().map_or(Ok(()), |it| it.judge(&peer));
-        match asked {
-            Ok(()) => Ok(peer),
-            Err(reason) => Err(VerifyError {
-                subject: peer.subject().to_owned(),
-                fault: VerifyFault::Rule,
-                reason,
-            }),
         }
     }
 
@@ -88,7 +66,7 @@ impl PeerVerifier {
         now: UnixTime,
     ) -> Result<(), Error> {
         let verified = self.trust.verify(peer, sent, usage, &self.revocations, now);
-        match verified.and_then(|peer| self.ask(peer)) {
+        match verified {
             Ok(verified) => {
                 // A handshake has one certificate; were there a second, the first would count.
                 let _ = self.verified.set(verified);

@@ -71,7 +71,7 @@ impl<'a> Certificate<'a> {
         let not_after = Time::read(&mut validity)?;
         let subject = body.content(der::SEQUENCE)?;
         let public_key = body.content(der::SEQUENCE)?;
-        // Unique identifiers, which nobody uses, come before the extensions.
+        // Unique identifiers, which are not in use, come before the extensions.
         let mut extensions = &[][..];
         while !body.is_empty() {
             let element = body.any()?;

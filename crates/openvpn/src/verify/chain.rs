@@ -81,7 +81,7 @@ impl Trust {
         self.anchors.iter().map(|anchor| anchor.subject.as_ref())
     }
 
-    /// Checks the peer's certificate, and says who the peer is.
+    /// Checks the peer's certificate, and gives the peer's identity.
     ///
     /// `sent` are the certificates that came with it; `usage` is what the peer does with it.
     pub(crate) fn verify(

@@ -3,7 +3,7 @@
 //! webpki reads only lists of version 2, while `openssl ca` writes version 1 unless told otherwise;
 //! hence a reader of our own. Partial lists (delta, indirect, by distribution point) are refused
 //! when they are loaded, as they would let revoked certificates through. As in stock programs, a
-//! list that has expired lets nobody through, and an authority without a list revokes nothing.
+//! list that has expired lets no certificate through, and an authority without a list revokes nothing.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;

@@ -1,7 +1,7 @@
-//! Who the peer is: its certificate, checked by OpenVPN's rules.
+//! The peer's identity: its certificate, checked by OpenVPN's rules.
 //!
-//! webpki builds and verifies the chain; names of hosts play no part, so a certificate with a
-//! common name alone will do. What stands in `PeerRules` is checked on top of that, as is
+//! webpki builds and verifies the chain; names of hosts play no part, so a certificate with only a
+//! common name will do. What stands in `PeerRules` is checked on top of that, as is
 //! revocation. Each refusal names the certificate, the reason and the remedy.
 
 mod candidates;
@@ -18,7 +18,7 @@ mod time;
 
 pub(crate) use chain::Trust;
 pub(crate) use crl::RevocationLists;
-pub use peer::{ChainCertificate, PeerCertificate, PeerJudge};
+pub use peer::{ChainCertificate, PeerCertificate};
 pub(crate) use revocation::Revocations;
 pub use revocation::RevokedSerials;
 pub use rules::{Fingerprint, KeyUsageRule, NameRule, PeerRules, Usage};
@@ -49,7 +49,7 @@ pub enum VerifyFault {
     Time,
     /// It is revoked, or the revocation list cannot be relied upon.
     Revoked,
-    /// Nobody that is trusted has signed it.
+    /// No trusted authority has signed it.
     Unknown,
     /// Its key or a signature is too weak.
     Weak,

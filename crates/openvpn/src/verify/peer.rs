@@ -1,7 +1,5 @@
 //! What is known of a verified peer, for logs, scripts and accounts.
 
-use std::fmt::Debug;
-
 use crate::verify::certificate::Certificate;
 use crate::verify::rules::{sha1, sha256};
 use crate::verify::serial;
@@ -13,16 +11,6 @@ pub struct PeerCertificate {
     pub common_name: String,
     /// The peer's certificate first, then those that signed it, up to the trusted one.
     pub chain: Vec<ChainCertificate>,
-}
-
-/// Has the last word on a peer whose certificate is good by all rules: `tls-verify` of a client.
-pub trait PeerJudge: Debug + Send + Sync {
-    /// Whether the peer is accepted. Asked in each negotiation, before anything is sent that only
-    /// the right peer may have.
-    ///
-    /// # Errors
-    /// Why it is not.
-    fn judge(&self, peer: &PeerCertificate) -> Result<(), String>;
 }
 
 /// One certificate of a verified chain.

@@ -42,7 +42,7 @@ pub enum NameRule {
 /// A digest that `verify-hash` or `peer-fingerprint` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fingerprint {
-    /// SHA-1, of `verify-hash` alone.
+    /// SHA-1, only of `verify-hash`.
     Sha1([u8; 20]),
     /// SHA-256
     Sha256([u8; 32]),

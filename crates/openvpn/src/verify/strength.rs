@@ -42,7 +42,7 @@ pub(crate) fn key_weakness(
             format!("its RSA key has {bits} bits, and 8192 is the most; make a new key")
         }
         Ok(Key::Rsa { .. } | Key::P521 | Key::Ed25519) if profile == CertificateProfile::SuiteB => {
-            "tls-cert-profile suiteb allows ECDSA keys of P-256 and P-384 alone".to_owned()
+            "tls-cert-profile suiteb allows ECDSA keys of P-256 and P-384 only".to_owned()
         }
         Ok(Key::Other(what)) => format!(
             "its key is of a kind that is not supported ({what}); use RSA with 2048 to 8192 bits, \
@@ -70,8 +70,7 @@ pub(crate) fn signature_weakness(
     }
     let suite_b = algorithm == ECDSA_SHA256 || algorithm == ECDSA_SHA384;
     (profile == CertificateProfile::SuiteB && !suite_b).then(|| {
-        "tls-cert-profile suiteb allows signatures by ECDSA with SHA-256 or SHA-384 alone"
-            .to_owned()
+        "tls-cert-profile suiteb allows signatures by ECDSA with SHA-256 or SHA-384 only".to_owned()
     })
 }
 
@@ -108,7 +107,7 @@ fn read_key(public_key: &[u8]) -> Result<Key, BadDer> {
     } else if oid == ED25519 {
         Key::Ed25519
     } else if oid == RSA_PSS {
-        Key::Other("RSA for PSS alone".to_owned())
+        Key::Other("RSA for PSS only".to_owned())
     } else {
         Key::Other(der::dotted(oid))
     })

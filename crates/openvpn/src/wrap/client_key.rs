@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// A tagged but too short key: authentic, so made by who has the server's key, and still refused.
+    /// A tagged but too short key: authentic, so made by a holder of the server's key, and still refused.
     #[test]
     fn cve_2026_12932_short_keys() {
         for body in [0, 1, 255] {

@@ -304,7 +304,7 @@ fn cve_2026_13117_the_dynamic_wrap_outlives_its_origin() {
     assert!(other.open(&bytes).is_err());
     let mut other = pair("tls-crypt-v2").1.dynamic(&[2; 256], Role::Server);
     assert!(other.open(&bytes).is_err());
-    // Without a key file the export stands alone.
+    // Without a key file there is only the export.
     let mut plain = (
         Wrap::none().dynamic(&[1; 256], Role::Client),
         Wrap::tls_crypt(&StaticKey::new(&[1; 256]), Role::Server),

@@ -3,12 +3,15 @@
 use openvpn::digest::Digest;
 use openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
 use openvpn::keyfile::{KeyDirection, StaticKey};
-use openvpn::negotiate::{CipherList, DataCipher};
+use openvpn::negotiate::{Cipher, CipherList};
 use openvpn::role::Role;
-use openvpn::session::{CloseReason, DataFormat};
+use openvpn::session::{CloseReason, Layout};
 use openvpn::wrap::WrapSettings;
 
-use crate::world::{Event, Random, Setup, World, bad_link, millis, secs};
+use crate::link::{Random, bad_link};
+use crate::plane::Event;
+use crate::setup::Setup;
+use crate::world::{World, millis, secs};
 
 /// The wraps of a client and of a server that belong together.
 fn wraps() -> Vec<(&'static str, WrapSettings, WrapSettings)> {
@@ -77,10 +80,10 @@ fn every_wrap_with_every_derivation() {
             world.run_for(secs(2));
             let what = format!("{name}, exporter {at_client} {at_server}, epoch {epoch}");
             assert_works(&mut world, &what);
-            let (_, format) = world.clients[0].session.data_channel().unwrap();
+            let (_, layout) = world.clients[0].session.data_channel().unwrap();
             let exported = at_client && at_server;
             assert_eq!(
-                matches!(format, DataFormat::Epoch { .. }),
+                matches!(layout, Layout::Epoch { .. }),
                 epoch && exported,
                 "{what}"
             );
@@ -101,7 +104,7 @@ fn every_wrap_with_every_derivation() {
 
 #[test]
 fn every_cipher() {
-    for cipher in DataCipher::ALL {
+    for cipher in Cipher::ALL {
         let mut setup = Setup::new();
         setup.both(|it| {
             it.data_ciphers = CipherList::of(&[cipher]);
@@ -134,7 +137,7 @@ fn the_wire_may_be_bad() {
     }
 }
 
-/// A server must not keep anything for who has not proved its address.
+/// A server must not keep anything for a sender that has not proved its address.
 #[test]
 fn nothing_is_kept_before_the_third_packet() {
     for (name, client, server) in wraps() {
@@ -186,7 +189,7 @@ fn a_hundred_clients_and_one_that_comes_again() {
 #[test]
 fn no_shared_cipher_is_told_to_the_client() {
     let mut setup = Setup::new();
-    setup.client.common.data_ciphers = CipherList::of(&[DataCipher::Aes128Cbc]);
+    setup.client.common.data_ciphers = CipherList::of(&[Cipher::Aes128Cbc]);
     let mut world = World::with_client(setup);
     world.run_for(secs(10));
     let Some(CloseReason::AuthFailed(failed)) = world.closed(0) else {

@@ -1,5 +1,6 @@
-//! Strangers on the wire: they cost a drop, and disturb nobody.
+//! Strangers on the wire: they cost a drop, and disturb no client.
 
+use plane::StreamId;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +11,9 @@ use openvpn::server::{Remote, ServerOutput};
 use openvpn::session::Renegotiate;
 use openvpn::wrap::WrapSettings;
 
-use crate::world::{Random, SERVER, Setup, World, millis, secs};
+use crate::link::Random;
+use crate::setup::Setup;
+use crate::world::{SERVER, World, millis, secs};
 
 fn crypted() -> Setup {
     let key = StaticKey::generate().unwrap();
@@ -85,7 +88,7 @@ fn forged_packets_change_nothing() {
     assert_undisturbed(&mut world);
 }
 
-/// Without any wrap everybody can make packets; only who knows the session's name is heard.
+/// Without any wrap any sender can make packets; only one that knows the session's name is heard.
 #[test]
 fn packets_of_other_sessions_change_nothing() {
     let mut world = World::with_client(Setup::new());
@@ -134,7 +137,7 @@ fn hard_resets_with_another_message_id_are_dropped() {
     assert_eq!(world.listener.len(), 1);
 }
 
-/// `connect-freq`: whoever comes too soon after another waits.
+/// `connect-freq`: a client that comes too soon after another waits.
 #[test]
 fn sessions_begin_as_often_as_they_may() {
     let mut setup = Setup::new();
@@ -201,9 +204,9 @@ fn the_age_of_client_keys_is_told_by_the_clock_as_it_is_now() {
     assert!(world.client_is_up(late));
 }
 
-/// A client moves only where nobody else is.
+/// A client moves only to an address where no other client is.
 #[test]
-fn floating_takes_nobody_s_place() {
+fn floating_takes_no_clients_place() {
     let mut setup = Setup::new();
     setup.server.common.renegotiate = Renegotiate::every(secs(10));
     let mut world = World::new(setup);
@@ -240,7 +243,7 @@ fn sessions_of_one_address_over_two_transports_are_strangers_to_each_other() {
     let client = world.up();
     let address = world.clients[0].address;
     let reset = world.sent[0].2.clone();
-    let [first, second] = [1, 2].map(|connection| Remote::tcp(address, connection));
+    let [first, second] = [1, 2].map(|connection| Remote::tcp(address, StreamId(connection)));
     let mut own = Vec::new();
     for remote in [first, second] {
         let mut out = Vec::new();
@@ -275,7 +278,7 @@ fn sessions_of_one_address_over_two_transports_are_strangers_to_each_other() {
     assert!(world.client_is_up(0) && !world.renegotiated(0).is_empty());
 }
 
-/// Anybody can have sessions that never come up: they take no client's place, and give way to those of other addresses.
+/// Any sender can have sessions that never come up: they take no client's place, and give way to those of other addresses.
 #[test]
 fn sessions_that_never_come_up_keep_no_client_out() {
     let mut setup = Setup::new();
@@ -289,7 +292,7 @@ fn sessions_that_never_come_up_keep_no_client_out() {
     let mut begin = |world: &mut World, connection| {
         stranger.set_port(stranger.port() + 1);
         let mut out = Vec::new();
-        let remote = Remote::tcp(stranger, connection);
+        let remote = Remote::tcp(stranger, StreamId(connection));
         world
             .listener
             .receive(&reset, remote, now, &mut out)
@@ -303,7 +306,7 @@ fn sessions_that_never_come_up_keep_no_client_out() {
     let second = world.add_client();
     world.run_for(secs(2));
     assert!(world.client_is_up(second));
-    // Two are in, which is all that may be: nobody else is even answered.
+    // Two are in, which is all that may be: no other is even answered.
     let third = world.add_client();
     world.run_for(secs(5));
     assert!(!world.client_is_up(third));
@@ -323,7 +326,7 @@ fn sessions_of_many_networks_that_never_come_up_keep_no_client_out() {
     for net in 0..200 {
         let stranger = SocketAddr::from(([0x2001, 0xdb8, 0, net, 0, 0, 0, 1], 9));
         let (mut out, now) = (Vec::new(), world.now);
-        let remote = Remote::tcp(stranger, u64::from(net));
+        let remote = Remote::tcp(stranger, StreamId(net.into()));
         world
             .listener
             .receive(&reset, remote, now, &mut out)
@@ -336,9 +339,9 @@ fn sessions_of_many_networks_that_never_come_up_keep_no_client_out() {
     assert!(world.client_is_up(0) && world.client_is_up(second));
 }
 
-/// A server that goes says so, and lets nobody in again before it is gone: a client that came back would be left alone.
+/// A server that ends says so, and lets no client in again before it is gone: a client that came back would get no answer.
 #[test]
-fn a_server_that_goes_lets_nobody_in() {
+fn a_server_that_ends_lets_no_client_in() {
     let mut world = World::with_client(Setup::new());
     world.run_for(secs(2));
     let id = world.up();

@@ -5,7 +5,11 @@
 
 mod connect;
 mod hostile;
+mod link;
+mod plane;
 mod refusal;
 mod renewal;
+mod setup;
 mod silence;
+mod verdict;
 mod world;

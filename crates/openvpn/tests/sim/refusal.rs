@@ -5,7 +5,10 @@ use std::sync::Arc;
 use openvpn::message::{AuthFailed, AuthFailedKind, Message, Restart};
 use openvpn::session::{CloseReason, Decision, Renegotiate, TokenKeeper, TokenState};
 
-use crate::world::{Event, Random, Setup, World, bad_link, millis, reject, secs};
+use crate::link::{Random, bad_link};
+use crate::plane::Event;
+use crate::setup::Setup;
+use crate::world::{World, millis, reject, secs};
 
 #[test]
 fn a_refused_client_is_told_why() {

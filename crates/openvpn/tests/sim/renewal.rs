@@ -6,7 +6,10 @@ use openvpn::role::Role;
 use openvpn::session::{CloseReason, KeyUsage, Renegotiate};
 use openvpn::wrap::WrapSettings;
 
-use crate::world::{Event, Random, Setup, World, bad_link, millis, secs};
+use crate::link::{Random, bad_link};
+use crate::plane::Event;
+use crate::setup::Setup;
+use crate::world::{World, millis, secs};
 
 fn renewing(client: u64, server: u64, crypt: bool, exporter: bool) -> Setup {
     let mut setup = Setup::new();
@@ -21,7 +24,7 @@ fn renewing(client: u64, server: u64, crypt: bool, exporter: bool) -> Setup {
     setup
 }
 
-/// Without chance: what happens shall depend on the seed alone.
+/// Without chance: what happens shall depend only on the seed.
 fn exactly(time: u64) -> Renegotiate {
     Renegotiate {
         time: (time > 0).then_some((secs(time), secs(time))),

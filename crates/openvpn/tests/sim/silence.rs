@@ -2,7 +2,9 @@
 
 use openvpn::session::CloseReason;
 
-use crate::world::{Event, Setup, World, millis, secs};
+use crate::plane::Event;
+use crate::setup::Setup;
+use crate::world::{World, millis, secs};
 
 fn with_pings() -> Setup {
     let mut setup = Setup::new();

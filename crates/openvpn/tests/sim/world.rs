@@ -1,25 +1,18 @@
-//! Hosts: real sessions, and a data plane as small as can be around each.
-//!
-//! A data packet of the model has the key id, the peer id and the sealing key itself in it. Whoever has installed that key
-//! for opening under that number can open it, and nobody else.
+//! Hosts: real sessions, with the model of a data plane around each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use openvpn::identity::Identity;
 use openvpn::message::AuthFailed;
-use openvpn::negotiate::{DataCipher, OccOptions, Transport};
 use openvpn::push::PushOptions;
-use openvpn::role::Role;
 use openvpn::server::{ClientId, Listener, ListenerSettings, Remote, ServerOutput};
-use openvpn::session::{
-    AuthRequest, ClientSettings, CloseReason, Credentials, DataFormat, DataKeys, Decision, Output,
-    ServerSettings, Session, Settings, Times,
-};
-use openvpn::tls::{TlsOptions, TlsSettings};
-use openvpn::wrap::WrapSettings;
+use openvpn::session::{AuthRequest, CloseReason, Decision, Output, Session};
+
+use crate::link::{Link, Random};
+use crate::plane::{Event, Plane};
+use crate::setup::{Setup, wall};
 
 pub(crate) const SERVER: SocketAddr = SocketAddr::new(
     std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
@@ -34,166 +27,6 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-pub(crate) fn wall() -> SystemTime {
-    SystemTime::UNIX_EPOCH + secs(1_700_000_000)
-}
-
-fn file(name: &str) -> Vec<u8> {
-    let path = format!("{}/tests/certs/p256/{name}", env!("CARGO_MANIFEST_DIR"));
-    std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-pub(crate) fn tls(role: Role) -> Arc<TlsSettings> {
-    let name = match role {
-        Role::Client => "client",
-        Role::Server => "server",
-    };
-    let (cert, key) = (file(&format!("{name}.crt")), file(&format!("{name}.key")));
-    let mut options = TlsOptions::new(role);
-    options.ca = file("ca.crt");
-    options.identity = Some(Identity::from_pem(&cert, &key, b"", None).unwrap());
-    Arc::new(TlsSettings::new(options).unwrap())
-}
-
-pub(crate) fn common(role: Role) -> Settings {
-    let occ = OccOptions {
-        dev_type: "tun",
-        tun_mtu: 1500,
-        transport: Transport::Udp,
-        comp_lzo: false,
-        comp_byte: false,
-        fragment: false,
-        key_direction: None,
-        cipher: DataCipher::Aes256Gcm,
-        cipher_allowed: true,
-        auth: openvpn::digest::Digest::None,
-        tls_auth: false,
-    };
-    Settings::new(tls(role), occ)
-}
-
-/// What a test changes before a world is made.
-pub(crate) struct Setup {
-    pub(crate) client: ClientSettings,
-    pub(crate) server: ServerSettings,
-    pub(crate) server_wrap: WrapSettings,
-    pub(crate) starts: Option<(u32, Duration)>,
-    pub(crate) max_clients: usize,
-    pub(crate) credentials: Option<Credentials>,
-}
-
-impl Setup {
-    pub(crate) fn new() -> Self {
-        Self {
-            client: ClientSettings::new(common(Role::Client), WrapSettings::none()),
-            server: ServerSettings::new(common(Role::Server)),
-            server_wrap: WrapSettings::none(),
-            starts: None,
-            max_clients: 1024,
-            credentials: None,
-        }
-    }
-
-    pub(crate) fn both(&mut self, change: impl Fn(&mut Settings)) {
-        change(&mut self.client.common);
-        change(&mut self.server.common);
-    }
-
-    pub(crate) fn login(&mut self, username: &str, password: &str) {
-        self.credentials = Some(Credentials {
-            username: username.as_bytes().to_vec(),
-            password: password.as_bytes().to_vec(),
-        });
-    }
-}
-
-#[derive(Debug)]
-// There are few of them.
-#[allow(clippy::large_enum_variant)]
-pub(crate) enum Event {
-    Pushed(openvpn::push::PushReply),
-    Connected,
-    Renegotiated(u8),
-    Ping,
-    Data,
-    Token(String),
-    Message(String),
-    Authenticate(AuthRequest),
-    Closed(CloseReason),
-}
-
-/// The model of a data plane for one peer.
-#[derive(Default)]
-pub(crate) struct Plane {
-    pub(crate) keys: BTreeMap<u8, DataKeys>,
-    pub(crate) sealing: Option<u8>,
-    pub(crate) sent: u64,
-    pub(crate) opened: u64,
-    /// Data packets that no installed key opens.
-    pub(crate) lost: u64,
-    pub(crate) times: Times,
-}
-
-impl Plane {
-    fn seal(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let keys = self.keys.get(&self.sealing?)?;
-        let peer_id = match keys.format {
-            DataFormat::V1 => u32::MAX,
-            DataFormat::V2 { peer_id } | DataFormat::Epoch { peer_id } => peer_id,
-        };
-        let mut packet = vec![9 << 3 | keys.key_id];
-        packet.extend_from_slice(&peer_id.to_be_bytes());
-        packet.extend_from_slice(&keys.send.cipher);
-        packet.extend_from_slice(&keys.send.hmac);
-        self.sent += 1;
-        self.times.last_sent = Some(now);
-        Some(packet)
-    }
-
-    fn open(&mut self, packet: &[u8], now: Instant) {
-        let keys = self.keys.get(&(packet[0] & 7));
-        let fits = keys.is_some_and(|keys| {
-            packet[5..69] == keys.receive.cipher && packet[69..133] == keys.receive.hmac
-        });
-        if fits {
-            self.opened += 1;
-            self.times.last_received = Some(now);
-        } else {
-            self.lost += 1;
-        }
-    }
-
-    /// Does what concerns keys; what else there is becomes an event.
-    fn perform(&mut self, output: Output) -> Option<Event> {
-        Some(match output {
-            Output::InstallKeys(keys) => {
-                self.keys.insert(keys.key_id, *keys);
-                assert!(self.keys.len() <= 3, "three sets of keys at most");
-                return None;
-            }
-            Output::UseForSending { key_id } => {
-                assert!(self.keys.contains_key(&key_id), "installed first");
-                self.sealing = Some(key_id);
-                return None;
-            }
-            Output::RemoveKeys { key_id } => {
-                assert!(self.keys.remove(&key_id).is_some(), "only what is there");
-                return None;
-            }
-            Output::Pushed(reply) => Event::Pushed(*reply),
-            Output::Connected => Event::Connected,
-            Output::Renegotiated { key_id } => Event::Renegotiated(key_id),
-            Output::SendPing => Event::Ping,
-            Output::SendData(_) => Event::Data,
-            Output::AuthToken(token) => Event::Token(token.to_string()),
-            Output::Message(message) => Event::Message(message.to_string()),
-            Output::Authenticate(request) => Event::Authenticate(*request),
-            Output::Closed(reason) => Event::Closed(reason),
-            Output::Send(_) | Output::PushRequested => return None,
-        })
-    }
-}
-
 pub(crate) struct Host {
     pub(crate) session: Session,
     pub(crate) address: SocketAddr,
@@ -203,8 +36,6 @@ pub(crate) struct Host {
     pub(crate) alive: bool,
 }
 
-/// What becomes of a datagram: the delays after which copies arrive.
-pub(crate) type Link = Box<dyn FnMut(&mut Random, &[u8]) -> Vec<Duration>>;
 type Judge = Box<dyn FnMut(&AuthRequest) -> Option<Decision>>;
 
 pub(crate) struct World {
@@ -581,35 +412,4 @@ impl World {
 
 pub(crate) fn reject(reason: &str) -> Decision {
     Decision::Reject(AuthFailed::because(reason))
-}
-
-/// Control packets are lost, doubled, delayed and so reordered; data packets only delayed.
-pub(crate) fn bad_link(loss_percent: u64) -> Link {
-    Box::new(move |random, datagram| {
-        let delay = |random: &mut Random| millis(5 + random.below(60));
-        let is_data = datagram[0] >> 3 == 9;
-        if is_data {
-            return vec![delay(random)];
-        }
-        if random.below(100) < loss_percent {
-            return Vec::new();
-        }
-        let mut copies = vec![delay(random)];
-        if random.below(100) < 10 {
-            copies.push(delay(random));
-        }
-        copies
-    })
-}
-
-/// xorshift64*: the same numbers for the same seed.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
-    }
 }

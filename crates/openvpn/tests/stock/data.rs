@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crypto::openvpn::{self as ciphers, Format};
 use crypto::{Batch, Packet, PacketCipher};
-use openvpn::session::{DataFormat, DataKeys, KeyMaterial, Output, Times};
+use openvpn::data::cipher;
+use openvpn::session::{DataKeys, KeyMaterial, Output, Times};
 
 const PING: [u8; 16] = [
     0x2a, 0x18, 0x7b, 0xf3, 0x64, 0x1e, 0xb4, 0xcb, 0x07, 0xed, 0x2d, 0x0a, 0x98, 0x1f, 0xc7, 0x48,
@@ -103,18 +103,10 @@ impl Data {
 
 impl Key {
     fn new(keys: &DataKeys) -> Self {
-        let (format, header) = match keys.format {
-            DataFormat::V1 => (Format::V1, vec![6 << 3 | keys.key_id]),
-            DataFormat::V2 { peer_id } => (Format::V2, v2(keys.key_id, peer_id)),
-            DataFormat::Epoch { peer_id } => (Format::Epoch, v2(keys.key_id, peer_id)),
-        };
-        let make = |material: &KeyMaterial| {
-            let material = ciphers::KeyMaterial {
-                cipher: material.cipher,
-                hmac: material.hmac,
-            };
-            ciphers::data_channel(keys.cipher, keys.auth, &material, format).unwrap()
-        };
+        let layout = keys.layout;
+        let header = layout.header(keys.key_id)[..layout.header_len()].to_vec();
+        let make =
+            |material: &KeyMaterial| cipher::new(keys.cipher, keys.auth, material, layout).unwrap();
         Self {
             header,
             seal: make(&keys.send),
@@ -122,10 +114,4 @@ impl Key {
             counter: 0,
         }
     }
-}
-
-fn v2(key_id: u8, peer_id: u32) -> Vec<u8> {
-    let mut header = peer_id.to_be_bytes().to_vec();
-    header[0] = 9 << 3 | key_id;
-    header
 }

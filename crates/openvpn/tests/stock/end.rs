@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use openvpn::identity::Identity;
-use openvpn::negotiate::{DataCipher, OccOptions, PeerInfo, Transport};
+use openvpn::negotiate::{Cipher, OccOptions, PeerInfo, Transport};
 use openvpn::push::{PushOptions, PushReply};
 use openvpn::role::Role;
 use openvpn::server::{Listener, ListenerSettings, Remote, ServerOutput};
@@ -45,7 +45,7 @@ pub(crate) fn common(role: Role) -> Settings {
         comp_byte: false,
         fragment: false,
         key_direction: None,
-        cipher: DataCipher::BlowfishCbc,
+        cipher: Cipher::BlowfishCbc,
         cipher_allowed: false,
         auth: openvpn::digest::Digest::None,
         tls_auth: false,

@@ -15,7 +15,7 @@ use std::time::Duration;
 use openvpn::digest::Digest;
 use openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
 use openvpn::keyfile::{KeyDirection, StaticKey};
-use openvpn::negotiate::{CipherList, DataCipher};
+use openvpn::negotiate::{Cipher, CipherList};
 use openvpn::role::Role;
 use openvpn::session::{
     ClientSettings, Credentials, Decision, Renegotiate, ServerSettings, Settings, TokenKeeper,
@@ -89,9 +89,9 @@ fn client_of_the_stock_server() {
         std::thread::scope(|scope| {
             for wrapped in &wraps {
                 for (exporter, cipher) in [
-                    (true, DataCipher::Aes256Gcm),
-                    (false, DataCipher::Aes256Cbc),
-                    (false, DataCipher::ChaCha20Poly1305),
+                    (true, Cipher::Aes256Gcm),
+                    (false, Cipher::Aes256Cbc),
+                    (false, Cipher::ChaCha20Poly1305),
                 ] {
                     scope.spawn(move || client_case(wrapped, exporter, cipher));
                 }
@@ -100,7 +100,7 @@ fn client_of_the_stock_server() {
     });
 }
 
-fn client_case(wrapped: &Wrapped, exporter: bool, cipher: DataCipher) {
+fn client_case(wrapped: &Wrapped, exporter: bool, cipher: Cipher) {
     let what = format!("{}, exporter {exporter}, {cipher}", wrapped.name);
     let stock = Stock::server(&[
         "--reneg-sec",
@@ -146,9 +146,9 @@ fn server_of_the_stock_client() {
         std::thread::scope(|scope| {
             for wrapped in &wraps {
                 for (exporter, cipher) in [
-                    (true, DataCipher::Aes256Gcm),
-                    (false, DataCipher::Aes256Cbc),
-                    (true, DataCipher::ChaCha20Poly1305),
+                    (true, Cipher::Aes256Gcm),
+                    (false, Cipher::Aes256Cbc),
+                    (true, Cipher::ChaCha20Poly1305),
                 ] {
                     scope.spawn(move || server_case(wrapped, exporter, cipher));
                 }
@@ -157,7 +157,7 @@ fn server_of_the_stock_client() {
     });
 }
 
-fn server_case(wrapped: &Wrapped, exporter: bool, cipher: DataCipher) {
+fn server_case(wrapped: &Wrapped, exporter: bool, cipher: Cipher) {
     let what = format!("{}, exporter {exporter}, {cipher}", wrapped.name);
     let mut common = settings(Role::Server, wrapped.name == "tls-auth");
     common.exporter = exporter;

@@ -135,7 +135,7 @@ fn there_are_no_tickets() {
 }
 
 #[test]
-fn nobody_is_kept_more_than_is_bounded() {
+fn no_more_is_kept_than_is_bounded() {
     let mut pair = pair_of("p256", TlsVersion::V1_3);
     pair.connect();
     let mut flooded = Ok(());

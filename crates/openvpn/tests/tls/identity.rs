@@ -26,7 +26,7 @@ fn keys_in_the_clear_are_read() {
 }
 
 #[test]
-fn locked_keys_open_with_their_passphrase_alone() {
+fn locked_keys_open_only_with_their_passphrase() {
     for key in [
         "legacy-aes128.pem",
         "legacy-aes192.pem",

@@ -4,13 +4,12 @@ mod handshake;
 mod identity;
 mod openssl;
 mod revocation;
+mod verdict;
 mod verify;
 
 use openvpn::identity::Identity;
 use openvpn::role::Role;
 use openvpn::tls::{TlsError, TlsOptions, TlsSession, TlsSettings};
-use openvpn::verify::PeerJudge;
-use std::sync::Arc;
 
 /// A file of `tests/certs`.
 fn file(name: &str) -> Vec<u8> {
@@ -52,16 +51,6 @@ impl Pair {
     fn new(client: TlsOptions, server: TlsOptions) -> Self {
         Self {
             client: session(client),
-            server: session(server),
-        }
-    }
-
-    /// As [`Pair::new`], the client asking `judge` about the server.
-    fn judged(client: TlsOptions, server: TlsOptions, judge: Arc<dyn PeerJudge>) -> Self {
-        let mut settings = TlsSettings::new(client).expect("good settings");
-        settings.set_judge(judge);
-        Self {
-            client: TlsSession::new(&settings).expect("a session"),
             server: session(server),
         }
     }

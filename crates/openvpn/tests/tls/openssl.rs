@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use openvpn::role::Role;
 use openvpn::tls::{TlsSession, TlsVersion};
 
+use crate::verdict::asking;
 use crate::{options, session};
 
 /// A process that does not outlive its test.
@@ -173,5 +174,42 @@ fn servers_of_former_times_are_refused_with_a_remedy() {
         let mut client = session(options("p256", Role::Client));
         let said = refuse(&mut client, &mut socket);
         assert!(said.contains(says), "{cert}: {said}");
+    }
+}
+
+/// An OpenSSL that waits for a client to be judged is told at once that it is refused.
+#[test]
+fn openssl_understands_the_alert_of_a_refusal() {
+    if require::require(Command::new("openssl").arg("version").output()).is_none() {
+        return;
+    }
+    for flag in ["-tls1_2", "-tls1_3"] {
+        let child = Command::new("openssl")
+            .args(["s_server", flag, "-accept", "127.0.0.1:0", "-naccept", "1"])
+            .args(["-cert", &path("p256/server.crt")])
+            .args(["-key", &path("p256/server.key")])
+            .args(["-CAfile", &path("p256/ca.crt"), "-Verify", "1"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("openssl starts");
+        let mut child = Running(child);
+        let mut output = BufReader::new(child.0.stdout.take().expect("piped"));
+        let address = output
+            .by_ref()
+            .lines()
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("ACCEPT ").map(str::to_owned))
+            .expect("a port");
+        let mut socket = TcpStream::connect(address).expect("to connect");
+        let mut client = asking(options("p256", Role::Client));
+        carry(&mut client, &mut socket, |tls| tls.question().is_some());
+        assert!(client.judged(Err("not today".into())).is_err());
+        socket.write_all(&client.take_tls()).expect("to send");
+        let mut said = String::new();
+        let mut errors = child.0.stderr.take().expect("piped");
+        errors.read_to_string(&mut said).expect("text");
+        assert!(said.contains("alert access denied"), "{flag}: {said}");
     }
 }

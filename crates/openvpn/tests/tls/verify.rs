@@ -1,12 +1,10 @@
 //! Which certificates are accepted, and what is said of those that are not.
 
-use std::sync::Arc;
-
 use openvpn::identity::Identity;
 use openvpn::role::Role;
 use openvpn::tls::{CertificateProfile, TlsError, TlsOptions};
 use openvpn::verify::{
-    Fingerprint, KeyUsageRule, NameRule, PeerCertificate, PeerJudge, PeerRules, Usage, VerifyError,
+    Fingerprint, KeyUsageRule, NameRule, PeerCertificate, PeerRules, Usage, VerifyError,
     VerifyFault,
 };
 
@@ -168,7 +166,7 @@ fn weak_certificates_are_refused_with_a_remedy() {
 }
 
 #[test]
-fn suite_b_takes_its_own_alone() {
+fn suite_b_takes_only_its_own() {
     let strict = |kind| {
         let mut options = options(kind, Role::Client);
         options.profile = CertificateProfile::SuiteB;
@@ -453,36 +451,4 @@ fn what_ca_names_signs_only_as_far_as_it_may() {
     };
     assert_eq!(refused.fault, VerifyFault::Purpose, "{refused}");
     assert!(refused.reason.contains("pathlen"), "{refused}");
-}
-
-/// Refuses whoever is not called so.
-#[derive(Debug)]
-struct Only(&'static str);
-
-impl PeerJudge for Only {
-    fn judge(&self, peer: &PeerCertificate) -> Result<(), String> {
-        match peer.common_name == self.0 {
-            true => Ok(()),
-            false => Err(format!("not {}", self.0)),
-        }
-    }
-}
-
-#[test]
-fn a_judge_has_the_last_word() {
-    for (name, accepted) in [("server", true), ("another", false)] {
-        let mut pair = Pair::judged(
-            client(),
-            options("p256", Role::Server),
-            Arc::new(Only(name)),
-        );
-        match pair.run().0 {
-            Ok(()) => assert!(accepted),
-            Err(TlsError::Certificate(refused)) => {
-                assert!(!accepted);
-                assert_eq!(refused.reason, format!("not {name}"));
-            }
-            Err(other) => panic!("{other}"),
-        }
-    }
 }

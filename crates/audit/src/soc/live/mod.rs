@@ -325,7 +325,7 @@ impl Live {
             return Some(true);
         }
         if self.config.is_empty() {
-            // It may still be a module that nobody asked for yet.
+            // It may still be a module that was not asked for yet.
             return None;
         }
         Some(self.config.contains_key("CONFIG_CRYPTO_USER_API"))

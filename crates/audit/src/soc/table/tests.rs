@@ -55,7 +55,7 @@ fn unknown_chips_give_names_that_are_near() {
     assert!(near.contains(&"ipq8065"), "{near:?}");
     assert!(table.near_socs("mt76").len() <= NEAR);
     assert!(table.near_socs("").is_empty());
-    assert!(table.near_socs("a chip that nobody ever made").is_empty());
+    assert!(table.near_socs("a chip that was never made").is_empty());
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn unknown_routers_give_names_that_are_near() {
     assert!(table.router("").unwrap_err().is_empty());
     assert!(
         table
-            .router("a router that nobody ever built")
+            .router("a router that was never built")
             .unwrap_err()
             .is_empty()
     );
@@ -220,7 +220,7 @@ fn rustc_takes_the_options_and_uses_what_the_chip_has() {
             .entry((soc.rust_target().unwrap(), soc.rust.clone()))
             .or_insert_with(|| {
                 let mut command = Command::new(&rustc);
-                // Features of 32-bit ARM are unstable, and shown to those alone who may use such.
+                // Features of 32-bit ARM are unstable, and shown only where such may be used.
                 command.env("RUSTC_BOOTSTRAP", "1").args([
                     "--print",
                     "cfg",

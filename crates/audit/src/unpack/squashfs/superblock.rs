@@ -108,7 +108,7 @@ impl Superblock {
         let there = image.len();
         let cut = |length| format!("cut off: {there} bytes of a superblock of {length} are there");
         if there < 32 {
-            // Of four letters alone nothing can be told where anything may stand.
+            // From only four letters nothing can be told where anything may stand.
             return first.then(|| ("squashfs".to_owned(), cut(96)));
         }
         let order = [false, true].map(|big| Order { big });

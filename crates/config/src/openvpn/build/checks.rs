@@ -185,7 +185,7 @@ impl Builder {
         let checked = checked || self.scripts.tls_verify.is_some();
         if !checked {
             self.warnings.push(
-                "No server certificate verification method has been enabled: whoever has a \
+                "No server certificate verification method has been enabled: anyone with a \
                  client's certificate of the same CA can play the server; add `remote-cert-tls \
                  server` or `verify-x509-name NAME name`"
                     .to_owned(),
@@ -238,7 +238,7 @@ impl Builder {
         }
     }
 
-    /// Whoever reaches the port may end the tunnel and read its log.
+    /// A program that reaches the port may end the tunnel and read its log.
     fn warn_of_open_management(&mut self, management: &Management) {
         if management.password.is_some() || management.connect {
             return;

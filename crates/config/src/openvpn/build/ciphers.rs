@@ -77,7 +77,7 @@ impl Builder {
 
     /// Whether the data channel takes the cipher with the digest of `auth`.
     const fn protected(&self, cipher: Cipher) -> bool {
-        cipher.is_aead() || !self.data.auth.is_legacy() || self.data.allow_insecure
+        cipher.is_aead() || !self.data.auth.is_insecure() || self.data.allow_insecure
     }
 
     /// `data-ciphers`: what is left out is said, and something must be left.
@@ -155,7 +155,7 @@ impl Builder {
 
     fn judge_keysize(&mut self, bits: u32, cipher: Option<Cipher>) {
         match cipher {
-            Some(Cipher::BfCbc) if bits != 128 && self.data.allow_insecure => {
+            Some(Cipher::BlowfishCbc) if bits != 128 && self.data.allow_insecure => {
                 self.conflict(
                     "keysize",
                     "BF-CBC has keys of 128 bits here; remove the line",

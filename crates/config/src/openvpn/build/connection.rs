@@ -9,7 +9,7 @@ use super::value::{
 use crate::openvpn::directive::{Directive, Origin};
 use crate::openvpn::{Family, HttpProxy, KeyDirection, Mtu, PORT, Proxy, ResolvRetry, Source};
 
-/// `proto`, while it may still be `tcp` alone.
+/// `proto`, while it may still be only `tcp`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum RawTransport {
     #[default]

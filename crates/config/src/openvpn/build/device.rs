@@ -105,7 +105,7 @@ fn buffer(text: &str) -> Result<Option<u32>, String> {
     Ok((size > 0).then_some(size))
 }
 
-/// A mark in decimal; stock does not read others, but everybody writes hexadecimal.
+/// A mark in decimal; stock does not read others, but hexadecimal is usual.
 fn mark(text: &str) -> Result<u32, String> {
     match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16)

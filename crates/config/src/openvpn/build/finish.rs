@@ -25,7 +25,7 @@ impl Builder {
             return None;
         }
         let end = self.end();
-        self.settle_device(end);
+        self.settle_device();
         if end == Some(End::Server) {
             self.expand_server();
         }
@@ -100,7 +100,7 @@ impl Builder {
             return None;
         }
         if server && self.pull {
-            self.conflict("pull", "a server asks nobody for options; remove the line");
+            self.conflict("pull", "a server pulls no options; remove the line");
             return None;
         }
         if server {
@@ -129,7 +129,7 @@ impl Builder {
         None
     }
 
-    fn settle_device(&mut self, end: Option<End>) {
+    fn settle_device(&mut self) {
         let Some(name) = self.dev.take() else {
             let nowhere = Origin {
                 file: None,
@@ -143,9 +143,6 @@ impl Builder {
         let typed = self.dev_type.is_some();
         if name == "null" {
             self.device.null = true;
-            if end == Some(End::Server) {
-                self.conflict("dev", "a server needs an interface: `dev tun`");
-            }
         } else if name.starts_with("tap") && !typed {
             self.conflict("dev", TAP);
         } else if !name.starts_with("tun") && !typed {

@@ -8,7 +8,7 @@ use crate::openvpn::directive::Directive;
 use std::net::IpAddr;
 
 /// What becomes of a directive that names such a file.
-pub(super) enum Ruling {
+pub(super) enum Restriction {
     /// It is passed over: the tunnel is the same without it.
     PassedOver(&'static str),
     /// It is refused.
@@ -39,21 +39,21 @@ const SENT: &str = "two lines of a file of this machine would be sent to the oth
 const SENT_TO_PROXY: &str = "two lines of a file of this machine would be sent to the proxy, and \
     the profile says of which file; permit it with --allow-files, or name no file and be asked";
 
-/// The ruling on a directive; `None` where it reaches no such file.
-pub(super) fn ruling(directive: &Directive) -> Option<Ruling> {
+/// The restriction on a directive; `None` where it reaches no such file.
+pub(super) fn restriction(directive: &Directive) -> Option<Restriction> {
     let instead = |keep: usize, rest: &[&str], reason| {
         let mut changed = directive.clone();
         changed.values.truncate(keep);
         changed.values.extend(rest.iter().map(|&it| it.to_owned()));
-        Some(Ruling::Instead(changed, reason))
+        Some(Restriction::Instead(changed, reason))
     };
     let names_file = |index: usize| directive.get(index).is_some_and(|it| it != "stdin");
     match directive.name.as_str() {
-        "log" | "log-append" => Some(Ruling::PassedOver(LOG)),
-        "status" | "writepid" | "ifconfig-pool-persist" => Some(Ruling::PassedOver(WRITTEN)),
-        "management" if at(directive, 1) == "unix" => Some(Ruling::Denied(SOCKET)),
-        "management" if !is_loopback(at(directive, 0)) => Some(Ruling::Denied(OPEN)),
-        "management-client" => Some(Ruling::Denied(CALLS)),
+        "log" | "log-append" => Some(Restriction::PassedOver(LOG)),
+        "status" | "writepid" | "ifconfig-pool-persist" => Some(Restriction::PassedOver(WRITTEN)),
+        "management" if at(directive, 1) == "unix" => Some(Restriction::Denied(SOCKET)),
+        "management" if !is_loopback(at(directive, 0)) => Some(Restriction::Denied(OPEN)),
+        "management-client" => Some(Restriction::Denied(CALLS)),
         "auth-user-pass" if directive.inline.is_none() && names_file(0) => instead(0, &[], SENT),
         "http-proxy-user-pass" if directive.inline.is_none() && names_file(0) => {
             instead(0, &[], SENT_TO_PROXY)

@@ -10,14 +10,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::directive::{Directive, Misread, Origin};
 use super::lexer::shown;
-use super::table::{self, Entry, Fate};
+use super::table::{self, Entry, Support};
 use super::{
     Action, Client, DataChannel, Device, Network, Options, Scripts, Server, Service, Sockets,
     Timers, Tls,
 };
 use crate::report::Verdict;
 use connection::{Draft, RemoteLine};
-use foreign::Ruling;
+use foreign::Restriction;
 use value::{Outcome, Remark};
 
 mod actions;
@@ -196,15 +196,16 @@ impl Builder {
             allow_scripts,
             ..
         } = self.options;
-        let ruling = foreign::ruling(directive).filter(|_| !allow_files && !allow_scripts);
-        match ruling {
+        let restriction =
+            foreign::restriction(directive).filter(|_| !allow_files && !allow_scripts);
+        match restriction {
             None => return Some((Cow::Borrowed(directive), None)),
-            Some(Ruling::Instead(instead, reason)) => {
+            Some(Restriction::Instead(instead, reason)) => {
                 let remark = Remark::Denied(reason.to_owned());
                 return Some((Cow::Owned(instead), Some(remark)));
             }
-            Some(Ruling::PassedOver(reason)) => self.push(directive, Verdict::Ignored, reason),
-            Some(Ruling::Denied(reason)) => self.push(directive, Verdict::Refused, reason),
+            Some(Restriction::PassedOver(reason)) => self.push(directive, Verdict::Ignored, reason),
+            Some(Restriction::Denied(reason)) => self.push(directive, Verdict::Refused, reason),
         }
         None
     }
@@ -240,18 +241,18 @@ impl Builder {
             self.refuse(&directive.origin, entry.name, reason);
             return None;
         }
-        match entry.fate {
-            Fate::Ignored(reason) => self.push(directive, Verdict::Ignored, reason),
-            Fate::Refused(reason) if directive.optional => {
+        match entry.support {
+            Support::Ignored(reason) => self.push(directive, Verdict::Ignored, reason),
+            Support::Refused(reason) if directive.optional => {
                 let reason = format!("optional, and not done: {reason}");
                 self.push(directive, Verdict::Ignored, reason);
             }
-            Fate::Refused(reason) => self.refuse(&directive.origin, entry.name, reason),
+            Support::Refused(reason) => self.refuse(&directive.origin, entry.name, reason),
             _ if directive.count() < entry.min || directive.count() > entry.max => {
                 let reason = format!("{UNRECOGNIZED}; {}", wanted(entry));
                 self.refuse(&directive.origin, entry.name, reason);
             }
-            Fate::Honoured | Fate::Action => return Some(entry),
+            Support::Honoured | Support::Action => return Some(entry),
         }
         None
     }
@@ -449,7 +450,7 @@ mod tests {
     #[test]
     fn every_honoured_directive_belongs_to_a_group() {
         for entry in table::all() {
-            if !matches!(entry.fate, Fate::Honoured | Fate::Action) {
+            if !matches!(entry.support, Support::Honoured | Support::Action) {
                 continue;
             }
             let mut builder = Builder::default();

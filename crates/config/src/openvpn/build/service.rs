@@ -19,7 +19,7 @@ pub(crate) struct ManagementDraft {
 }
 
 impl ManagementDraft {
-    /// The first companion, to say that it is alone.
+    /// The first companion, to say that it is the only one.
     pub(crate) fn companion(&self) -> Option<&str> {
         self.flags.first().map(String::as_str)
     }

@@ -48,8 +48,8 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
             tls.ciphers = list();
             if !names_suite(value.split(':')) {
                 return Some(Ok(Remark::Note(format!(
-                    "{NO_SUITE}, so TLS 1.3 alone is offered, which the line does not limit; remove \
-                     the line if the other end has TLS 1.2 alone"
+                    "{NO_SUITE}, so only TLS 1.3 is offered, which the line does not limit; remove \
+                     the line if the other end has TLS 1.2 only"
                 ))));
             }
         }

@@ -121,7 +121,7 @@ pub enum HttpAuth {
 /// `mssfix`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MssFix {
-    /// Not given: 1492 in the manner of [`MssFix::Mtu`] when the tunnel's MTU is 1500, otherwise
+    /// Not given: 1492 as with [`MssFix::Mtu`] when the tunnel's MTU is 1500, otherwise
     /// the tunnel's MTU.
     #[default]
     Default,

@@ -89,7 +89,7 @@ pub enum RouteGateway {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Redirect {
     /// The default route goes through the tunnel (`redirect-gateway`); false for
-    /// `redirect-private` alone.
+    /// Only `redirect-private`.
     pub gateway: bool,
     /// IPv4 is redirected: true unless `!ipv4`.
     pub ipv4: bool,

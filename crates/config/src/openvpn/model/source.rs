@@ -1,11 +1,12 @@
 //! Texts that come from a file or stand in the configuration itself.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
+
+use crate::file;
 
 /// Largest file of certificates, keys or passwords that is read, in bytes.
 pub const SOURCE_MAX: u64 = 4 << 20;
@@ -53,7 +54,7 @@ impl Source {
     pub fn load(&self, directory: Option<&Path>) -> io::Result<Zeroizing<Vec<u8>>> {
         match self {
             Self::Inline(text) => Ok(Zeroizing::new(text.expose().as_bytes().to_vec())),
-            Self::File(path) => read_file(&resolve(directory, path), SOURCE_MAX),
+            Self::File(path) => file::read(&resolve(directory, path), SOURCE_MAX),
         }
     }
 
@@ -80,21 +81,4 @@ pub fn resolve(directory: Option<&Path>, path: &Path) -> PathBuf {
         Some(directory) => directory.join(path),
         None => path.to_owned(),
     }
-}
-
-/// Reads at most `max` bytes into memory that is overwritten when dropped.
-pub(crate) fn read_file(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
-    let file = File::open(path)?;
-    let size = file.metadata()?.len().min(max);
-    // Reserved beforehand: a vector that grows leaves copies of the keys behind.
-    let capacity = usize::try_from(size).unwrap_or(0) + 1;
-    let mut bytes = Zeroizing::new(Vec::with_capacity(capacity));
-    file.take(max + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > max {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("larger than {max} bytes"),
-        ));
-    }
-    Ok(bytes)
 }

@@ -11,7 +11,7 @@ fn tried(times: &[(Backend, [u64; SHAPES.len()])]) -> Vec<Tried> {
                 backend: *backend,
                 name: "",
             },
-            kernel: Kernel::new(Algorithm::AesGcm, 0).unwrap(),
+            implementation: Implementation::new(Algorithm::AesGcm, 0).unwrap(),
             times: times.map(Duration::from_micros),
         });
     each.collect()
@@ -94,7 +94,7 @@ fn two_hundred_measurements_beside_busy_loops_choose_no_portable_code() {
             bind(cpu);
             let mut wrong = Vec::new();
             for algorithm in [Algorithm::ChaCha20Poly1305, Algorithm::AesGcm] {
-                let candidates = algorithm.candidates_of(|kind| kind != Backend::Engine);
+                let candidates = algorithm.candidates_of(|kind| kind != Backend::Accelerator);
                 let among = Among::present(&candidates);
                 for round in 0..200 {
                     let (picked, measured) = fastest(algorithm, &among);

@@ -1,0 +1,47 @@
+//! A process without room for another open file.
+
+use std::fs;
+
+use lab::Host;
+
+/// A process that can open no more files than the few whose numbers are free, until this value is dropped.
+pub struct NoDescriptors<'h> {
+    host: &'h Host,
+    process: u32,
+    /// How many it can open still.
+    pub free: usize,
+}
+
+impl<'h> NoDescriptors<'h> {
+    /// Takes from a process of `host` what it has not opened yet.
+    pub fn of(host: &'h Host, process: u32) -> Self {
+        let all = fs::read_dir(format!("/proc/{process}/fd"))
+            .unwrap()
+            .flatten();
+        let numbers: Vec<usize> = all
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect();
+        let end = numbers.iter().max().unwrap() + 1;
+        let limited = Self {
+            host,
+            process,
+            free: end - numbers.len(),
+        };
+        limited.limit(end);
+        limited
+    }
+
+    fn limit(&self, soft: usize) {
+        let process = self.process.to_string();
+        let limit = format!("--nofile={soft}:4096");
+        self.host
+            .output("prlimit", ["--pid", &process, &limit])
+            .unwrap();
+    }
+}
+
+impl Drop for NoDescriptors<'_> {
+    fn drop(&mut self) {
+        self.limit(4096);
+    }
+}

@@ -1,0 +1,51 @@
+//! The program under test.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The program under test: what Cargo has built beside the test that runs.
+pub const PROGRAM: Program = Program;
+
+/// A name for the program's path that can stand wherever a path can.
+#[derive(Clone, Copy, Debug)]
+pub struct Program;
+
+impl Program {
+    /// Where it is.
+    pub fn path(self) -> &'static Path {
+        static PATH: OnceLock<PathBuf> = OnceLock::new();
+        PATH.get_or_init(|| {
+            // Tests are in `deps`, beside which programs lie.
+            let test = std::env::current_exe().unwrap();
+            let program = test.ancestors().nth(2).unwrap().join("millrace");
+            assert!(program.is_file(), "{} is not built", program.display());
+            program
+        })
+    }
+}
+
+impl AsRef<Path> for Program {
+    fn as_ref(&self) -> &Path {
+        self.path()
+    }
+}
+
+impl AsRef<OsStr> for Program {
+    fn as_ref(&self) -> &OsStr {
+        self.path().as_os_str()
+    }
+}
+
+impl From<Program> for PathBuf {
+    fn from(program: Program) -> Self {
+        program.path().to_owned()
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path().display().fmt(f)
+    }
+}

@@ -1,0 +1,78 @@
+//! A host with a configuration file for a tunnel, and the peer that it leads to.
+
+use std::path::PathBuf;
+
+use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
+
+use super::{A4, B4, B6, Directory, Net, PORT_B, WG, interface, ip, millrace};
+
+/// A, for which a file is, and B, which runs already.
+pub struct Site {
+    /// The hosts.
+    pub net: Net,
+    /// Keys of A.
+    pub keys_a: Keys,
+    /// Keys of B.
+    pub keys_b: Keys,
+    /// Where the file is.
+    pub directory: Directory,
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Site {
+    /// Hosts and keys; nothing runs.
+    pub fn new() -> Self {
+        let net = Net::new();
+        let (keys_a, keys_b) = (
+            Keys::generate(&net.a).unwrap(),
+            Keys::generate(&net.b).unwrap(),
+        );
+        Self {
+            net,
+            keys_a,
+            keys_b,
+            directory: Directory::new(),
+        }
+    }
+
+    /// B with its interface: it lets A have [`A4`] and these ranges, and has `behind` on its loopback interface.
+    pub fn server(&self, ranges: &[(&str, u8)], behind: &[(&str, u8)]) -> RunningPeer<'_> {
+        let b = millrace()
+            .start(&self.net.b, WG, &PeerOptions::default())
+            .unwrap();
+        let mut a_of_b = WgPeer::new(&self.keys_a.public).allow(ip(A4), 32);
+        for (address, bits) in ranges {
+            a_of_b = a_of_b.allow(ip(address), *bits);
+        }
+        b.configure(&interface(&self.keys_b, PORT_B, vec![a_of_b]))
+            .unwrap();
+        b.bring_up(&[(ip(B4), 24), (ip(B6), 64)], 1420).unwrap();
+        for (address, bits) in behind {
+            self.net.b.add_address("lo", ip(address), *bits).unwrap();
+        }
+        b
+    }
+
+    /// A's file, for an interface of this name: its section with these lines, then B at `endpoint` with these ranges, and
+    /// what comes after.
+    pub fn file(
+        &self,
+        interface: &str,
+        lines: &str,
+        endpoint: &str,
+        ranges: &str,
+        more: &str,
+    ) -> PathBuf {
+        let text = format!(
+            "[Interface]\nPrivateKey = {}\n{lines}\n\
+             [Peer]\nPublicKey = {}\nEndpoint = {endpoint}:{PORT_B}\nAllowedIPs = {ranges}\n{more}\n",
+            self.keys_a.private, self.keys_b.public,
+        );
+        self.directory.file(&format!("{interface}.conf"), &text)
+    }
+}

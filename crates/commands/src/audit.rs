@@ -1,0 +1,285 @@
+//! `millrace audit`: what a firmware leaves on the table for its chip.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use audit::report::{self, TextOptions};
+use audit::soc::{Soc, Table};
+use audit::unpack::Limits;
+use audit::verdict::Verdict;
+use audit::{Audit, AuditError, Chosen};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use thiserror::Error;
+
+use terminal::Progress;
+
+/// Why there is no report.
+#[derive(Debug, Error)]
+enum Failure {
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    #[error("no chip is called {name}{}: millrace audit --list-socs", listed_near(.near))]
+    NoSoc { name: String, near: Vec<String> },
+    #[error("{0} is a router, not a chip: say --router {0}")]
+    RouterForSoc(String),
+    #[error("no router is called {name}{}: millrace audit --list-socs", listed_near(.near))]
+    NoRouter { name: String, near: Vec<String> },
+    #[error("cannot read what this box says of itself: {0}")]
+    Live(io::Error),
+    #[error("cannot write the report: {0}")]
+    Write(io::Error),
+}
+
+fn listed_near(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        names => format!(" (there are {})", names.join(", ")),
+    }
+}
+
+/// How the report is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Text { all: bool },
+    Json,
+    Sarif,
+}
+
+/// The command's own command line.
+#[must_use]
+pub(crate) fn command() -> Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .action(ArgAction::SetTrue)
+            .help(help)
+    };
+    Command::new("audit")
+        .about("Say what a firmware leaves on the table: wrong options, missing NEON, ciphers in plain C")
+        .arg(
+            Arg::new("PATH")
+                .value_parser(value_parser!(PathBuf))
+                .help("An ELF file, a root file system's directory, or a firmware image"),
+        )
+        .arg(
+            Arg::new("soc")
+                .long("soc")
+                .value_name("NAME")
+                .help("The chip to judge for, such as ipq8065; found in the firmware if not given"),
+        )
+        .arg(
+            Arg::new("router")
+                .long("router")
+                .value_name("MODEL")
+                .help("The router to judge for, such as R7800"),
+        )
+        .group(ArgGroup::new("chip").args(["soc", "router"]))
+        .arg(flag("live", "Judge the box that this runs on: its kernel, its ciphers, its accelerators"))
+        .arg(flag("list-socs", "List the chips and routers that are known, and what fits each"))
+        .group(ArgGroup::new("what").args(["PATH", "live", "list-socs"]).required(true))
+        .arg(flag("json", "Print one JSON object a line for each file"))
+        .arg(flag("sarif", "Print one SARIF document"))
+        .group(ArgGroup::new("format").args(["json", "sarif"]))
+        .arg(flag("all", "Tell every file by itself, also those that are fine"))
+        .arg(
+            Arg::new("fail-on")
+                .long("fail-on")
+                .value_name("VERDICTS")
+                .value_delimiter(',')
+                .value_parser(fail_on)
+                .help("Verdicts that make the exit status 1, separated by commas, or \"none\" [default: all that are worth fixing]"),
+        )
+        .after_help(format!(
+            "Verdicts:\n{}\nExit status: 0 nothing of that was found, 1 something was, 2 wrong command line, or there is no report",
+            Verdict::ALL.map(|v| format!("  {:<16} {}\n", v.word(), v.meaning())).concat()
+        ))
+}
+
+fn fail_on(word: &str) -> Result<Option<Verdict>, String> {
+    if word == "none" {
+        return Ok(None);
+    }
+    word.parse()
+        .map(Some)
+        .map_err(|error: audit::verdict::NoVerdict| error.to_string())
+}
+
+/// Runs the command.
+#[must_use]
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    match report(matches) {
+        Ok(code) => code,
+        Err(error) => {
+            terminal::note(format_args!("millrace: {error}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn report(matches: &ArgMatches) -> Result<ExitCode, Failure> {
+    let table = Table::builtin();
+    let format = match (matches.get_flag("json"), matches.get_flag("sarif")) {
+        (true, _) => Format::Json,
+        (_, true) => Format::Sarif,
+        _ => Format::Text {
+            all: matches.get_flag("all"),
+        },
+    };
+    if matches.get_flag("list-socs") {
+        write(&list(table, format))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chosen = chosen(matches, table)?;
+    let audit = match matches.get_one::<PathBuf>("PATH") {
+        Some(path) => {
+            let mut progress = Progress::new(0, !matches!(format, Format::Text { .. }));
+            let mut watch = |files| progress.tell(&format!("{files} files"));
+            audit::audit_watched(path, &Limits::default(), table, chosen, &mut watch)?
+        }
+        None => {
+            let live = audit::live(Path::new("/"), table, chosen).map_err(Failure::Live)?;
+            if matches!(format, Format::Text { .. }) {
+                write(&format!("{}\n\n", live.facts.join("\n")))?;
+            }
+            if format == Format::Json {
+                let soc = live
+                    .audit
+                    .as_ref()
+                    .ok()
+                    .map(|audit| audit.chip.soc.id.as_str());
+                write(&box_line(&live.facts, soc, live.audit.as_ref().err()))?;
+            }
+            match live.audit {
+                // Nothing is wrong with a box that is no router.
+                Err(error @ (AuditError::NoChip(_) | AuditError::Nothing(..))) => {
+                    if format == Format::Sarif {
+                        write(&format!(
+                            "{:#}\n",
+                            report::sarif_of_nothing(&error.to_string())
+                        ))?;
+                    }
+                    terminal::note(format_args!("millrace: not judged: {error}"));
+                    return Ok(ExitCode::SUCCESS);
+                }
+                audit => audit?,
+            }
+        }
+    };
+    write(&shown(&audit, format))?;
+    let verdicts: Option<Vec<Option<Verdict>>> = matches
+        .get_many("fail-on")
+        .map(|many| many.copied().collect());
+    let fails = |verdict: &Verdict| match &verdicts {
+        Some(chosen) => chosen.contains(&Some(*verdict)),
+        None => verdict.is_worth_fixing(),
+    };
+    // What was not looked into cannot be told either.
+    let failed = (!audit.skipped.is_empty() && fails(&Verdict::CannotTell))
+        || audit
+            .findings
+            .iter()
+            .any(|finding| finding.verdicts.iter().any(fails));
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn chosen<'t>(matches: &ArgMatches, table: &'t Table) -> Result<Option<Chosen<'t>>, Failure> {
+    if let Some(name) = matches.get_one::<String>("soc") {
+        let soc = table.soc(name).ok_or_else(|| match table.router(name) {
+            Ok(_) => Failure::RouterForSoc(name.clone()),
+            Err(_) => Failure::NoSoc {
+                name: name.clone(),
+                near: table
+                    .near_socs(name)
+                    .into_iter()
+                    .map(str::to_owned)
+                    .collect(),
+            },
+        })?;
+        return Ok(Some(Chosen {
+            soc,
+            because: format!("--soc {name}"),
+        }));
+    }
+    if let Some(name) = matches.get_one::<String>("router") {
+        let soc = table.router(name).map_err(|near| Failure::NoRouter {
+            name: name.clone(),
+            near: near.into_iter().map(str::to_owned).collect(),
+        })?;
+        return Ok(Some(Chosen {
+            soc,
+            because: format!("--router {name}"),
+        }));
+    }
+    Ok(None)
+}
+
+fn shown(audit: &Audit<'_>, format: Format) -> String {
+    match format {
+        Format::Text { all } => report::text(audit, TextOptions { all }),
+        // Text and numbers always become JSON.
+        Format::Json => report::json(audit).unwrap_or_default(),
+        Format::Sarif => format!("{:#}\n", report::sarif(audit)),
+    }
+}
+
+/// The line of the box itself: what it says, and why it is not judged if it is not.
+fn box_line(facts: &[String], soc: Option<&str>, error: Option<&AuditError>) -> String {
+    let mut evidence = facts.to_vec();
+    evidence.extend(error.map(|error| format!("not judged: {error}")));
+    let verdict = match error {
+        Some(_) => Verdict::CannotTell,
+        None => Verdict::Fine,
+    };
+    let line = serde_json::json!({
+        "path": "/", "soc": soc, "role": "box", "verdicts": [verdict.word()], "evidence": evidence,
+        "flags": "", "gain": null, "steps": [],
+    });
+    format!("{line}\n")
+}
+
+fn list(table: &Table, format: Format) -> String {
+    let mut out = String::new();
+    for soc in table.socs() {
+        match format {
+            Format::Text { .. } => out += &listed(soc),
+            Format::Json | Format::Sarif => {
+                let line = serde_json::json!({
+                    "soc": soc.id, "name": soc.name, "aliases": soc.aliases, "routers": soc.routers,
+                    "core": soc.core, "cores": soc.cores, "neon": soc.neon, "divide": soc.divide,
+                    "aes": soc.aes, "flags": soc.gcc, "rust": soc.rust, "engine": soc.engine,
+                    "unsure": soc.unsure, "sources": soc.sources,
+                });
+                out += &format!("{line}\n");
+            }
+        }
+    }
+    out
+}
+
+fn listed(soc: &Soc) -> String {
+    let mut out = format!("{:<10} {}\n", soc.id, report::describe(soc));
+    let mut part = |name: &str, text: &str| {
+        if !text.is_empty() {
+            out += &format!("{:10} {name:<9} {text}\n", "");
+        }
+    };
+    part("also:", &soc.aliases.join(", "));
+    part("routers:", &soc.routers.join(", "));
+    part("options:", &soc.gcc);
+    part("engine:", soc.engine.as_deref().unwrap_or(""));
+    part("unsure:", &soc.unsure.join(", "));
+    out
+}
+
+fn write(text: &str) -> Result<(), Failure> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        // A reader that stops has seen enough; the verdict stays the same.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Write(error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,226 @@
+//! `millrace down`: ends a tunnel that runs in the background, or at another terminal.
+
+use clap::{Arg, ArgMatches, Command};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::Pid;
+use service::running::{self, Running};
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// How long a tunnel may take to end: name servers and scripts of the user's are set back on the way.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two looks whether it has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Where daemons have the sockets by which their interfaces are configured.
+const SOCKETS: [&str; 2] = [service::status::SOCKET_DIR, "/var/run/wireguard"];
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    Command::new("down")
+        .about("End a tunnel that is up, and wait until nothing is left of it")
+        .arg(
+            Arg::new("NAME")
+                .required(true)
+                .help("The profile's name or file, or the interface's name"),
+        )
+}
+
+/// Why a tunnel does not end.
+#[derive(Debug, Error)]
+enum DownError {
+    #[error("{name}: no tunnel of this name is up{}", others(.running))]
+    NotRunning { name: String, running: Vec<Running> },
+    #[error("{name}: these profiles of that name are up, name one by its path: {}", paths(.running))]
+    Several { name: String, running: Vec<Running> },
+    #[error("{name}: this user may not end it; run this as root")]
+    NotAllowed { name: String },
+    #[error("{name}: process {pid}: {error}")]
+    Kill {
+        name: String,
+        pid: i32,
+        error: Errno,
+    },
+    #[error("{name}: process {pid} has not ended within a minute; its log says more")]
+    Lasts { name: String, pid: i32 },
+}
+
+fn others(running: &[Running]) -> String {
+    let names: Vec<&str> = running.iter().map(|it| it.name.as_str()).collect();
+    match names.is_empty() {
+        true => "; nothing that `millrace up` started is".to_owned(),
+        false => format!("; up are: {}", names.join(", ")),
+    }
+}
+
+fn paths(running: &[Running]) -> String {
+    let paths = running.iter().map(|it| it.path.display().to_string());
+    paths.collect::<Vec<_>>().join(", ")
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let name = matches.get_one::<String>("NAME").cloned();
+    match down(&name.unwrap_or_default()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn down(name: &str) -> Result<(), DownError> {
+    let pid = process_of(name, running::all())?;
+    let process = Pid::from_raw(pid);
+    match kill(process, Signal::SIGTERM) {
+        // It has ended meanwhile.
+        Ok(()) | Err(Errno::ESRCH) => {}
+        Err(Errno::EPERM) => {
+            return Err(DownError::NotAllowed {
+                name: name.to_owned(),
+            });
+        }
+        Err(error) => {
+            return Err(DownError::Kill {
+                name: name.to_owned(),
+                pid,
+                error,
+            });
+        }
+    }
+    let end = Instant::now() + PATIENCE;
+    while is_alive(pid) {
+        if Instant::now() >= end {
+            return Err(DownError::Lasts {
+                name: name.to_owned(),
+                pid,
+            });
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// The process that has a tunnel up: by the profile's name or path, or else by the interface.
+fn process_of(name: &str, running: Vec<Running>) -> Result<i32, DownError> {
+    let path = fs::canonicalize(name).ok();
+    let by_path = |it: &&Running| path.as_ref() == Some(&it.path);
+    if let Some(found) = running.iter().find(by_path) {
+        return Ok(found.pid);
+    }
+    let mut named: Vec<&Running> = running.iter().filter(|it| it.name == name).collect();
+    if named.len() > 1 {
+        return Err(DownError::Several {
+            name: name.to_owned(),
+            running: named.into_iter().cloned().collect(),
+        });
+    }
+    if let Some(found) = named.pop() {
+        return Ok(found.pid);
+    }
+    // A name that is none would be a path to the socket of another program.
+    let sockets = SOCKETS.map(|directory| Path::new(directory).join(format!("{name}.sock")));
+    for socket in sockets.iter().filter(|_| config::types::is_ifname(name)) {
+        match owner(socket) {
+            Ok(pid) if is_millrace(pid) => return Ok(pid),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(DownError::NotAllowed {
+                    name: name.to_owned(),
+                });
+            }
+            _ => {}
+        }
+    }
+    Err(DownError::NotRunning {
+        name: name.to_owned(),
+        running,
+    })
+}
+
+/// The process that listens on a socket.
+fn owner(socket: &Path) -> io::Result<i32> {
+    let stream = UnixStream::connect(socket)?;
+    Ok(getsockopt(&stream, PeerCredentials)?.pid())
+}
+
+/// Other programs than ours have sockets in these places too.
+fn is_millrace(pid: i32) -> bool {
+    let program = |pid: &str| {
+        let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        let name = path.file_name()?.to_str()?;
+        // One that was replaced while it runs.
+        Some(name.trim_end_matches(" (deleted)").to_owned())
+    };
+    program("self").is_some_and(|ours| program(&pid.to_string()) == Some(ours))
+}
+
+/// Whether a process runs; one that only waits for its parent to look has ended.
+fn is_alive(pid: i32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    // The state stands behind the name, which may hold anything.
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().next());
+    !matches!(state, Some("Z" | "X"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn running(name: &str, path: &str, pid: i32) -> Running {
+        Running {
+            pid,
+            name: name.to_owned(),
+            path: PathBuf::from(path),
+        }
+    }
+
+    #[test]
+    fn names_and_paths_lead_to_processes() {
+        let all = || {
+            vec![
+                running("home", "/proc/self/exe-that-is-none", 1),
+                running("office", "/a/office.ovpn", 2),
+                running("office", "/b/office.ovpn", 3),
+            ]
+        };
+        assert_eq!(process_of("home", all()).unwrap(), 1);
+        let several = process_of("office", all()).unwrap_err().to_string();
+        assert!(
+            several.contains("/a/office.ovpn, /b/office.ovpn"),
+            "{several}"
+        );
+        let none = process_of("../../etc/x", all()).unwrap_err().to_string();
+        assert!(none.contains("up are: home, office, office"), "{none}");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("office.ovpn");
+        fs::write(&path, "").unwrap();
+        let real = fs::canonicalize(&path).unwrap();
+        let mut all = all();
+        all.push(running("office", real.to_str().unwrap(), 4));
+        assert_eq!(process_of(path.to_str().unwrap(), all).unwrap(), 4);
+    }
+
+    #[test]
+    fn processes_are_alive_until_they_have_ended() {
+        assert!(is_alive(std::process::id().cast_signed()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert!(!is_alive(child.id().cast_signed()));
+    }
+}

@@ -1,0 +1,348 @@
+//! The status as text for people, as `wg show` prints it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use service::status::{
+    LineStatus, MeasuredStatus, OrderStatus, PeerStatus, PipelineStatus, Status,
+};
+
+/// Colours, where there is a terminal to show them.
+#[derive(Clone, Copy)]
+pub(super) struct Paint {
+    pub(super) on: bool,
+    /// Lines end at the terminal's edge.
+    pub(super) wraps: bool,
+}
+
+impl Paint {
+    /// For files and programs.
+    #[cfg(test)]
+    const PLAIN: Self = Self {
+        on: false,
+        wraps: false,
+    };
+
+    fn with(self, code: &str, text: &str) -> String {
+        if self.on {
+            return format!("\x1b[{code}m{text}\x1b[0m");
+        }
+        text.to_owned()
+    }
+
+    /// The head of a block.
+    fn head(self, kind: &str, name: &str) -> String {
+        format!("{}: {name}\n", self.with("1;32", kind))
+    }
+
+    /// A line of a block; nothing when there is nothing to say.
+    fn line(self, out: &mut String, label: &str, value: &str) {
+        if !value.is_empty() {
+            let value = match self.wraps {
+                true => wrapped(value, label.len() + 4),
+                false => value.to_owned(),
+            };
+            let _ = writeln!(out, "  {}: {value}", self.with("1", label));
+        }
+    }
+}
+
+/// Columns of a terminal.
+const COLUMNS: usize = 80;
+
+/// A value in lines of [`COLUMNS`], the first of which has `used` of them before it.
+fn wrapped(value: &str, used: usize) -> String {
+    let (mut text, mut column) = (String::new(), used);
+    for (place, word) in value.split(' ').enumerate() {
+        // Colours take no room.
+        let width = word.len()
+            - if word.starts_with('\x1b') {
+                9.min(word.len())
+            } else {
+                0
+            };
+        match place {
+            0 => {}
+            _ if column + 1 + width > COLUMNS => {
+                text.push_str("\n    ");
+                column = 4;
+            }
+            _ => {
+                text.push(' ');
+                column += 1;
+            }
+        }
+        text.push_str(word);
+        column += width;
+    }
+    text
+}
+
+/// The text for people, as `wg show` prints it.
+pub(super) fn render(status: &Status, paint: Paint) -> String {
+    let mut out = paint.head("interface", &status.interface);
+    if has_roles(status) {
+        let role = status.role.as_deref().unwrap_or_default();
+        let state = status.state.as_deref().unwrap_or_default();
+        let kind = format!("{} {role} {state}", status.protocol);
+        paint.line(&mut out, "protocol", kind.trim_end());
+        paint.line(&mut out, "addresses", &status.addresses.join(", "));
+    } else {
+        let none = || "(none)".to_owned();
+        let key = status.public_key.clone().unwrap_or_else(none);
+        paint.line(&mut out, "public key", &key);
+    }
+    if status.listen_port != 0 {
+        paint.line(&mut out, "listening port", &status.listen_port.to_string());
+    }
+    let ports: Vec<String> = status.listen_tcp.iter().map(u16::to_string).collect();
+    paint.line(&mut out, "listening tcp port", &ports.join(", "));
+    if status.fwmark != 0 {
+        paint.line(&mut out, "fwmark", &format!("{:#x}", status.fwmark));
+    }
+    paint.line(&mut out, "mtu", &status.mtu.to_string());
+    let mut peers: Vec<&PeerStatus> = status.peers.iter().collect();
+    // As `wg`: those that were heard of last come first, those that never were last.
+    peers.sort_by_key(|peer| peer.latest_handshake_age.unwrap_or(u64::MAX));
+    for peer in peers {
+        out.push('\n');
+        render_peer(&mut out, status, peer, paint);
+    }
+    out.push('\n');
+    render_dataplane(&mut out, status, paint);
+    out
+}
+
+/// Whether the ends differ: with OpenVPN and PPTP, whose status has the same fields.
+fn has_roles(status: &Status) -> bool {
+    status.protocol != "wireguard"
+}
+
+fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Paint) {
+    let openvpn = has_roles(status);
+    let (kind, name) = match (openvpn, status.role.as_deref()) {
+        (false, _) => ("peer", peer.public_key.as_str()),
+        (true, role) => (
+            if role == Some("server") {
+                "client"
+            } else {
+                "server"
+            },
+            // What a peer says of itself is shown, never obeyed by the terminal.
+            peer.name
+                .as_deref()
+                .or(peer.username.as_deref())
+                .unwrap_or("(no name)"),
+        ),
+    };
+    let name = name.escape_debug().to_string();
+    out.push_str(&paint.head(kind, &name));
+    let endpoint = peer.endpoint.clone().unwrap_or_default();
+    match peer.transport.as_deref().filter(|_| openvpn) {
+        Some(transport) => paint.line(out, "endpoint", &format!("{endpoint} ({transport})")),
+        None => paint.line(out, "endpoint", &endpoint),
+    }
+    if let Some(user) = peer.username.as_ref().filter(|_| peer.name.is_some()) {
+        paint.line(out, "user", &user.escape_debug().to_string());
+    }
+    let ranges = match peer.allowed_ips.join(", ") {
+        ranges if ranges.is_empty() && !openvpn => "(none)".to_owned(),
+        ranges => ranges,
+    };
+    paint.line(out, "allowed ips", &ranges);
+    let cipher = cipher(
+        peer.cipher.as_deref().unwrap_or_default(),
+        peer.crypto_backend.as_deref().unwrap_or_default(),
+        peer.backend.as_deref().unwrap_or_default(),
+    );
+    paint.line(out, "cipher", &cipher);
+    if let Some(age) = peer.latest_handshake_age {
+        paint.line(out, "latest handshake", &ago(age));
+    }
+    if peer.rx_bytes != 0 || peer.tx_bytes != 0 {
+        let (rx, tx) = (bytes(peer.rx_bytes), bytes(peer.tx_bytes));
+        paint.line(out, "transfer", &format!("{rx} received, {tx} sent"));
+    }
+    if let (Some(rx), Some(tx)) = (peer.rx_rate, peer.tx_rate) {
+        let (rx, tx) = (bits(rx), bits(tx));
+        paint.line(out, "rate", &format!("{rx} receiving, {tx} sending"));
+    }
+    if let Some(seconds) = peer.keepalive.filter(|&seconds| seconds != 0) {
+        let every = format!("every {}", duration(seconds.into()));
+        paint.line(out, "persistent keepalive", &every);
+    }
+    for line in &peer.lines {
+        let name = format!("line {}", line.name.escape_debug());
+        paint.line(out, &name, &line_text(line, paint));
+    }
+    if let Some(order) = &peer.order {
+        let OrderStatus {
+            accepted,
+            late,
+            waiting,
+            lost,
+        } = order;
+        let text =
+            format!("{accepted} packets in time, {late} late, {lost} lost, {waiting} waiting");
+        paint.line(out, "order", &text);
+    }
+}
+
+/// `up for 5 minutes, in use, 12.5 ms: WHY`.
+fn line_text(line: &LineStatus, paint: Paint) -> String {
+    let colour = match line.state.as_str() {
+        "up" => "32",
+        "down" => "31",
+        _ => "33",
+    };
+    let mut text = paint.with(colour, &line.state);
+    if let Some(seconds) = line.state_age.filter(|&seconds| seconds != 0) {
+        text += &format!(" for {}", duration(seconds));
+    }
+    if line.in_use {
+        text += ", in use";
+    }
+    if let Some(ms) = line.round_trip_ms {
+        text += &format!(", {ms:.1} ms");
+    }
+    let first = line.accepted + line.late;
+    if line.sent != 0 || first != 0 {
+        text += &format!(", {} packets sent, {first} received", line.sent);
+    }
+    let copies = line.duplicated + line.ancient;
+    if copies != 0 {
+        text += &format!(" and {copies} copies");
+    }
+    format!("{text}: {}", line.reason.escape_debug())
+}
+
+fn render_dataplane(out: &mut String, status: &Status, paint: Paint) {
+    let plane = &status.dataplane;
+    out.push_str(&paint.head("data plane", &workers(status.workers)));
+    let cipher = cipher(&plane.cipher, &plane.crypto_backend, &plane.backend);
+    paint.line(out, "cipher", &cipher);
+    paint.line(out, "measured", &measured(&plane.measured));
+    if plane.accelerators == Some(false) {
+        paint.line(out, "accelerators", "not in this build");
+    }
+    for (rung, state) in &plane.rungs {
+        let colour = if state == "on" { "32" } else { "33" };
+        paint.line(out, rung, &paint.with(colour, state));
+    }
+    paint.line(out, "outbound", &pipeline(&plane.outbound));
+    paint.line(out, "inbound", &pipeline(&plane.inbound));
+    if plane.inbound.unpacked != 0 {
+        let words = "packets that a peer compressed, whose lengths tell what is in them (VORACLE)";
+        let text = format!("{} {words}", plane.inbound.unpacked);
+        paint.line(out, "unpacked", &paint.with("33", &text));
+    }
+    paint.line(out, "dropped", &counts(&plane.drops));
+    paint.line(out, "refused", &counts(&status.refused));
+    paint.line(out, "limit", &plane.limits);
+}
+
+/// `avx512-ifma 310 ns, portable 2900 ns for each packet of 352 bytes in a batch`.
+fn measured(candidates: &[MeasuredStatus]) -> String {
+    let Some(first) = candidates.first() else {
+        return String::new();
+    };
+    let each = candidates.iter().map(|of| match of.batch_ns {
+        Some(ns) => format!("{} {ns} ns", of.name),
+        None => format!("{} far behind", of.name),
+    });
+    let each = each.collect::<Vec<_>>().join(", ");
+    let len = first.batch_len;
+    format!("{each} for each packet of {len} bytes in a batch")
+}
+
+/// The counters that are not zero.
+fn counts(all: &BTreeMap<String, u64>) -> String {
+    let some = all.iter().filter(|(_, count)| **count != 0);
+    let some: Vec<String> = some
+        .map(|(reason, count)| format!("{count} {reason}"))
+        .collect();
+    some.join(", ")
+}
+
+/// `NAME (KIND: CODE)`, as much of it as is known.
+fn cipher(name: &str, kind: &str, code: &str) -> String {
+    match (kind, code) {
+        (_, "") => name.to_owned(),
+        ("", code) => format!("{name} ({code})"),
+        (kind, code) => format!("{name} ({kind}: {code})"),
+    }
+}
+
+fn workers(count: usize) -> String {
+    match count {
+        1 => "1 worker".to_owned(),
+        _ => format!("{count} workers"),
+    }
+}
+
+fn pipeline(pipeline: &PipelineStatus) -> String {
+    if pipeline.packets == 0 {
+        return "idle".to_owned();
+    }
+    format!(
+        "{} packets, {} in {} batches ({:.1} packets each, {} with help), {} super-packets, {} system calls",
+        pipeline.packets,
+        bytes(pipeline.bytes),
+        pipeline.batches,
+        pipeline.packets_per_batch,
+        pipeline.parallel_batches,
+        pipeline.super_packets,
+        pipeline.syscalls,
+    )
+}
+
+/// Binary units with two places, as `wg` shows them.
+fn bytes(count: u64) -> String {
+    scaled(count, 1024, &["B", "KiB", "MiB", "GiB", "TiB"])
+}
+
+/// Decimal units, as line speeds are sold.
+fn bits(rate: u64) -> String {
+    scaled(rate, 1000, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"])
+}
+
+fn scaled(count: u64, step: u32, units: &[&str]) -> String {
+    // Only for the eye: a double's 53 bits are plenty.
+    #[allow(clippy::cast_precision_loss)]
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= f64::from(step) && unit + 1 < units.len() {
+        value /= f64::from(step);
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{count} {}", units[0]),
+        _ => format!("{value:.2} {}", units[unit]),
+    }
+}
+
+fn ago(seconds: u64) -> String {
+    match seconds {
+        0 => "now".to_owned(),
+        _ => format!("{} ago", duration(seconds)),
+    }
+}
+
+/// The units of a duration that are not zero: `1 hour, 3 seconds`.
+fn duration(seconds: u64) -> String {
+    let units = [
+        (seconds / 86_400, "day"),
+        (seconds / 3600 % 24, "hour"),
+        (seconds / 60 % 60, "minute"),
+        (seconds % 60, "second"),
+    ];
+    let parts: Vec<String> = units
+        .iter()
+        .filter(|(count, _)| *count != 0)
+        .map(|(count, unit)| format!("{count} {unit}{}", if *count == 1 { "" } else { "s" }))
+        .collect();
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! What people are shown, line by line.
+
+use super::*;
+
+fn example() -> Status {
+    let peer = |key: &str, age| PeerStatus {
+        public_key: key.to_owned(),
+        latest_handshake_age: age,
+        ..PeerStatus::default()
+    };
+    let mut status = Status {
+        interface: "wg0".to_owned(),
+        protocol: "wireguard".to_owned(),
+        public_key: Some("pub=".to_owned()),
+        listen_port: 51820,
+        fwmark: 0xca6c,
+        mtu: 1420,
+        workers: 2,
+        peers: vec![peer("never=", None), peer("old=", Some(3723))],
+        ..Status::default()
+    };
+    status.peers.push(PeerStatus {
+        endpoint: Some("[2001:db8::1]:51820".to_owned()),
+        allowed_ips: vec!["10.0.0.0/24".to_owned(), "::/0".to_owned()],
+        rx_bytes: 1372,
+        tx_bytes: 5 << 30,
+        rx_rate: Some(940_000_000),
+        tx_rate: Some(12),
+        keepalive: Some(25),
+        ..peer("new=", Some(1))
+    });
+    let plane = &mut status.dataplane;
+    plane.cipher = "chacha20-poly1305".to_owned();
+    plane.crypto_backend = "simd".to_owned();
+    plane.backend = "aws-lc".to_owned();
+    for (name, batch_ns) in [("aws-lc", Some(290)), ("portable", None)] {
+        plane.measured.push(MeasuredStatus {
+            name: name.to_owned(),
+            batch_len: 352,
+            batch_ns,
+            ..MeasuredStatus::default()
+        });
+    }
+    plane.rungs.insert("tun-gso".to_owned(), "on".to_owned());
+    plane
+        .rungs
+        .insert("udp-gso".to_owned(), "off (setting)".to_owned());
+    plane.drops.insert("no peer".to_owned(), 3);
+    plane.drops.insert("replay".to_owned(), 0);
+    plane.outbound = PipelineStatus {
+        batches: 2,
+        packets: 90,
+        packets_per_batch: 45.0,
+        bytes: 126_000,
+        super_packets: 2,
+        syscalls: 4,
+        parallel_batches: 1,
+        ..PipelineStatus::default()
+    };
+    status
+}
+
+#[test]
+fn the_text_for_people() {
+    let expected = "\
+interface: wg0
+  public key: pub=
+  listening port: 51820
+  fwmark: 0xca6c
+  mtu: 1420
+
+peer: new=
+  endpoint: [2001:db8::1]:51820
+  allowed ips: 10.0.0.0/24, ::/0
+  latest handshake: 1 second ago
+  transfer: 1.34 KiB received, 5.00 GiB sent
+  rate: 940.00 Mbit/s receiving, 12 bit/s sending
+  persistent keepalive: every 25 seconds
+
+peer: old=
+  allowed ips: (none)
+  latest handshake: 1 hour, 2 minutes, 3 seconds ago
+
+peer: never=
+  allowed ips: (none)
+
+data plane: 2 workers
+  cipher: chacha20-poly1305 (simd: aws-lc)
+  measured: aws-lc 290 ns, portable far behind for each packet of 352 bytes in a batch
+  tun-gso: on
+  udp-gso: off (setting)
+  outbound: 90 packets, 123.05 KiB in 2 batches (45.0 packets each, 1 with help), 2 super-packets, 4 system calls
+  inbound: idle
+  dropped: 3 no peer
+";
+    assert_eq!(render(&example(), Paint::PLAIN), expected);
+}
+
+#[test]
+fn an_openvpn_server_shows_its_clients() {
+    let mut status = Status {
+        interface: "tun0".to_owned(),
+        protocol: "openvpn".to_owned(),
+        role: Some("server".to_owned()),
+        listen_port: 1194,
+        listen_tcp: vec![443],
+        addresses: vec!["10.8.0.1".to_owned()],
+        mtu: 1500,
+        workers: 1,
+        peers: vec![PeerStatus {
+            name: Some("branch\u{1b}[31m".to_owned()),
+            username: Some("anna".to_owned()),
+            client_id: Some(3),
+            transport: Some("udp".to_owned()),
+            endpoint: Some("192.0.2.7:40000".to_owned()),
+            allowed_ips: vec!["10.8.0.2/32".to_owned()],
+            cipher: Some("AES-256-GCM".to_owned()),
+            crypto_backend: Some("simd".to_owned()),
+            backend: Some("aws-lc".to_owned()),
+            rx_bytes: 1,
+            ..PeerStatus::default()
+        }],
+        ..Status::default()
+    };
+    status.refused.insert("auth_failed".to_owned(), 2);
+    status.refused.insert("replayed".to_owned(), 0);
+    let expected = "\
+interface: tun0
+  protocol: openvpn server
+  addresses: 10.8.0.1
+  listening port: 1194
+  listening tcp port: 443
+  mtu: 1500
+
+client: branch\\u{1b}[31m
+  endpoint: 192.0.2.7:40000 (udp)
+  user: anna
+  allowed ips: 10.8.0.2/32
+  cipher: AES-256-GCM (simd: aws-lc)
+  transfer: 1 B received, 0 B sent
+
+data plane: 1 worker
+  outbound: idle
+  inbound: idle
+  refused: 2 auth_failed
+";
+    assert_eq!(render(&status, Paint::PLAIN), expected);
+}
+
+#[test]
+fn colours_only_where_asked_for() {
+    assert!(!render(&example(), Paint::PLAIN).contains('\x1b'));
+    assert!(
+        render(
+            &example(),
+            Paint {
+                on: true,
+                wraps: true
+            }
+        )
+        .contains("\x1b[1;32minterface\x1b[0m: wg0")
+    );
+}
+
+#[test]
+fn lines_fit_a_terminal() {
+    let paint = Paint {
+        on: false,
+        wraps: true,
+    };
+    let text = render(&example(), paint);
+    assert!(text.lines().all(|line| line.len() <= COLUMNS), "{text}");
+    let words =
+        |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+    assert_eq!(words(&text), words(&render(&example(), Paint::PLAIN)));
+}

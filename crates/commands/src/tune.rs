@@ -1,0 +1,475 @@
+//! `millrace tune`: measures ciphers on the CPU and on accelerators, and writes what is fastest to the profile.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use crypto::accelerator::{
+    self, Costs, Crossover, Device, Direction, Sample, Side, Task, Timing, Tuner,
+};
+use crypto::select::Algorithm;
+use serde_json::json;
+
+use host::machine::Machine;
+use service::profile::{self, OnAccelerator, OnCpu, Profile};
+use terminal::Progress;
+
+/// Bytes of a single packet.
+const SIZES: [usize; 9] = [16, 64, 256, 1024, 1408, 4096, 8192, 16_384, 65_536];
+
+/// Packets of a batch, of [`FULL`] bytes each.
+const BATCHES: [usize; 6] = [2, 4, 8, 16, 32, 64];
+
+/// Bytes of a full-size packet in a tunnel.
+const FULL: usize = 1408;
+
+/// Longer ones are shown, and do not count for what tunnels do.
+const LONGEST: usize = 16_384;
+
+/// Steps that are certain: each algorithm, and each row of the tables both ways. With an accelerator there are more.
+const STEPS: usize = Algorithm::ALL.len() + Task::ALL.len() * 2 * (SIZES.len() + BATCHES.len() + 1);
+
+/// The batch by which it is judged whether an accelerator is worth it.
+const USUAL: usize = 32;
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    Command::new("tune")
+        .about("Measure ciphers on the CPU and on accelerators, and keep what is fastest")
+        .long_about(
+            "Measure ciphers on the CPU and on accelerators behind /dev/crypto or AF_ALG, from 16 bytes to 64 KiB \
+             and in batches of 1 to 64 packets, and write to the profile what is fastest when. Tunnels that are \
+             started afterwards use it. Nothing else should run meanwhile.",
+        )
+        .arg(
+            Arg::new("profile")
+                .long("profile")
+                .value_name("PATH")
+                .value_parser(value_parser!(PathBuf))
+                .help("Where to write [default: MILLRACE_PROFILE, or /etc/millrace/profile.json]"),
+        )
+        .arg(
+            Arg::new("no-profile")
+                .long("no-profile")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("profile")
+                .help("Measure only"),
+        )
+        .arg(
+            Arg::new("milliseconds")
+                .long("milliseconds")
+                .value_name("N")
+                .default_value("20")
+                .value_parser(value_parser!(u64).range(1..=10_000))
+                .help("Time for each figure"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("One object a line: each figure, then the profile"),
+        )
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let path = match matches.get_one::<PathBuf>("profile") {
+        _ if matches.get_flag("no-profile") => None,
+        Some(path) => Some(path.clone()),
+        None => profile::path(),
+    };
+    let json = matches.get_flag("json");
+    let run = Run {
+        json,
+        progress: RefCell::new(Progress::new(STEPS, json)),
+        enough: Duration::from_millis(matches.get_one("milliseconds").copied().unwrap_or(20)),
+    };
+    // Measuring takes minutes: not for nothing.
+    if let Some(path) = &path
+        && let Err(why) = Profile::check_path(path)
+    {
+        return cannot_write(path, &why);
+    }
+    let profile = run.tune();
+    run.show(&json!({ "profile": profile }), "");
+    let Some(path) = path else {
+        return ExitCode::SUCCESS;
+    };
+    match profile.write(&path) {
+        Ok(()) => {
+            run.show(
+                &json!({ "written": path }),
+                &format!("written to {}", path.display()),
+            );
+            ExitCode::SUCCESS
+        }
+        Err(why) => cannot_write(&path, &why),
+    }
+}
+
+fn cannot_write(path: &Path, why: &io::Error) -> ExitCode {
+    terminal::note(format_args!(
+        "millrace: cannot write {}: {why}. Name another file with --profile, and tunnels' with {}",
+        path.display(),
+        profile::ENVIRONMENT
+    ));
+    ExitCode::FAILURE
+}
+
+/// Prints a line. The reader may close its end early, and the profile is to be written all the same.
+fn print_line(line: &dyn core::fmt::Display) {
+    let _ = writeln!(io::stdout().lock(), "{line}");
+}
+
+struct Run {
+    json: bool,
+    /// For each figure.
+    enough: Duration,
+    progress: RefCell<Progress>,
+}
+
+/// One row of a table.
+struct Row {
+    packets: usize,
+    bytes: usize,
+    cpu: Timing,
+    accelerator: Option<Timing>,
+    both: Option<Timing>,
+}
+
+impl Run {
+    fn tune(&self) -> Profile {
+        let mut profile = Profile::new();
+        let machine = Machine::this();
+        self.show(&json!({ "machine": machine }), &machine.show());
+        for algorithm in Algorithm::ALL {
+            self.progress.borrow_mut().begin(algorithm.name());
+            let cpu = OnCpu::chosen(algorithm);
+            let text = format!(
+                "{:<18} {} for batches, {} for few packets",
+                cpu.algorithm, cpu.many, cpu.few
+            );
+            self.show(&json!({ "cpu": cpu }), &text);
+            profile.cpu.push(cpu);
+        }
+        let devices = accelerator::devices();
+        if devices.is_empty() {
+            let text = match accelerator::BUILT {
+                true => "accelerators       none",
+                false => "accelerators       none: this build of Millrace has no code for them",
+            };
+            let built = accelerator::BUILT;
+            self.show(&json!({ "accelerators": [], "built": built }), text);
+        }
+        for task in Task::ALL {
+            let device = devices.iter().find(|device| device.task == task);
+            if let Some(entry) = self.task(task, device) {
+                profile.engines.push(entry);
+            }
+        }
+        profile
+    }
+
+    /// Both directions of a task; what is to be kept, if there is an accelerator for it.
+    fn task(&self, task: Task, device: Option<&Device>) -> Option<OnAccelerator> {
+        let tuner = Tuner::new(task, None)?;
+        let mut crossovers = [Crossover::NEVER; 2];
+        let mut tables = Vec::new();
+        for (direction, crossover) in DIRECTIONS.into_iter().zip(&mut crossovers) {
+            let rows = self.rows(task, direction, &tuner, device.is_some())?;
+            *crossover = fit(&rows).unwrap_or(Crossover::NEVER);
+            tables.push(rows);
+        }
+        let worth: Vec<_> = tables
+            .iter()
+            .zip(&crossovers)
+            .map(|(rows, crossover)| worth(rows, crossover))
+            .collect();
+        let kept: Vec<_> = crossovers
+            .iter()
+            .zip(&worth)
+            .map(|(crossover, worth)| match worth {
+                Ok(()) => *crossover,
+                Err(_) => Crossover::NEVER,
+            })
+            .collect();
+        let used = worth.iter().any(Result::is_ok);
+        let shared = Tuner::new(task, Some([kept[0], kept[1]]));
+        for (at, direction) in DIRECTIONS.into_iter().enumerate() {
+            let rows = &mut tables[at];
+            if let Some(tuner) = shared.as_ref().filter(|_| worth[at].is_ok()) {
+                for row in rows.iter_mut() {
+                    self.progress_row(task, direction, row.packets, row.bytes);
+                    row.both =
+                        tuner.time(Side::Both, direction, row.packets, row.bytes, self.enough);
+                }
+            }
+            self.table(task, direction, device, rows);
+            if device.is_some() {
+                self.verdict(task, direction, &crossovers[at], &worth[at]);
+            }
+        }
+        device.map(|device| OnAccelerator {
+            algorithm: task.name().to_owned(),
+            driver: device.driver.clone(),
+            by: device.by.to_owned(),
+            used,
+            seal: kept[0].into(),
+            open: kept[1].into(),
+        })
+    }
+
+    fn rows(
+        &self,
+        task: Task,
+        direction: Direction,
+        tuner: &Tuner,
+        accelerator: bool,
+    ) -> Option<Vec<Row>> {
+        let shapes = SIZES.map(|bytes| (1, bytes)).into_iter();
+        let shapes = shapes.chain(BATCHES.map(|packets| (packets, FULL)));
+        let mut rows = Vec::new();
+        for (packets, bytes) in shapes.chain([(USUAL, 64)]) {
+            self.progress_row(task, direction, packets, bytes);
+            let time = |side| tuner.time(side, direction, packets, bytes, self.enough);
+            rows.push(Row {
+                packets,
+                bytes,
+                cpu: time(Side::Cpu)?,
+                accelerator: accelerator.then(|| time(Side::Accelerator)).flatten(),
+                both: None,
+            });
+        }
+        Some(rows)
+    }
+
+    fn table(&self, task: Task, direction: Direction, device: Option<&Device>, rows: &[Row]) {
+        let mut text = format!(
+            "\n{}, {}, MB/s",
+            full_name(task),
+            operation(task, direction)
+        );
+        if let Some(device) = device {
+            let _ = write!(text, "; accelerator: {} by {}", device.driver, device.by);
+        }
+        text.push_str("\n packets   bytes        CPU");
+        if device.is_some() {
+            text.push_str("  accelerator       both  accelerator's use of the CPU");
+        }
+        for row in rows {
+            let rate = |timing: &Timing| {
+                let megabytes = (row.packets * row.bytes) as f64 / 1e6;
+                format!("{:.2}", megabytes / (timing.wall.max(1) as f64 / 1e9))
+            };
+            let _ = write!(
+                text,
+                "\n{:>8} {:>7} {:>10}",
+                row.packets,
+                row.bytes,
+                rate(&row.cpu)
+            );
+            if device.is_some() {
+                let rate =
+                    |timing: &Option<Timing>| timing.as_ref().map_or_else(|| "-".to_owned(), rate);
+                let share = row.accelerator.map_or_else(
+                    || "-".to_owned(),
+                    |accelerator| {
+                        format!("{:.2}", accelerator.cpu as f64 / row.cpu.cpu.max(1) as f64)
+                    },
+                );
+                let (accelerator, both) = (rate(&row.accelerator), rate(&row.both));
+                let _ = write!(text, " {accelerator:>12} {both:>10} {share:>12}");
+            }
+            for (side, timing) in [
+                ("cpu", Some(row.cpu)),
+                ("accelerator", row.accelerator),
+                ("both", row.both),
+            ] {
+                let Some(timing) = timing else { continue };
+                let rate = (row.packets * row.bytes) as u64 * 1_000_000 / timing.wall.max(1);
+                self.show(
+                    &json!({
+                        "algorithm": full_name(task),
+                        "operation": operation(task, direction),
+                        "side": side,
+                        "batch": row.packets,
+                        "bytes": row.bytes,
+                        "nanoseconds": timing.wall,
+                        "cpu_nanoseconds": timing.cpu,
+                        "kilobytes_per_second": rate,
+                    }),
+                    "",
+                );
+            }
+        }
+        if !self.json {
+            self.progress.borrow_mut().clear();
+            print_line(&text);
+        }
+    }
+
+    fn verdict(
+        &self,
+        task: Task,
+        direction: Direction,
+        crossover: &Crossover,
+        worth: &Result<(), &'static str>,
+    ) {
+        let from = |packets| crossover.bytes(packets, LONGEST);
+        let text = match worth {
+            Err(why) => format!("stays on the CPU: {why}"),
+            Ok(()) => {
+                let told = |packets| match from(packets) {
+                    Some(bytes) => format!("from {bytes} bytes on"),
+                    None => "never".to_owned(),
+                };
+                format!(
+                    "to the accelerator: a packet alone {}, of {USUAL} some {}; of {USUAL} x {FULL} {}",
+                    told(1),
+                    told(USUAL),
+                    crossover.share(USUAL, USUAL * FULL)
+                )
+            }
+        };
+        let crossover = json!({
+            "algorithm": full_name(task),
+            "operation": operation(task, direction),
+            "used": worth.is_ok(),
+            "why_not": worth.err(),
+            "crossover_bytes": { "1": from(1), "8": from(8), "32": from(32) },
+        });
+        self.show(&crossover, &text);
+    }
+
+    /// A line for people or an object for programs.
+    fn show(&self, object: &serde_json::Value, text: &str) {
+        if self.json {
+            self.progress.borrow_mut().clear();
+            print_line(&object);
+        } else if !text.is_empty() {
+            self.progress.borrow_mut().clear();
+            print_line(&text);
+        }
+    }
+
+    fn progress_row(&self, task: Task, direction: Direction, packets: usize, bytes: usize) {
+        let what = operation(task, direction);
+        self.progress.borrow_mut().begin(&format!(
+            "{} {what}: {packets} x {bytes} bytes",
+            full_name(task)
+        ));
+    }
+}
+
+/// In the order of a profile's.
+const DIRECTIONS: [Direction; 2] = [Direction::Encrypt, Direction::Decrypt];
+
+/// The algorithm with the key that it is measured with.
+fn full_name(task: Task) -> &'static str {
+    match task {
+        Task::AesCbc => "aes-256-cbc",
+        Task::AesGcm => "aes-256-gcm",
+        Task::ChaCha20Poly1305 => "chacha20-poly1305",
+    }
+}
+
+fn operation(task: Task, direction: Direction) -> &'static str {
+    match (task, direction) {
+        (Task::AesCbc, Direction::Encrypt) => "encrypt",
+        (Task::AesCbc, Direction::Decrypt) => "decrypt",
+        (_, Direction::Encrypt) => "seal",
+        (_, Direction::Decrypt) => "open",
+    }
+}
+
+/// The costs behind a table.
+fn fit(rows: &[Row]) -> Option<Crossover> {
+    let lines = |timing: &dyn Fn(&Row) -> Option<Timing>| {
+        let samples: Vec<_> = rows
+            .iter()
+            .filter(|row| row.bytes <= LONGEST)
+            .filter_map(|row| {
+                Some(Sample {
+                    packets: row.packets,
+                    bytes: row.bytes,
+                    nanoseconds: timing(row)?.wall,
+                })
+            })
+            .collect();
+        Costs::fit(&samples)
+    };
+    Some(Crossover {
+        cpu: lines(&|row| Some(row.cpu))?,
+        accelerator: lines(&|row| row.accelerator)?,
+    })
+}
+
+/// Whether an accelerator gains anything where most of a tunnel's packets are, or why not.
+fn worth(rows: &[Row], crossover: &Crossover) -> Result<(), &'static str> {
+    let usual = rows
+        .iter()
+        .find(|row| (row.packets, row.bytes) == (USUAL, FULL))
+        .and_then(|row| Some((row.cpu, row.accelerator?)));
+    let Some((cpu, accelerator)) = usual else {
+        return Err("the accelerator has failed");
+    };
+    if crossover.share(USUAL, USUAL * FULL) == 0 {
+        return Err("it is faster alone");
+    }
+    // With every core at work on packets, what counts is what an accelerator leaves of the CPU.
+    if accelerator.cpu >= cpu.cpu {
+        return Err("the way to the accelerator costs more of it than encrypting");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(accelerator: impl Fn(usize, usize) -> Option<(u64, u64)>) -> Vec<Row> {
+        let shapes = [(1, 64), (1, 1408), (32, 64), (32, 1408)];
+        shapes
+            .into_iter()
+            .map(|(packets, bytes)| {
+                let cpu = (packets * (100 + 17 * bytes)) as u64;
+                Row {
+                    packets,
+                    bytes,
+                    cpu: Timing { wall: cpu, cpu },
+                    accelerator: accelerator(packets, bytes)
+                        .map(|(wall, cpu)| Timing { wall, cpu }),
+                    both: None,
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_accelerator_must_save_time_and_cpu() {
+        let judged = |rows: &[Row]| worth(rows, &fit(rows).unwrap());
+        let fast = rows(|packets, bytes| {
+            let wall = (packets * (12_000 + 2 * bytes)) as u64;
+            Some((wall, wall / 4))
+        });
+        assert_eq!(judged(&fast), Ok(()));
+        let slow = rows(|packets, bytes| Some(((packets * (900_000 + 50 * bytes)) as u64, 1)));
+        assert!(judged(&slow).is_err());
+        // Software in the kernel, on another core: it seems to gain.
+        let busy = rows(|packets, bytes| {
+            let wall = (packets * (12_000 + 2 * bytes)) as u64;
+            Some((wall, wall * 3))
+        });
+        assert_eq!(
+            judged(&busy),
+            Err("the way to the accelerator costs more of it than encrypting")
+        );
+        let failed = rows(|packets, _| (packets == 1).then_some((1, 1)));
+        assert!(fit(&failed).is_none());
+        assert!(worth(&failed, &Crossover::NEVER).is_err());
+    }
+}

@@ -1,0 +1,180 @@
+//! `millrace up`: a tunnel from a wg-quick, OpenVPN or PPTP file, and nothing of it left afterwards.
+
+use super::settings;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use config::report::Verdict;
+use host::background;
+use host::logging;
+use service::running::Claim;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[cfg(feature = "pptp")]
+mod pptp;
+mod wireguard;
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .action(ArgAction::SetTrue)
+            .help(help)
+    };
+    let command = Command::new("up")
+        .about("Bring a tunnel up from a file (wg-quick, OpenVPN, PPTP), until interrupted")
+        .arg(
+            Arg::new("FILE")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("IFNAME.conf, or IFNAME for /etc/wireguard/IFNAME.conf; NAME.ovpn; NAME.toml (PPTP)"),
+        )
+        .arg(flag(
+            "daemon",
+            "Go into the background once the tunnel is up",
+        ))
+        .arg(flag(
+            "allow-scripts",
+            "Run PreUp, PostUp, PreDown and PostDown, or an OpenVPN file's scripts, as root",
+        ))
+        .arg(flag(
+            "allow-files",
+            "Let an OpenVPN file name files to write, and files to read a password from (implied by --allow-scripts)",
+        ))
+        .arg(flag(
+            "allow-insecure-ciphers",
+            "Permit BF-CBC, DES and no cipher at all, which can be broken (OpenVPN)",
+        ))
+        .arg(flag(
+            "ignore-refused",
+            "Start without the lines that are refused",
+        ))
+        .arg(settings::log_argument())
+        .arg(flag("no-dns", "Leave the name servers alone"))
+        .arg(
+            Arg::new("bind-device")
+                .long("bind-device")
+                .value_name("DEVICE")
+                .help("Send and receive only through this network device"),
+        );
+    settings::arguments(command)
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    if matches.get_flag("daemon") && !background::is_child() {
+        return background::spawn();
+    }
+    match up(matches) {
+        Ok(code) => code,
+        Err(e) => {
+            log::error!("{e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the tunnel of an OpenVPN file. `None` when the file is to be read again.
+fn openvpn_up(
+    path: &Path,
+    matches: &ArgMatches,
+    dataplane: config::settings::DataplaneSettings,
+    signals: &mut service::openvpn::Caught,
+) -> Result<Option<ExitCode>, Box<dyn Error>> {
+    let model = read_openvpn(path, matches)?;
+    let file = Some(path.display().to_string());
+    let options = service::openvpn::RunOptions {
+        no_dns: matches.get_flag("no-dns"),
+        wait: true,
+    };
+    let (path, matches) = (path.to_owned(), matches.clone());
+    let again = Box::new(move || read_openvpn(&path, &matches).map_err(|it| it.to_string()));
+    Ok(service::openvpn::run(
+        model, again, file, dataplane, options, signals,
+    ))
+}
+
+/// What an OpenVPN file says, with what the command line says instead.
+fn read_openvpn(
+    path: &Path,
+    matches: &ArgMatches,
+) -> Result<config::openvpn::OpenVpn, Box<dyn Error>> {
+    let options = config::openvpn::Options {
+        allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
+        allow_scripts: matches.get_flag("allow-scripts"),
+        allow_files: matches.get_flag("allow-files"),
+    };
+    let mut import = config::openvpn::read(path, options)?;
+    import.check_secrecy();
+    for warning in &import.warnings {
+        terminal::note(warning);
+    }
+    let (mut model, report) = match (import.is_usable(), import.report.clone()) {
+        (true, _) => import.into_model()?,
+        (false, report) => {
+            tell(&report);
+            import.into_model()?
+        }
+    };
+    tell(&report);
+    if !report.is_clean() && !matches.get_flag("ignore-refused") {
+        return Err(REFUSED.into());
+    }
+    // Those of the command line count, for a file that people were given.
+    model.service.daemon = false;
+    model.service.log = None;
+    if model.service.verb == 1 {
+        model.service.verb = 3;
+    }
+    if let Some(device) = matches.get_one::<String>("bind-device") {
+        model.sockets.device = Some(device.clone());
+    }
+    Ok(model)
+}
+
+/// Shows what is not honoured.
+fn tell(report: &config::report::Report) {
+    for entry in &report.entries {
+        if entry.verdict != Verdict::Honoured {
+            terminal::note(report.describe(entry));
+        }
+    }
+}
+
+const REFUSED: &str = "lines are refused (see above): mend them, allow what they want with \
+    --allow-scripts or --allow-files, or go on without them with --ignore-refused";
+
+fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
+    let settings = settings::load(matches)?;
+    let path = find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?);
+    settings::log_to_file(matches)?;
+    let _claim = Claim::new(&path)?;
+    if config::pptp::is_toml(&path) {
+        #[cfg(feature = "pptp")]
+        return pptp::up(&path, matches);
+        #[cfg(not(feature = "pptp"))]
+        return Err(config::pptp::NOT_BUILT.into());
+    }
+    if config::openvpn::is_openvpn(&path) {
+        let mut signals = service::openvpn::Caught::default();
+        loop {
+            let ended = openvpn_up(&path, matches, settings.dataplane.clone(), &mut signals)?;
+            if let Some(code) = ended {
+                return Ok(code);
+            }
+            logging::reopen();
+        }
+    }
+    wireguard::up(&path, matches, settings.dataplane)
+}
+
+/// `IFNAME` stands for the file that `wg-quick` would read, unless there is a file of that name here.
+pub(super) fn find(path: &Path) -> PathBuf {
+    if path.components().count() == 1 && path.extension().is_none() && !path.is_file() {
+        return Path::new("/etc/wireguard")
+            .join(path)
+            .with_extension("conf");
+    }
+    path.to_owned()
+}

@@ -1,0 +1,30 @@
+//! `millrace up` of a PPTP file.
+
+use clap::ArgMatches;
+use config::pptp;
+use service::pptp::{RunOptions, run};
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Brings the tunnel of a file up and serves it until it ends.
+pub(super) fn up(path: &Path, matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
+    if let Some(warning) = config::secrecy::warning(path) {
+        log::warn!("{warning}");
+    }
+    let import = pptp::read(path)?;
+    let refused = import.report.with(config::report::Verdict::Refused).count();
+    // One fault is told by the error itself.
+    if refused > 1 {
+        super::tell(&import.report);
+        return Err("lines are refused (see above): mend them".into());
+    }
+    let model = import.into_model()?;
+    let options = RunOptions {
+        no_dns: matches.get_flag("no-dns"),
+        bind_device: matches.get_one::<String>("bind-device").cloned(),
+        daemon: matches.get_flag("daemon"),
+    };
+    run(&model, &options)?;
+    Ok(ExitCode::SUCCESS)
+}

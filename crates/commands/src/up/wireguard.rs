@@ -1,0 +1,402 @@
+//! `millrace up` of a `wg-quick` file.
+//!
+//! The interface is made at once, and what it means for the host when it can be of use: a full tunnel, or one with name
+//! servers of its own, waits until the names of its endpoints have been found, as they could not be looked up through a
+//! tunnel that is not there yet.
+
+use super::{REFUSED, tell};
+use clap::ArgMatches;
+use config::settings::DataplaneSettings;
+use config::tunnel::{Peer, Table, Tunnel};
+use config::types::Key32;
+use config::uapi::{SetDevice, SetPeer};
+use config::wgquick;
+use host::background;
+use host::{Applied, Facts, Plan, PlanError, Want};
+use host::{logging, privileges};
+use netio::netlink::Netlink;
+use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner, test_tun};
+use std::collections::HashSet;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// What the command line says of the file and of what may be done for it.
+#[derive(Clone, Copy, Debug)]
+struct Switches {
+    allow_scripts: bool,
+    ignore_refused: bool,
+    no_dns: bool,
+    daemon: bool,
+}
+
+/// Brings the tunnel of a file up and serves it until it ends.
+pub(super) fn up(
+    path: &Path,
+    matches: &ArgMatches,
+    settings: DataplaneSettings,
+) -> Outcome<ExitCode> {
+    let switches = Switches {
+        allow_scripts: matches.get_flag("allow-scripts"),
+        ignore_refused: matches.get_flag("ignore-refused"),
+        no_dns: matches.get_flag("no-dns"),
+        daemon: matches.get_flag("daemon"),
+    };
+    let ifname = wgquick::interface_name(path)?;
+    if let Some(warning) = config::secrecy::warning(path) {
+        log::warn!("{warning}");
+    }
+    let tunnel = read(path, switches)?;
+    let bind_device = matches.get_one::<String>("bind-device").cloned();
+    if bind_device.is_some() && !tunnel.lines.lines.is_empty() {
+        return Err(
+            "the file has lines, which have devices of their own: leave --bind-device out".into(),
+        );
+    }
+    if host::recover(&ifname)? {
+        log::info!("{ifname}: undid what an earlier run left behind");
+    }
+    let mut up = Up {
+        path,
+        switches,
+        ifname,
+        tunnel,
+        facts: Facts::default(),
+        plan: Plan::default(),
+        applied: None,
+        waiting_for: None,
+        let_go: false,
+    };
+    up.scripts(&up.tunnel.interface.scripts.pre_up)?;
+    let tun_verdict = test_tun(&settings);
+    let sets_dns = !up.tunnel.interface.dns.is_empty() && !switches.no_dns;
+    let runs_programs = switches.allow_scripts || sets_dns;
+    if !runs_programs {
+        privileges::drop_privileges();
+    }
+    let mut daemon = Daemon::start(&DaemonOptions {
+        ifname: up.ifname.clone(),
+        settings,
+        bind_device,
+        lines: up.tunnel.lines.clone(),
+        tun_verdict,
+        #[cfg(feature = "null-cipher")]
+        null_cipher: false,
+    })?;
+    privileges::confine_other_threads();
+    // Keys and peers first: a route must not lead packets to where nothing takes them.
+    let set = device_of(&up.tunnel);
+    daemon
+        .with(|interface| {
+            interface.set(set)?;
+            call_peers(interface, &up.tunnel.peers);
+            Ok(())
+        })
+        .ok_or("the interface is gone")?
+        .map_err(|(_, words): (i32, String)| words)?;
+    let result = daemon.run(&mut up);
+    if let Ok(ended) = &result {
+        log::info!("{}: ended: {ended:?}", up.ifname);
+    }
+    // However it ended, everything is taken back.
+    let ifname = up.ifname.clone();
+    for fault in up.take_down(daemon) {
+        log::error!("{ifname}: on the way down: {fault}");
+    }
+    result.map(|_| ExitCode::SUCCESS)
+}
+
+/// Reads a file and shows what of it is not honoured.
+fn read(path: &Path, switches: Switches) -> Outcome<Tunnel> {
+    let options = wgquick::Options {
+        allow_scripts: switches.allow_scripts,
+    };
+    let (tunnel, report) = wgquick::read(path, options)?.into_tunnel()?;
+    tell(&report);
+    if !report.is_clean() && !switches.ignore_refused {
+        return Err(REFUSED.into());
+    }
+    Ok(tunnel)
+}
+
+/// What a file says of the interface and its peers, without where these are.
+fn device_of(tunnel: &Tunnel) -> SetDevice {
+    let mut set = tunnel.to_set_device();
+    for peer in &mut set.peers {
+        peer.endpoint = None;
+    }
+    set
+}
+
+/// Says where peers are.
+fn call_peers<'a>(interface: &mut Interface, peers: impl IntoIterator<Item = &'a Peer>) {
+    for peer in peers {
+        if let Some(endpoint) = &peer.endpoint {
+            interface.set_endpoint(&peer.public_key, endpoint);
+        }
+    }
+}
+
+/// A tunnel of a file.
+struct Up<'a> {
+    path: &'a Path,
+    switches: Switches,
+    ifname: String,
+    tunnel: Tunnel,
+    /// The host as it was before the plan.
+    facts: Facts,
+    /// What is in force once it is applied.
+    plan: Plan,
+    applied: Option<Applied>,
+    /// What was said to be missing.
+    waiting_for: Option<String>,
+    /// Those that waited for the tunnel do so no more.
+    let_go: bool,
+}
+
+impl Owner for Up<'_> {
+    fn changed(&mut self, daemon: &Daemon) -> Outcome<()> {
+        if self.applied.is_some() {
+            self.follow(daemon);
+            return Ok(());
+        }
+        let names = daemon.with(|interface| interface.names());
+        let names = names.unwrap_or_default();
+        if names.iter().any(|name| !name.is_tried) {
+            return Ok(());
+        }
+        match self.missing(&names) {
+            Some(name) => self.wait(&format!("an address of {}", name.endpoint)),
+            None => self.bring_up(daemon),
+        }
+    }
+
+    fn reload(&mut self, daemon: &Daemon) -> Outcome<()> {
+        logging::reopen();
+        let tunnel = match read(self.path, self.switches) {
+            Ok(tunnel) => tunnel,
+            Err(error) => {
+                log::error!("{}: {error}; going on as before", self.path.display());
+                return Ok(());
+            }
+        };
+        let old = std::mem::replace(&mut self.tunnel, tunnel);
+        if old.lines != self.tunnel.lines {
+            log::warn!(
+                "{}: other lines are used from the next start on",
+                self.ifname
+            );
+        }
+        let changed = daemon.with(|interface| {
+            let (_, running) = interface.get();
+            let running: Vec<Key32> = running.into_iter().map(|it| it.public_key).collect();
+            let outcome = interface.set(difference(&old, &self.tunnel, &running));
+            // Where a peer has moved to since is known better here than in the file.
+            let moved = self.tunnel.peers.iter().filter(|peer| {
+                let same = |it: &&Peer| it.public_key == peer.public_key;
+                old.peers.iter().find(same).map(|it| &it.endpoint) != Some(&peer.endpoint)
+            });
+            call_peers(interface, moved);
+            outcome
+        });
+        if let Some(Err((_, words))) = changed {
+            log::error!("{}: {words}", self.ifname);
+        }
+        log::info!("{}: {} was read again", self.ifname, self.path.display());
+        self.changed(daemon)
+    }
+}
+
+/// What leads from one file to another without disturbing the peers that both have.
+fn difference(old: &Tunnel, new: &Tunnel, running: &[Key32]) -> SetDevice {
+    let mut set = device_of(new);
+    set.replace_peers = false;
+    // The plan's mark may be another than the file's.
+    set.fwmark = None;
+    // A port that the kernel chose stays, unless another is asked for.
+    if old.interface.listen_port == new.interface.listen_port {
+        set.listen_port = None;
+    }
+    let kept: HashSet<&Key32> = new.peers.iter().map(|peer| &peer.public_key).collect();
+    for peer in &mut set.peers {
+        peer.preshared_key.get_or_insert_default();
+        peer.persistent_keepalive.get_or_insert(0);
+    }
+    let gone = running.iter().filter(|key| !kept.contains(key));
+    let gone = gone.map(|key| SetPeer {
+        public_key: key.clone(),
+        remove: true,
+        ..SetPeer::default()
+    });
+    set.peers.splice(0..0, gone);
+    set
+}
+
+impl Up<'_> {
+    /// Runs a list of commands, if that is allowed.
+    fn scripts(&self, commands: &[String]) -> Outcome<()> {
+        if self.switches.allow_scripts {
+            host::run_scripts(commands, &self.ifname)?;
+        }
+        Ok(())
+    }
+
+    /// The name without which nothing can be done yet.
+    fn missing<'n>(&self, names: &'n [Named]) -> Option<&'n Named> {
+        let leads_all = |peer: &Peer| peer.allowed_ips.iter().any(|range| range.is_default());
+        let full =
+            self.tunnel.interface.table != Table::Off && self.tunnel.peers.iter().any(leads_all);
+        let dns = !self.tunnel.interface.dns.is_empty() && !self.switches.no_dns;
+        if !full && !dns {
+            return None;
+        }
+        let needed = |name: &&Named| {
+            let mut peers = self.tunnel.peers.iter();
+            let peer = peers.find(|peer| peer.public_key == name.public_key);
+            name.addresses.is_empty() && (!full || peer.is_some_and(leads_all))
+        };
+        names.iter().find(needed)
+    }
+
+    /// Says what the tunnel waits for, and lets those go that wait for the tunnel.
+    fn wait(&mut self, what: &str) -> Outcome<()> {
+        if self.waiting_for.as_deref() == Some(what) {
+            return Ok(());
+        }
+        self.waiting_for = Some(what.to_owned());
+        log::warn!("{}: not up yet: waiting for {what}", self.ifname);
+        self.let_go()
+    }
+
+    /// With `--daemon`, goes into the background.
+    fn let_go(&mut self) -> Outcome<()> {
+        if self.switches.daemon && !std::mem::replace(&mut self.let_go, true) {
+            logging::leave_terminal(&self.ifname);
+            background::ready()?;
+        }
+        Ok(())
+    }
+
+    /// Where the peers may be: everything that a file says and a name server said.
+    fn endpoints(&self, daemon: &Daemon) -> Vec<SocketAddr> {
+        let named = daemon.with(|interface| interface.names());
+        let named = named.unwrap_or_default();
+        let mut endpoints = Vec::new();
+        for peer in &self.tunnel.peers {
+            endpoints.extend(peer.endpoint.as_ref().and_then(|it| it.socket_addr()));
+            let name = named.iter().find(|name| name.public_key == peer.public_key);
+            endpoints.extend(name.into_iter().flat_map(|name| &name.addresses));
+        }
+        endpoints
+    }
+
+    fn want(&self, daemon: &Daemon) -> Want {
+        service::wireguard::want(&self.tunnel, &self.endpoints(daemon), self.switches.no_dns)
+    }
+
+    /// Does what the file asks of the host.
+    fn bring_up(&mut self, daemon: &Daemon) -> Outcome<()> {
+        let mut netlink = Netlink::open()?;
+        let want = self.want(daemon);
+        let facts = Facts::gather(&want, &self.ifname, &mut netlink)?;
+        let plan = match Plan::new(&want, &facts) {
+            Err(error @ PlanError::NoWayToEndpoint(_)) => {
+                log::warn!("{}: {error}", self.ifname);
+                return self.wait("a way to the endpoint");
+            }
+            plan => plan?,
+        };
+        for warning in &plan.warnings {
+            log::warn!("{warning}");
+        }
+        mark(daemon, plan.fwmark)?;
+        self.applied = Some(Applied::apply(&plan, &self.ifname, &mut netlink)?);
+        (self.plan, self.facts) = (plan, facts);
+        self.scripts(&self.tunnel.interface.scripts.post_up)?;
+        if self.waiting_for.take().is_some() {
+            log::info!("{} is up", self.ifname);
+        }
+        if !self.switches.daemon {
+            terminal::note(format_args!("{} is up; Ctrl-C takes it down", self.ifname));
+        }
+        self.let_go()
+    }
+
+    /// Brings what was done to the host up to date with the file and with what is known of the endpoints.
+    fn follow(&mut self, daemon: &Daemon) {
+        if let Err(error) = self.try_follow(daemon) {
+            log::warn!("{}: {error}", self.ifname);
+        }
+    }
+
+    fn try_follow(&mut self, daemon: &Daemon) -> Outcome<()> {
+        let mut netlink = Netlink::open()?;
+        let want = self.want(daemon);
+        let mut facts = self.facts.clone();
+        facts.look_again(&want, &self.ifname, &mut netlink)?;
+        let plan = Plan::new(&want, &facts)?;
+        self.facts = facts;
+        let Some(applied) = self.applied.as_mut().filter(|_| plan != self.plan) else {
+            return Ok(());
+        };
+        for warning in &plan.warnings {
+            if !self.plan.warnings.contains(warning) {
+                log::warn!("{warning}");
+            }
+        }
+        // Marked before there are rules for it, and until there are none.
+        if plan.fwmark != 0 {
+            mark(daemon, plan.fwmark)?;
+        }
+        for error in applied.change(&self.plan, &plan, &mut netlink) {
+            log::warn!("{}: {error}", self.ifname);
+        }
+        if plan.fwmark == 0 && self.plan.fwmark != 0 {
+            mark(daemon, 0)?;
+        }
+        self.plan = plan;
+        Ok(())
+    }
+
+    /// Takes everything back. Returns what could not be.
+    fn take_down(mut self, daemon: Daemon) -> Vec<String> {
+        let mut faults = Vec::new();
+        let scripts = &self.tunnel.interface.scripts;
+        if self.applied.is_some() {
+            faults.extend(self.scripts(&scripts.pre_down).err().map(|e| e.to_string()));
+        }
+        if self.tunnel.interface.save_config
+            && let Some((device, peers)) = daemon.with(|interface| interface.get())
+        {
+            let merged = service::wireguard::merge(&self.tunnel, &device, &peers, self.plan.fwmark);
+            let saved = service::wireguard::save(self.path, &merged);
+            faults.extend(saved.err().map(|e| e.to_string()));
+        }
+        if let Some(Err(errors)) = self.applied.take().map(Applied::undo) {
+            faults.extend(errors.iter().map(ToString::to_string));
+        }
+        drop(daemon);
+        let scripts = &self.tunnel.interface.scripts;
+        faults.extend(
+            self.scripts(&scripts.post_down)
+                .err()
+                .map(|e| e.to_string()),
+        );
+        faults
+    }
+}
+
+/// Marks the tunnel's own datagrams.
+fn mark(daemon: &Daemon, fwmark: u32) -> Outcome<()> {
+    let set = SetDevice {
+        fwmark: Some(fwmark),
+        ..SetDevice::default()
+    };
+    let outcome = daemon.with(|interface| interface.set(set));
+    outcome
+        .ok_or("the interface is gone")?
+        .map_err(|(_, words)| words.into())
+}

@@ -1,0 +1,118 @@
+//! `millrace wireguard`: an interface configured by `wg`, in place of `wireguard-go`.
+
+use super::settings;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use host::background;
+use host::logging;
+use host::privileges;
+use service::wireguard::{Daemon, DaemonOptions, Owner, test_tun};
+use std::error::Error;
+use std::process::ExitCode;
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    let command = Command::new("wireguard")
+        .about("Run a WireGuard interface that `wg` and `wg-quick` configure")
+        .arg(
+            Arg::new("IFNAME")
+                .required(true)
+                .help("Interface to create"),
+        )
+        .arg(
+            Arg::new("foreground")
+                .short('f')
+                .long("foreground")
+                .action(ArgAction::SetTrue)
+                .help("Stay in the foreground and log to standard error"),
+        )
+        .arg(settings::log_argument())
+        .arg(
+            Arg::new("bind-device")
+                .long("bind-device")
+                .value_name("DEVICE")
+                .help("Send and receive only through this network device"),
+        );
+    #[cfg(feature = "null-cipher")]
+    let command = command.arg(
+        Arg::new("null-cipher")
+            .long("null-cipher")
+            .action(ArgAction::SetTrue)
+            .hide(true)
+            .help("NO ENCRYPTION: for measuring the engine only"),
+    );
+    settings::arguments(command)
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let settings = match settings::load(matches) {
+        Ok(settings) => settings,
+        Err(e) => {
+            log::error!("{e}");
+            return ExitCode::from(2);
+        }
+    };
+    let foreground = matches.get_flag("foreground");
+    if !foreground && !background::is_child() {
+        return background::spawn();
+    }
+    if let Err(e) = settings::log_to_file(matches) {
+        log::error!("{e}");
+        return ExitCode::FAILURE;
+    }
+    let text = |name| matches.get_one::<String>(name).cloned();
+    #[cfg(feature = "null-cipher")]
+    let null_cipher = matches.get_flag("null-cipher");
+    #[cfg(feature = "null-cipher")]
+    if null_cipher {
+        log::warn!("--null-cipher: packets are NOT encrypted");
+    }
+    let tun_verdict = test_tun(&settings.dataplane);
+    // Before any thread that stays is started: threads inherit what is left.
+    privileges::drop_privileges();
+    let daemon = Daemon::start(&DaemonOptions {
+        ifname: text("IFNAME").unwrap_or_default(),
+        settings: settings.dataplane,
+        bind_device: text("bind-device"),
+        lines: config::lines::Lines::default(),
+        tun_verdict,
+        #[cfg(feature = "null-cipher")]
+        null_cipher,
+    });
+    let serve = |mut daemon: Daemon| {
+        privileges::confine_other_threads();
+        if !foreground {
+            logging::leave_terminal(daemon.ifname());
+            if let Err(e) = background::ready() {
+                log::warn!("cannot let go of the terminal: {e}");
+            }
+        }
+        daemon.run(&mut Unowned)
+    };
+    let result = daemon.map_err(Box::from).and_then(serve);
+    match result {
+        Ok(ended) => {
+            log::info!("ended: {ended:?}");
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            log::error!("{e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// An interface that belongs to `wg` and not to a file: nothing else is to be done.
+struct Unowned;
+
+impl Owner for Unowned {
+    fn changed(&mut self, _: &Daemon) -> Result<(), Box<dyn Error>> {
+        Ok(())
+    }
+
+    fn reload(&mut self, _: &Daemon) -> Result<(), Box<dyn Error>> {
+        logging::reopen();
+        log::info!("SIGHUP: there is no file to be read again");
+        Ok(())
+    }
+}

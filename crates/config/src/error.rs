@@ -1,0 +1,64 @@
+//! Why a file gives no tunnel.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::wgquick::FILE_MAX;
+
+/// Why there is no model of a file or a command line. All are its author's to mend.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// A file is missing or unreadable.
+    #[error("{}: cannot be read: {error}", path.display())]
+    Read {
+        /// The file as it was named.
+        path: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// A wg-quick file is above [`FILE_MAX`].
+    #[error("{}: larger than {FILE_MAX} bytes; is it a wg-quick file?", path.display())]
+    TooLarge {
+        /// The file as it was named.
+        path: PathBuf,
+    },
+    /// A file is no text.
+    #[error("{}:{line}: not text; save the file as plain text", path.display())]
+    NotText {
+        /// The file as it was named.
+        path: PathBuf,
+        /// The line with the first byte that is wrong.
+        line: usize,
+    },
+    /// A wg-quick file's name does not give an interface name.
+    #[error(
+        "{}: the name must be an interface name and .conf: 1 to 15 of letters, digits and _=+.-",
+        path.display()
+    )]
+    Name {
+        /// The file as it was named.
+        path: PathBuf,
+    },
+    /// Lines are wrong, refused or missing.
+    #[error("{first}{}", others(*count))]
+    Lines {
+        /// The first fault, with file and line or argument.
+        first: String,
+        /// How many faults there are.
+        count: usize,
+    },
+}
+
+fn others(count: usize) -> String {
+    match count {
+        0 | 1 => String::new(),
+        2 => " (and 1 other fault; `millrace check` lists all)".to_owned(),
+        _ => format!(
+            " (and {} other faults; `millrace check` lists all)",
+            count - 1
+        ),
+    }
+}

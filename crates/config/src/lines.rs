@@ -1,0 +1,300 @@
+//! Lines: the ways by which a tunnel may reach its peers, as a file describes them.
+//!
+//! In a `wg-quick` file they are comments, so that the same file works with programs that know nothing of lines:
+//!
+//! ```text
+//! #! [Lines]
+//! #! Mode = failover
+//! #! Hold = 30
+//! #! [Line]
+//! #! Name = fibre
+//! #! Interface = eth1
+//! ```
+//!
+//! A section begins with its head and ends with the next head of any kind. `#!` before the first such head is a comment
+//! like any other.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::suggest::suggest;
+use crate::types::{decimal, is_ifname};
+
+mod section;
+
+pub(crate) use section::{Found, Sections};
+
+/// Most lines that a file may describe: as many as a tunnel may have.
+pub const LINES_MAX: usize = 16;
+
+/// How long a better line must have worked before the tunnel goes back to it, if the file says nothing.
+pub const HOLD_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Longest `Hold`, in seconds.
+const HOLD_MAX: u64 = 3600;
+
+/// Longest name of a line, in bytes.
+const NAME_MAX: usize = 32;
+
+/// The lines of one tunnel. Without any, the tunnel has one socket for each address family, and the host's routes decide.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Lines {
+    /// How they are used.
+    pub mode: LineMode,
+    /// How long a better line must have worked before the tunnel goes back to it.
+    pub hold: Duration,
+    /// Packets of a peer are put back into order before they are written. For peers that send by several lines.
+    pub reorder: bool,
+    /// The lines, at most [`LINES_MAX`], with different names and different local ends. There may be none where peers
+    /// call by several lines of theirs and are answered on each of them.
+    pub lines: Vec<Line>,
+}
+
+impl Lines {
+    /// Whether anything is other than with one socket for each address family and one way to each peer.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self {
+            mode: LineMode::default(),
+            hold: HOLD_DEFAULT,
+            reorder: false,
+            lines: Vec::new(),
+        }
+    }
+}
+
+/// How lines are used.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LineMode {
+    /// The preferred line, whatever its state.
+    Single,
+    /// The best line that works, and back to a better one after the hold time.
+    #[default]
+    Failover,
+    /// Each packet by all lines that work.
+    Duplicate,
+    /// Packets whose loss hurts by all lines that work, all others as with failover.
+    Critical,
+    /// Each connection by one of the lines that work, as many to a line as its rate says.
+    Balance,
+}
+
+impl LineMode {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Single,
+        Self::Failover,
+        Self::Duplicate,
+        Self::Critical,
+        Self::Balance,
+    ];
+
+    /// Whether packets of one peer go by several lines at a time.
+    #[must_use]
+    pub const fn spreads(self) -> bool {
+        matches!(self, Self::Duplicate | Self::Critical | Self::Balance)
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Failover => "failover",
+            Self::Duplicate => "duplicate",
+            Self::Critical => "critical",
+            Self::Balance => "balance",
+        }
+    }
+}
+
+/// One line. It has an interface or a source, or both.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Line {
+    /// What it is called in logs and reports.
+    pub name: String,
+    /// The network device that its sockets are bound to.
+    pub interface: Option<String>,
+    /// The local address that its sockets are bound to.
+    pub source: Option<IpAddr>,
+    /// The mark of what it sends, in place of the tunnel's.
+    pub mark: Option<u32>,
+    /// Lines with a lower number are preferred.
+    pub priority: u8,
+    /// What it carries costs money: it is used only where no other works.
+    pub metered: bool,
+    /// What it carries upwards, in bits a second, for its share of the connections.
+    pub rate: Option<u64>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            interface: None,
+            source: None,
+            mark: None,
+            priority: 10,
+            metered: false,
+            rate: None,
+        }
+    }
+}
+
+/// Keys of `[Lines]`.
+const LINES_KEYS: [&str; 3] = ["Mode", "Hold", "Reorder"];
+
+/// Keys of `[Line]`.
+const LINE_KEYS: [&str; 7] = [
+    "Name",
+    "Interface",
+    "Source",
+    "Mark",
+    "Priority",
+    "Metered",
+    "Rate",
+];
+
+impl Lines {
+    /// Sets a key of `[Lines]`. Returns its usual spelling.
+    fn set(&mut self, key: &str, value: &str) -> Result<&'static str, String> {
+        let name = known(key, &LINES_KEYS)?;
+        match name {
+            "Mode" => {
+                let mode = LineMode::ALL.into_iter().find(|it| it.as_str() == value);
+                self.mode = mode
+                    .ok_or("must be `failover`, `single`, `duplicate`, `critical` or `balance`")?;
+            }
+            "Reorder" => self.reorder = yes_or_no(value)?,
+            _ => {
+                let seconds = decimal(value).filter(|&seconds| seconds <= HOLD_MAX);
+                let seconds = seconds.ok_or("must be a number of seconds up to 3600")?;
+                self.hold = Duration::from_secs(seconds);
+            }
+        }
+        Ok(name)
+    }
+
+    /// The sections as comments of a `wg-quick` file; nothing where there are no lines.
+    #[must_use]
+    pub fn to_comments(&self) -> String {
+        if self.is_default() {
+            return String::new();
+        }
+        let (mode, hold) = (self.mode.as_str(), self.hold.as_secs());
+        let mut out = format!("#! [Lines]\n#! Mode = {mode}\n#! Hold = {hold}\n");
+        if self.reorder {
+            out += "#! Reorder = yes\n";
+        }
+        for line in &self.lines {
+            out += "#! [Line]\n";
+            for (key, value) in line.values() {
+                out += &format!("#! {key} = {value}\n");
+            }
+        }
+        out
+    }
+}
+
+impl Line {
+    /// What it says other than the default, by keys.
+    fn values(&self) -> Vec<(&'static str, String)> {
+        let usual = Self::default();
+        let mut values = vec![("Name", self.name.clone())];
+        values.extend(self.interface.clone().map(|it| ("Interface", it)));
+        values.extend(self.source.map(|it| ("Source", it.to_string())));
+        values.extend(self.mark.map(|it| ("Mark", format!("{it:#x}"))));
+        let priority = Some(self.priority).filter(|it| *it != usual.priority);
+        values.extend(priority.map(|it| ("Priority", it.to_string())));
+        values.extend(self.metered.then(|| ("Metered", "yes".to_owned())));
+        values.extend(self.rate.map(|it| ("Rate", it.to_string())));
+        values
+    }
+
+    /// Sets a key of `[Line]`. Returns its usual spelling.
+    fn set(&mut self, key: &str, value: &str) -> Result<&'static str, String> {
+        if key.eq_ignore_ascii_case("Cap") {
+            return Err(
+                "what a line carries is not counted yet; `Metered = yes` spares it".to_owned(),
+            );
+        }
+        let name = known(key, &LINE_KEYS)?;
+        match name {
+            "Name" => {
+                let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+                if value.is_empty() || value.len() > NAME_MAX || !value.bytes().all(fits) {
+                    return Err("must be letters, digits, `-`, `_` and `.`, at most 32".to_owned());
+                }
+                value.clone_into(&mut self.name);
+            }
+            "Interface" => {
+                if !is_ifname(value) {
+                    return Err("is no name of an interface".to_owned());
+                }
+                self.interface = Some(value.to_owned());
+            }
+            "Source" => {
+                let source: IpAddr = value.parse().map_err(|_| "must be an address".to_owned())?;
+                let any = source.is_unspecified() || source.is_multicast();
+                if any {
+                    return Err("must be an address of this machine".to_owned());
+                }
+                self.source = Some(source);
+            }
+            "Mark" => {
+                let mark = number(value).filter(|&mark| mark != 0);
+                self.mark = Some(mark.ok_or("must be a number from 1 to 0xffffffff")?);
+            }
+            "Priority" => {
+                let number = decimal(value).and_then(|it| u8::try_from(it).ok());
+                self.priority = number.ok_or("must be a number from 0 to 255; 0 is preferred")?;
+            }
+            "Metered" => self.metered = yes_or_no(value)?,
+            _ => self.rate = Some(rate(value).ok_or(RATE_FAULT)?),
+        }
+        Ok(name)
+    }
+}
+
+const RATE_FAULT: &str = "must be bits a second, with `k`, `M` or `G` for thousands, at most 1000G";
+
+/// Bits a second.
+fn rate(text: &str) -> Option<u64> {
+    let (digits, unit) = match text.char_indices().next_back()? {
+        (at, 'k') => (&text[..at], 1_000),
+        (at, 'M') => (&text[..at], 1_000_000),
+        (at, 'G') => (&text[..at], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let rate = decimal(digits)?.checked_mul(unit)?;
+    (1..=1_000_000_000_000).contains(&rate).then_some(rate)
+}
+
+fn yes_or_no(value: &str) -> Result<bool, &'static str> {
+    match value {
+        "yes" | "true" => Ok(true),
+        "no" | "false" => Ok(false),
+        _ => Err("must be `yes` or `no`"),
+    }
+}
+
+/// The usual spelling of a key in any case.
+fn known(key: &str, keys: &[&'static str]) -> Result<&'static str, String> {
+    let found = keys.iter().find(|known| known.eq_ignore_ascii_case(key));
+    let unknown = || format!("no such key; {}", suggest(key, keys));
+    found.copied().ok_or_else(unknown)
+}
+
+fn number(text: &str) -> Option<u32> {
+    let value = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok()?,
+        None => decimal(text)?,
+    };
+    u32::try_from(value).ok()
+}

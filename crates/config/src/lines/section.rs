@@ -1,0 +1,304 @@
+//! The sections of lines among the comments of a file.
+
+use super::{LINES_MAX, Line, LineMode, Lines};
+use crate::suggest::suggest;
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Section {
+    /// Outside of any: `#!` is a comment.
+    #[default]
+    None,
+    Lines,
+    Line,
+    /// Under a head that was refused.
+    Refused,
+}
+
+/// What a comment is.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Found {
+    /// A comment, or the head of a section.
+    Nothing,
+    /// A key that is honoured.
+    Key(&'static str),
+    /// A fault: the key, if there is one, and why.
+    Fault(String, String),
+}
+
+/// What the comments of a file have said so far.
+#[derive(Debug, Default)]
+pub(crate) struct Sections {
+    lines: Lines,
+    section: Section,
+    /// Line of the first `[Lines]`, and of the head of each line.
+    lines_head: Option<usize>,
+    heads: Vec<usize>,
+    /// Keys that the current section has.
+    seen: Vec<&'static str>,
+    /// All keys that were taken, with their lines of the file.
+    keys: Vec<(usize, &'static str)>,
+}
+
+/// What the whole of a file says of its lines.
+#[derive(Debug, Default)]
+pub(crate) struct Whole {
+    pub(crate) lines: Lines,
+    /// Faults, with the lines of the file that they are on.
+    pub(crate) faults: Vec<(usize, String)>,
+    /// Keys that do nothing, by their lines of the file, and why.
+    pub(crate) idle: Vec<(usize, &'static str)>,
+}
+
+impl Sections {
+    /// A head of the file itself: what follows in comments belongs to no line.
+    pub(crate) fn end(&mut self) {
+        self.section = Section::None;
+    }
+
+    /// Takes the text behind a `#!` on this line of the file.
+    pub(crate) fn comment(&mut self, number: usize, text: &str) -> Found {
+        let text = text.trim();
+        if text.starts_with('[') {
+            return self.head(number, text);
+        }
+        if text.is_empty() || matches!(self.section, Section::None | Section::Refused) {
+            return Found::Nothing;
+        }
+        let fault = |key: &str, reason: &str| Found::Fault(key.to_owned(), reason.to_owned());
+        let Some((key, value)) = text.split_once('=') else {
+            return fault("", "not of the form `#! Key = Value`");
+        };
+        let (key, value) = (key.trim(), value.trim());
+        let outcome = match (self.section, self.lines.lines.last_mut()) {
+            (Section::Line, Some(line)) => line.set(key, value),
+            _ => self.lines.set(key, value),
+        };
+        match outcome {
+            Err(reason) => {
+                let shown: String = key.chars().take(40).collect();
+                fault(&shown.escape_debug().to_string(), &reason)
+            }
+            Ok(name) if self.seen.contains(&name) => fault(name, "is set twice; remove one"),
+            Ok(name) => {
+                self.seen.push(name);
+                self.keys.push((number, name));
+                Found::Key(name)
+            }
+        }
+    }
+
+    fn head(&mut self, number: usize, text: &str) -> Found {
+        self.seen.clear();
+        let mut refused = None;
+        self.section = if text.eq_ignore_ascii_case("[Line]") {
+            if self.lines.lines.len() == LINES_MAX {
+                refused = Some(format!("more than {LINES_MAX} lines"));
+            }
+            self.lines.lines.push(Line::default());
+            self.heads.push(number);
+            Section::Line
+        } else if text.eq_ignore_ascii_case("[Lines]") {
+            if let Some(first) = self.lines_head {
+                refused = Some(format!("a second [Lines], after that of line {first}"));
+            }
+            self.lines_head.get_or_insert(number);
+            Section::Lines
+        } else {
+            let known = suggest(text, &["[Lines]", "[Line]"]);
+            refused = Some(format!("no section of this kind in comments; {known}"));
+            Section::Refused
+        };
+        match refused {
+            None => Found::Nothing,
+            Some(reason) => {
+                if self.section == Section::Line {
+                    self.lines.lines.pop();
+                    self.heads.pop();
+                }
+                self.section = Section::Refused;
+                Found::Fault(String::new(), reason)
+            }
+        }
+    }
+
+    /// The end of the file. `full` says that the tunnel takes all packets of the host, `calls` that it calls a peer.
+    pub(crate) fn finish(self, full: bool, calls: bool) -> Whole {
+        let lines = &self.lines.lines;
+        let mut faults = Vec::new();
+        let unused = lines.is_empty() && !self.lines.mode.spreads() && !self.lines.reorder;
+        if let Some(head) = self.lines_head.filter(|_| unused) {
+            let why = "[Lines] without a [Line] is for peers that call by several lines, with a Mode that answers on each \
+                       of them (`duplicate`, `critical`, `balance`) or `Reorder = yes`";
+            faults.push((head, why.to_owned()));
+        }
+        for (at, (line, head)) in lines.iter().zip(&self.heads).enumerate() {
+            let mut fault = |reason: &str| faults.push((*head, reason.to_owned()));
+            let earlier = lines.get(..at).unwrap_or_default();
+            if line.name.is_empty() {
+                fault("this [Line] has no Name");
+            } else if earlier.iter().any(|it| it.name == line.name) {
+                fault("another [Line] has this Name");
+            }
+            if line.interface.is_none() && line.source.is_none() {
+                fault("this [Line] has neither Interface nor Source");
+            } else if earlier
+                .iter()
+                .any(|it| (&it.interface, it.source) == (&line.interface, line.source))
+            {
+                fault("another [Line] has this Interface and Source");
+            } else if full && line.mark.is_some() && line.interface.is_none() {
+                fault(
+                    "without Interface, a Mark of its own leads the line's datagrams into the tunnel, which takes \
+                     everything; name the Interface",
+                );
+            }
+        }
+        let idle = |(number, key): &(usize, &str)| Some((*number, self.does_nothing(key, calls)?));
+        Whole {
+            idle: self.keys.iter().filter_map(idle).collect(),
+            lines: self.lines,
+            faults,
+        }
+    }
+
+    /// Why a key has no effect with the others of the file, if it has none.
+    fn does_nothing(&self, key: &str, calls: bool) -> Option<&'static str> {
+        let Lines { mode, lines, .. } = &self.lines;
+        let metered = lines.iter().filter(|line| line.metered).count();
+        let goes_back = match mode {
+            LineMode::Single => false,
+            LineMode::Failover | LineMode::Critical => true,
+            // Of metered lines one is used at a time.
+            LineMode::Duplicate | LineMode::Balance => metered > 1,
+        };
+        match key {
+            "Mode" | "Hold" | "Rate" if !lines.is_empty() && !calls => Some(
+                "no peer has an Endpoint; one that calls is answered on the line that it called",
+            ),
+            "Hold" if lines.is_empty() => Some("there is no [Line] to go back to"),
+            "Hold" if !goes_back => Some("with this Mode no line is gone back to"),
+            "Rate" if *mode != LineMode::Balance => Some("only `Mode = balance` shares by rates"),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn read(text: &str) -> (Lines, Vec<(usize, String)>) {
+        let mut sections = Sections::default();
+        let mut faults = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            if let Found::Fault(_, reason) = sections.comment(number, line) {
+                faults.push((number, reason));
+            }
+        }
+        let whole = sections.finish(true, true);
+        faults.extend(whole.faults);
+        (whole.lines, faults)
+    }
+
+    #[test]
+    fn keys_that_do_nothing_are_named() {
+        let idle = |text: &str, calls| {
+            let mut sections = Sections::default();
+            for (number, line) in (1..).zip(text.lines()) {
+                assert!(!matches!(sections.comment(number, line), Found::Fault(..)));
+            }
+            let whole = sections.finish(false, calls);
+            whole.idle.iter().map(|idle| idle.0).collect::<Vec<_>>()
+        };
+        let line = "[Line]\nName = a\nInterface = e\nRate = 5M";
+        let with = |mode: &str| format!("[Lines]\nMode = {mode}\nHold = 5\n{line}");
+        assert_eq!(idle(&with("failover"), true), [7]);
+        assert_eq!(idle(&with("failover"), false), [2, 3, 7]);
+        assert_eq!(idle(&with("critical"), true), [7]);
+        assert_eq!(idle(&with("balance"), true), [3]);
+        assert_eq!(idle(&with("duplicate"), true), [3, 7]);
+        assert_eq!(idle(&with("single"), true), [3, 7]);
+        assert_eq!(idle("[Lines]\nHold = 5\nReorder = yes", false), [2]);
+        let metered = "Metered = yes\n[Line]\nName = b\nInterface = f\nMetered = yes";
+        let two = format!("{}\n{metered}", with("balance"));
+        assert_eq!(idle(&two, true), [0; 0], "one of two metered lines");
+        assert_eq!(idle("[Lines]\nMode = balance", false), [0; 0]);
+    }
+
+    #[test]
+    fn lines_are_read_and_written_again() {
+        let text = "a comment\n[Lines]\nmode = single\nHold = 5\n[Line]\nName = fibre\nInterface = eth1\n\
+            [Line]\nName = lte\nInterface = wwan0\nSource = 192.0.2.1\nMark = 0x10\nPriority = 20\nMetered = yes\nRate = 50M";
+        let (lines, faults) = read(text);
+        assert_eq!(faults, []);
+        assert_eq!(
+            (lines.mode, lines.hold, lines.lines.len()),
+            (LineMode::Single, Duration::from_secs(5), 2)
+        );
+        assert_eq!(lines.lines[0].priority, 10);
+        let lte = &lines.lines[1];
+        assert_eq!((lte.mark, lte.priority, lte.metered), (Some(16), 20, true));
+        assert_eq!(lte.rate, Some(50_000_000));
+        let written = lines.to_comments().replace("#! ", "");
+        assert_eq!(read(&written), (lines, Vec::new()));
+        assert_eq!(Lines::default().to_comments(), "");
+    }
+
+    #[test]
+    fn peers_may_have_lines_where_there_are_none_here() {
+        for mode in LineMode::ALL.map(LineMode::as_str) {
+            let (lines, faults) = read(&format!("[Lines]\nMode = {mode}\nReorder = yes"));
+            assert_eq!(faults, []);
+            assert_eq!((lines.mode.as_str(), lines.reorder), (mode, true));
+            let written = lines.to_comments().replace("#! ", "");
+            assert_eq!(read(&written), (lines, Vec::new()));
+        }
+    }
+
+    #[test]
+    fn faults_have_their_lines() {
+        for (text, line, words) in [
+            ("[Lines]\nMode = fast", 2, "`duplicate`"),
+            ("[Lines]\nMode = failover", 1, "without a [Line]"),
+            ("[Lines]\nReorder = 1", 2, "`yes` or `no`"),
+            ("[Line]\nRate = 5T", 2, "bits a second"),
+            ("[Line]\nRate = 99999999999999999999G", 2, "bits a second"),
+            ("[Line]\nRate = 0", 2, "bits a second"),
+            ("[Lines]\nHold = -1", 2, "seconds"),
+            ("[Lines]\nHold = 1\nHold = 2", 3, "twice"),
+            ("[Lines]", 1, "without a [Line]"),
+            ("[Line]\nName = a", 1, "neither"),
+            ("[Line]\nInterface = a", 1, "no Name"),
+            ("[Line]\nName = a b", 2, "letters"),
+            ("[Line]\nName = a\nInterface = a/b", 3, "interface"),
+            ("[Line]\nCap = 100", 2, "not counted"),
+            ("[Line]\nInterfaces = eth0", 2, "did you mean `Interface`?"),
+            ("[Line]\nwords", 2, "Key = Value"),
+            ("[Linux]\nwords", 1, "[Line]"),
+            (
+                "[Line]\nName = a\nSource = 192.0.2.1\nMark = 1",
+                1,
+                "into the tunnel",
+            ),
+            (
+                "[Line]\nName = a\nInterface = e\n[Line]\nName = b\nInterface = e",
+                4,
+                "another",
+            ),
+        ] {
+            let (_, faults) = read(text);
+            let found = faults
+                .iter()
+                .any(|(at, why)| *at == line && why.contains(words));
+            assert!(found, "{text}: {faults:?}");
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_lines_than_numbers() {
+        let (lines, faults) = read(&"[Line]\n".repeat(100));
+        assert_eq!(lines.lines.len(), LINES_MAX);
+        assert!(faults.len() >= 100 - LINES_MAX);
+    }
+}

@@ -1,0 +1,369 @@
+//! PPTP clients and servers: a TOML file with `protocol = "pptp"`, as a checked model.
+//!
+//! ```toml
+//! protocol = "pptp"
+//! allow-insecure = "pptp"
+//! server = "vpn.example"
+//! username = "alice"
+//! password-file = "office.password"
+//! routes = ["10.0.0.0/8"]
+//! ```
+//!
+//! Nothing is honoured as long as anything is refused: a misread word would cost what little protection there is.
+
+mod keys;
+mod values;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+use crate::error::ImportError;
+use crate::file;
+use crate::report::{Report, Verdict};
+use crate::text::Text;
+use crate::types::{AllowedIp, is_ifname};
+use keys::Keys;
+
+/// The port that servers listen on (RFC 2637, section 2).
+pub const PORT: u16 = 1723;
+
+/// Most addresses that a server gives to clients.
+pub const POOL_MAX: usize = 1024;
+
+/// Largest file that is read, in bytes; a real one has a few hundred.
+const FILE_MAX: u64 = 64 * 1024;
+
+/// What is said of a file that does not allow it.
+pub const INSECURE: &str = "PPTP protects nothing: a recording of one login opens everything that was ever sent, and packets \
+    can be changed on their way. Use WireGuard, or OpenVPN where that is all the other end has. If it has to be PPTP, write \
+    allow-insecure = \"pptp\", and use a password that is used for nothing else";
+
+/// What is said of any file by a program that was built without PPTP.
+pub const NOT_BUILT: &str =
+    "this program was built without PPTP: use WireGuard, or one that has it (feature `pptp`)";
+
+/// A file.
+#[derive(Clone, Debug)]
+pub struct Pptp {
+    /// Name of the interface.
+    pub interface: String,
+    /// Which end this is.
+    pub role: Role,
+    /// How packets are encrypted.
+    pub mppe: Mppe,
+    /// How a client may log in, best first.
+    pub auth: Vec<Auth>,
+    /// The longest packet in the tunnel, in bytes; `None` for what both ends agree on.
+    pub mtu: Option<u16>,
+    /// Whether packets are put back into order; `None` where the encryption needs it.
+    pub reorder: Option<bool>,
+}
+
+/// Which end of a tunnel.
+#[derive(Clone, Debug)]
+pub enum Role {
+    /// The one that calls.
+    Client(Client),
+    /// The one that is called.
+    Server(Server),
+}
+
+/// What only a client has.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Name or address of the server.
+    pub host: String,
+    /// Its TCP port.
+    pub port: u16,
+    /// The user's name, perhaps with a domain before it (`DOMAIN\user`).
+    pub username: String,
+    /// The password.
+    pub password: Password,
+    /// What is led into the tunnel.
+    pub routes: Vec<AllowedIp>,
+    /// Whether all of IPv4 is.
+    pub default_route: bool,
+    /// Whether the server's name servers are used.
+    pub dns: bool,
+    /// Whether IPv6, which the tunnel does not carry, is answered with "unreachable".
+    pub block_ipv6: bool,
+}
+
+/// Where a password is.
+#[derive(Clone, Debug)]
+pub enum Password {
+    /// Here.
+    Given(Zeroizing<String>),
+    /// In the first line of a file.
+    File(PathBuf),
+}
+
+/// What only a server has.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Where the control connections come to.
+    pub listen: SocketAddrV4,
+    /// Its address inside, and the bits of the network that clients are in.
+    pub address: (Ipv4Addr, u8),
+    /// Addresses for clients, all of them in that network.
+    pub pool: Vec<Ipv4Addr>,
+    /// Name servers for clients, two at most.
+    pub dns: Vec<Ipv4Addr>,
+    /// Names and passwords.
+    pub users: Vec<(String, Zeroizing<String>)>,
+}
+
+/// How packets are encrypted. There is no "if possible": it could be negotiated away.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Mppe {
+    /// Not at all.
+    None,
+    /// By these keys.
+    Required {
+        /// Lengths in bits that may be agreed on: 128, 56, 40.
+        bits: Vec<u8>,
+        /// How keys change.
+        mode: MppeMode,
+    },
+}
+
+/// How keys of MPPE change.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MppeMode {
+    /// With each packet.
+    Stateless,
+    /// With each packet, unless the other end insists on a stream.
+    Either,
+    /// A stream, unless the other end insists on a key for each packet.
+    Stateful,
+}
+
+/// A way to log in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Auth {
+    /// MS-CHAP version 2, the only one that gives keys.
+    MsChapV2,
+    /// CHAP with MD5.
+    Chap,
+    /// The password as it is.
+    Pap,
+}
+
+/// What a file gave: a report on all its lines, and a model if none was refused.
+#[derive(Debug)]
+pub struct Import {
+    /// What became of each line.
+    pub report: Report,
+    model: Option<Pptp>,
+}
+
+impl Import {
+    /// True when [`Import::into_model`] would succeed.
+    #[must_use]
+    pub const fn is_usable(&self) -> bool {
+        self.model.is_some()
+    }
+
+    /// The model.
+    ///
+    /// # Errors
+    /// [`ImportError::Lines`] with the first line that was refused.
+    pub fn into_model(self) -> Result<Pptp, ImportError> {
+        let report = &self.report;
+        self.model.ok_or_else(|| {
+            let mut refused = report.with(Verdict::Refused);
+            ImportError::Lines {
+                first: refused
+                    .next()
+                    .map_or_else(String::new, |entry| report.describe(entry)),
+                count: 1 + refused.count(),
+            }
+        })
+    }
+}
+
+/// Whether a file is one of these, by its name.
+#[must_use]
+pub fn is_toml(path: &Path) -> bool {
+    path.extension().is_some_and(|it| it == "toml")
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// It cannot be read, or is no text. What is wrong in its lines is in the report.
+pub fn read(path: &Path) -> Result<Import, ImportError> {
+    let bytes = file::read(path, FILE_MAX).map_err(|error| ImportError::Read {
+        path: path.to_owned(),
+        error,
+    })?;
+    let text = Text::new(&bytes).map_err(|line| ImportError::NotText {
+        path: path.to_owned(),
+        line,
+    })?;
+    Ok(parse(&text, path))
+}
+
+/// Parses the text of a file; `path` gives the interface its name where the text does not, and other files their
+/// directory.
+#[must_use]
+pub fn parse(text: &str, path: &Path) -> Import {
+    let mut report = Report {
+        file: path.display().to_string(),
+        ..Report::default()
+    };
+    let model = match Keys::parse(text, &mut report) {
+        Some(keys) => model(keys, path),
+        None => None,
+    };
+    report.entries.sort_by_key(|entry| entry.line);
+    let model = model.filter(|_| report.is_clean());
+    Import { report, model }
+}
+
+/// Takes everything out of the keys. `None` where something that nothing goes without is missing.
+fn model(mut keys: Keys<'_, '_>, path: &Path) -> Option<Pptp> {
+    let protocol = keys.string("protocol", |it| match it {
+        "pptp" => Ok(()),
+        _ => Err("the only protocol of these files is \"pptp\"; WireGuard has .conf files, OpenVPN .ovpn files".to_owned()),
+    });
+    if protocol.is_none() {
+        if !keys.has("protocol") {
+            keys.missing("protocol", "write protocol = \"pptp\"");
+        }
+        return None;
+    }
+    let allowed = keys.string("allow-insecure", |it| match it {
+        "pptp" => Ok(()),
+        _ => Err(INSECURE.to_owned()),
+    });
+    if allowed.is_none() && !keys.has("allow-insecure") {
+        keys.missing("allow-insecure", INSECURE);
+    }
+    let interface = keys.string("interface", values::interface);
+    let mppe = keys.string("mppe", values::mppe);
+    let mppe = mppe.unwrap_or_else(values::strongest);
+    let auth = keys.string("auth", |it| values::auth(it, &mppe));
+    let auth = auth.unwrap_or_else(|| vec![Auth::MsChapV2]);
+    let mtu = keys.number("mtu", 576..=1456, "a number of bytes from 576 to 1456");
+    let reorder = keys.boolean("reorder");
+    let role = match (keys.has("server"), keys.has("listen")) {
+        (true, false) => client(&mut keys, path).map(Role::Client),
+        (false, true) => server(&mut keys).map(Role::Server),
+        (true, true) => {
+            keys.missing(
+                "listen",
+                "a file is of a client (server) or of a server (listen), not of both",
+            );
+            return None;
+        }
+        (false, false) => {
+            keys.missing(
+                "server",
+                "write the server to call, or the address to listen on (listen)",
+            );
+            return None;
+        }
+    };
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    let stem = stem.filter(|stem| is_ifname(stem)).map(str::to_owned);
+    let interface = interface.or(stem);
+    if interface.is_none() {
+        keys.missing(
+            "interface",
+            "the file's name is no name for an interface: write one, of 1 to 15 letters and digits",
+        );
+    }
+    keys.refuse_rest();
+    Some(Pptp {
+        interface: interface?,
+        role: role?,
+        mppe,
+        auth,
+        mtu: mtu.and_then(|mtu| u16::try_from(mtu).ok()),
+        reorder,
+    })
+}
+
+fn client(keys: &mut Keys<'_, '_>, path: &Path) -> Option<Client> {
+    let server = keys.string("server", values::server);
+    let username = keys.string("username", |it| values::filled(it).map(str::to_owned));
+    if username.is_none() && !keys.has("username") {
+        keys.missing("username", "write the name to log in by");
+    }
+    let given = keys.string("password", |it| Ok(Zeroizing::new(it.to_owned())));
+    let file = keys.string("password-file", |it| {
+        let directory = path.parent().unwrap_or_else(|| Path::new(""));
+        values::filled(it).map(|it| directory.join(it))
+    });
+    let password = match (given, file) {
+        (Some(given), None) => Some(Password::Given(given)),
+        (None, Some(file)) => Some(Password::File(file)),
+        (Some(_), Some(_)) => {
+            keys.missing("password", "is written twice: here and as password-file");
+            None
+        }
+        (None, None) => {
+            keys.missing(
+                "password",
+                "write it, or password-file with the name of a file that has it in its first line",
+            );
+            None
+        }
+    };
+    let routes = keys.strings("routes", values::route).unwrap_or_default();
+    let default_route = keys.boolean("default-route").unwrap_or(false);
+    let dns = keys.boolean("dns").unwrap_or(false);
+    let block_ipv6 = keys.boolean("block-ipv6").unwrap_or(false);
+    let (host, port) = server?;
+    Some(Client {
+        host,
+        port,
+        username: username?,
+        password: password?,
+        routes,
+        default_route,
+        dns,
+        block_ipv6,
+    })
+}
+
+fn server(keys: &mut Keys<'_, '_>) -> Option<Server> {
+    let listen = keys.string("listen", values::listen);
+    let address = keys.string("address", values::network);
+    if address.is_none() && !keys.has("address") {
+        keys.missing(
+            "address",
+            "write the server's address inside and its network: 10.0.0.1/24",
+        );
+    }
+    let pool = match address {
+        Some(address) if keys.has("pool") => keys.string("pool", |it| values::pool(it, address)),
+        Some(address) => Some(values::others(address)),
+        None => {
+            // Judged by the address, which is not there.
+            keys.skip("pool");
+            None
+        }
+    };
+    let dns = keys.strings("dns", values::ipv4).unwrap_or_default();
+    if dns.len() > 2 {
+        keys.missing(
+            "dns",
+            "no more than two name servers can be told to a client",
+        );
+    }
+    let users = keys.users();
+    Some(Server {
+        listen: listen?,
+        address: address?,
+        pool: pool?,
+        dns,
+        users: users?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

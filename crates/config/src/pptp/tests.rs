@@ -1,0 +1,171 @@
+use super::*;
+
+const CLIENT: &str = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nserver = \"vpn.example\"\nusername = \"a\\\\b\"\n\
+    password = \"secret\"\n";
+const SERVER: &str = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nlisten = \"0.0.0.0\"\naddress = \"10.0.0.1/24\"\n";
+const USERS: &str = "[users]\nalice = \"secret\"\nbob = \"word\"\n";
+
+fn imported(text: &str) -> Import {
+    parse(text, Path::new("/etc/office.toml"))
+}
+
+fn refused(text: &str) -> String {
+    imported(text).into_model().unwrap_err().to_string()
+}
+
+fn client_of(text: &str) -> (Pptp, Client) {
+    let model = imported(text).into_model().unwrap();
+    match model.role.clone() {
+        Role::Client(client) => (model, client),
+        Role::Server(_) => panic!("{model:?}"),
+    }
+}
+
+fn server_of(text: &str) -> Server {
+    match imported(text).into_model().unwrap().role {
+        Role::Server(server) => server,
+        Role::Client(client) => panic!("{client:?}"),
+    }
+}
+
+#[test]
+fn a_client_has_the_strongest_that_there_is_unless_told_otherwise() {
+    let (model, client) = client_of(CLIENT);
+    assert_eq!(model.interface, "office");
+    assert_eq!(model.mppe, values::strongest());
+    assert_eq!(model.auth, [Auth::MsChapV2]);
+    assert_eq!((client.host.as_str(), client.port), ("vpn.example", 1723));
+    assert_eq!(client.username, "a\\b");
+    assert!(!client.default_route && !client.dns && client.routes.is_empty());
+    let more = format!(
+        "{CLIENT}interface = \"ppp7\"\nmppe = \"required,40,128,stateful\"\nmtu = 1300\nroutes = [\"10.1.0.0/16\", \"10.2.3.4\"]\n\
+         default-route = true\nreorder = false\n"
+    );
+    let (model, client) = client_of(&more);
+    let bits = vec![40, 128];
+    let mode = MppeMode::Stateful;
+    assert_eq!(model.mppe, Mppe::Required { bits, mode });
+    assert_eq!((model.interface.as_str(), model.mtu), ("ppp7", Some(1300)));
+    assert_eq!(model.reorder, Some(false));
+    let routes: Vec<String> = client.routes.iter().map(ToString::to_string).collect();
+    assert_eq!(routes, ["10.1.0.0/16", "10.2.3.4/32"]);
+    assert!(client.default_route);
+}
+
+#[test]
+fn a_password_file_lies_beside_the_file() {
+    let text = CLIENT.replace("password =", "password-file =");
+    let (_, client) = client_of(&text);
+    assert!(matches!(client.password, Password::File(path) if path == Path::new("/etc/secret")));
+    let both = format!("{CLIENT}password-file = \"x\"\n");
+    assert!(refused(&both).contains("twice"));
+}
+
+#[test]
+fn nothing_starts_unless_it_is_allowed_and_the_reason_is_said() {
+    for text in [
+        CLIENT.replace("allow-insecure = \"pptp\"\n", ""),
+        CLIENT.replace("allow-insecure = \"pptp\"", "allow-insecure = \"yes\""),
+        CLIENT.replace("allow-insecure = \"pptp\"", "allow-insecure = true"),
+    ] {
+        let error = refused(&text);
+        assert!(error.contains("allow-insecure"), "{error}");
+    }
+    let error = refused(&CLIENT.replace("allow-insecure = \"pptp\"\n", ""));
+    assert!(error.contains("Use WireGuard"), "{error}");
+}
+
+#[test]
+fn encryption_is_none_or_required_and_never_optional() {
+    let with = |words: &str| imported(&format!("{CLIENT}{words}\n"));
+    let mppe = |words: &str| with(words).into_model().map(|it| it.mppe).ok();
+    assert_eq!(mppe("mppe = \"none\""), Some(Mppe::None));
+    assert_eq!(mppe("mppe = \"optional\""), None);
+    assert_eq!(mppe("mppe = \"128,none\""), None);
+    assert_eq!(mppe("auth = \"mschapv2,pap\""), None);
+    assert!(mppe("auth = \"mschapv2,chap,pap\"\nmppe = \"none\"").is_some());
+    let mode = MppeMode::Either;
+    let bits = vec![128];
+    let expected = Mppe::Required { bits, mode };
+    assert_eq!(mppe("mppe = \"stateful, stateless\""), Some(expected));
+}
+
+#[test]
+fn a_server_gives_addresses_of_its_network() {
+    let server = server_of(&format!("{SERVER}{USERS}"));
+    assert_eq!(server.listen.to_string(), "0.0.0.0:1723");
+    assert_eq!(server.pool.len(), 253);
+    assert_eq!(server.pool[0].to_string(), "10.0.0.2");
+    assert_eq!(server.users.len(), 2);
+    let pool = |text: &str| imported(&format!("{SERVER}pool = \"{text}\"\n{USERS}"));
+    let some = pool("10.0.0.1-10.0.0.3").into_model().unwrap();
+    assert!(matches!(some.role, Role::Server(server) if server.pool.len() == 2));
+    for wrong in [
+        "10.0.1.1-10.0.1.3",
+        "10.0.0.9-10.0.0.3",
+        "10.0.0.1-10.0.0.1",
+        "10.0.0.0-10.0.0.5",
+        "x",
+    ] {
+        assert!(!pool(wrong).is_usable(), "{wrong}");
+    }
+    for wrong in [
+        "address = \"10.0.0.0/24\"",
+        "address = \"10.0.0.1/31\"",
+        "address = \"10.0.0.1\"",
+    ] {
+        let text = SERVER.replace("address = \"10.0.0.1/24\"", wrong);
+        assert!(!imported(&format!("{text}{USERS}")).is_usable(), "{wrong}");
+    }
+    let large = SERVER.replace("/24", "/8");
+    assert_eq!(server_of(&format!("{large}{USERS}")).pool.len(), POOL_MAX);
+}
+
+#[test]
+fn what_is_missing_unknown_or_of_another_kind_is_named_with_its_line() {
+    for (text, words) in [
+        ("", "protocol"),
+        ("protocol = \"wireguard\"\n", ".conf"),
+        ("protocol = \n", "office.toml:1: not valid TOML"),
+        (SERVER, "[users]"),
+        (&format!("{CLIENT}listen = \"0.0.0.0\"\n"), "not of both"),
+        (
+            &format!("{CLIENT}usrname = \"x\"\n"),
+            "office.toml:6: usrname: there is no such key here; did you mean `username`?",
+        ),
+        (&format!("{CLIENT}mtu = 99\n"), "576 to 1456"),
+        (&format!("{CLIENT}mtu = 0x500\n"), "576 to 1456"),
+        (&format!("{CLIENT}dns = \"yes\"\n"), "true or false"),
+        (&format!("{CLIENT}routes = [\"::/0\"]\n"), "IPv4 only"),
+        (
+            &format!("{CLIENT}routes = \"0.0.0.0/0\"\n"),
+            "default-route",
+        ),
+        (&CLIENT.replace("vpn.example", "[::1]:5"), "no IPv6"),
+        (&CLIENT.replace("username", "# "), "username"),
+        (&CLIENT.replace("password", "# "), "password"),
+        (&format!("{SERVER}[users]\nx = 5\n"), "quotes"),
+    ] {
+        let error = refused(text);
+        assert!(error.contains(words), "{text}: {error}");
+    }
+    let nameless = parse(CLIENT, Path::new("a name that is too long.toml"));
+    assert!(!nameless.is_usable());
+}
+
+#[test]
+fn no_value_is_ever_in_a_report() {
+    for text in [
+        CLIENT.replace("\"secret\"", "\"secret"),
+        format!("{CLIENT}password = \"secret\"\n"),
+        CLIENT.replace("\"secret\"", "[\"secret\"]"),
+        format!("{SERVER}[users]\nx = [\"secret\"]\n"),
+    ] {
+        let import = imported(&text);
+        assert!(!import.is_usable());
+        assert!(
+            !format!("{:?}", import.report).contains("secret"),
+            "{import:?}"
+        );
+    }
+}

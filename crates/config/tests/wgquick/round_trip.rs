@@ -1,0 +1,175 @@
+//! Saving loses nothing, and no file makes the reader panic.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use config::lines::{Line, LineMode, Lines};
+use config::tunnel::*;
+use config::types::{AllowedIp, Endpoint, Host, InterfaceAddr, Key32, family_bits};
+use config::wgquick::*;
+use proptest::prelude::*;
+
+use super::{import, tunnel};
+
+fn key() -> impl Strategy<Value = Key32> {
+    any::<[u8; 32]>()
+        .prop_filter("zero is no key", |bytes| *bytes != [0; 32])
+        .prop_map(Key32::new)
+}
+
+fn address() -> impl Strategy<Value = InterfaceAddr> {
+    (any::<IpAddr>(), 0u8..=128).prop_map(|(addr, prefix)| InterfaceAddr {
+        addr,
+        prefix: prefix.min(family_bits(addr)),
+    })
+}
+
+fn host() -> impl Strategy<Value = Host> {
+    prop_oneof![
+        any::<IpAddr>().prop_map(Host::Ip),
+        (any::<std::net::Ipv6Addr>(), "[a-z][a-z0-9]{0,14}")
+            .prop_map(|(addr, zone)| Host::Scoped(addr, zone)),
+        "[a-z][a-z0-9-]{0,20}(\\.[a-z]{1,9}){0,3}".prop_map(Host::Name),
+    ]
+}
+
+fn unique<T: PartialEq + std::fmt::Debug>(
+    element: impl Strategy<Value = T>,
+) -> impl Strategy<Value = Vec<T>> {
+    prop::collection::vec(element, 0..4).prop_map(|mut all| {
+        let mut kept: Vec<T> = Vec::new();
+        for one in all.drain(..) {
+            if !kept.contains(&one) {
+                kept.push(one);
+            }
+        }
+        kept
+    })
+}
+
+fn commands() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec("[!-\"$-~]([ -\"$-~]{0,30}[!-\"$-~])?", 0..3)
+}
+
+prop_compose! {
+    fn scripts()(
+        pre_up in commands(), post_up in commands(),
+        pre_down in commands(), post_down in commands(),
+    ) -> Scripts {
+        Scripts { pre_up, post_up, pre_down, post_down }
+    }
+}
+
+fn table() -> impl Strategy<Value = Table> {
+    prop_oneof![
+        Just(Table::Auto),
+        Just(Table::Off),
+        (1u32..).prop_map(Table::Id)
+    ]
+}
+
+prop_compose! {
+    fn any_interface()(
+        private_key in key(),
+        listen_port in any::<Option<u16>>(),
+        fwmark in any::<Option<u32>>(),
+        addresses in unique(address()),
+        dns in unique(any::<IpAddr>()),
+        dns_search in unique("~?[a-z][a-z0-9-]{0,20}(\\.[a-z]{1,9}){0,3}"),
+        mtu in prop::option::of(68u32..=65535),
+        table in table(),
+        save_config in any::<bool>(),
+        scripts in scripts(),
+    ) -> Interface {
+        Interface {
+            private_key: Some(private_key), listen_port, fwmark, addresses, dns, dns_search,
+            mtu, table, save_config, scripts,
+        }
+    }
+}
+
+prop_compose! {
+    fn any_peer()(
+        public_key in key(),
+        preshared_key in prop::option::of(key()),
+        ranges in unique(address()),
+        endpoint in prop::option::of((host(), 1u16..)),
+        persistent_keepalive in any::<Option<u16>>(),
+    ) -> Peer {
+        let mut allowed_ips: Vec<AllowedIp> = Vec::new();
+        for range in ranges {
+            let range = AllowedIp::new(range.addr, range.prefix).unwrap();
+            if !allowed_ips.contains(&range) {
+                allowed_ips.push(range);
+            }
+        }
+        let endpoint = endpoint.map(|(host, port)| Endpoint { host, port });
+        Peer { public_key, preshared_key, allowed_ips, endpoint, persistent_keepalive }
+    }
+}
+
+prop_compose! {
+    fn any_tunnel()(
+        interface in any_interface(),
+        mut peers in prop::collection::vec(any_peer(), 0..4),
+    ) -> Tunnel {
+        let mut owned: Vec<AllowedIp> = Vec::new();
+        for peer in peers.iter_mut().rev() {
+            peer.allowed_ips.retain(|range| !owned.contains(range));
+            owned.extend(&peer.allowed_ips);
+        }
+        Tunnel {
+            interface,
+            peers,
+            lines: lines(),
+        }
+    }
+}
+
+/// Two lines, one of them with everything that may be said of one.
+fn lines() -> Lines {
+    let fibre = Line {
+        name: "fibre".to_owned(),
+        interface: Some("eth1".to_owned()),
+        ..Line::default()
+    };
+    let lte = Line {
+        name: "lte".to_owned(),
+        interface: Some("wwan0".to_owned()),
+        source: Some("192.0.2.7".parse().unwrap()),
+        mark: Some(0x20),
+        priority: 20,
+        metered: true,
+        rate: Some(5_000),
+    };
+    Lines {
+        mode: LineMode::Single,
+        lines: vec![fibre, lte],
+        ..Lines::default()
+    }
+}
+
+proptest! {
+    #[test]
+    fn saving_loses_nothing(any in any_tunnel()) {
+        let text = any.to_conf();
+        let import = import(&text);
+        prop_assert!(import.is_usable(), "{:?}", import.report);
+        prop_assert_eq!(tunnel(import), any);
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..500)) {
+        let _ = parse_bytes(&bytes, Path::new("x"), Options::default());
+    }
+
+    #[test]
+    fn no_lines_panic(
+        lines in prop::collection::vec(
+            "(\\[Interface\\]|\\[Peer\\]|(Address|DNS|MTU|Table|AllowedIPs|Endpoint|FwMark|PostUp) ?= ?\\PC{0,40})",
+            0..12,
+        )
+    ) {
+        let _ = import(&lines.join("\n")).into_tunnel();
+    }
+}

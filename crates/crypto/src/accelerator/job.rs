@@ -1,0 +1,241 @@
+//! Jobs: copies of packets on their way through an accelerator.
+
+use core::ops::Range;
+
+use super::piece::{Direction, Piece};
+
+/// What became of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing yet.
+    #[default]
+    Pending,
+    /// Done, and this many bytes were written behind the associated data.
+    Done(usize),
+    /// The tag is not the packet's.
+    Forged,
+    /// The driver refused it, with this `errno`.
+    Failed(i32),
+}
+
+/// An operation on a driver thread's memory: `associated data, text, tag`, one behind the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Job {
+    pub(crate) direction: Direction,
+    pub(crate) nonce: [u8; 16],
+    /// First byte of the associated data.
+    start: usize,
+    aad_len: usize,
+    text_len: usize,
+    tag_len: usize,
+    pub(crate) outcome: Outcome,
+}
+
+impl Job {
+    /// Associated data.
+    pub(crate) const fn aad(&self) -> Range<usize> {
+        self.start..self.start + self.aad_len
+    }
+
+    /// The text, without tag.
+    pub(crate) const fn text(&self) -> Range<usize> {
+        self.start + self.aad_len..self.start + self.aad_len + self.text_len
+    }
+
+    /// Text and tag.
+    pub(crate) const fn body(&self) -> Range<usize> {
+        self.start + self.aad_len..self.start + self.aad_len + self.text_len + self.tag_len
+    }
+
+    /// What goes in: everything, without a tag when there is none yet.
+    pub(crate) fn input(&self) -> Range<usize> {
+        match self.direction {
+            Direction::Encrypt => self.start..self.text().end,
+            Direction::Decrypt => self.start..self.body().end,
+        }
+    }
+
+    /// What comes out, behind the associated data.
+    pub(crate) fn output(&self) -> Range<usize> {
+        match self.direction {
+            Direction::Encrypt => self.body(),
+            Direction::Decrypt => self.text(),
+        }
+    }
+}
+
+/// The alignment of a text: a driver gets it at an address that is a multiple of this many bytes, which is a cache line on all
+/// that have accelerators: most of these transfer whole lines, and refuse or copy what begins elsewhere.
+const ALIGN: usize = 64;
+
+/// Bytes of a driver thread's memory: a whole batch with its tags and gaps.
+const MEMORY: usize = 96 << 10;
+
+/// Jobs of a driver thread at once: a whole chunk.
+pub(crate) const JOBS: usize = 64;
+
+/// Memory that jobs are copied to, and the jobs.
+pub(crate) struct Work {
+    memory: Box<[u8]>,
+    /// Bytes of `memory` before the first that is aligned.
+    skew: usize,
+    used: usize,
+    jobs: [Job; JOBS],
+    /// Which piece each is.
+    pieces: [usize; JOBS],
+    count: usize,
+}
+
+impl Work {
+    pub(crate) fn new() -> Box<Self> {
+        let memory = vec![0; MEMORY + ALIGN].into_boxed_slice();
+        let skew = memory.as_ptr().align_offset(ALIGN);
+        Box::new(Self {
+            memory,
+            skew,
+            used: skew,
+            jobs: [Job::default(); JOBS],
+            pieces: [0; JOBS],
+            count: 0,
+        })
+    }
+
+    /// Forgets the jobs, and erases what was copied in and what came out of it.
+    pub(crate) fn clear(&mut self) {
+        let used = &mut self.memory[self.skew..self.used];
+        used.fill(0);
+        zeroize::optimization_barrier(used);
+        self.used = self.skew;
+        self.count = 0;
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Copies a piece in, as the job of the packet `index`; `false` if there is no room.
+    pub(crate) fn push(
+        &mut self,
+        index: usize,
+        direction: Direction,
+        piece: &Piece,
+        from: &[u8],
+    ) -> bool {
+        let aad_len = piece.aad.len;
+        // The text is what drivers touch most: it begins a line.
+        let text = (self.used - self.skew + aad_len).next_multiple_of(ALIGN) + self.skew;
+        let end = text + piece.text.len + piece.tag.len;
+        if self.count == JOBS || end > self.memory.len() {
+            return false;
+        }
+        let job = Job {
+            direction,
+            nonce: piece.nonce,
+            start: text - aad_len,
+            aad_len,
+            text_len: piece.text.len,
+            tag_len: piece.tag.len,
+            outcome: Outcome::Pending,
+        };
+        self.memory[job.aad()].copy_from_slice(&from[piece.aad.range()]);
+        self.memory[job.text()].copy_from_slice(&from[piece.text.range()]);
+        if direction == Direction::Decrypt {
+            self.memory[job.text().end..end].copy_from_slice(&from[piece.tag.range()]);
+        }
+        self.jobs[self.count] = job;
+        self.pieces[self.count] = index;
+        self.count += 1;
+        self.used = end;
+        true
+    }
+
+    /// The memory and the jobs in it.
+    pub(crate) fn parts(&mut self) -> (&mut [u8], &mut [Job]) {
+        (&mut self.memory, &mut self.jobs[..self.count])
+    }
+
+    /// Which packet each job is, and what became of it.
+    pub(crate) fn results(&self) -> impl Iterator<Item = (usize, &Job)> {
+        self.pieces.iter().copied().zip(&self.jobs[..self.count])
+    }
+
+    /// Copies what a job has produced to where the packet came from.
+    pub(crate) fn copy_out(&self, job: &Job, piece: &Piece, to: &mut [u8]) {
+        to[piece.text.range()].copy_from_slice(&self.memory[job.text()]);
+        if job.direction == Direction::Encrypt {
+            to[piece.tag.range()].copy_from_slice(&self.memory[job.text().end..job.body().end]);
+        }
+    }
+}
+
+impl Drop for Work {
+    /// A driver thread that was not waited for keeps it to the end.
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::piece::Span;
+    use super::*;
+
+    #[test]
+    fn what_is_cleared_leaves_nothing() {
+        let from = [7; 300];
+        let span = |start, len| Span { start, len };
+        let piece = Piece {
+            aad: span(0, 9),
+            text: span(9, 200),
+            tag: span(209, 16),
+            nonce: [1; 16],
+        };
+        let mut work = Work::new();
+        for direction in [Direction::Encrypt, Direction::Decrypt, Direction::Encrypt] {
+            assert!(work.push(0, direction, &piece, &from));
+        }
+        // As a driver does.
+        let (memory, jobs) = work.parts();
+        for job in jobs {
+            memory[job.output()].fill(9);
+        }
+        work.clear();
+        assert!(work.memory.iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn full_memory_refuses_and_texts_begin_cache_lines() {
+        let from = vec![7; 20_000];
+        let piece = Piece {
+            aad: Span { start: 3, len: 8 },
+            text: Span {
+                start: 11,
+                len: 9_000,
+            },
+            tag: Span {
+                start: 9_011,
+                len: 16,
+            },
+            nonce: [1; 16],
+        };
+        let mut work = Work::new();
+        let taken = (0..JOBS)
+            .take_while(|&index| work.push(index, Direction::Decrypt, &piece, &from))
+            .count();
+        assert_eq!(taken, MEMORY / 9_088);
+        let (memory, jobs) = work.parts();
+        for job in jobs {
+            assert!(memory[job.text()].as_ptr().addr().is_multiple_of(ALIGN));
+            assert_eq!(memory[job.input()], [7; 9_024]);
+        }
+        work.clear();
+        let small = Piece {
+            text: Span { start: 0, len: 1 },
+            ..Piece::default()
+        };
+        let taken = (0..=JOBS)
+            .take_while(|&index| work.push(index, Direction::Encrypt, &small, &from))
+            .count();
+        assert_eq!(taken, JOBS);
+    }
+}

@@ -1,0 +1,169 @@
+//! The candidates of each kind, in the order in which they came to be. Names are unique within a table.
+
+use super::{
+    AeadImplementation, AwsLcAead, AwsLcAes, AwsLcMac, CbcImplementation, MacImplementation,
+    MacKey, aws_lc,
+};
+use crate::backend::Backend;
+use crate::lanes::MacLanes;
+use crate::packet_aead::AeadAlgorithm;
+use crate::portable::{self, ChaChaPoly, Gcm};
+
+/// Code that can be chosen.
+pub(crate) struct Candidate<Make> {
+    /// Its kind. A library that looks at the CPU itself is of the kind that it will take there.
+    pub(crate) backend: fn() -> Backend,
+    /// Its name in profiles and tests.
+    pub(crate) name: &'static str,
+    /// With a key; `None` where the machine lacks what it needs, or for an algorithm that it does not know.
+    pub(crate) make: Make,
+}
+
+/// The key has the algorithm's length.
+pub(crate) type MakeAead = fn(AeadAlgorithm, &[u8]) -> Option<Box<dyn AeadImplementation>>;
+
+/// The key has 16, 24 or 32 bytes.
+pub(crate) type MakeCbc = fn(&[u8]) -> Option<Box<dyn CbcImplementation>>;
+
+/// The key knows its digest.
+pub(crate) type MakeMac = fn(&MacKey) -> Option<Box<dyn MacImplementation>>;
+
+#[cfg(any(target_arch = "x86_64", neon))]
+const SIMD: fn() -> Backend = || Backend::Simd;
+
+/// AES-GCM and ChaCha20-Poly1305.
+pub(crate) const AEADS: &[Candidate<MakeAead>] = &[
+    Candidate {
+        backend: aws_lc::backend,
+        name: "aws-lc",
+        make: |algorithm, key| Some(Box::new(AwsLcAead::new(algorithm, key))),
+    },
+    Candidate {
+        backend: || Backend::Portable,
+        name: "portable",
+        make: |algorithm, key| match algorithm {
+            AeadAlgorithm::ChaCha20Poly1305 => Some(Box::new(ChaChaPoly::new(algorithm, key)?)),
+            _ => Some(Box::new(Gcm::new(algorithm, key)?)),
+        },
+    },
+    #[cfg(target_arch = "x86_64")]
+    Candidate {
+        backend: SIMD,
+        name: "avx512-ifma",
+        make: |algorithm, key| Some(Box::new(crate::avx512::Groups::new(algorithm, key)?)),
+    },
+    #[cfg(neon)]
+    Candidate {
+        backend: SIMD,
+        name: "neon-bitsliced",
+        make: |algorithm, key| Some(Box::new(crate::aes_arm::BitSlicedGcm::new(algorithm, key)?)),
+    },
+    #[cfg(all(neon, target_arch = "aarch64"))]
+    Candidate {
+        backend: SIMD,
+        name: "aes",
+        make: |algorithm, key| {
+            Some(Box::new(crate::aes_arm::InstructionsGcm::new(
+                algorithm, key,
+            )?))
+        },
+    },
+    #[cfg(neon)]
+    Candidate {
+        backend: SIMD,
+        name: "neon",
+        make: |algorithm, key| {
+            Some(Box::new(crate::neon::ChaCha20Poly1305::new(
+                algorithm, key,
+            )?))
+        },
+    },
+    #[cfg(feature = "accelerators")]
+    Candidate {
+        backend: || Backend::Accelerator,
+        name: "engine",
+        make: |algorithm, key| Some(Box::new(crate::accelerator::aead(algorithm, key)?)),
+    },
+];
+
+/// AES-CBC.
+pub(crate) const CBCS: &[Candidate<MakeCbc>] = &[
+    Candidate {
+        backend: aws_lc::backend,
+        name: "aws-lc",
+        make: |key| Some(Box::new(AwsLcAes::new(key))),
+    },
+    Candidate {
+        backend: || Backend::Portable,
+        name: "portable",
+        make: |key| Some(Box::new(portable::Cbc::new(key))),
+    },
+    #[cfg(target_arch = "x86_64")]
+    Candidate {
+        backend: SIMD,
+        name: "aes-ni",
+        make: |key| Some(Box::new(crate::blocks::AesNi::new(key)?)),
+    },
+    #[cfg(target_arch = "x86_64")]
+    Candidate {
+        backend: SIMD,
+        name: "vaes",
+        make: |key| Some(Box::new(crate::blocks::Vaes::new(key)?)),
+    },
+    #[cfg(neon)]
+    Candidate {
+        backend: SIMD,
+        name: "neon-bitsliced",
+        make: |key| Some(Box::new(crate::aes_arm::BitSliced::new(key)?)),
+    },
+    #[cfg(all(neon, target_arch = "aarch64"))]
+    Candidate {
+        backend: SIMD,
+        name: "aes",
+        make: |key| Some(Box::new(crate::aes_arm::InstructionsCbc::new(key)?)),
+    },
+    #[cfg(feature = "accelerators")]
+    Candidate {
+        backend: || Backend::Accelerator,
+        name: "engine",
+        make: |key| Some(Box::new(crate::accelerator::cbc(key)?)),
+    },
+];
+
+/// HMAC with SHA-1 and SHA-2; the first takes every digest.
+pub(crate) const MACS: &[Candidate<MakeMac>] = &[
+    Candidate {
+        backend: aws_lc::backend,
+        name: "aws-lc",
+        make: |key| Some(Box::new(AwsLcMac::new(key))),
+    },
+    Candidate {
+        backend: || Backend::Portable,
+        name: "portable",
+        make: |key| Some(Box::new(MacLanes::portable(key)?)),
+    },
+    #[cfg(target_arch = "x86_64")]
+    Candidate {
+        backend: SIMD,
+        name: "avx2",
+        make: |key| Some(Box::new(MacLanes::avx2(key)?)),
+    },
+    #[cfg(target_arch = "x86_64")]
+    Candidate {
+        backend: SIMD,
+        name: "avx512",
+        make: |key| Some(Box::new(MacLanes::avx512(key)?)),
+    },
+    #[cfg(neon)]
+    Candidate {
+        backend: SIMD,
+        name: "neon",
+        make: |key| Some(Box::new(MacLanes::neon(key)?)),
+    },
+    #[cfg(all(neon, target_arch = "aarch64"))]
+    Candidate {
+        backend: SIMD,
+        name: "sha",
+        make: |key| Some(Box::new(MacLanes::sha(key)?)),
+    },
+];

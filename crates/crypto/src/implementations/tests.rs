@@ -1,0 +1,52 @@
+//! Every candidate against the first of its table.
+
+mod agreement;
+mod common;
+mod guards;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod openssl;
+mod published;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod secrets;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod traces;
+
+use super::*;
+use crate::Digest;
+
+/// Every length around the ends of blocks, in batches of all sizes.
+#[test]
+fn many_macs_at_once_are_the_same_as_one_by_one() {
+    let memory: Vec<u8> = (0..20_000_u32)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8)
+        .collect();
+    for digest in Digest::ALL {
+        let Some(key) = MacKey::new(digest, b"a key") else {
+            continue;
+        };
+        for candidate in MACS {
+            let Some(implementation) = (candidate.make)(&key) else {
+                continue;
+            };
+            let mut lens: Vec<_> = (0..600).collect();
+            // Long and short in turn, so that lanes end at different times.
+            lens.extend((0..300).map(|at| if at % 7 == 0 { 9000 - at } else { at % 5 }));
+            let messages: Vec<_> = lens
+                .iter()
+                .enumerate()
+                .map(|(number, len)| number..number + len)
+                .collect();
+            for count in [64, 17, 5, 4, 1] {
+                for messages in messages.chunks(count) {
+                    let mut macs = vec![Mac::EMPTY; messages.len()];
+                    implementation.sign_each(&memory, messages, &mut macs);
+                    for (message, mac) in messages.iter().zip(macs) {
+                        let alone = key.hmac().sign(&[&memory[message.clone()]]);
+                        let name = candidate.name;
+                        assert!(mac.equals(alone.as_bytes()), "{name} {digest} {message:?}");
+                    }
+                }
+            }
+        }
+    }
+}

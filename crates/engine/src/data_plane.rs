@@ -1,0 +1,483 @@
+//! A [`Tunnel`] as control's [`DataPlane`]: peers by number, keys as material.
+
+use crate::gathered::ALIVE;
+use crate::key::SendKey;
+use crate::line::Sockets;
+use crate::peer::Peer;
+use crate::peers::Peers;
+use crate::session::ReceiveKey;
+use crate::stats::PipelineStats;
+use crate::stream::Stream;
+use crate::tunnel::Tunnel;
+use crate::ways::Way;
+use netio::rung::Rung;
+use plane::{
+    CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode,
+    LineState, Moving, PeerId, PeerLines, PeerState, PipelineCounts, Protocol, Reorder,
+    RouteChange, Sender, SessionKeys, Statistics, StreamId, Transport, Wire,
+};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Instant;
+
+impl<P: Protocol> Tunnel<P> {
+    fn known(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, id: PeerId) -> Option<Arc<Peer>> {
+        Some(Arc::clone(&self.known().get(id)?.peer))
+    }
+
+    fn stream(&self, id: StreamId) -> Option<Arc<Stream>> {
+        self.all_workers().stream(id)
+    }
+
+    fn session_of(&self, id: PeerId, session: u32) -> Option<(Arc<Peer>, Arc<ReceiveKey<P>>)> {
+        let peer = self.find(id)?;
+        let key = self.shared().sessions.find(session)?;
+        Arc::ptr_eq(&key.peer, &peer).then_some((peer, key))
+    }
+
+    fn sender(&self, from: Sender, first: u32, theirs: bool) {
+        match from {
+            Sender::Address(addr) => self.shared().sessions.set_sender(addr, first, theirs),
+            Sender::Stream(id) => {
+                if let Some(stream) = self.stream(id) {
+                    stream.set_sender(first, theirs);
+                }
+            }
+        }
+    }
+}
+
+impl<P: Protocol> DataPlane for Tunnel<P> {
+    type Protocol = P;
+    type Sockets = Sockets;
+    type Connection = TcpStream;
+
+    fn open_line(&self, line: LineId, sockets: Sockets) -> io::Result<()> {
+        if line.index() >= LINES_MAX {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.set_line_sockets(line, sockets);
+        Ok(())
+    }
+
+    fn close_line(&self, line: LineId) {
+        if line.index() < LINES_MAX {
+            self.set_line_sockets(line, Sockets::default());
+        }
+    }
+
+    fn port(&self, line: LineId) -> Option<u16> {
+        let lines = self.shared().lines.load();
+        let first = lines.of(line)?.iter().next()?;
+        Some(first.port())
+    }
+
+    fn set_mark(&self, line: LineId, mark: u32) -> io::Result<()> {
+        let lines = self.shared().lines.load();
+        let sockets = lines.of(line);
+        sockets
+            .iter()
+            .flat_map(|sockets| sockets.iter())
+            .try_for_each(|socket| socket.set_fwmark(mark))
+    }
+
+    fn add_stream(
+        &self,
+        id: StreamId,
+        line: LineId,
+        connection: TcpStream,
+    ) -> io::Result<Endpoint> {
+        let stream = Arc::new(Stream::new(id, connection)?.on_line(line));
+        Self::add_stream(self, &stream)?;
+        Ok(stream.endpoint())
+    }
+
+    fn remove_stream(&self, id: StreamId) {
+        if let Some(stream) = self.stream(id) {
+            Self::remove_stream(self, &stream);
+        }
+    }
+
+    fn add_peer(&self, id: PeerId, moving: Moving) -> bool {
+        let peer = self.new_peer(id);
+        peer.set_moving(moving);
+        self.known().add(peer)
+    }
+
+    fn remove_peer(&self, id: PeerId) {
+        let mut peers = self.known();
+        let Some(entry) = peers.remove(id) else {
+            return;
+        };
+        self.set_routes(peers.routes().clone());
+        drop(peers);
+        for session in entry.sessions {
+            self.remove_receive_key(session);
+        }
+        for (sender, first) in entry.senders {
+            self.sender(sender, first, false);
+        }
+        self.clear_send_key(&entry.peer);
+        Self::drop_staged(self, &entry.peer);
+    }
+
+    fn set_moving(&self, id: PeerId, moving: Moving) {
+        if let Some(peer) = self.find(id) {
+            peer.set_moving(moving);
+        }
+    }
+
+    fn set_line(&self, id: PeerId, line: Line) {
+        let stream = match line.transport {
+            Transport::Tcp(stream) => match self.stream(stream) {
+                Some(stream) => Some(stream),
+                None => return,
+            },
+            Transport::Udp => None,
+            // There are no raw sockets yet.
+            Transport::Gre => return,
+        };
+        if let Some(peer) = self.find(id) {
+            if stream.is_none() && peer.gathers() {
+                let millis = self.shared().epoch.millis(Instant::now());
+                peer.lines.gather(line.id, line.endpoint, millis);
+            } else {
+                peer.lines.set(line.id, line.endpoint, stream);
+            }
+            self.shared().send_by(peer.lines.used_id());
+        }
+    }
+
+    fn remove_line(&self, id: PeerId, line: LineId) {
+        if let Some(peer) = self.find(id) {
+            peer.lines.remove(line);
+        }
+    }
+
+    fn use_line(&self, id: PeerId, line: LineId) {
+        if let Some(peer) = self.find(id)
+            && peer.lines.choose(line)
+        {
+            self.shared().send_by(line);
+        }
+    }
+
+    fn set_line_mode(&self, id: PeerId, mode: LineMode) {
+        if let Some(peer) = self.find(id) {
+            peer.lines.set_mode(mode);
+        }
+    }
+
+    fn set_reorder(&self, id: PeerId, reorder: Option<Reorder>) {
+        if let Some(peer) = self.find(id) {
+            peer.order.set(reorder);
+        }
+    }
+
+    fn peer_lines(&self, id: PeerId) -> PeerLines {
+        let Some(peer) = self.find(id) else {
+            return PeerLines::default();
+        };
+        let mut lines = Vec::new();
+        for (id, line) in peer.lines.known() {
+            let transport = transport(line.stream.load_full());
+            let counts = line.counts.counts();
+            line.addresses.alive(ALIVE, |endpoint, heard| {
+                lines.push(LineState {
+                    line: Line {
+                        id,
+                        endpoint,
+                        transport,
+                    },
+                    heard: self.shared().epoch.instant(heard),
+                    counts,
+                });
+            });
+        }
+        PeerLines {
+            lines,
+            order: peer.order.counts(),
+        }
+    }
+
+    fn forget_source(&self, id: PeerId) {
+        if let Some(peer) = self.find(id) {
+            peer.clear_source();
+        }
+    }
+
+    fn set_sender(&self, id: PeerId, from: Sender, first: u32) {
+        let mut peers = self.known();
+        if let Some(entry) = peers.get_mut(id) {
+            entry.senders.retain(|(sender, _)| *sender != from);
+            entry.senders.push((from, first));
+            self.sender(from, first, true);
+        }
+    }
+
+    fn clear_sender(&self, id: PeerId, from: Sender) {
+        let mut peers = self.known();
+        if let Some(entry) = peers.get_mut(id)
+            && let Some(at) = entry.senders.iter().position(|(sender, _)| *sender == from)
+        {
+            let (_, first) = entry.senders.swap_remove(at);
+            self.sender(from, first, false);
+        }
+    }
+
+    fn peer(&self, id: PeerId) -> Option<PeerState> {
+        let peer = self.find(id)?;
+        let line = peer.endpoint().map(|endpoint| Line {
+            id: peer.lines.used_id(),
+            endpoint,
+            transport: transport(peer.stream()),
+        });
+        Some(PeerState {
+            line,
+            times: peer.times(),
+            heard: self
+                .shared()
+                .epoch
+                .instant(peer.lines.used().addresses.heard()),
+            rx_bytes: peer.rx_bytes.value(),
+            tx_bytes: peer.tx_bytes.value(),
+            sealed: peer.sent_on_key(),
+            staged: peer.has_staged(),
+        })
+    }
+
+    fn arm(&self, id: PeerId) -> bool {
+        self.find(id).is_some_and(|peer| peer.arm())
+    }
+
+    fn disarm(&self, id: PeerId) {
+        if let Some(peer) = self.find(id) {
+            peer.disarm();
+        }
+    }
+
+    fn note_sent(&self, id: PeerId, at: Instant, bytes: usize) {
+        if let Some(peer) = self.find(id) {
+            peer.handshake_sent(at, bytes);
+        }
+    }
+
+    fn note_received(&self, id: PeerId, at: Instant, bytes: usize) {
+        if let Some(peer) = self.find(id) {
+            peer.handshake_received(at, bytes);
+        }
+    }
+
+    fn add_keys(
+        &self,
+        id: PeerId,
+        keys: SessionKeys<P::Keys>,
+    ) -> Result<CipherName, KeyError<P::Error>> {
+        let formats = self.shared().wire.formats(&keys.material);
+        let formats = formats.map_err(KeyError::Material)?;
+        let mut peers = self.known();
+        let entry = peers.get_mut(id).ok_or(KeyError::NoPeer(id))?;
+        let old = self.shared().sessions.find(keys.session);
+        if old.is_some_and(|old| !Arc::ptr_eq(&old.peer, &entry.peer)) {
+            return Err(KeyError::Taken(keys.session));
+        }
+        let send = SendKey::new((keys.remote, keys.session), formats.seal, keys.send);
+        let receive = ReceiveKey::new(
+            keys.session,
+            Arc::clone(&entry.peer),
+            formats.open,
+            keys.receive,
+            Some(Arc::new(send)),
+            keys.confirm,
+        );
+        self.shared().sessions.insert(receive);
+        if !entry.sessions.contains(&keys.session) {
+            entry.sessions.push(keys.session);
+        }
+        Ok(formats.cipher)
+    }
+
+    fn send_with(&self, id: PeerId, session: u32) {
+        if let Some((peer, key)) = self.session_of(id, session)
+            && let Some(key) = &key.answer
+        {
+            self.send_by_key(&peer, key);
+        }
+    }
+
+    fn stop_sending(&self, id: PeerId) {
+        if let Some(peer) = self.find(id) {
+            self.clear_send_key(&peer);
+        }
+    }
+
+    fn remove_keys(&self, id: PeerId, session: u32) {
+        let Some((peer, _)) = self.session_of(id, session) else {
+            return;
+        };
+        if let Some(entry) = self.known().get_mut(id) {
+            entry.sessions.retain(|it| *it != session);
+        }
+        let sent = peer.sent_on_key().is_some();
+        self.remove_receive_key(session);
+        if sent && peer.sent_on_key().is_none() {
+            peer.expect_nothing();
+        }
+    }
+
+    fn key_usage(&self, id: PeerId, session: u32) -> KeyUsage {
+        let Some((_, key)) = self.session_of(id, session) else {
+            return KeyUsage::default();
+        };
+        let received = key.usage();
+        let send = key.answer.as_ref();
+        KeyUsage {
+            sealed: send.map_or(0, |key| key.used()),
+            opened: received.opened,
+            forged: received.forged,
+            epoch: send.map_or(0, |key| key.format.epoch()),
+        }
+    }
+
+    fn send(&self, to: &Line, message: &[u8]) -> bool {
+        match to.transport {
+            Transport::Udp => self.send_by(to.id, to.endpoint, message).sent > 0,
+            Transport::Tcp(id) => self
+                .stream(id)
+                .is_some_and(|stream| self.send_record(&stream, message)),
+            Transport::Gre => false,
+        }
+    }
+
+    fn send_to_peer(&self, id: PeerId, to: Option<SocketAddr>, message: &[u8]) -> bool {
+        let Some(peer) = self.find(id) else {
+            return false;
+        };
+        if let Some(stream) = peer.stream() {
+            return self.send_record(&stream, message);
+        }
+        let known = peer
+            .endpoint()
+            .filter(|known| to.is_none_or(|to| known.addr == to));
+        let Some(endpoint) = known.or_else(|| to.map(Endpoint::new)) else {
+            return false;
+        };
+        // A message for another address than the peer's has one way.
+        let ways = known.map(|_| peer.lines.ways_of_messages());
+        let ways = ways.filter(|ways| !ways.is_empty());
+        let one = Way {
+            line: peer.lines.used_id(),
+            endpoint,
+        };
+        self.send_over(&peer, &ways.unwrap_or_else(|| vec![one]), message)
+            .sent
+            > 0
+    }
+
+    fn inject(&self, id: PeerId, payload: &[u8]) {
+        if let Some(peer) = self.find(id) {
+            Self::inject(self, &peer, payload);
+        }
+    }
+
+    fn send_keepalive(&self, id: PeerId) -> bool {
+        let peer = self.find(id);
+        peer.is_some_and(|peer| Self::send_keepalive(self, &peer))
+    }
+
+    fn send_staged(&self, id: PeerId) -> bool {
+        self.find(id).is_some_and(|peer| {
+            let staged = peer.has_staged();
+            self.flush_staged(&peer);
+            staged
+        })
+    }
+
+    fn drop_staged(&self, id: PeerId) {
+        if let Some(peer) = self.find(id) {
+            Self::drop_staged(self, &peer);
+        }
+    }
+
+    fn change_routes(&self, changes: &[RouteChange]) {
+        let mut peers = self.known();
+        peers.change_routes(changes);
+        self.set_routes(peers.routes().clone());
+    }
+
+    fn set_mtu(&self, mtu: usize) {
+        Self::set_mtu(self, mtu);
+    }
+
+    fn mtu(&self) -> usize {
+        Self::mtu(self)
+    }
+
+    fn set_hairpin(&self, hairpin: bool) {
+        Self::set_hairpin(self, hairpin);
+    }
+
+    fn interface(&self) -> io::Result<String> {
+        self.tun().current_name()
+    }
+
+    fn statistics(&self) -> Statistics {
+        Self::statistics(self)
+    }
+}
+
+impl<W: Wire> Tunnel<W> {
+    /// What was done since the start.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            outbound: counts(self.outbound()),
+            inbound: counts(self.inbound()),
+            drops: self.drops().iter().collect(),
+            rungs: self.rungs(),
+            workers: self.workers(),
+            parallel: self.is_parallel(),
+        }
+    }
+
+    fn rungs(&self) -> Vec<(&'static str, String)> {
+        let tun = self.tun();
+        let mut rungs: Vec<_> = [&tun.tso, &tun.uso, &tun.gro]
+            .map(|rung| (rung.name(), rung.to_string()))
+            .into();
+        let lines = self.shared().lines.load();
+        let mut note = |rung: &Rung| match rungs.iter_mut().find(|(name, _)| *name == rung.name()) {
+            // Sockets climb alike; the one that got less far is the one to know about.
+            Some((_, state)) if state == "on" => *state = rung.to_string(),
+            Some(_) => {}
+            None => rungs.push((rung.name(), rung.to_string())),
+        };
+        for socket in lines.iter() {
+            for rung in [&socket.gso, &socket.gro, &socket.mmsg] {
+                note(rung);
+            }
+        }
+        rungs
+    }
+}
+
+fn transport(stream: Option<Arc<Stream>>) -> Transport {
+    stream.map_or(Transport::Udp, |stream| Transport::Tcp(stream.id()))
+}
+
+fn counts(stats: &PipelineStats) -> PipelineCounts {
+    PipelineCounts {
+        batches: stats.batches.value(),
+        packets: stats.packets.value(),
+        bytes: stats.bytes.value(),
+        super_packets: stats.super_packets.value(),
+        unpacked: stats.unpacked.value(),
+        syscalls: stats.syscalls.value(),
+        parallel_batches: stats.parallel_batches.value(),
+    }
+}

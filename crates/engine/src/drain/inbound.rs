@@ -1,0 +1,460 @@
+//! Inbound: replay window, roaming, counters, reorder window, then join and write.
+
+use super::overhead;
+use crate::gro::{Coalescer, JOIN_MAX, Joins, Written};
+use crate::ip::IpPacket;
+use crate::peer::Peer;
+use crate::reorder::{HELD_MAX, Order};
+use crate::session::{ReceiveKey, Received};
+use crate::shared::Shared;
+use crate::slot::{BATCH_PACKETS, InboundRun, InboundSlot, Inner};
+use lines::inner::Reader;
+use lines::reorder::Verdict;
+use netio::tun::{GsoKind, VnetHdr};
+use plane::{Joined, LineCounts, LineId, Notice, Packet, ReplayCheck, Window, Wire};
+use std::hash::{BuildHasher, RandomState};
+use std::io::IoSlice;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+/// What draining inbound batches needs.
+pub(crate) struct InboundDrain<W: Wire> {
+    coalescer: Coalescer,
+    /// The packet that was joined or unpacked last.
+    whole: Vec<u8>,
+    reader: Reader,
+    /// Sessions whose windows hold packets.
+    holding: Vec<Arc<ReceiveKey<W>>>,
+    /// Bytes that windows hold, but for the one of the session whose packets are checked.
+    held: usize,
+}
+
+impl<W: Wire> Default for InboundDrain<W> {
+    fn default() -> Self {
+        Self {
+            coalescer: Coalescer::with_capacity(2 * BATCH_PACKETS),
+            whole: Vec::new(),
+            reader: Reader::new(RandomState::new().hash_one(0_u8)),
+            holding: Vec::new(),
+            held: 0,
+        }
+    }
+}
+
+/// How the packets of a run are written.
+#[derive(Clone, Copy)]
+struct Manner {
+    joins: Joins,
+    /// One by one, because some of them lie elsewhere.
+    singly: bool,
+    now: Instant,
+}
+
+impl<W: Wire> InboundDrain<W> {
+    /// Writes what was held and is due.
+    pub(crate) fn expire(&mut self, shared: &Shared<W>, now: Instant) {
+        for key in &self.holding {
+            let mut received = key.received.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(order) = &mut received.order {
+                let before = order.held();
+                while let Some(packet) = order.due(now) {
+                    write_one(shared, &packet);
+                }
+                self.held = self.held - before + order.held();
+                order.tell(&key.peer.order);
+            }
+        }
+        self.look_ahead(shared);
+    }
+
+    /// Says when packets that are held must go, and forgets the sessions that hold none.
+    fn look_ahead(&mut self, shared: &Shared<W>) {
+        let mut earliest: Option<Instant> = None;
+        self.holding.retain(|key| {
+            let mut received = key.received.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(order) = &mut received.order else {
+                return false;
+            };
+            let deadline = order.deadline();
+            earliest = earliest.into_iter().chain(deadline).min();
+            order.listed = deadline.is_some();
+            order.listed
+        });
+        if shared.alarm.set(earliest, shared.epoch) {
+            shared.wake_receiver();
+        }
+    }
+
+    pub(crate) fn drain(&mut self, shared: &Shared<W>, slot: &mut InboundSlot<W>) {
+        let joins = Joins {
+            tcp: shared.tun.gro.on(),
+            udp: shared.tun.uso.on(),
+            most: shared.gso_max_segs.min(JOIN_MAX),
+        };
+        let memory = &mut slot.memory[..];
+        for run in &slot.runs {
+            let range = run.first..run.first + run.count;
+            let (packets, inner) = (&slot.packets[range.clone()], &slot.inner[range]);
+            // Packets that are joined from pieces or unpacked lie elsewhere: all of such a run's are written one by one,
+            // to keep their order.
+            let singly = run.key.format.splits() || inner.contains(&Inner::Piece);
+            if singly {
+                self.write(shared, memory);
+            }
+            let manner = Manner {
+                joins,
+                singly,
+                now: slot.now,
+            };
+            self.run(shared, run, (packets, inner), memory, manner);
+        }
+        self.write(shared, memory);
+        shared.inbound.batches.add(1);
+        if !self.holding.is_empty() {
+            self.look_ahead(shared);
+        }
+    }
+
+    /// Checks the packets of one run and collects what is to be written.
+    fn run(
+        &mut self,
+        shared: &Shared<W>,
+        run: &InboundRun<W>,
+        (packets, inner): (&[Packet], &[Inner]),
+        memory: &mut [u8],
+        manner: Manner,
+    ) {
+        let (drops, peer) = (&shared.drops, &run.key.peer);
+        let now = manner.now;
+        let mut counts = LineCounts::default();
+        let (mut heard, mut data, mut inner_bytes) = (0_u64, 0_u64, 0_u64);
+        let (mut greatest, mut forged) = (0, 0);
+        let refused = peer.refuses(run.line, run.from, run.stream);
+        let hairpin = shared.hairpin.load(Ordering::Relaxed);
+        let mut received = run
+            .key
+            .received
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Received { replay, order } = &mut *received;
+        self.held -= order.as_ref().map_or(0, |order| order.held());
+        self.follow(shared, run, order, memory, now);
+        for (packet, inner) in packets.iter().zip(inner) {
+            if *inner == Inner::NotAuthentic {
+                forged += 1;
+                continue;
+            }
+            greatest = packet.counter.max(greatest);
+            if refused {
+                drops.wrong_address.add(1);
+                continue;
+            }
+            if let Some(order) = order
+                && order.ends_before(packet.counter)
+            {
+                self.release(shared, order, memory, now);
+            }
+            let check = replay.accept(packet.counter);
+            if check != ReplayCheck::New {
+                let old = check == ReplayCheck::TooOld;
+                counts.ancient += u64::from(old);
+                counts.duplicated += u64::from(!old);
+                if let Some(order) = order {
+                    if old {
+                        order.dropped();
+                    } else {
+                        // What copies tell of the lines is all that is wanted of them.
+                        order.passed(packet.counter, run.line, now);
+                    }
+                    self.release(shared, order, memory, now);
+                }
+                continue;
+            }
+            heard += 1;
+            counts.received_bytes += u64::from(packet.len) + overhead(&*run.key.format) as u64;
+            let start = packet.start as usize;
+            let payload = &memory[start..start + packet.len as usize];
+            let mut verdict = Verdict::Deliver;
+            match *inner {
+                Inner::Packet { len, shape } => {
+                    data += 1;
+                    inner_bytes += u64::from(len);
+                    let whole = &payload[..len as usize];
+                    let passed_on = hairpin && pass_on(shared, whole, peer);
+                    if let Some(order) = order {
+                        // Here packets of several lines are put back into order.
+                        let room = self.held + order.held() + whole.len() <= HELD_MAX;
+                        let at = (packet.counter, run.line);
+                        verdict = if passed_on {
+                            order.passed(packet.counter, run.line, now)
+                        } else {
+                            order.arrived(at, whole, &self.reader, room, now)
+                        };
+                    }
+                    if !passed_on && verdict.deliver() {
+                        if manner.singly {
+                            write_one(shared, whole);
+                        } else {
+                            self.coalescer
+                                .push(memory, packet.start, len, shape, manner.joins);
+                        }
+                    }
+                }
+                _ => {
+                    if let Some(order) = order {
+                        verdict = order.passed(packet.counter, run.line, now);
+                    }
+                    inner_bytes += self.deal_with(shared, run, *inner, payload, hairpin);
+                    data += u64::from(!matches!(inner, Inner::Message | Inner::Keepalive));
+                }
+            }
+            if let Some(order) = order {
+                counts.late += u64::from(verdict == Verdict::DeliverLate);
+                counts.buffered += u64::from(verdict == Verdict::Held);
+                self.release(shared, order, memory, now);
+            }
+        }
+        if let Some(order) = order {
+            self.held += order.held();
+            order.tell(&peer.order);
+            if !order.listed && order.deadline().is_some() {
+                order.listed = true;
+                self.holding.push(Arc::clone(&run.key));
+            }
+        }
+        drop(received);
+        drops.not_authentic.add(forged);
+        run.key.note_opened(greatest, forged);
+        counts.accepted = heard - counts.late;
+        count(shared, peer, run.line, &counts);
+        let millis = shared.epoch.millis(now);
+        if heard == 0 {
+            if counts.received() > 0 && run.stream.is_none() {
+                peer.copies_from(run.line, run.from, millis);
+            }
+            return;
+        }
+        if run.stream.is_none() && peer.heard_from(run.line, run.from, millis) {
+            let moved = Notice::Moved {
+                line: run.line,
+                to: run.from.addr,
+            };
+            shared.control.notify(peer.id(), moved);
+        }
+        peer.rx_bytes.add(counts.received_bytes);
+        shared.inbound.packets.add(data);
+        shared.inbound.bytes.add(inner_bytes);
+        peer.note_received(millis, data > 0);
+        tell(shared, run, now);
+    }
+
+    /// Gives a session the window that control wants for its peer, or none.
+    fn follow(
+        &mut self,
+        shared: &Shared<W>,
+        run: &InboundRun<W>,
+        order: &mut Option<Box<Order>>,
+        memory: &mut [u8],
+        now: Instant,
+    ) {
+        let wanted = run.key.peer.order.settings();
+        let listed = match (&mut *order, &wanted) {
+            (None, None) => return,
+            (Some(order), Some(wanted)) if order.has(wanted) => return,
+            (None, Some(_)) => false,
+            (Some(order), _) => {
+                order.flush();
+                self.release(shared, order, memory, now);
+                order.tell(&run.key.peer.order);
+                order.listed
+            }
+        };
+        *order = wanted.and_then(|wanted| Order::new(&wanted));
+        if let Some(order) = order {
+            order.listed = listed;
+        }
+    }
+
+    /// Writes what the window of a session has held and is due, behind what was collected.
+    #[inline]
+    fn release(&mut self, shared: &Shared<W>, order: &mut Order, memory: &mut [u8], now: Instant) {
+        while let Some(packet) = order.due(now) {
+            self.write(shared, memory);
+            write_one(shared, &packet);
+        }
+    }
+
+    /// What is no whole packet: it is dealt with when it comes. Returns the bytes of the packet that it completes.
+    fn deal_with(
+        &mut self,
+        shared: &Shared<W>,
+        run: &InboundRun<W>,
+        inner: Inner,
+        payload: &[u8],
+        hairpin: bool,
+    ) -> u64 {
+        let (drops, peer) = (&shared.drops, &run.key.peer);
+        match inner {
+            Inner::Piece => return self.join(shared, run, payload, hairpin),
+            Inner::Message => shared.control.message(peer.id(), payload),
+            Inner::Malformed => drops.inner_malformed.add(1),
+            Inner::WrongSource => drops.wrong_source.add(1),
+            Inner::Congestion => drops.congestion.add(1),
+            Inner::Keepalive | Inner::NotAuthentic | Inner::Packet { .. } => {}
+        }
+        0
+    }
+
+    /// A piece of a packet, or a compressed one. Returns the bytes of the packet that it completes.
+    fn join(
+        &mut self,
+        shared: &Shared<W>,
+        run: &InboundRun<W>,
+        payload: &[u8],
+        hairpin: bool,
+    ) -> u64 {
+        let (drops, peer) = (&shared.drops, &run.key.peer);
+        let whole = &mut self.whole;
+        let joined = run.key.format.join(payload, whole);
+        match joined {
+            Joined::Packet => {}
+            Joined::Unpacked => shared.inbound.unpacked.add(1),
+            Joined::Waits => return 0,
+            Joined::Compressed => drops.compressed.add(1),
+            Joined::Malformed => drops.inner_malformed.add(1),
+        }
+        if matches!(joined, Joined::Unpacked | Joined::Compressed)
+            && run.key.should_tell_compression()
+        {
+            let unpacked = joined == Joined::Unpacked;
+            let notice = Notice::Compressed { unpacked };
+            shared.control.notify(peer.id(), notice);
+        }
+        if !matches!(joined, Joined::Packet | Joined::Unpacked) {
+            return 0;
+        }
+        run.key.format.adjust(whole);
+        if !is_owned(shared, whole, peer) {
+            drops.wrong_source.add(1);
+        } else if !(hairpin && pass_on(shared, whole, peer)) {
+            write_one(shared, whole);
+        }
+        whole.len() as u64
+    }
+
+    fn write(&mut self, shared: &Shared<W>, memory: &mut [u8]) {
+        let tun = &shared.tun;
+        let (mut writes, mut supers) = (0, 0);
+        self.coalescer.drain(memory, |memory, hdr, gather| {
+            let hdr_bytes = hdr.emit();
+            let mut parts = [IoSlice::new(&[]); JOIN_MAX + 1];
+            let mut used = 0;
+            if tun.vnet_hdr() {
+                parts[0] = IoSlice::new(&hdr_bytes);
+                used = 1;
+            }
+            for range in gather.ranges() {
+                parts[used] = IoSlice::new(&memory[range]);
+                used += 1;
+            }
+            writes += 1;
+            let joined = hdr.gso != GsoKind::None;
+            let rung = if hdr.gso == GsoKind::Udp {
+                &tun.uso
+            } else {
+                &tun.gro
+            };
+            match tun.write(&parts[..used]) {
+                Ok(_) if joined => {
+                    supers += 1;
+                    rung.accepted();
+                }
+                Ok(_) => {}
+                Err(e) if joined && e.raw_os_error() == Some(EINVAL) => {
+                    rung.rejected(format_args!("the kernel refused a super-packet: {e}"));
+                    return Written::Refused;
+                }
+                Err(_) => shared.drops.tun_write.add(u64::from(gather.count)),
+            }
+            Written::Done
+        });
+        shared.inbound.syscalls.add(writes);
+        shared.inbound.super_packets.add(supers);
+    }
+}
+
+/// Tells control what a run of packets that are new means for its session.
+fn tell<W: Wire>(shared: &Shared<W>, run: &InboundRun<W>, now: Instant) {
+    let (control, key) = (&shared.control, &run.key);
+    let (id, index) = (key.peer.id(), key.index);
+    if key.confirms() {
+        key.switch_sending();
+        control.notify(id, Notice::Confirmed { index });
+    }
+    if key.peer.arm() {
+        control.notify(id, Notice::Active);
+    }
+    if key.should_refresh(now) {
+        control.notify(id, Notice::Refresh { index });
+    }
+}
+
+/// Counts what came by one line of a peer.
+fn count<W: Wire>(shared: &Shared<W>, peer: &Peer, line: LineId, counts: &LineCounts) {
+    if let Some(line) = peer.lines.get(line) {
+        line.counts.note_received(counts);
+    }
+    // Of a peer with several lines the packets that are too old are copies as well, from the slower one.
+    let several = counts.ancient > 0 && peer.has_several_lines();
+    let (copies, replayed) = if several {
+        (counts.duplicated + counts.ancient, 0)
+    } else {
+        (counts.duplicated, counts.ancient)
+    };
+    shared.drops.duplicate.add(copies);
+    shared.drops.replayed.add(replayed);
+}
+
+/// Writes one packet to the TUN.
+fn write_one<W: Wire>(shared: &Shared<W>, packet: &[u8]) {
+    let hdr = VnetHdr::NONE.emit();
+    let parts = [IoSlice::new(&hdr), IoSlice::new(packet)];
+    let parts = if shared.tun.vnet_hdr() {
+        &parts[..]
+    } else {
+        &parts[1..]
+    };
+    shared.inbound.syscalls.add(1);
+    if shared.tun.write(parts).is_err() {
+        shared.drops.tun_write.add(1);
+    }
+}
+
+/// Whether the packet's source address belongs to `peer`.
+fn is_owned<W: Wire>(shared: &Shared<W>, packet: &[u8], peer: &Arc<Peer>) -> bool {
+    let routes = shared.routes.load();
+    IpPacket::parse(packet)
+        .and_then(|ip| routes.lookup(ip.src))
+        .is_some_and(|owner| Arc::ptr_eq(owner, peer))
+}
+
+/// Passes a packet of one peer on to the other peer that it is for, if it is for one. Returns
+/// whether that was so.
+fn pass_on<W: Wire>(shared: &Shared<W>, packet: &[u8], from: &Arc<Peer>) -> bool {
+    if packet.len() > shared.mtu() {
+        // Too long for this tunnel: the kernel fragments it, or tells its sender, as it does with
+        // everything that is routed into the interface.
+        return false;
+    }
+    let routes = shared.routes.load();
+    let to = IpPacket::parse(packet).and_then(|ip| routes.lookup(ip.dst));
+    let Some(to) = to.filter(|to| !Arc::ptr_eq(to, from)) else {
+        return false;
+    };
+    shared.inject(to, packet);
+    true
+}
+
+/// The same number on every Linux architecture.
+const EINVAL: i32 = 22;

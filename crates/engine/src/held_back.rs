@@ -1,0 +1,152 @@
+//! The lines that hold the interface back: it is not read while a stream of the line that is used to send has no room.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, Ordering};
+use plane::LineId;
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A line's bit is set by the worker that left something waiting in a stream of it, and cleared by the one that wrote
+/// that or closed the stream.
+#[derive(Debug)]
+pub(crate) struct HeldBack {
+    /// The lines with a stream that has no room, a bit each.
+    lines: AtomicU32,
+    /// The line whose streams hold the interface back, as such a bit.
+    used: AtomicU32,
+}
+
+impl HeldBack {
+    pub(crate) fn new() -> Self {
+        Self {
+            lines: AtomicU32::new(0),
+            used: AtomicU32::new(bit(LineId::FIRST)),
+        }
+    }
+
+    /// Whether the interface must not be read.
+    pub(crate) fn get(&self) -> bool {
+        let lines = self.lines.load(Ordering::SeqCst);
+        lines != 0 && lines & self.used.load(Ordering::SeqCst) != 0
+    }
+
+    /// Sets a line's bit. Returns whether it stays: not where `waits` says that nothing waits any more.
+    pub(crate) fn set(&self, line: LineId, waits: impl FnOnce() -> bool) -> bool {
+        self.lines.fetch_or(bit(line), Ordering::SeqCst);
+        // What waited may have been written or dropped before the bit was set, and then no thread clears it.
+        let stays = waits();
+        if !stays {
+            self.clear(line);
+        }
+        stays
+    }
+
+    pub(crate) fn clear(&self, line: LineId) {
+        self.lines.fetch_and(!bit(line), Ordering::SeqCst);
+    }
+
+    /// Only the streams of this line count from now on. Returns whether that was another one before.
+    pub(crate) fn look_at(&self, line: LineId) -> bool {
+        self.used.swap(bit(line), Ordering::SeqCst) != bit(line)
+    }
+}
+
+/// A line among others in a word.
+fn bit(line: LineId) -> u32 {
+    // There are 16 lines at most.
+    1 << (line.0 % 32)
+}
+
+/// Every interleaving. Run with `make loom`.
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::atomic::AtomicBool;
+    use loom::sync::{Arc, Mutex};
+
+    /// What the worker that owns the interface and the one that owns the streams share.
+    struct World {
+        held_back: HeldBack,
+        /// Bytes that wait in the stream.
+        waiting: Mutex<usize>,
+        /// The wake-up of the worker that owns the interface.
+        woken: AtomicBool,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self {
+                held_back: HeldBack::new(),
+                waiting: Mutex::new(0),
+                woken: AtomicBool::new(false),
+            }
+        }
+
+        fn waits(&self) -> bool {
+            *self.waiting.lock().unwrap() > 0
+        }
+
+        fn wake(&self) {
+            self.woken.store(true, Ordering::SeqCst);
+        }
+
+        /// As in `drain`: something is left waiting.
+        fn write(&self) {
+            *self.waiting.lock().unwrap() += 1;
+            if !self.held_back.set(LineId::FIRST, || self.waits()) {
+                self.wake();
+            }
+        }
+
+        /// As `Stream::flush` and `Stream::close`, and what follows them.
+        fn empty(&self) {
+            *self.waiting.lock().unwrap() = 0;
+            if !self.waits() {
+                self.held_back.clear(LineId::FIRST);
+                self.wake();
+            }
+        }
+    }
+
+    #[test]
+    fn an_interface_that_is_not_read_waits_for_a_stream_that_has_something() {
+        loom::model(|| {
+            let world = Arc::new(World::new());
+            let other = {
+                let world = Arc::clone(&world);
+                loom::thread::spawn(move || world.empty())
+            };
+            world.write();
+            // As in the worker's loop: it stops reading, and looks again.
+            let mut stopped = world.held_back.get();
+            if stopped {
+                world.wake();
+            }
+            other.join().unwrap();
+            if world.woken.swap(false, Ordering::SeqCst) && stopped && !world.held_back.get() {
+                stopped = false;
+            }
+            assert!(!stopped || world.waits(), "no thread will wake the worker");
+        });
+    }
+
+    #[test]
+    fn the_flag_is_down_once_nothing_waits() {
+        loom::model(|| {
+            let world = Arc::new(World::new());
+            *world.waiting.lock().unwrap() = 1;
+            assert!(world.held_back.set(LineId::FIRST, || world.waits()));
+            let other = {
+                let world = Arc::clone(&world);
+                loom::thread::spawn(move || world.empty())
+            };
+            world.write();
+            other.join().unwrap();
+            // One more flush empties the stream, if anything waits.
+            if world.waits() {
+                world.empty();
+            }
+            assert!(!world.held_back.get());
+        });
+    }
+}

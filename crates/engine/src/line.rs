@@ -1,0 +1,176 @@
+//! The local ends of a tunnel's lines: their sockets, and the tokens by which workers wait for them.
+
+use netio::poll::Poller;
+use netio::udp::{Family, UdpSocket};
+use plane::{LINES_MAX, LineId};
+use std::io;
+use std::sync::Arc;
+
+/// The sockets of one line.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    /// For IPv4 endpoints.
+    pub v4: Option<UdpSocket>,
+    /// For IPv6 endpoints.
+    pub v6: Option<UdpSocket>,
+}
+
+impl Sockets {
+    /// The socket for a family.
+    #[must_use]
+    pub fn of(&self, family: Family) -> Option<&UdpSocket> {
+        match family {
+            Family::V4 => self.v4.as_ref(),
+            Family::V6 => self.v6.as_ref(),
+        }
+    }
+
+    /// Both, where they are.
+    pub fn iter(&self) -> impl Iterator<Item = &UdpSocket> {
+        self.v4.iter().chain(self.v6.iter())
+    }
+}
+
+/// Tokens below this are not sockets'.
+const FIRST_TOKEN: u64 = 2;
+
+/// The first token that is no socket's: two families for each line.
+pub(crate) const TOKENS_END: u64 = FIRST_TOKEN + 2 * LINES_MAX as u64;
+
+fn token(line: LineId, family: Family) -> u64 {
+    FIRST_TOKEN + 2 * u64::from(line.0) + u64::from(family == Family::V6)
+}
+
+/// The sockets of all lines, by number. An immutable snapshot: a change makes another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lines {
+    sockets: Vec<Arc<Sockets>>,
+}
+
+impl Lines {
+    /// The same with other sockets for one line.
+    pub(crate) fn with(&self, line: LineId, sockets: Sockets) -> Self {
+        let mut all = self.clone();
+        let len = all.sockets.len().max(line.index() + 1);
+        all.sockets.resize_with(len, Arc::default);
+        all.sockets[line.index()] = Arc::new(sockets);
+        all
+    }
+
+    /// The sockets of a line.
+    pub(crate) fn of(&self, line: LineId) -> Option<&Arc<Sockets>> {
+        self.sockets.get(line.index())
+    }
+
+    /// The socket of a line for a family.
+    pub(crate) fn socket(&self, line: LineId, family: Family) -> Option<&UdpSocket> {
+        self.of(line)?.of(family)
+    }
+
+    /// The line and the socket that a worker waits for by this token.
+    pub(crate) fn by_token(&self, token: u64) -> Option<(LineId, &UdpSocket)> {
+        let number = token.checked_sub(FIRST_TOKEN)?;
+        let family = if number % 2 == 0 {
+            Family::V4
+        } else {
+            Family::V6
+        };
+        let line = LineId(u8::try_from(number / 2).ok()?);
+        Some((line, self.socket(line, family)?))
+    }
+
+    /// All sockets.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &UdpSocket> {
+        self.sockets.iter().flat_map(|sockets| sockets.iter())
+    }
+
+    /// Waits for these sockets instead of `before`'s. Those that are in both stay as they are.
+    ///
+    /// # Errors
+    /// Descriptor limits.
+    pub(crate) fn watch(&self, poller: &Poller, before: &Self) -> io::Result<()> {
+        let most = self.sockets.len().max(before.sockets.len());
+        for line in (0..most as u8).map(LineId) {
+            let (old, new) = (before.of(line), self.of(line));
+            if let (Some(old), Some(new)) = (old, new)
+                && Arc::ptr_eq(old, new)
+            {
+                continue;
+            }
+            for socket in old.iter().flat_map(|sockets| sockets.iter()) {
+                // One that was already closed has left the set by itself.
+                let _ = poller.remove(socket);
+            }
+            for socket in new.iter().flat_map(|sockets| sockets.iter()) {
+                poller.add(socket, token(line, socket.family()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netio::udp::SocketOptions;
+    use std::time::Duration;
+
+    fn sockets() -> Sockets {
+        let options = SocketOptions {
+            address: Some(std::net::Ipv4Addr::LOCALHOST.into()),
+            ..SocketOptions::default()
+        };
+        Sockets {
+            v4: Some(UdpSocket::bind(Family::V4, &options).unwrap()),
+            v6: None,
+        }
+    }
+
+    fn readable(poller: &Poller) -> Vec<u64> {
+        let ready = poller.wait(Some(Duration::from_secs(10))).unwrap();
+        ready.iter().collect()
+    }
+
+    #[test]
+    fn each_line_has_its_own_tokens_and_keeps_its_sockets_when_another_changes() {
+        let poller = Poller::new().unwrap();
+        let none = Lines::default();
+        let one = none.with(LineId(0), sockets());
+        one.watch(&poller, &none).unwrap();
+        let two = one.with(LineId(3), sockets());
+        two.watch(&poller, &one).unwrap();
+        assert!(Arc::ptr_eq(
+            one.of(LineId(0)).unwrap(),
+            two.of(LineId(0)).unwrap()
+        ));
+        assert!(two.of(LineId(1)).unwrap().iter().next().is_none());
+
+        let caller = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = |line| two.socket(line, Family::V4).unwrap().port();
+        caller
+            .send_to(b"x", ("127.0.0.1", port(LineId(3))))
+            .unwrap();
+        let tokens = readable(&poller);
+        let (line, socket) = two.by_token(tokens[0]).unwrap();
+        assert_eq!((tokens.len(), line), (1, LineId(3)));
+        assert_eq!(socket.port(), port(LineId(3)));
+        assert!(tokens[0] < TOKENS_END);
+
+        let closed = two.with(LineId(3), Sockets::default());
+        closed.watch(&poller, &two).unwrap();
+        caller
+            .send_to(b"x", ("127.0.0.1", port(LineId(0))))
+            .unwrap();
+        let lines: Vec<_> = readable(&poller)
+            .into_iter()
+            .map(|token| closed.by_token(token).unwrap().0)
+            .collect();
+        assert_eq!(lines, [LineId(0)], "the socket that was closed is silent");
+    }
+
+    #[test]
+    fn a_token_without_a_socket_leads_nowhere() {
+        let lines = Lines::default().with(LineId(1), Sockets::default());
+        assert!((0..=TOKENS_END).all(|token| lines.by_token(token).is_none()));
+    }
+}

@@ -1,0 +1,98 @@
+//! Packets that are copied one by one, which is slow, and rare: in, those that were not read from the TUN; out, for a format
+//! that cuts them itself, and for a peer without a session.
+
+use super::{Destination, OutboundLookup, Read};
+use crate::gso;
+use crate::ip::IpPacket;
+use crate::peer::Peer;
+use crate::slot::OutboundSlot;
+use netio::tun::VnetHdr;
+use netio::udp::Ecn;
+use plane::{Notice, Wire};
+use std::sync::Arc;
+
+impl<W: Wire> OutboundLookup<W> {
+    /// Takes a payload of ours for `peer` into the batch.
+    pub(crate) fn inject(&mut self, slot: &mut OutboundSlot, peer: &Arc<Peer>, payload: &[u8]) {
+        let start = slot.used + self.head;
+        if start + payload.len() + W::TAIL_MAX > slot.memory.len() {
+            self.shared.drops.staged.add(1);
+            return;
+        }
+        slot.memory[start..start + payload.len()].copy_from_slice(payload);
+        self.last = Some(Destination::new(
+            None,
+            Arc::clone(peer),
+            slot.now,
+            &mut self.ways,
+        ));
+        let read = Read {
+            start,
+            len: payload.len(),
+            hdr: VnetHdr::NONE,
+            parsed: None,
+            inner: IpPacket::parse(payload).is_some(),
+        };
+        self.take_in(slot, read, Ecn::NotEct);
+    }
+
+    /// A format that cuts packets itself: they are copied out, which is slow, and rare.
+    pub(super) fn split(&self, slot: &mut OutboundSlot, read: &Read, ecn: Ecn) {
+        let Some(run) = slot.runs.last() else { return };
+        let key = Arc::clone(&run.key);
+        let head = key.format.head();
+        for mut packet in cut(slot, read) {
+            if read.parsed.is_none() && !gso::complete_checksum(&mut packet, &read.hdr) {
+                self.shared.drops.tun_malformed.add(1);
+                return;
+            }
+            key.format.adjust(&mut packet);
+            let mut pieces = 0;
+            key.format.split(&packet, &mut |front, rest| {
+                let len = front.len() + rest.len();
+                let (at, tail) = (slot.used + head, key.format.tail(len));
+                if at + len + tail > slot.memory.len() {
+                    self.shared.drops.tun_malformed.add(1);
+                    return;
+                }
+                slot.memory[at..at + front.len()].copy_from_slice(front);
+                slot.memory[at + front.len()..at + len].copy_from_slice(rest);
+                slot.push(at, head, len, len, tail, ecn);
+                pieces += 1;
+            });
+            if let Some(run) = slot.runs.last_mut() {
+                run.count += pieces;
+                run.bytes += if read.inner { packet.len() as u64 } else { 0 };
+            }
+        }
+    }
+
+    /// No session: the packets wait, cut up already, and control is told.
+    pub(super) fn stage(&self, slot: &mut OutboundSlot, peer: &Peer, read: &Read) {
+        for mut packet in cut(slot, read) {
+            if read.parsed.is_none() && !gso::complete_checksum(&mut packet, &read.hdr) {
+                self.shared.drops.tun_malformed.add(1);
+                return;
+            }
+            self.shared.drops.staged.add(peer.stage(&packet));
+        }
+        self.shared.control.notify(peer.id(), Notice::NeedSession);
+    }
+}
+
+/// The packets that were read, each by itself.
+fn cut(slot: &OutboundSlot, read: &Read) -> Vec<Vec<u8>> {
+    let bytes = &slot.memory[read.start..read.start + read.len];
+    let Some(parsed) = &read.parsed else {
+        return vec![bytes.to_vec()];
+    };
+    let stride = parsed.len(0);
+    let mut memory = vec![0; parsed.count() * stride];
+    let room = memory.len().max(bytes.len());
+    memory.resize(room, 0);
+    memory[..bytes.len()].copy_from_slice(bytes);
+    parsed.spread(&mut memory, 0, stride);
+    (0..parsed.count())
+        .map(|i| memory[i * stride..i * stride + parsed.len(i)].to_vec())
+        .collect()
+}

@@ -1,0 +1,62 @@
+//! How a peer's packets are put back into order, as control wants it, and what that has counted.
+
+use arc_swap::ArcSwapOption;
+use plane::{OrderCounts, Reorder};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What control wants and what workers count, of all sessions of one peer.
+#[derive(Debug, Default)]
+pub(crate) struct PeerOrder {
+    /// Whether there are settings, so that a peer whose packets are written as they come is not asked for them.
+    on: AtomicBool,
+    settings: ArcSwapOption<Reorder>,
+    given_up: AtomicU64,
+    decided: AtomicU64,
+    waiting: AtomicU64,
+    accepted: AtomicU64,
+    late: AtomicU64,
+    received: AtomicU64,
+}
+
+impl PeerOrder {
+    /// Says how packets are put into order from now on.
+    pub(crate) fn set(&self, reorder: Option<Reorder>) {
+        self.on.store(reorder.is_some(), Ordering::Relaxed);
+        self.settings.store(reorder.map(Arc::new));
+    }
+
+    /// The settings, if packets are put into order. Each call of [`Self::set`] makes others.
+    pub(crate) fn settings(&self) -> Option<Arc<Reorder>> {
+        self.on
+            .load(Ordering::Relaxed)
+            .then(|| self.settings.load_full())
+            .flatten()
+    }
+
+    /// What was counted changed from `before` to `after`.
+    pub(crate) fn note(&self, before: &OrderCounts, after: &OrderCounts) {
+        let note = |counter: &AtomicU64, before: u64, after: u64| {
+            // Packets that wait may become fewer: sums wrap.
+            counter.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+        };
+        note(&self.given_up, before.given_up, after.given_up);
+        note(&self.decided, before.decided, after.decided);
+        note(&self.waiting, before.waiting, after.waiting);
+        note(&self.accepted, before.accepted, after.accepted);
+        note(&self.late, before.late, after.late);
+        note(&self.received, before.received, after.received);
+    }
+
+    /// The sums so far.
+    pub(crate) fn counts(&self) -> OrderCounts {
+        OrderCounts {
+            given_up: self.given_up.load(Ordering::Relaxed),
+            decided: self.decided.load(Ordering::Relaxed),
+            waiting: self.waiting.load(Ordering::Relaxed),
+            accepted: self.accepted.load(Ordering::Relaxed),
+            late: self.late.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+        }
+    }
+}

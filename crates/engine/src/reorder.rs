@@ -1,0 +1,193 @@
+//! The place where packets that came by several lines are put back into order: behind the replay window, which has let
+//! them through, and in front of the write.
+//!
+//! Each session has a window of its own, since each begins with new numbers. What a window holds is copied: the memory of
+//! a batch is used again.
+
+use crate::peer_order::PeerOrder;
+use lines::inner::Reader;
+use lines::reorder::{Arrival, Settings, Verdict, Window};
+use plane::{LineId, OrderCounts, Reorder};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Most bytes that windows of all sessions hold together. Beyond that packets are written as they come.
+pub(crate) const HELD_MAX: usize = 16 << 20;
+
+/// Packet numbers may have an epoch in front of so many bits (OpenVPN), from which they begin anew.
+const NUMBER_BITS: u32 = 48;
+
+/// The window of one session.
+pub(crate) struct Order {
+    settings: Arc<Reorder>,
+    /// What waits; empty for a number whose packet is none of the tunnel's, and was dealt with when it came.
+    window: Window<Box<[u8]>>,
+    epoch: u64,
+    /// What windows of former epochs have counted.
+    before: OrderCounts,
+    /// What the peer's counters know.
+    told: OrderCounts,
+    /// Whether the session is among those that are looked at when a deadline comes.
+    pub(crate) listed: bool,
+}
+
+impl Order {
+    /// A window that has seen nothing. `None`: the settings make no sense.
+    pub(crate) fn new(settings: &Arc<Reorder>) -> Option<Box<Self>> {
+        Some(Box::new(Self {
+            window: window(settings)?,
+            settings: Arc::clone(settings),
+            epoch: 0,
+            before: OrderCounts::default(),
+            told: OrderCounts::default(),
+            listed: false,
+        }))
+    }
+
+    /// Whether these are its settings, and no others that were set since.
+    pub(crate) fn has(&self, settings: &Arc<Reorder>) -> bool {
+        Arc::ptr_eq(&self.settings, settings)
+    }
+
+    /// Whether this number begins an epoch. What waits becomes due, and is to be fetched first.
+    pub(crate) fn ends_before(&mut self, number: u64) -> bool {
+        let ends = number >> NUMBER_BITS > self.epoch;
+        if ends {
+            self.window.flush();
+        }
+        ends
+    }
+
+    /// All that waits becomes due.
+    pub(crate) fn flush(&mut self) {
+        self.window.flush();
+    }
+
+    /// The number has come, and there is no packet to be held.
+    pub(crate) fn passed(&mut self, number: u64, line: LineId, now: Instant) -> Verdict {
+        self.follow(number);
+        if number >> NUMBER_BITS < self.epoch {
+            self.dropped();
+            return Verdict::Duplicate;
+        }
+        let arrival = Arrival {
+            urgent: true,
+            ..Arrival::new(low(number), line, 0)
+        };
+        self.window.arrived(&arrival, now, Box::default)
+    }
+
+    /// A packet has come that the replay window knows nothing of. For the window of the order it has not come.
+    pub(crate) fn dropped(&mut self) {
+        self.before.received += 1;
+    }
+
+    /// A packet has come that is no copy. Says whether it is to be written now or is held. Where there is no `room` it is
+    /// not held.
+    pub(crate) fn arrived(
+        &mut self,
+        (number, line): (u64, LineId),
+        packet: &[u8],
+        reader: &Reader,
+        room: bool,
+        now: Instant,
+    ) -> Verdict {
+        self.follow(number);
+        if number >> NUMBER_BITS < self.epoch {
+            // All that can still come of a former epoch is late.
+            self.before.late += 1;
+            self.dropped();
+            return Verdict::DeliverLate;
+        }
+        // The usual case: nothing of the packet has to be known.
+        if self.window.arrived_in_order(low(number), 1, line) {
+            return Verdict::Deliver;
+        }
+        let inner = reader.read(packet);
+        let arrival = Arrival {
+            flow: inner.map(|inner| inner.flow),
+            urgent: !room || inner.is_some_and(|inner| inner.urgent()),
+            ..Arrival::new(low(number), line, packet.len())
+        };
+        match self.window.arrived(&arrival, now, || packet.into()) {
+            // The replay window knows that it is no copy.
+            Verdict::Ancient | Verdict::Ignored => Verdict::DeliverLate,
+            verdict => verdict,
+        }
+    }
+
+    /// The next packet whose turn has come.
+    pub(crate) fn due(&mut self, now: Instant) -> Option<Box<[u8]>> {
+        loop {
+            let packet = self.window.due(now)?;
+            if !packet.is_empty() {
+                return Some(packet);
+            }
+        }
+    }
+
+    /// When the next packet that waits must go, though one in front of it is missing.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.window.next_deadline()
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn held(&self) -> usize {
+        self.window.waiting().1
+    }
+
+    /// Adds to the peer's counters what was counted since the last time.
+    pub(crate) fn tell(&mut self, peer: &PeerOrder) {
+        let counts = self.counts();
+        if counts != self.told {
+            peer.note(&self.told, &counts);
+            self.told = counts;
+        }
+    }
+
+    fn counts(&self) -> OrderCounts {
+        let counters = self.window.counters();
+        OrderCounts {
+            given_up: self.before.given_up + counters.given_up,
+            decided: self.before.decided + counters.decided,
+            waiting: counters.waiting,
+            accepted: self.before.accepted + counters.copies.accepted,
+            late: self.before.late + counters.copies.late,
+            received: self.before.received + counters.copies.received(),
+        }
+    }
+
+    /// Begins a window where the number begins an epoch.
+    fn follow(&mut self, number: u64) {
+        let epoch = number >> NUMBER_BITS;
+        if epoch > self.epoch
+            && let Some(window) = window(&self.settings)
+        {
+            self.before = self.counts();
+            self.window = window;
+            self.epoch = epoch;
+        }
+    }
+}
+
+const fn low(number: u64) -> u64 {
+    number & ((1 << NUMBER_BITS) - 1)
+}
+
+fn window(settings: &Reorder) -> Option<Window<Box<[u8]>>> {
+    let usual = Settings::default();
+    let longest = settings.longest.min(Duration::from_secs(10));
+    let cap = usual.cap.min(longest);
+    let settings = Settings {
+        packets_max: settings.packets.clamp(1, usual.packets_max),
+        bytes_max: settings.bytes,
+        floor: usual.floor.min(cap),
+        cap,
+        cap_max: longest,
+        ..usual
+    };
+    Window::new(settings).ok()
+}
+
+#[cfg(test)]
+mod tests;

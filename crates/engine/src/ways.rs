@@ -1,0 +1,120 @@
+//! Ways: the lines and addresses over which the packets of one peer go, and the choice among them for each packet.
+
+use crate::gathered::{ALIVE, ALIVE_FOR_SHARES};
+use crate::peer_line::PeerLines;
+use lines::inner::Reader;
+use lines::scheduler::FlowTable;
+use netio::udp::Endpoint;
+use plane::{LineId, LineMode, LineSet};
+
+/// One line, and an address that it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) line: LineId,
+    pub(crate) endpoint: Endpoint,
+}
+
+/// How a peer's packets are spread over several lines. A peer that uses one line has none.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    Duplicate(LineSet),
+    Critical(LineSet),
+    Balance {
+        lines: LineSet,
+        flows: Box<FlowTable>,
+    },
+}
+
+impl Plan {
+    /// The plan of a mode; `None` for one line only. Flows stay where they were before where they can.
+    pub(crate) fn new(mode: LineMode, before: Option<&Self>) -> Option<Self> {
+        Some(match mode {
+            LineMode::Single => return None,
+            LineMode::Duplicate(lines) => Self::Duplicate(lines),
+            LineMode::Critical(lines) => Self::Critical(lines),
+            LineMode::Balance(shares) => {
+                let mut flows = match before {
+                    Some(Self::Balance { flows, .. }) => flows.clone(),
+                    _ => Box::default(),
+                };
+                flows.share(&shares);
+                let numbered = (0..).map(LineId).zip(shares);
+                let lines = numbered.filter(|(_, share)| *share > 0);
+                Self::Balance {
+                    lines: lines.map(|(line, _)| line).collect(),
+                    flows,
+                }
+            }
+        })
+    }
+
+    /// Collects the ways of a peer. Of `Critical` the first is that of the line in use, if that has any. Returns whether
+    /// there are ways to choose from; else packets go by the line in use.
+    pub(crate) fn collect(&self, peer: &PeerLines, ways: &mut Vec<Way>) -> bool {
+        ways.clear();
+        let used = peer.used_id();
+        let (lines, first) = match self {
+            Self::Duplicate(lines) => (*lines, lines.contains(used)),
+            Self::Critical(lines) => {
+                if peer.used().stream.load().is_some() {
+                    return false;
+                }
+                (*lines, true)
+            }
+            Self::Balance { lines, .. } => (*lines, false),
+        };
+        let shares = matches!(self, Self::Balance { .. });
+        let within = if shares { ALIVE_FOR_SHARES } else { ALIVE };
+        if first {
+            add(peer, used, within, ways);
+        }
+        for line in lines.filter(|line| !(first && *line == used)) {
+            add(peer, line, within, ways);
+        }
+        if shares {
+            // A connection keeps its way although another address has become the first.
+            ways.sort_unstable_by_key(|way| {
+                let source = way.endpoint.source.map(|source| source.ip);
+                (way.line, way.endpoint.addr, source)
+            });
+        }
+        !ways.is_empty()
+    }
+
+    /// The way of a packet, and those of its copies. `None`: the line in use, without copies.
+    pub(crate) fn choose<'a>(
+        &self,
+        ways: &'a [Way],
+        reader: &Reader,
+        packet: &[u8],
+        inner: bool,
+    ) -> Option<(Way, &'a [Way])> {
+        let (first, others) = ways.split_first()?;
+        match self {
+            Self::Duplicate(_) => Some((*first, others)),
+            Self::Critical(_) => {
+                let critical = !inner || reader.read(packet).is_some_and(|it| it.critical());
+                critical.then_some((*first, others))
+            }
+            Self::Balance { flows, .. } => {
+                let flow = reader.read(packet).filter(|_| inner)?.flow;
+                let line = flows.line(flow)?;
+                let same = || ways.iter().filter(|way| way.line == line);
+                // Addresses of one line share its flows.
+                let turn = flow as usize % same().count().max(1);
+                same().nth(turn).map(|way| (*way, &[][..]))
+            }
+        }
+    }
+}
+
+/// Adds the ways of one line, where copies can go: not those of streams.
+fn add(peer: &PeerLines, line: LineId, within: u64, ways: &mut Vec<Way>) {
+    if let Some(known) = peer.get(line)
+        && known.stream.load().is_none()
+    {
+        known
+            .addresses
+            .alive(within, |endpoint, _| ways.push(Way { line, endpoint }));
+    }
+}

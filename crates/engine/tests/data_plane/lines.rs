@@ -1,0 +1,307 @@
+//! A peer over several lines at once.
+
+use crate::site::{PEER, Site, packet, receive, route, socket};
+use plane::{DataPlane, LINES_MAX, LineCounts, LineId, LineMode, LineSet, Moving, Notice, Reorder};
+
+/// A data plane whose peer has both lines, and a session in both directions.
+fn site(moving: Moving, lines: &[u8]) -> Site {
+    let site = Site::new();
+    assert!(site.plane.add_peer(PEER, moving));
+    for line in lines {
+        site.plane.set_line(PEER, site.line(*line));
+    }
+    site.keys(24, 9, false);
+    site.plane.send_with(PEER, 24);
+    site.plane.change_routes(&[route()]);
+    site
+}
+
+fn both() -> LineSet {
+    [LineId(0), LineId(1)].into_iter().collect()
+}
+
+/// What was counted of each line.
+fn counts(site: &Site) -> Vec<LineCounts> {
+    let lines = site.plane.peer_lines(PEER).lines;
+    lines.iter().map(|line| line.counts).collect()
+}
+
+/// An inner packet of UDP or TCP from this host to the peer's.
+fn inner(protocol: u8, port: u8, mark: u8) -> Vec<u8> {
+    let mut packet = packet(1, 2, mark);
+    packet[9] = protocol;
+    packet.splice(20..28, [0; 1200]);
+    packet[21] = port;
+    let len = packet.len() as u16;
+    packet[2..4].copy_from_slice(&len.to_be_bytes());
+    packet
+}
+
+#[test]
+fn a_duplicated_packet_is_sealed_once_and_leaves_by_each_line() {
+    let site = site(Moving::Stay, &[0, 1]);
+    site.plane.set_line_mode(PEER, LineMode::Duplicate(both()));
+    for number in 0..50 {
+        site.outward(number);
+        let mut copies = [site.peer_receives(), site.peer_receives()];
+        copies.sort_unstable();
+        let mut ports = [site.port(0), site.port(1)];
+        ports.sort_unstable();
+        let expected = ports.map(|port| (port, 9, number.into(), number));
+        assert_eq!(copies, expected);
+    }
+    assert_eq!(site.plane.key_usage(PEER, 24).sealed, 50);
+    site.until("both lines are counted", |site| {
+        counts(site).iter().all(|line| line.sent == 50)
+    });
+    // What is no traffic takes both lines as well.
+    assert!(DataPlane::send_keepalive(&site.plane, PEER));
+    assert!(site.plane.send_to_peer(PEER, None, b"ab"));
+    let mut ports = [0; 4].map(|_| site.peer_receives().0);
+    ports.sort_unstable();
+    let mut expected = [site.port(0), site.port(0), site.port(1), site.port(1)];
+    expected.sort_unstable();
+    assert_eq!(ports, expected);
+
+    site.plane.set_line_mode(PEER, LineMode::Single);
+    site.outward(99);
+    assert_eq!(site.peer_receives(), (site.port(0), 9, 51, 99));
+}
+
+#[test]
+fn a_duplicated_packet_leaves_by_the_line_that_is_left() {
+    let site = site(Moving::Stay, &[0, 1]);
+    site.plane.set_line_mode(PEER, LineMode::Duplicate(both()));
+    site.plane.close_line(LineId(0));
+    site.outward(1);
+    assert_eq!(site.peer_receives(), (site.port(1), 9, 0, 1));
+    site.plane.remove_line(PEER, LineId(0));
+    site.outward(2);
+    assert_eq!(site.peer_receives(), (site.port(1), 9, 1, 2));
+    // Neither of the lines is there: the one in use is all that is left.
+    site.plane.use_line(PEER, LineId(1));
+    let gone = LineMode::Duplicate(LineSet::of(LineId(5)));
+    site.plane.set_line_mode(PEER, gone);
+    site.outward(3);
+    assert_eq!(site.peer_receives(), (site.port(1), 9, 2, 3));
+}
+
+#[test]
+fn critical_packets_take_all_lines_and_others_the_one_in_use() {
+    let site = site(Moving::Stay, &[0, 1]);
+    site.plane.set_line_mode(PEER, LineMode::Critical(both()));
+    site.plane.use_line(PEER, LineId(1));
+    let mut marked = inner(6, 1, 2);
+    marked[1] = 46 << 2;
+    site.host_sends(&inner(6, 1, 1));
+    site.host_sends(&marked);
+    site.host_sends(&inner(6, 1, 3));
+    let mut got: Vec<_> = (0..4).map(|_| site.peer_receives()).collect();
+    got.sort_unstable_by_key(|(port, _, number, _)| (*number, *port == site.port(0)));
+    let (a, b) = (site.port(0), site.port(1));
+    assert_eq!(
+        got,
+        [(b, 9, 0, 1), (b, 9, 1, 2), (a, 9, 1, 2), (b, 9, 2, 3)]
+    );
+}
+
+#[test]
+fn each_flow_stays_on_one_line_and_all_lines_are_used() {
+    let site = site(Moving::Stay, &[0, 1]);
+    let mut shares = [0; LINES_MAX];
+    shares[..2].copy_from_slice(&[2, 1]);
+    site.plane.set_line_mode(PEER, LineMode::Balance(shares));
+    let mut of_flow = [None; 200];
+    for _ in 0..3 {
+        for (flow, line) in of_flow.iter_mut().enumerate() {
+            site.host_sends(&inner(17, flow as u8, flow as u8));
+            let (port, _, _, mark) = site.peer_receives();
+            assert_eq!(usize::from(mark), flow);
+            assert_eq!(*line.get_or_insert(port), port, "flow {flow}");
+        }
+    }
+    let on = |line| {
+        of_flow
+            .iter()
+            .filter(|it| **it == Some(site.port(line)))
+            .count()
+    };
+    assert!(on(0) > on(1) && on(1) > 5, "{} and {}", on(0), on(1));
+    // A line without a share gets nothing.
+    shares[1] = 0;
+    site.plane.set_line_mode(PEER, LineMode::Balance(shares));
+    for flow in 0..60 {
+        site.host_sends(&inner(17, flow, flow));
+        assert_eq!(site.peer_receives().0, site.port(0));
+    }
+}
+
+#[test]
+fn copies_are_counted_as_duplicates_of_the_line_that_they_came_by() {
+    let site = site(Moving::Stay, &[0, 1]);
+    for number in 0..100 {
+        let fast = u8::from(number % 4 == 0);
+        site.peer_sends(fast, 24, number, 7);
+        assert_eq!(site.written(), 7);
+        if number % 2 == 0 {
+            site.peer_sends(1 - fast, 24, number, 7);
+        }
+        site.until("the copy is taken", |site| {
+            site.drops("duplicate") == u64::from(number / 2 + 1)
+        });
+    }
+    let got = counts(&site);
+    assert_eq!((got[0].accepted, got[0].duplicated), (75, 25));
+    assert_eq!((got[1].accepted, got[1].duplicated), (25, 25));
+    assert_eq!(site.drops("replayed"), 0);
+}
+
+#[test]
+fn a_client_that_is_heard_at_two_addresses_is_answered_at_both() {
+    let site = site(Moving::Gather, &[0]);
+    let mode = LineMode::Duplicate(LineSet::of(LineId::FIRST));
+    site.plane.set_line_mode(PEER, mode);
+    let other = socket();
+    site.peer_sends(0, 24, 0, 1);
+    assert_eq!(site.written(), 1);
+    // A copy could come from anywhere: it adds nothing.
+    site.sends_from(&other, 0, 24, (0, &packet(2, 1, 1)));
+    site.until("the copy is taken", |site| site.drops("duplicate") == 1);
+    assert_eq!(site.plane.peer_lines(PEER).lines.len(), 1);
+    // The first line loses one, which the second brings.
+    site.sends_from(&other, 0, 24, (1, &packet(2, 1, 2)));
+    assert_eq!(site.written(), 2);
+    site.peer_sends(0, 24, 2, 3);
+    assert_eq!(site.written(), 3);
+    site.outward(4);
+    assert_eq!(site.peer_receives(), (site.port(0), 9, 0, 4));
+    assert_eq!(receive(&other), (site.port(0), 9, 0, 4));
+    let used = site.plane.peer(PEER).unwrap().line.unwrap();
+    assert_eq!(used.endpoint.addr, site.peer.local_addr().unwrap());
+    let moved = |(_, notice): &(_, _)| matches!(notice, Notice::Moved { .. });
+    assert!(!site.notices.0.lock().unwrap().iter().any(moved));
+}
+
+#[test]
+fn one_line_at_a_time_is_sent_on_where_a_peer_follows_as_before() {
+    let site = site(Moving::Follow, &[0]);
+    let other = socket();
+    site.peer_sends(0, 24, 0, 1);
+    assert_eq!(site.written(), 1);
+    site.sends_from(&other, 0, 24, (1, &packet(2, 1, 2)));
+    assert_eq!(site.written(), 2);
+    site.outward(3);
+    assert_eq!(receive(&other), (site.port(0), 9, 0, 3));
+    assert_eq!(site.plane.peer_lines(PEER).lines.len(), 1);
+}
+
+/// How many packets with a greater number each was written behind, at most.
+fn displacement(marks: &[u8]) -> usize {
+    let ahead = |at: usize| marks[..at].iter().filter(|mark| **mark > marks[at]).count();
+    (0..marks.len()).map(ahead).max().unwrap_or(0)
+}
+
+/// A peer sends 241 packets by two lines, of which one is behind the other. Returns what was written, and whether any
+/// packet came after it was no longer waited for, as on a machine that stands still.
+fn two_lines(workers: usize) -> (Vec<u8>, bool) {
+    let site = Site::with_workers(workers);
+    assert!(site.plane.add_peer(PEER, Moving::Stay));
+    site.plane.set_line(PEER, site.line(0));
+    site.plane.set_line(PEER, site.line(1));
+    site.plane.set_reorder(PEER, Some(Reorder::default()));
+    site.keys(24, 9, false);
+    site.plane.change_routes(&[route()]);
+    site.peer_sends(0, 24, 0, 0);
+    let mut marks = vec![site.written()];
+    for block in 0..20_u16 {
+        let numbers = 1 + block * 12..13 + block * 12;
+        for (line, rest) in [(0, 0), (1, 1)] {
+            for number in numbers.clone().filter(|number| number % 2 == rest) {
+                site.peer_sends(line, 24, number, number as u8);
+            }
+        }
+    }
+    marks.extend((1..=240).map(|_| site.written()));
+    let mut late = false;
+    site.until("all are counted", |site| {
+        let state = site.plane.peer_lines(PEER);
+        late = state.order.late > 0;
+        let first: u64 = state.lines.iter().map(|line| line.counts.first()).sum();
+        let all = state.order.accepted + state.order.late;
+        (first, all, state.order.waiting) == (241, 241, 0)
+    });
+    (marks, late)
+}
+
+#[test]
+fn packets_of_two_lines_are_written_in_order_whichever_worker_opened_them() {
+    for workers in [1, 2, 4] {
+        let mut runs = (0..50).map(|_| two_lines(workers));
+        let in_time = |(marks, late): &(Vec<u8>, bool)| {
+            let mut sorted = marks.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..=240).collect::<Vec<_>>());
+            !late
+        };
+        let (marks, _) = runs.find(in_time).unwrap();
+        // Two of a flow may go past a gap, so that it is passed where it is short.
+        assert!(displacement(&marks) <= 2, "{workers} workers: {marks:?}");
+    }
+}
+
+#[test]
+fn what_waits_in_vain_is_written_though_nothing_more_comes() {
+    for workers in [1, 2, 4] {
+        let site = Site::with_workers(workers);
+        assert!(site.plane.add_peer(PEER, Moving::Stay));
+        site.plane.set_line(PEER, site.line(0));
+        site.plane.set_reorder(PEER, Some(Reorder::default()));
+        site.keys(24, 9, false);
+        site.plane.change_routes(&[route()]);
+        for (number, mark) in [(0, 0), (2, 2), (3, 3), (4, 4), (5, 5)] {
+            site.peer_sends(0, 24, number, mark);
+        }
+        let marks: Vec<_> = (0..5).map(|_| site.written()).collect();
+        assert_eq!(marks, [0, 2, 3, 4, 5]);
+        site.until("the gap is given up", |site| {
+            site.plane.peer_lines(PEER).order.lost() == 1
+        });
+    }
+}
+
+#[test]
+fn a_tunnel_with_one_line_is_the_same_in_every_mode() {
+    let one = LineSet::of(LineId::FIRST);
+    let mut shares = [0; LINES_MAX];
+    shares[0] = 1;
+    let modes = [
+        LineMode::Single,
+        LineMode::Duplicate(one),
+        LineMode::Critical(one),
+        LineMode::Balance(shares),
+    ];
+    let runs = modes.map(|mode| {
+        let site = site(Moving::Follow, &[0]);
+        site.plane.set_line_mode(PEER, mode);
+        let reorder = (mode != LineMode::Single).then(Reorder::default);
+        site.plane.set_reorder(PEER, reorder);
+        let mut seen = Vec::new();
+        for number in 0..60_u8 {
+            site.host_sends(&inner([6, 17, 99][usize::from(number) % 3], number, number));
+            let mut datagram = [0; 2000];
+            let (len, _) = site.peer.recv_from(&mut datagram).unwrap();
+            seen.push(datagram[..len].to_vec());
+            site.peer_sends(0, 24, number.into(), number);
+            let mut packet = [0; 2000];
+            let len = site.host.recv(&mut packet).unwrap();
+            seen.push(packet[..len].to_vec());
+        }
+        site.until("all are counted", |site| {
+            site.plane.statistics().outbound.packets == 60
+        });
+        let drops = site.plane.statistics().drops;
+        assert!(drops.iter().all(|(_, count)| *count == 0));
+        seen
+    });
+    assert!(runs.iter().all(|run| *run == runs[0]));
+}

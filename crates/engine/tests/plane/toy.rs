@@ -1,0 +1,290 @@
+//! A protocol for tests: its keys can be told apart, its numbers are on the wire, and damage shows.
+
+use plane::{
+    Batch, Class, Endpoint, Format, Joined, Packet, Payload, Record, ReplayWindow, SessionName,
+    Wire,
+};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+/// Kind, number among the sender's sessions, receiver, packet number.
+pub(crate) const HEADER: usize = 14;
+/// Bytes of length in front of each packet on a stream.
+pub(crate) const RECORD_HEADER: usize = 2;
+/// Bytes of the tag.
+pub(crate) const TAG: usize = 4;
+/// Most bytes between header and payload that a key may add.
+const EXTRA_MAX: usize = 32;
+
+const NAMED: u8 = 1;
+const OF_SENDER: u8 = 2;
+/// The first byte of what is control's.
+pub(crate) const CONTROL: u8 = 3;
+
+/// The first bytes of payloads that are no IP packets.
+pub(crate) const MESSAGE: u8 = 0xff;
+const PIECE: u8 = 0xfe;
+pub(crate) const PACKED: u8 = 0xfd;
+pub(crate) const PACKED_WRONGLY: u8 = 0xfc;
+pub(crate) const NONSENSE: u8 = 0xfb;
+
+/// The protocol. `STAGES`: packets wait for a session.
+#[derive(Default)]
+pub(crate) struct Toy<const STAGES: bool>;
+
+impl<const STAGES: bool> Wire for Toy<STAGES> {
+    const HEAD_MAX: usize = RECORD_HEADER + HEADER + EXTRA_MAX;
+    const TAIL_MAX: usize = TAG + 16;
+    const STAGES: bool = STAGES;
+    const ECN: bool = true;
+    const RECORD_HEADER: usize = RECORD_HEADER;
+    type Window = ReplayWindow;
+
+    fn classify(&self, datagram: &[u8]) -> Class {
+        match datagram.first() {
+            Some(&kind @ (NAMED | OF_SENDER)) if datagram.len() >= HEADER + TAG => {
+                let (receiver, counter) = names(datagram);
+                Class::Data {
+                    session: if kind == NAMED {
+                        SessionName::Index(receiver)
+                    } else {
+                        SessionName::OfSender(datagram[1])
+                    },
+                    counter,
+                    header: HEADER,
+                }
+            }
+            Some(&CONTROL) => Class::Control,
+            _ => Class::Malformed,
+        }
+    }
+
+    fn record(bytes: &[u8], longest: usize) -> Record {
+        let Some(len) = bytes.first_chunk() else {
+            return Record::Partial;
+        };
+        match usize::from(u16::from_be_bytes(*len)) {
+            len if len == 0 || len > longest => Record::Malformed,
+            len if RECORD_HEADER + len > bytes.len() => Record::Partial,
+            len => Record::Whole { len },
+        }
+    }
+
+    fn to_record(packet: &[u8]) -> Option<Vec<u8>> {
+        let len = u16::try_from(packet.len()).ok()?;
+        Some([&len.to_be_bytes(), packet].concat())
+    }
+
+    fn padded(&self, len: usize, mtu: usize) -> usize {
+        len.next_multiple_of(16).min(mtu.max(len))
+    }
+
+    fn loops(&self, datagram: &[u8], to: SocketAddr, receiver: u32, endpoint: &Endpoint) -> bool {
+        to == endpoint.addr
+            && datagram.first() == Some(&NAMED)
+            && datagram.len() >= HEADER
+            && names(datagram).0 == receiver
+    }
+}
+
+fn names(datagram: &[u8]) -> (u32, u64) {
+    let receiver = u32::from_be_bytes(datagram[2..6].try_into().unwrap());
+    (
+        receiver,
+        u64::from_be_bytes(datagram[6..14].try_into().unwrap()),
+    )
+}
+
+type Hook = Box<dyn Fn(&[Packet]) + Send + Sync>;
+
+/// A key and how its packets look.
+#[derive(Default)]
+pub(crate) struct Key {
+    pub(crate) secret: u8,
+    /// Written into headers: the receiver's name for the session.
+    pub(crate) receiver: u32,
+    /// The number among the sender's sessions, where packets do not name theirs.
+    pub(crate) of_sender: Option<u8>,
+    /// Bytes between header and payload that mean nothing.
+    pub(crate) extra: usize,
+    /// Records of a stream.
+    pub(crate) records: bool,
+    /// Bytes of a packet in each piece, where packets are cut.
+    pub(crate) pieces: Option<usize>,
+    /// Called before a batch is sealed.
+    pub(crate) on_seal: Option<Hook>,
+    /// Called before a batch is opened.
+    pub(crate) on_open: Option<Hook>,
+    /// The pieces of the packet that is being joined.
+    pub(crate) pieces_so_far: Mutex<Vec<u8>>,
+}
+
+impl Key {
+    /// Key number `secret` for packets that the receiver knows as `receiver`'s.
+    pub(crate) fn new(secret: u8, receiver: u32) -> Self {
+        Self {
+            secret,
+            receiver,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn shared(self) -> Arc<Self> {
+        Arc::new(self)
+    }
+
+    fn mask(&self, counter: u64, payload: &mut [u8]) {
+        let start = self.secret.wrapping_mul(31) ^ counter as u8;
+        for (i, byte) in payload.iter_mut().enumerate() {
+            *byte ^= start.wrapping_add(i as u8);
+        }
+    }
+
+    fn tag(&self, counter: u64, sealed: &[u8]) -> [u8; TAG] {
+        let mut sum = u32::from(self.secret).wrapping_mul(0x9e37_79b9) ^ counter as u32;
+        for byte in sealed {
+            sum = (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        }
+        sum.to_be_bytes()
+    }
+
+    /// A datagram as the other end makes it.
+    pub(crate) fn datagram(&self, counter: u64, payload: &[u8]) -> Vec<u8> {
+        let (head, tail) = (self.head(), self.tail(payload.len()));
+        let mut memory = vec![0; head + payload.len() + tail];
+        memory[head..head + payload.len()].copy_from_slice(payload);
+        let mut packets = [Packet {
+            start: head as u32,
+            len: payload.len() as u32,
+            counter,
+            authentic: false,
+        }];
+        self.write(&mut Batch {
+            memory: &mut memory,
+            packets: &mut packets,
+        });
+        memory
+    }
+
+    /// What the other end makes of a datagram: number and payload, padding included. `None` where it is not this key's.
+    pub(crate) fn opened(&self, datagram: &[u8]) -> Option<(u64, Vec<u8>)> {
+        let (receiver, counter) = names(datagram);
+        let mut memory = datagram.to_vec();
+        let mut packets = [Packet {
+            start: HEADER as u32,
+            len: (datagram.len() - HEADER) as u32,
+            counter,
+            authentic: false,
+        }];
+        self.read(&mut Batch {
+            memory: &mut memory,
+            packets: &mut packets,
+        });
+        let [packet] = packets;
+        let payload = packet.start as usize..(packet.start + packet.len) as usize;
+        (packet.authentic && receiver == self.receiver).then(|| (counter, memory[payload].to_vec()))
+    }
+
+    fn write(&self, batch: &mut Batch<'_>) {
+        for packet in batch.packets.iter() {
+            let (start, len) = (packet.start as usize, packet.len as usize);
+            self.mask(packet.counter, &mut batch.memory[start..start + len]);
+            let tag = self.tag(packet.counter, &batch.memory[start..start + len]);
+            batch.memory[start + len..start + len + TAG].copy_from_slice(&tag);
+            let at = start - self.extra - HEADER;
+            if self.records {
+                let length = (HEADER + self.extra + len + TAG) as u16;
+                batch.memory[at - RECORD_HEADER..at].copy_from_slice(&length.to_be_bytes());
+            }
+            let header = &mut batch.memory[at..start];
+            header[0] = self.of_sender.map_or(NAMED, |_| OF_SENDER);
+            header[1] = self.of_sender.unwrap_or(0);
+            header[2..6].copy_from_slice(&self.receiver.to_be_bytes());
+            header[6..14].copy_from_slice(&packet.counter.to_be_bytes());
+            header[HEADER..].fill(0xee);
+        }
+    }
+
+    fn read(&self, batch: &mut Batch<'_>) {
+        for packet in batch.packets.iter_mut() {
+            let range = packet.start as usize..(packet.start + packet.len) as usize;
+            if range.len() < self.extra + TAG {
+                continue;
+            }
+            let payload = range.start + self.extra..range.end - TAG;
+            let tag = self.tag(packet.counter, &batch.memory[payload.clone()]);
+            if batch.memory[payload.end..range.end] == tag {
+                self.mask(packet.counter, &mut batch.memory[payload.clone()]);
+                packet.accept(&payload);
+            }
+        }
+    }
+}
+
+impl Format for Key {
+    fn head(&self) -> usize {
+        HEADER + self.extra + if self.records { RECORD_HEADER } else { 0 }
+    }
+
+    fn tail(&self, _: usize) -> usize {
+        TAG
+    }
+
+    fn seal(&self, batch: &mut Batch<'_>) {
+        if let Some(hook) = &self.on_seal {
+            hook(batch.packets);
+        }
+        self.write(batch);
+    }
+
+    fn open(&self, batch: &mut Batch<'_>) {
+        if let Some(hook) = &self.on_open {
+            hook(batch.packets);
+        }
+        self.read(batch);
+    }
+
+    fn reveal(&self, memory: &mut [u8], packet: &mut Packet) -> Payload {
+        if packet.len == 0 {
+            return Payload::Keepalive;
+        }
+        match memory[packet.start as usize] {
+            MESSAGE => Payload::Message,
+            PIECE | PACKED | PACKED_WRONGLY => Payload::Piece,
+            NONSENSE => Payload::Malformed,
+            _ => Payload::Inner,
+        }
+    }
+
+    fn splits(&self) -> bool {
+        self.pieces.is_some()
+    }
+
+    fn split(&self, packet: &[u8], emit: &mut dyn FnMut(&[u8], &[u8])) {
+        let mut pieces = packet.chunks(self.pieces.unwrap()).peekable();
+        while let Some(piece) = pieces.next() {
+            emit(&[PIECE, u8::from(pieces.peek().is_none())], piece);
+        }
+    }
+
+    fn join(&self, piece: &[u8], whole: &mut Vec<u8>) -> Joined {
+        whole.clear();
+        match piece {
+            [PIECE, last @ (0 | 1), rest @ ..] => {
+                let mut so_far = self.pieces_so_far.lock().unwrap();
+                so_far.extend(rest);
+                if *last == 0 {
+                    return Joined::Waits;
+                }
+                whole.append(&mut so_far);
+                Joined::Packet
+            }
+            [PACKED, rest @ ..] => {
+                whole.extend(rest);
+                Joined::Unpacked
+            }
+            [PACKED_WRONGLY, ..] => Joined::Compressed,
+            _ => Joined::Malformed,
+        }
+    }
+}

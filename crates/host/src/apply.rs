@@ -1,0 +1,60 @@
+//! Does the steps of a plan, and undoes them.
+
+mod applied;
+mod change;
+mod effect;
+mod outer;
+mod recovery;
+
+use std::io;
+
+use netio::netlink::NetlinkError;
+use thiserror::Error;
+
+use crate::dns::DnsError;
+use crate::journal::JournalError;
+
+pub use applied::Applied;
+pub use recovery::{recover, recover_all};
+
+/// Why a plan could not be applied, or not be undone. What had been done before it has been
+/// undone.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// The kernel refused a change.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// The name servers.
+    #[error(transparent)]
+    Dns(#[from] DnsError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A setting below `/proc/sys`.
+    #[error("/proc/sys/{key}: {error}")]
+    Sysctl {
+        /// The setting.
+        key: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+impl ApplyError {
+    /// True when the kernel refused a request as a whole, so that nothing has changed.
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::Netlink(NetlinkError::Refused { .. }))
+    }
+}
+
+/// The step may have been recorded and not done, or undone by the user.
+fn absent_is_fine(outcome: Result<(), NetlinkError>) -> Result<(), ApplyError> {
+    match outcome {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+#[cfg(test)]
+mod tests;

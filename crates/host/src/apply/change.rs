@@ -1,0 +1,58 @@
+//! From one plan to another while the tunnel is up.
+
+use super::effect::revert;
+use super::{Applied, ApplyError};
+use crate::plan::Plan;
+use crate::step::Step;
+use crate::system::System;
+
+impl Applied {
+    /// Does what `new` has and `old`, which is in force, has not, and then takes back what only `old` has. What both
+    /// have is not touched.
+    ///
+    /// Returns what failed; everything has been tried.
+    pub fn change(&mut self, old: &Plan, new: &Plan, system: &mut dyn System) -> Vec<ApplyError> {
+        let dev = match system.index_of(&self.ifname) {
+            Ok(dev) => dev,
+            Err(error) => return vec![error.into()],
+        };
+        let mut errors = Vec::new();
+        for step in &new.steps {
+            if !old.steps.contains(step) {
+                errors.extend(self.step(step, dev, system).err());
+            }
+        }
+        let has_dns = new.steps.iter().any(|it| matches!(it, Step::Dns { .. }));
+        for step in old.steps.iter().rev() {
+            if new.steps.contains(step) {
+                continue;
+            }
+            // New name servers have taken the place of the old ones.
+            if has_dns && matches!(step, Step::Dns { .. }) {
+                self.done.retain(|done| done != step);
+            } else {
+                errors.extend(self.retire(step, system).err());
+            }
+        }
+        errors
+    }
+
+    /// Undoes one step. A setting of the whole host, which others may rely on, stays until the end.
+    fn retire(&mut self, step: &Step, system: &mut dyn System) -> Result<(), ApplyError> {
+        // What was there before the tunnel is not the tunnel's to remove.
+        let done = self.done.iter().any(|done| done == step);
+        let (Some(journal), true) = (&self.journal, done) else {
+            return Ok(());
+        };
+        if matches!(step, Step::Sysctl { .. }) {
+            return Ok(());
+        }
+        let errors = revert(std::slice::from_ref(step), &self.ifname, system, journal);
+        // The rest stays among what is undone in the end: another tunnel may have left it to this one, whose journal
+        // goes on naming it.
+        if matches!(step, Step::Dns { .. }) || step.belongs_to_interface() {
+            self.done.retain(|done| done != step);
+        }
+        errors.into_iter().next().map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,153 @@
+//! What one step does to the host, whether it is done already, and how it is undone.
+
+use netio::netlink::{Family, Route, Rule};
+
+use super::{ApplyError, absent_is_fine};
+use crate::journal::Journal;
+use crate::step::{MAIN, Step};
+use crate::system::System;
+use crate::ways::{is_same, metric_of};
+
+/// Does the step for the interface `ifname` of index `dev`.
+pub(super) fn execute(
+    step: &Step,
+    ifname: &str,
+    dev: u32,
+    system: &mut dyn System,
+) -> Result<(), ApplyError> {
+    match step {
+        Step::Address { addr, prefix, peer } => system.add_address(dev, *addr, *prefix, *peer)?,
+        Step::Mtu { mtu } => system.set_mtu(dev, *mtu)?,
+        Step::Up => system.set_up(dev)?,
+        Step::Dns { resolver, wanted } => system.set_dns(resolver, ifname, wanted)?,
+        Step::Route { .. }
+        | Step::HostRoute { .. }
+        | Step::OuterRoute { .. }
+        | Step::Unreachable { .. } => {
+            if let Some(route) = step.route(Some(dev)) {
+                system.add_route(&route)?;
+            }
+        }
+        Step::Displace(saved) => absent_is_fine(system.delete_route(&saved.route()))?,
+        Step::UnmarkedRule { .. } | Step::MainRule { .. } => {
+            if let Some(rule) = step.rule() {
+                system.add_rule(&rule)?;
+            }
+        }
+        // Read-only in many containers, where the filter that looks at it is off as well.
+        Step::Sysctl { key, value, .. } => {
+            if let Err(error) = set_sysctl(system, key, value) {
+                log::warn!("{ifname}: {error}; a strict rp_filter may drop the server's answers");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// True when the host has already what the step would make; `others` are the steps of other
+/// tunnels.
+pub(super) fn exists(
+    step: &Step,
+    others: &[Step],
+    system: &mut dyn System,
+) -> Result<bool, ApplyError> {
+    Ok(match step {
+        Step::HostRoute { dst, .. } => {
+            // Those have metrics of their own, and go when their tunnel goes.
+            let outer = others
+                .iter()
+                .filter(|step| matches!(step, Step::OuterRoute { .. }));
+            let outer: Vec<Route> = outer.filter_map(|step| step.route(None)).collect();
+            system.routes(Some(MAIN))?.iter().any(|route| {
+                route.dst == *dst
+                    && route.prefix == Family::of(*dst).bits()
+                    && !outer.iter().any(|outer| is_same(outer, route))
+            })
+        }
+        Step::UnmarkedRule { .. } | Step::MainRule { .. } => match step.rule() {
+            None => false,
+            Some(wanted) => system.rules(wanted.family)?.iter().any(|rule| {
+                // Where there is a mark the kernel tells its mask too.
+                let rule = Rule {
+                    mask: None,
+                    ..*rule
+                };
+                rule == wanted
+            }),
+        },
+        Step::Sysctl { key, value, .. } => system.sysctl(key).as_ref() == Some(value),
+        _ => false,
+    })
+}
+
+/// Undoes the steps in reverse order, tries all, and returns what failed. `journal` is the
+/// interface's, beside which those of other tunnels are.
+pub(super) fn revert(
+    steps: &[Step],
+    ifname: &str,
+    system: &mut dyn System,
+    journal: &Journal,
+) -> Vec<ApplyError> {
+    let dev = system.index_of(ifname).ok();
+    let alive = journal.others().into_iter().filter(|other| other.alive);
+    let needed: Vec<Step> = alive.flat_map(|other| other.steps).collect();
+    let mut errors = Vec::new();
+    for step in steps.iter().rev() {
+        // Another tunnel needs it, and has written it down.
+        if needed.iter().any(|other| other.is_shared_with(step)) {
+            continue;
+        }
+        errors.extend(revert_one(step, ifname, dev, system).err());
+    }
+    errors
+}
+
+fn revert_one(
+    step: &Step,
+    ifname: &str,
+    dev: Option<u32>,
+    system: &mut dyn System,
+) -> Result<(), ApplyError> {
+    match step {
+        Step::Mtu { .. } | Step::Up => Ok(()),
+        Step::Dns { resolver, .. } => Ok(system.unset_dns(resolver, ifname)?),
+        Step::Address { addr, prefix, peer } => match dev {
+            None => Ok(()),
+            Some(dev) => absent_is_fine(system.remove_address(dev, *addr, *prefix, *peer)),
+        },
+        Step::Route { .. } if dev.is_none() => Ok(()),
+        Step::Route { .. }
+        | Step::HostRoute { .. }
+        | Step::OuterRoute { .. }
+        | Step::Unreachable { .. } => match step.route(dev) {
+            // By the metric that the kernel chose, if it did: it may have a route of its own to there.
+            Some(route) => absent_is_fine(system.delete_route(&Route {
+                metric: Some(metric_of(&route)),
+                ..route
+            })),
+            None => Ok(()),
+        },
+        Step::Displace(saved) => match system.add_route(&saved.route()) {
+            // One was made since, and is of a later time than ours.
+            Err(error) if error.is_exists() => Ok(()),
+            other => Ok(other?),
+        },
+        Step::UnmarkedRule { .. } | Step::MainRule { .. } => match step.rule() {
+            Some(rule) => absent_is_fine(system.delete_rule(&rule)),
+            None => Ok(()),
+        },
+        Step::Sysctl { key, before, .. } => set_sysctl(system, key, before),
+    }
+}
+
+pub(super) fn set_sysctl(
+    system: &mut dyn System,
+    key: &str,
+    value: &str,
+) -> Result<(), ApplyError> {
+    let outcome = system.set_sysctl(key, value);
+    outcome.map_err(|error| ApplyError::Sysctl {
+        key: key.to_owned(),
+        error,
+    })
+}

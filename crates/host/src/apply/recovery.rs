@@ -1,0 +1,77 @@
+//! What processes left behind that were killed, undone by the next one.
+
+use std::path::Path;
+
+use netio::netlink::Netlink;
+
+use super::ApplyError;
+use super::effect::revert;
+use crate::journal::{self, DIRECTORY, Directory, Journal, JournalError};
+use crate::system::System;
+
+/// Undoes what a process has left that was killed while it had `ifname` up. Returns whether there was
+/// anything. What cannot be undone is logged.
+///
+/// # Errors
+/// [`JournalError::Running`] while the process runs, [`JournalError::File`] for a journal that
+/// other users may write to, and when the kernel gives no netlink socket.
+pub fn recover(ifname: &str) -> Result<bool, ApplyError> {
+    let path = Path::new(DIRECTORY);
+    // Not to make a file only to remove it.
+    if !journal::path_of(path, ifname).exists() {
+        return Ok(false);
+    }
+    let mut netlink = Netlink::open()?;
+    let directory = Directory::lock(path)?;
+    let (journal, any) = recovered(&directory, ifname, &mut netlink)?;
+    journal.remove()?;
+    Ok(any)
+}
+
+/// Undoes what killed processes have left, whatever interfaces they had: for tunnels whose interface
+/// gets its name from the kernel. Returns the names of those interfaces.
+///
+/// Journals of running processes are not touched, nor those of other network namespaces.
+///
+/// # Errors
+/// When the kernel gives no netlink socket. What cannot be undone is logged.
+pub fn recover_all() -> Result<Vec<String>, ApplyError> {
+    let mut recovered = Vec::new();
+    let path = Path::new(DIRECTORY);
+    if !path.exists() {
+        return Ok(recovered);
+    }
+    let abandoned = Directory::lock(path)?.abandoned();
+    for ifname in abandoned {
+        match recover(&ifname) {
+            Ok(true) => recovered.push(ifname),
+            Ok(false) | Err(ApplyError::Journal(JournalError::Running { .. })) => {}
+            Err(error @ ApplyError::Journal(_)) => log::warn!("{error}"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(recovered)
+}
+
+/// The interface's journal, with what was left in it undone, and whether that was anything.
+pub(super) fn recovered(
+    directory: &Directory,
+    ifname: &str,
+    system: &mut dyn System,
+) -> Result<(Journal, bool), ApplyError> {
+    let (mut journal, mut left) = Journal::open(directory, ifname)?;
+    // An interface of that name may be another's by now, and so are its name servers and routes.
+    let now = system.index_of(ifname);
+    if now.is_ok_and(|index| index != left.interface) {
+        left.steps.retain(|step| !step.is_by_interface_name());
+    }
+    let any = !left.steps.is_empty();
+    if any {
+        log::warn!("{ifname}: undoing what a killed process has left");
+        for error in revert(&left.steps, ifname, system, &journal) {
+            log::warn!("{ifname}: {error}");
+        }
+    }
+    journal.clear()?;
+    Ok((journal, any))
+}

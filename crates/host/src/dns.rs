@@ -1,0 +1,279 @@
+//! Name servers: told to the program that manages them, which is the one thing here that cannot
+//! be done by netlink.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::background;
+
+mod helper;
+mod openwrt;
+
+/// How long a program may take. A restart of `dnsmasq` takes seconds on a small router; one that
+/// hangs must not keep a tunnel from coming up, or its end from putting things back.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The order of interfaces of Debian's resolvconf; it gives a record its place by a prefix.
+const INTERFACE_ORDER: &str = "/etc/resolvconf/interface-order";
+
+/// Name servers, and what they are asked about.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct NameServers {
+    /// The servers, the preferred one first.
+    pub servers: Vec<IpAddr>,
+    /// Search domains: names without a dot are looked up in these.
+    pub search: Vec<String>,
+    /// The servers are asked about these domains only; empty for all names.
+    #[serde(default)]
+    pub only: Vec<String>,
+}
+
+/// The program that manages the name servers.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Resolver {
+    /// `resolvconf`: openresolv, Debian's, or systemd's stand-in.
+    Resolvconf {
+        /// What the record's name begins with; often empty.
+        prefix: String,
+    },
+    /// `resolvectl` of systemd-resolved.
+    Resolvectl,
+    /// `dnsmasq` as OpenWrt runs it: a file in the directory that it reads when it starts.
+    OpenWrt {
+        /// The directory.
+        directory: PathBuf,
+    },
+}
+
+/// Why the name servers were not set or not set back.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DnsError {
+    /// It could not be started or spoken to.
+    #[error("{program}: cannot be run: {error}")]
+    Run {
+        /// Its name.
+        program: &'static str,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// It failed.
+    #[error("{program}: {status}: {message}")]
+    Failed {
+        /// Its name.
+        program: &'static str,
+        /// How it ended.
+        status: std::process::ExitStatus,
+        /// The first of what it printed.
+        message: String,
+    },
+    /// It took too long, and was killed.
+    #[error("{program}: ended after {} seconds, in which it did not finish", LIMIT.as_secs())]
+    TooSlow {
+        /// Its name.
+        program: &'static str,
+    },
+    /// A file of its configuration.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+impl Resolver {
+    /// The program that is installed: `resolvconf` before `resolvectl` before OpenWrt's
+    /// `dnsmasq`.
+    pub(crate) fn find() -> Option<Self> {
+        if find_program("resolvconf").is_some() {
+            let order = fs::read_to_string(INTERFACE_ORDER).unwrap_or_default();
+            return Some(Self::Resolvconf {
+                prefix: interface_prefix(&order),
+            });
+        }
+        // The program is there on hosts whose names are looked up otherwise.
+        let runs = Path::new("/run/systemd/resolve").exists();
+        if runs && find_program("resolvectl").is_some() {
+            return Some(Self::Resolvectl);
+        }
+        openwrt::directory().map(|directory| Self::OpenWrt { directory })
+    }
+
+    /// True when servers can be asked about some domains only.
+    pub(crate) const fn can_split(&self) -> bool {
+        !matches!(self, Self::Resolvconf { .. })
+    }
+
+    /// Makes the servers the only ones while the interface is there; where it names domains and
+    /// [`Resolver::can_split`], the only ones for those domains.
+    ///
+    /// # Errors
+    /// The program cannot be run, fails or does not end in time.
+    pub(crate) fn set(&self, ifname: &str, wanted: &NameServers) -> Result<(), DnsError> {
+        let NameServers {
+            servers,
+            search,
+            only,
+        } = wanted;
+        match self {
+            Self::Resolvconf { prefix } => {
+                let record = format!("{prefix}{ifname}");
+                // Metric 0 and exclusive: first, and the only one.
+                let arguments = ["-a", &record, "-m", "0", "-x"];
+                run("resolvconf", arguments, &resolvconf_record(servers, search))
+            }
+            Self::Resolvectl => {
+                let servers = servers.iter().map(ToString::to_string);
+                let arguments = ["dns", ifname].map(str::to_owned).into_iter();
+                run("resolvectl", arguments.chain(servers), "")?;
+                // `~.` sends all names this way.
+                let routed: Vec<String> = match only.as_slice() {
+                    [] => vec!["~.".to_owned()],
+                    domains => domains.iter().map(|domain| format!("~{domain}")).collect(),
+                };
+                let arguments = ["domain", ifname].map(str::to_owned).into_iter();
+                let domains = routed.into_iter().chain(search.iter().cloned());
+                run("resolvectl", arguments.chain(domains), "")
+            }
+            Self::OpenWrt { directory } => {
+                openwrt::write(directory, ifname, wanted)?;
+                openwrt::restart()
+            }
+        }
+    }
+
+    /// Undoes [`Resolver::set`]; nothing set is no error.
+    ///
+    /// # Errors
+    /// As [`Resolver::set`].
+    pub(crate) fn unset(&self, ifname: &str) -> Result<(), DnsError> {
+        match self {
+            Self::Resolvconf { prefix } => {
+                let record = format!("{prefix}{ifname}");
+                run("resolvconf", ["-d", &record, "-f"], "")
+            }
+            // The settings belong to the interface, and may be gone with it.
+            Self::Resolvectl if !interface_exists(ifname) => Ok(()),
+            Self::Resolvectl => run("resolvectl", ["revert", ifname], ""),
+            Self::OpenWrt { directory } => {
+                if openwrt::remove(directory, ifname)? {
+                    openwrt::restart()?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn resolvconf_record(servers: &[IpAddr], search: &[String]) -> String {
+    let mut record = String::new();
+    for server in servers {
+        let _ = writeln!(record, "nameserver {server}");
+    }
+    if !search.is_empty() {
+        let _ = writeln!(record, "search {}", search.join(" "));
+    }
+    record
+}
+
+/// The first line of the order that is a name and `*` names the family of virtual interfaces:
+/// `tun*` makes the prefix `tun.`.
+fn interface_prefix(order: &str) -> String {
+    let plain = |name: &&str| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    let mut families = order.lines().filter_map(|line| line.strip_suffix('*'));
+    families
+        .find(plain)
+        .map(|name| format!("{name}."))
+        .unwrap_or_default()
+}
+
+fn interface_exists(ifname: &str) -> bool {
+    Path::new("/sys/class/net").join(ifname).exists()
+}
+
+/// Daemons are often started without the `sbin` directories, where these programs are.
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
+    env::split_paths(&path)
+        .filter(|directory| directory.is_absolute())
+        .chain(system)
+        .map(|directory| directory.join(name))
+        .find(|program| program.is_file())
+}
+
+fn run(
+    program: &'static str,
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    input: &str,
+) -> Result<(), DnsError> {
+    let path = find_program(program).unwrap_or_else(|| program.into());
+    let mut command = Command::new(path);
+    command.args(arguments).env_remove(background::CHILD);
+    let ended = helper::run(&mut command, input, LIMIT);
+    let (status, message) = match ended {
+        Ok(Some(ended)) => ended,
+        Ok(None) => return Err(DnsError::TooSlow { program }),
+        Err(error) => return Err(DnsError::Run { program, error }),
+    };
+    if status.success() {
+        return Ok(());
+    }
+    Err(DnsError::Failed {
+        program,
+        status,
+        message: message.lines().next().unwrap_or("").to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_holds_servers_and_domains() {
+        let servers = ["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        let search = ["a.example".to_owned(), "b.example".to_owned()];
+        assert_eq!(
+            resolvconf_record(&servers, &search),
+            "nameserver 10.0.0.1\nnameserver fd00::1\nsearch a.example b.example\n"
+        );
+        assert_eq!(
+            resolvconf_record(&servers[..1], &[]),
+            "nameserver 10.0.0.1\n"
+        );
+    }
+
+    #[test]
+    fn the_prefix_is_that_of_the_first_family() {
+        let debian = "# interface-order(5)\nlo.inet6\nlo.@(dnsmasq|pdnsd)\nlo\ntun*\ntap*\n";
+        assert_eq!(interface_prefix(debian), "tun.");
+        assert_eq!(interface_prefix(""), "");
+        assert_eq!(interface_prefix("@(br|eth)*\n*\n"), "");
+    }
+
+    #[test]
+    fn a_program_that_fails_says_so() {
+        assert!(run("true", [""; 0], "ignored").is_ok());
+        assert!(matches!(
+            run("false", [""; 0], ""),
+            Err(DnsError::Failed { .. })
+        ));
+        let missing = run("no-such-program-anywhere", [""; 0], "");
+        assert!(matches!(missing, Err(DnsError::Run { .. })));
+    }
+}

@@ -1,0 +1,122 @@
+//! Running a program that may hang, for as long as it is given.
+
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+/// How much of what it prints is read, in bytes.
+const MESSAGE_MAX: u64 = 4096;
+
+/// Longest time between two looks at whether it has ended.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Runs `command` with `input` and returns how it ended and the first of what it complained. `None`
+/// where it took longer than `limit`: then it was killed, with all that it has started.
+///
+/// Input and complaints are files, not pipes: a daemon that it starts may keep them, and that
+/// is not waited for.
+///
+/// # Errors
+/// It cannot be started.
+pub(super) fn run(
+    command: &mut Command,
+    input: &str,
+    limit: Duration,
+) -> io::Result<Option<(ExitStatus, String)>> {
+    let mut given = tempfile::tempfile()?;
+    given.write_all(input.as_bytes())?;
+    given.rewind()?;
+    let mut said = tempfile::tempfile()?;
+    let mut child = command
+        .stdin(given)
+        .stdout(Stdio::null())
+        .stderr(said.try_clone()?)
+        .process_group(0)
+        .spawn()?;
+    let end = Instant::now() + limit;
+    let Some(status) = wait(&mut child, || Instant::now() >= end)? else {
+        return Ok(None);
+    };
+    said.rewind()?;
+    let mut message = Vec::new();
+    said.take(MESSAGE_MAX).read_to_end(&mut message)?;
+    let message = String::from_utf8_lossy(&message).into_owned();
+    Ok(Some((status, message)))
+}
+
+/// How `child` ended; `None` where it is killed because `is_over` says so.
+fn wait(child: &mut Child, is_over: impl Fn() -> bool) -> io::Result<Option<ExitStatus>> {
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if is_over() {
+            // Not reaped yet, so the number is still its own. It leads a group of that number.
+            let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(pause);
+        pause = (2 * pause).min(POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn shell(text: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", text]);
+        command
+    }
+
+    #[test]
+    fn a_program_gets_its_input_and_its_complaints_are_kept() {
+        let mut command = shell("read line; echo \"$line\" >&2; echo more >&2; exit 3");
+        let ended = run(&mut command, "hello\n", Duration::from_secs(60)).unwrap();
+        let (status, message) = ended.unwrap();
+        assert_eq!(
+            (status.code(), message.as_str()),
+            (Some(3), "hello\nmore\n")
+        );
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended_with_what_it_has_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("pid");
+        let text = format!("sleep 1000 & echo $! > {}; wait", file.display());
+        let mut child = shell(&text).process_group(0).spawn().unwrap();
+        // It never ends by itself; its time is over when it has started what is to go with it.
+        let has_started = || fs::read_to_string(&file).is_ok_and(|pid| pid.ends_with('\n'));
+        assert!(wait(&mut child, has_started).unwrap().is_none());
+        let pid = fs::read_to_string(&file).unwrap();
+        // Killed, which takes effect when it runs next; a parent that reaps no orphans leaves a zombie.
+        let stat = || fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        let end = Instant::now() + Duration::from_secs(20);
+        while !(stat().is_empty() || stat().contains(") Z ")) {
+            assert!(Instant::now() < end, "{}", stat());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_keeps_the_output_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("pid");
+        let mut command = shell(&format!("sleep 1000 & echo $! > {}", file.display()));
+        let ended = run(&mut command, "", Duration::from_secs(600)).unwrap();
+        assert!(ended.unwrap().0.success());
+        let pid: i32 = fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        // Still there, and now no longer.
+        nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    }
+}

@@ -1,0 +1,340 @@
+//! What a plan has to know of the host. Gathering it changes nothing that stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use netio::netlink::{Family, NetlinkError, Route, RouteKind, Rule};
+
+use crate::dns::Resolver;
+use crate::step::{MAIN, SRC_VALID_MARK, Step};
+use crate::system::System;
+use crate::want::{Gateway, Mtu, Want};
+use crate::ways::{FIRST_METRIC, way_without};
+
+/// Priority of the rule that is added and removed to see whether the kernel knows its attribute:
+/// after the default table's 32767, where no packet comes by.
+const PROBE_PRIORITY: u32 = 40_000;
+
+/// Priority of the main table's rule, unless it has been moved.
+const MAIN_RULE: u32 = 32_766;
+
+/// Most name servers of the host that are looked at.
+const NAME_SERVERS_MAX: usize = 8;
+
+/// The host as it is before the tunnel. What the [`Want`] that it was gathered for does not need
+/// to be known is left out.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Facts {
+    /// The ways to the endpoints.
+    pub endpoints: Vec<EndpointWay>,
+    /// Default routes of the main table, the best of each family first.
+    pub defaults: Vec<Route>,
+    /// MTU of the best default route in bytes, if there is one.
+    pub default_mtu: Option<u32>,
+    /// IPv4 addresses, with the bits of their networks, of the interface that the best default
+    /// route leads to.
+    pub local_networks: Vec<(IpAddr, u8)>,
+    /// Ways to routers that are given by address, and to name servers.
+    pub ways: BTreeMap<IpAddr, EndpointWay>,
+    /// The host's name servers that are other machines.
+    pub name_servers: Vec<IpAddr>,
+    /// The kernel has IPv6, and it is not switched off for new interfaces.
+    pub ipv6: bool,
+    /// Rules can pass over default routes.
+    pub suppress_prefixlength: bool,
+    /// IPv4 packets are dropped unless the way back to their source is the way they came.
+    pub strict_rp_filter: bool,
+    /// Value of the sysctl, if the kernel has it.
+    pub src_valid_mark: Option<String>,
+    /// The least priority of a rule beside the local table's, in both families.
+    pub first_rule: u32,
+    /// Routing tables that hold routes.
+    pub used_tables: BTreeSet<u32>,
+    /// The program that manages the name servers.
+    pub resolver: Option<Resolver>,
+}
+
+/// The way to one address.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct EndpointWay {
+    /// The address.
+    pub addr: IpAddr,
+    /// The gateway, if it is not on the link.
+    pub via: Option<IpAddr>,
+    /// Index of the interface; none when there is no way.
+    pub dev: Option<u32>,
+    /// The address is one of this host.
+    pub local: bool,
+    /// MTU of that interface in bytes.
+    pub mtu: Option<u32>,
+}
+
+impl EndpointWay {
+    /// The route that keeps the address where it is now; none when there is no way, and for
+    /// this host's own addresses, which need none.
+    pub(crate) fn host_route(&self) -> Option<Step> {
+        if self.local {
+            return None;
+        }
+        Some(Step::HostRoute {
+            dst: self.addr,
+            via: self.via,
+            dev: self.dev?,
+        })
+    }
+
+    /// As [`EndpointWay::host_route`], but a route that follows when the way changes.
+    pub(crate) fn outer_route(&self) -> Option<Step> {
+        if self.local {
+            return None;
+        }
+        Some(Step::OuterRoute {
+            dst: self.addr,
+            prefix: Family::of(self.addr).bits(),
+            via: self.via,
+            dev: self.dev?,
+            metric: FIRST_METRIC,
+            towards: Some(self.addr),
+        })
+    }
+}
+
+impl Facts {
+    /// Looks at the host of `system`, which must be this thread's network namespace too, after
+    /// [`crate::recover`]: the rules of a killed process would lead the ways astray. `ifname` is the
+    /// tunnel's own interface, whose routes do not count.
+    ///
+    /// # Errors
+    /// When the kernel refuses to list routes, addresses or interfaces.
+    pub fn gather(
+        want: &Want,
+        ifname: &str,
+        system: &mut dyn System,
+    ) -> Result<Self, NetlinkError> {
+        let tunnel = system.index_of(ifname).ok();
+        let mut facts = Self {
+            ipv6: has_ipv6(system),
+            resolver: system.resolver(),
+            ..Self::default()
+        };
+        for &endpoint in &want.endpoints {
+            let way = way_past(system, endpoint, want.fwmark, tunnel)?;
+            facts.endpoints.push(way);
+        }
+        let routes = system.routes(None)?;
+        facts.used_tables = routes.iter().map(|route| route.table).collect();
+        facts.defaults = routes;
+        facts.defaults.retain(|route| {
+            let usable = route.table == MAIN && route.kind == RouteKind::Unicast;
+            route.prefix == 0 && usable && (route.dev.is_none() || route.dev != tunnel)
+        });
+        let rank = |route: &Route| (route.dst, route.metric.unwrap_or(0));
+        facts.defaults.sort_by_key(rank);
+        facts.look_at_line(want, system)?;
+        facts.look_at_ways(want, system)?;
+        if want.uses_rules() {
+            facts.look_at_rules(system);
+        }
+        Ok(facts)
+    }
+
+    /// Looks at the ways to endpoints that were not known, or to which there was none, while the
+    /// tunnel is up as `ifname`. The rest stays as it was before the tunnel.
+    ///
+    /// # Errors
+    /// As [`Facts::gather`].
+    pub fn look_again(
+        &mut self,
+        want: &Want,
+        ifname: &str,
+        system: &mut dyn System,
+    ) -> Result<(), NetlinkError> {
+        let tunnel = system.index_of(ifname)?;
+        let known = std::mem::take(&mut self.endpoints);
+        for &addr in &want.endpoints {
+            let mut before = known.iter();
+            let before = before.find(|way| way.addr == addr && way.dev.is_some());
+            self.endpoints.push(match before {
+                Some(way) => way.clone(),
+                None => way_past(system, addr, want.fwmark, Some(tunnel))?,
+            });
+        }
+        if !self.suppress_prefixlength && want.uses_rules() {
+            self.look_at_rules(system);
+        }
+        Ok(())
+    }
+
+    /// The best default route of a family.
+    pub(crate) fn default_of(&self, v6: bool) -> Option<&Route> {
+        self.defaults.iter().find(|route| route.dst.is_ipv6() == v6)
+    }
+
+    /// The way to a router.
+    pub(crate) fn way_to(&self, addr: IpAddr) -> Option<&EndpointWay> {
+        let mut endpoints = self.endpoints.iter();
+        let endpoint = || endpoints.find(|way| way.addr == addr);
+        self.ways.get(&addr).or_else(endpoint)
+    }
+
+    /// The line that the best default route leads to.
+    fn look_at_line(&mut self, want: &Want, system: &mut dyn System) -> Result<(), NetlinkError> {
+        let Some(&best) = self.defaults.first() else {
+            return Ok(());
+        };
+        if matches!(want.mtu, Mtu::Path { .. }) {
+            self.default_mtu = match (best.mtu, best.dev) {
+                (None, Some(dev)) => system.mtu(dev).ok(),
+                (mtu, _) => mtu,
+            };
+        }
+        if let (true, true, Some(dev)) = (want.block_local, best.dst.is_ipv4(), best.dev) {
+            let addresses = system.addresses(dev)?;
+            let v4 = addresses.iter().filter(|address| address.ip.is_ipv4());
+            self.local_networks = v4.map(|address| (address.ip, address.prefix)).collect();
+        }
+        Ok(())
+    }
+
+    fn look_at_ways(&mut self, want: &Want, system: &mut dyn System) -> Result<(), NetlinkError> {
+        if want.bypass_name_servers {
+            self.name_servers = name_servers(&system.resolv_conf());
+        }
+        let routers = want.routes.iter().filter_map(|route| match route.gateway {
+            Gateway::Router(addr) => Some(addr),
+            _ => None,
+        });
+        for addr in routers.chain(self.name_servers.iter().copied()) {
+            if let std::collections::btree_map::Entry::Vacant(entry) = self.ways.entry(addr) {
+                entry.insert(way(system, addr, 0)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// What default routes by rules depend on. The probe costs two requests and a place in the
+    /// kernel's tables: not for every tunnel.
+    fn look_at_rules(&mut self, system: &mut dyn System) {
+        self.first_rule = first_rule(system);
+        self.strict_rp_filter = is_rp_filter_strict(system);
+        self.src_valid_mark = system.sysctl(SRC_VALID_MARK);
+        self.suppress_prefixlength = knows_suppress_prefixlength(system);
+    }
+}
+
+/// As [`way`], but not through the tunnel itself, the interface of index `tunnel`.
+fn way_past(
+    system: &mut dyn System,
+    addr: IpAddr,
+    mark: u32,
+    tunnel: Option<u32>,
+) -> Result<EndpointWay, NetlinkError> {
+    let mut found = way(system, addr, mark)?;
+    if let Some(tunnel) = tunnel
+        && found.dev == Some(tunnel)
+    {
+        let past = way_without(system, addr, tunnel)?;
+        (found.via, found.dev) = past.map_or((None, None), |(via, dev)| (via, Some(dev)));
+        found.mtu = found.dev.and_then(|dev| system.mtu(dev).ok());
+    }
+    Ok(found)
+}
+
+/// The way that a packet with `mark` (0 for none) would go to `addr` now; that there is none is no
+/// error.
+fn way(system: &mut dyn System, addr: IpAddr, mark: u32) -> Result<EndpointWay, NetlinkError> {
+    let none = EndpointWay {
+        addr,
+        via: None,
+        dev: None,
+        local: false,
+        mtu: None,
+    };
+    match system.route_get(addr, mark) {
+        Ok(found) => Ok(EndpointWay {
+            via: found.via,
+            dev: Some(found.dev),
+            local: found.kind == RouteKind::Local,
+            mtu: system.mtu(found.dev).ok(),
+            ..none
+        }),
+        // No way now: the line may be down, and come up later.
+        Err(NetlinkError::Refused { .. }) => Ok(none),
+        Err(error) => Err(error),
+    }
+}
+
+fn first_rule(system: &mut dyn System) -> u32 {
+    let rules = [Family::V4, Family::V6].map(|family| system.rules(family).unwrap_or_default());
+    let priorities = rules.iter().flatten().filter_map(|rule| rule.priority);
+    let first = priorities.filter(|&priority| priority != 0).min();
+    first.unwrap_or(MAIN_RULE).min(MAIN_RULE)
+}
+
+/// Adds a rule, reads it back and removes it. Kernels before 3.12 take the rule and drop the
+/// attribute without a word, so that its acceptance proves nothing.
+fn knows_suppress_prefixlength(system: &mut dyn System) -> bool {
+    let probe = Rule {
+        priority: Some(PROBE_PRIORITY),
+        ..Rule::main_without_default(Family::V4)
+    };
+    match system.add_rule(&probe) {
+        Ok(()) => {}
+        // Left by a probe that was killed.
+        Err(error) if error.is_exists() => {}
+        Err(error) => {
+            log::debug!("no policy routing: {error}");
+            return false;
+        }
+    }
+    let rules = system.rules(Family::V4).unwrap_or_default();
+    let known = rules.iter().any(|rule| {
+        rule.priority == probe.priority && rule.suppress_prefixlength == probe.suppress_prefixlength
+    });
+    // By its place only: an old kernel's rule has nothing else to be known by.
+    let place = Rule {
+        suppress_prefixlength: None,
+        ..probe
+    };
+    if let Err(error) = system.delete_rule(&place) {
+        log::warn!("a rule for a test stays at priority {PROBE_PRIORITY}: {error}");
+    }
+    known
+}
+
+/// True when the kernel has IPv6 and it is not switched off for new interfaces.
+fn has_ipv6(system: &mut dyn System) -> bool {
+    let off = system.sysctl("net/ipv6/conf/default/disable_ipv6");
+    system.has_ipv6() && off.as_deref() != Some("1")
+}
+
+/// The kernel takes the larger of the value for all interfaces and the interface's own, and 2 is
+/// the loose mode. Any interface may be the one that the answers come by.
+fn is_rp_filter_strict(system: &mut dyn System) -> bool {
+    let names = system.configured_interfaces();
+    let mut value = |name: &str| system.sysctl(&format!("net/ipv4/conf/{name}/rp_filter"));
+    if value("all").as_deref() == Some("2") {
+        return false;
+    }
+    let mut names = names.iter();
+    names.any(|name| value(name).as_deref() == Some("1"))
+}
+
+/// The name servers of a `resolv.conf` that are other machines.
+fn name_servers(text: &str) -> Vec<IpAddr> {
+    let value = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let addr: IpAddr = (words.next() == Some("nameserver"))
+            .then(|| words.next())??
+            .parse()
+            .ok()?;
+        (!addr.is_loopback() && !addr.is_unspecified()).then_some(addr)
+    };
+    text.lines()
+        .filter_map(value)
+        .take(NAME_SERVERS_MAX)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+use super::*;
+use crate::system::memory::Memory;
+use crate::want::DefaultV4;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn full() -> Want {
+    Want {
+        default_v4: Some(DefaultV4::Rules),
+        endpoints: vec![ip("192.0.2.1"), ip("198.51.100.2")],
+        ..Want::default()
+    }
+}
+
+#[test]
+fn name_servers_are_other_machines() {
+    let text = "# x\nnameserver 192.0.2.53\nsearch a\nnameserver 127.0.0.53\nnameserver ::1\n\
+        nameserver 2001:db8::53 # y\nnameserver x\nnameserver\n";
+    assert_eq!(name_servers(text), [ip("192.0.2.53"), ip("2001:db8::53")]);
+}
+
+#[test]
+fn ways_lead_by_the_gateway_and_to_the_host_itself() {
+    let mut host = Memory::new();
+    let facts = Facts::gather(&full(), "tun0", &mut host).unwrap();
+    let [far, own] = &facts.endpoints[..] else {
+        panic!("{facts:?}")
+    };
+    assert_eq!((far.via, far.dev), (Some(ip("198.51.100.1")), Some(2)));
+    assert_eq!((far.mtu, facts.default_mtu), (Some(1500), Some(1500)));
+    assert!(own.local && own.host_route().is_none() && own.outer_route().is_none());
+    assert_eq!(facts.first_rule, MAIN_RULE);
+}
+
+#[test]
+fn the_probe_of_a_rule_leaves_nothing_and_knows_old_kernels() {
+    for suppresses in [true, false] {
+        let mut host = Memory::new();
+        host.suppresses = suppresses;
+        let before = host.state();
+        let facts = Facts::gather(&full(), "tun0", &mut host).unwrap();
+        assert_eq!(facts.suppress_prefixlength, suppresses);
+        assert_eq!(host.state(), before);
+    }
+}
+
+#[test]
+fn the_filter_is_strict_where_any_interface_is_and_not_all_are_loose() {
+    let strict = |all: &str, wan: &str| {
+        let host = Memory::new().with_sysctl("net/ipv4/conf/all/rp_filter", all);
+        let mut host = host.with_sysctl("net/ipv4/conf/wan/rp_filter", wan);
+        is_rp_filter_strict(&mut host)
+    };
+    assert!(strict("0", "1") && strict("1", "0"));
+    assert!(!strict("2", "1") && !strict("0", "0") && !strict("0", "2"));
+}
+
+#[test]
+fn a_known_way_stays_and_a_new_one_is_not_through_the_tunnel() {
+    let mut host = Memory::new();
+    let mut want = full();
+    let mut facts = Facts::gather(&want, "tun0", &mut host).unwrap();
+    let known = facts.endpoints.clone();
+    host.set_up(3).unwrap();
+    for half in ["0.0.0.0", "128.0.0.0"] {
+        host.add_route(&Route::new(ip(half), 1).dev(3)).unwrap();
+    }
+    want.endpoints.push(ip("203.0.113.9"));
+    facts.look_again(&want, "tun0", &mut host).unwrap();
+    assert_eq!(facts.endpoints[..2], known);
+    let new = &facts.endpoints[2];
+    assert_eq!((new.via, new.dev), (Some(ip("198.51.100.1")), Some(2)));
+    let gathered = Facts::gather(&want, "tun0", &mut host).unwrap();
+    assert_eq!(gathered.endpoints, facts.endpoints);
+}

@@ -1,0 +1,58 @@
+//! What a tunnel changes on the host that it runs on, and what its process needs of the system.
+//!
+//! # The network
+//! Addresses, MTU, routes, rules, name servers and one sysctl. A service describes what its tunnel
+//! needs as a [`Want`]. [`Facts::gather`] reads the host, [`Plan::new`] decides and changes nothing,
+//! [`Applied::apply`] makes the changes, and [`Applied::undo`] undoes them. All of it goes through
+//! [`System`]: netlink, files below `/proc/sys`, and the program that manages the name servers.
+//!
+//! What would outlive the interface is written to a journal in `/run/millrace` before it is done. The
+//! next process undoes what a killed one has left: [`recover`] for an interface whose name is known,
+//! [`recover_all`] where the kernel chooses the name.
+//!
+//! When a process is killed, the kernel removes the interface with its addresses and routes. Of a
+//! full tunnel the rules stay, which point to an empty table then, and packets go on to the main
+//! table: **traffic leaves outside the tunnel**. To prevent that needs a firewall rule that allows
+//! forwarding to the tunnel only. It has to be there before the tunnel and after it, so it is not
+//! made here.
+//!
+//! wg-quick marks connections so that a strict `rp_filter` accepts the server's answers. Here
+//! no firewall rules are made, and endpoints get host routes where the filter is strict. They are made once
+//! and do not follow a gateway that changes later.
+//!
+//! # The process
+//! [`background`], [`privileges`], [`logging`] and [`syslog`], [`written_file`] for files that a
+//! configuration names, [`run_scripts`] for commands of a configuration, and [`machine`], which says
+//! what the process runs on.
+
+#![forbid(unsafe_code)]
+
+mod apply;
+pub mod background;
+mod dns;
+mod facts;
+mod journal;
+pub mod logging;
+pub mod machine;
+mod plan;
+pub mod privileges;
+mod scripts;
+mod step;
+pub mod syslog;
+mod system;
+mod want;
+mod ways;
+pub mod written_file;
+
+pub use apply::{Applied, ApplyError, recover, recover_all};
+pub use dns::{DnsError, NameServers, Resolver};
+pub use facts::{EndpointWay, Facts};
+pub use journal::JournalError;
+pub use plan::{Plan, PlanError};
+pub use scripts::{ScriptError, run_scripts};
+pub use step::{MAIN, SavedRoute, Step};
+pub use system::System;
+pub use want::{
+    DefaultV4, DefaultV6, Destination, EndpointRoutes, Gateway, Mtu, Want, WantedAddress,
+    WantedRoute,
+};

@@ -1,0 +1,114 @@
+//! Where log lines go that are not OpenVPN's: standard error, a file, or the system log.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use log::{Level, Record};
+
+use crate::syslog::{self, Syslog};
+
+/// What sets the level, and keeps the log of a process in the background on standard error.
+const VARIABLE: &str = "MILLRACE_LOG";
+
+/// Another place than standard error.
+enum Sink {
+    File(PathBuf, File),
+    Syslog(Syslog),
+}
+
+static SINK: Mutex<Option<Sink>> = Mutex::new(None);
+
+/// Begins to log what `level` or the environment wants, to standard error.
+pub fn begin(level: &str) {
+    let environment = env_logger::Env::default().filter_or(VARIABLE, level);
+    env_logger::Builder::from_env(environment)
+        .format(|out, record| match &mut *sink() {
+            None => writeln!(out, "millrace: {}", line(record)),
+            Some(sink) => {
+                // A log that cannot be written is no reason to stop.
+                let _ = sink.put(record);
+                Ok(())
+            }
+        })
+        .init();
+}
+
+/// Logs to a file, relative to the current directory, which [`reopen`] opens anew.
+///
+/// # Errors
+/// It cannot be opened; the text names it.
+pub fn to_file(path: &Path) -> Result<(), String> {
+    // Absolute: a process in the background may be elsewhere when it opens it anew.
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let file = open(&path).map_err(|e| format!("--log {}: {e}", path.display()))?;
+    *sink() = Some(Sink::File(path, file));
+    Ok(())
+}
+
+/// Lets go of standard error: without a file of its own, the log goes to the system log, now or when there is one.
+pub fn leave_terminal(ifname: &str) {
+    let mut sink = sink();
+    if sink.is_none() && std::env::var_os(VARIABLE).is_none() {
+        *sink = Syslog::later(&format!("millrace-{ifname}"))
+            .ok()
+            .map(Sink::Syslog);
+    }
+}
+
+/// Opens the file anew, if that is where the log goes: it may have been moved away.
+pub fn reopen() {
+    let mut sink = sink();
+    if let Some(Sink::File(path, file)) = &mut *sink
+        && let Ok(new) = open(path)
+    {
+        *file = new;
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path)
+}
+
+fn sink() -> std::sync::MutexGuard<'static, Option<Sink>> {
+    // Nothing that can panic runs under it.
+    SINK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn line(record: &Record<'_>) -> String {
+    let level = record.level().as_str().to_lowercase();
+    format!("{level}: {}", record.args())
+}
+
+impl Sink {
+    fn put(&mut self, record: &Record<'_>) -> io::Result<()> {
+        let now = SystemTime::now();
+        match self {
+            Self::File(_, file) => {
+                let at = Timestamp::try_from(now).unwrap_or(Timestamp::UNIX_EPOCH);
+                let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
+                let at = at.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S");
+                let text = format!("{at} {}\n", line(record));
+                file.write_all(text.as_bytes())
+            }
+            Self::Syslog(syslog) => {
+                let severity = match record.level() {
+                    Level::Error => syslog::ERROR,
+                    Level::Warn => syslog::WARNING,
+                    Level::Info => syslog::INFO,
+                    Level::Debug | Level::Trace => syslog::DEBUG,
+                };
+                syslog.send(severity, &record.args().to_string(), now)
+            }
+        }
+    }
+}

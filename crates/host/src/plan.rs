@@ -1,0 +1,163 @@
+//! Decides what has to be done for a tunnel. Nothing is read or changed: wants and facts in, steps
+//! out.
+
+mod default_route;
+mod endpoints;
+mod routes;
+
+use std::net::IpAddr;
+
+use thiserror::Error;
+
+use crate::facts::Facts;
+use crate::step::Step;
+use crate::want::{Mtu, Want, WantedAddress};
+
+/// Below this MTU, in bytes, the kernel has no IPv6 on an interface.
+const IPV6_MTU_MIN: u32 = 1280;
+
+/// Least and largest MTU of an IPv4 interface in bytes.
+const MTU_RANGE: (u32, u32) = (68, 65535);
+
+/// MTU of a line that is not known, in bytes.
+const MTU_USUAL: u32 = 1500;
+
+/// Everything that is to be done, in order.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Plan {
+    /// The changes.
+    pub steps: Vec<Step>,
+    /// The mark that the tunnel's own packets must have **before** the plan is applied, or they
+    /// would be routed into the tunnel themselves; 0 for none.
+    pub fwmark: u32,
+    /// The MTU that the interface will have, in bytes.
+    pub mtu: u32,
+    /// What the user should know, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// A thousand tunnels, or another program fills tables.
+    #[error(
+        "no routing table from 51820 to 52819 is empty; set FwMark to the number of one that is"
+    )]
+    NoTable,
+    /// Without rules and without a way to the endpoint the tunnel would carry itself.
+    #[error(
+        "this kernel cannot pass over default routes (it needs 3.12 and policy routing), and \
+         there is no route to the endpoint {0} to keep outside the tunnel; add one, or set Table"
+    )]
+    NoWayToEndpoint(IpAddr),
+}
+
+impl Plan {
+    /// What `want` needs on a host where `facts` hold: [`Plan::of_interface`], then
+    /// [`Plan::of_routes`].
+    ///
+    /// # Errors
+    /// See [`PlanError`].
+    pub fn new(want: &Want, facts: &Facts) -> Result<Self, PlanError> {
+        let mut plan = Self::of_interface(want, facts);
+        let mut routes = Self::of_routes(want, facts)?;
+        plan.steps.append(&mut routes.steps);
+        plan.warnings.append(&mut routes.warnings);
+        plan.fwmark = routes.fwmark;
+        Ok(plan)
+    }
+
+    /// Addresses, MTU, the interface itself, name servers.
+    pub fn of_interface(want: &Want, facts: &Facts) -> Self {
+        let mut plan = Self::empty(want, facts);
+        if want.leaves_interface {
+            return plan;
+        }
+        // The MTU first: below 1280 bytes the kernel takes the IPv6 addresses away.
+        plan.steps.push(Step::Mtu { mtu: plan.mtu });
+        let v6 = plan.has_v6(facts);
+        plan.warn_of_v6(want, facts);
+        for &WantedAddress { addr, prefix, peer } in &want.addresses {
+            if v6 || addr.is_ipv4() {
+                plan.steps.push(Step::Address { addr, prefix, peer });
+            }
+        }
+        plan.steps.push(Step::Up);
+        plan.add_name_servers(want, facts);
+        plan
+    }
+
+    /// The routes and rules, those past the tunnel first.
+    ///
+    /// # Errors
+    /// See [`PlanError`].
+    pub fn of_routes(want: &Want, facts: &Facts) -> Result<Self, PlanError> {
+        let mut plan = Self::empty(want, facts);
+        plan.warnings.clone_from(&want.warnings);
+        if want.leaves_interface {
+            plan.warn_of_v6(want, facts);
+        }
+        routes::Routes::new(want, facts, plan).finish()
+    }
+
+    fn empty(want: &Want, facts: &Facts) -> Self {
+        Self {
+            fwmark: want.fwmark,
+            mtu: mtu(want, facts),
+            ..Self::default()
+        }
+    }
+
+    fn has_v6(&self, facts: &Facts) -> bool {
+        facts.ipv6 && self.mtu >= IPV6_MTU_MIN
+    }
+
+    fn warn_of_v6(&mut self, want: &Want, facts: &Facts) {
+        if self.has_v6(facts) || !want.has_v6() {
+            return;
+        }
+        let why = if facts.ipv6 {
+            "the MTU is below 1280 bytes"
+        } else {
+            "IPv6 is off on this host"
+        };
+        self.warnings.push(format!(
+            "{why}: the tunnel's IPv6 addresses and routes are left out"
+        ));
+    }
+
+    fn add_name_servers(&mut self, want: &Want, facts: &Facts) {
+        let Some(wanted) = &want.name_servers else {
+            return;
+        };
+        let Some(resolver) = facts.resolver.clone() else {
+            let why = "DNS cannot be applied: neither resolvconf nor resolvectl is installed, nor is \
+                this OpenWrt with dnsmasq. Names are still looked up outside the tunnel: install \
+                openresolv, or set the name servers by hand";
+            return self.warnings.push(why.to_owned());
+        };
+        let mut wanted = wanted.clone();
+        if !wanted.only.is_empty() && !resolver.can_split() {
+            let why = "resolvconf cannot ask name servers about some domains only: the tunnel's \
+                are asked about all names";
+            self.warnings.push(why.to_owned());
+            wanted.only.clear();
+        }
+        self.steps.push(Step::Dns { resolver, wanted });
+    }
+}
+
+fn mtu(want: &Want, facts: &Facts) -> u32 {
+    match want.mtu {
+        Mtu::Exact(mtu) => mtu,
+        Mtu::Path { overhead } => {
+            let ways = facts.endpoints.iter().filter_map(|way| way.mtu);
+            // The widest, as wg-quick: the narrow ones are what path MTU discovery is for.
+            let outer = ways.max().or(facts.default_mtu).unwrap_or(MTU_USUAL);
+            outer
+                .saturating_sub(overhead)
+                .clamp(MTU_RANGE.0, MTU_RANGE.1)
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! How all packets are led into the tunnel, and which are kept from it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::PlanError;
+use super::routes::{Routes, push_once};
+use crate::step::{MAIN, SRC_VALID_MARK, SavedRoute, Step};
+use crate::want::{DefaultV4, DefaultV6};
+use crate::ways::{FIRST_METRIC, masked};
+
+/// The mark, and the table, of default routes by rules where no mark is wanted: the number that
+/// every WireGuard tool begins with.
+const FIRST_TABLE: u32 = 51820;
+
+/// Tables that are tried from [`FIRST_TABLE`] on.
+const TABLES_TRIED: u32 = 1000;
+
+/// The global IPv6 networks, more specific than a default route, as OpenVPN redirects them.
+const GLOBAL_V6: [(Ipv6Addr, u8); 4] = [
+    (Ipv6Addr::UNSPECIFIED, 3),
+    (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 4),
+    (Ipv6Addr::new(0x3000, 0, 0, 0, 0, 0, 0, 0), 4),
+    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7),
+];
+
+/// The two halves of each family.
+const HALVES_V4: [Ipv4Addr; 2] = [Ipv4Addr::UNSPECIFIED, Ipv4Addr::new(128, 0, 0, 0)];
+const HALVES_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::UNSPECIFIED,
+    Ipv6Addr::new(0x8000, 0, 0, 0, 0, 0, 0, 0),
+];
+
+impl Routes<'_> {
+    pub(super) fn add_default_routes(&mut self) -> Result<(), PlanError> {
+        let v6 = self.want.default_v6.filter(|_| self.v6);
+        match self.want.default_v4 {
+            Some(DefaultV4::Halves) => self.lead_halves(&HALVES_V4, true),
+            Some(DefaultV4::Replace) => self.replace(),
+            Some(DefaultV4::Rules) | None => {}
+        }
+        if self.want.block_local {
+            self.block_local();
+        }
+        if v6 == Some(DefaultV6::Global) && !self.want.block_ipv6 {
+            for (network, prefix) in GLOBAL_V6 {
+                self.lead(network.into(), prefix, true);
+            }
+        }
+        if self.want.block_ipv6 && self.facts.ipv6 {
+            for (network, prefix) in GLOBAL_V6 {
+                self.block(network.into(), prefix);
+            }
+        }
+        let v4 = self.want.default_v4 == Some(DefaultV4::Rules);
+        let v6 = v6 == Some(DefaultV6::Rules);
+        if !v4 && !v6 {
+            return Ok(());
+        }
+        if self.facts.suppress_prefixlength {
+            self.add_rules(v4, v6)
+        } else {
+            self.add_halves(v4, v6)
+        }
+    }
+
+    /// A route into the tunnel in the main table.
+    fn lead(&mut self, dst: IpAddr, prefix: u8, optional: bool) {
+        let via = self.router().filter(|_| dst.is_ipv4());
+        self.lead_in(Step::Route {
+            dst,
+            prefix,
+            via,
+            metric: None,
+            table: MAIN,
+            optional,
+        });
+    }
+
+    fn lead_halves<A: Copy + Into<IpAddr>>(&mut self, halves: &[A; 2], optional: bool) {
+        for &half in halves {
+            self.lead(half.into(), 1, optional);
+        }
+    }
+
+    /// A default route, or halves where the host's has several ways and could not be put back.
+    fn replace(&mut self) {
+        // Ours has metric 0: only what has it too is in the way.
+        let in_the_way = |metric: Option<u32>| metric.unwrap_or(0) == 0;
+        let defaults = self.facts.defaults.iter();
+        let mut displaced = Vec::new();
+        for route in defaults.filter(|r| r.dst.is_ipv4() && in_the_way(r.metric)) {
+            let Some(saved) = SavedRoute::new(route) else {
+                self.plan.warnings.push(
+                    "the default route has several ways and is not replaced: two halves win over \
+                     it, as with def1"
+                        .to_owned(),
+                );
+                return self.lead_halves(&HALVES_V4, true);
+            };
+            displaced.push(Step::Displace(saved));
+        }
+        self.displaced.append(&mut displaced);
+        self.lead(Ipv4Addr::UNSPECIFIED.into(), 0, true);
+    }
+
+    /// Two halves of the local network into the tunnel, its gateway excepted.
+    fn block_local(&mut self) {
+        let Some(default) = self.facts.default_of(false) else {
+            return;
+        };
+        let (Some(gateway), Some(dev)) = (default.via, default.dev) else {
+            return;
+        };
+        // The server itself is on that network: it would be cut off.
+        let mut endpoints = self.facts.endpoints.iter();
+        if endpoints.any(|way| way.via.is_none() || way.addr == gateway) {
+            self.plan
+                .warnings
+                .push("block-local is left out: the server is on the local network".to_owned());
+            return;
+        }
+        push_once(
+            &mut self.past,
+            Step::OuterRoute {
+                dst: gateway,
+                prefix: 32,
+                via: None,
+                dev,
+                metric: FIRST_METRIC,
+                towards: None,
+            },
+        );
+        for &(addr, prefix) in &self.facts.local_networks {
+            let IpAddr::V4(low) = masked(addr, prefix) else {
+                continue;
+            };
+            if prefix >= 31 {
+                continue;
+            }
+            let half = 1_u32 << (31 - prefix);
+            for bits in [low.to_bits(), low.to_bits() | half] {
+                self.lead(Ipv4Addr::from_bits(bits).into(), prefix + 1, true);
+            }
+        }
+    }
+
+    /// A default route in a table of its own, for everything but the tunnel's own packets.
+    fn add_rules(&mut self, v4: bool, v6: bool) -> Result<(), PlanError> {
+        let table = match self.want.fwmark {
+            0 => (FIRST_TABLE..FIRST_TABLE + TABLES_TRIED)
+                .find(|table| !self.facts.used_tables.contains(table))
+                .ok_or(PlanError::NoTable)?,
+            mark => mark,
+        };
+        self.plan.fwmark = table;
+        if v4 {
+            self.please_strict_filter();
+            self.add_rules_of(Ipv4Addr::UNSPECIFIED.into(), table);
+            self.mark_is_valid();
+        }
+        if v6 {
+            self.add_rules_of(Ipv6Addr::UNSPECIFIED.into(), table);
+        }
+        Ok(())
+    }
+
+    fn add_rules_of(&mut self, any: IpAddr, table: u32) {
+        let v6 = any.is_ipv6();
+        self.rules.push(Step::Route {
+            dst: any,
+            prefix: 0,
+            via: None,
+            metric: None,
+            table,
+            optional: false,
+        });
+        // Before all others but the local table's, which is where the kernel would put them too.
+        // By their places they are told from those of another full tunnel.
+        let first = self.facts.first_rule.max(3);
+        self.rules.push(Step::UnmarkedRule {
+            v6,
+            mark: table,
+            table,
+            priority: first - 1,
+        });
+        self.rules.push(Step::MainRule {
+            v6,
+            priority: first - 2,
+        });
+    }
+
+    /// The reverse-path filter must look at marks.
+    fn mark_is_valid(&mut self) {
+        match self.facts.src_valid_mark.as_deref() {
+            Some("1") => {}
+            Some(before) => self.rules.push(Step::Sysctl {
+                key: SRC_VALID_MARK.to_owned(),
+                value: "1".to_owned(),
+                before: before.to_owned(),
+            }),
+            None => self.plan.warnings.push(
+                "this kernel has no src_valid_mark: a strict rp_filter may drop the server's \
+                 answers"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// For kernels without the rules: two halves win over the default route without replacing it,
+    /// and the endpoints keep the ways that they have now.
+    fn add_halves(&mut self, v4: bool, v6: bool) -> Result<(), PlanError> {
+        self.keep_for_halves(v4, v6)?;
+        if v4 {
+            self.lead_halves(&HALVES_V4, false);
+        }
+        if v6 {
+            self.lead_halves(&HALVES_V6, false);
+        }
+        self.plan.warnings.push(
+            "this kernel cannot pass over default routes: the endpoints got routes by the present \
+             gateway, which do not follow when that changes"
+                .to_owned(),
+        );
+        Ok(())
+    }
+}

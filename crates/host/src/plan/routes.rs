@@ -1,0 +1,246 @@
+//! The routes while they are decided on.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use netio::netlink::Family;
+
+use super::{Plan, PlanError};
+use crate::facts::{EndpointWay, Facts};
+use crate::step::{MAIN, Step};
+use crate::want::{Destination, Gateway, Want, WantedAddress, WantedRoute};
+use crate::ways::{FIRST_METRIC, covers, masked};
+
+/// Where a route leads, once that is known.
+enum Way {
+    Tunnel(Option<IpAddr>),
+    Past {
+        via: Option<IpAddr>,
+        dev: u32,
+        towards: Option<IpAddr>,
+    },
+}
+
+/// Destination and bits of the prefix, gateway, metric and table.
+type RouteKey = (IpAddr, u8, Option<IpAddr>, Option<u32>, u32);
+
+/// The routes of a plan, in the groups in which they are made.
+pub(super) struct Routes<'a> {
+    pub(super) want: &'a Want,
+    pub(super) facts: &'a Facts,
+    /// The plan, without its routes.
+    pub(super) plan: Plan,
+    /// IPv6 can be had on the interface.
+    pub(super) v6: bool,
+    /// Routes past the tunnel.
+    pub(super) past: Vec<Step>,
+    /// Networks that are made unreachable.
+    pub(super) blocked: Vec<Step>,
+    /// Routes of the host that are in the way.
+    pub(super) displaced: Vec<Step>,
+    /// Routes into the tunnel.
+    pub(super) inside: Vec<Step>,
+    /// Default routes by rules.
+    pub(super) rules: Vec<Step>,
+    known: BTreeSet<RouteKey>,
+}
+
+impl<'a> Routes<'a> {
+    pub(super) fn new(want: &'a Want, facts: &'a Facts, plan: Plan) -> Self {
+        Self {
+            v6: plan.has_v6(facts),
+            want,
+            facts,
+            plan,
+            past: Vec::new(),
+            blocked: Vec::new(),
+            displaced: Vec::new(),
+            inside: Vec::new(),
+            rules: Vec::new(),
+            known: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Result<Plan, PlanError> {
+        for route in &self.want.routes {
+            if let Err(why) = self.add(route) {
+                let warning = format!("{} is left out: {why}", route.name);
+                self.plan.warnings.push(warning);
+            }
+        }
+        self.bypass_name_servers();
+        self.add_default_routes()?;
+        self.keep_endpoints();
+        let Self { mut plan, .. } = self;
+        // What is displaced is the first to go and the last to come back: while a route past the
+        // tunnel leads to its gateway by another, the kernel refuses it.
+        for mut steps in [
+            self.displaced,
+            self.past,
+            self.blocked,
+            self.inside,
+            self.rules,
+        ] {
+            plan.steps.append(&mut steps);
+        }
+        Ok(plan)
+    }
+
+    fn add(&mut self, route: &WantedRoute) -> Result<(), String> {
+        let to = self.destination(route.to)?;
+        let way = self.way(route)?;
+        let (dst, prefix) = (masked(to, route.prefix), route.prefix);
+        match way {
+            // The plan's warnings say so.
+            Way::Tunnel(_) if dst.is_ipv6() && !self.v6 => {}
+            // `block_ipv6` answers these instead.
+            Way::Tunnel(_) if dst.is_ipv6() && self.want.block_ipv6 => self.block(dst, prefix),
+            Way::Tunnel(_) if !route.optional && self.is_connected(dst, route) => {}
+            Way::Tunnel(via) => self.lead_in(Step::Route {
+                dst,
+                prefix,
+                via,
+                metric: route.metric,
+                table: route.table,
+                optional: route.optional,
+            }),
+            // A router is not reached by itself: the kernel would take no route by it any more.
+            Way::Past { via, dev, .. } if via == Some(dst) && prefix == Family::of(dst).bits() => {
+                self.lead_past(dst, route, None, dev, None);
+            }
+            Way::Past { via, dev, towards } => self.lead_past(dst, route, via, dev, towards),
+        }
+        Ok(())
+    }
+
+    fn lead_past(
+        &mut self,
+        dst: IpAddr,
+        route: &WantedRoute,
+        via: Option<IpAddr>,
+        dev: u32,
+        towards: Option<IpAddr>,
+    ) {
+        let step = Step::OuterRoute {
+            dst,
+            prefix: route.prefix,
+            via,
+            dev,
+            metric: route.metric.unwrap_or(FIRST_METRIC).max(FIRST_METRIC),
+            towards,
+        };
+        push_once(&mut self.past, step);
+    }
+
+    fn destination(&self, to: Destination) -> Result<IpAddr, String> {
+        match to {
+            Destination::Network(addr) => Ok(addr),
+            Destination::DefaultGateway { v6 } => {
+                let via = self.facts.default_of(v6).and_then(|route| route.via);
+                via.ok_or_else(|| "there is no default route with a gateway".to_owned())
+            }
+        }
+    }
+
+    fn way(&self, route: &WantedRoute) -> Result<Way, String> {
+        let addr = match route.gateway {
+            Gateway::Tunnel(via) => return Ok(self.inner(via)),
+            Gateway::Default => {
+                let default = self.facts.default_of(route.to.is_v6());
+                let default =
+                    default.ok_or("there is no default route to take its gateway from")?;
+                return Ok(Way::Past {
+                    via: default.via,
+                    dev: default.dev.ok_or("the default route has several ways")?,
+                    towards: Some(default.dst),
+                });
+            }
+            Gateway::Router(addr) if self.want.is_inside(addr) => {
+                return Ok(self.inner(Some(addr)));
+            }
+            Gateway::Router(addr) => addr,
+        };
+        match self.facts.way_to(addr) {
+            Some(EndpointWay {
+                via: None,
+                dev: Some(dev),
+                local: false,
+                ..
+            }) => Ok(Way::Past {
+                via: Some(addr),
+                dev: *dev,
+                towards: None,
+            }),
+            _ => Err(format!("its gateway {addr} is on no network of this host")),
+        }
+    }
+
+    /// Into the tunnel; a gateway is named where the kernel would accept it. To a TUN it makes no
+    /// difference.
+    fn inner(&self, gateway: Option<IpAddr>) -> Way {
+        Way::Tunnel(gateway.filter(|&addr| addr.is_ipv4() && self.want.is_inside(addr)))
+    }
+
+    /// The gateway of routes for all IPv4 packets.
+    pub(super) fn router(&self) -> Option<IpAddr> {
+        let gateway = self.want.gateway;
+        gateway.filter(|&addr| addr.is_ipv4() && self.want.is_inside(addr))
+    }
+
+    /// True when the kernel makes this route by itself, because the network of an address holds all
+    /// of it. An IPv4 address that is its own network gets none outside the local table.
+    fn is_connected(&self, dst: IpAddr, route: &WantedRoute) -> bool {
+        let holds = |own: &WantedAddress| {
+            let is_network = own.addr.is_ipv6() || own.prefix < 32;
+            own.peer.is_none()
+                && is_network
+                && own.prefix <= route.prefix
+                && covers(own.addr, own.prefix, dst)
+        };
+        route.table == MAIN && self.want.addresses.iter().any(holds)
+    }
+
+    fn bypass_name_servers(&mut self) {
+        if !self.want.bypass_name_servers {
+            return;
+        }
+        for addr in &self.facts.name_servers {
+            let way = self.facts.ways.get(addr);
+            if let Some(step) = way.and_then(EndpointWay::outer_route) {
+                push_once(&mut self.past, step);
+            }
+        }
+    }
+
+    pub(super) fn lead_in(&mut self, step: Step) {
+        if let Step::Route {
+            dst,
+            prefix,
+            via,
+            metric,
+            table,
+            ..
+        } = step
+            && self.known.insert((dst, prefix, via, metric, table))
+        {
+            self.inside.push(step);
+        }
+    }
+
+    pub(super) fn block(&mut self, dst: IpAddr, prefix: u8) {
+        push_once(
+            &mut self.blocked,
+            Step::Unreachable {
+                dst,
+                prefix,
+                metric: FIRST_METRIC,
+            },
+        );
+    }
+}
+
+pub(super) fn push_once(steps: &mut Vec<Step>, step: Step) {
+    if !steps.contains(&step) {
+        steps.push(step);
+    }
+}

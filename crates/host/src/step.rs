@@ -1,0 +1,303 @@
+//! One change to the host, as it is planned, done, written down and undone.
+
+use std::net::IpAddr;
+
+use netio::netlink::{Family, Route, RouteKind, Rule};
+use serde::{Deserialize, Serialize};
+
+use super::dns::{NameServers, Resolver};
+
+/// The main routing table.
+pub const MAIN: u32 = netio::netlink::TABLE_MAIN;
+
+/// With it the reverse-path filter looks at marks.
+pub(super) const SRC_VALID_MARK: &str = "net/ipv4/conf/all/src_valid_mark";
+
+/// One change. Those that outlive the interface are written to the journal as they are here.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Step {
+    /// An address of the tunnel's interface.
+    Address {
+        /// The address.
+        addr: IpAddr,
+        /// Bits of the prefix.
+        prefix: u8,
+        /// The other end of a point-to-point interface, where the two share no network; the prefix
+        /// is not used then.
+        peer: Option<IpAddr>,
+    },
+    /// The interface's MTU in bytes.
+    Mtu {
+        /// Bytes.
+        mtu: u32,
+    },
+    /// The interface goes up.
+    Up,
+    /// A route into the tunnel.
+    Route {
+        /// Destination.
+        dst: IpAddr,
+        /// Bits of the prefix.
+        prefix: u8,
+        /// The gateway; none for what is on the link.
+        via: Option<IpAddr>,
+        /// The route's metric; the kernel's default where there is none.
+        metric: Option<u32>,
+        /// Number of the routing table.
+        table: u32,
+        /// The tunnel is of use without it: what the kernel refuses is left out.
+        optional: bool,
+    },
+    /// Name servers and search domains.
+    Dns {
+        /// The program that manages the host's name servers.
+        resolver: Resolver,
+        /// What it is told.
+        #[serde(flatten)]
+        wanted: NameServers,
+    },
+    /// A route outside the tunnel, to a peer's endpoint.
+    HostRoute {
+        /// Destination.
+        dst: IpAddr,
+        /// The gateway; none for what is on the link.
+        via: Option<IpAddr>,
+        /// Number of the interface.
+        dev: u32,
+    },
+    /// Packets that the tunnel did not send itself look into its table.
+    UnmarkedRule {
+        /// Whether it is about IPv6.
+        v6: bool,
+        /// The firewall mark.
+        mark: u32,
+        /// Number of the routing table.
+        table: u32,
+        /// Priority of the rule; the lowest number is looked at first.
+        priority: u32,
+    },
+    /// Before that, the main table decides where it has more than a default route.
+    MainRule {
+        /// Whether it is about IPv6.
+        v6: bool,
+        /// Priority of the rule; the lowest number is looked at first.
+        priority: u32,
+    },
+    /// A setting below `/proc/sys`, and its value before.
+    Sysctl {
+        /// The setting's path below `/proc/sys`.
+        key: String,
+        /// What it is set to.
+        value: String,
+        /// What it was.
+        before: String,
+    },
+
+    /// A route past the tunnel in the main table.
+    OuterRoute {
+        /// Destination.
+        dst: IpAddr,
+        /// Bits of the prefix.
+        prefix: u8,
+        /// The gateway; none for what is on the link.
+        via: Option<IpAddr>,
+        /// Number of the interface.
+        dev: u32,
+        /// Raised until no other route to the destination has it: of several tunnels that need the
+        /// same route each has its own.
+        metric: u32,
+        /// When the way to here changes, the route changes with it. A network's all-zero address
+        /// stands for the default route.
+        towards: Option<IpAddr>,
+    },
+    /// Packets to there are answered with "unreachable".
+    Unreachable {
+        /// Destination.
+        dst: IpAddr,
+        /// Bits of the prefix.
+        prefix: u8,
+        /// As in [`Step::OuterRoute`].
+        metric: u32,
+    },
+    /// A route of the host that is in the way is taken out, and put back in the end.
+    Displace(SavedRoute),
+}
+
+/// A route of the main table with what it takes to restore it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct SavedRoute {
+    dst: IpAddr,
+    prefix: u8,
+    via: Option<IpAddr>,
+    dev: Option<u32>,
+    metric: Option<u32>,
+    src: Option<IpAddr>,
+    mtu: Option<u32>,
+    scope: Option<u8>,
+    protocol: Option<u8>,
+    onlink: bool,
+}
+
+impl SavedRoute {
+    /// Saves a unicast route; `None` for one that is of another kind, in another table, or has
+    /// several ways, and so could not be put back as it was.
+    pub fn new(route: &Route) -> Option<Self> {
+        if route.kind != RouteKind::Unicast || route.table != MAIN || route.dev.is_none() {
+            return None;
+        }
+        Some(Self {
+            dst: route.dst,
+            prefix: route.prefix,
+            via: route.via,
+            dev: route.dev,
+            metric: route.metric,
+            src: route.src,
+            mtu: route.mtu,
+            scope: route.scope,
+            protocol: route.protocol,
+            onlink: route.onlink,
+        })
+    }
+
+    /// The route.
+    pub(super) fn route(&self) -> Route {
+        Route {
+            via: self.via,
+            dev: self.dev,
+            metric: self.metric,
+            src: self.src,
+            mtu: self.mtu,
+            scope: self.scope,
+            protocol: self.protocol,
+            onlink: self.onlink,
+            ..Route::new(self.dst, self.prefix)
+        }
+    }
+}
+
+impl Step {
+    /// True for what stays when the interface goes.
+    pub const fn outlives_interface(&self) -> bool {
+        match self {
+            Self::Address { .. } | Self::Mtu { .. } | Self::Up | Self::Route { .. } => false,
+            Self::Dns { .. }
+            | Self::HostRoute { .. }
+            | Self::UnmarkedRule { .. }
+            | Self::MainRule { .. }
+            | Self::Sysctl { .. }
+            | Self::OuterRoute { .. }
+            | Self::Unreachable { .. }
+            | Self::Displace(_) => true,
+        }
+    }
+
+    /// True for what goes with the interface but is taken back while that is still there: it may
+    /// stay (persistent ones), or get other addresses when the tunnel comes back.
+    pub(super) const fn belongs_to_interface(&self) -> bool {
+        matches!(self, Self::Address { .. } | Self::Route { .. })
+    }
+
+    /// True for what several tunnels may need and only one can make.
+    pub(super) const fn may_be_shared(&self) -> bool {
+        matches!(
+            self,
+            Self::HostRoute { .. }
+                | Self::UnmarkedRule { .. }
+                | Self::MainRule { .. }
+                | Self::Sysctl { .. }
+        )
+    }
+
+    /// True when the same route, rule or setting would be made and taken back by both.
+    pub(super) fn is_shared_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::HostRoute { dst: a, .. }, Self::HostRoute { dst: b, .. }) => a == b,
+            (Self::Sysctl { key: a, .. }, Self::Sysctl { key: b, .. }) => a == b,
+            _ => self.may_be_shared() && self == other,
+        }
+    }
+
+    /// True for what is undone by the interface's name, which another interface may have by then.
+    pub(super) const fn is_by_interface_name(&self) -> bool {
+        matches!(
+            self,
+            Self::Dns { .. } | Self::Address { .. } | Self::Route { .. }
+        )
+    }
+
+    /// True when the tunnel is of use without it.
+    pub(super) fn is_optional(&self) -> bool {
+        match self {
+            Self::Route { optional, .. } => *optional,
+            // Without the way to the server everything stands still.
+            Self::OuterRoute { dst, towards, .. } => *towards != Some(*dst),
+            _ => false,
+        }
+    }
+
+    /// The route of a step that is one; `dev` is the tunnel's interface.
+    pub(super) fn route(&self, dev: Option<u32>) -> Option<Route> {
+        let new = |dst: IpAddr, prefix: u8| Route::new(dst, prefix);
+        Some(match *self {
+            Self::Route {
+                dst,
+                prefix,
+                via,
+                metric,
+                table,
+                ..
+            } => Route {
+                via,
+                dev,
+                metric,
+                ..new(dst, prefix).table(table)
+            },
+            Self::HostRoute { dst, via, dev } => Route {
+                via,
+                ..new(dst, Family::of(dst).bits()).dev(dev)
+            },
+            Self::OuterRoute {
+                dst,
+                prefix,
+                via,
+                dev,
+                metric,
+                ..
+            } => Route {
+                via,
+                metric: Some(metric),
+                ..new(dst, prefix).dev(dev)
+            },
+            Self::Unreachable {
+                dst,
+                prefix,
+                metric,
+            } => Route {
+                metric: Some(metric),
+                ..new(dst, prefix).kind(RouteKind::Unreachable)
+            },
+            _ => return None,
+        })
+    }
+
+    /// The rule of a step that is one.
+    pub(super) fn rule(&self) -> Option<Rule> {
+        let family = |v6: bool| if v6 { Family::V6 } else { Family::V4 };
+        match *self {
+            Self::UnmarkedRule {
+                v6,
+                mark,
+                table,
+                priority,
+            } => Some(Rule {
+                priority: Some(priority),
+                ..Rule::not_marked(family(v6), mark, table)
+            }),
+            Self::MainRule { v6, priority } => Some(Rule {
+                priority: Some(priority),
+                ..Rule::main_without_default(family(v6))
+            }),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The system log of the machine, by its socket (RFC 3164, section 4.1).
+
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// Severities, of RFC 3164's table 2.
+pub const ERROR: u32 = 3;
+/// See [`ERROR`].
+pub const WARNING: u32 = 4;
+/// See [`ERROR`].
+pub const NOTICE: u32 = 5;
+/// See [`ERROR`].
+pub const INFO: u32 = 6;
+/// See [`ERROR`].
+pub const DEBUG: u32 = 7;
+
+/// The socket of the system log.
+const SOCKET: &str = "/dev/log";
+
+/// The system log's number for daemons, in its place.
+const FACILITY: u32 = 3 << 3;
+
+/// The system log.
+#[derive(Debug)]
+pub struct Syslog {
+    socket: UnixDatagram,
+    path: PathBuf,
+    name: String,
+}
+
+impl Syslog {
+    /// Connects to the system log of this machine, under the name `name`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn new(name: &str) -> io::Result<Self> {
+        Self::at(Path::new(SOCKET), name)
+    }
+
+    /// As [`Syslog::new`], for a log that may be there only later.
+    ///
+    /// # Errors
+    /// No socket can be made.
+    pub fn later(name: &str) -> io::Result<Self> {
+        Self::unconnected(Path::new(SOCKET), name)
+    }
+
+    /// As [`Syslog::new`], by another socket than the machine's.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn at(path: &Path, name: &str) -> io::Result<Self> {
+        let syslog = Self::unconnected(path, name)?;
+        syslog.socket.connect(path)?;
+        Ok(syslog)
+    }
+
+    fn unconnected(path: &Path, name: &str) -> io::Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        // A log that is full must not hold up the tunnel.
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            socket,
+            path: path.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Sends a line.
+    ///
+    /// # Errors
+    /// There is no log, or it is full.
+    pub fn send(&self, severity: u32, text: &str, now: SystemTime) -> io::Result<()> {
+        let priority = FACILITY | severity;
+        let at = Timestamp::try_from(now).unwrap_or(Timestamp::UNIX_EPOCH);
+        let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
+        let at = at.to_zoned(zone).strftime("%b %e %H:%M:%S").to_string();
+        let pid = std::process::id();
+        let message = format!("<{priority}>{at} {}[{pid}]: {text}", self.name);
+        let sent = self.socket.send(message.as_bytes());
+        match sent {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                // It has started since, or started anew: its socket is another.
+                self.socket.connect(&self.path)?;
+                self.socket.send(message.as_bytes()).map(drop)
+            }
+            sent => sent.map(drop),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_starts_late_or_anew_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let syslog = Syslog::unconnected(&path, "name").unwrap();
+        let send = |text: &str| syslog.send(WARNING, text, SystemTime::now());
+        send("lost").unwrap_err();
+        for text in ["first", "second"] {
+            let _ = std::fs::remove_file(&path);
+            let daemon = UnixDatagram::bind(&path).unwrap();
+            send(text).unwrap();
+            let mut buffer = [0; 200];
+            let count = daemon.recv(&mut buffer).unwrap();
+            let message = std::str::from_utf8(&buffer[..count]).unwrap();
+            assert!(
+                message.starts_with("<28>") && message.ends_with(text),
+                "{message}"
+            );
+        }
+    }
+}

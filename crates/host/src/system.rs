@@ -1,0 +1,225 @@
+//! What this crate reads of a host and changes on it, as a trait: [`Netlink`] for the host of this
+//! process, and a host in memory for tests.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+
+use netio::netlink::{Address, Family, Netlink, NetlinkError, Route, RouteLookup, Rule};
+
+use crate::dns::{DnsError, NameServers, Resolver};
+
+/// Root of the kernel's settings.
+const SETTINGS: &str = "/proc/sys";
+
+/// Where name servers are listed; with systemd-resolved the second file names only its stub.
+const RESOLV_CONFS: [&str; 2] = ["/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"];
+
+/// Links, addresses, routes, rules, settings and name servers of one network namespace.
+///
+/// Errors are the kernel's: [`NetlinkError::is_exists`] for what is there already,
+/// [`NetlinkError::is_not_found`] for what is not there.
+pub trait System {
+    /// Index of an interface.
+    fn index_of(&mut self, ifname: &str) -> Result<u32, NetlinkError>;
+    /// MTU of an interface in bytes.
+    fn mtu(&mut self, dev: u32) -> Result<u32, NetlinkError>;
+    /// Sets the MTU of an interface in bytes.
+    fn set_mtu(&mut self, dev: u32, mtu: u32) -> Result<(), NetlinkError>;
+    /// Sets an interface up.
+    fn set_up(&mut self, dev: u32) -> Result<(), NetlinkError>;
+    /// True for a TUN that outlives the process that uses it (`--mktun`, `ip tuntap add`).
+    fn is_persistent(&mut self, ifname: &str) -> bool;
+
+    /// The addresses of an interface.
+    fn addresses(&mut self, dev: u32) -> Result<Vec<Address>, NetlinkError>;
+    /// Adds an address; `peer` is the other end of a point-to-point interface, and `prefix` is not
+    /// used where there is one.
+    fn add_address(
+        &mut self,
+        dev: u32,
+        addr: IpAddr,
+        prefix: u8,
+        peer: Option<IpAddr>,
+    ) -> Result<(), NetlinkError>;
+    /// Removes an address, as it was added.
+    fn remove_address(
+        &mut self,
+        dev: u32,
+        addr: IpAddr,
+        prefix: u8,
+        peer: Option<IpAddr>,
+    ) -> Result<(), NetlinkError>;
+
+    /// The routes of one table, or of all.
+    fn routes(&mut self, table: Option<u32>) -> Result<Vec<Route>, NetlinkError>;
+    /// Adds a route.
+    fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError>;
+    /// Deletes the first route that has all that `route` gives.
+    fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError>;
+    /// Which way a packet with a firewall mark (0 for none) would go.
+    fn route_get(&mut self, dst: IpAddr, mark: u32) -> Result<RouteLookup, NetlinkError>;
+
+    /// The rules of a family.
+    fn rules(&mut self, family: Family) -> Result<Vec<Rule>, NetlinkError>;
+    /// Adds a rule.
+    fn add_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError>;
+    /// Deletes the first rule that has all that `rule` gives.
+    fn delete_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError>;
+
+    /// A value below `/proc/sys`, without the line's end; `None` if the kernel does not have it.
+    fn sysctl(&mut self, key: &str) -> Option<String>;
+    /// Sets a value below `/proc/sys`.
+    fn set_sysctl(&mut self, key: &str, value: &str) -> io::Result<()>;
+    /// The interfaces that have settings below `net/ipv4/conf`, `all` and `default` among them.
+    fn configured_interfaces(&mut self) -> Vec<String>;
+    /// True when the kernel has IPv6.
+    fn has_ipv6(&mut self) -> bool;
+
+    /// The program that manages the name servers.
+    fn resolver(&mut self) -> Option<Resolver>;
+    /// The text that lists the name servers which the host asks now, in the form of `resolv.conf`.
+    fn resolv_conf(&mut self) -> String;
+    /// Sets the name servers that are asked while the interface is there; see [`Resolver::set`].
+    fn set_dns(
+        &mut self,
+        resolver: &Resolver,
+        ifname: &str,
+        wanted: &NameServers,
+    ) -> Result<(), DnsError>;
+    /// Undoes [`System::set_dns`]; see [`Resolver::unset`].
+    fn unset_dns(&mut self, resolver: &Resolver, ifname: &str) -> Result<(), DnsError>;
+}
+
+/// The namespace of the socket, which must be the thread's own: settings are files of that one.
+impl System for Netlink {
+    fn index_of(&mut self, ifname: &str) -> Result<u32, NetlinkError> {
+        self.index_of(ifname)
+    }
+
+    fn mtu(&mut self, dev: u32) -> Result<u32, NetlinkError> {
+        self.mtu(dev)
+    }
+
+    fn set_mtu(&mut self, dev: u32, mtu: u32) -> Result<(), NetlinkError> {
+        self.set_mtu(dev, mtu)
+    }
+
+    fn set_up(&mut self, dev: u32) -> Result<(), NetlinkError> {
+        self.set_up(dev)
+    }
+
+    fn is_persistent(&mut self, ifname: &str) -> bool {
+        // linux/if_tun.h
+        const IFF_PERSIST: u32 = 0x800;
+        let path = Path::new("/sys/class/net").join(ifname).join("tun_flags");
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let flags = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16);
+        flags.is_ok_and(|flags| flags & IFF_PERSIST != 0)
+    }
+
+    fn addresses(&mut self, dev: u32) -> Result<Vec<Address>, NetlinkError> {
+        self.addresses(Some(dev))
+    }
+
+    fn add_address(
+        &mut self,
+        dev: u32,
+        addr: IpAddr,
+        prefix: u8,
+        peer: Option<IpAddr>,
+    ) -> Result<(), NetlinkError> {
+        match peer {
+            Some(peer) => self.add_peer_address(dev, addr, peer),
+            None => self.add_address(dev, addr, prefix),
+        }
+    }
+
+    fn remove_address(
+        &mut self,
+        dev: u32,
+        addr: IpAddr,
+        prefix: u8,
+        peer: Option<IpAddr>,
+    ) -> Result<(), NetlinkError> {
+        match peer {
+            Some(peer) => self.remove_peer_address(dev, addr, peer),
+            None => self.remove_address(dev, addr, prefix),
+        }
+    }
+
+    fn routes(&mut self, table: Option<u32>) -> Result<Vec<Route>, NetlinkError> {
+        self.routes(table)
+    }
+
+    fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        self.add_route(route)
+    }
+
+    fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        self.delete_route(route)
+    }
+
+    fn route_get(&mut self, dst: IpAddr, mark: u32) -> Result<RouteLookup, NetlinkError> {
+        self.route_get(dst, mark)
+    }
+
+    fn rules(&mut self, family: Family) -> Result<Vec<Rule>, NetlinkError> {
+        self.rules(family)
+    }
+
+    fn add_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError> {
+        self.add_rule(rule)
+    }
+
+    fn delete_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError> {
+        self.delete_rule(rule)
+    }
+
+    fn sysctl(&mut self, key: &str) -> Option<String> {
+        let text = fs::read_to_string(Path::new(SETTINGS).join(key)).ok()?;
+        Some(text.trim().to_owned())
+    }
+
+    fn set_sysctl(&mut self, key: &str, value: &str) -> io::Result<()> {
+        fs::write(Path::new(SETTINGS).join(key), value)
+    }
+
+    fn configured_interfaces(&mut self) -> Vec<String> {
+        let entries = fs::read_dir(Path::new(SETTINGS).join("net/ipv4/conf"));
+        let entries = entries.into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect()
+    }
+
+    fn has_ipv6(&mut self) -> bool {
+        Path::new("/proc/net/if_inet6").exists()
+    }
+
+    fn resolver(&mut self) -> Option<Resolver> {
+        Resolver::find()
+    }
+
+    fn resolv_conf(&mut self) -> String {
+        let mut texts = RESOLV_CONFS.iter().map(fs::read_to_string);
+        texts.find_map(Result::ok).unwrap_or_default()
+    }
+
+    fn set_dns(
+        &mut self,
+        resolver: &Resolver,
+        ifname: &str,
+        wanted: &NameServers,
+    ) -> Result<(), DnsError> {
+        resolver.set(ifname, wanted)
+    }
+
+    fn unset_dns(&mut self, resolver: &Resolver, ifname: &str) -> Result<(), DnsError> {
+        resolver.unset(ifname)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod memory;

@@ -1,0 +1,474 @@
+//! A host in memory, for tests: what the kernel does with links, addresses, routes and rules as far
+//! as plans depend on it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::panic::resume_unwind;
+
+use netio::netlink::{Address, Family, NetlinkError, Route, RouteKind, RouteLookup, Rule};
+use nix::errno::Errno;
+
+use super::System;
+use crate::dns::{DnsError, NameServers, Resolver};
+use crate::step::{MAIN, SRC_VALID_MARK};
+use crate::ways::{best, covers, metric_of};
+
+/// What goes wrong, at which of the changes that are asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Fault {
+    /// The kernel refuses it.
+    Refused,
+    /// The process is killed before it is done.
+    KilledBefore,
+    /// The process is killed when it has been done.
+    KilledAfter,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Link {
+    name: String,
+    index: u32,
+    mtu: u32,
+    up: bool,
+}
+
+/// An address of an interface: interface, address, prefix, other end.
+type Assigned = (u32, IpAddr, u8, Option<IpAddr>);
+
+/// A host.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    links: Vec<Link>,
+    addresses: Vec<Assigned>,
+    routes: Vec<Route>,
+    rules: Vec<Rule>,
+    sysctls: BTreeMap<String, String>,
+    dns: BTreeMap<String, NameServers>,
+    /// The program that manages the name servers.
+    pub(crate) resolver: Option<Resolver>,
+    /// Rules can pass over default routes.
+    pub(crate) suppresses: bool,
+    /// The interfaces of tunnels outlive their processes.
+    pub(crate) persistent: bool,
+    /// What goes wrong at the change of this number.
+    pub(crate) fault: Option<(usize, Fault)>,
+    /// How many changes have been asked for.
+    pub(crate) changes: usize,
+}
+
+fn refused(operation: &'static str, error: Errno) -> NetlinkError {
+    NetlinkError::Refused {
+        operation,
+        object: String::new(),
+        error: error.into(),
+        hint: String::new(),
+    }
+}
+
+impl Memory {
+    /// A host whose interface `wan` (index 2) leads to the world by 198.51.100.1, with the tunnels
+    /// `tun0` and `tun1` (3 and 4), which are down.
+    pub(crate) fn new() -> Self {
+        let link = |(index, name): (u32, &str)| Link {
+            name: name.to_owned(),
+            index,
+            mtu: 1500,
+            up: false,
+        };
+        let mut memory = Self {
+            links: [(2, "wan"), (3, "tun0"), (4, "tun1")].map(link).into(),
+            addresses: Vec::new(),
+            routes: Vec::new(),
+            rules: Vec::new(),
+            sysctls: [
+                (SRC_VALID_MARK, "0"),
+                ("net/ipv4/conf/all/rp_filter", "0"),
+                ("net/ipv4/conf/wan/rp_filter", "0"),
+                ("net/ipv6/conf/default/disable_ipv6", "0"),
+            ]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+            dns: BTreeMap::new(),
+            resolver: Some(Resolver::Resolvectl),
+            suppresses: true,
+            persistent: false,
+            fault: None,
+            changes: 0,
+        };
+        let ip = |text: &str| text.parse().unwrap();
+        memory.set_up(2).unwrap();
+        memory.add_address(2, ip("198.51.100.2"), 24, None).unwrap();
+        memory
+            .add_address(2, ip("2001:db8:1::2"), 64, None)
+            .unwrap();
+        for via in ["198.51.100.1", "2001:db8:1::1"] {
+            memory.add_route(&default_by(ip(via))).unwrap();
+        }
+        memory.changes = 0;
+        memory
+    }
+
+    /// Sets a value below `/proc/sys`.
+    pub(crate) fn with_sysctl(mut self, key: &str, value: &str) -> Self {
+        self.sysctls.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// An interface goes, and with it what the kernel removes then.
+    pub(crate) fn remove_link(&mut self, ifname: &str) {
+        let index = self.index_of(ifname).unwrap();
+        self.links.retain(|link| link.index != index);
+        self.addresses.retain(|address| address.0 != index);
+        self.routes.retain(|route| route.dev != Some(index));
+    }
+
+    /// Everything that a tunnel can change but the MTU of its interface and that it is up; in an
+    /// order of its own, since what was removed and put back may have another place.
+    pub(crate) fn state(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.routes.iter().map(|it| format!("{it:?}")).collect();
+        lines.extend(self.addresses.iter().map(|it| format!("{it:?}")));
+        lines.extend(self.rules.iter().map(|it| format!("{it:?}")));
+        lines.extend(self.sysctls.iter().map(|it| format!("{it:?}")));
+        lines.extend(self.dns.iter().map(|it| format!("{it:?}")));
+        lines.sort();
+        lines
+    }
+
+    /// Does a change, unless it is the one that goes wrong.
+    fn change<T>(
+        &mut self,
+        refused: impl FnOnce() -> T,
+        change: impl FnOnce(&mut Self) -> Result<(), T>,
+    ) -> Result<(), T> {
+        let fault = self.fault.filter(|(at, _)| *at == self.changes);
+        self.changes += 1;
+        match fault.map(|(_, fault)| fault) {
+            None => change(self),
+            Some(Fault::Refused) => Err(refused()),
+            Some(Fault::KilledBefore) => resume_unwind(Box::new("killed")),
+            Some(Fault::KilledAfter) => {
+                let _ = change(self);
+                resume_unwind(Box::new("killed"))
+            }
+        }
+    }
+
+    fn netlink(
+        &mut self,
+        operation: &'static str,
+        change: impl FnOnce(&mut Self) -> Result<(), Errno>,
+    ) -> Result<(), NetlinkError> {
+        self.change(
+            || refused(operation, Errno::EPERM),
+            |memory| change(memory).map_err(|errno| refused(operation, errno)),
+        )
+    }
+
+    fn link(&mut self, dev: u32) -> Result<&mut Link, Errno> {
+        let mut links = self.links.iter_mut();
+        links.find(|link| link.index == dev).ok_or(Errno::ENODEV)
+    }
+
+    /// The routes that the kernel makes for the networks of addresses.
+    fn connect(&mut self, dev: u32) {
+        let is_new = |memory: &Self, route: &Route| {
+            !memory
+                .routes
+                .iter()
+                .any(|it| it.protocol == Some(2) && it.dev == route.dev && it.dst == route.dst)
+        };
+        for (index, addr, prefix, peer) in self.addresses.clone() {
+            let route = match peer {
+                Some(peer) => Route::new(peer, Family::of(peer).bits()),
+                None if prefix == 32 && addr.is_ipv4() => continue,
+                None => Route::new(masked(addr, prefix), prefix),
+            };
+            let metric = addr.is_ipv6().then_some(256);
+            let route = Route {
+                protocol: Some(2),
+                metric,
+                ..route.dev(index)
+            };
+            if index == dev && is_new(self, &route) {
+                self.routes.push(route);
+            }
+        }
+    }
+
+    /// The best route of one table, without those of a prefix of at most `suppressed` bits.
+    fn lookup(&self, dst: IpAddr, table: u32, suppressed: Option<u32>) -> Option<&Route> {
+        let fits = |route: &&Route| {
+            let long = suppressed.is_none_or(|bits| u32::from(route.prefix) > bits);
+            route.table == table && long && covers(route.dst, route.prefix, dst)
+        };
+        let fitting = self.routes.iter().filter(fits);
+        fitting.min_by_key(|route| (u8::MAX - route.prefix, metric_of(route)))
+    }
+
+    fn decide(&self, dst: IpAddr, mark: u32) -> Option<&Route> {
+        let mut rules: Vec<&Rule> = self.rules.iter().collect();
+        rules.sort_by_key(|rule| rule.priority);
+        let applies = |rule: &&&Rule| {
+            let marked = rule.fwmark.is_none_or(|wanted| wanted == mark);
+            rule.family == Family::of(dst) && marked != rule.invert
+        };
+        let found = rules
+            .iter()
+            .filter(applies)
+            .find_map(|rule| self.lookup(dst, rule.table, rule.suppress_prefixlength));
+        found.or_else(|| self.lookup(dst, MAIN, None))
+    }
+}
+
+/// A default route.
+pub(crate) fn default_by(via: IpAddr) -> Route {
+    Route::default_of(Family::of(via)).via(via)
+}
+
+fn masked(addr: IpAddr, prefix: u8) -> IpAddr {
+    crate::ways::masked(addr, prefix)
+}
+
+impl System for Memory {
+    fn index_of(&mut self, ifname: &str) -> Result<u32, NetlinkError> {
+        let link = self.links.iter().find(|link| link.name == ifname);
+        link.map(|link| link.index)
+            .ok_or_else(|| refused("find", Errno::ENODEV))
+    }
+
+    fn mtu(&mut self, dev: u32) -> Result<u32, NetlinkError> {
+        let link = self.link(dev).map_err(|errno| refused("find", errno))?;
+        Ok(link.mtu)
+    }
+
+    fn set_mtu(&mut self, dev: u32, mtu: u32) -> Result<(), NetlinkError> {
+        self.netlink("set MTU", |memory| {
+            memory.link(dev)?.mtu = mtu;
+            Ok(())
+        })
+    }
+
+    fn set_up(&mut self, dev: u32) -> Result<(), NetlinkError> {
+        self.netlink("set up", |memory| {
+            memory.link(dev)?.up = true;
+            memory.connect(dev);
+            Ok(())
+        })
+    }
+
+    fn is_persistent(&mut self, _: &str) -> bool {
+        self.persistent
+    }
+
+    fn addresses(&mut self, dev: u32) -> Result<Vec<Address>, NetlinkError> {
+        let own = self.addresses.iter().filter(|address| address.0 == dev);
+        Ok(own
+            .map(|&(index, ip, prefix, _)| Address {
+                index,
+                ip,
+                prefix,
+                tentative: false,
+            })
+            .collect())
+    }
+
+    fn add_address(
+        &mut self,
+        dev: u32,
+        addr: IpAddr,
+        prefix: u8,
+        peer: Option<IpAddr>,
+    ) -> Result<(), NetlinkError> {
+        self.netlink("add address", |memory| {
+            let address = (dev, addr, prefix, peer);
+            let up = memory.link(dev)?.up;
+            if memory.addresses.contains(&address) {
+                return Err(Errno::EEXIST);
+            }
+            memory.addresses.push(address);
+            if up {
+                memory.connect(dev);
+            }
+            Ok(())
+        })
+    }
+
+    fn remove_address(
+        &mut self,
+        dev: u32,
+        addr: IpAddr,
+        prefix: u8,
+        peer: Option<IpAddr>,
+    ) -> Result<(), NetlinkError> {
+        self.netlink("remove address", |memory| {
+            let address = (dev, addr, prefix, peer);
+            if !memory.addresses.contains(&address) {
+                return Err(Errno::EADDRNOTAVAIL);
+            }
+            memory.addresses.retain(|it| *it != address);
+            let ours = |it: &Route| it.dev == Some(dev) && it.protocol == Some(2);
+            memory.routes.retain(|it| !ours(it));
+            memory.connect(dev);
+            Ok(())
+        })
+    }
+
+    fn routes(&mut self, table: Option<u32>) -> Result<Vec<Route>, NetlinkError> {
+        let mut routes = self.routes.clone();
+        routes.retain(|route| table.is_none_or(|table| route.table == table));
+        Ok(routes)
+    }
+
+    fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        let mut route = *route;
+        self.netlink("add route", |memory| {
+            if masked(route.dst, route.prefix) != route.dst {
+                return Err(Errno::EINVAL);
+            }
+            if let Some(via) = route.via {
+                let main = memory.routes.iter().filter(|it| it.table == MAIN);
+                let (gateway, dev) = best(main, via).ok_or(Errno::ENETUNREACH)?;
+                if gateway.is_some() || route.dev.is_some_and(|wanted| wanted != dev) {
+                    return Err(Errno::ENETUNREACH);
+                }
+                route.dev = Some(dev);
+            }
+            match route.dev {
+                Some(dev) if !memory.link(dev)?.up => return Err(Errno::ENETDOWN),
+                None if route.kind == RouteKind::Unicast => return Err(Errno::ENODEV),
+                _ => {}
+            }
+            let key = |it: &Route| (it.table, it.dst, it.prefix, metric_of(it));
+            if memory.routes.iter().any(|it| key(it) == key(&route)) {
+                return Err(Errno::EEXIST);
+            }
+            memory.routes.push(route);
+            Ok(())
+        })
+    }
+
+    fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        let route = *route;
+        self.netlink("delete route", |memory| {
+            let fits = |it: &Route| {
+                (it.table, it.dst, it.prefix, it.kind)
+                    == (route.table, route.dst, route.prefix, route.kind)
+                    && route.via.is_none_or(|via| it.via == Some(via))
+                    && route.dev.is_none_or(|dev| it.dev == Some(dev))
+                    && route.metric.is_none_or(|metric| metric_of(it) == metric)
+            };
+            let places = (0..memory.routes.len()).filter(|&at| fits(&memory.routes[at]));
+            // The kernel has them in the order of their metrics.
+            let place = places.min_by_key(|&at| metric_of(&memory.routes[at]));
+            memory.routes.remove(place.ok_or(Errno::ESRCH)?);
+            Ok(())
+        })
+    }
+
+    fn route_get(&mut self, dst: IpAddr, mark: u32) -> Result<RouteLookup, NetlinkError> {
+        let found = |dev, via, table, kind| RouteLookup {
+            dev,
+            src: None,
+            via,
+            table,
+            kind,
+        };
+        if self.addresses.iter().any(|address| address.1 == dst) {
+            return Ok(found(1, None, 255, RouteKind::Local));
+        }
+        let way = self.decide(dst, mark).and_then(|route| {
+            (route.kind == RouteKind::Unicast).then_some(found(
+                route.dev?,
+                route.via,
+                route.table,
+                route.kind,
+            ))
+        });
+        way.ok_or_else(|| refused("find the way", Errno::ENETUNREACH))
+    }
+
+    fn rules(&mut self, family: Family) -> Result<Vec<Rule>, NetlinkError> {
+        let mut rules = self.rules.clone();
+        rules.retain(|rule| rule.family == family);
+        Ok(rules)
+    }
+
+    fn add_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError> {
+        let mut rule = *rule;
+        self.netlink("add rule", |memory| {
+            if !memory.suppresses {
+                rule.suppress_prefixlength = None;
+            }
+            if memory.rules.contains(&rule) {
+                return Err(Errno::EEXIST);
+            }
+            memory.rules.push(rule);
+            Ok(())
+        })
+    }
+
+    fn delete_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError> {
+        let rule = *rule;
+        self.netlink("delete rule", |memory| {
+            let fits = |it: &Rule| {
+                (it.family, it.table, it.priority) == (rule.family, rule.table, rule.priority)
+            };
+            let place = memory.rules.iter().position(fits).ok_or(Errno::ENOENT)?;
+            memory.rules.remove(place);
+            Ok(())
+        })
+    }
+
+    fn sysctl(&mut self, key: &str) -> Option<String> {
+        self.sysctls.get(key).cloned()
+    }
+
+    fn set_sysctl(&mut self, key: &str, value: &str) -> io::Result<()> {
+        self.change(
+            || Errno::EROFS.into(),
+            |memory| {
+                let setting = memory.sysctls.get_mut(key).ok_or(Errno::ENOENT)?;
+                value.clone_into(setting);
+                Ok(())
+            },
+        )
+    }
+
+    fn configured_interfaces(&mut self) -> Vec<String> {
+        vec!["all".to_owned(), "wan".to_owned()]
+    }
+
+    fn has_ipv6(&mut self) -> bool {
+        true
+    }
+
+    fn resolver(&mut self) -> Option<Resolver> {
+        self.resolver.clone()
+    }
+
+    fn resolv_conf(&mut self) -> String {
+        "nameserver 203.0.113.53\nnameserver 127.0.0.53\n".to_owned()
+    }
+
+    fn set_dns(
+        &mut self,
+        _: &Resolver,
+        ifname: &str,
+        wanted: &NameServers,
+    ) -> Result<(), DnsError> {
+        let fail = || DnsError::TooSlow { program: "memory" };
+        self.change(fail, |memory| {
+            memory.dns.insert(ifname.to_owned(), wanted.clone());
+            Ok(())
+        })
+    }
+
+    fn unset_dns(&mut self, _: &Resolver, ifname: &str) -> Result<(), DnsError> {
+        let fail = || DnsError::TooSlow { program: "memory" };
+        self.change(fail, |memory| {
+            memory.dns.remove(ifname);
+            Ok(())
+        })
+    }
+}

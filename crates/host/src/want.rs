@@ -1,0 +1,188 @@
+//! What a tunnel wants of the host, in terms that no protocol has for itself.
+
+use std::net::IpAddr;
+
+use crate::dns::NameServers;
+
+/// What a tunnel wants of the host: made by a service from its settings and from what the other
+/// end told it, and turned into steps by [`crate::Plan`].
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Want {
+    /// Addresses of the interface.
+    pub addresses: Vec<WantedAddress>,
+    /// MTU of the interface.
+    pub mtu: Mtu,
+    /// A script gives the interface its addresses, its MTU and its name servers, and sets it up.
+    pub leaves_interface: bool,
+    /// Name servers; `None` keeps the host's.
+    pub name_servers: Option<NameServers>,
+    /// Routes other than default routes, in the order in which they are made.
+    pub routes: Vec<WantedRoute>,
+    /// The router inside the tunnel that routes for all packets name, where it is on a network of the
+    /// interface.
+    pub gateway: Option<IpAddr>,
+    /// How all IPv4 packets are led into the tunnel; `None` for only those that `routes` cover.
+    pub default_v4: Option<DefaultV4>,
+    /// The same for IPv6.
+    pub default_v6: Option<DefaultV6>,
+    /// Packets to global IPv6 networks are answered with "unreachable".
+    pub block_ipv6: bool,
+    /// The network of the host's default gateway is led into the tunnel, except the gateway.
+    pub block_local: bool,
+    /// The name servers that the host has are kept outside the tunnel.
+    pub bypass_name_servers: bool,
+    /// Where the tunnel's own packets go: peers, a server, or the proxy in front of it.
+    pub endpoints: Vec<IpAddr>,
+    /// Which endpoints get a route that keeps them outside the tunnel.
+    pub endpoint_routes: EndpointRoutes,
+    /// Firewall mark of the tunnel's own packets, 0 for none.
+    pub fwmark: u32,
+    /// What the service has left out, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// An address of the tunnel's interface.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct WantedAddress {
+    /// The address.
+    pub addr: IpAddr,
+    /// Leading bits that its network has in common; all of them where there is a peer.
+    pub prefix: u8,
+    /// The other end, where the two have no network in common.
+    pub peer: Option<IpAddr>,
+}
+
+/// How the MTU of the interface is found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mtu {
+    /// So many bytes.
+    Exact(u32),
+    /// The MTU of the way to the endpoints, less what the tunnel adds to a packet.
+    Path {
+        /// Outer headers and the tunnel's own, in bytes.
+        overhead: u32,
+    },
+}
+
+impl Default for Mtu {
+    fn default() -> Self {
+        Self::Path { overhead: 0 }
+    }
+}
+
+/// A route, not yet resolved.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct WantedRoute {
+    /// What warnings call it.
+    pub name: String,
+    /// The network.
+    pub to: Destination,
+    /// Bits of the network's prefix.
+    pub prefix: u8,
+    /// Where it leads.
+    pub gateway: Gateway,
+    /// The metric; `None` for the kernel's choice.
+    pub metric: Option<u32>,
+    /// Number of the routing table, for routes into the tunnel.
+    pub table: u32,
+    /// The tunnel is of use without it.
+    pub optional: bool,
+}
+
+/// The network of a route.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Destination {
+    /// This one; bits behind the prefix are ignored.
+    Network(IpAddr),
+    /// The gateway of the host's default route.
+    DefaultGateway {
+        /// The route of IPv6.
+        v6: bool,
+    },
+}
+
+impl Destination {
+    /// True for IPv6.
+    pub(crate) const fn is_v6(self) -> bool {
+        match self {
+            Self::Network(addr) => addr.is_ipv6(),
+            Self::DefaultGateway { v6 } => v6,
+        }
+    }
+}
+
+/// Where a route leads.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Gateway {
+    /// Into the tunnel. The address is named where it is on a network of the interface.
+    Tunnel(Option<IpAddr>),
+    /// Past the tunnel, by the gateway of the host's default route, and follows that.
+    Default,
+    /// By a router, which may be inside the tunnel or on a network of the host.
+    Router(IpAddr),
+}
+
+/// How all IPv4 packets are led into the tunnel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DefaultV4 {
+    /// By a table of its own and rules that except the tunnel's own packets; by halves where the
+    /// kernel has no such rules.
+    Rules,
+    /// By two routes that are more specific than a default route.
+    Halves,
+    /// By a default route, which takes the place of the host's if both have the same metric.
+    Replace,
+}
+
+/// How all IPv6 packets are led into the tunnel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DefaultV6 {
+    /// As [`DefaultV4::Rules`].
+    Rules,
+    /// By routes to the global and the unique local networks, which are more specific than a
+    /// default route.
+    Global,
+}
+
+/// Which endpoints get a route that keeps them outside the tunnel.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum EndpointRoutes {
+    /// Those that a default route into the tunnel needs. The routes are made once, and tunnels
+    /// share them.
+    #[default]
+    ForDefault,
+    /// Those that an address or a route of the tunnel covers. Each tunnel has its own routes, which
+    /// follow the host's.
+    Follow {
+        /// IPv4 endpoints get one in any case.
+        always_v4: bool,
+        /// Endpoints on a network of the host get none.
+        not_on_link: bool,
+    },
+    /// None.
+    Off,
+}
+
+impl Want {
+    /// True where rules lead default routes into the tunnel, if the kernel has them.
+    pub(crate) fn uses_rules(&self) -> bool {
+        self.default_v4 == Some(DefaultV4::Rules) || self.default_v6 == Some(DefaultV6::Rules)
+    }
+
+    /// True when an address or a route into the tunnel is of IPv6.
+    pub(crate) fn has_v6(&self) -> bool {
+        let inside =
+            |route: &WantedRoute| route.to.is_v6() && matches!(route.gateway, Gateway::Tunnel(_));
+        self.addresses.iter().any(|it| it.addr.is_ipv6())
+            || self.default_v6.is_some()
+            || self.routes.iter().any(inside)
+    }
+
+    /// True when the address is the other end's, or on a network of the interface.
+    pub(crate) fn is_inside(&self, addr: IpAddr) -> bool {
+        self.addresses.iter().any(|own| match own.peer {
+            Some(peer) => peer == addr,
+            None => own.addr != addr && crate::ways::covers(own.addr, own.prefix, addr),
+        })
+    }
+}

@@ -1,0 +1,352 @@
+//! Links in virtual time: delay, jitter with and without reordering, loss at random and in bursts, duplication, a rate
+//! with a queue. Deterministic by seed, the same on every machine.
+//!
+//! A [`Link`] is one direction, and a queue of events only: its caller says what time it is and carries the packets.
+//! Tests call it in virtual time; a relay between two interfaces can call it in real time.
+
+mod random;
+
+pub use random::Random;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::{Duration, Instant};
+
+/// How the delay of packets varies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Jitter {
+    /// Not at all.
+    #[default]
+    None,
+    /// Evenly, by up to this much in each direction.
+    Even(Duration),
+    /// Normally, with this deviation, by up to six of them.
+    Normal(Duration),
+}
+
+/// Which packets are lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Loss {
+    /// None.
+    #[default]
+    None,
+    /// Each with this probability.
+    Random(f64),
+    /// All within bursts (Gilbert's model). Both are probabilities for each packet: that a burst begins, and that it
+    /// ends.
+    Bursts {
+        /// A burst begins with this packet.
+        begin: f64,
+        /// The burst has ended before this packet.
+        end: f64,
+    },
+}
+
+/// The settings of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkSettings {
+    /// The delay of a packet, without waiting in the queue.
+    pub delay: Duration,
+    /// How that varies.
+    pub jitter: Jitter,
+    /// No packet overtakes another: one that would arrives with it.
+    pub keeps_order: bool,
+    /// Which packets are lost, behind the queue.
+    pub loss: Loss,
+    /// The probability that a packet arrives twice, with delays of their own.
+    pub duplication: f64,
+    /// Bits a second; `None` is no limit.
+    pub rate: Option<u64>,
+    /// Bytes that wait for the link at most. What does not fit is lost.
+    pub queue: usize,
+}
+
+/// What became of a packet that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It will arrive.
+    Arrives,
+    /// It will arrive twice.
+    ArrivesTwice,
+    /// The queue was full.
+    QueueFull,
+    /// It was lost on the way, or the link is cut.
+    Lost,
+}
+
+#[derive(Clone, Debug)]
+struct Event<T> {
+    at: Instant,
+    /// Among events of one time the first goes first.
+    sequence: u64,
+    packet: T,
+}
+
+impl<T> PartialEq for Event<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.sequence == other.sequence
+    }
+}
+
+impl<T> Eq for Event<T> {}
+
+impl<T> PartialOrd for Event<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Event<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    }
+}
+
+/// One direction of a link, with packets of type `T` on their way.
+#[derive(Clone, Debug)]
+pub struct Link<T> {
+    settings: LinkSettings,
+    random: Random,
+    events: BinaryHeap<Reverse<Event<T>>>,
+    sequence: u64,
+    /// When the link has sent all that waits.
+    idle_at: Option<Instant>,
+    last_arrival: Option<Instant>,
+    in_burst: bool,
+    cut: bool,
+}
+
+impl<T: Clone> Link<T> {
+    /// An idle link. Two links of one seed and of the same settings do the same to the same packets.
+    #[must_use]
+    pub const fn new(settings: LinkSettings, seed: u64) -> Self {
+        Self {
+            settings,
+            random: Random::new(seed),
+            events: BinaryHeap::new(),
+            sequence: 0,
+            idle_at: None,
+            last_arrival: None,
+            in_burst: false,
+            cut: false,
+        }
+    }
+
+    /// From now on packets that are sent are lost, or not any more. Those on their way arrive.
+    pub const fn cut(&mut self, cut: bool) {
+        self.cut = cut;
+    }
+
+    /// Other settings for the packets that are sent from now on.
+    pub const fn change(&mut self, settings: LinkSettings) {
+        self.settings = settings;
+    }
+
+    /// A packet of this size is sent.
+    pub fn send(&mut self, packet: T, bytes: usize, now: Instant) -> Fate {
+        let Some(sent) = self.transmit(bytes, now) else {
+            return Fate::QueueFull;
+        };
+        if self.lost() || self.cut {
+            return Fate::Lost;
+        }
+        let twice = self.random.chance(self.settings.duplication);
+        if twice {
+            self.put(packet.clone(), sent);
+        }
+        self.put(packet, sent);
+        if twice {
+            Fate::ArrivesTwice
+        } else {
+            Fate::Arrives
+        }
+    }
+
+    /// When the next packet arrives.
+    #[must_use]
+    pub fn next_arrival(&self) -> Option<Instant> {
+        self.events.peek().map(|Reverse(event)| event.at)
+    }
+
+    /// The next packet that has arrived at `now`.
+    pub fn receive(&mut self, now: Instant) -> Option<T> {
+        if self.next_arrival()? > now {
+            return None;
+        }
+        self.events.pop().map(|Reverse(event)| event.packet)
+    }
+
+    /// How long a packet that is sent now would wait for the link.
+    #[must_use]
+    pub fn backlog(&self, now: Instant) -> Duration {
+        self.idle_at
+            .map_or(Duration::ZERO, |idle| idle.saturating_duration_since(now))
+    }
+
+    /// When the link has sent the packet; `None` if the queue is full.
+    fn transmit(&mut self, bytes: usize, now: Instant) -> Option<Instant> {
+        let Some(rate) = self.settings.rate.filter(|rate| *rate > 0) else {
+            return Some(now);
+        };
+        let backlog = self.backlog(now);
+        let waiting = backlog.as_nanos() * u128::from(rate) / 8_000_000_000;
+        if waiting + bytes as u128 > (self.settings.queue as u128).max(bytes as u128) {
+            return None;
+        }
+        let nanos = (bytes as u64).saturating_mul(8_000_000_000) / rate;
+        let sent = now + backlog + Duration::from_nanos(nanos);
+        self.idle_at = Some(sent);
+        Some(sent)
+    }
+
+    fn lost(&mut self) -> bool {
+        match self.settings.loss {
+            Loss::None => false,
+            Loss::Random(probability) => self.random.chance(probability),
+            Loss::Bursts { begin, end } => {
+                let change = if self.in_burst { end } else { begin };
+                self.in_burst ^= self.random.chance(change);
+                self.in_burst
+            }
+        }
+    }
+
+    fn put(&mut self, packet: T, sent: Instant) {
+        let (scale, by) = match self.settings.jitter {
+            Jitter::None => (0.0, Duration::ZERO),
+            Jitter::Even(by) => (self.random.unit() * 2.0 - 1.0, by),
+            Jitter::Normal(by) => (self.random.normal(), by),
+        };
+        let delay = self.settings.delay.as_secs_f64() + scale * by.as_secs_f64();
+        let mut at = sent + Duration::from_secs_f64(delay.max(0.0));
+        if self.settings.keeps_order
+            && let Some(last) = self.last_arrival
+        {
+            at = at.max(last);
+        }
+        self.last_arrival = Some(at);
+        self.sequence += 1;
+        self.events.push(Reverse(Event {
+            at,
+            sequence: self.sequence,
+            packet,
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Sends 10,000 packets of 1000 bytes, one each millisecond; gives what arrives, and after how long.
+    fn run(settings: LinkSettings, seed: u64) -> Vec<(u32, Duration)> {
+        let start = Instant::now();
+        let mut link = Link::new(settings, seed);
+        for number in 0..10_000_u32 {
+            link.send(number, 1000, start + MS * number);
+        }
+        let mut arrivals = Vec::new();
+        while let Some(at) = link.next_arrival() {
+            let number = link.receive(at).unwrap();
+            arrivals.push((number, at - (start + MS * number)));
+        }
+        arrivals
+    }
+
+    #[test]
+    fn a_seed_says_all() {
+        let settings = LinkSettings {
+            delay: MS * 3,
+            jitter: Jitter::Normal(MS),
+            loss: Loss::Bursts {
+                begin: 0.01,
+                end: 0.2,
+            },
+            duplication: 0.01,
+            ..LinkSettings::default()
+        };
+        assert_eq!(run(settings, 7), run(settings, 7));
+        assert_ne!(run(settings, 7), run(settings, 8));
+    }
+
+    #[test]
+    fn loss_and_duplication_are_as_often_as_set() {
+        let settings = LinkSettings {
+            loss: Loss::Random(0.02),
+            duplication: 0.05,
+            ..LinkSettings::default()
+        };
+        let arrivals = run(settings, 1).len();
+        assert!((10_180..10_400).contains(&arrivals), "{arrivals}");
+    }
+
+    #[test]
+    fn bursts_have_their_length() {
+        let loss = Loss::Bursts {
+            begin: 0.01,
+            end: 0.25,
+        };
+        let settings = LinkSettings {
+            loss,
+            ..LinkSettings::default()
+        };
+        let arrivals = run(settings, 1);
+        let lost = 10_000 - arrivals.len();
+        let bursts = arrivals
+            .windows(2)
+            .filter(|pair| pair[1].0 > pair[0].0 + 1)
+            .count();
+        assert!((250..550).contains(&lost), "{lost}");
+        let length = lost as f64 / bursts as f64;
+        assert!((3.0..5.0).contains(&length), "{length}");
+    }
+
+    #[test]
+    fn jitter_reorders_unless_order_is_kept() {
+        let mut settings = LinkSettings {
+            delay: MS * 3,
+            jitter: Jitter::Even(MS),
+            ..LinkSettings::default()
+        };
+        let reordered =
+            |arrivals: &[(u32, Duration)]| arrivals.windows(2).any(|pair| pair[1].0 < pair[0].0);
+        let raw = run(settings, 1);
+        assert!(reordered(&raw));
+        assert!(
+            raw.iter()
+                .all(|(_, delay)| (MS * 2..=MS * 4).contains(delay))
+        );
+        settings.keeps_order = true;
+        assert!(!reordered(&run(settings, 1)));
+    }
+
+    #[test]
+    fn a_rate_fills_its_queue_and_no_more() {
+        // 8 Mbit/s arrive, 4 Mbit/s leave: the queue of 50,000 bytes is 100 ms.
+        let settings = LinkSettings {
+            rate: Some(4_000_000),
+            queue: 50_000,
+            ..LinkSettings::default()
+        };
+        let arrivals = run(settings, 1);
+        assert!((5000..5100).contains(&arrivals.len()));
+        let longest = arrivals.iter().map(|(_, delay)| *delay).max().unwrap();
+        assert!((MS * 98..=MS * 100).contains(&longest), "{longest:?}");
+    }
+
+    #[test]
+    fn nothing_goes_through_a_link_that_is_cut() {
+        let now = Instant::now();
+        let mut link = Link::new(LinkSettings::default(), 1);
+        assert_eq!(link.send(1, 100, now), Fate::Arrives);
+        link.cut(true);
+        assert_eq!(link.send(2, 100, now), Fate::Lost);
+        link.cut(false);
+        assert_eq!(link.send(3, 100, now), Fate::Arrives);
+        assert_eq!(link.receive(now), Some(1), "it was on its way");
+        assert_eq!(link.receive(now), Some(3));
+        assert_eq!(link.receive(now), None);
+    }
+}

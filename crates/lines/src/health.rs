@@ -1,0 +1,434 @@
+//! How well a line works, and why that is thought.
+//!
+//! What tells most costs nothing: the tunnel's own authentic packets, the round trips of its handshakes and keepalives,
+//! the losses that its numbers show. Probes are for a line of which nothing is heard: one a second or so while it is
+//! idle, quicker once something sent on it has gone unanswered. The owner of a [`Health`] tells it what happens, asks
+//! [`Health::probe_due`], and calls [`Health::poll`] after each of these and at [`Health::next_deadline`].
+//!
+//! States have hysteresis: a line degrades at a loss that is more than twice what it recovers at, and after a few
+//! seconds of it; it is up again only after several answers.
+
+mod measures;
+mod reason;
+#[cfg(test)]
+mod tests;
+
+pub use reason::{Fault, LineState, Reason};
+
+use measures::{LastSeconds, RoundTrips};
+use std::time::{Duration, Instant};
+
+/// How a line is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether the peer answers probes. If not, only what it sends by itself counts, and a line is given longer.
+    pub probes: bool,
+    /// An idle line is probed this often.
+    pub probe_interval: Duration,
+    /// A line that does not answer is probed this often.
+    pub probe_interval_silent: Duration,
+    /// A line is down when nothing has come for this long after something was sent that should be answered.
+    pub silence: Duration,
+    /// The same for a peer that does not answer probes.
+    pub silence_without_probes: Duration,
+    /// Probes that must be unanswered as well.
+    pub unanswered: u8,
+    /// Authentic packets that must come before a line that was down is up, half a probe's interval apart.
+    pub answers: u8,
+    /// Loss in thousandths from which on a line is degraded.
+    pub loss_high: u16,
+    /// Loss in thousandths up to which it recovers.
+    pub loss_low: u16,
+    /// Round trips that are this many times as long as usual degrade a line, if they are longer by `round_trip_more`
+    /// as well.
+    pub round_trip_times: u8,
+    /// See `round_trip_times`.
+    pub round_trip_more: Duration,
+    /// For how long a line is bad before it is degraded.
+    pub degrade_after: Duration,
+    /// For how long it is good before it has recovered.
+    pub recover_after: Duration,
+}
+
+impl Default for Settings {
+    /// A line is down within 1.2 seconds of what it did not answer, so that another takes over within two.
+    fn default() -> Self {
+        Self {
+            probes: true,
+            probe_interval: Duration::from_secs(1),
+            probe_interval_silent: Duration::from_millis(200),
+            silence: Duration::from_secs(1),
+            // WireGuard answers data within 10 s, and retries a handshake after 5.
+            silence_without_probes: Duration::from_secs(15),
+            unanswered: 3,
+            answers: 3,
+            loss_high: 50,
+            loss_low: 20,
+            round_trip_times: 3,
+            round_trip_more: Duration::from_millis(100),
+            degrade_after: Duration::from_secs(3),
+            recover_after: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A change of state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The state before.
+    pub from: LineState,
+    /// The state now.
+    pub to: LineState,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// What was measured of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Smoothed round trip.
+    pub round_trip: Option<Duration>,
+    /// The least round trip of late.
+    pub round_trip_least: Option<Duration>,
+    /// Jitter of round trips (RFC 3550).
+    pub jitter: Duration,
+    /// Loss in thousandths over the last ten seconds, if enough packets were counted.
+    pub loss: Option<u16>,
+    /// Bytes a second that were sent and received on average of the last seconds.
+    pub rate: (u64, u64),
+    /// The same of the best second: what the line carried at least.
+    pub rate_greatest: (u64, u64),
+    /// The largest datagram that the path carries.
+    pub path_mtu: Option<u16>,
+}
+
+/// Packets that must be counted before a loss means anything.
+const COUNTED_MIN: u64 = 50;
+
+/// The health of one line.
+#[derive(Clone, Debug)]
+pub struct Health {
+    settings: Settings,
+    state: LineState,
+    reason: Option<Reason>,
+    /// When the state changed last.
+    since: Option<Instant>,
+    fault: Option<Fault>,
+    /// A fault that has come or gone since the last poll.
+    fault_gone: Option<Fault>,
+    round_trips: RoundTrips,
+    path_mtu: Option<u16>,
+    sent: LastSeconds,
+    received: LastSeconds,
+    counted: LastSeconds,
+    lost: LastSeconds,
+    heard: Option<Instant>,
+    /// When the first thing was sent that is not answered yet.
+    unanswered_since: Option<Instant>,
+    probe_sent: Option<Instant>,
+    /// Probes since anything was heard.
+    probes_unanswered: u8,
+    /// Answers since the line was down, and the last one that counted.
+    answers: u8,
+    answer_counted: Option<Instant>,
+    /// Since when it is as bad, or as good, as another state needs.
+    bad_since: Option<Instant>,
+    good_since: Option<Instant>,
+}
+
+impl Health {
+    /// A line of which nothing is known.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            state: LineState::Unknown,
+            reason: None,
+            since: None,
+            fault: None,
+            fault_gone: None,
+            round_trips: RoundTrips::default(),
+            path_mtu: None,
+            sent: LastSeconds::default(),
+            received: LastSeconds::default(),
+            counted: LastSeconds::default(),
+            lost: LastSeconds::default(),
+            heard: None,
+            unanswered_since: None,
+            probe_sent: None,
+            probes_unanswered: 0,
+            answers: 0,
+            answer_counted: None,
+            bad_since: None,
+            good_since: None,
+        }
+    }
+
+    /// An idle line is probed this often from now on.
+    pub const fn set_probe_interval(&mut self, interval: Duration) {
+        self.settings.probe_interval = interval;
+    }
+
+    /// The state, and why it is that; `None` while nothing has happened.
+    #[must_use]
+    pub const fn state(&self) -> (LineState, Option<Reason>) {
+        (self.state, self.reason)
+    }
+
+    /// When the state changed last.
+    #[must_use]
+    pub const fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// The smoothed round trip, once one was measured.
+    #[must_use]
+    pub fn smoothed(&self) -> Option<Duration> {
+        self.round_trips.smoothed()
+    }
+
+    /// What was measured.
+    pub fn figures(&mut self, now: Instant) -> Figures {
+        let (sent, sent_greatest) = self.sent.mean_and_greatest(now);
+        let (received, received_greatest) = self.received.mean_and_greatest(now);
+        let smoothed = self.round_trips.smoothed();
+        Figures {
+            round_trip: smoothed,
+            round_trip_least: smoothed.map(|_| self.round_trips.least()),
+            jitter: self.round_trips.jitter(),
+            loss: self.loss(now),
+            rate: (sent, received),
+            rate_greatest: (sent_greatest, received_greatest),
+            path_mtu: self.path_mtu,
+        }
+    }
+
+    /// Packets were sent, with this many bytes together. `answered` says whether the peer answers them sooner or later,
+    /// as it does data.
+    pub fn sent(&mut self, bytes: usize, answered: bool, now: Instant) {
+        self.sent.add(bytes as u64, now);
+        if answered {
+            self.unanswered_since.get_or_insert(now);
+        }
+    }
+
+    /// Authentic packets have come, with this many bytes together.
+    pub fn received(&mut self, bytes: usize, now: Instant) {
+        self.received.add(bytes as u64, now);
+        self.heard = Some(now);
+        self.unanswered_since = None;
+        self.probes_unanswered = 0;
+        let apart = self.settings.probe_interval_silent / 2;
+        if self.answer_counted.is_none_or(|last| now >= last + apart) {
+            self.answers = self.answers.saturating_add(1);
+            self.answer_counted = Some(now);
+        }
+    }
+
+    /// A round trip was measured: of a handshake, a keepalive, a probe.
+    pub fn round_trip(&mut self, sample: Duration) {
+        self.round_trips.sample(sample);
+    }
+
+    /// Of packets that were sent on the line, this many have arrived since the last call, and this many have not.
+    pub fn counted(&mut self, arrived: u64, lost: u64, now: Instant) {
+        self.counted.add(arrived + lost, now);
+        self.lost.add(lost, now);
+    }
+
+    /// The largest datagram that the path carries.
+    pub const fn path_mtu(&mut self, bytes: u16) {
+        self.path_mtu = Some(bytes);
+    }
+
+    /// The host says that the line cannot work, or that it can.
+    pub fn fault(&mut self, fault: Option<Fault>) {
+        if fault.is_none() {
+            self.fault_gone = self.fault;
+        }
+        self.fault = fault;
+    }
+
+    /// Whether a probe is to be sent now. Then it is counted as sent.
+    pub fn probe_due(&mut self, now: Instant) -> bool {
+        let due = self
+            .next_probe()
+            .is_some_and(|at| at.is_none_or(|at| at <= now));
+        if due {
+            self.probe_sent = Some(now);
+            self.unanswered_since.get_or_insert(now);
+            self.probes_unanswered = self.probes_unanswered.saturating_add(1);
+        }
+        due
+    }
+
+    /// The answer to the last probe has come. It was authentic.
+    pub fn probe_answered(&mut self, bytes: usize, now: Instant) {
+        if let Some(sent) = self.probe_sent {
+            self.round_trip(now.saturating_duration_since(sent));
+        }
+        self.received(bytes, now);
+    }
+
+    /// When to ask for a probe or to poll next, if nothing happens before. A new line is asked at once.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let probe = self.next_probe().flatten();
+        let down = match self.state {
+            LineState::Down => None,
+            _ => self.down_at(),
+        };
+        let settings = &self.settings;
+        let bad = self.bad_since.map(|since| since + settings.degrade_after);
+        let good = self.good_since.map(|since| since + settings.recover_after);
+        let change = match self.state {
+            LineState::Up => bad,
+            LineState::Degraded => good,
+            _ => None,
+        };
+        [probe, down, change].into_iter().flatten().min()
+    }
+
+    /// Judges the line by all that was told. Returns what has changed.
+    pub fn poll(&mut self, now: Instant) -> Option<Change> {
+        let (to, reason) = self.judge(now)?;
+        let from = std::mem::replace(&mut self.state, to);
+        self.reason = Some(reason);
+        self.since = Some(now);
+        self.bad_since = None;
+        self.good_since = None;
+        if to == LineState::Down || to == LineState::Unknown {
+            self.answers = 0;
+            self.counted.clear();
+            self.lost.clear();
+        }
+        Some(Change { from, to, reason })
+    }
+
+    fn judge(&mut self, now: Instant) -> Option<(LineState, Reason)> {
+        if let Some(fault) = self.fault {
+            let reason = Reason::Fault(fault);
+            let known = self.state == LineState::Down && self.reason == Some(reason);
+            return (!known).then_some((LineState::Down, reason));
+        }
+        if let Some(fault) = self.fault_gone.take() {
+            self.unanswered_since = None;
+            self.probes_unanswered = 0;
+            self.answers = 0;
+            if self.state == LineState::Down {
+                return Some((LineState::Unknown, Reason::FaultGone(fault)));
+            }
+        }
+        match self.state {
+            LineState::Unknown | LineState::Up | LineState::Degraded if self.is_silent(now) => {
+                let since = self.heard.or(self.unanswered_since).unwrap_or(now);
+                let silent = now.saturating_duration_since(since);
+                Some((LineState::Down, Reason::Silent(silent)))
+            }
+            LineState::Unknown => {
+                (self.answers > 0).then_some((LineState::Up, Reason::FirstPacket))
+            }
+            LineState::Down => {
+                let back = self.answers >= self.settings.answers;
+                let away = self
+                    .since
+                    .map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+                back.then_some((LineState::Up, Reason::PacketsAgain(away)))
+            }
+            LineState::Up => self.judge_up(now),
+            LineState::Degraded => self.judge_degraded(now),
+        }
+    }
+
+    fn judge_up(&mut self, now: Instant) -> Option<(LineState, Reason)> {
+        let Some(reason) = self.trouble(now, self.settings.loss_high, 1) else {
+            self.bad_since = None;
+            return None;
+        };
+        let since = *self.bad_since.get_or_insert(now);
+        (now >= since + self.settings.degrade_after).then_some((LineState::Degraded, reason))
+    }
+
+    fn judge_degraded(&mut self, now: Instant) -> Option<(LineState, Reason)> {
+        if self.trouble(now, self.settings.loss_low, 2).is_some() {
+            self.good_since = None;
+            return None;
+        }
+        let since = *self.good_since.get_or_insert(now);
+        let good = now.saturating_duration_since(since);
+        (good >= self.settings.recover_after).then_some((LineState::Up, Reason::Recovered(good)))
+    }
+
+    /// What is wrong: a loss above this one, or round trips too long by a limit that is divided by `part`.
+    fn trouble(&mut self, now: Instant, loss_limit: u16, part: u32) -> Option<Reason> {
+        if let Some(loss) = self.loss(now).filter(|loss| *loss > loss_limit) {
+            return Some(Reason::Loss(loss));
+        }
+        let smoothed = self.round_trips.smoothed()?;
+        let usual = self.round_trips.least();
+        let times = u32::from(self.settings.round_trip_times.max(1)) - 1;
+        let more = (usual * times).max(self.settings.round_trip_more) / part;
+        (smoothed > usual + more).then_some(Reason::RoundTrip {
+            now: smoothed,
+            usual,
+        })
+    }
+
+    fn loss(&mut self, now: Instant) -> Option<u16> {
+        let counted = self.counted.sum(now);
+        let lost = self.lost.sum(now);
+        // At most a thousand.
+        (counted >= COUNTED_MIN).then(|| (lost * 1000 / counted) as u16)
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        let enough = !self.settings.probes || self.probes_unanswered >= self.settings.unanswered;
+        enough && self.down_at().is_some_and(|at| now >= at)
+    }
+
+    /// When the line is down, if nothing comes and probes are sent as they are due.
+    fn down_at(&self) -> Option<Instant> {
+        let since = self.unanswered_since?;
+        if !self.settings.probes {
+            return Some(since + self.settings.silence_without_probes);
+        }
+        // A line is not silent for the time that an answer takes.
+        let timeout = self.round_trips.timeout().unwrap_or_default();
+        let at = since + self.settings.silence.max(timeout);
+        // The last of the probes must have had its time as well.
+        let enough = self.probes_unanswered >= self.settings.unanswered;
+        Some(if enough {
+            at
+        } else {
+            at + self.settings.probe_interval_silent
+        })
+    }
+
+    /// When the next probe is due: `Some(None)` is at once, `None` never.
+    fn next_probe(&self) -> Option<Option<Instant>> {
+        if !self.settings.probes || self.fault.is_some() {
+            return None;
+        }
+        let heard = self.heard.max(self.probe_sent);
+        let idle = heard.map(|at| at + self.settings.probe_interval);
+        let Some(unanswered) = self.unanswered_since else {
+            return Some(match self.state {
+                // A line that has just answered again is asked soon whether it means it.
+                LineState::Down => heard.map(|at| at + self.settings.probe_interval_silent),
+                _ => idle,
+            });
+        };
+        if self.state == LineState::Down && self.answers == 0 {
+            return Some(idle);
+        }
+        // What was sent has not been answered: unless the line is slow, ask.
+        let patience = self
+            .round_trips
+            .timeout()
+            .unwrap_or_default()
+            .max(self.settings.probe_interval_silent);
+        let last = self.probe_sent.filter(|at| *at >= unanswered);
+        let at = last.unwrap_or(unanswered) + patience;
+        Some(Some(idle.map_or(at, |idle| idle.min(at))))
+    }
+}

@@ -1,0 +1,172 @@
+//! States of a line, and why it has changed.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The state of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LineState {
+    /// Nothing has come by it yet.
+    #[default]
+    Unknown,
+    /// It works.
+    Up,
+    /// It works, worse than it should.
+    Degraded,
+    /// It does not.
+    Down,
+}
+
+impl LineState {
+    /// Whether packets sent on it are likely to arrive.
+    #[must_use]
+    pub const fn usable(self) -> bool {
+        matches!(self, Self::Up | Self::Degraded)
+    }
+}
+
+impl fmt::Display for LineState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "unknown",
+            Self::Up => "up",
+            Self::Degraded => "degraded",
+            Self::Down => "down",
+        })
+    }
+}
+
+/// What the host says is wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// The device does not exist.
+    NoDevice,
+    /// The device is switched off, or its cable is out.
+    NoCarrier,
+    /// The device has no address.
+    NoAddress,
+    /// No route leads to the peer.
+    NoRoute,
+    /// Sending fails, with this error number.
+    Send(i32),
+    /// The settings say that it is not to be used.
+    SwitchedOff,
+    /// What it may carry in a month is used up.
+    CapReached,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDevice => f.write_str("its device does not exist"),
+            Self::NoCarrier => f.write_str("its device has no carrier"),
+            Self::NoAddress => f.write_str("its device has no address"),
+            Self::NoRoute => f.write_str("no route leads to the peer"),
+            Self::Send(error) => write!(f, "sending fails with error {error}"),
+            Self::SwitchedOff => f.write_str("it is switched off"),
+            Self::CapReached => f.write_str("its data for this month is used up"),
+        }
+    }
+}
+
+/// Why a line has changed its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The first authentic packet has come by it.
+    FirstPacket,
+    /// Authentic packets come by it again, after this time.
+    PacketsAgain(Duration),
+    /// What was sent on it was not answered for this time.
+    Silent(Duration),
+    /// The host says why it cannot work.
+    Fault(Fault),
+    /// What the host said was wrong is not any more: the line is tried.
+    FaultGone(Fault),
+    /// This many packets in a thousand are lost.
+    Loss(u16),
+    /// Round trips take `now`, and `usual` when the line is idle.
+    RoundTrip {
+        /// The smoothed round trip.
+        now: Duration,
+        /// The least of late.
+        usual: Duration,
+    },
+    /// Loss and round trips have been as they should for this time.
+    Recovered(Duration),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FirstPacket => f.write_str("the peer has answered on it"),
+            Self::PacketsAgain(after) => {
+                write!(f, "the peer answers on it again, after {}", Seconds(*after))
+            }
+            Self::Silent(time) => {
+                write!(f, "the peer has not answered on it for {}", Seconds(*time))
+            }
+            Self::Fault(fault) => fault.fmt(f),
+            Self::FaultGone(_) => f.write_str("it can be tried again"),
+            Self::Loss(thousandths) => {
+                let (percent, tenths) = (thousandths / 10, thousandths % 10);
+                write!(f, "it loses {percent}.{tenths} % of its packets")
+            }
+            Self::RoundTrip { now, usual } => {
+                let (now, usual) = (now.as_millis(), usual.as_millis());
+                write!(f, "its round trip is {now} ms, usually {usual} ms")
+            }
+            Self::Recovered(time) => {
+                write!(f, "it has worked as it should for {}", Seconds(*time))
+            }
+        }
+    }
+}
+
+/// A time as people say it.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_millis();
+        match millis {
+            0..10_000 => write!(f, "{}.{} s", millis / 1000, millis % 1000 / 100),
+            10_000..120_000 => write!(f, "{} s", millis / 1000),
+            _ => write!(f, "{} min", millis / 60_000),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_sentences() {
+        let ms = Duration::from_millis;
+        for (reason, text) in [
+            (
+                Reason::Silent(ms(1250)),
+                "the peer has not answered on it for 1.2 s",
+            ),
+            (
+                Reason::PacketsAgain(ms(600_000)),
+                "the peer answers on it again, after 10 min",
+            ),
+            (Reason::Fault(Fault::NoCarrier), "its device has no carrier"),
+            (Reason::Loss(123), "it loses 12.3 % of its packets"),
+            (
+                Reason::RoundTrip {
+                    now: ms(300),
+                    usual: ms(40),
+                },
+                "its round trip is 300 ms, usually 40 ms",
+            ),
+            (
+                Reason::Recovered(ms(10_000)),
+                "it has worked as it should for 10 s",
+            ),
+        ] {
+            assert_eq!(reason.to_string(), text);
+        }
+    }
+}

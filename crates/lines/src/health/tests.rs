@@ -1,0 +1,242 @@
+//! Lines that come, go, and grow worse.
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A line whose peer answers after a round trip, or not.
+struct Bench {
+    health: Health,
+    now: Instant,
+    changes: Vec<Change>,
+    probes: usize,
+    answers: bool,
+    round_trip: Duration,
+    /// When answers arrive, to what was sent when.
+    on_their_way: std::collections::VecDeque<(Instant, Instant)>,
+}
+
+impl Bench {
+    fn new(settings: Settings) -> Self {
+        Self {
+            health: Health::new(settings),
+            now: Instant::now(),
+            changes: Vec::new(),
+            probes: 0,
+            answers: true,
+            round_trip: MS * 30,
+            on_their_way: std::collections::VecDeque::new(),
+        }
+    }
+
+    /// Lets time pass, a millisecond a step; `each` happens in each.
+    fn run(&mut self, millis: u32, mut each: impl FnMut(&mut Health, Instant, u32)) {
+        for step in 0..millis {
+            self.now += MS;
+            if self.health.probe_due(self.now) {
+                self.probes += 1;
+                if self.answers {
+                    self.on_their_way
+                        .push_back((self.now + self.round_trip, self.now));
+                }
+            }
+            while let Some((_, sent)) = self
+                .on_their_way
+                .front()
+                .copied()
+                .filter(|(at, _)| *at <= self.now)
+            {
+                self.on_their_way.pop_front();
+                self.health.round_trip(self.now - sent);
+                self.health.received(100, self.now);
+            }
+            each(&mut self.health, self.now, step);
+            self.changes.extend(self.health.poll(self.now));
+        }
+    }
+
+    fn idle(&mut self, millis: u32) {
+        self.run(millis, |_, _, _| {});
+    }
+
+    fn states(&self) -> Vec<LineState> {
+        self.changes.iter().map(|change| change.to).collect()
+    }
+}
+
+#[test]
+fn a_line_is_up_with_the_first_answer_and_down_when_answers_end() {
+    let mut bench = Bench::new(Settings::default());
+    bench.idle(100);
+    assert_eq!(bench.states(), [LineState::Up]);
+    assert_eq!(bench.changes[0].reason, Reason::FirstPacket);
+    bench.idle(3000);
+    bench.answers = false;
+    let cut = bench.now;
+    while bench.changes.len() == 1 && bench.now < cut + MS * 5000 {
+        bench.idle(1);
+    }
+    assert_eq!(bench.states(), [LineState::Up, LineState::Down]);
+    assert!(matches!(bench.changes[1].reason, Reason::Silent(_)));
+    // The next probe of an idle line is due within a second; the line is down a little more than one after it.
+    assert!(bench.now - cut < MS * 2400, "{:?}", bench.now - cut);
+    bench.answers = true;
+    bench.idle(3000);
+    assert_eq!(bench.states()[2..], [LineState::Up]);
+    assert!(matches!(bench.changes[2].reason, Reason::PacketsAgain(_)));
+}
+
+#[test]
+fn a_line_with_traffic_is_down_soon_after_answers_end() {
+    let mut bench = Bench::new(Settings::default());
+    let traffic = |health: &mut Health, now, step: u32| {
+        if step.is_multiple_of(10) {
+            health.sent(1000, true, now);
+            health.received(1000, now);
+        }
+    };
+    bench.run(5000, traffic);
+    assert!(bench.probes <= 1, "traffic tells enough: {}", bench.probes);
+    bench.answers = false;
+    let cut = bench.now;
+    while bench.changes.len() == 1 && bench.now < cut + MS * 5000 {
+        bench.run(1, |health, now, _| health.sent(1000, true, now));
+    }
+    assert!(bench.now - cut < MS * 1300, "{:?}", bench.now - cut);
+}
+
+#[test]
+fn an_idle_line_is_probed_once_an_interval() {
+    let mut bench = Bench::new(Settings::default());
+    bench.idle(20_000);
+    assert!((17..=21).contains(&bench.probes), "{}", bench.probes);
+    assert_eq!(bench.changes.len(), 1);
+    let figures = bench.health.figures(bench.now);
+    assert_eq!(figures.round_trip, Some(MS * 30));
+    assert_eq!(figures.jitter, Duration::ZERO);
+}
+
+#[test]
+fn one_answer_does_not_bring_a_line_back() {
+    let mut bench = Bench::new(Settings::default());
+    bench.idle(2000);
+    bench.answers = false;
+    bench.idle(5000);
+    assert_eq!(bench.states(), [LineState::Up, LineState::Down]);
+    bench.run(5000, |health, now, step| {
+        if step == 100 {
+            health.received(100, now);
+        }
+    });
+    assert_eq!(bench.states(), [LineState::Up, LineState::Down]);
+    let deadline = bench.health.next_deadline().unwrap();
+    assert!(deadline >= bench.now && deadline <= bench.now + MS * 1000);
+}
+
+#[test]
+fn loss_degrades_a_line_and_recovery_takes_longer() {
+    let mut bench = Bench::new(Settings::default());
+    bench.idle(2000);
+    let lossy = |health: &mut Health, now, step: u32| {
+        if step.is_multiple_of(100) {
+            health.counted(92, 8, now);
+        }
+    };
+    bench.run(2500, lossy);
+    assert_eq!(bench.changes.len(), 1, "not yet");
+    bench.run(2500, lossy);
+    assert_eq!(bench.states(), [LineState::Up, LineState::Degraded]);
+    assert!(matches!(bench.changes[1].reason, Reason::Loss(50..=90)));
+    let between = |health: &mut Health, now, step: u32| {
+        if step.is_multiple_of(100) {
+            health.counted(965, 35, now);
+        }
+    };
+    bench.run(40_000, between);
+    assert_eq!(
+        bench.changes.len(),
+        2,
+        "3.5 % neither degrades nor recovers"
+    );
+    let clean = |health: &mut Health, now, step: u32| {
+        if step.is_multiple_of(100) {
+            health.counted(100, 0, now);
+        }
+    };
+    bench.run(10_000, clean);
+    assert_eq!(bench.changes.len(), 2);
+    bench.run(12_000, clean);
+    assert_eq!(bench.states()[2..], [LineState::Up]);
+    assert!(matches!(bench.changes[2].reason, Reason::Recovered(_)));
+}
+
+#[test]
+fn round_trips_that_grow_degrade_a_line() {
+    let mut bench = Bench::new(Settings::default());
+    bench.idle(10_000);
+    bench.round_trip = MS * 400;
+    bench.idle(30_000);
+    assert_eq!(bench.states(), [LineState::Up, LineState::Degraded]);
+    assert!(matches!(bench.changes[1].reason, Reason::RoundTrip { .. }));
+}
+
+#[test]
+fn a_fault_is_a_reason_at_once() {
+    let mut bench = Bench::new(Settings::default());
+    bench.idle(2000);
+    bench.health.fault(Some(Fault::NoCarrier));
+    let change = bench.health.poll(bench.now).unwrap();
+    assert_eq!(change.to, LineState::Down);
+    assert_eq!(change.reason, Reason::Fault(Fault::NoCarrier));
+    assert_eq!(bench.health.poll(bench.now), None, "said once");
+    assert!(!bench.health.probe_due(bench.now + MS * 5000));
+    bench.health.fault(Some(Fault::NoRoute));
+    let change = bench.health.poll(bench.now).unwrap();
+    assert_eq!(change.reason, Reason::Fault(Fault::NoRoute));
+    bench.health.fault(None);
+    let change = bench.health.poll(bench.now).unwrap();
+    assert_eq!(change.to, LineState::Unknown);
+    bench.changes.clear();
+    bench.idle(2000);
+    assert_eq!(bench.states(), [LineState::Up]);
+}
+
+#[test]
+fn a_peer_without_probes_is_given_time() {
+    let mut bench = Bench::new(Settings {
+        probes: false,
+        ..Settings::default()
+    });
+    bench.run(10, |health, now, _| health.received(100, now));
+    bench.run(14_900, |health, now, _| health.sent(100, true, now));
+    assert_eq!((bench.probes, bench.states()), (0, vec![LineState::Up]));
+    bench.run(200, |health, now, _| health.sent(100, true, now));
+    assert_eq!(bench.states(), [LineState::Up, LineState::Down]);
+}
+
+#[test]
+fn time_in_which_nobody_asked_is_no_silence() {
+    let mut bench = Bench::new(Settings::default());
+    bench.idle(2000);
+    bench.health.sent(100, true, bench.now);
+    // The host slept.
+    bench.now += MS * 3_600_000;
+    assert_eq!(bench.health.poll(bench.now), None);
+    bench.idle(3000);
+    assert_eq!(bench.states(), [LineState::Up]);
+}
+
+#[test]
+fn rates_are_measured() {
+    let mut bench = Bench::new(Settings::default());
+    bench.run(12_000, |health, now, step| {
+        health.sent(if step > 8000 { 2000 } else { 1000 }, false, now);
+        health.received(500, now);
+    });
+    bench.health.path_mtu(1420);
+    let figures = bench.health.figures(bench.now);
+    assert!((1_000_000..2_000_000).contains(&figures.rate.0));
+    assert!((1_990_000..=2_010_000).contains(&figures.rate_greatest.0));
+    assert!((495_000..=505_000).contains(&figures.rate.1));
+    assert_eq!(figures.path_mtu, Some(1420));
+}

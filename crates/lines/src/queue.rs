@@ -1,0 +1,255 @@
+//! A fair queue of inner flows in front of a line that is the bottleneck.
+//!
+//! A tunnel hides its flows from whatever queue stands behind it: all of them look like one, and a download delays a call
+//! by all that waits in the modem. Where a line's rate is known, this queue is the one that fills, and it knows the
+//! flows: FQ-CoDel (RFC 8290), which serves flows in turn, sparse ones first, and drops packets of those whose queue
+//! stands, or marks them if they can be marked (RFC 3168). Where the rate is not known there is nothing to hold back,
+//! and [`Queue::engaged`] says that packets need not pass through it at all.
+//!
+//! A queue takes packets before they are numbered and sealed, so that what it drops leaves no gap.
+
+mod codel;
+mod flows;
+#[cfg(test)]
+mod tests;
+
+use crate::inner::Inner;
+use codel::{Head, Parameters};
+use flows::{Flows, Waiting};
+use plane::Ecn;
+use std::time::{Duration, Instant};
+
+/// Packets that are dropped at once when the queue is full, so that looking for the longest flow is rare (RFC 8290
+/// section 4.1).
+const DROPPED_AT_ONCE: usize = 64;
+/// A packet of full size on most lines.
+const FULL_SIZE: usize = 1514;
+
+/// The settings of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Bits a second that the line carries, all headers included. `None` is more than ever comes.
+    pub rate: Option<u64>,
+    /// Bytes that each packet costs the line beyond its own: headers of tunnel, UDP, IP and the link.
+    pub overhead: usize,
+    /// How many flows are told apart.
+    pub flows: u16,
+    /// Bytes that a flow sends in its turn.
+    pub quantum: usize,
+    /// Most packets that wait.
+    pub packets_max: usize,
+    /// Most bytes that wait.
+    pub bytes_max: usize,
+    /// Standing delay that is accepted. It grows by itself to what one packet and a half take on the line.
+    pub target: Duration,
+    /// A round trip of those that are usual.
+    pub interval: Duration,
+    /// What may be sent at once after nothing could be: as late as timers are.
+    pub burst: Duration,
+}
+
+impl Default for Settings {
+    /// RFC 8290's parameters, with bounds for a router: 1024 flows, 2048 packets or 4 MiB; a quantum of 300 bytes, which
+    /// gives small packets their turn sooner on slow lines.
+    fn default() -> Self {
+        Self {
+            rate: None,
+            overhead: 80,
+            flows: 1024,
+            quantum: 300,
+            packets_max: 2048,
+            bytes_max: 4 << 20,
+            target: Duration::from_millis(5),
+            interval: Duration::from_millis(100),
+            burst: Duration::from_millis(2),
+        }
+    }
+}
+
+/// What a queue has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets that were taken out and sent.
+    pub sent: u64,
+    /// Of these, packets that were marked.
+    pub marked: u64,
+    /// Packets that CoDel dropped.
+    pub dropped: u64,
+    /// Packets that were dropped because the queue was full.
+    pub overflowed: u64,
+}
+
+/// A packet whose turn has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Popped<T> {
+    /// The packet.
+    pub packet: T,
+    /// Its ECN field is to be set to *congestion experienced*.
+    pub mark: bool,
+}
+
+/// The queue in front of one line, of packets of type `T`.
+#[derive(Clone, Debug)]
+pub struct Queue<T> {
+    settings: Settings,
+    parameters: Parameters,
+    flows: Flows<T>,
+    /// When the line has sent what was taken out.
+    idle_at: Option<Instant>,
+    counters: Counters,
+}
+
+impl<T> Queue<T> {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            parameters: parameters(&settings),
+            flows: Flows::new(settings.flows),
+            idle_at: None,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Whether packets must pass through the queue: the line has a rate, or something waits still.
+    #[must_use]
+    pub const fn engaged(&self) -> bool {
+        self.settings.rate.is_some() || self.flows.packets() > 0
+    }
+
+    /// The rate of the line is another.
+    pub fn set_rate(&mut self, rate: Option<u64>) {
+        self.settings.rate = rate;
+        self.parameters = parameters(&self.settings);
+    }
+
+    /// Puts a packet in. If there is no room, the first ones of the longest flow are dropped.
+    pub fn push(&mut self, packet: T, inner: &Inner, now: Instant) {
+        let place = self.flows.place_of(inner.flow);
+        let waiting = Waiting {
+            packet,
+            bytes: inner.length + self.settings.overhead,
+            ecn: inner.ecn,
+            since: now,
+        };
+        self.flows.push(place, waiting, self.settings.quantum);
+        if self.full() {
+            self.drop_from_fattest();
+        }
+    }
+
+    /// Takes out the next packet, if the line can send one at `now`.
+    pub fn pop(&mut self, now: Instant) -> Option<Popped<T>> {
+        if self.idle_at.is_some_and(|idle| idle > now) {
+            return None;
+        }
+        let quantum = self.settings.quantum;
+        while let Some(place) = self.flows.turn(quantum) {
+            let Some((waiting, mark)) = self.pop_of(place, now) else {
+                self.flows.turn_ends(place);
+                continue;
+            };
+            self.flows.charge(place, waiting.bytes);
+            self.occupy(waiting.bytes, now);
+            self.counters.sent += 1;
+            self.counters.marked += u64::from(mark);
+            return Some(Popped {
+                packet: waiting.packet,
+                mark,
+            });
+        }
+        None
+    }
+
+    /// When the line can send the next packet that waits.
+    #[must_use]
+    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        if self.flows.packets() == 0 {
+            return None;
+        }
+        Some(self.idle_at.map_or(now, |idle| idle.max(now)))
+    }
+
+    /// Packets and bytes that wait, bytes as the line counts them.
+    #[must_use]
+    pub const fn waiting(&self) -> (usize, usize) {
+        (self.flows.packets(), self.flows.bytes())
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The first packet of a flow that CoDel lets through, and whether it is to be marked.
+    fn pop_of(&mut self, place: u16, now: Instant) -> Option<(Waiting<T>, bool)> {
+        loop {
+            let waiting = self.flows.pop(place)?;
+            let (codel, bytes) = self.flows.codel(place);
+            let head = Head {
+                sojourn: now.saturating_duration_since(waiting.since),
+                short: bytes <= FULL_SIZE,
+            };
+            if !codel.signals(head, self.parameters, now) {
+                return Some((waiting, false));
+            }
+            if waiting.ecn != Ecn::NotEct {
+                return Some((waiting, true));
+            }
+            self.counters.dropped += 1;
+        }
+    }
+
+    fn full(&self) -> bool {
+        self.flows.packets() > self.settings.packets_max
+            || self.flows.bytes() > self.settings.bytes_max
+    }
+
+    fn drop_from_fattest(&mut self) {
+        let fattest = self.flows.fattest();
+        let half = self.flows.bytes_of(fattest) / 2;
+        for count in 0.. {
+            let enough = count >= DROPPED_AT_ONCE || self.flows.bytes_of(fattest) <= half;
+            if enough && !self.full() {
+                break;
+            }
+            if self.flows.pop(fattest).is_none() {
+                break;
+            }
+            self.counters.overflowed += 1;
+        }
+        // Only a packet larger than the whole bound, or bounds of nothing, leave the queue full here.
+        while self.full() && self.flows.packets() > 0 {
+            let fattest = self.flows.fattest();
+            self.flows.pop(fattest);
+            self.counters.overflowed += 1;
+        }
+    }
+
+    /// The line is busy with this many bytes more.
+    fn occupy(&mut self, bytes: usize, now: Instant) {
+        let Some(rate) = self.settings.rate.filter(|rate| *rate > 0) else {
+            self.idle_at = None;
+            return;
+        };
+        // What a late timer has let pass may be made up for, up to the burst.
+        let earliest = now.checked_sub(self.settings.burst).unwrap_or(now);
+        let from = self.idle_at.map_or(now, |idle| idle.max(earliest));
+        let nanos = (bytes as u64).saturating_mul(8_000_000_000) / rate;
+        self.idle_at = Some(from + Duration::from_nanos(nanos));
+    }
+}
+
+/// On a slow line one packet takes longer than the target: RFC 8290 section 5.2.2.
+fn parameters(settings: &Settings) -> Parameters {
+    let packet = settings.rate.filter(|rate| *rate > 0).map_or(0, |rate| {
+        (FULL_SIZE + settings.overhead) as u64 * 8_000_000_000 / rate
+    });
+    let target = settings.target.max(Duration::from_nanos(packet * 3 / 2));
+    Parameters {
+        target,
+        interval: settings.interval.max(target),
+    }
+}

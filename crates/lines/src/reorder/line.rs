@@ -1,0 +1,200 @@
+//! What a window knows of one line: whether it is alive, how late its packets are, how much it reorders them itself.
+//! Times are microseconds since the window's first packet.
+
+use super::counters::Copies;
+use super::trail::Trail;
+
+/// A line that was silent for less than this is alive, however often it had delivered before.
+const SILENCE_MIN: u64 = 100_000;
+/// Least slack of a line: what clocks and batches blur.
+const SLACK_MIN: u64 = 500;
+/// Within this time a greatest displacement is forgotten.
+const PEAK_LIFE: u64 = 30_000_000;
+
+/// A greatest value that fades.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peak {
+    value: u64,
+    at: u64,
+}
+
+impl Peak {
+    const fn at(self, now: u64) -> u64 {
+        let left = PEAK_LIFE.saturating_sub(now.saturating_sub(self.at));
+        // Displacements are below a few seconds: no overflow.
+        self.value * left / PEAK_LIFE
+    }
+
+    fn sample(&mut self, value: u64, now: u64) {
+        if value >= self.at(now) {
+            *self = Self { value, at: now };
+        }
+    }
+}
+
+/// Mean and mean deviation, after RFC 6298, in 256ths, of the packets that are late at all. Those that are not pull both
+/// down slowly: a line that jitters delivers most of its packets in time, and the few that are late say how late.
+#[derive(Clone, Copy, Debug)]
+struct Lateness {
+    mean: u64,
+    deviation: u64,
+}
+
+impl Default for Lateness {
+    /// Nothing is known: packets may be late by a few milliseconds.
+    fn default() -> Self {
+        Self {
+            mean: 0,
+            deviation: 2500 * 256,
+        }
+    }
+}
+
+impl Lateness {
+    const fn sample(&mut self, value: u64) {
+        if value == 0 {
+            self.deviation -= self.deviation / 256;
+            self.mean -= self.mean / 256;
+            return;
+        }
+        let value = value * 256;
+        let difference = value.abs_diff(self.mean);
+        self.deviation = self.deviation - self.deviation / 4 + difference / 4;
+        self.mean = self.mean - self.mean / 8 + value / 8;
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct LineTrack {
+    pub(super) copies: Copies,
+    trail: Trail,
+    /// When the line last delivered anything; `None` if it has not, or is known to be down.
+    heard: Option<u64>,
+    /// Mean time between packets.
+    gap: u64,
+    lateness: Lateness,
+    latest: Peak,
+    displacement: Peak,
+}
+
+impl LineTrack {
+    pub(super) fn new() -> Self {
+        Self {
+            copies: Copies::default(),
+            trail: Trail::new(),
+            heard: None,
+            gap: 0,
+            lateness: Lateness::default(),
+            latest: Peak::default(),
+            displacement: Peak::default(),
+        }
+    }
+
+    /// The line has delivered a copy of `number`, which some line had passed `lateness` ago; `None` if that is too long to
+    /// mean anything.
+    pub(super) fn delivered(&mut self, number: u64, lateness: Option<u64>, now: u64) {
+        if let Some(heard) = self.heard {
+            let gap = now.saturating_sub(heard).min(1_000_000);
+            self.gap = self.gap - self.gap / 16 + gap / 16;
+        }
+        self.heard = Some(now);
+        let overtaken = self.trail.first_from(number + 1);
+        self.trail.push(number, now);
+        let Some(lateness) = lateness else {
+            return;
+        };
+        if let Some(overtaken) = overtaken {
+            // No longer ago than the first line passed it.
+            let displacement = now.saturating_sub(overtaken).min(lateness);
+            self.displacement.sample(displacement, now);
+        }
+        self.lateness.sample(lateness);
+        self.latest.sample(lateness, now);
+    }
+
+    /// When the line first delivered this number or a greater one.
+    pub(super) fn first_from(&self, number: u64) -> Option<u64> {
+        self.trail.first_from(number)
+    }
+
+    /// Until when the line counts as alive if it stays silent. Silence while all lines were silent, up to
+    /// `busy_since`, says nothing.
+    pub(super) fn alive_until(&self, busy_since: u64) -> Option<u64> {
+        let heard = self.heard?;
+        Some(heard.max(busy_since) + SILENCE_MIN.max(4 * self.gap))
+    }
+
+    /// How long a packet of this line may still be overtaken by others of the same line.
+    pub(super) fn slack(&self, now: u64) -> u64 {
+        SLACK_MIN.max(self.displacement.at(now) * 5 / 4)
+    }
+
+    /// Mean lateness.
+    pub(super) const fn lateness(&self) -> u64 {
+        self.lateness.mean / 256
+    }
+
+    /// Mean lateness and `halves / 2` times its mean deviation, and no less than what was seen of late: the deviations of
+    /// jitter have a longer tail than four of them.
+    pub(super) fn late_at_most(&self, halves: u64, now: u64) -> u64 {
+        let usual = (self.lateness.mean + self.lateness.deviation * halves / 2) / 256;
+        usual.max(self.latest.at(now))
+    }
+
+    /// The line is expected to deliver from now on.
+    pub(super) const fn up(&mut self, now: u64) {
+        self.heard = Some(now);
+    }
+
+    /// The line is known to deliver nothing.
+    pub(super) const fn down(&mut self) {
+        self.heard = None;
+    }
+
+    /// The peer has begun anew: what its numbers said of the line does not hold.
+    pub(super) fn restart(&mut self) {
+        *self = Self {
+            copies: self.copies,
+            heard: self.heard,
+            gap: self.gap,
+            ..Self::new()
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_reorders_has_slack_and_loses_it() {
+        let mut line = LineTrack::new();
+        line.delivered(2, Some(0), 1000);
+        line.delivered(1, Some(4000), 5000);
+        assert_eq!(line.slack(5000), 5000);
+        line.delivered(0, None, 900_000);
+        assert!(line.slack(900_000) < 5000, "an old copy");
+        assert_eq!(line.slack(5000 + PEAK_LIFE), SLACK_MIN);
+    }
+
+    #[test]
+    fn lateness_is_learnt() {
+        let mut line = LineTrack::new();
+        for number in 0..200 {
+            line.delivered(number, Some(30_000), number * 1000);
+        }
+        assert!((29_900..=30_000).contains(&line.lateness()));
+        assert!((29_900..30_500).contains(&line.late_at_most(8, 200_000)));
+    }
+
+    #[test]
+    fn silence_counts_from_when_others_began_to_speak() {
+        let mut line = LineTrack::new();
+        assert_eq!(line.alive_until(0), None);
+        line.delivered(1, Some(0), 1000);
+        assert_eq!(line.alive_until(0), Some(101_000));
+        assert_eq!(line.alive_until(5_000_000), Some(5_100_000));
+        line.down();
+        assert_eq!(line.alive_until(5_000_000), None);
+    }
+}

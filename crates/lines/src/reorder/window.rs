@@ -1,0 +1,460 @@
+//! The window itself.
+
+mod limit;
+mod waiting;
+
+use super::counters::{Copies, Counters};
+use super::history::{History, REMEMBERED};
+use super::line::LineTrack;
+use super::overtaking::Overtaking;
+use super::restart::Restart;
+use super::settings::{Jump, Late, Order, Settings, SettingsError};
+use super::store::Store;
+use super::{Arrival, Verdict, WINDOW};
+use plane::{LINES_MAX, LineId};
+use std::time::{Duration, Instant};
+use waiting::LateSince;
+
+/// Numbers below the first one that came which may still come: the first packets of two lines come in any order.
+const LOOK_BACK: u64 = 64;
+/// No line, or several.
+const NO_LINE: u8 = u8::MAX;
+/// No number is in order: packets wait, or the window has seen none.
+const NONE: u64 = u64::MAX;
+/// Puts the packets of one peer back into order. The packets that wait are of type `T`.
+///
+/// For each packet that comes call [`Self::arrived`], deliver the packet if the verdict says so, then deliver what
+/// [`Self::due`] gives until it gives nothing. At [`Self::next_deadline`] call [`Self::due`] again.
+#[derive(Clone, Debug)]
+pub struct Window<T> {
+    /// While nothing waits and nothing is due: the next number. Else [`NONE`]. Numbers from `limit` up to this one have
+    /// come in order, and are not yet entered anywhere else.
+    in_order: u64,
+    /// The line that all packets came by, if it was one only: nothing is measured of it while they are in order.
+    sole: u8,
+    settings: Settings,
+    /// The time of the first packet.
+    epoch: Option<Instant>,
+    /// The least number that has come.
+    base: u64,
+    /// Numbers below this one belong to the time before the window.
+    floor: u64,
+    /// The least number that has neither come in order nor was given up.
+    limit: u64,
+    /// One more than the greatest number that has come or was given up.
+    end: u64,
+    history: History,
+    store: Store<T>,
+    lines: Vec<LineTrack>,
+    overtaking: Overtaking,
+    restart: Restart,
+    deadline: Option<u64>,
+    /// When any line was heard last, and since when there was no silence.
+    heard: u64,
+    busy_since: u64,
+    deviations_doubled: u64,
+    late_since: LateSince,
+    given_up: u64,
+    /// Numbers of the runs before the peer began anew.
+    decided_before: u64,
+    restarts: u64,
+}
+
+impl<T> Window<T> {
+    /// A window that has seen nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsError`] if the settings make no sense.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        settings.check()?;
+        Ok(Self {
+            in_order: NONE,
+            sole: NO_LINE,
+            settings,
+            epoch: None,
+            base: 0,
+            floor: 0,
+            limit: 0,
+            end: 0,
+            history: History::default(),
+            store: Store::new(),
+            lines: Vec::new(),
+            overtaking: Overtaking::default(),
+            restart: Restart::default(),
+            deadline: None,
+            heard: 0,
+            busy_since: 0,
+            deviations_doubled: settings.deviations_doubled.into(),
+            late_since: LateSince::default(),
+            given_up: 0,
+            decided_before: 0,
+            restarts: 0,
+        })
+    }
+
+    /// A packet has come. `hold` gives the packet itself, if it must wait; it is called for [`Verdict::Held`] only.
+    #[inline]
+    pub fn arrived(
+        &mut self,
+        arrival: &Arrival,
+        now: Instant,
+        hold: impl FnOnce() -> T,
+    ) -> Verdict {
+        if self.arrived_in_order(arrival.number, 1, arrival.line) {
+            return Verdict::Deliver;
+        }
+        self.arrived_otherwise(arrival, now, hold)
+    }
+
+    /// `count` packets have come by one line, numbered from `first` on. Returns whether all are to be delivered; if not
+    /// the window is as before, and [`Self::arrived`] is to be called for each.
+    #[inline]
+    pub fn arrived_in_order(&mut self, first: u64, count: u64, line: LineId) -> bool {
+        let in_order = first == self.in_order && first != NONE && line.0 == self.sole;
+        if in_order {
+            self.in_order += count;
+        }
+        in_order
+    }
+
+    /// The next packet whose turn has come at `now`.
+    #[inline]
+    pub fn due(&mut self, now: Instant) -> Option<T> {
+        if self.in_order != NONE {
+            return None;
+        }
+        self.due_otherwise(now)
+    }
+
+    /// When a gap is to be given up, if nothing comes before.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let deadline = Duration::from_micros(self.deadline?);
+        self.epoch.map(|epoch| epoch + deadline)
+    }
+
+    /// All that waits becomes due, as when a session ends.
+    pub fn flush(&mut self) {
+        self.enter_run();
+        self.give_up_to(self.end);
+        self.settle(0);
+    }
+
+    /// The line is known to deliver nothing until it delivers again: nothing is waited for on its account.
+    pub fn line_down(&mut self, line: LineId, now: Instant) {
+        if self.epoch.is_none() {
+            return;
+        }
+        let now = self.micros(now);
+        self.enter_run();
+        if let Some(line) = self.lines.get_mut(line.index()) {
+            line.down();
+        }
+        self.settle(now);
+    }
+
+    /// The line is expected to deliver from now on: for a moment it is waited for as if it had.
+    pub fn line_up(&mut self, line: LineId, now: Instant) {
+        // The times of a window begin with its first packet.
+        if self.epoch.is_none() || line.index() >= LINES_MAX {
+            return;
+        }
+        let now = self.micros(now);
+        self.enter_run();
+        self.make_line(line.index());
+        self.lines[line.index()].up(now);
+        self.settle(now);
+    }
+
+    /// Packets and bytes that wait.
+    #[must_use]
+    pub const fn waiting(&self) -> (usize, usize) {
+        (self.store.waiting(), self.store.waiting_bytes())
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let run = self.run();
+        let mut copies: Copies = self.lines.iter().map(|line| line.copies).sum();
+        copies.accepted += run;
+        let decided = self.decided_before + (self.limit - self.base) + run;
+        Counters {
+            copies,
+            given_up: self.given_up,
+            decided,
+            waiting: copies.accepted + self.given_up - decided,
+            restarts: self.restarts,
+        }
+    }
+
+    /// What was counted of one line.
+    #[must_use]
+    pub fn line_copies(&self, line: LineId) -> Copies {
+        let mut copies = self
+            .lines
+            .get(line.index())
+            .map_or_else(Copies::default, |line| line.copies);
+        if line.0 == self.sole {
+            copies.accepted += self.run();
+        }
+        copies
+    }
+
+    /// How much later than the first line this one delivers, on average.
+    #[must_use]
+    pub fn lateness(&self, line: LineId) -> Duration {
+        let line = self.lines.get(line.index());
+        Duration::from_micros(line.map_or(0, LineTrack::lateness))
+    }
+
+    /// Packets that came in order and are not yet entered.
+    const fn run(&self) -> u64 {
+        if self.in_order == NONE {
+            0
+        } else {
+            self.in_order - self.limit
+        }
+    }
+
+    fn micros(&mut self, now: Instant) -> u64 {
+        let epoch = *self.epoch.get_or_insert(now);
+        // 2^64 microseconds are 584,000 years.
+        now.saturating_duration_since(epoch).as_micros() as u64
+    }
+
+    #[inline(never)]
+    fn due_otherwise(&mut self, now: Instant) -> Option<T> {
+        if let Some(packet) = self.store.pop_due() {
+            if self.store.due() == 0 && self.deadline.is_none() {
+                self.settle(0);
+            }
+            return Some(packet);
+        }
+        let deadline = self.deadline?;
+        let now = self.micros(now);
+        if deadline > now {
+            return None;
+        }
+        while self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.give_up_gap(self.end);
+            self.settle(now);
+        }
+        // A gap behind which packets have only gone past holds none.
+        let packet = self.store.pop_due();
+        if self.store.due() == 0 && self.deadline.is_none() {
+            self.settle(now);
+        }
+        packet
+    }
+
+    #[inline(never)]
+    fn arrived_otherwise(
+        &mut self,
+        arrival: &Arrival,
+        now: Instant,
+        hold: impl FnOnce() -> T,
+    ) -> Verdict {
+        let first = self.epoch.is_none();
+        let now = self.micros(now);
+        let line = arrival.line.index().min(LINES_MAX - 1);
+        let number = arrival.number.min(NONE - 1 - WINDOW);
+        self.enter_run();
+        if first {
+            self.begin_at(number);
+        }
+        self.make_line(line);
+        let verdict = self.judge(number, line, arrival, now, hold);
+        self.adapt(now);
+        self.settle(now);
+        verdict
+    }
+
+    fn judge(
+        &mut self,
+        number: u64,
+        line: usize,
+        arrival: &Arrival,
+        now: u64,
+        hold: impl FnOnce() -> T,
+    ) -> Verdict {
+        if number < self.limit {
+            return self.below(number, line, arrival, now, hold);
+        }
+        if number < self.end && self.history.get(number) {
+            self.heard_of(line, number, now);
+            self.lines[line].copies.duplicated_within += 1;
+            return Verdict::Duplicate;
+        }
+        // Where what is due is fetched there is nothing due here.
+        if self.store.due() > self.settings.packets_max {
+            self.lines[line].copies.ignored += 1;
+            return Verdict::Ignored;
+        }
+        if number >= self.end + WINDOW && self.settings.jump == Jump::Agreed {
+            if !self.restart.agrees(arrival.line, number) {
+                self.lines[line].copies.ignored += 1;
+                return Verdict::Ignored;
+            }
+        } else {
+            self.restart.refuted(arrival.line);
+        }
+        self.heard_of(line, number, now);
+        self.accept(number, line, arrival, now, hold)
+    }
+
+    /// A packet below the limit has come.
+    fn below(
+        &mut self,
+        number: u64,
+        line: usize,
+        arrival: &Arrival,
+        now: u64,
+        hold: impl FnOnce() -> T,
+    ) -> Verdict {
+        let remembered = self.end - number <= REMEMBERED;
+        if remembered && (self.floor..self.base).contains(&number) {
+            // The window began too high: what lies between counts as given up now.
+            self.history.clear_range(number, self.base);
+            self.given_up += self.base - number;
+            self.base = number;
+        }
+        if number < self.base || !remembered {
+            if self.settings.jump == Jump::Agreed && self.restart.agrees(arrival.line, number) {
+                return self.begin_anew(number, line, arrival.bytes, hold);
+            }
+            self.lines[line].copies.ancient += 1;
+            return Verdict::Ancient;
+        }
+        self.heard_of(line, number, now);
+        let copies = &mut self.lines[line].copies;
+        if self.history.get(number) {
+            copies.duplicated_below += 1;
+            return Verdict::Duplicate;
+        }
+        copies.late += 1;
+        self.history.set(number);
+        match self.settings.late {
+            Late::Deliver => Verdict::DeliverLate,
+            Late::Drop => Verdict::Late,
+        }
+    }
+
+    fn accept(
+        &mut self,
+        number: u64,
+        line: usize,
+        arrival: &Arrival,
+        now: u64,
+        hold: impl FnOnce() -> T,
+    ) -> Verdict {
+        self.give_up_to((number + 1).saturating_sub(WINDOW));
+        let bytes = arrival.bytes;
+        if number > self.limit {
+            let late = self.settings.order == Order::ByFlow;
+            let passes = |flow| late && self.overtaking.may_pass(flow, self.limit);
+            if arrival.urgent || arrival.flow.is_some_and(passes) {
+                self.enter(number, line, now);
+                if let (Some(flow), false) = (arrival.flow, arrival.urgent) {
+                    self.overtaking.passed(flow, number);
+                }
+                return Verdict::DeliverPast;
+            }
+            self.make_room(number, bytes);
+        }
+        self.enter(number, line, now);
+        if number > self.limit {
+            self.lines[line].copies.buffered += 1;
+            if let Some(flow) = arrival.flow {
+                self.overtaking.held(flow, number);
+            }
+            self.store.hold(number, bytes, hold());
+            return Verdict::Held;
+        }
+        self.limit += 1;
+        let verdict = self.in_turn(line, bytes, hold);
+        self.advance();
+        verdict
+    }
+
+    /// It is this packet's turn, behind what is due.
+    fn in_turn(&mut self, line: usize, bytes: usize, hold: impl FnOnce() -> T) -> Verdict {
+        if self.store.due() == 0 {
+            return Verdict::Deliver;
+        }
+        // Others go first: what had to make room, or what was not fetched.
+        self.lines[line].copies.buffered += 1;
+        self.store.push_due(bytes, hold());
+        Verdict::Held
+    }
+
+    /// Enters the run of packets that came in order.
+    fn enter_run(&mut self) {
+        let run = self.run();
+        if run > 0 {
+            self.history.set_range(self.limit, self.in_order);
+            self.limit = self.in_order;
+            self.end = self.limit;
+            if let Some(line) = self.lines.get_mut(usize::from(self.sole)) {
+                line.copies.accepted += run;
+            }
+        }
+        self.in_order = NONE;
+    }
+
+    /// Says what comes next: packets in order, or a deadline.
+    fn settle(&mut self, now: u64) {
+        if self.limit < self.end {
+            self.in_order = NONE;
+            self.deadline = Some(self.deadline_of_gap(now));
+            return;
+        }
+        self.deadline = None;
+        if self.epoch.is_some() && self.store.due() == 0 {
+            self.in_order = self.limit;
+        }
+    }
+
+    fn make_line(&mut self, line: usize) {
+        if self.lines.len() <= line {
+            let sole = self.lines.is_empty();
+            self.lines.resize_with(line + 1, LineTrack::new);
+            self.sole = if sole { line as u8 } else { NO_LINE };
+        }
+        if usize::from(self.sole) != line {
+            self.sole = NO_LINE;
+        }
+    }
+
+    fn begin_at(&mut self, number: u64) {
+        self.base = number;
+        self.floor = number.saturating_sub(LOOK_BACK);
+        self.limit = number;
+        self.end = number;
+    }
+
+    /// The peer has begun anew with this number, or a little below.
+    fn begin_anew(
+        &mut self,
+        number: u64,
+        line: usize,
+        bytes: usize,
+        hold: impl FnOnce() -> T,
+    ) -> Verdict {
+        self.give_up_to(self.end);
+        self.decided_before += self.limit - self.base;
+        self.restarts += 1;
+        self.overtaking.restart();
+        for line in &mut self.lines {
+            line.restart();
+        }
+        self.history.clear_range(0, NONE);
+        self.begin_at(number);
+        self.history.set(number);
+        self.limit = number + 1;
+        self.end = self.limit;
+        self.lines[line].copies.accepted += 1;
+        self.in_turn(line, bytes, hold)
+    }
+}

@@ -1,0 +1,99 @@
+//! How long a gap is waited for, and what that is learnt from.
+
+use super::Window;
+use crate::reorder::counters::Copies;
+use std::time::Duration;
+
+/// How often the number of late packets is looked at.
+const LATE_PERIOD: u64 = 10_000_000;
+/// After this time without a late packet fewer deviations are waited for.
+const LATE_CALM: u64 = 60_000_000;
+/// Most deviations that are waited for, doubled.
+const DEVIATIONS_DOUBLED_MAX: u64 = 32;
+
+/// When late packets were looked at last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LateSince {
+    at: u64,
+    accepted: u64,
+    late: u64,
+    calm_since: u64,
+}
+
+const fn micros(duration: Duration) -> u64 {
+    duration.as_micros() as u64
+}
+
+impl<T> Window<T> {
+    /// When the gap at the limit is given up.
+    pub(super) fn deadline_of_gap(&self, now: u64) -> u64 {
+        let next = self.history.next(self.limit, self.end);
+        let since = next.and_then(|next| self.store.since(next)).unwrap_or(now);
+        let mut late = 0;
+        let mut skew = 0;
+        let mut passed_by_all = 0;
+        for line in &self.lines {
+            let Some(alive_until) = line.alive_until(self.busy_since) else {
+                continue;
+            };
+            let passed = line
+                .first_from(self.limit)
+                .map(|passed| passed + line.slack(now));
+            // A line that stays silent until it counts as dead is not waited for.
+            passed_by_all = passed_by_all.max(passed.unwrap_or(alive_until));
+            if alive_until > now {
+                late = late.max(line.late_at_most(self.deviations_doubled, now));
+                skew = skew.max(line.lateness());
+            }
+        }
+        let settings = &self.settings;
+        let cap = (skew * 3 / 2).clamp(micros(settings.cap), micros(settings.cap_max));
+        let waited = since + late.clamp(micros(settings.floor), cap);
+        if settings.line_rule {
+            waited.min(passed_by_all)
+        } else {
+            waited
+        }
+    }
+
+    /// Takes note of what a number within reach says of its line.
+    pub(super) fn heard_of(&mut self, line: usize, number: u64, now: u64) {
+        if now > self.heard + 100_000 {
+            self.busy_since = now;
+        }
+        self.heard = now;
+        let first = self.lines.iter().filter_map(|line| line.first_from(number));
+        let lateness = first.min().map_or(0, |first| now.saturating_sub(first));
+        // What is later than is ever waited for says nothing, and may be an old copy that somebody sends again.
+        let lateness = Some(lateness).filter(|late| *late <= micros(self.settings.cap_max));
+        self.lines[line].delivered(number, lateness, now);
+    }
+
+    /// Waits for more deviations if many packets come late, for fewer if none do.
+    pub(super) fn adapt(&mut self, now: u64) {
+        let since = self.late_since;
+        if now < since.at + LATE_PERIOD {
+            return;
+        }
+        let copies: Copies = self.lines.iter().map(|line| line.copies).sum();
+        let late = copies.late - since.late;
+        let accepted = copies.accepted - since.accepted;
+        let mut calm_since = since.calm_since;
+        if late > 0 {
+            calm_since = now;
+        }
+        if late * 1000 > accepted {
+            self.deviations_doubled = (self.deviations_doubled + 2).min(DEVIATIONS_DOUBLED_MAX);
+        } else if now >= calm_since + LATE_CALM {
+            let least = self.settings.deviations_doubled.into();
+            self.deviations_doubled = self.deviations_doubled.saturating_sub(1).max(least);
+            calm_since = now;
+        }
+        self.late_since = LateSince {
+            at: now,
+            accepted: copies.accepted,
+            late: copies.late,
+            calm_since,
+        };
+    }
+}

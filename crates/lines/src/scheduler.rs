@@ -1,0 +1,304 @@
+//! Which lines a packet is sent on.
+//!
+//! A [`Scheduler`] knows the lines of one peer: what the settings say of them, what their [`Health`](crate::health)
+//! says, and what they have carried. [`Scheduler::pick`] is for each packet; it reads what the last change left.
+//!
+//! Lines that are metered are used only where no other works, and no copies are sent on them then. A line whose monthly
+//! cap is used up counts as down. If no line works, packets go where they went before: what is thought of lines may be
+//! wrong, and a packet that is not sent is surely lost.
+
+mod allowance;
+mod balance;
+mod failover;
+#[cfg(test)]
+mod tests;
+
+pub use allowance::{Allowance, Month};
+pub use failover::{FailoverSettings, SwitchReason};
+pub use plane::LineSet;
+
+use crate::health::LineState;
+use crate::inner::Inner;
+pub use balance::FlowTable;
+use balance::PacketShare;
+use failover::{Failover, Rank};
+use plane::{LINES_MAX, LineId, LineMode};
+use std::time::Instant;
+
+/// How lines are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The preferred line, whatever its state.
+    Single,
+    /// The best line that works; back to a better one after a hold time.
+    #[default]
+    Failover,
+    /// Each packet on all lines that work.
+    Duplicate,
+    /// Packets that are [critical](Inner::critical) on all lines that work, all others as with failover.
+    Critical,
+    /// Each inner flow on one of the lines that work, by their rates.
+    BalanceFlows,
+    /// Each packet on one of the lines that work, by their rates. The other end must put them back into order.
+    BalancePackets,
+}
+
+/// What the settings say of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineSettings {
+    /// Lines with a lower number are preferred.
+    pub priority: u8,
+    /// What it carries costs money.
+    pub metered: bool,
+    /// Bits a second, if that is known; else what was measured counts.
+    pub rate: Option<u64>,
+    /// Bytes a month, in both directions.
+    pub cap: Option<u64>,
+    /// It carries streams (TCP), which cannot take copies or a part of the packets: it takes part in failover only.
+    pub stream: bool,
+}
+
+impl Default for LineSettings {
+    fn default() -> Self {
+        Self {
+            priority: 10,
+            metered: false,
+            rate: None,
+            cap: None,
+            stream: false,
+        }
+    }
+}
+
+/// Another line is used for what goes over one line only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// The line that was used.
+    pub from: Option<LineId>,
+    /// The line that is used now.
+    pub to: LineId,
+    /// Why.
+    pub reason: SwitchReason,
+}
+
+#[derive(Clone, Debug)]
+struct Line {
+    settings: LineSettings,
+    state: LineState,
+    measured: u64,
+    allowance: Allowance,
+}
+
+impl Line {
+    const fn usable(&self) -> bool {
+        self.state.usable() && !self.allowance.used_up()
+    }
+}
+
+/// A rate for lines of which none is known: only its ratio to others matters.
+const RATE_UNKNOWN: u64 = 10_000_000;
+
+/// Chooses lines for the packets of one peer.
+#[derive(Clone, Debug)]
+pub struct Scheduler {
+    mode: Mode,
+    lines: [Option<Line>; LINES_MAX],
+    failover: Failover,
+    flows: FlowTable,
+    packets: PacketShare,
+    /// The line for what goes over one only.
+    single: LineSet,
+    /// The lines for what goes over several.
+    several: LineSet,
+    /// The weights that flows and packets are shared by now.
+    weights: [u64; LINES_MAX],
+}
+
+impl Scheduler {
+    /// A scheduler without lines.
+    #[must_use]
+    pub const fn new(mode: Mode, failover: FailoverSettings) -> Self {
+        Self {
+            mode,
+            lines: [const { None }; LINES_MAX],
+            failover: Failover::new(failover),
+            flows: FlowTable::new(),
+            packets: PacketShare::new(),
+            single: LineSet::EMPTY,
+            several: LineSet::EMPTY,
+            weights: [0; LINES_MAX],
+        }
+    }
+
+    /// How lines are used.
+    #[must_use]
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// A line has appeared, or has other settings. Its state is not known.
+    pub fn add(&mut self, line: LineId, settings: LineSettings) {
+        if let Some(place) = self.lines.get_mut(line.index()) {
+            *place = Some(Line {
+                settings,
+                state: LineState::Unknown,
+                measured: 0,
+                allowance: Allowance::new(settings.cap),
+            });
+        }
+    }
+
+    /// A line has gone.
+    pub fn remove(&mut self, line: LineId, now: Instant) -> Option<Switch> {
+        if let Some(place) = self.lines.get_mut(line.index()) {
+            *place = None;
+        }
+        self.update(now)
+    }
+
+    /// The state of a line is another.
+    pub fn set_state(&mut self, line: LineId, state: LineState, now: Instant) -> Option<Switch> {
+        if let Some(line) = self.line(line) {
+            line.state = state;
+        }
+        self.update(now)
+    }
+
+    /// What a line was measured to carry, in bits a second. Call it each few seconds: shares follow a change of more
+    /// than a quarter.
+    pub fn set_rate(&mut self, line: LineId, rate: u64) {
+        if let Some(line) = self.line(line) {
+            line.measured = rate;
+        }
+        self.share();
+    }
+
+    /// What a line may carry, and has carried. After changes to it call [`Self::poll`].
+    pub fn allowance(&mut self, line: LineId) -> Option<&mut Allowance> {
+        self.line(line).map(|line| &mut line.allowance)
+    }
+
+    /// Time has passed, or an allowance is used up.
+    pub fn poll(&mut self, now: Instant) -> Option<Switch> {
+        self.update(now)
+    }
+
+    /// When to poll, if nothing changes before.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        match self.mode {
+            Mode::Single => None,
+            _ => self.failover.next_deadline(),
+        }
+    }
+
+    /// The lines that a packet is to be sent on. There are none only where the peer has no line.
+    #[inline]
+    pub fn pick(&mut self, inner: &Inner) -> LineSet {
+        let share = match self.mode {
+            Mode::Single | Mode::Failover => return self.single,
+            Mode::Duplicate => return self.several,
+            Mode::Critical if inner.critical() => return self.several,
+            Mode::Critical => return self.single,
+            Mode::BalanceFlows => self.flows.line(inner.flow),
+            Mode::BalancePackets => self.packets.next(inner.length),
+        };
+        share.map_or(self.single, LineSet::of)
+    }
+
+    /// The lines for what belongs to no inner packet, as handshakes: all that are used now.
+    #[must_use]
+    pub const fn in_use(&self) -> LineSet {
+        match self.mode {
+            Mode::Single | Mode::Failover => self.single,
+            _ => self.several,
+        }
+    }
+
+    /// The line for what goes over one only.
+    #[must_use]
+    pub fn active(&self) -> Option<LineId> {
+        self.single.first()
+    }
+
+    /// The same choice for a data plane that makes it by itself for each packet, beside [`Self::active`]. Tell it both
+    /// after each change. One that shares packets by flows does so with [`Mode::BalancePackets`] as well.
+    #[must_use]
+    pub fn line_mode(&self) -> LineMode {
+        match self.mode {
+            Mode::Single | Mode::Failover => LineMode::Single,
+            Mode::Duplicate => LineMode::Duplicate(self.several),
+            Mode::Critical => LineMode::Critical(self.several),
+            Mode::BalanceFlows | Mode::BalancePackets => LineMode::Balance(self.weights),
+        }
+    }
+
+    fn line(&mut self, line: LineId) -> Option<&mut Line> {
+        self.lines.get_mut(line.index())?.as_mut()
+    }
+
+    fn lines(&self) -> impl Iterator<Item = (LineId, &Line)> + Clone {
+        let numbered = (0..).map(LineId).zip(&self.lines);
+        numbered.filter_map(|(id, line)| Some((id, line.as_ref()?)))
+    }
+
+    fn update(&mut self, now: Instant) -> Option<Switch> {
+        let rank = |(line, of): (LineId, &Line)| Rank {
+            metered: of.settings.metered,
+            degraded: of.state == LineState::Degraded,
+            priority: of.settings.priority,
+            line,
+        };
+        let mut switch = None;
+        if self.mode == Mode::Single {
+            let preferred = self
+                .lines()
+                .min_by_key(|(id, line)| (line.settings.priority, *id));
+            self.single = preferred.map_or(LineSet::EMPTY, |(id, _)| LineSet::of(id));
+        } else {
+            let usable = self.lines().filter(|(_, line)| line.usable()).map(rank);
+            let active = self.failover.active();
+            let current = usable.clone().find(|rank| Some(rank.line) == active);
+            let best = usable.min();
+            switch = self.failover.choose(best, current, now);
+            let active = self.failover.active();
+            // Before any line is known to work, and after all have gone, the best guess.
+            let there = active.filter(|line| self.lines[line.index()].is_some());
+            let guess = || self.lines().map(rank).min().map(|rank| rank.line);
+            self.single = there.or_else(guess).map_or(LineSet::EMPTY, LineSet::of);
+        }
+        self.several = self.several_lines();
+        self.share();
+        switch
+    }
+
+    /// The lines for copies and shares: those that work and cost nothing, or else the one that is used anyway.
+    fn several_lines(&self) -> LineSet {
+        let free = |line: &Line| line.usable() && !line.settings.metered && !line.settings.stream;
+        let lines: LineSet = self
+            .lines()
+            .filter(|(_, line)| free(line))
+            .map(|(id, _)| id)
+            .collect();
+        if lines.is_empty() { self.single } else { lines }
+    }
+
+    /// Shares flows and packets by rates, if these have changed much.
+    fn share(&mut self) {
+        let mut weights = [0; LINES_MAX];
+        for (id, line) in self.lines() {
+            if self.several.contains(id) {
+                let measured = Some(line.measured).filter(|rate| *rate > 0);
+                let rate = line.settings.rate.or(measured).unwrap_or(RATE_UNKNOWN);
+                weights[id.index()] = rate.clamp(1, 1 << 50);
+            }
+        }
+        let same =
+            |(new, old): (&u64, &u64)| (*new == 0) == (*old == 0) && new.abs_diff(*old) <= old / 4;
+        if !weights.iter().zip(&self.weights).all(same) {
+            self.weights = weights;
+            self.flows.share(&weights);
+            self.packets.share(&weights);
+        }
+    }
+}

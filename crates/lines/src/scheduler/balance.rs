@@ -1,0 +1,202 @@
+//! Packets shared among lines by their rates.
+
+use plane::{LINES_MAX, LineId, LineSet};
+
+/// Places that flows share.
+const PLACES: usize = 256;
+const NO_LINE: u8 = u8::MAX;
+
+/// Which line each flow goes by: places, each of one line, as many to a line as its rate says.
+///
+/// When lines or rates change, only those places move that must, so most flows stay where they are.
+#[derive(Clone, Debug)]
+pub struct FlowTable {
+    places: [u8; PLACES],
+}
+
+impl Default for FlowTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FlowTable {
+    /// A table without lines.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            places: [NO_LINE; PLACES],
+        }
+    }
+
+    /// The line of a flow.
+    #[must_use]
+    pub fn line(&self, flow: u32) -> Option<LineId> {
+        let line = self.places[(flow.wrapping_mul(0x85eb_ca6b) >> 24) as usize];
+        (line != NO_LINE).then_some(LineId(line))
+    }
+
+    /// Shares the places among lines by their weights.
+    pub fn share(&mut self, weights: &[u64; LINES_MAX]) {
+        let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+        if sum == 0 {
+            self.places = [NO_LINE; PLACES];
+            return;
+        }
+        let mut quotas = [0_usize; LINES_MAX];
+        let mut left = PLACES;
+        for (quota, weight) in quotas.iter_mut().zip(weights) {
+            *quota = (PLACES as u128 * u128::from(*weight) / sum) as usize;
+            left -= *quota;
+        }
+        // What rounding leaves goes to lines that have a weight, one each, the smallest first: none is left out.
+        while left > 0 {
+            let weighed = (0..LINES_MAX).filter(|line| weights[*line] > 0);
+            let Some(least) = weighed.min_by_key(|line| quotas[*line]) else {
+                break;
+            };
+            quotas[least] += 1;
+            left -= 1;
+        }
+        let mut kept = [0_usize; LINES_MAX];
+        for place in &mut self.places {
+            let line = usize::from(*place);
+            if line < LINES_MAX && kept[line] < quotas[line] {
+                kept[line] += 1;
+            } else {
+                *place = NO_LINE;
+            }
+        }
+        let mut line = 0;
+        for place in self.places.iter_mut().filter(|place| **place == NO_LINE) {
+            while line < LINES_MAX && kept[line] == quotas[line] {
+                line += 1;
+            }
+            if line == LINES_MAX {
+                break;
+            }
+            *place = line as u8;
+            kept[line] += 1;
+        }
+    }
+}
+
+/// Packets in turn, by rate: each line has a time at which it is done with what it was given, and the next packet goes
+/// to the one that will be done with it first.
+#[derive(Clone, Debug)]
+pub(super) struct PacketShare {
+    /// In bytes times `cost`.
+    done: [u64; LINES_MAX],
+    /// What a byte costs; the less the faster the line.
+    cost: [u64; LINES_MAX],
+    lines: LineSet,
+}
+
+impl PacketShare {
+    pub(super) const fn new() -> Self {
+        Self {
+            done: [0; LINES_MAX],
+            cost: [1; LINES_MAX],
+            lines: LineSet::EMPTY,
+        }
+    }
+
+    pub(super) fn share(&mut self, weights: &[u64; LINES_MAX]) {
+        let greatest = weights.iter().copied().max().unwrap_or(0).max(1);
+        // A line that was away does not catch up on what it missed, and times stay small.
+        let begin = self.lines.map(|line| self.done[line.index()]).min();
+        let begin = begin.unwrap_or(0);
+        let before = self.lines;
+        self.lines = LineSet::EMPTY;
+        for (line, weight) in weights
+            .iter()
+            .enumerate()
+            .filter(|(_, weight)| **weight > 0)
+        {
+            let id = LineId(line as u8);
+            self.done[line] = if before.contains(id) {
+                self.done[line] - begin
+            } else {
+                0
+            };
+            // Rates below a thousandth of the greatest count as that.
+            self.cost[line] =
+                (u128::from(greatest) * 1024 / u128::from(*weight)).min(1 << 20) as u64;
+            self.lines = self.lines.with(id);
+        }
+    }
+
+    pub(super) fn next(&mut self, bytes: usize) -> Option<LineId> {
+        let done = |line: LineId| self.done[line.index()] + bytes as u64 * self.cost[line.index()];
+        let line = self.lines.min_by_key(|line| done(*line))?;
+        self.done[line.index()] = done(line);
+        Some(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weights(of: &[u64]) -> [u64; LINES_MAX] {
+        let mut weights = [0; LINES_MAX];
+        weights[..of.len()].copy_from_slice(of);
+        weights
+    }
+
+    #[test]
+    fn flows_are_shared_by_weight_and_stay() {
+        let mut table = FlowTable::new();
+        assert_eq!(table.line(1), None);
+        table.share(&weights(&[100, 50]));
+        let lines = |table: &FlowTable| -> Vec<u8> {
+            (0..30_000)
+                .map(|flow| table.line(flow).unwrap().0)
+                .collect()
+        };
+        let before = lines(&table);
+        let second = before.iter().filter(|line| **line == 1).count();
+        assert!((9_300..10_700).contains(&second), "{second}");
+        table.share(&weights(&[100, 60]));
+        let after = lines(&table);
+        let moved = before.iter().zip(&after).filter(|(a, b)| a != b).count();
+        assert!(moved < 2000, "{moved}");
+        table.share(&weights(&[100, 0]));
+        let alone = lines(&table);
+        assert!(alone.iter().all(|line| *line == 0));
+        let moved = after.iter().zip(&alone).filter(|(a, b)| a != b).count();
+        let were = after.iter().filter(|line| **line == 1).count();
+        assert_eq!(moved, were, "flows of the other stay");
+    }
+
+    #[test]
+    fn a_slow_line_is_not_left_out() {
+        let mut table = FlowTable::new();
+        table.share(&weights(&[1_000_000, 1, 1_000_000]));
+        assert!((0..10_000).any(|flow| table.line(flow) == Some(LineId(1))));
+    }
+
+    #[test]
+    fn packets_are_shared_by_bytes() {
+        let mut share = PacketShare::new();
+        assert_eq!(share.next(100), None);
+        share.share(&weights(&[100, 50]));
+        let mut bytes = [0; 2];
+        for number in 0..3000 {
+            let size = if number % 3 == 0 { 1400 } else { 100 };
+            bytes[share.next(size).unwrap().index()] += size;
+        }
+        let ratio = bytes[0] as f64 / bytes[1] as f64;
+        assert!((1.9..2.1).contains(&ratio), "{bytes:?}");
+        share.share(&weights(&[0, 50]));
+        assert_eq!(share.next(100), Some(LineId(1)));
+        share.share(&weights(&[100, 50]));
+        let first = (0..300)
+            .filter(|_| share.next(1000) == Some(LineId(0)))
+            .count();
+        assert!(
+            (190..=210).contains(&first),
+            "it does not catch up: {first}"
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! One line at a time, and when another takes over.
+
+use super::Switch;
+use plane::LineId;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// What makes one line better than another: less is better, the first that differs counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    pub(super) metered: bool,
+    pub(super) degraded: bool,
+    pub(super) priority: u8,
+    /// Among lines of one priority the first.
+    pub(super) line: LineId,
+}
+
+/// When failover goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailoverSettings {
+    /// A better line must have been usable for this long before it takes over from one that works.
+    pub hold: Duration,
+    /// The hold time doubles with each line that fails soon after it took over, up to this.
+    pub hold_max: Duration,
+}
+
+impl Default for FailoverSettings {
+    /// 30 seconds, up to 15 minutes.
+    fn default() -> Self {
+        Self {
+            hold: Duration::from_secs(30),
+            hold_max: Duration::from_secs(15 * 60),
+        }
+    }
+}
+
+/// Why another line is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwitchReason {
+    /// None was in use.
+    First,
+    /// The line that was in use does not work any more.
+    Failed,
+    /// The line that was in use has grown worse, and this one has not.
+    Degraded,
+    /// This one is preferred, and has worked for the hold time.
+    Preferred(Duration),
+}
+
+impl fmt::Display for SwitchReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::First => f.write_str("no line was in use"),
+            Self::Failed => f.write_str("the line in use has failed"),
+            Self::Degraded => f.write_str("the line in use has degraded"),
+            Self::Preferred(hold) => {
+                write!(f, "it is preferred and has worked for {} s", hold.as_secs())
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Failover {
+    settings: FailoverSettings,
+    active: Option<LineId>,
+    hold: Duration,
+    /// A better line, and since when it is.
+    better: Option<(LineId, Instant)>,
+    /// When a better line took over last.
+    went_back: Option<Instant>,
+}
+
+impl Failover {
+    pub(super) const fn new(settings: FailoverSettings) -> Self {
+        Self {
+            settings,
+            active: None,
+            hold: settings.hold,
+            better: None,
+            went_back: None,
+        }
+    }
+
+    pub(super) const fn active(&self) -> Option<LineId> {
+        self.active
+    }
+
+    /// When a better line takes over, if nothing changes.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.better.map(|(_, since)| since + self.hold)
+    }
+
+    /// Chooses between the best of the lines that are usable and the one in use, `current` if it is usable. Returns what
+    /// has changed.
+    pub(super) fn choose(
+        &mut self,
+        best: Option<Rank>,
+        current: Option<Rank>,
+        now: Instant,
+    ) -> Option<Switch> {
+        let Some(best) = best else {
+            // Packets go on where they went: the line may come back before it is noticed.
+            self.better = None;
+            return None;
+        };
+        self.calm_down(now);
+        let reason = match (self.active, current) {
+            (None, _) => SwitchReason::First,
+            (Some(_), None) => SwitchReason::Failed,
+            (Some(_), Some(current)) if current.line == best.line => {
+                self.better = None;
+                return None;
+            }
+            (Some(_), Some(current))
+                if current.degraded && !best.degraded && current.metered == best.metered =>
+            {
+                SwitchReason::Degraded
+            }
+            _ => {
+                let since = match self.better {
+                    Some((line, since)) if line == best.line => since,
+                    _ => now,
+                };
+                self.better = Some((best.line, since));
+                if now < since + self.hold {
+                    return None;
+                }
+                SwitchReason::Preferred(self.hold)
+            }
+        };
+        self.switch(best.line, reason, now)
+    }
+
+    fn switch(&mut self, to: LineId, reason: SwitchReason, now: Instant) -> Option<Switch> {
+        match reason {
+            SwitchReason::Preferred(_) => self.went_back = Some(now),
+            SwitchReason::Failed | SwitchReason::Degraded => {
+                // It failed soon after it took over: the next time it must prove itself for longer.
+                let soon = self.went_back.is_some_and(|at| now < at + self.hold * 4);
+                if soon {
+                    self.hold = (self.hold * 2).min(self.settings.hold_max);
+                }
+                self.went_back = None;
+            }
+            SwitchReason::First => {}
+        }
+        self.better = None;
+        let from = self.active.replace(to);
+        Some(Switch { from, to, reason })
+    }
+
+    /// A line that took over and has worked for long is trusted as before.
+    fn calm_down(&mut self, now: Instant) {
+        if self.went_back.is_some_and(|at| now >= at + self.hold * 4) {
+            self.hold = self.settings.hold;
+            self.went_back = None;
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Lines that come and go under each mode.
+
+use super::*;
+use crate::inner::Kind;
+use LineState::{Degraded, Down, Up};
+use plane::Ecn;
+use std::time::Duration;
+
+const A: LineId = LineId(0);
+const B: LineId = LineId(1);
+const C: LineId = LineId(2);
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+const fn packet(kind: Kind, length: usize, flow: u32) -> Inner {
+    Inner {
+        flow,
+        length,
+        dscp: 0,
+        ecn: Ecn::NotEct,
+        kind,
+    }
+}
+
+const DATA: Inner = packet(Kind::Tcp, 1400, 1);
+
+fn set(lines: &[LineId]) -> LineSet {
+    lines.iter().copied().collect()
+}
+
+/// A is preferred to B; both are up.
+fn two(mode: Mode, now: Instant) -> Scheduler {
+    let mut scheduler = Scheduler::new(mode, FailoverSettings::default());
+    for (line, priority) in [(A, 1), (B, 2)] {
+        let settings = LineSettings {
+            priority,
+            ..LineSettings::default()
+        };
+        scheduler.add(line, settings);
+        scheduler.set_state(line, Up, now);
+    }
+    scheduler
+}
+
+#[test]
+fn single_stays_whatever_happens() {
+    let now = Instant::now();
+    let mut scheduler = two(Mode::Single, now);
+    assert_eq!(scheduler.pick(&DATA), set(&[A]));
+    assert_eq!(scheduler.set_state(A, Down, now), None);
+    assert_eq!(scheduler.pick(&DATA), set(&[A]));
+    assert_eq!(scheduler.next_deadline(), None);
+}
+
+#[test]
+fn failover_goes_at_once_and_comes_back_after_the_hold_time() {
+    let now = Instant::now();
+    let mut scheduler = two(Mode::Failover, now);
+    assert_eq!(scheduler.pick(&DATA), set(&[A]));
+    let switch = scheduler.set_state(A, Down, now).unwrap();
+    assert_eq!((switch.from, switch.to), (Some(A), B));
+    assert_eq!(switch.reason, SwitchReason::Failed);
+    assert_eq!(scheduler.pick(&DATA), set(&[B]));
+    assert_eq!(scheduler.set_state(A, Up, now + secs(10)), None);
+    assert_eq!(scheduler.next_deadline(), Some(now + secs(40)));
+    assert_eq!(scheduler.poll(now + secs(39)), None);
+    let switch = scheduler.poll(now + secs(40)).unwrap();
+    assert_eq!(switch.to, A);
+    assert_eq!(
+        switch.reason.to_string(),
+        "it is preferred and has worked for 30 s"
+    );
+    assert_eq!(scheduler.next_deadline(), None);
+}
+
+#[test]
+fn a_line_that_comes_and_goes_is_not_waited_for() {
+    let now = Instant::now();
+    let mut scheduler = two(Mode::Failover, now);
+    scheduler.set_state(A, Down, now);
+    for step in 1..20 {
+        scheduler.set_state(A, Up, now + secs(step * 20));
+        assert_eq!(
+            scheduler.set_state(A, Down, now + secs(step * 20 + 15)),
+            None
+        );
+    }
+    assert_eq!(scheduler.pick(&DATA), set(&[B]));
+}
+
+#[test]
+fn ping_pong_is_damped_and_forgiven() {
+    let mut now = Instant::now();
+    let mut scheduler = two(Mode::Failover, now);
+    scheduler.set_state(A, Down, now);
+    // A comes back, takes over, and fails ten seconds after that.
+    let mut holds = Vec::new();
+    for _ in 0..7 {
+        scheduler.set_state(A, Up, now);
+        let back = scheduler.next_deadline().unwrap();
+        holds.push((back - now).as_secs());
+        now = back;
+        assert_eq!(scheduler.poll(now).unwrap().to, A);
+        now += secs(10);
+        assert_eq!(scheduler.set_state(A, Down, now).unwrap().to, B);
+    }
+    assert_eq!(holds, [30, 60, 120, 240, 480, 900, 900]);
+    scheduler.set_state(A, Up, now);
+    now = scheduler.next_deadline().unwrap();
+    scheduler.poll(now);
+    now += secs(3600);
+    assert_eq!(scheduler.poll(now), None);
+    scheduler.set_state(A, Down, now);
+    scheduler.set_state(A, Up, now);
+    assert_eq!(scheduler.next_deadline(), Some(now + secs(30)));
+}
+
+#[test]
+fn a_line_that_has_degraded_is_left_for_one_that_has_not() {
+    let now = Instant::now();
+    let mut scheduler = two(Mode::Failover, now);
+    let switch = scheduler.set_state(A, Degraded, now).unwrap();
+    assert_eq!((switch.to, switch.reason), (B, SwitchReason::Degraded));
+    assert_eq!(scheduler.set_state(B, Degraded, now), None, "held");
+    assert_eq!(scheduler.next_deadline(), Some(now + secs(30)));
+}
+
+#[test]
+fn a_metered_line_is_for_when_no_other_works() {
+    let now = Instant::now();
+    let mut scheduler = two(Mode::Duplicate, now);
+    let metered = LineSettings {
+        priority: 0,
+        metered: true,
+        ..LineSettings::default()
+    };
+    scheduler.add(C, metered);
+    scheduler.set_state(C, Up, now);
+    assert_eq!(scheduler.pick(&DATA), set(&[A, B]));
+    scheduler.set_state(A, Degraded, now);
+    scheduler.set_state(B, Down, now);
+    assert_eq!(scheduler.pick(&DATA), set(&[A]));
+    scheduler.set_state(A, Down, now);
+    assert_eq!(scheduler.pick(&DATA), set(&[C]));
+}
+
+#[test]
+fn a_line_whose_cap_is_used_up_is_not_used() {
+    let now = Instant::now();
+    let mut scheduler = two(Mode::Failover, now);
+    scheduler.add(
+        A,
+        LineSettings {
+            priority: 1,
+            cap: Some(1_000_000),
+            ..LineSettings::default()
+        },
+    );
+    scheduler.set_state(A, Up, now);
+    scheduler.poll(now + secs(60));
+    assert_eq!(scheduler.pick(&DATA), set(&[A]));
+    scheduler.allowance(A).unwrap().charge(1_000_000);
+    assert_eq!(scheduler.poll(now + secs(60)).unwrap().to, B);
+    let month = Month::of(0, 1);
+    let next = Month::of(86_400 * 31, 1);
+    for month in [month, next] {
+        scheduler.allowance(A).unwrap().begin(month);
+    }
+    scheduler.poll(now + secs(70));
+    assert_eq!(scheduler.poll(now + secs(100)).unwrap().to, A);
+}
+
+#[test]
+fn critical_packets_go_over_all_lines_and_the_rest_over_one() {
+    let mut scheduler = two(Mode::Critical, Instant::now());
+    for inner in [
+        packet(Kind::TcpSyn, 60, 1),
+        packet(Kind::TcpAck, 52, 1),
+        packet(Kind::Udp, 200, 1),
+        Inner { dscp: 46, ..DATA },
+        Inner { dscp: 40, ..DATA },
+    ] {
+        assert_eq!(scheduler.pick(&inner), set(&[A, B]), "{inner:?}");
+    }
+    for inner in [
+        DATA,
+        packet(Kind::Udp, 1200, 1),
+        packet(Kind::Other, 60, 1),
+        Inner { dscp: 34, ..DATA },
+    ] {
+        assert_eq!(scheduler.pick(&inner), set(&[A]), "{inner:?}");
+    }
+}
+
+#[test]
+fn flows_are_balanced_by_rates_and_stay() {
+    let now = Instant::now();
+    let mut scheduler = two(Mode::BalanceFlows, now);
+    scheduler.set_rate(A, 100_000_000);
+    scheduler.set_rate(B, 50_000_000);
+    let mut pick = |flow| scheduler.pick(&packet(Kind::Tcp, 1400, flow));
+    let on_b = (0..3000).filter(|flow| pick(*flow) == set(&[B])).count();
+    assert!((900..1100).contains(&on_b), "{on_b}");
+    let before: Vec<LineSet> = (0..3000).map(&mut pick).collect();
+    scheduler.set_rate(B, 55_000_000);
+    let mut pick = |flow| scheduler.pick(&packet(Kind::Tcp, 1400, flow));
+    assert_eq!((0..3000).map(&mut pick).collect::<Vec<_>>(), before);
+    scheduler.set_state(A, Down, now);
+    assert_eq!(scheduler.pick(&DATA), set(&[B]));
+}
+
+#[test]
+fn packets_are_balanced_by_rates() {
+    let mut scheduler = two(Mode::BalancePackets, Instant::now());
+    scheduler.set_rate(A, 100_000_000);
+    scheduler.set_rate(B, 50_000_000);
+    let on_a = (0..3000)
+        .filter(|_| scheduler.pick(&DATA) == set(&[A]))
+        .count();
+    assert!((1990..2010).contains(&on_a), "{on_a}");
+}
+
+#[test]
+fn a_data_plane_is_told_the_choice_that_the_scheduler_makes() {
+    let now = Instant::now();
+    let told = |mode| {
+        let mut scheduler = two(mode, now);
+        scheduler.set_rate(A, 100_000_000);
+        scheduler.set_rate(B, 50_000_000);
+        (scheduler.active(), scheduler.line_mode())
+    };
+    let both = set(&[A, B]);
+    assert_eq!(told(Mode::Failover).1, LineMode::Single);
+    assert_eq!(told(Mode::Duplicate), (Some(A), LineMode::Duplicate(both)));
+    assert_eq!(told(Mode::Critical), (Some(A), LineMode::Critical(both)));
+    let LineMode::Balance(shares) = told(Mode::BalanceFlows).1 else {
+        panic!("flows are shared");
+    };
+    assert_eq!(shares[A.index()], 2 * shares[B.index()]);
+    let mut scheduler = two(Mode::Duplicate, now);
+    scheduler.set_state(A, Down, now);
+    assert_eq!(scheduler.line_mode(), LineMode::Duplicate(set(&[B])));
+}
+
+#[test]
+fn streams_take_part_in_failover_only() {
+    let now = Instant::now();
+    let mut scheduler = two(Mode::Duplicate, now);
+    let stream = LineSettings {
+        stream: true,
+        ..LineSettings::default()
+    };
+    scheduler.add(C, stream);
+    scheduler.set_state(C, Up, now);
+    assert_eq!(scheduler.pick(&DATA), set(&[A, B]));
+    scheduler.set_state(A, Down, now);
+    scheduler.set_state(B, Down, now);
+    assert_eq!(scheduler.pick(&DATA), set(&[C]));
+}
+
+#[test]
+fn where_no_line_works_packets_go_where_they_went() {
+    let now = Instant::now();
+    for mode in [
+        Mode::Failover,
+        Mode::Duplicate,
+        Mode::Critical,
+        Mode::BalanceFlows,
+        Mode::BalancePackets,
+    ] {
+        let mut scheduler = two(mode, now);
+        scheduler.set_state(A, Down, now);
+        scheduler.set_state(B, Down, now);
+        assert_eq!(scheduler.pick(&DATA), set(&[B]), "{mode:?}");
+        scheduler.remove(B, now);
+        assert_eq!(scheduler.pick(&DATA), set(&[A]), "{mode:?}");
+        scheduler.remove(A, now);
+        assert_eq!(scheduler.pick(&DATA), LineSet::EMPTY);
+    }
+}
+
+#[test]
+fn lines_that_nothing_is_known_of_are_tried() {
+    let mut scheduler = Scheduler::new(Mode::Duplicate, FailoverSettings::default());
+    scheduler.add(B, LineSettings::default());
+    scheduler.poll(Instant::now());
+    assert_eq!(scheduler.pick(&DATA), set(&[B]));
+}

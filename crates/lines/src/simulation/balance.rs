@@ -1,0 +1,106 @@
+//! One stream over two lines, a packet here and a packet there.
+
+use super::path::{Sending, run};
+use crate::emulator::{Link, LinkSettings, Loss};
+use crate::health::LineState;
+use crate::inner::{Inner, Kind};
+use crate::reorder::{Order, Settings, Window};
+use crate::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler};
+use plane::{Ecn, LineId};
+use std::time::{Duration, Instant};
+
+/// A line of so many Mbit/s and milliseconds.
+fn line(rate: u64, delay: u64, loss: Loss) -> LinkSettings {
+    LinkSettings {
+        delay: Duration::from_millis(delay),
+        loss,
+        rate: Some(rate * 1_000_000),
+        queue: 100_000,
+        keeps_order: true,
+        ..LinkSettings::default()
+    }
+}
+
+/// Packets of 1000 bytes at `rate` Mbit/s for two seconds, over 100 Mbit/s with 10 ms and 50 Mbit/s with 40 ms.
+fn sendings(rate: u64) -> Vec<Sending> {
+    let mut scheduler = Scheduler::new(Mode::BalancePackets, FailoverSettings::default());
+    for (line, rate) in [(LineId(0), 100_000_000), (LineId(1), 50_000_000)] {
+        scheduler.add(line, LineSettings::default());
+        scheduler.set_rate(line, rate);
+        scheduler.set_state(line, LineState::Up, Instant::now());
+    }
+    let inner = Inner {
+        flow: 1,
+        length: 1000,
+        dscp: 0,
+        ecn: Ecn::NotEct,
+        kind: Kind::Tcp,
+    };
+    (0..rate * 250)
+        .map(|number| Sending {
+            at: Duration::from_nanos(number * 8_000_000 / rate),
+            number,
+            flow: Some(1),
+            lines: scheduler
+                .pick(&inner)
+                .fold(0, |lines, line| lines | 1 << line.0),
+        })
+        .collect()
+}
+
+fn settings() -> Settings {
+    Settings {
+        order: Order::Strict,
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn one_stream_fills_both_lines_in_order() {
+    let sendings = sendings(142);
+    let links = vec![
+        Link::new(line(100, 10, Loss::None), 1),
+        Link::new(line(50, 40, Loss::None), 2),
+    ];
+    let outcome = run(
+        &sendings,
+        links,
+        Window::new(settings()).unwrap(),
+        |_, _| {},
+    );
+    // While nothing is known of the slower line its first packets come late.
+    let late = outcome.counters.copies.late;
+    assert_eq!(outcome.deliveries.len(), sendings.len());
+    assert!(late < sendings.len() as u64 / 100, "{late}");
+    let settled = outcome.deliveries.iter().skip(3000);
+    let longest = settled.map(|delivery| delivery.delay).max().unwrap();
+    assert!(longest < Duration::from_millis(50), "{longest:?}");
+    assert!(outcome.waiting_max.0 < 600, "{:?}", outcome.waiting_max);
+}
+
+#[test]
+fn a_loss_on_one_line_stalls_a_stream_for_no_longer_than_the_slower_takes() {
+    let sendings = sendings(135);
+    let links = vec![
+        Link::new(line(100, 10, Loss::None), 1),
+        Link::new(line(50, 40, Loss::Random(0.01)), 2),
+    ];
+    let outcome = run(
+        &sendings,
+        links,
+        Window::new(settings()).unwrap(),
+        |_, _| {},
+    );
+    let mut delays: Vec<Duration> = outcome
+        .deliveries
+        .iter()
+        .skip(3000)
+        .map(|d| d.delay)
+        .collect();
+    delays.sort();
+    let p999 = delays[delays.len() * 999 / 1000];
+    assert!(p999 < Duration::from_millis(55), "{p999:?}");
+    let lost = sendings.len() - outcome.deliveries.len();
+    let third = sendings.len() / 3;
+    assert!(lost > third / 200 && lost < third / 60, "{lost}");
+}

@@ -1,0 +1,335 @@
+//! Several lines to a peer that knows nothing of lines.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use acceptance::{
+    A4, B4, Directory, Net, PATIENCE, PORT_A, PORT_B, PROGRAM, WG, interface, ip, peer, pings,
+    ready, status_of, tcp_both_ways_while, until, wireguard_go,
+};
+use lab::load::{PingOptions, UdpLoad, ping, udp_load};
+use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer};
+use lab::{Emulator, Host, Impairment, LinkOptions, Process, Side};
+use netio::netlink::Route;
+use serde_json::Value;
+
+/// Where B is called: an address that is on neither of its cables.
+const SERVER: &str = "203.0.113.9";
+
+/// A with two lines to B. `dsl` is preferred.
+struct World {
+    a: Host,
+    b: Host,
+    links: [LinkOptions; 2],
+    cables: [Emulator; 2],
+    keys: [Keys; 2],
+    directory: Directory,
+}
+
+const NAMES: [&str; 2] = ["dsl", "lte"];
+
+impl World {
+    fn new() -> Self {
+        let (a, b) = Net::hosts();
+        let links = [LinkOptions::numbered(1), LinkOptions::numbered(2)];
+        let line = Impairment {
+            rate: Some(40_000_000),
+            ..Impairment::NONE
+        };
+        let cable = |at: usize| {
+            let name = NAMES[at];
+            Emulator::new(&a, name, &b, name, &links[at], [line; 2], at as u64 + 1).unwrap()
+        };
+        let cables = [cable(0), cable(1)];
+        b.add_address("lo", ip(SERVER), 32).unwrap();
+        let keys = [Keys::generate(&a).unwrap(), Keys::generate(&b).unwrap()];
+        let world = Self {
+            a,
+            b,
+            links,
+            cables,
+            keys,
+            directory: Directory::new(),
+        };
+        world.lead(0);
+        world.lead(1);
+        world
+    }
+
+    /// A's way to B over one of the lines.
+    fn lead(&self, at: usize) {
+        let mut netlink = self.a.netlink().unwrap();
+        let mut route = Route::new(ip(SERVER), 32).via(self.links[at].b4());
+        route.dev = Some(netlink.index_of(NAMES[at]).unwrap());
+        route.metric = Some(at as u32 + 1);
+        netlink.add_route(&route).unwrap();
+    }
+
+    /// B, which waits to be called.
+    fn server(&self) -> Option<RunningPeer<'_>> {
+        let options = PeerOptions::default();
+        let b = wireguard_go()?.start(&self.b, WG, &options).unwrap();
+        let a = WgPeer::new(&self.keys[0].public).allow(ip(A4), 32);
+        b.configure(&interface(&self.keys[1], PORT_B, vec![a]))
+            .unwrap();
+        b.bring_up(&[(ip(B4), 24)], 1420).unwrap();
+        Some(b)
+    }
+
+    /// Starts A with these comments before a plain file.
+    fn client(&self, lines: &str) -> Process {
+        let text = format!(
+            "{lines}\n[Interface]\nPrivateKey = {}\nListenPort = {PORT_A}\nAddress = {A4}/24\n\
+             [Peer]\nPublicKey = {}\nEndpoint = {SERVER}:{PORT_B}\nAllowedIPs = {B4}/32\n",
+            self.keys[0].private, self.keys[1].public,
+        );
+        let file = self.directory.file("wg0.conf", &text);
+        let command = self.a.command(PROGRAM).arg("up").arg(file);
+        let mut process = command.spawn().unwrap();
+        process
+            .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+            .unwrap();
+        process
+    }
+
+    /// What A says of a line.
+    fn line(&self, at: usize) -> Value {
+        let status = status_of(&self.a, WG);
+        status["peers"][0]["lines"][at].clone()
+    }
+
+    fn in_use(&self) -> Option<usize> {
+        (0..2).find(|at| self.line(*at)["in_use"] == true)
+    }
+
+    fn is(&self, at: usize, state: &str) {
+        let name = NAMES[at];
+        until(&format!("{name} {state}"), || {
+            self.line(at)["state"] == state
+        });
+    }
+
+    fn uses(&self, at: usize) {
+        until(&format!("{} in use", NAMES[at]), || {
+            self.in_use() == Some(at)
+        });
+    }
+
+    /// B sends to where A is on this line.
+    fn answered_on(&self, b: &RunningPeer<'_>, at: usize) {
+        let there = Some((self.links[at].a4(), PORT_A).into());
+        until("answers on the line in use", || {
+            peer(b, &self.keys[0]).endpoint == there
+        });
+    }
+}
+
+const FAILOVER: &str = "#! [Lines]\n#! Mode = failover\n#! Hold = 1\n\
+    #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
+    #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20";
+
+/// A cable far away is cut: the host notices nothing, the tunnel does.
+#[test]
+fn a_transfer_survives_the_cut_of_its_line_and_the_tunnel_goes_back() {
+    if !ready() {
+        return;
+    }
+    let world = World::new();
+    let Some(b) = world.server() else { return };
+    let mut client = world.client(FAILOVER);
+    for at in [0, 1] {
+        world.is(at, "up");
+    }
+    world.uses(0);
+    pings(&world.a, B4, 2);
+    world.answered_on(&b, 0);
+
+    tcp_both_ways_while(&world.a, &world.b, ip(B4), 12_000_000, |seen| {
+        until("a part of it", || seen.load(Ordering::Relaxed) > 1_000_000);
+        world.cables[0].cut(true);
+        world.is(0, "down");
+        world.uses(1);
+    });
+    let reason = world.line(0)["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("not answered"), "{reason}");
+    world.answered_on(&b, 1);
+
+    world.cables[0].cut(false);
+    world.is(0, "up");
+    world.uses(0);
+    pings(&world.a, B4, 3);
+    world.answered_on(&b, 0);
+    for words in [
+        "line dsl is down: the peer has not answered on it for",
+        "line lte is used now: the line in use has failed",
+        "line dsl is up: the peer answers on it again, after",
+        "line dsl is used now: it is preferred and has worked for 1 s",
+    ] {
+        let told = client.wait_for_line(words, PATIENCE, |line| line.contains(words));
+        told.unwrap();
+    }
+    client.stop().unwrap().success().unwrap();
+}
+
+/// A device that is pulled out and put back in is noticed without a packet and without a restart.
+#[test]
+fn a_line_goes_with_its_device_and_comes_back_with_it() {
+    if !ready() {
+        return;
+    }
+    let world = World::new();
+    let Some(b) = world.server() else { return };
+    world.a.set_up("lte", false).unwrap();
+    let client = world.client(FAILOVER);
+    world.is(0, "up");
+    world.is(1, "down");
+    let reason = world.line(1)["reason"].clone();
+    assert_eq!(reason, "its device has no carrier");
+    pings(&world.a, B4, 2);
+
+    world.a.set_up("lte", true).unwrap();
+    world.lead(1);
+    world.is(1, "up");
+    world.a.set_up("dsl", false).unwrap();
+    world.uses(1);
+    pings(&world.a, B4, 2);
+    world.answered_on(&b, 1);
+
+    world.a.set_up("dsl", true).unwrap();
+    world.lead(0);
+    world.uses(0);
+    pings(&world.a, B4, 2);
+    client.stop().unwrap().success().unwrap();
+}
+
+const DUPLICATE: &str = "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n\
+    #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
+    #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20";
+
+/// 20,000 small packets, of which a line of 5 % loss would lose 1,000, and two 50, one after another.
+fn mostly_arrive(from: &Host, to: &Host, address: &str) {
+    let load = UdpLoad {
+        target: (ip(address), 5000).into(),
+        size: 200,
+        rate: 4000.0,
+        duration: Duration::from_secs(5),
+    };
+    let report = udp_load(from, to, &load).unwrap();
+    assert!(report.loss() <= 0.005, "{report:?}");
+    assert_eq!(report.duplicated, 0, "{report:?}");
+}
+
+/// Bad lines, of which one packet in twenty never arrives.
+fn lossy(world: &World) {
+    for cable in &world.cables {
+        cable.set_both(Impairment {
+            rate: Some(40_000_000),
+            loss: 0.05,
+            ..Impairment::NONE
+        });
+    }
+}
+
+/// The peer drops the later copy, as it would drop a replayed packet.
+#[test]
+fn a_peer_that_knows_nothing_of_copies_gets_what_either_line_brings() {
+    if !ready() {
+        return;
+    }
+    let world = World::new();
+    let Some(_b) = world.server() else { return };
+    let client = world.client(DUPLICATE);
+    for at in [0, 1] {
+        world.is(at, "up");
+        until("both used", || world.line(at)["in_use"] == true);
+    }
+    pings(&world.a, B4, 2);
+    lossy(&world);
+    mostly_arrive(&world.a, &world.b, B4);
+
+    // A cable is cut between two of 200 pings: at most the two that are on their way are lost.
+    for cable in &world.cables {
+        cable.set_both(Impairment::NONE);
+    }
+    let options = PingOptions {
+        count: 200,
+        interval: Some(Duration::from_millis(50)),
+        ..PingOptions::default()
+    };
+    let carried = || world.cables[0].counters(Side::A).received;
+    let before = carried();
+    let report = thread::scope(|scope| {
+        let pings = scope.spawn(|| ping(&world.a, ip(B4), &options).unwrap());
+        until("half of the pings", || carried() > before + 60);
+        world.cables[0].cut(true);
+        pings.join().unwrap()
+    });
+    assert!(report.received + 2 >= report.sent, "{report:?}");
+    world.is(0, "down");
+    client.stop().unwrap().success().unwrap();
+}
+
+/// Between two ends that know lines, both directions have them, and packets stay in order.
+#[test]
+fn a_peer_that_answers_on_each_line_is_heard_by_either() {
+    if !ready() {
+        return;
+    }
+    let world = World::new();
+    let text = format!(
+        "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n[Interface]\nPrivateKey = {}\nListenPort = {PORT_B}\n\
+         Address = {B4}/24\n[Peer]\nPublicKey = {}\nAllowedIPs = {A4}/32\n",
+        world.keys[1].private, world.keys[0].public,
+    );
+    let file = world.directory.file("wg1.conf", &text);
+    let command = world.b.command(PROGRAM).arg("up").arg(file);
+    let mut server = command.spawn().unwrap();
+    server
+        .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+        .unwrap();
+    let client = world.client(DUPLICATE);
+    for at in [0, 1] {
+        world.is(at, "up");
+        until("both used", || world.line(at)["in_use"] == true);
+    }
+    pings(&world.a, B4, 3);
+    until("the server hears both lines", || {
+        let status = status_of(&world.b, "wg1");
+        let lines = status["peers"][0]["lines"].as_array().unwrap().clone();
+        lines.len() == 2 && lines.iter().all(|line| line["state"] == "up")
+    });
+    lossy(&world);
+    mostly_arrive(&world.a, &world.b, B4);
+    mostly_arrive(&world.b, &world.a, A4);
+    for (host, name) in [(&world.a, WG), (&world.b, "wg1")] {
+        let status = status_of(host, name);
+        let peer = &status["peers"][0];
+        let order = &peer["order"];
+        let number = |value: &Value| value.as_u64().unwrap();
+        assert!(number(&order["accepted"]) > 19_000, "{peer}");
+        assert!(number(&order["lost"]) < 500, "{peer}");
+        let copies = peer["lines"].as_array().unwrap().iter();
+        let copies: u64 = copies.map(|line| number(&line["duplicated"])).sum();
+        assert!(copies > 10_000, "{peer}");
+    }
+    client.stop().unwrap().success().unwrap();
+    server.stop().unwrap().success().unwrap();
+}
+
+/// `wg-quick` and Millrace without lines see nothing but comments.
+#[test]
+fn without_lines_there_is_one_way_and_no_word_of_lines() {
+    if !ready() {
+        return;
+    }
+    let world = World::new();
+    let Some(_b) = world.server() else { return };
+    let client = world.client("# [Line]\n# Name = dsl");
+    pings(&world.a, B4, 2);
+    let status = status_of(&world.a, WG);
+    assert_eq!(status["peers"][0]["lines"], Value::Null);
+    client.stop().unwrap().success().unwrap();
+}

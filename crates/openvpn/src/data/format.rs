@@ -1,0 +1,413 @@
+//! One key's data packets: `[length] opcode [peer-id] | head | framing, payload | tail`.
+//!
+//! The cipher writes and reads its own head and tail; here is what stands around and within them.
+
+use super::cipher::{self, CipherError};
+use super::fragment::{self, Fragments};
+use super::header::V2_LEN;
+use super::inband::{OCC_MAGIC, PING};
+use super::lzo;
+use super::mss;
+use super::record;
+use crate::session::DataKeys;
+use crypto::PacketCipher;
+use plane::{Batch, Format, Joined, Packet, Payload};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Packets in one epoch. AES-GCM may seal 2^36 blocks under a key; packets have 4,096 at most.
+const EPOCH_PACKETS_LOG2: u32 = 24;
+
+/// What all keys of a peer have in common.
+#[derive(Clone, Default)]
+pub struct Shape {
+    /// The bytes that `comp-lzo` or `compress` puts around payloads.
+    pub framing: Framing,
+    /// Packets go through TCP.
+    pub stream: bool,
+    /// `fragment`: pieces out and in, across keys.
+    pub fragments: Option<Arc<Fragments>>,
+    /// `mssfix`: the largest TCP segment over IPv4, in bytes; 0 for any.
+    pub mss: u16,
+    /// Bytes that a packet which the peer compressed may have when it is unpacked; 0: it is dropped.
+    pub unpacked_max: usize,
+}
+
+/// Compression framing: the marks that compression leaves on packets even where nothing is compressed.
+///
+/// Millrace never compresses: that tells listeners something of what is inside (the VORACLE attack). The peer may
+/// insist on the framing all the same, says by it whether it has compressed, and what it has is unpacked.
+///
+/// | directive                                | framing | on the wire                                              |
+/// |------------------------------------------|---------|----------------------------------------------------------|
+/// | `comp-lzo` in any form, `compress lzo`   | Lzo     | `fa` before the packet; `66` if it is LZO                 |
+/// | `compress`, `compress stub`, `... lz4`   | Swap    | `fb` for the first byte, which goes to the end; `69` LZ4, likewise |
+/// | `compress stub-v2`, `compress lz4-v2`    | V2      | nothing, or `50 00` before a packet that begins with `50` |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// None.
+    #[default]
+    None,
+    /// A byte before the packet.
+    Lzo,
+    /// A byte in place of the first, which is moved to the end.
+    Swap,
+    /// An escape where the packet looks like one.
+    V2,
+}
+
+const LZO_COMPRESSED: u8 = 0x66;
+const LZ4_COMPRESSED: u8 = 0x69;
+const PLAIN: u8 = 0xfa;
+const PLAIN_SWAPPED: u8 = 0xfb;
+const V2_INDICATOR: u8 = 0x50;
+const V2_PLAIN: u8 = 0;
+const V2_LZ4: u8 = 1;
+const V2_LZO: u8 = 2;
+/// What stock writes for [`V2_PLAIN`]: the number that the method has inside the program. Stock itself does not take it.
+const V2_PLAIN_OF_STOCK: u8 = 10;
+
+/// How a peer has compressed a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// LZO1X.
+    Lzo,
+    /// LZ4.
+    Lz4,
+}
+
+/// What was in the framing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unframed {
+    /// A packet: where it is.
+    Payload(Range<usize>),
+    /// A compressed packet, as it was: for [`Framing::unpack`].
+    Compressed(Compression),
+    /// Not this framing: the ends differ in it. Dropped.
+    Malformed,
+}
+
+impl Framing {
+    /// Bytes that [`frame`](Self::frame) may want in front of a packet.
+    pub const HEAD_ROOM: usize = 2;
+    /// Bytes that [`frame`](Self::frame) may want behind a packet.
+    pub const TAIL_ROOM: usize = 1;
+
+    /// Bytes by which it makes an ordinary packet longer.
+    #[must_use]
+    pub const fn overhead(self) -> usize {
+        match self {
+            Self::None | Self::V2 => 0,
+            Self::Lzo | Self::Swap => 1,
+        }
+    }
+
+    /// Puts the framing on the packet at `at` in `buffer` and tells where the result is. `None` if there is less room
+    /// than [`HEAD_ROOM`](Self::HEAD_ROOM) before it and [`TAIL_ROOM`](Self::TAIL_ROOM) after it, where they are
+    /// needed, or no packet.
+    #[must_use]
+    pub fn frame(self, buffer: &mut [u8], at: Range<usize>) -> Option<Range<usize>> {
+        let first = *buffer.get(at.clone())?.first()?;
+        match self {
+            Self::None => Some(at),
+            Self::V2 if first != V2_INDICATOR => Some(at),
+            Self::V2 => {
+                let start = at.start.checked_sub(2)?;
+                buffer[start] = V2_INDICATOR;
+                buffer[start + 1] = V2_PLAIN;
+                Some(start..at.end)
+            }
+            Self::Lzo => {
+                let start = at.start.checked_sub(1)?;
+                buffer[start] = PLAIN;
+                Some(start..at.end)
+            }
+            Self::Swap => {
+                *buffer.get_mut(at.end)? = first;
+                buffer[at.start] = PLAIN_SWAPPED;
+                Some(at.start..at.end + 1)
+            }
+        }
+    }
+
+    /// Takes the framing off what is at `at` in `buffer`.
+    #[must_use]
+    pub fn unframe(self, buffer: &mut [u8], at: Range<usize>) -> Unframed {
+        let Some(framed) = buffer.get_mut(at.clone()) else {
+            return Unframed::Malformed;
+        };
+        match (self, &mut *framed) {
+            (Self::None, _) => Unframed::Payload(at),
+            (_, []) => Unframed::Malformed,
+            (Self::Lzo, [PLAIN, ..]) => Unframed::Payload(at.start + 1..at.end),
+            (Self::Lzo, [LZO_COMPRESSED, ..]) => Unframed::Compressed(Compression::Lzo),
+            (Self::Swap, [first @ PLAIN_SWAPPED, .., last]) => {
+                *first = *last;
+                Unframed::Payload(at.start..at.end - 1)
+            }
+            (Self::Swap, [LZ4_COMPRESSED, ..]) => Unframed::Compressed(Compression::Lz4),
+            (Self::V2, [V2_INDICATOR, V2_PLAIN | V2_PLAIN_OF_STOCK, ..]) => {
+                Unframed::Payload(at.start + 2..at.end)
+            }
+            (Self::V2, [V2_INDICATOR, V2_LZ4, ..]) => Unframed::Compressed(Compression::Lz4),
+            (Self::V2, [V2_INDICATOR, V2_LZO, ..]) => Unframed::Compressed(Compression::Lzo),
+            (Self::V2, [V2_INDICATOR, ..]) => Unframed::Malformed,
+            (Self::V2, _) => Unframed::Payload(at),
+            (Self::Lzo | Self::Swap, _) => Unframed::Malformed,
+        }
+    }
+
+    /// Unpacks a compressed packet to the beginning of `unpacked`, and returns its length. `framed` is the whole of what
+    /// [`unframe`](Self::unframe) called [`Unframed::Compressed`], and is of no use any more then. `None` if it is none, or
+    /// unpacks to more than there is room for.
+    #[must_use]
+    pub fn unpack(self, framed: &mut [u8], unpacked: &mut [u8]) -> Option<usize> {
+        let len = framed.len();
+        let Unframed::Compressed(compression) = self.unframe(framed, 0..len) else {
+            return None;
+        };
+        let packed = match self {
+            Self::Swap => {
+                // The mark stands for the first byte of what was compressed, which is the last of all.
+                framed[0] = framed[len - 1];
+                &framed[..len - 1]
+            }
+            Self::V2 => &framed[2..],
+            Self::None | Self::Lzo => &framed[1..],
+        };
+        match compression {
+            Compression::Lzo => lzo::unpack(packed, unpacked).ok(),
+            Compression::Lz4 => lz4_flex::block::decompress_into(packed, unpacked).ok(),
+        }
+    }
+}
+
+/// Bytes that a framing puts in front of a packet. (That of version 2 puts some in front of packets
+/// that begin with a byte that no IP packet and no in-band message of ours begins with.)
+fn framing_head(framing: Framing) -> usize {
+    usize::from(framing == Framing::Lzo)
+}
+
+/// Bytes that a framing puts behind a packet.
+fn framing_tail(framing: Framing) -> usize {
+    usize::from(framing == Framing::Swap)
+}
+
+/// One direction of one key.
+pub struct DataFormat {
+    prefix: [u8; V2_LEN],
+    prefix_len: usize,
+    cipher: Arc<dyn PacketCipher>,
+    shape: Shape,
+    /// The other direction's cipher where packets have epochs: ours must not fall behind the peer's.
+    peer_epoch: Option<Arc<dyn PacketCipher>>,
+}
+
+impl DataFormat {
+    /// The formats to seal and to open with.
+    ///
+    /// # Errors
+    /// A cipher that is insecure, unless `allow_insecure`, or that the layout cannot carry.
+    pub fn pair(
+        keys: &DataKeys,
+        shape: &Shape,
+        allow_insecure: bool,
+    ) -> Result<(Arc<Self>, Arc<Self>), CipherError> {
+        let make = if allow_insecure {
+            cipher::new_insecure
+        } else {
+            cipher::new
+        };
+        let layout = keys.layout;
+        let send = make(keys.cipher, keys.auth, &keys.send, layout)?;
+        let receive = make(keys.cipher, keys.auth, &keys.receive, layout)?;
+        let (prefix, prefix_len) = (layout.header(keys.key_id), layout.header_len());
+        let one = |cipher: &Arc<dyn PacketCipher>, peer_epoch| {
+            Arc::new(Self {
+                prefix,
+                prefix_len,
+                cipher: Arc::clone(cipher),
+                shape: shape.clone(),
+                peer_epoch,
+            })
+        };
+        let peer_epoch = layout.has_epochs().then(|| Arc::clone(&receive));
+        Ok((one(&send, peer_epoch), one(&receive, None)))
+    }
+
+    /// The cipher's name and whose code runs.
+    pub fn cipher(&self) -> (&'static str, &'static str) {
+        (self.cipher.name(), self.cipher.backend())
+    }
+
+    /// Whether the framing is put around whole payloads here; pieces were framed before they were
+    /// cut.
+    fn frames(&self) -> Framing {
+        if self.shape.fragments.is_some() {
+            Framing::None
+        } else {
+            self.shape.framing
+        }
+    }
+
+    /// The packet id of packet `n`, counted from 0.
+    fn packet_id(&self, n: u64) -> u64 {
+        match &self.peer_epoch {
+            None => n + 1,
+            Some(peer) => {
+                // An epoch begins anew after so many packets, or when the peer has begun one. Ids
+                // go on instead of starting from 1, which no receiver minds.
+                let own = 1 + (n >> EPOCH_PACKETS_LOG2);
+                (own.max(u64::from(peer.epoch())) << 48) | (n + 1)
+            }
+        }
+    }
+}
+
+impl Format for DataFormat {
+    fn head(&self) -> usize {
+        let record = if self.shape.stream {
+            record::HEADER_LEN
+        } else {
+            0
+        };
+        record + self.prefix_len + self.cipher.head() + framing_head(self.frames())
+    }
+
+    fn tail(&self, len: usize) -> usize {
+        let framing = self.frames();
+        let (head, tail) = (framing_head(framing), framing_tail(framing));
+        tail + self.cipher.tail(head + len + tail)
+    }
+
+    fn epoch(&self) -> u16 {
+        self.cipher.epoch()
+    }
+
+    fn seal(&self, batch: &mut Batch<'_>) {
+        let (framing, head) = (self.frames(), self.cipher.head());
+        for packet in batch.packets.iter_mut() {
+            let range = packet.start as usize..(packet.start + packet.len) as usize;
+            // Nothing but an empty packet has no frame, and none is sealed.
+            let framed = framing.frame(batch.memory, range.clone()).unwrap_or(range);
+            packet.start = framed.start as u32;
+            packet.len = framed.len() as u32;
+            packet.counter = self.packet_id(packet.counter);
+            let prefix = framed.start - head - self.prefix_len;
+            batch.memory[prefix..prefix + self.prefix_len]
+                .copy_from_slice(&self.prefix[..self.prefix_len]);
+            if self.shape.stream {
+                let len = self.prefix_len + head + framed.len() + self.cipher.tail(framed.len());
+                // The engine has dropped what would be longer than this can say.
+                let len = record::header(len as u16);
+                batch.memory[prefix - record::HEADER_LEN..prefix].copy_from_slice(&len);
+            }
+        }
+        self.cipher.seal(batch);
+    }
+
+    fn open(&self, batch: &mut Batch<'_>) {
+        self.cipher.open(batch);
+        for packet in batch.packets.iter_mut() {
+            // Ids begin with 1.
+            packet.authentic &= packet.counter != 0;
+        }
+    }
+
+    fn reveal(&self, memory: &mut [u8], packet: &mut Packet) -> Payload {
+        let mut range = packet.start as usize..(packet.start + packet.len) as usize;
+        if self.shape.fragments.is_some() {
+            match memory[range.clone()].first_chunk::<{ fragment::HEADER_LEN }>() {
+                Some([.., 0]) => range.start += fragment::HEADER_LEN,
+                Some(_) => return Payload::Piece,
+                None => return Payload::Malformed,
+            }
+        }
+        match self.shape.framing.unframe(memory, range) {
+            Unframed::Payload(range) => {
+                packet.start = range.start as u32;
+                packet.len = range.len() as u32;
+                kind(&memory[range])
+            }
+            // What it unpacks to has no room here.
+            Unframed::Compressed(_) => Payload::Piece,
+            Unframed::Malformed => Payload::Malformed,
+        }
+    }
+
+    fn adjust(&self, packet: &mut [u8]) {
+        if self.shape.mss > 0 {
+            mss::clamp(packet, self.shape.mss);
+        }
+    }
+
+    fn splits(&self) -> bool {
+        self.shape.fragments.is_some()
+    }
+
+    fn split(&self, packet: &[u8], emit: &mut dyn FnMut(&[u8], &[u8])) {
+        let Some(fragments) = &self.shape.fragments else {
+            return emit(&[], packet);
+        };
+        let framing = self.shape.framing;
+        let head = framing_head(framing);
+        let mut framed = vec![0; head + packet.len() + framing_tail(framing)];
+        let range = head..head + packet.len();
+        framed[range.clone()].copy_from_slice(packet);
+        let Some(range) = framing.frame(&mut framed, range) else {
+            return;
+        };
+        fragments.split(&framed[range], emit);
+    }
+
+    fn join(&self, piece: &[u8], whole: &mut Vec<u8>) -> Joined {
+        whole.clear();
+        match &self.shape.fragments {
+            None => whole.extend_from_slice(piece),
+            Some(fragments) => {
+                if let Err(early) = fragments.join(piece, whole) {
+                    return early;
+                }
+            }
+        }
+        let framed = whole.len();
+        match self.shape.framing.unframe(whole, 0..framed) {
+            Unframed::Payload(range) => {
+                keep(whole, range);
+                Joined::Packet
+            }
+            Unframed::Compressed(_) => {
+                whole.resize(framed + self.shape.unpacked_max, 0);
+                let (packed, unpacked) = whole.split_at_mut(framed);
+                match self.shape.framing.unpack(packed, unpacked) {
+                    Some(len) => {
+                        keep(whole, framed..framed + len);
+                        Joined::Unpacked
+                    }
+                    None => Joined::Compressed,
+                }
+            }
+            Unframed::Malformed => Joined::Malformed,
+        }
+    }
+}
+
+/// Leaves nothing of `bytes` but what is in `range`.
+fn keep(bytes: &mut Vec<u8>, range: Range<usize>) {
+    bytes.truncate(range.end);
+    bytes.drain(..range.start);
+}
+
+/// What a payload is without its framing. [`InBand`](super::inband::InBand) says which message.
+fn kind(payload: &[u8]) -> Payload {
+    if *payload == PING {
+        Payload::Keepalive
+    } else if payload.starts_with(&OCC_MAGIC) {
+        Payload::Message
+    } else {
+        Payload::Inner
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! The first byte of OpenVPN's packets, and how a data plane tells them apart.
+
+use plane::{Class, Endpoint, Record, ReplayWindow, SessionName, Wire};
+use std::net::SocketAddr;
+
+use super::header::{NO_PEER_ID, V1_LEN, V2_LEN};
+use super::record;
+
+/// The greatest key id; after it comes 1, since 0 is only for the first key of a session.
+pub const MAX_KEY_ID: u8 = 7;
+
+/// What a packet is: the upper five bits of its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Opcode {
+    /// Begins the next key of an established session.
+    SoftResetV1 = 3,
+    /// Bytes of the TLS stream.
+    ControlV1 = 4,
+    /// Only acknowledgements.
+    AckV1 = 5,
+    /// A packet of the tunnel.
+    DataV1 = 6,
+    /// Begins a session; from the client.
+    HardResetClientV2 = 7,
+    /// Answers the client's reset.
+    HardResetServerV2 = 8,
+    /// A packet of the tunnel, with the peer id of its sender.
+    DataV2 = 9,
+    /// Begins a session; from a client with a tls-crypt-v2 key, which is appended wrapped.
+    HardResetClientV3 = 10,
+    /// [`Opcode::ControlV1`] with the wrapped key appended once more, for a server that remembered nothing.
+    ControlWkcV1 = 11,
+}
+
+impl Opcode {
+    /// The opcode of this number. `None` for those that never were and for the resets 1 and 2 of key method 1, which
+    /// no version since 2.0 speaks.
+    #[must_use]
+    #[inline]
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        Some(match number {
+            3 => Self::SoftResetV1,
+            4 => Self::ControlV1,
+            5 => Self::AckV1,
+            6 => Self::DataV1,
+            7 => Self::HardResetClientV2,
+            8 => Self::HardResetServerV2,
+            9 => Self::DataV2,
+            10 => Self::HardResetClientV3,
+            11 => Self::ControlWkcV1,
+            _ => return None,
+        })
+    }
+
+    /// Whether it belongs to the data channel.
+    #[must_use]
+    pub const fn is_data(self) -> bool {
+        matches!(self, Self::DataV1 | Self::DataV2)
+    }
+
+    /// Whether it begins a session: stock's three hard resets.
+    #[must_use]
+    pub const fn is_hard_reset(self) -> bool {
+        matches!(
+            self,
+            Self::HardResetClientV2 | Self::HardResetServerV2 | Self::HardResetClientV3
+        )
+    }
+
+    /// Whether a wrapped client key of tls-crypt-v2 is appended.
+    #[must_use]
+    pub const fn carries_client_key(self) -> bool {
+        matches!(self, Self::HardResetClientV3 | Self::ControlWkcV1)
+    }
+}
+
+/// The first byte of every packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What the packet is.
+    pub opcode: Opcode,
+    /// Which key of the session it belongs to, 0..=7.
+    pub key_id: u8,
+}
+
+impl Head {
+    /// Reads the first byte. `None` if there is none or its opcode is unknown.
+    #[must_use]
+    #[inline]
+    pub fn peek(packet: &[u8]) -> Option<Self> {
+        let first = *packet.first()?;
+        Some(Self {
+            opcode: Opcode::from_u8(first >> 3)?,
+            key_id: first & MAX_KEY_ID,
+        })
+    }
+
+    /// The byte on the wire.
+    #[must_use]
+    pub const fn emit(self) -> u8 {
+        // The opcode of a variant is its number.
+        (self.opcode as u8) << 3 | (self.key_id & MAX_KEY_ID)
+    }
+}
+
+/// Our names for the keys of one peer: one for each key id, three bits.
+pub const KEYS_PER_PEER: u32 = 8;
+
+/// The packets of a client or of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenVpn {
+    /// There is one peer, the server, whatever its packets call us.
+    Client {
+        /// `allow-recursive-routing`: packets for the server's own address may go through the tunnel.
+        recursive: bool,
+    },
+    /// Packets name their client by its peer-id, or by the address that they come from.
+    Server,
+}
+
+impl OpenVpn {
+    /// The session of a packet with a peer-id; `None` where the packet is too short for one.
+    fn session(self, datagram: &[u8], key_id: u8) -> Option<SessionName> {
+        let &[_, a, b, c] = datagram.first_chunk::<V2_LEN>()?;
+        Some(match u32::from_be_bytes([0, a, b, c]) {
+            NO_PEER_ID => SessionName::OfSender(key_id),
+            peer_id => SessionName::Index(peer_id * KEYS_PER_PEER + u32::from(key_id)),
+        })
+    }
+}
+
+fn data(session: SessionName, header: usize) -> Class {
+    Class::Data {
+        session,
+        counter: 0,
+        header,
+    }
+}
+
+impl Wire for OpenVpn {
+    /// Opcode, peer-id, HMAC-SHA512, IV, packet id, fragment header, framing, and TCP's length.
+    const HEAD_MAX: usize = 4 + 64 + 16 + 4 + 4 + 1 + record::HEADER_LEN;
+    /// A tag or a block of padding, and the framing's byte.
+    const TAIL_MAX: usize = 17;
+    const STAGES: bool = false;
+    const ECN: bool = false;
+
+    const RECORD_HEADER: usize = record::HEADER_LEN;
+
+    /// 8,128 packets and no clock. Stock's default is 64 packets and 15 seconds, which loses packets on lines that reorder
+    /// or stall.
+    type Window = ReplayWindow;
+
+    #[inline]
+    fn classify(&self, datagram: &[u8]) -> Class {
+        let Some(Head { opcode, key_id }) = Head::peek(datagram) else {
+            return Class::Malformed;
+        };
+        match (opcode, self) {
+            (Opcode::DataV2, Self::Client { .. }) => {
+                data(SessionName::Index(key_id.into()), V2_LEN)
+            }
+            (Opcode::DataV1, Self::Client { .. }) => {
+                data(SessionName::Index(key_id.into()), V1_LEN)
+            }
+            (Opcode::DataV2, Self::Server) => match self.session(datagram, key_id) {
+                Some(session) => data(session, V2_LEN),
+                None => Class::Malformed,
+            },
+            (Opcode::DataV1, Self::Server) => data(SessionName::OfSender(key_id), V1_LEN),
+            _ => Class::Control,
+        }
+    }
+
+    fn record(bytes: &[u8], longest: usize) -> Record {
+        record::next(bytes, longest)
+    }
+
+    fn to_record(packet: &[u8]) -> Option<Vec<u8>> {
+        record::of(packet)
+    }
+
+    /// What is routed into the tunnel and meant for its other end's outside would go round for ever.
+    fn loops(&self, _datagram: &[u8], to: SocketAddr, _receiver: u32, endpoint: &Endpoint) -> bool {
+        to == endpoint.addr && *self != Self::Client { recursive: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATA_V1: u8 = Opcode::DataV1 as u8;
+    const DATA_V2: u8 = Opcode::DataV2 as u8;
+    const CLIENT: OpenVpn = OpenVpn::Client { recursive: false };
+
+    #[test]
+    fn data_packets_name_their_session() {
+        let v2 = [DATA_V2 << 3 | 2, 0, 1, 4, 9];
+        assert_eq!(
+            OpenVpn::Server.classify(&v2),
+            data(SessionName::Index(260 * 8 + 2), 4)
+        );
+        assert_eq!(CLIENT.classify(&v2), data(SessionName::Index(2), 4));
+        let nameless = [DATA_V2 << 3 | 2, 0xff, 0xff, 0xff, 9];
+        assert_eq!(
+            OpenVpn::Server.classify(&nameless),
+            data(SessionName::OfSender(2), 4)
+        );
+        let v1 = [DATA_V1 << 3 | 7, 9];
+        assert_eq!(
+            OpenVpn::Server.classify(&v1),
+            data(SessionName::OfSender(7), 1)
+        );
+        assert_eq!(CLIENT.classify(&v1), data(SessionName::Index(7), 1));
+    }
+
+    #[test]
+    fn unknown_opcodes_are_malformed() {
+        for datagram in [&[][..], &[0], &[1 << 3], &[2 << 3, 1], &[12 << 3], &[0xff]] {
+            assert_eq!(OpenVpn::Server.classify(datagram), Class::Malformed);
+            assert_eq!(CLIENT.classify(datagram), Class::Malformed);
+        }
+        assert_eq!(
+            OpenVpn::Server.classify(&[DATA_V2 << 3, 0, 1]),
+            Class::Malformed
+        );
+        for opcode in [3, 4, 5, 7, 8, 10, 11] {
+            assert_eq!(OpenVpn::Server.classify(&[opcode << 3]), Class::Control);
+        }
+    }
+}

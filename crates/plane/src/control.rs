@@ -1,0 +1,62 @@
+//! What the data plane tells control. The other half of the boundary is what control asks of it.
+
+use crate::{Line, LineId, PeerId, StreamId};
+use std::net::SocketAddr;
+
+/// The data plane's view of the protocol's state machine.
+///
+/// Called by workers: must not block, and must bound what it queues.
+pub trait Control: Send + Sync + 'static {
+    /// A datagram that is not a data packet. `from` is the way that it came, with our address that was called: what is
+    /// sent there ([`DataPlane::send`](crate::DataPlane::send)) answers it.
+    ///
+    /// Returns whether it was taken; `false` counts as a drop.
+    fn datagram(&self, from: Line, bytes: &[u8]) -> bool;
+
+    /// An authentic data packet of this peer's that carries a message instead of an IP packet.
+    fn message(&self, peer: PeerId, bytes: &[u8]) {
+        let _ = (peer, bytes);
+    }
+
+    /// Something happened to this peer.
+    fn notify(&self, peer: PeerId, notice: Notice);
+
+    /// A stream has ended, or sent what no peer would send.
+    fn stream_closed(&self, stream: StreamId) {
+        let _ = stream;
+    }
+
+    /// The data plane has stopped: the interface was deleted, or a worker cannot go on.
+    fn device_gone(&self);
+}
+
+/// Reasons to look at a peer. All are rare but [`NeedSession`](Self::NeedSession).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Notice {
+    /// A packet waits for a session. Told for every packet that is read without one: control keeps a set and no queue.
+    NeedSession,
+    /// Traffic flows and this peer's timers are not armed.
+    Active,
+    /// The first packet of a session that the peer must confirm has come.
+    Confirmed {
+        /// Our name for that session.
+        index: u32,
+    },
+    /// A key has passed the age or count after which it should be renewed, and is still used.
+    Refresh {
+        /// Our name for its session.
+        index: u32,
+    },
+    /// An authentic packet came from another address, and the peer is there now.
+    Moved {
+        /// The line that it was heard by.
+        line: LineId,
+        /// Where it is.
+        to: SocketAddr,
+    },
+    /// The peer compresses: told of the first such packet of a key.
+    Compressed {
+        /// Whether the packet was unpacked; dropped otherwise.
+        unpacked: bool,
+    },
+}

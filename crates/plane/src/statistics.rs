@@ -1,0 +1,37 @@
+//! What a data plane has done, for people.
+
+/// What one direction of a tunnel has done since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PipelineCounts {
+    /// Batches drained.
+    pub batches: u64,
+    /// Inner packets in them.
+    pub packets: u64,
+    /// Inner bytes.
+    pub bytes: u64,
+    /// Super-packets read from or written to the TUN.
+    pub super_packets: u64,
+    /// Inner packets that the peer had compressed.
+    pub unpacked: u64,
+    /// Reads, writes, sends and receives.
+    pub syscalls: u64,
+    /// Batches that several workers may have shared.
+    pub parallel_batches: u64,
+}
+
+/// What a data plane has done and how it is run. Counters that a data plane does not keep are 0 or not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// From the interface to peers.
+    pub outbound: PipelineCounts,
+    /// From peers to the interface.
+    pub inbound: PipelineCounts,
+    /// Packets dropped, by reason, in the order of a packet's way.
+    pub drops: Vec<(&'static str, u64)>,
+    /// Kernel features by name: `on`, or `off` and why. Of several sockets the state of the one that got less far.
+    pub rungs: Vec<(&'static str, String)>,
+    /// Threads that move packets; 0 where the kernel does.
+    pub workers: usize,
+    /// Whether several of them may share one direction.
+    pub parallel: bool,
+}

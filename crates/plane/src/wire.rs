@@ -1,0 +1,121 @@
+//! What the engine must know of a protocol's messages to sort them, and nothing more.
+
+use crate::Endpoint;
+
+/// The messages of a tunnel protocol.
+///
+/// A data packet is `header || payload || trailer`. How long the two are and what is in them may
+/// differ from key to key: that is the key's [`Format`](crate::Format). What is common to all keys
+/// is here.
+pub trait Wire: Send + Sync + 'static {
+    /// Most bytes that any key's format puts before a payload.
+    const HEAD_MAX: usize;
+    /// Most bytes that any key's format puts behind a payload.
+    const TAIL_MAX: usize;
+    /// Whether packets wait for a session where there is none; else they are dropped.
+    const STAGES: bool;
+    /// Whether congestion marks are carried between inner and outer headers (RFC 6040).
+    const ECN: bool;
+
+    /// Bytes in front of each packet on a stream that make a record of it; 0 for a protocol that no stream carries.
+    const RECORD_HEADER: usize = 0;
+
+    /// Decides which packet numbers of a session are new.
+    type Window: Window;
+
+    /// Says what a received datagram is.
+    fn classify(&self, datagram: &[u8]) -> Class;
+
+    /// The record that `bytes`, read from a stream, begin with. A packet of more than `longest` bytes is malformed,
+    /// which is said before its bytes have come.
+    #[must_use]
+    fn record(bytes: &[u8], longest: usize) -> Record {
+        let _ = (bytes, longest);
+        Record::Malformed
+    }
+
+    /// A packet as a record; `None` where it is too long for one, or no stream carries the protocol.
+    #[must_use]
+    fn to_record(packet: &[u8]) -> Option<Vec<u8>> {
+        let _ = packet;
+        None
+    }
+
+    /// The payload length that a packet of `len` bytes is padded to, on an interface of `mtu`
+    /// bytes. At least `len`. The padding is zero and part of the payload that is sealed; the receiver cuts it off by the
+    /// length that the IP header says.
+    #[must_use]
+    fn padded(&self, len: usize, mtu: usize) -> usize {
+        let _ = mtu;
+        len
+    }
+
+    /// Whether `datagram`, which an inner packet carries to `to`, was sent by this very tunnel to
+    /// a peer at `endpoint` for its session `receiver`: then the way to the peer leads into the
+    /// tunnel, and the datagram would go round for ever.
+    fn loops(
+        &self,
+        datagram: &[u8],
+        to: std::net::SocketAddr,
+        receiver: u32,
+        endpoint: &Endpoint,
+    ) -> bool;
+}
+
+/// What the bytes of a stream begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A packet, behind [`Wire::RECORD_HEADER`] bytes.
+    Whole {
+        /// Bytes of the packet; at least one.
+        len: usize,
+    },
+    /// A record that is not there as a whole yet.
+    Partial,
+    /// Nothing that a peer would send: the stream cannot be read any further.
+    Malformed,
+}
+
+/// What a received datagram is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A data packet.
+    Data {
+        /// The session that it says it belongs to.
+        session: SessionName,
+        /// Its number in the session, where the header tells; else 0.
+        counter: u64,
+        /// Bytes of the header that do not belong to what the key's format opens.
+        header: usize,
+    },
+    /// Something for the protocol's state machine.
+    Control,
+    /// Nothing that this protocol knows.
+    Malformed,
+}
+
+/// How a data packet names its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionName {
+    /// By our name for it.
+    Index(u32),
+    /// By its number among the sessions of the peer at the address that it came from.
+    OfSender(u8),
+}
+
+/// A replay window. Only authenticated packets are shown to it.
+pub trait Window: Default + Send + 'static {
+    /// Says whether packet `counter` is new; if it is, it is not from then on.
+    fn accept(&mut self, counter: u64) -> ReplayCheck;
+}
+
+/// What a replay window says of a packet's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayCheck {
+    /// It was not seen before.
+    New,
+    /// It was seen before, and the window still reaches back to it: a packet that was delivered twice, or a replay.
+    Duplicate,
+    /// It is older than the window, so that nothing is known of it, or beyond what any key may number.
+    TooOld,
+}

@@ -1,0 +1,427 @@
+//! The control connection as a state machine (RFC 2637, section 3.1).
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::control::call::{Answer, Call, CallError, Calls, State as CallState};
+use crate::control::codes::{DisconnectResult, ErrorCode, OutgoingResult, StopReason};
+use crate::control::event::{CallEnd, CloseReason, Counters, Event};
+use crate::control::message::{
+    BOTH, Disconnect, Host, LinkInfo, Message, OutgoingCall, OutgoingReply, VERSION,
+};
+use crate::control::stream::Stream;
+use crate::control::text::Text;
+
+/// Bytes that may wait for a peer to read them: more than all calls' messages at once.
+const MAX_TRANSMIT: usize = 64 * 1024;
+
+/// Which end of the connection this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The one that calls: PNS in the RFC.
+    Client,
+    /// The one that is called: PAC in the RFC.
+    Server,
+}
+
+/// What a connection is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Our host name, for the peer's logs.
+    pub name: String,
+    /// Our maker, for the peer's logs.
+    pub vendor: String,
+    /// Packets that we take without having acknowledged them.
+    pub window: u16,
+    /// Silence after which the peer is asked whether it is there: 60 s in the RFC (section 3.1.4).
+    pub echo_interval: Duration,
+    /// How long it may take to answer that, and every other request: 60 s in the RFC.
+    pub reply_timeout: Duration,
+    /// How long we wait for the peer to confirm that the connection ends.
+    pub stop_timeout: Duration,
+    /// The most calls that the connection may have.
+    pub max_calls: u16,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            vendor: "millrace".into(),
+            window: 64,
+            echo_interval: Duration::from_secs(60),
+            reply_timeout: Duration::from_secs(60),
+            stop_timeout: Duration::from_secs(3),
+            max_calls: 16,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Until then the first message must come.
+    Starting(Instant),
+    Established,
+    /// We asked to stop; until then that must be confirmed.
+    Stopping(Instant),
+    Closed,
+}
+
+/// One control connection, client or server.
+///
+/// Bytes of TCP go in by [`receive`](Self::receive); what [`transmit`](Self::transmit) holds goes out. Events have to be
+/// taken after each call.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) role: Role,
+    pub(super) settings: Settings,
+    pub(super) state: State,
+    pub(super) stream: Stream,
+    pub(super) calls: Calls,
+    /// When the peer was last heard.
+    pub(super) heard: Instant,
+    /// An Echo-Request that was not answered: its identifier, and until when it must be.
+    pub(super) echo: Option<(u32, Instant)>,
+    echoes: u32,
+    serial: u16,
+    transmit: Vec<u8>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) counters: Counters,
+}
+
+impl Connection {
+    /// A connection whose TCP connection has just been made. A client says the first word.
+    #[must_use]
+    pub fn new(role: Role, settings: Settings, now: Instant) -> Self {
+        let mut connection = Self {
+            role,
+            state: State::Starting(now + settings.reply_timeout),
+            settings,
+            stream: Stream::new(),
+            calls: Calls::default(),
+            heard: now,
+            echo: None,
+            echoes: 0,
+            serial: 0,
+            transmit: Vec::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+        };
+        if role == Role::Client {
+            connection.send(&Message::StartRequest(connection.host()));
+        }
+        connection
+    }
+
+    /// Whether calls can be opened.
+    #[must_use]
+    pub fn is_established(&self) -> bool {
+        self.state == State::Established
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Bytes that TCP has to send.
+    #[must_use]
+    pub fn transmit(&self) -> &[u8] {
+        &self.transmit
+    }
+
+    /// TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
+    pub fn transmitted(&mut self, len: usize) {
+        self.transmit.drain(..len.min(self.transmit.len()));
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Asks for a call; [`Event::CallUp`] or [`Event::CallDown`] follows (RFC 2637, section 3.2.2).
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub fn open_call(&mut self, call_id: u16, now: Instant) -> Result<(), CallError> {
+        if self.role != Role::Client {
+            return Err(CallError::Role);
+        }
+        self.room_for(call_id)?;
+        self.serial = self.serial.wrapping_add(1);
+        let until = now + self.settings.reply_timeout;
+        let call = Call {
+            state: CallState::Requested(until),
+            peer_call_id: 0,
+        };
+        self.calls.by_id.insert(call_id, call);
+        self.send(&Message::OutgoingCallRequest(OutgoingCall {
+            call_id,
+            serial: self.serial,
+            min_bps: 2_400,
+            max_bps: 1_000_000_000,
+            bearer: BOTH,
+            framing: BOTH,
+            window: self.settings.window,
+            delay: 0,
+            number_len: 0,
+            number: Text::default(),
+            subaddress: Text::default(),
+        }));
+        Ok(())
+    }
+
+    /// Answers [`Event::CallRequested`]; with [`Answer::Accept`] the call is up when this returns.
+    ///
+    /// # Errors
+    /// See [`CallError`]; the request is still unanswered then.
+    pub fn answer_call(&mut self, peer_call_id: u16, answer: Answer) -> Result<(), CallError> {
+        if self.role != Role::Server {
+            return Err(CallError::Role);
+        }
+        let at = self.calls.offered.iter().position(|&id| id == peer_call_id);
+        let at = at.ok_or(CallError::Unknown(peer_call_id))?;
+        match answer {
+            Answer::Accept { call_id } => {
+                if self.calls.by_id.contains_key(&call_id) {
+                    return Err(CallError::Taken(call_id));
+                }
+                let call = Call {
+                    state: CallState::Up,
+                    peer_call_id,
+                };
+                self.calls.offered.remove(at);
+                self.calls.by_id.insert(call_id, call);
+                let result = OutgoingResult::Connected;
+                self.reply_to_call(call_id, peer_call_id, result, ErrorCode::None);
+            }
+            Answer::Refuse { result, error } => {
+                self.calls.offered.remove(at);
+                self.counters.refused_calls += 1;
+                self.reply_to_call(0, peer_call_id, result, error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a call (RFC 2637, sections 2.12 and 2.13): a client asks for it, a server says so.
+    ///
+    /// # Errors
+    /// [`CallError::Unknown`].
+    pub fn clear_call(&mut self, call_id: u16, now: Instant) -> Result<(), CallError> {
+        let call = self.calls.by_id.get_mut(&call_id);
+        let call = call.ok_or(CallError::Unknown(call_id))?;
+        match self.role {
+            Role::Client => {
+                if !matches!(call.state, CallState::Clearing(_)) {
+                    call.state = CallState::Clearing(now + self.settings.stop_timeout);
+                    self.send(&Message::CallClearRequest { call_id });
+                }
+            }
+            Role::Server => {
+                self.send(&disconnect(call_id, DisconnectResult::AdminShutdown));
+                self.end_call(call_id, CallEnd::Local);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the peer that nothing needs escaping (RFC 2637, section 2.15); some servers wait for it.
+    ///
+    /// # Errors
+    /// [`CallError::Unknown`], also while the call is not up.
+    pub fn set_link_info(&mut self, call_id: u16) -> Result<(), CallError> {
+        let call = self.calls.by_id.get(&call_id);
+        let call = call.filter(|call| call.state == CallState::Up);
+        let peer_call_id = call.ok_or(CallError::Unknown(call_id))?.peer_call_id;
+        self.send(&Message::SetLinkInfo(LinkInfo {
+            peer_call_id,
+            send_accm: u32::MAX,
+            receive_accm: u32::MAX,
+        }));
+        Ok(())
+    }
+
+    /// Ends the connection and its calls (RFC 2637, section 2.3). [`Event::Closed`] follows when the peer has confirmed it
+    /// or its time is over.
+    pub fn stop(&mut self, reason: StopReason, now: Instant) {
+        match self.state {
+            State::Established => {
+                self.end_calls(CallEnd::Local);
+                self.send(&Message::StopRequest(reason));
+                if self.state == State::Established {
+                    self.state = State::Stopping(now + self.settings.stop_timeout);
+                }
+            }
+            State::Starting(_) => self.close(CloseReason::Local),
+            State::Stopping(_) | State::Closed => {}
+        }
+    }
+
+    /// The TCP connection has ended.
+    pub fn stream_ended(&mut self) {
+        let reason = match self.state {
+            State::Stopping(_) => CloseReason::Local,
+            _ => CloseReason::StreamEnded,
+        };
+        self.close(reason);
+    }
+
+    /// When [`expire`](Self::expire) has something to do.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Starting(until) | State::Stopping(until) => Some(until),
+            State::Established => {
+                let echo = match self.echo {
+                    Some((_, until)) => until,
+                    None => self.heard + self.settings.echo_interval,
+                };
+                Some(self.calls.deadline().map_or(echo, |calls| calls.min(echo)))
+            }
+            State::Closed => None,
+        }
+    }
+
+    /// Does what is due. Calling it early does nothing.
+    pub fn expire(&mut self, now: Instant) {
+        match self.state {
+            State::Starting(until) if now >= until => self.close(CloseReason::StartTimeOut),
+            State::Stopping(until) if now >= until => self.close(CloseReason::StopTimeOut),
+            State::Established => {
+                self.expire_calls(now);
+                self.expire_echo(now);
+            }
+            State::Starting(_) | State::Stopping(_) | State::Closed => {}
+        }
+    }
+
+    fn expire_calls(&mut self, now: Instant) {
+        let due = |call: &Call| call.deadline().is_some_and(|until| now >= until);
+        while let Some((&call_id, call)) = self.calls.by_id.iter().find(|(_, call)| due(call)) {
+            let end = match call.state {
+                CallState::Requested(_) => {
+                    // The reply may still come: the peer is to end what it opens then.
+                    self.send(&Message::CallClearRequest { call_id });
+                    CallEnd::TimeOut
+                }
+                CallState::Up | CallState::Clearing(_) => CallEnd::Local,
+            };
+            self.end_call(call_id, end);
+        }
+    }
+
+    fn expire_echo(&mut self, now: Instant) {
+        match self.echo {
+            Some((_, until)) if now >= until => self.close(CloseReason::EchoTimeOut),
+            None if now >= self.heard + self.settings.echo_interval => {
+                self.echoes = self.echoes.wrapping_add(1);
+                let identifier = self.echoes;
+                self.echo = Some((identifier, now + self.settings.reply_timeout));
+                self.send(&Message::EchoRequest { identifier });
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// Whether one more call with this ID can be had.
+    fn room_for(&self, call_id: u16) -> Result<(), CallError> {
+        if self.state != State::Established {
+            Err(CallError::NotEstablished)
+        } else if self.calls.by_id.contains_key(&call_id) {
+            Err(CallError::Taken(call_id))
+        } else if self.calls.len() >= usize::from(self.settings.max_calls) {
+            Err(CallError::Full(self.settings.max_calls))
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) fn reply_to_call(
+        &mut self,
+        call_id: u16,
+        peer_call_id: u16,
+        result: OutgoingResult,
+        error: ErrorCode,
+    ) {
+        self.send(&Message::OutgoingCallReply(OutgoingReply {
+            call_id,
+            peer_call_id,
+            result,
+            error,
+            cause: 0,
+            speed: 1_000_000_000,
+            window: self.settings.window,
+            delay: 0,
+            channel: 0,
+        }));
+    }
+
+    pub(super) fn host(&self) -> Host {
+        Host {
+            version: VERSION,
+            framing: BOTH,
+            bearer: BOTH,
+            max_channels: match self.role {
+                Role::Client => 0,
+                Role::Server => self.settings.max_calls,
+            },
+            firmware: 1,
+            name: Text::new(&self.settings.name),
+            vendor: Text::new(&self.settings.vendor),
+        }
+    }
+
+    pub(super) fn send(&mut self, message: &Message) {
+        if self.state == State::Closed {
+            return;
+        }
+        if self.transmit.len() > MAX_TRANSMIT {
+            self.close(CloseReason::NotReading);
+            return;
+        }
+        message.write(&mut self.transmit);
+    }
+
+    pub(super) fn end_call(&mut self, call_id: u16, end: CallEnd) {
+        if self.calls.by_id.remove(&call_id).is_some() {
+            self.events.push_back(Event::CallDown { call_id, end });
+        }
+    }
+
+    fn end_calls(&mut self, end: CallEnd) {
+        self.calls.offered.clear();
+        while let Some((&call_id, _)) = self.calls.by_id.first_key_value() {
+            self.end_call(call_id, end);
+        }
+    }
+
+    pub(super) fn close(&mut self, reason: CloseReason) {
+        if self.state == State::Closed {
+            return;
+        }
+        self.state = State::Closed;
+        self.echo = None;
+        self.end_calls(CallEnd::ConnectionClosed);
+        self.events.push_back(Event::Closed(reason));
+    }
+}
+
+/// The notice that a call of ours has ended.
+pub(super) fn disconnect(call_id: u16, result: DisconnectResult) -> Message {
+    Message::CallDisconnectNotify(Disconnect {
+        call_id,
+        result,
+        error: ErrorCode::None,
+        cause: 0,
+        statistics: Text::default(),
+    })
+}

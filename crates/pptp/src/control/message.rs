@@ -1,0 +1,368 @@
+//! The messages of the control connection (RFC 2637, section 2).
+//!
+//! Each has one length, which is in its header, and a magic cookie, which shows that the stream is still in step.
+//! Reserved fields are written as zero and not looked at: deployed peers are not strict about them.
+
+use crate::bytes::Reader;
+use crate::control::codes::{
+    DisconnectResult, ErrorCode, IncomingResult, OutgoingResult, PlainResult, StartResult,
+    StopReason,
+};
+use crate::control::fields;
+use crate::control::text::Text;
+
+/// The TCP port of a server (RFC 2637, section 3).
+pub const PORT: u16 = 1723;
+/// The magic cookie in each header (RFC 2637, section 2).
+pub const COOKIE: u32 = 0x1a2b_3c4d;
+/// Protocol version 1, revision 0 (RFC 2637, section 2.1).
+pub const VERSION: u16 = 0x0100;
+/// Bytes of a header.
+pub const HEADER_LEN: usize = 12;
+/// Bytes of the longest message, Incoming-Call-Request.
+pub const MAX_LEN: usize = 220;
+/// Both kinds of framing, or both kinds of bearer (RFC 2637, section 2.1).
+pub const BOTH: u32 = 3;
+
+/// What both sides say of themselves (RFC 2637, sections 2.1 and 2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// The version of the protocol that the sender speaks.
+    pub version: u16,
+    /// Bits: 1 asynchronous, 2 synchronous.
+    pub framing: u32,
+    /// Bits: 1 analog, 2 digital.
+    pub bearer: u32,
+    /// Calls that an access concentrator can have; 0 of a client.
+    pub max_channels: u16,
+    /// The firmware's version.
+    pub firmware: u16,
+    /// The host's name.
+    pub name: Text<64>,
+    /// The maker.
+    pub vendor: Text<64>,
+}
+
+/// Outgoing-Call-Request (RFC 2637, section 2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutgoingCall {
+    /// The caller's call ID: the peer writes it into each packet of GRE. 0 is valid.
+    pub call_id: u16,
+    /// A number for logs.
+    pub serial: u16,
+    /// The least speed in bits a second.
+    pub min_bps: u32,
+    /// The greatest speed in bits a second.
+    pub max_bps: u32,
+    /// Bits: 1 analog, 2 digital.
+    pub bearer: u32,
+    /// Bits: 1 asynchronous, 2 synchronous.
+    pub framing: u32,
+    /// Packets that the caller can take without having acknowledged them.
+    pub window: u16,
+    /// The caller's processing delay, in tenths of a second.
+    pub delay: u16,
+    /// Digits in `number`.
+    pub number_len: u16,
+    /// The number to call; unused between computers.
+    pub number: Text<64>,
+    /// A further number.
+    pub subaddress: Text<64>,
+}
+
+/// Outgoing-Call-Reply (RFC 2637, section 2.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutgoingReply {
+    /// The answering side's call ID.
+    pub call_id: u16,
+    /// The call ID of the request.
+    pub peer_call_id: u16,
+    /// Whether the call is there.
+    pub result: OutgoingResult,
+    /// More, if `result` is a general error.
+    pub error: ErrorCode,
+    /// A cause of the telephone network's.
+    pub cause: u16,
+    /// Bits a second.
+    pub speed: u32,
+    /// Packets that the answering side can take without having acknowledged them.
+    pub window: u16,
+    /// Its processing delay, in tenths of a second.
+    pub delay: u16,
+    /// A number for logs.
+    pub channel: u32,
+}
+
+/// Incoming-Call-Request (RFC 2637, section 2.9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IncomingCall {
+    /// The access concentrator's call ID.
+    pub call_id: u16,
+    /// A number for logs.
+    pub serial: u16,
+    /// Bits: 1 analog, 2 digital.
+    pub bearer: u32,
+    /// A number for logs.
+    pub channel: u32,
+    /// Digits in `dialed`.
+    pub dialed_len: u16,
+    /// Digits in `dialing`.
+    pub dialing_len: u16,
+    /// The number that was called.
+    pub dialed: Text<64>,
+    /// The caller's number.
+    pub dialing: Text<64>,
+    /// A further number.
+    pub subaddress: Text<64>,
+}
+
+/// Incoming-Call-Reply (RFC 2637, section 2.10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IncomingReply {
+    /// The answering side's call ID.
+    pub call_id: u16,
+    /// The call ID of the request.
+    pub peer_call_id: u16,
+    /// Whether the call is to be answered.
+    pub result: IncomingResult,
+    /// More, if `result` is a general error.
+    pub error: ErrorCode,
+    /// Packets that the answering side can take without having acknowledged them.
+    pub window: u16,
+    /// Its processing delay, in tenths of a second.
+    pub delay: u16,
+}
+
+/// Incoming-Call-Connected (RFC 2637, section 2.11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IncomingConnected {
+    /// The call ID of the reply.
+    pub peer_call_id: u16,
+    /// Bits a second.
+    pub speed: u32,
+    /// Packets that the access concentrator can take without having acknowledged them.
+    pub window: u16,
+    /// Its processing delay, in tenths of a second.
+    pub delay: u16,
+    /// Bits: 1 asynchronous, 2 synchronous.
+    pub framing: u32,
+}
+
+/// Call-Disconnect-Notify (RFC 2637, section 2.13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disconnect {
+    /// The sender's call ID.
+    pub call_id: u16,
+    /// Why.
+    pub result: DisconnectResult,
+    /// More, if `result` is a general error.
+    pub error: ErrorCode,
+    /// A cause of the telephone network's.
+    pub cause: u16,
+    /// Counters of the vendor's, as text.
+    pub statistics: Text<128>,
+}
+
+/// WAN-Error-Notify (RFC 2637, section 2.14): totals since the call began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WanErrors {
+    /// The receiver's call ID.
+    pub peer_call_id: u16,
+    /// Checksum errors, framing errors, hardware overruns, buffer overruns, time-outs, alignment errors.
+    pub counters: [u32; 6],
+}
+
+/// Set-Link-Info (RFC 2637, section 2.15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// The receiver's call ID.
+    pub peer_call_id: u16,
+    /// Characters to escape when sending. Packets of GRE escape nothing.
+    pub send_accm: u32,
+    /// Characters that come escaped.
+    pub receive_accm: u32,
+}
+
+/// A message of the control connection (RFC 2637, section 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// A message lives for one call; a box for the long ones would cost more than the room that it saves.
+#[allow(clippy::large_enum_variant)]
+pub enum Message {
+    /// Start-Control-Connection-Request, section 2.1.
+    StartRequest(Host),
+    /// Start-Control-Connection-Reply, section 2.2.
+    StartReply {
+        /// Who answers.
+        host: Host,
+        /// Whether the connection is there.
+        result: StartResult,
+        /// More, if `result` is a general error.
+        error: ErrorCode,
+    },
+    /// Stop-Control-Connection-Request, section 2.3.
+    StopRequest(StopReason),
+    /// Stop-Control-Connection-Reply, section 2.4.
+    StopReply {
+        /// Whether it was closed.
+        result: PlainResult,
+        /// More, if `result` is a general error.
+        error: ErrorCode,
+    },
+    /// Echo-Request, section 2.5.
+    EchoRequest {
+        /// Comes back in the reply.
+        identifier: u32,
+    },
+    /// Echo-Reply, section 2.6.
+    EchoReply {
+        /// That of the request.
+        identifier: u32,
+        /// Whether the request was valid.
+        result: PlainResult,
+        /// More, if `result` is a general error.
+        error: ErrorCode,
+    },
+    /// Outgoing-Call-Request, section 2.7.
+    OutgoingCallRequest(OutgoingCall),
+    /// Outgoing-Call-Reply, section 2.8.
+    OutgoingCallReply(OutgoingReply),
+    /// Incoming-Call-Request, section 2.9.
+    IncomingCallRequest(IncomingCall),
+    /// Incoming-Call-Reply, section 2.10.
+    IncomingCallReply(IncomingReply),
+    /// Incoming-Call-Connected, section 2.11.
+    IncomingCallConnected(IncomingConnected),
+    /// Call-Clear-Request, section 2.12.
+    CallClearRequest {
+        /// The sender's call ID.
+        call_id: u16,
+    },
+    /// Call-Disconnect-Notify, section 2.13.
+    CallDisconnectNotify(Disconnect),
+    /// WAN-Error-Notify, section 2.14.
+    WanErrorNotify(WanErrors),
+    /// Set-Link-Info, section 2.15.
+    SetLinkInfo(LinkInfo),
+}
+
+/// Why bytes are no message of the control connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// The stream is out of step, which cannot be mended: the connection must be closed (RFC 2637, section 2).
+    #[error(
+        "the magic cookie is {0:#010x}, not {COOKIE:#010x}: what talks at this port is not PPTP"
+    )]
+    Cookie(u32),
+    /// No message is as long as the header says.
+    #[error("a message of {0} bytes: PPTP has messages of {HEADER_LEN} to {MAX_LEN}")]
+    Length(u16),
+    /// A message of another length than its kind has.
+    #[error("a message of kind {kind} has {len} bytes")]
+    KindLength {
+        /// The control message type.
+        kind: u16,
+        /// What the header says.
+        len: u16,
+    },
+    /// A management message, which the RFC reserves.
+    #[error("a message of type {0}, which is no control message")]
+    Type(u16),
+    /// A kind that the RFC does not know.
+    #[error("a control message of the unknown kind {0}")]
+    Kind(u16),
+    /// Fewer or more bytes than the header says.
+    #[error("the bytes are not one whole message")]
+    Incomplete,
+}
+
+impl MessageError {
+    /// Whether the length of the message is still known, so that the next one can be read.
+    #[must_use]
+    pub const fn in_step(self) -> bool {
+        matches!(
+            self,
+            Self::KindLength { .. } | Self::Type(_) | Self::Kind(_)
+        )
+    }
+}
+
+/// The length in a header, checked as far as possible without the rest of the message.
+///
+/// # Errors
+/// [`MessageError::Cookie`] and [`MessageError::Length`].
+pub fn length(header: &[u8; HEADER_LEN]) -> Result<usize, MessageError> {
+    let [l0, l1, _, _, c0, c1, c2, c3, ..] = *header;
+    let cookie = u32::from_be_bytes([c0, c1, c2, c3]);
+    if cookie != COOKIE {
+        return Err(MessageError::Cookie(cookie));
+    }
+    let len = u16::from_be_bytes([l0, l1]);
+    if (HEADER_LEN..=MAX_LEN).contains(&usize::from(len)) {
+        Ok(usize::from(len))
+    } else {
+        Err(MessageError::Length(len))
+    }
+}
+
+impl Message {
+    /// The control message type (RFC 2637, section 1.4).
+    #[must_use]
+    pub const fn kind(&self) -> u16 {
+        match self {
+            Self::StartRequest(_) => 1,
+            Self::StartReply { .. } => 2,
+            Self::StopRequest(_) => 3,
+            Self::StopReply { .. } => 4,
+            Self::EchoRequest { .. } => 5,
+            Self::EchoReply { .. } => 6,
+            Self::OutgoingCallRequest(_) => 7,
+            Self::OutgoingCallReply(_) => 8,
+            Self::IncomingCallRequest(_) => 9,
+            Self::IncomingCallReply(_) => 10,
+            Self::IncomingCallConnected(_) => 11,
+            Self::CallClearRequest { .. } => 12,
+            Self::CallDisconnectNotify(_) => 13,
+            Self::WanErrorNotify(_) => 14,
+            Self::SetLinkInfo(_) => 15,
+        }
+    }
+
+    /// The bytes that a message of this kind has, `None` for a kind that the RFC does not know.
+    #[must_use]
+    pub const fn len_of(kind: u16) -> Option<usize> {
+        Some(match kind {
+            1 | 2 => 156,
+            3 | 4 | 5 | 12 => 16,
+            6 => 20,
+            7 => 168,
+            8 => 32,
+            9 => 220,
+            10 | 15 => 24,
+            11 => 28,
+            13 => 148,
+            14 => 40,
+            _ => return None,
+        })
+    }
+
+    /// Reads exactly one message.
+    ///
+    /// # Errors
+    /// Whatever [`MessageError`] names.
+    pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
+        let (header, _) = bytes.split_first_chunk().ok_or(MessageError::Incomplete)?;
+        let len = length(header)?;
+        if len != bytes.len() {
+            return Err(MessageError::Incomplete);
+        }
+        let mut reader = Reader::new(bytes);
+        fields::parse(&mut reader).ok_or(MessageError::Incomplete)?
+    }
+
+    /// Appends the message's bytes to `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        fields::write(self, out);
+        debug_assert_eq!(Some(out.len() - start), Self::len_of(self.kind()));
+    }
+}

@@ -1,0 +1,29 @@
+//! The control connection of PPTP (RFC 2637, sections 2 and 3): one TCP connection to port 1723, which opens and ends
+//! calls and notices when the peer is gone.
+
+mod call;
+mod codes;
+mod collision;
+mod connection;
+mod event;
+mod fields;
+mod message;
+mod receive;
+mod stream;
+mod text;
+
+pub use call::{Answer, CallError};
+pub use codes::{
+    DisconnectResult, ErrorCode, IncomingResult, OutgoingResult, PlainResult, StartResult,
+    StopReason,
+};
+pub use collision::{Keep, keep};
+pub use connection::{Connection, Role, Settings};
+pub use event::{CallEnd, CloseReason, Counters, Event};
+pub use message::{
+    BOTH, COOKIE, Disconnect, HEADER_LEN, Host, IncomingCall, IncomingConnected, IncomingReply,
+    LinkInfo, MAX_LEN, Message, MessageError, OutgoingCall, OutgoingReply, PORT, VERSION,
+    WanErrors, length,
+};
+pub use stream::Stream;
+pub use text::Text;

@@ -1,0 +1,232 @@
+//! What a control connection does with a message (RFC 2637, sections 3.1 to 3.3).
+
+use std::time::Instant;
+
+use crate::control::call::State as CallState;
+use crate::control::codes::{
+    DisconnectResult, ErrorCode, IncomingResult, OutgoingResult, PlainResult, StartResult,
+};
+use crate::control::connection::{Connection, Role, State, disconnect};
+use crate::control::event::{CallEnd, CloseReason, Event};
+use crate::control::message::{
+    Disconnect, Host, IncomingReply, Message, OutgoingCall, OutgoingReply, VERSION,
+};
+
+impl Connection {
+    /// Takes bytes of the TCP connection.
+    pub fn receive(&mut self, mut bytes: &[u8], now: Instant) {
+        while self.state != State::Closed {
+            match self.stream.next(&mut bytes) {
+                None => return,
+                Some(Ok(message)) => {
+                    self.counters.messages += 1;
+                    self.heard = now;
+                    self.echo = None;
+                    self.take(&message);
+                }
+                Some(Err(error)) if error.in_step() => self.counters.skipped += 1,
+                Some(Err(error)) => self.close(CloseReason::Framing(error)),
+            }
+        }
+    }
+
+    fn take(&mut self, message: &Message) {
+        match (self.state, self.role, message) {
+            (_, _, &Message::EchoRequest { identifier }) => self.send(&Message::EchoReply {
+                identifier,
+                result: PlainResult::Ok,
+                error: ErrorCode::None,
+            }),
+            // What it answers was noted when the message came.
+            (_, _, Message::EchoReply { .. }) => {}
+            (_, _, &Message::StopRequest(reason)) => {
+                self.send(&Message::StopReply {
+                    result: PlainResult::Ok,
+                    error: ErrorCode::None,
+                });
+                self.close(CloseReason::Stopped(reason));
+            }
+            (State::Stopping(_), _, Message::StopReply { .. }) => self.close(CloseReason::Local),
+            // Messages that crossed our request to stop.
+            (State::Stopping(_), _, _) => {}
+            (_, Role::Server, Message::StartRequest(host)) => self.start_requested(host),
+            (
+                State::Starting(_),
+                Role::Client,
+                Message::StartReply {
+                    host,
+                    result,
+                    error,
+                },
+            ) => {
+                self.start_replied(host, *result, *error);
+            }
+            (State::Established, Role::Server, Message::OutgoingCallRequest(call)) => {
+                self.call_requested(call);
+            }
+            (State::Established, Role::Client, Message::OutgoingCallReply(reply)) => {
+                self.call_replied(reply);
+            }
+            (State::Established, Role::Server, &Message::CallClearRequest { call_id }) => {
+                self.call_cleared(call_id);
+            }
+            (State::Established, Role::Client, Message::CallDisconnectNotify(notify)) => {
+                self.call_disconnected(notify);
+            }
+            (State::Established, _, Message::SetLinkInfo(info)) => {
+                if self.calls.by_id.contains_key(&info.peer_call_id) {
+                    self.events.push_back(Event::LinkInfo(*info));
+                } else {
+                    self.counters.unknown_calls += 1;
+                }
+            }
+            (State::Established, _, Message::WanErrorNotify(errors)) => {
+                if !self.calls.by_id.contains_key(&errors.peer_call_id) {
+                    self.counters.unknown_calls += 1;
+                }
+            }
+            // Calls to a client are refused, and so are incoming calls of a telephone network.
+            (State::Established, _, Message::OutgoingCallRequest(call)) => {
+                self.counters.refused_calls += 1;
+                let result = OutgoingResult::DoNotAccept;
+                self.reply_to_call(0, call.call_id, result, ErrorCode::None);
+            }
+            (State::Established, _, Message::IncomingCallRequest(call)) => {
+                self.counters.refused_calls += 1;
+                self.send(&Message::IncomingCallReply(IncomingReply {
+                    call_id: 0,
+                    peer_call_id: call.call_id,
+                    result: IncomingResult::DoNotAccept,
+                    error: ErrorCode::None,
+                    window: 0,
+                    delay: 0,
+                }));
+            }
+            _ => self.counters.unexpected += 1,
+        }
+    }
+
+    fn start_requested(&mut self, host: &Host) {
+        let result = match self.state {
+            State::Starting(_) if major(host.version) == major(VERSION) => StartResult::Established,
+            State::Starting(_) => StartResult::VersionNotSupported,
+            _ => {
+                self.counters.unexpected += 1;
+                StartResult::AlreadyExists
+            }
+        };
+        self.send(&Message::StartReply {
+            host: self.host(),
+            result,
+            error: ErrorCode::None,
+        });
+        match result {
+            StartResult::Established => self.establish(host),
+            StartResult::VersionNotSupported => self.close(CloseReason::Version(host.version)),
+            _ => {}
+        }
+    }
+
+    fn start_replied(&mut self, host: &Host, result: StartResult, error: ErrorCode) {
+        if result != StartResult::Established {
+            self.close(CloseReason::Refused { result, error });
+        } else if major(host.version) == major(VERSION) {
+            self.establish(host);
+        } else {
+            self.close(CloseReason::Version(host.version));
+        }
+    }
+
+    fn establish(&mut self, host: &Host) {
+        if self.state != State::Closed {
+            self.state = State::Established;
+            self.events.push_back(Event::Established(*host));
+        }
+    }
+
+    fn call_requested(&mut self, call: &OutgoingCall) {
+        let taken = self.calls.by_peer(call.call_id).is_some()
+            || self.calls.offered.contains(&call.call_id);
+        let error = if taken {
+            ErrorCode::BadCallId
+        } else if self.calls.len() >= usize::from(self.settings.max_calls) {
+            ErrorCode::NoResource
+        } else {
+            self.calls.offered.push(call.call_id);
+            self.events.push_back(Event::CallRequested(*call));
+            return;
+        };
+        self.counters.refused_calls += 1;
+        self.reply_to_call(0, call.call_id, OutgoingResult::GeneralError, error);
+    }
+
+    fn call_replied(&mut self, reply: &OutgoingReply) {
+        let call_id = reply.peer_call_id;
+        let Some(call) = self.calls.by_id.get_mut(&call_id) else {
+            // The reply to a request that we gave up: the server is to give it up too.
+            self.counters.unknown_calls += 1;
+            if reply.result == OutgoingResult::Connected {
+                self.send(&Message::CallClearRequest { call_id });
+            }
+            return;
+        };
+        let (result, error) = (reply.result, reply.error);
+        match call.state {
+            CallState::Requested(_) if result == OutgoingResult::Connected => {
+                call.state = CallState::Up;
+                call.peer_call_id = reply.call_id;
+                self.events.push_back(Event::CallUp {
+                    call_id,
+                    peer_call_id: reply.call_id,
+                    window: reply.window,
+                    delay: reply.delay,
+                });
+            }
+            CallState::Requested(_) => self.end_call(call_id, CallEnd::Refused { result, error }),
+            // The request to end the call crossed the reply.
+            CallState::Clearing(_) if result == OutgoingResult::Connected => {
+                call.peer_call_id = reply.call_id;
+            }
+            CallState::Clearing(_) => self.end_call(call_id, CallEnd::Local),
+            CallState::Up => self.counters.unexpected += 1,
+        }
+    }
+
+    /// `peer_call_id` is the client's ID.
+    fn call_cleared(&mut self, peer_call_id: u16) {
+        if let Some(call_id) = self.calls.by_peer(peer_call_id) {
+            self.send(&disconnect(call_id, DisconnectResult::Request));
+            self.end_call(call_id, CallEnd::Cleared);
+        } else {
+            self.calls
+                .offered
+                .retain(|&offered| offered != peer_call_id);
+            self.counters.unknown_calls += 1;
+        }
+    }
+
+    fn call_disconnected(&mut self, notify: &Disconnect) {
+        let Some(call_id) = self.calls.by_peer(notify.call_id) else {
+            self.counters.unknown_calls += 1;
+            return;
+        };
+        let clearing = self
+            .calls
+            .by_id
+            .get(&call_id)
+            .is_some_and(|call| matches!(call.state, CallState::Clearing(_)));
+        let end = if clearing {
+            CallEnd::Local
+        } else {
+            CallEnd::Disconnected {
+                result: notify.result,
+                error: notify.error,
+            }
+        };
+        self.end_call(call_id, end);
+    }
+}
+
+const fn major(version: u16) -> u8 {
+    version.to_be_bytes()[0]
+}

@@ -1,0 +1,220 @@
+//! Numbers of received packets, and when they are to be acknowledged (RFC 2637, sections 4.2 and 4.3).
+
+use std::time::{Duration, Instant};
+
+use plane::{ReplayCheck, ReplayWindow};
+
+/// The longest time that a packet goes unacknowledged: the RFC asks for less than the peer's time-out, whose least is
+/// not given; deployed peers use half a second.
+pub const ACK_DELAY: Duration = Duration::from_millis(500);
+
+/// How far a number may be ahead of the expected one. One further on must be followed by its successor to be believed:
+/// a forged packet would else make everything genuine look old.
+pub const MAX_JUMP: u32 = 4096;
+
+/// Number 0 of the wire as a number of 64 bits, so that there is room below.
+const ORIGIN: u64 = 1 << 32;
+
+/// Where an accepted packet stands among the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It is the one that was expected.
+    InOrder,
+    /// As many packets before it have not come, so far.
+    Ahead(u64),
+    /// One with a higher number came before it.
+    Late,
+}
+
+/// Why a packet was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It was here before.
+    #[error("a duplicate")]
+    Duplicate,
+    /// Too far behind to tell whether it was here before.
+    #[error("a packet older than the window")]
+    TooOld,
+    /// Too far ahead to be believed without its successor.
+    #[error("a packet too far ahead of the others")]
+    Jump,
+}
+
+/// What has been received of one call.
+#[derive(Debug)]
+pub struct Receiver {
+    /// The number after the highest one.
+    next: u64,
+    window: ReplayWindow,
+    /// Whether anything was accepted.
+    begun: bool,
+    /// The number that would confirm a jump.
+    jump: Option<u32>,
+    /// Packets since the last acknowledgement, after how many one is sent at once, and until when at the latest.
+    unacknowledged: u32,
+    acknowledge_after: u32,
+    due: Option<Instant>,
+}
+
+impl Receiver {
+    /// Nothing received. `window` is the number of packets that we allow the peer to send ahead: a peer that keeps to it
+    /// begins with half (RFC 2637, section 4.2.2), so a quarter is acknowledged without delay.
+    #[must_use]
+    pub fn new(window: u16) -> Self {
+        Self {
+            next: ORIGIN,
+            window: ReplayWindow::new(),
+            begun: false,
+            jump: None,
+            unacknowledged: 0,
+            acknowledge_after: u32::from(window / 4).max(1),
+            due: None,
+        }
+    }
+
+    /// Notes a number of the wire, which comes back as one of 64 bits that never wraps.
+    ///
+    /// The first number may be 0 (RFC 2637, section 4.3), 1 as of many peers, or any if its successor follows.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn receive(&mut self, sequence: u32, now: Instant) -> Result<(u64, Arrival), Refusal> {
+        let number = self.extend(sequence)?;
+        match self.window.check(number) {
+            ReplayCheck::New => {}
+            ReplayCheck::Duplicate => return Err(Refusal::Duplicate),
+            ReplayCheck::TooOld => return Err(Refusal::TooOld),
+        }
+        self.begun = true;
+        let arrival = match number.checked_sub(self.next) {
+            Some(0) => Arrival::InOrder,
+            Some(missing) => Arrival::Ahead(missing),
+            None => return Ok((number, Arrival::Late)),
+        };
+        self.next = number + 1;
+        self.unacknowledged += 1;
+        if self.unacknowledged >= self.acknowledge_after {
+            self.due = Some(now);
+        } else if self.due.is_none() {
+            self.due = Some(now + ACK_DELAY);
+        }
+        Ok((number, arrival))
+    }
+
+    fn extend(&mut self, sequence: u32) -> Result<u64, Refusal> {
+        // The low half of the number.
+        let ahead = sequence.wrapping_sub(self.next as u32);
+        let behind = ahead.wrapping_neg();
+        if ahead <= MAX_JUMP {
+            self.jump = None;
+            return Ok(self.next + u64::from(ahead));
+        }
+        if self.begun && behind <= ahead {
+            return match self.next.checked_sub(u64::from(behind)) {
+                Some(number) if number >= ORIGIN => Ok(number),
+                _ => Err(Refusal::TooOld),
+            };
+        }
+        if self.jump == Some(sequence) {
+            self.jump = None;
+            return Ok(self.next + u64::from(ahead));
+        }
+        self.jump = Some(sequence.wrapping_add(1));
+        Err(Refusal::Jump)
+    }
+
+    /// The number to acknowledge, once there is one; the caller sends it.
+    pub fn acknowledgement(&mut self) -> Option<u32> {
+        if self.unacknowledged == 0 {
+            return None;
+        }
+        self.unacknowledged = 0;
+        self.due = None;
+        // The low half of the number.
+        Some((self.next - 1) as u32)
+    }
+
+    /// When an acknowledgement must have been sent, be it with a packet or by itself.
+    #[must_use]
+    pub const fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receive(receiver: &mut Receiver, sequence: u32) -> Result<Arrival, Refusal> {
+        receiver
+            .receive(sequence, Instant::now())
+            .map(|(_, arrival)| arrival)
+    }
+
+    #[test]
+    fn late_duplicate_and_missing_packets_are_told_apart() {
+        let mut receiver = Receiver::new(64);
+        assert_eq!(receive(&mut receiver, 0), Ok(Arrival::InOrder));
+        assert_eq!(receive(&mut receiver, 3), Ok(Arrival::Ahead(2)));
+        assert_eq!(receive(&mut receiver, 1), Ok(Arrival::Late));
+        assert_eq!(receive(&mut receiver, 1), Err(Refusal::Duplicate));
+        assert_eq!(receive(&mut receiver, 3), Err(Refusal::Duplicate));
+        assert_eq!(receive(&mut receiver, 4), Ok(Arrival::InOrder));
+    }
+
+    #[test]
+    fn numbers_begin_at_nought_or_one_or_anywhere() {
+        assert_eq!(receive(&mut Receiver::new(64), 1), Ok(Arrival::Ahead(1)));
+        for first in [1_000_000, u32::MAX - 1, 1 << 31] {
+            let mut receiver = Receiver::new(64);
+            let found = [0, 1, 2, 3].map(|at| receive(&mut receiver, first.wrapping_add(at)));
+            assert_eq!(found[0], Err(Refusal::Jump), "{first}");
+            assert!(matches!(found[1], Ok(Arrival::Ahead(_))), "{first}");
+            assert_eq!(found[2..], [Ok(Arrival::InOrder); 2], "{first}");
+        }
+    }
+
+    #[test]
+    fn numbers_go_on_when_those_of_the_wire_begin_again() {
+        let mut receiver = Receiver::new(64);
+        let _ = receive(&mut receiver, u32::MAX - 2);
+        let (before, _) = receiver.receive(u32::MAX - 1, Instant::now()).unwrap();
+        for (at, sequence) in [u32::MAX, 0, 1].into_iter().enumerate() {
+            let (number, arrival) = receiver.receive(sequence, Instant::now()).unwrap();
+            assert_eq!(number, before + 1 + at as u64);
+            assert_eq!(arrival, Arrival::InOrder);
+        }
+        assert_eq!(receive(&mut receiver, u32::MAX), Err(Refusal::Duplicate));
+    }
+
+    #[test]
+    fn one_forged_packet_far_ahead_does_not_move_the_window() {
+        let mut receiver = Receiver::new(64);
+        assert_eq!(receive(&mut receiver, 0), Ok(Arrival::InOrder));
+        assert_eq!(receive(&mut receiver, 1 << 30), Err(Refusal::Jump));
+        assert_eq!(receive(&mut receiver, 1 << 29), Err(Refusal::Jump));
+        assert_eq!(receive(&mut receiver, 1), Ok(Arrival::InOrder));
+        assert_eq!(receive(&mut receiver, u32::MAX), Err(Refusal::TooOld));
+    }
+
+    #[test]
+    fn acknowledgements_wait_half_a_second_or_for_a_quarter_of_the_window() {
+        let now = Instant::now();
+        let mut receiver = Receiver::new(16);
+        assert_eq!(receiver.deadline(), None);
+        assert_eq!(receiver.acknowledgement(), None);
+        receiver.receive(0, now).unwrap();
+        receiver.receive(1, now + ACK_DELAY / 2).unwrap();
+        assert_eq!(receiver.deadline(), Some(now + ACK_DELAY));
+        receiver.receive(2, now).unwrap();
+        receiver.receive(3, now).unwrap();
+        assert_eq!(receiver.deadline(), Some(now));
+        assert_eq!(receiver.acknowledgement(), Some(3));
+        assert_eq!(receiver.deadline(), None);
+        assert_eq!(
+            receiver.acknowledgement(),
+            None,
+            "nothing new to acknowledge"
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! The packets of one call.
+
+use core::ops::Range;
+use std::time::Instant;
+
+use crate::gre::header::{Header, MAX_HEADER_LEN, Packet};
+use crate::gre::receiver::{Arrival, Receiver, Refusal};
+use crate::gre::sender::Sender;
+
+/// Packets of one call, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets with a payload that were accepted.
+    pub received: u64,
+    /// Acknowledgements without a payload.
+    pub acknowledgements: u64,
+    /// No enhanced GRE.
+    pub malformed: u64,
+    /// With another call's ID.
+    pub other_call: u64,
+    /// Received before.
+    pub duplicates: u64,
+    /// Older than the window.
+    pub too_old: u64,
+    /// Refused for being too far ahead.
+    pub jumps: u64,
+    /// Accepted after one with a higher number.
+    pub late: u64,
+    /// Numbers that were skipped; those that came late after all are among them.
+    pub missing: u64,
+    /// Acknowledgements of what was never sent.
+    pub bad_acknowledgements: u64,
+}
+
+/// A payload that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its place in the packet.
+    pub payload: Range<usize>,
+    /// Its number, which does not wrap.
+    pub number: u64,
+    /// Where it stands among the others.
+    pub arrival: Arrival,
+}
+
+/// Numbers and acknowledgements of one call, both directions.
+#[derive(Debug)]
+pub struct Tunnel {
+    call_id: u16,
+    peer_call_id: u16,
+    sender: Sender,
+    receiver: Receiver,
+    counters: Counters,
+}
+
+impl Tunnel {
+    /// The tunnel of a call that is up; `window` is what we offered, `peer_window` what the peer did.
+    #[must_use]
+    pub fn new(call_id: u16, peer_call_id: u16, window: u16, peer_window: u16) -> Self {
+        Self {
+            call_id,
+            peer_call_id,
+            sender: Sender::new(peer_window),
+            receiver: Receiver::new(window),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Takes the payload of an IP packet of protocol 47. `None` if there is no frame for PPP in it.
+    pub fn receive(&mut self, bytes: &[u8], now: Instant) -> Option<Received> {
+        let Ok(Packet { header, payload }) = Packet::parse(bytes) else {
+            self.counters.malformed += 1;
+            return None;
+        };
+        if header.call_id != self.call_id {
+            self.counters.other_call += 1;
+            return None;
+        }
+        if let Some(number) = header.acknowledgement
+            && self.sender.acknowledged(number, now).is_err()
+        {
+            self.counters.bad_acknowledgements += 1;
+        }
+        let Some(sequence) = header.sequence else {
+            self.counters.acknowledgements += 1;
+            return None;
+        };
+        match self.receiver.receive(sequence, now) {
+            Ok((number, arrival)) => {
+                self.counters.received += 1;
+                match arrival {
+                    Arrival::InOrder => {}
+                    Arrival::Ahead(missing) => self.counters.missing += missing,
+                    Arrival::Late => self.counters.late += 1,
+                }
+                Some(Received {
+                    payload,
+                    number,
+                    arrival,
+                })
+            }
+            Err(refusal) => {
+                let counter = match refusal {
+                    Refusal::Duplicate => &mut self.counters.duplicates,
+                    Refusal::TooOld => &mut self.counters.too_old,
+                    Refusal::Jump => &mut self.counters.jumps,
+                };
+                *counter += 1;
+                None
+            }
+        }
+    }
+
+    /// The header for a payload that is sent now, and its length. It acknowledges what is to be acknowledged.
+    pub fn header(&mut self, payload: u16, now: Instant) -> ([u8; MAX_HEADER_LEN], usize) {
+        Header {
+            call_id: self.peer_call_id,
+            sequence: Some(self.sender.number(now)),
+            acknowledgement: self.receiver.acknowledgement(),
+        }
+        .write(payload)
+    }
+
+    /// An acknowledgement by itself, if one is due.
+    pub fn expire(&mut self, now: Instant) -> Option<([u8; MAX_HEADER_LEN], usize)> {
+        if self.deadline()? > now {
+            return None;
+        }
+        let header = Header {
+            call_id: self.peer_call_id,
+            sequence: None,
+            acknowledgement: Some(self.receiver.acknowledgement()?),
+        };
+        Some(header.write(0))
+    }
+
+    /// When [`expire`](Self::expire) has something to send.
+    #[must_use]
+    pub const fn deadline(&self) -> Option<Instant> {
+        self.receiver.deadline()
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What is known of the packets that were sent.
+    #[must_use]
+    pub const fn sender(&self) -> &Sender {
+        &self.sender
+    }
+}

@@ -1,0 +1,196 @@
+//! Keys of MPPE (RFC 3079, section 3).
+
+use core::fmt;
+
+use sha1::{Digest, Sha1};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::mschap::hash_nt_password_hash;
+use crypto::Rc4;
+
+const MAGIC_1: &[u8] = b"This is the MPPE Master Key";
+const MAGIC_2: &[u8] =
+    b"On the client side, this is the send key; on the server side, it is the receive key.";
+const MAGIC_3: &[u8] =
+    b"On the client side, this is the receive key; on the server side, it is the send key.";
+const PAD_1: [u8; 40] = [0; 40];
+const PAD_2: [u8; 40] = [0xf2; 40];
+
+/// How long a key is. The shorter ones are for peers that know nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyLength {
+    /// 64 bits, of which 24 are known.
+    Bits40,
+    /// 64 bits, of which 8 are known.
+    Bits56,
+    /// 128 bits.
+    Bits128,
+}
+
+impl KeyLength {
+    /// Bytes of a key.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Bits40 | Self::Bits56 => 8,
+            Self::Bits128 => 16,
+        }
+    }
+
+    /// Bits of a key that are secret.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        match self {
+            Self::Bits40 => 40,
+            Self::Bits56 => 56,
+            Self::Bits128 => 128,
+        }
+    }
+
+    /// Makes a key as weak as it has to be (RFC 3079, section 3.1 and 3.2).
+    fn weaken(self, key: &mut [u8; 16]) {
+        let known: &[u8] = match self {
+            Self::Bits40 => &[0xd1, 0x26, 0x9e],
+            Self::Bits56 => &[0xd1],
+            Self::Bits128 => &[],
+        };
+        key[..known.len()].copy_from_slice(known);
+    }
+}
+
+/// `GetMasterKey` (RFC 3079, section 3.4): what both directions' keys come from.
+#[derive(Clone)]
+pub struct MasterKey(Zeroizing<[u8; 16]>);
+
+impl MasterKey {
+    /// From the hash of the password and the response of MS-CHAP version 2.
+    #[must_use]
+    pub fn new(password_hash: &[u8; 16], nt_response: &[u8; 24]) -> Self {
+        let hash = Sha1::new()
+            .chain_update(hash_nt_password_hash(password_hash).as_slice())
+            .chain_update(nt_response)
+            .chain_update(MAGIC_1)
+            .finalize();
+        Self(first_half(hash.into()))
+    }
+
+    /// `GetAsymmetricStartKey` (RFC 3079, section 3.4): the first key of one direction.
+    #[must_use]
+    pub fn start_key(&self, from_client: bool, length: KeyLength) -> StartKey {
+        let magic = if from_client { MAGIC_2 } else { MAGIC_3 };
+        let hash = Sha1::new()
+            .chain_update(self.0.as_slice())
+            .chain_update(PAD_1)
+            .chain_update(magic)
+            .chain_update(PAD_2)
+            .finalize();
+        StartKey {
+            key: first_half(hash.into()),
+            length,
+        }
+    }
+
+    /// The key's bytes, for tests of other programs against this one.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MasterKey(..)")
+    }
+}
+
+/// The first key of one direction: every later one is made of it and the one before.
+#[derive(Clone)]
+pub struct StartKey {
+    key: Zeroizing<[u8; 16]>,
+    length: KeyLength,
+}
+
+impl StartKey {
+    /// The key: 8 or 16 bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.key[..self.length.bytes()]
+    }
+
+    /// The first session key (RFC 3079, section 3.4).
+    #[must_use]
+    pub fn session_key(self) -> SessionKey {
+        let mut key = self.next(&self.key);
+        self.length.weaken(&mut key);
+        SessionKey { start: self, key }
+    }
+
+    /// `GetNewKeyFromSHA` (RFC 3078, section 7.3).
+    fn next(&self, current: &[u8; 16]) -> Zeroizing<[u8; 16]> {
+        let len = self.length.bytes();
+        let hash = Sha1::new()
+            .chain_update(self.as_bytes())
+            .chain_update(PAD_1)
+            .chain_update(&current[..len])
+            .chain_update(PAD_2)
+            .finalize();
+        first_half(hash.into())
+    }
+}
+
+impl fmt::Debug for StartKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StartKey({} bits)", self.length.bits())
+    }
+}
+
+/// The key of one direction as it is now.
+#[derive(Clone)]
+pub struct SessionKey {
+    start: StartKey,
+    key: Zeroizing<[u8; 16]>,
+}
+
+impl SessionKey {
+    /// The key: 8 or 16 bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.key[..self.start.length.bytes()]
+    }
+
+    /// Changes the key for the next one (RFC 3078, section 7.3).
+    pub fn change(&mut self) {
+        let mut next = self.start.next(&self.key);
+        let len = self.start.length.bytes();
+        // It is encrypted with itself.
+        let mut cipher = Rc4::new(&next[..len]);
+        cipher.apply(&mut next[..len]);
+        self.start.length.weaken(&mut next);
+        self.key = next;
+    }
+
+    /// A stream that begins with this key.
+    #[must_use]
+    pub fn cipher(&self) -> Rc4 {
+        Rc4::new(self.as_bytes())
+    }
+
+    /// How long it is.
+    #[must_use]
+    pub const fn length(&self) -> KeyLength {
+        self.start.length
+    }
+}
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionKey({} bits)", self.start.length.bits())
+    }
+}
+
+fn first_half(mut hash: [u8; 20]) -> Zeroizing<[u8; 16]> {
+    let mut key = Zeroizing::new([0; 16]);
+    key.copy_from_slice(&hash[..16]);
+    hash.zeroize();
+    key
+}

@@ -1,0 +1,137 @@
+//! Opening packets that have a key each (RFC 3078, section 8.1), in whatever order they come.
+//!
+//! The key of a packet is made of that of the packet before it. Keys of packets that have not come are kept, so that
+//! these can be opened when they do, and each key opens one packet. How far ahead keys are made is bounded, as is how many
+//! are kept.
+
+use std::collections::VecDeque;
+
+use zeroize::Zeroizing;
+
+use crate::mppe::header::{GLANCE, HEADER_LEN, Header, OpenError, looks_like_ip};
+use crate::mppe::keys::{SessionKey, StartKey};
+use crypto::Rc4;
+
+/// Keys that are kept for packets before the latest one.
+pub const BEHIND: u64 = 2048;
+/// Packets that may be missing in a row before the link has to be made anew.
+pub const MAX_AHEAD: u64 = 4096;
+
+const COUNTS: u64 = 4096;
+
+type Key = Zeroizing<[u8; 16]>;
+
+/// The receiving end of a direction in which each packet has a key. Takes about 100 KiB.
+#[derive(Debug)]
+pub struct Stateless {
+    /// The key of count `first + keys.len() - 1`, or before any the first session key.
+    last: SessionKey,
+    /// The count, without its wrapping, of the first of `keys`.
+    first: u64,
+    /// Keys by count; `None` if it was used. Invariant: at most `BEHIND + MAX_AHEAD + 1`.
+    keys: VecDeque<Option<Key>>,
+    /// The latest packet: its number in the tunnel, and its count.
+    latest: Option<(u64, u64)>,
+    /// Frames since that one that were not encrypted.
+    unencrypted: u64,
+}
+
+impl Stateless {
+    /// Nothing received.
+    #[must_use]
+    pub fn new(key: StartKey) -> Self {
+        Self {
+            last: key.session_key(),
+            first: 0,
+            // All at once: keys that move leave copies behind.
+            keys: VecDeque::with_capacity((BEHIND + MAX_AHEAD) as usize + 1),
+            latest: None,
+            unencrypted: 0,
+        }
+    }
+
+    /// Decrypts a packet in place, behind its header. `number` is that of GRE, which never wraps.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; the bytes are as they were then.
+    pub fn open(&mut self, number: u64, information: &mut [u8]) -> Result<(), OpenError> {
+        let header = Header::parse(information)?;
+        if !header.flushed {
+            return Err(OpenError::NotFlushed);
+        }
+        let count = self.extend(number, u64::from(header.count))?;
+        let at = count.checked_sub(self.first).ok_or(OpenError::Late)?;
+        while self.first + self.keys.len() as u64 <= count {
+            self.last.change();
+            let mut key = Zeroizing::new([0; 16]);
+            let bytes = self.last.as_bytes();
+            key[..bytes.len()].copy_from_slice(bytes);
+            self.keys.push_back(Some(key));
+        }
+        // `extend` allows far less than a usize.
+        let slot = &mut self.keys[at as usize];
+        let key = slot.as_ref().ok_or(OpenError::Duplicate)?;
+        let key = &key[..self.last.length().bytes()];
+        let body = &mut information[HEADER_LEN..];
+        let mut glance = [0; GLANCE];
+        let seen = body.len().min(GLANCE);
+        glance[..seen].copy_from_slice(&body[..seen]);
+        let mut cipher = Rc4::new(key);
+        cipher.apply(&mut glance[..seen]);
+        if !looks_like_ip(&glance[..seen]) {
+            // The key is kept for the packet that it belongs to.
+            return Err(OpenError::Garbled);
+        }
+        body[..seen].copy_from_slice(&glance[..seen]);
+        cipher.apply(&mut body[seen..]);
+        *slot = None;
+        if self.latest.is_none_or(|(_, latest)| count > latest) {
+            self.latest = Some((number, count));
+            self.unencrypted = 0;
+            while self.first + BEHIND < count && !self.keys.is_empty() {
+                self.keys.pop_front();
+                self.first += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame that was not encrypted came in order: it had a number and no count.
+    pub fn unencrypted(&mut self) {
+        self.unencrypted += 1;
+    }
+
+    /// The count without its wrapping: the one nearest to what the number in the tunnel lets expect.
+    ///
+    /// Each packet has a number and a count, so both go on together, but for frames that are not encrypted, which have no
+    /// count, and packets that their sender lost between encrypting and numbering them, which have no number. Half of all
+    /// counts is room for these.
+    fn extend(&self, number: u64, count: u64) -> Result<u64, OpenError> {
+        let Some((latest_number, latest)) = self.latest else {
+            return Ok(count);
+        };
+        let expected = if number >= latest_number {
+            let counted = (number - latest_number).saturating_sub(self.unencrypted);
+            latest.saturating_add(counted)
+        } else {
+            latest.saturating_sub(latest_number - number)
+        };
+        let ahead = count.wrapping_sub(expected) % COUNTS;
+        let found = if ahead < COUNTS / 2 {
+            expected.saturating_add(ahead)
+        } else {
+            let behind = COUNTS - ahead;
+            expected.checked_sub(behind).ok_or(OpenError::Late)?
+        };
+        if found > latest.saturating_add(MAX_AHEAD) {
+            return Err(OpenError::TooFar);
+        }
+        Ok(found)
+    }
+
+    /// Keys in memory.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.keys.len()
+    }
+}

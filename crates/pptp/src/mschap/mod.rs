@@ -1,0 +1,15 @@
+//! MS-CHAP version 2 (RFC 2759).
+//!
+//! Three keys of DES come from the password's MD4; the third has only 16 bits. From a recording of one login the hash is found,
+//! and with it every key of MPPE, by trying 2^56 keys of DES: hours, for a fee. See the crate's documentation.
+
+mod functions;
+mod messages;
+mod password;
+
+pub use functions::{
+    authenticator_response, challenge_hash, challenge_response, des_key, hash_nt_password_hash,
+    nt_password_hash, nt_response, user_without_domain,
+};
+pub use messages::{Failure, FailureCode, RESPONSE_LEN, Response, Success};
+pub use password::Password;

@@ -1,0 +1,168 @@
+//! The options of the IP Control Protocol (RFC 1332, section 3; RFC 1877, section 1).
+
+use std::net::Ipv4Addr;
+
+use crate::ppp::frame::protocol;
+use crate::ppp::lcp::other;
+use crate::ppp::negotiation::{Layer, Verdict};
+use crate::ppp::packet::Option as ConfigOption;
+
+const ADDRESS: u8 = 3;
+const DNS: [u8; 2] = [129, 131];
+
+/// Name servers: a first and a second.
+pub type Dns = [Option<Ipv4Addr>; 2];
+
+/// What we want of IPCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IpcpSettings {
+    /// Our address; `None` to be given one.
+    pub address: Option<Ipv4Addr>,
+    /// The peer's address, which it must take; `None` to take what it says.
+    pub peer: Option<Ipv4Addr>,
+    /// Whether we ask for name servers.
+    pub ask_dns: bool,
+    /// Name servers for the peer.
+    pub dns: Dns,
+}
+
+/// The addresses of both ends.
+#[derive(Debug)]
+pub struct Ipcp {
+    settings: IpcpSettings,
+    address: Ipv4Addr,
+    /// `None` once the peer has said that it has no such option.
+    asked: [Option<Ipv4Addr>; 2],
+    peer: Option<Ipv4Addr>,
+}
+
+impl Ipcp {
+    /// Nothing agreed on.
+    #[must_use]
+    pub fn new(settings: IpcpSettings) -> Self {
+        let asked = settings.ask_dns.then_some(Ipv4Addr::UNSPECIFIED);
+        Self {
+            address: settings.address.unwrap_or(Ipv4Addr::UNSPECIFIED),
+            asked: [asked; 2],
+            peer: None,
+            settings,
+        }
+    }
+
+    /// Our address, once the layer is open.
+    #[must_use]
+    pub const fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// The peer's address, if it has one.
+    #[must_use]
+    pub const fn peer(&self) -> Option<Ipv4Addr> {
+        self.peer
+    }
+
+    /// The name servers that we were given.
+    #[must_use]
+    pub fn dns(&self) -> Dns {
+        self.asked
+            .map(|server| server.filter(|server| !server.is_unspecified()))
+    }
+}
+
+impl Layer for Ipcp {
+    const PROTOCOL: u16 = protocol::IPCP;
+    const CODES: core::ops::RangeInclusive<u8> = u8::MAX..=u8::MAX;
+
+    fn request(&self, out: &mut Vec<u8>) {
+        let mut put = |kind, address: Ipv4Addr| {
+            let data = &address.octets();
+            ConfigOption { kind, data }.write(out);
+        };
+        put(ADDRESS, self.address);
+        for (kind, server) in DNS.into_iter().zip(self.asked) {
+            if let Some(server) = server {
+                put(kind, server);
+            }
+        }
+    }
+
+    fn usable(&self) -> bool {
+        !self.address.is_unspecified()
+    }
+
+    fn naked(&mut self, option: ConfigOption<'_>) -> bool {
+        let Some(address) = address(option) else {
+            return true;
+        };
+        match option.kind {
+            ADDRESS if self.settings.address.is_none() => self.address = address,
+            // We have an address, which the peer does not like.
+            ADDRESS => return false,
+            kind => {
+                if let Some(at) = DNS.iter().position(|&dns| dns == kind)
+                    && let Some(asked) = &mut self.asked[at]
+                {
+                    *asked = address;
+                }
+            }
+        }
+        true
+    }
+
+    fn rejected(&mut self, option: ConfigOption<'_>) -> bool {
+        if let Some(at) = DNS.iter().position(|&dns| dns == option.kind) {
+            self.asked[at] = None;
+        }
+        option.kind != ADDRESS
+    }
+
+    fn begin(&mut self) {
+        self.peer = None;
+    }
+
+    fn judge(&mut self, option: ConfigOption<'_>, last: bool, nak: &mut Vec<u8>) -> Verdict {
+        // Header compression, name servers of NetBIOS and what else there is are rejected.
+        let Some(asked) = address(option) else {
+            return Verdict::Reject;
+        };
+        let (given, free) = match option.kind {
+            ADDRESS => (self.settings.peer, self.settings.peer.is_none()),
+            kind => {
+                let at = DNS.iter().position(|&dns| dns == kind);
+                let server = at.and_then(|at| self.settings.dns[at]);
+                (server, false)
+            }
+        };
+        let good = match given {
+            Some(given) => asked == given,
+            None => free && !asked.is_unspecified(),
+        };
+        match (good, given) {
+            (true, _) => {
+                if option.kind == ADDRESS {
+                    self.peer = Some(asked);
+                }
+                Verdict::Ack
+            }
+            (false, Some(given)) => other(option.kind, &given.octets(), last, nak),
+            (false, None) => Verdict::Reject,
+        }
+    }
+
+    fn missing(&mut self, last: bool, nak: &mut Vec<u8>) {
+        // A peer that says nothing of its address is told which one it has.
+        if let Some(given) = self.settings.peer
+            && self.peer.is_none()
+            && !last
+            && nak.is_empty()
+        {
+            other(ADDRESS, &given.octets(), last, nak);
+        }
+    }
+}
+
+/// The address in an option that has one.
+fn address(option: ConfigOption<'_>) -> Option<Ipv4Addr> {
+    let octets: [u8; 4] = option.data.try_into().ok()?;
+    (option.kind == ADDRESS || DNS.contains(&option.kind)).then(|| octets.into())
+}

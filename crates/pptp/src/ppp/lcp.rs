@@ -1,0 +1,260 @@
+//! The options of the Link Control Protocol (RFC 1661, section 6).
+
+use crate::ppp::auth::Auth;
+use crate::ppp::frame::protocol;
+use crate::ppp::negotiation::{Layer, Verdict};
+use crate::ppp::packet::Option as ConfigOption;
+
+/// Codes of LCP beyond those of all layers (RFC 1661, section 5; RFC 1570, section 2).
+pub mod code {
+    /// The peer does not have a protocol.
+    pub const PROTOCOL_REJECT: u8 = 8;
+    /// Are you there?
+    pub const ECHO_REQUEST: u8 = 9;
+    /// Yes.
+    pub const ECHO_REPLY: u8 = 10;
+    /// To be thrown away.
+    pub const DISCARD_REQUEST: u8 = 11;
+    /// Who the peer is, for logs.
+    pub const IDENTIFICATION: u8 = 12;
+    /// How long the peer allows the link to last, for logs.
+    pub const TIME_REMAINING: u8 = 13;
+}
+
+const MRU: u8 = 1;
+const ACCM: u8 = 2;
+const AUTH: u8 = 3;
+const MAGIC: u8 = 5;
+const PFC: u8 = 7;
+const ACFC: u8 = 8;
+
+/// The MRU of a peer that says nothing (RFC 1661, section 6.1), and the least that is of use.
+pub(crate) const DEFAULT_MRU: u16 = 1500;
+const MIN_MRU: u16 = 128;
+
+/// What we want of LCP.
+#[derive(Clone, Debug)]
+pub struct LcpSettings {
+    /// The longest information field that we want to receive.
+    pub mru: u16,
+    /// How the peer is to authenticate itself, best first; none if it need not.
+    pub require: Vec<Auth>,
+    /// How we are ready to authenticate ourselves, best first.
+    pub accept: Vec<Auth>,
+    /// What begins our magic numbers: a random number.
+    pub seed: u64,
+}
+
+/// What one end has said of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkOptions {
+    /// The longest information field that it takes.
+    pub mru: u16,
+    /// Its magic number; 0 for none.
+    pub magic: u32,
+    /// How the other end is to authenticate itself.
+    pub auth: Option<Auth>,
+    /// It takes frames without address and control fields.
+    pub acfc: bool,
+    /// It takes protocol fields of one byte.
+    pub pfc: bool,
+}
+
+const NOTHING: LinkOptions = LinkOptions {
+    mru: DEFAULT_MRU,
+    magic: 0,
+    auth: None,
+    acfc: false,
+    pfc: false,
+};
+
+/// The options of both ends.
+#[derive(Debug)]
+pub struct Lcp {
+    ours: LinkOptions,
+    accm: bool,
+    peer: LinkOptions,
+    require: Vec<Auth>,
+    accept: Vec<Auth>,
+    random: u64,
+}
+
+impl Lcp {
+    /// Options before any request.
+    #[must_use]
+    pub fn new(settings: LcpSettings) -> Self {
+        let mut random = settings.seed;
+        Self {
+            ours: LinkOptions {
+                mru: settings.mru,
+                magic: magic(&mut random),
+                auth: settings.require.first().copied(),
+                acfc: true,
+                pfc: true,
+            },
+            accm: true,
+            peer: NOTHING,
+            require: settings.require,
+            accept: settings.accept,
+            random,
+        }
+    }
+
+    /// What we have asked for.
+    #[must_use]
+    pub const fn ours(&self) -> &LinkOptions {
+        &self.ours
+    }
+
+    /// What the peer has asked for.
+    #[must_use]
+    pub const fn peer(&self) -> &LinkOptions {
+        &self.peer
+    }
+
+    /// The next way for the peer to authenticate itself, if it proposes `value`.
+    fn instead(&self, value: &[u8]) -> Option<Auth> {
+        let proposed = Auth::parse(value).filter(|auth| self.require.contains(auth));
+        proposed.or_else(|| {
+            let refused = self
+                .require
+                .iter()
+                .position(|&auth| Some(auth) == self.ours.auth)?;
+            self.require.get(refused + 1).copied()
+        })
+    }
+}
+
+impl Layer for Lcp {
+    const PROTOCOL: u16 = protocol::LCP;
+    const CODES: core::ops::RangeInclusive<u8> = code::PROTOCOL_REJECT..=code::TIME_REMAINING;
+
+    fn request(&self, out: &mut Vec<u8>) {
+        let mut put = |kind, data: &[u8]| ConfigOption { kind, data }.write(out);
+        if self.ours.mru != DEFAULT_MRU {
+            put(MRU, &self.ours.mru.to_be_bytes());
+        }
+        if self.accm {
+            // Nothing needs escaping: packets of GRE carry all bytes.
+            put(ACCM, &[0; 4]);
+        }
+        if let Some(auth) = self.ours.auth {
+            put(AUTH, auth.option());
+        }
+        if self.ours.magic != 0 {
+            put(MAGIC, &self.ours.magic.to_be_bytes());
+        }
+        if self.ours.pfc {
+            put(PFC, &[]);
+        }
+        if self.ours.acfc {
+            put(ACFC, &[]);
+        }
+    }
+
+    fn naked(&mut self, option: ConfigOption<'_>) -> bool {
+        match (option.kind, option.data) {
+            // More than we want need not be promised: peers may send less.
+            (MRU, &[high, low]) => {
+                let mru = u16::from_be_bytes([high, low]).min(self.ours.mru);
+                self.ours.mru = mru.max(MIN_MRU);
+            }
+            (AUTH, value) if self.ours.auth.is_some() => {
+                self.ours.auth = self.instead(value);
+                return self.ours.auth.is_some();
+            }
+            (MAGIC, _) => self.ours.magic = magic(&mut self.random),
+            (ACCM, _) => self.accm = false,
+            (PFC, _) => self.ours.pfc = false,
+            (ACFC, _) => self.ours.acfc = false,
+            _ => {}
+        }
+        true
+    }
+
+    fn rejected(&mut self, option: ConfigOption<'_>) -> bool {
+        match option.kind {
+            MRU => self.ours.mru = DEFAULT_MRU,
+            ACCM => self.accm = false,
+            AUTH => return self.ours.auth.is_none(),
+            MAGIC => self.ours.magic = 0,
+            PFC => self.ours.pfc = false,
+            ACFC => self.ours.acfc = false,
+            _ => {}
+        }
+        true
+    }
+
+    fn begin(&mut self) {
+        self.peer = NOTHING;
+    }
+
+    fn judge(&mut self, option: ConfigOption<'_>, last: bool, nak: &mut Vec<u8>) -> Verdict {
+        match (option.kind, option.data) {
+            (MRU, &[high, low]) => {
+                let mru = u16::from_be_bytes([high, low]);
+                if mru < MIN_MRU {
+                    let data = &MIN_MRU.to_be_bytes();
+                    return other(MRU, data, last, nak);
+                }
+                self.peer.mru = mru;
+                Verdict::Ack
+            }
+            (ACCM, &[_, _, _, _]) => Verdict::Ack,
+            (AUTH, value) => {
+                let Some(&best) = self.accept.first() else {
+                    return Verdict::Reject;
+                };
+                match Auth::parse(value).filter(|auth| self.accept.contains(auth)) {
+                    Some(auth) => {
+                        self.peer.auth = Some(auth);
+                        Verdict::Ack
+                    }
+                    // MS-CHAP version 1 among others.
+                    None => other(AUTH, best.option(), last, nak),
+                }
+            }
+            (MAGIC, &[a, b, c, d]) => {
+                let number = u32::from_be_bytes([a, b, c, d]);
+                if number != 0 && number == self.ours.magic {
+                    // Our own request has come back, or chance has struck (RFC 1661, section 6.4).
+                    let data = magic(&mut self.random).to_be_bytes();
+                    return other(MAGIC, &data, last, nak);
+                }
+                self.peer.magic = number;
+                Verdict::Ack
+            }
+            (PFC, &[]) => {
+                self.peer.pfc = true;
+                Verdict::Ack
+            }
+            (ACFC, &[]) => {
+                self.peer.acfc = true;
+                Verdict::Ack
+            }
+            // Quality reports, callback, multilink and what else there is.
+            _ => Verdict::Reject,
+        }
+    }
+
+    fn missing(&mut self, _last: bool, _nak: &mut Vec<u8>) {}
+}
+
+/// Proposes another value, or rejects what the peer insists on.
+pub(super) fn other(kind: u8, data: &[u8], last: bool, nak: &mut Vec<u8>) -> Verdict {
+    if last {
+        return Verdict::Reject;
+    }
+    ConfigOption { kind, data }.write(nak);
+    Verdict::Nak
+}
+
+/// The next of a series of numbers that differ between hosts (SplitMix64); never 0. Magic numbers are no secrets.
+pub(super) fn magic(state: &mut u64) -> u32 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    // The upper half.
+    (((z ^ (z >> 31)) >> 32) as u32).max(1)
+}

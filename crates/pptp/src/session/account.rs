@@ -1,0 +1,59 @@
+//! Who may log in, and where random numbers come from.
+
+use core::fmt;
+use std::sync::Arc;
+
+use crate::mschap::Password;
+
+/// The users of a server.
+pub trait Accounts: Send {
+    /// The password of a user, by the name that the client gave; `None` if there is no such user. A name may have a domain
+    /// before it (`DOMAIN\user`).
+    fn password(&self, user: &str) -> Option<Password>;
+}
+
+/// A list of users for small servers and for tests.
+impl Accounts for Vec<(String, Password)> {
+    fn password(&self, user: &str) -> Option<Password> {
+        let found = self.iter().find(|(name, _)| name == user);
+        found.map(|(_, password)| password.clone())
+    }
+}
+
+/// No users: a client's.
+impl Accounts for () {
+    fn password(&self, _user: &str) -> Option<Password> {
+        None
+    }
+}
+
+/// Random bytes that cannot be guessed: challenges are made of them. A program gives the kernel's.
+#[derive(Clone)]
+pub struct Entropy(Arc<Fill>);
+
+/// Fills a slice.
+type Fill = dyn Fn(&mut [u8]) + Send + Sync;
+
+impl Entropy {
+    /// `fill` fills a slice.
+    #[must_use]
+    pub fn new(fill: impl Fn(&mut [u8]) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(fill))
+    }
+
+    pub(super) fn bytes<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        (self.0)(&mut bytes);
+        bytes
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        u64::from_le_bytes(self.bytes())
+    }
+}
+
+impl fmt::Debug for Entropy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Entropy(..)")
+    }
+}

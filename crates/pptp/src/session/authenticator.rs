@@ -1,0 +1,199 @@
+//! A server's side of a login (RFC 1334, RFC 1994, RFC 2759).
+
+use std::time::{Duration, Instant};
+
+use subtle::ConstantTimeEq;
+
+use crate::mppe::MasterKey;
+use crate::mschap::{
+    Failure, FailureCode, Password, Response, Success, authenticator_response, nt_password_hash,
+    nt_response, user_without_domain,
+};
+use crate::ppp::{Auth, ChapPacket, PapPacket, challenge, verify_md5};
+use crate::session::account::{Accounts, Entropy};
+use crate::session::output::LoginError;
+
+/// Between challenges.
+const REPEAT: Duration = Duration::from_secs(3);
+
+/// What came of a packet.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// To be sent as a frame of the login's protocol.
+    Send(Vec<u8>),
+    /// The client is in: the answer, who it is, and the key for MPPE, if the login gives one.
+    Done(Vec<u8>, String, Option<MasterKey>),
+    /// It is not: the answer, if there is one.
+    Failed(Option<Vec<u8>>, LoginError),
+}
+
+/// A login under way, or one that has ended: answers are repeated if questions are.
+pub(super) struct Authenticator {
+    auth: Auth,
+    name: String,
+    id: u8,
+    challenge: [u8; 16],
+    until: Option<Instant>,
+    repeat: Option<Instant>,
+    /// What was said in the end.
+    verdict: Option<Vec<u8>>,
+}
+
+impl Authenticator {
+    pub(super) fn new(auth: Auth, name: String, until: Instant, entropy: &Entropy) -> Self {
+        let [id] = entropy.bytes();
+        Self {
+            auth,
+            name,
+            id,
+            challenge: entropy.bytes(),
+            until: Some(until),
+            repeat: None,
+            verdict: None,
+        }
+    }
+
+    pub(super) const fn auth(&self) -> Auth {
+        self.auth
+    }
+
+    /// The first word, where it is ours.
+    pub(super) fn start(&mut self, now: Instant) -> Option<Step> {
+        (self.auth != Auth::Pap).then(|| {
+            self.repeat = Some(now + REPEAT);
+            Step::Send(challenge(self.id, &self.challenge, &self.name))
+        })
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        [self.until, self.repeat].into_iter().flatten().min()
+    }
+
+    pub(super) fn expire(&mut self, now: Instant) -> Option<Step> {
+        if self.until.is_some_and(|until| now >= until) {
+            self.until = None;
+            self.repeat = None;
+            return Some(Step::Failed(None, LoginError::TimeOut));
+        }
+        self.repeat.filter(|&repeat| now >= repeat)?;
+        self.start(now)
+    }
+
+    pub(super) fn receive(&mut self, information: &[u8], accounts: &dyn Accounts) -> Option<Step> {
+        let (good, user, key, answer) = match self.auth {
+            Auth::Pap => {
+                let PapPacket::Request { id, user, password } = PapPacket::parse(information)?
+                else {
+                    return None;
+                };
+                if let Some(verdict) = &self.verdict {
+                    return Some(Step::Send(verdict.clone()));
+                }
+                let (user, known, secret) = account(user, accounts);
+                let good = known & bool::from(secret.as_str().as_bytes().ct_eq(password));
+                let answer = if good {
+                    PapPacket::Ack { id }.to_vec()
+                } else {
+                    let message = b"Access denied";
+                    PapPacket::Nak { id, message }.to_vec()
+                };
+                (good, user, None, answer)
+            }
+            Auth::ChapMd5 | Auth::MsChapV2 => {
+                let ChapPacket::Response { id, value, name } = ChapPacket::parse(information)?
+                else {
+                    return None;
+                };
+                if id != self.id {
+                    return None;
+                }
+                if let Some(verdict) = &self.verdict {
+                    return Some(Step::Send(verdict.clone()));
+                }
+                let (user, known, secret) = account(name, accounts);
+                if self.auth == Auth::ChapMd5 {
+                    let good = known & verify_md5(id, secret.as_str(), &self.challenge, value);
+                    let message = if good {
+                        "Access granted"
+                    } else {
+                        "Access denied"
+                    };
+                    (good, user, None, chap_verdict(id, good, message))
+                } else {
+                    let (good, key, message) = self.check_ms(value, name, &secret);
+                    let good = known && good;
+                    let message = if good {
+                        message
+                    } else {
+                        denied(self.challenge)
+                    };
+                    (good, user, key, chap_verdict(id, good, &message))
+                }
+            }
+        };
+        self.until = None;
+        self.repeat = None;
+        self.verdict = Some(answer.clone());
+        Some(if good {
+            Step::Done(answer, user, key)
+        } else {
+            Step::Failed(Some(answer), LoginError::Denied)
+        })
+    }
+
+    /// Whether a response is right, with the key and the message of success if so.
+    fn check_ms(
+        &self,
+        value: &[u8],
+        name: &[u8],
+        secret: &Password,
+    ) -> (bool, Option<MasterKey>, String) {
+        let Some(response) = Response::parse(value) else {
+            return (false, None, String::new());
+        };
+        let user = user_without_domain(name);
+        let hash = nt_password_hash(secret.as_str());
+        let peer = &response.peer_challenge;
+        let expected = nt_response(&self.challenge, peer, user, &hash);
+        let good = bool::from(expected.ct_eq(&response.nt_response));
+        let proof = authenticator_response(&hash, &expected, peer, &self.challenge, user);
+        let key = MasterKey::new(&hash, &expected);
+        (good, Some(key), Success { proof }.to_text())
+    }
+}
+
+/// The user's name, whether there is such a user, and the password; without such a user one that takes as long to check.
+fn account(name: &[u8], accounts: &dyn Accounts) -> (String, bool, Password) {
+    let name = String::from_utf8_lossy(name).into_owned();
+    // A domain that we know nothing of is no reason to refuse.
+    let bare = name.rsplit('\\').next().unwrap_or(&name);
+    let password = accounts.password(&name).or_else(|| accounts.password(bare));
+    match password {
+        Some(password) => (name, true, password),
+        None => (name, false, Password::new("no such user".into())),
+    }
+}
+
+fn denied(challenge: [u8; 16]) -> String {
+    Failure {
+        code: FailureCode::AuthenticationFailure,
+        retry: false,
+        challenge: Some(challenge),
+    }
+    .to_text()
+}
+
+fn chap_verdict(id: u8, good: bool, message: &str) -> Vec<u8> {
+    let message = message.as_bytes();
+    if good {
+        ChapPacket::Success { id, message }.to_vec()
+    } else {
+        ChapPacket::Failure { id, message }.to_vec()
+    }
+}
+
+impl core::fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Authenticator({})", self.auth)
+    }
+}

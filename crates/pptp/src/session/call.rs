@@ -1,0 +1,144 @@
+//! One call: a link, and the GRE that carries it.
+
+use core::ops::Range;
+use std::time::Instant;
+
+use crate::gre::{self, Arrival, Tunnel};
+use crate::session::account::Accounts;
+use crate::session::link::{Link, LinkCounters, LinkOutput};
+use crate::session::output::{DownReason, SendError};
+
+/// What a call asks for: a [`LinkOutput`] whose frames are packets of GRE.
+pub(super) type CallOutput = LinkOutput;
+
+/// A link and its tunnel.
+#[derive(Debug)]
+pub struct Call {
+    tunnel: Tunnel,
+    link: Link,
+    /// What the link asks for, before it is wrapped; empty between calls.
+    outputs: Vec<LinkOutput>,
+    started: bool,
+}
+
+impl Call {
+    pub(super) const fn new(tunnel: Tunnel, link: Link) -> Self {
+        Self {
+            tunnel,
+            link,
+            outputs: Vec::new(),
+            started: false,
+        }
+    }
+
+    pub(super) const fn is_started(&self) -> bool {
+        self.started
+    }
+
+    pub(super) fn start(&mut self, now: Instant, out: &mut Vec<CallOutput>) {
+        self.started = true;
+        self.link.start(now, &mut self.outputs);
+        self.wrap(now, out);
+    }
+
+    pub(super) fn stop(&mut self, now: Instant, out: &mut Vec<CallOutput>) {
+        self.link.stop(now, &mut self.outputs);
+        self.wrap(now, out);
+    }
+
+    /// Takes the payload of an IP packet of protocol 47. What comes back is the place of an inner packet, decrypted, in it.
+    pub(super) fn receive(
+        &mut self,
+        packet: &mut [u8],
+        now: Instant,
+        accounts: &dyn Accounts,
+        out: &mut Vec<CallOutput>,
+    ) -> Option<Range<usize>> {
+        let received = self.tunnel.receive(packet, now)?;
+        let start = received.payload.start;
+        let late = received.arrival == Arrival::Late;
+        let frame = &mut packet[received.payload];
+        let number = received.number;
+        let outputs = &mut self.outputs;
+        let inner = self
+            .link
+            .receive(number, late, frame, now, accounts, outputs);
+        self.wrap(now, out);
+        self.acknowledge(now, out);
+        inner.map(|inner| start + inner.start..start + inner.end)
+    }
+
+    /// Appends the payload of an IP packet of protocol 47 that carries `packet`.
+    pub(super) fn send(
+        &mut self,
+        packet: &[u8],
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        let len = self.link.frame_len(packet)?;
+        let (header, header_len) = self.tunnel.header(len, now);
+        out.extend_from_slice(&header[..header_len]);
+        self.link.seal(packet, out)
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        [self.link.deadline(), self.tunnel.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    pub(super) fn expire(&mut self, now: Instant, out: &mut Vec<CallOutput>) {
+        self.link.expire(now, &mut self.outputs);
+        self.wrap(now, out);
+        self.acknowledge(now, out);
+    }
+
+    /// What was counted of GRE.
+    #[must_use]
+    pub const fn tunnel_counters(&self) -> &gre::Counters {
+        self.tunnel.counters()
+    }
+
+    /// What was counted of the link.
+    #[must_use]
+    pub const fn link_counters(&self) -> &LinkCounters {
+        self.link.counters()
+    }
+
+    /// Whether packets can be sent.
+    #[must_use]
+    pub const fn is_up(&self) -> bool {
+        self.link.is_up()
+    }
+
+    pub(super) fn likely_reason(&self) -> Option<DownReason> {
+        self.link.likely_reason()
+    }
+
+    /// Whether the link has ended.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.link.is_dead()
+    }
+
+    fn acknowledge(&mut self, now: Instant, out: &mut Vec<CallOutput>) {
+        if let Some((header, len)) = self.tunnel.expire(now) {
+            out.push(CallOutput::Frame(header[..len].to_vec()));
+        }
+    }
+
+    fn wrap(&mut self, now: Instant, out: &mut Vec<CallOutput>) {
+        for output in self.outputs.drain(..) {
+            out.push(match output {
+                LinkOutput::Frame(frame) => {
+                    // Frames of control protocols are answers to what came in one packet, or less.
+                    let len = u16::try_from(frame.len()).unwrap_or(u16::MAX);
+                    let (header, header_len) = self.tunnel.header(len, now);
+                    LinkOutput::Frame([&header[..header_len], &frame[..usize::from(len)]].concat())
+                }
+                other => other,
+            });
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Clients and servers: a control connection, the GRE and PPP of its calls, and what came of it.
+
+mod account;
+mod authenticator;
+mod call;
+mod client;
+mod link;
+mod login;
+mod network;
+mod output;
+mod packets;
+mod server;
+mod settings;
+
+pub use account::{Accounts, Entropy};
+pub use call::Call;
+pub use client::{Client, ClientOutput};
+pub use link::{Link, LinkCounters, LinkOutput};
+pub use output::{DownReason, Ipv6Up, LoginError, Protection, SendError, Up};
+pub use server::{ConnectionId, Server, ServerOutput};
+pub use settings::{
+    ClientSettings, Encryption, LinkSettings, Mode, ServerSettings, Settings, StartError,
+};

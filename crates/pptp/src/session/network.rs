@@ -1,0 +1,318 @@
+//! The network phase of a link: encryption first, if it is required, then addresses (RFC 1661, section 3.6; RFC 1962).
+
+use std::time::{Duration, Instant};
+
+use crate::mppe::{Decryptor, Encryptor, KeyLength, MasterKey};
+use crate::ppp::{
+    Ccp, Failure, Figures, MppeBits, Negotiation, Packet, RESET_ACK, RESET_REQUEST, Signal, mtu,
+    protocol,
+};
+use crate::session::link::{Link, LinkOutput, Phase, Side};
+use crate::session::output::{DownReason, Ipv6Up, Protection, Up};
+
+/// Between Reset-Requests.
+const RESET_REPEAT: Duration = Duration::from_secs(1);
+/// Code of Configure-Ack.
+const CONFIGURE_ACK: u8 = 2;
+
+impl Link {
+    /// The login is over.
+    pub(super) fn network_up(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
+        self.phase = Phase::Network;
+        let Some((bits, stateful)) = self.settings.encryption.bits() else {
+            self.open_ip(now, out);
+            return;
+        };
+        if self.master.is_none() {
+            self.fail(DownReason::NoEncryption(Failure::NoAgreement), now, out);
+            return;
+        }
+        let mut ccp = Negotiation::new(Ccp::new(bits, stateful), self.settings.timing);
+        let mut signals = Vec::new();
+        ccp.open(now, &mut signals);
+        self.ccp = Some(ccp);
+        self.ccp_signals(signals, now, out);
+    }
+
+    /// LCP is down: everything above it begins anew when it is up.
+    pub(super) fn network_down(&mut self, now: Instant) {
+        self.mtu = 0;
+        self.login = None;
+        self.authenticator = None;
+        self.master = None;
+        self.ccp = None;
+        self.ccp_ack = None;
+        self.early = [None, None];
+        self.close_encryption();
+        self.echo = None;
+        self.framing = crate::ppp::Framing::default();
+        self.ipcp.lower_down(now, &mut Vec::new());
+        if let Some(ipv6cp) = &mut self.ipv6cp {
+            ipv6cp.lower_down(now, &mut Vec::new());
+        }
+    }
+
+    fn close_encryption(&mut self) {
+        self.encryptor = None;
+        self.decryptor = None;
+        self.reset = None;
+        self.failing = None;
+        self.opened = false;
+    }
+
+    /// Whether what encryption there has to be is there.
+    pub(super) fn is_protected(&self) -> bool {
+        self.settings.encryption.bits().is_none()
+            || (self.encryptor.is_some() && self.ccp_ack.is_none())
+    }
+
+    fn open_ip(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
+        let mut signals = Vec::new();
+        self.ipcp.open(now, &mut signals);
+        self.ipcp_signals(signals, now, out);
+        if let Some(ipv6cp) = &mut self.ipv6cp {
+            let mut signals = Vec::new();
+            ipv6cp.open(now, &mut signals);
+            self.ipv6cp_signals(signals, out);
+        }
+        let [ipcp, ipv6cp] = core::mem::take(&mut self.early);
+        if let Some(packet) = ipcp {
+            self.receive_ipcp(&packet, now, out);
+        }
+        if let Some(packet) = ipv6cp {
+            self.receive_ipv6cp(&packet, now, out);
+        }
+    }
+
+    pub(super) fn expire_network(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
+        if self.ccp_ack.as_ref().is_some_and(|(due, _)| *due <= now)
+            && let Some((_, packet)) = self.ccp_ack.take()
+        {
+            self.send(protocol::CCP, &packet, out);
+            self.begin_protected(now, out);
+        }
+        let mut signals = Vec::new();
+        if let Some(ccp) = &mut self.ccp {
+            ccp.expire(now, &mut signals);
+        }
+        self.ccp_signals(core::mem::take(&mut signals), now, out);
+        self.ipcp.expire(now, &mut signals);
+        self.ipcp_signals(core::mem::take(&mut signals), now, out);
+        if let Some(ipv6cp) = &mut self.ipv6cp {
+            ipv6cp.expire(now, &mut signals);
+        }
+        self.ipv6cp_signals(signals, out);
+        if self.reset.is_some_and(|due| due <= now) {
+            self.reset = None;
+            if self.decryptor.as_ref().is_some_and(Decryptor::is_broken) {
+                self.request_reset(now, out);
+            }
+        }
+    }
+
+    pub(super) fn receive_ccp(
+        &mut self,
+        information: &[u8],
+        now: Instant,
+        out: &mut Vec<LinkOutput>,
+    ) {
+        let mut signals = Vec::new();
+        let Some(ccp) = &mut self.ccp else {
+            return;
+        };
+        let extra = ccp.receive(information, now, &mut signals);
+        // Of a Reset-Ack nothing matters but the packet that follows it.
+        if let Some(Packet {
+            code: RESET_REQUEST,
+            id,
+            ..
+        }) = extra
+        {
+            self.counters.resets += 1;
+            let style = self.decryptor.as_ref().map(Decryptor::style);
+            if let Some(encryptor) = &mut self.encryptor {
+                encryptor.reset(style.unwrap_or_default());
+            }
+            let ack = self.packet(RESET_ACK, id, &[]);
+            self.send(protocol::CCP, &ack, out);
+        }
+        self.ccp_signals(signals, now, out);
+    }
+
+    pub(super) fn request_reset(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
+        self.counters.resets += 1;
+        self.id = self.id.wrapping_add(1);
+        let request = self.packet(RESET_REQUEST, self.id, &[]);
+        self.send(protocol::CCP, &request, out);
+        self.reset = Some(now + RESET_REPEAT);
+    }
+
+    pub(super) fn ccp_signals(
+        &mut self,
+        signals: Vec<Signal>,
+        now: Instant,
+        out: &mut Vec<LinkOutput>,
+    ) {
+        for signal in signals {
+            match signal {
+                Signal::Send(packet) => {
+                    let delay = self.settings.ccp_ack_delay;
+                    if packet.first() == Some(&CONFIGURE_ACK) && !delay.is_zero() {
+                        let due = self.ccp_ack.take().map_or(now + delay, |(due, _)| due);
+                        self.ccp_ack = Some((due, packet));
+                    } else {
+                        self.send(protocol::CCP, &packet, out);
+                    }
+                }
+                Signal::Up => {
+                    self.make_keys();
+                    self.begin_protected(now, out);
+                }
+                Signal::Down => {
+                    self.mtu = 0;
+                    self.ccp_ack = None;
+                    self.close_encryption();
+                }
+                Signal::Finished(failure) => {
+                    self.fail(DownReason::NoEncryption(failure), now, out);
+                }
+            }
+        }
+    }
+
+    fn make_keys(&mut self) {
+        let (Some(ccp), Some(master)) = (&self.ccp, &self.master) else {
+            return;
+        };
+        let client = matches!(self.side, Side::Client { .. });
+        let start = |bits: MppeBits, from_client| start_key(master, bits, from_client);
+        let (send, receive) = (ccp.layer().send(), ccp.layer().receive());
+        let stateless = |bits: MppeBits| bits.has(MppeBits::STATELESS);
+        self.encryptor = Some(Encryptor::new(start(send, client), stateless(send)));
+        self.decryptor = Some(Decryptor::new(start(receive, !client), stateless(receive)));
+    }
+
+    /// Encryption is there, or was before the peer negotiated it anew.
+    fn begin_protected(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
+        if !self.is_protected() {
+            return;
+        }
+        if self.ipcp.is_open() {
+            self.report_up(out);
+        } else {
+            self.open_ip(now, out);
+        }
+    }
+
+    pub(super) fn receive_ipcp(
+        &mut self,
+        information: &[u8],
+        now: Instant,
+        out: &mut Vec<LinkOutput>,
+    ) {
+        if !self.is_protected() && !self.ipcp.is_open() {
+            self.early[0] = Some(information.to_vec());
+            return;
+        }
+        let mut signals = Vec::new();
+        self.ipcp.receive(information, now, &mut signals);
+        self.ipcp_signals(signals, now, out);
+    }
+
+    pub(super) fn ipcp_signals(
+        &mut self,
+        signals: Vec<Signal>,
+        now: Instant,
+        out: &mut Vec<LinkOutput>,
+    ) {
+        for signal in signals {
+            match signal {
+                Signal::Send(packet) => self.send(protocol::IPCP, &packet, out),
+                Signal::Up => self.report_up(out),
+                Signal::Down => self.mtu = 0,
+                Signal::Finished(failure) => self.fail(DownReason::Ipcp(failure), now, out),
+            }
+        }
+    }
+
+    fn report_up(&mut self, out: &mut Vec<LinkOutput>) {
+        if !self.is_protected() {
+            return;
+        }
+        let lcp = self.lcp.layer();
+        self.mtu = mtu(Figures {
+            path_mtu: self.settings.path_mtu,
+            peer_mru: lcp.peer().mru,
+            our_mru: lcp.ours().mru,
+            mppe: self.encryptor.is_some(),
+        })
+        .max(1);
+        let protection = self.ccp.as_ref().map(|ccp| {
+            let bits = ccp.layer().send();
+            Protection {
+                key: key_length(bits),
+                stateless: bits.has(MppeBits::STATELESS),
+            }
+        });
+        let ipcp = self.ipcp.layer();
+        out.push(LinkOutput::Up(Up {
+            address: ipcp.address(),
+            peer: ipcp.peer(),
+            dns: ipcp.dns(),
+            mtu: self.mtu,
+            protection,
+            user: self.user.clone(),
+        }));
+    }
+
+    pub(super) fn receive_ipv6cp(
+        &mut self,
+        information: &[u8],
+        now: Instant,
+        out: &mut Vec<LinkOutput>,
+    ) {
+        let protected = self.is_protected();
+        let Some(ipv6cp) = &mut self.ipv6cp else {
+            return;
+        };
+        if !protected && !ipv6cp.is_open() {
+            self.early[1] = Some(information.to_vec());
+            return;
+        }
+        let mut signals = Vec::new();
+        ipv6cp.receive(information, now, &mut signals);
+        self.ipv6cp_signals(signals, out);
+    }
+
+    pub(super) fn ipv6cp_signals(&mut self, signals: Vec<Signal>, out: &mut Vec<LinkOutput>) {
+        for signal in signals {
+            match signal {
+                Signal::Send(packet) => self.send(protocol::IPV6CP, &packet, out),
+                Signal::Up => {
+                    if let Some(ipv6cp) = &self.ipv6cp {
+                        out.push(LinkOutput::Ipv6Up(Ipv6Up {
+                            address: ipv6cp.layer().address(),
+                            peer: ipv6cp.layer().peer(),
+                        }));
+                    }
+                }
+                // A link without IPv6 is of use.
+                Signal::Down | Signal::Finished(_) => {}
+            }
+        }
+    }
+}
+
+fn key_length(bits: MppeBits) -> KeyLength {
+    if bits.has(MppeBits::KEY_128) {
+        KeyLength::Bits128
+    } else if bits.has(MppeBits::KEY_56) {
+        KeyLength::Bits56
+    } else {
+        KeyLength::Bits40
+    }
+}
+
+fn start_key(master: &MasterKey, bits: MppeBits, from_client: bool) -> crate::mppe::StartKey {
+    master.start_key(from_client, key_length(bits))
+}

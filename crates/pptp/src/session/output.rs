@@ -1,0 +1,122 @@
+//! What a link, a client or a server reports.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::control::{CallEnd, CloseReason};
+use crate::mppe::KeyLength;
+use crate::mschap::FailureCode;
+use crate::ppp::{Dns, Failure};
+
+/// How packets of a link are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Protection {
+    /// The length of the keys.
+    pub key: KeyLength,
+    /// Whether each packet has a key.
+    pub stateless: bool,
+}
+
+/// A link carries packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Up {
+    /// Our address.
+    pub address: Ipv4Addr,
+    /// The peer's, if it has one.
+    pub peer: Option<Ipv4Addr>,
+    /// Name servers that we were given.
+    pub dns: Dns,
+    /// The longest packet, in bytes.
+    pub mtu: u16,
+    /// How what we send is encrypted.
+    pub protection: Option<Protection>,
+    /// Who logged in, on a server.
+    pub user: Option<String>,
+}
+
+/// A link carries IPv6 as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ipv6Up {
+    /// Our link-local address.
+    pub address: Ipv6Addr,
+    /// The peer's.
+    pub peer: Ipv6Addr,
+}
+
+/// Why a login failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoginError {
+    /// The server says no, by MS-CHAPv2.
+    #[error("{0}")]
+    Refused(FailureCode),
+    /// The server says no, by PAP or CHAP; with its message.
+    #[error("the server refuses the login: {0}")]
+    Message(String),
+    /// The server let us in without knowing the password.
+    #[error("the server does not know the password: it is not the server that it claims to be")]
+    BadProof,
+    /// It took too long.
+    #[error("the login did not come to an end in time")]
+    TimeOut,
+    /// On a server: unknown user or wrong password.
+    #[error("unknown user, or wrong password")]
+    Denied,
+}
+
+/// Why a link is down.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DownReason {
+    /// We ended it.
+    #[error("ended by us")]
+    Local,
+    /// The control connection has ended, or was not to be had.
+    #[error("PPTP control connection: {0}")]
+    Control(CloseReason),
+    /// The call has ended, or was not to be had.
+    #[error("PPTP call: {0}")]
+    Call(CallEnd),
+    /// Not one packet of GRE came.
+    #[error(
+        "the control connection works, but no GRE comes back: a firewall or NAT on the way drops IP protocol 47"
+    )]
+    NoGre,
+    /// LCP came to no agreement, or the peer ended it.
+    #[error("PPP link: {0}")]
+    Lcp(Failure),
+    /// The peer lets us in without a login, so there would be no keys.
+    #[error(
+        "the server asks for no login, so there are no keys for the encryption that is required"
+    )]
+    NoLogin,
+    /// The login failed.
+    #[error("login: {0}")]
+    Login(LoginError),
+    /// Encryption is required and was not to be had.
+    #[error("the encryption that is required was not agreed on: {0}")]
+    NoEncryption(Failure),
+    /// No address was agreed on.
+    #[error("no address was agreed on: {0}")]
+    Ipcp(Failure),
+    /// The peer does not answer echo requests.
+    #[error("the peer is gone: it does not answer echo requests")]
+    EchoTimeOut,
+    /// The peer agreed to encryption, and then does not understand it.
+    #[error("the peer does not decrypt what it agreed to: try once more")]
+    MppeRejected,
+    /// What comes cannot be decrypted any more.
+    #[error("the keys of both ends are out of step: try once more")]
+    OutOfStep,
+}
+
+/// Why a packet was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The link is not up.
+    #[error("the link is not up")]
+    NotUp,
+    /// The packet is longer than the link's MTU.
+    #[error("the packet is longer than {0} bytes")]
+    TooLong(u16),
+    /// It is neither IPv4 nor IPv6, or IPv6 while that is not up.
+    #[error("no packet of a protocol that is up")]
+    Protocol,
+}

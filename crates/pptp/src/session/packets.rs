@@ -1,0 +1,300 @@
+//! Frames that come, and packets that go.
+
+use core::ops::Range;
+use std::time::{Duration, Instant};
+
+use crate::mppe::{HEADER_LEN, OVERHEAD, OpenError};
+use crate::ppp::{Packet, Signal, lcp_code, parse_frame, protocol};
+use crate::session::account::Accounts;
+use crate::session::authenticator::Authenticator;
+use crate::session::link::{Link, LinkOutput, Phase};
+use crate::session::output::{DownReason, SendError};
+
+/// Packets that may fail to open in a row, and for how long, before the link counts as out of step.
+const MAX_FAILING: (u32, Duration) = (64, Duration::from_secs(10));
+/// Bytes of a rejected frame that go back.
+const MAX_REJECTED: usize = 64;
+
+impl Link {
+    /// Takes a frame. `number` is its number in GRE, `late` whether a higher one came before. What comes back is the place
+    /// of an inner packet, decrypted, in the frame.
+    pub fn receive(
+        &mut self,
+        number: u64,
+        late: bool,
+        frame: &mut [u8],
+        now: Instant,
+        accounts: &dyn Accounts,
+        out: &mut Vec<LinkOutput>,
+    ) -> Option<Range<usize>> {
+        if self.phase == Phase::Dead {
+            return None;
+        }
+        self.alive(now);
+        let Some((number_of_protocol, start)) = parse_frame(frame) else {
+            self.counters.unexpected += 1;
+            return None;
+        };
+        if number_of_protocol != protocol::MPPE
+            && !late
+            && let Some(decryptor) = &mut self.decryptor
+        {
+            decryptor.unencrypted();
+        }
+        match number_of_protocol {
+            protocol::MPPE => return self.receive_encrypted(number, late, frame, start, now, out),
+            protocol::IPV4 | protocol::IPV6 => {
+                return self.receive_plain(number_of_protocol, start..frame.len());
+            }
+            _ => {}
+        }
+        let information = &frame[start..];
+        if late && needs_order(number_of_protocol, information) {
+            self.counters.late += 1;
+            return None;
+        }
+        self.receive_control(number_of_protocol, information, now, accounts, out);
+        None
+    }
+
+    fn receive_control(
+        &mut self,
+        number: u16,
+        information: &[u8],
+        now: Instant,
+        accounts: &dyn Accounts,
+        out: &mut Vec<LinkOutput>,
+    ) {
+        match (number, self.phase) {
+            (protocol::LCP, _) => self.receive_lcp(information, now, out),
+            (_, Phase::Establish | Phase::Dead) => self.counters.unexpected += 1,
+            (protocol::PAP | protocol::CHAP, _) => {
+                let login = self
+                    .login
+                    .as_mut()
+                    .filter(|login| login.auth().protocol() == number);
+                let step = login.and_then(|login| login.receive(information, now, &self.entropy));
+                self.login_step(step, now, out);
+                let ours = |auth: &&mut Authenticator| auth.auth().protocol() == number;
+                let authenticator = self.authenticator.as_mut().filter(ours);
+                let step = authenticator.and_then(|auth| auth.receive(information, accounts));
+                self.authenticator_step(step, now, out);
+            }
+            // The peer may be ahead of us: the answer to our login was lost. It will ask again.
+            (_, Phase::Authenticate) => self.counters.unexpected += 1,
+            (protocol::CCP, _) if self.ccp.is_some() => self.receive_ccp(information, now, out),
+            (protocol::IPCP, _) => self.receive_ipcp(information, now, out),
+            (protocol::IPV6CP, _) if self.ipv6cp.is_some() => {
+                self.receive_ipv6cp(information, now, out);
+            }
+            (_, Phase::Network) => self.reject(number, information, out),
+        }
+    }
+
+    /// RFC 1661, section 5.7.
+    fn reject(&mut self, number: u16, information: &[u8], out: &mut Vec<LinkOutput>) {
+        self.counters.rejected += 1;
+        self.id = self.id.wrapping_add(1);
+        let mut data = number.to_be_bytes().to_vec();
+        data.extend_from_slice(&information[..information.len().min(MAX_REJECTED)]);
+        let packet = self.packet(lcp_code::PROTOCOL_REJECT, self.id, &data);
+        self.send(protocol::LCP, &packet, out);
+    }
+
+    fn receive_lcp(&mut self, information: &[u8], now: Instant, out: &mut Vec<LinkOutput>) {
+        let mut signals = Vec::new();
+        let extra = self.lcp.receive(information, now, &mut signals);
+        match extra {
+            Some(Packet {
+                code: lcp_code::ECHO_REQUEST,
+                id,
+                data,
+            }) => {
+                // RFC 1661, section 5.8: our magic number, and what else was in the request. Our own request is a loop.
+                let magic = self.lcp.layer().ours().magic.to_be_bytes();
+                if let Some((theirs, rest)) = data.split_first_chunk()
+                    && (*theirs != magic || magic == [0; 4])
+                {
+                    let data = [&magic, rest].concat();
+                    let reply = self.packet(lcp_code::ECHO_REPLY, id, &data);
+                    self.send(protocol::LCP, &reply, out);
+                }
+            }
+            Some(Packet {
+                code: lcp_code::PROTOCOL_REJECT,
+                data,
+                ..
+            }) => {
+                if let Some((&number, _)) = data.split_first_chunk() {
+                    self.rejected(u16::from_be_bytes(number), now, out);
+                }
+            }
+            // Echo-Reply, and what asks for nothing.
+            Some(_) | None => {}
+        }
+        self.lcp_signals(signals, now, out);
+    }
+
+    /// The peer does not have a protocol.
+    fn rejected(&mut self, number: u16, now: Instant, out: &mut Vec<LinkOutput>) {
+        let mut signals: Vec<Signal> = Vec::new();
+        match number {
+            protocol::CCP => {
+                if let Some(ccp) = &mut self.ccp {
+                    ccp.protocol_rejected(now, &mut signals);
+                }
+                self.ccp_signals(signals, now, out);
+            }
+            protocol::IPCP => {
+                self.ipcp.protocol_rejected(now, &mut signals);
+                self.ipcp_signals(signals, now, out);
+            }
+            protocol::IPV6CP => {
+                if let Some(ipv6cp) = &mut self.ipv6cp {
+                    ipv6cp.protocol_rejected(now, &mut signals);
+                }
+                self.ipv6cp_signals(signals, out);
+            }
+            protocol::MPPE if self.encryptor.is_some() => {
+                self.fail(DownReason::MppeRejected, now, out);
+            }
+            _ => self.counters.unexpected += 1,
+        }
+    }
+
+    fn receive_encrypted(
+        &mut self,
+        number: u64,
+        late: bool,
+        frame: &mut [u8],
+        start: usize,
+        now: Instant,
+        out: &mut Vec<LinkOutput>,
+    ) -> Option<Range<usize>> {
+        let Some(decryptor) = &mut self.decryptor else {
+            self.counters.unexpected += 1;
+            return None;
+        };
+        match decryptor.open(number, late, &mut frame[start..]) {
+            Ok(()) => {
+                self.failing = None;
+                self.opened = true;
+                let inner = start + HEADER_LEN;
+                let (number, at) = parse_frame(&frame[inner..])?;
+                if !self.carries(number) {
+                    self.counters.unexpected += 1;
+                    return None;
+                }
+                self.counters.packets += 1;
+                Some(inner + at..frame.len())
+            }
+            Err(OpenError::Late | OpenError::Duplicate) => {
+                self.counters.late += 1;
+                None
+            }
+            Err(error) => {
+                self.counters.undecryptable += 1;
+                // What is garbled after others were not is more likely forged than a sign that keys differ.
+                let forged = error == OpenError::Garbled && self.opened && !decryptor.is_broken();
+                let (since, count) = self.failing.unwrap_or((now, 0));
+                if !forged {
+                    self.failing = Some((since, count.saturating_add(1)));
+                }
+                if error == OpenError::Lost && decryptor.is_broken() {
+                    self.request_reset(now, out);
+                }
+                let (most, long) = MAX_FAILING;
+                if count >= most && now.saturating_duration_since(since) >= long {
+                    self.fail(DownReason::OutOfStep, now, out);
+                }
+                None
+            }
+        }
+    }
+
+    fn receive_plain(&mut self, number: u16, place: Range<usize>) -> Option<Range<usize>> {
+        if self.settings.encryption.bits().is_some() {
+            self.counters.unencrypted += 1;
+            None
+        } else if self.carries(number) {
+            self.counters.packets += 1;
+            Some(place)
+        } else {
+            self.counters.unexpected += 1;
+            None
+        }
+    }
+
+    /// Whether packets of a protocol are agreed on.
+    fn carries(&self, number: u16) -> bool {
+        match number {
+            protocol::IPV4 => self.ipcp.is_open(),
+            protocol::IPV6 => self.ipv6cp.as_ref().is_some_and(|ipv6cp| ipv6cp.is_open()),
+            _ => false,
+        }
+    }
+
+    /// The length of the frame that [`seal`](Self::seal) makes of a packet.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub fn frame_len(&self, packet: &[u8]) -> Result<u16, SendError> {
+        let number = self.outbound(packet)?;
+        let len = if self.encryptor.is_some() {
+            self.framing.header(protocol::MPPE).1 + OVERHEAD + packet.len()
+        } else {
+            self.framing.header(number).1 + packet.len()
+        };
+        u16::try_from(len).map_err(|_| SendError::TooLong(self.mtu))
+    }
+
+    /// Appends the frame that carries a packet.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub fn seal(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), SendError> {
+        let number = self.outbound(packet)?;
+        let Some(encryptor) = &mut self.encryptor else {
+            self.framing.write(number, out);
+            out.extend_from_slice(packet);
+            return Ok(());
+        };
+        self.framing.write(protocol::MPPE, out);
+        let header = out.len();
+        out.extend_from_slice(&[0; HEADER_LEN]);
+        let inner = out.len();
+        out.extend_from_slice(&number.to_be_bytes());
+        out.extend_from_slice(packet);
+        let bytes = encryptor.seal(&mut out[inner..]);
+        out[header..inner].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn outbound(&self, packet: &[u8]) -> Result<u16, SendError> {
+        if !self.is_up() || !self.is_protected() {
+            return Err(SendError::NotUp);
+        }
+        let number = match packet.first().map(|first| first >> 4) {
+            Some(4) => protocol::IPV4,
+            Some(6) => protocol::IPV6,
+            _ => return Err(SendError::Protocol),
+        };
+        if !self.carries(number) {
+            return Err(SendError::Protocol);
+        }
+        if packet.len() > usize::from(self.mtu) {
+            return Err(SendError::TooLong(self.mtu));
+        }
+        Ok(number)
+    }
+}
+
+/// Whether a packet would be misunderstood behind one that was sent after it. PPP knows no reordering: a request of
+/// yesterday begins a negotiation anew. Answers are told by their identifiers, and echoes and resets are harmless.
+fn needs_order(number: u16, information: &[u8]) -> bool {
+    let negotiates = matches!(
+        number,
+        protocol::LCP | protocol::CCP | protocol::IPCP | protocol::IPV6CP
+    );
+    negotiates && matches!(information.first(), Some(1 | 5..=8))
+}

@@ -1,0 +1,456 @@
+//! A server: control connections of many clients, with a call or more each.
+
+use core::ops::Range;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Instant;
+
+use crate::control::{
+    Answer, CloseReason, Connection, ErrorCode, Event, OutgoingCall, OutgoingResult, Role,
+    StopReason,
+};
+use crate::gre::{Packet, Tunnel};
+use crate::ppp::IpcpSettings;
+use crate::session::account::{Accounts, Entropy};
+use crate::session::call::Call;
+use crate::session::link::{Link, LinkOutput, Side};
+use crate::session::output::{DownReason, Ipv6Up, SendError, Up};
+use crate::session::settings::{ServerSettings, StartError};
+
+/// A control connection of one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(pub u64);
+
+/// What a server asks for, in order. Calls are named by our call ID, which no two calls of a server share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerOutput {
+    /// Send this as the payload of an IP packet of protocol 47.
+    Gre {
+        /// To this client.
+        to: Ipv4Addr,
+        /// The payload.
+        packet: Vec<u8>,
+    },
+    /// A client can be sent packets. Comes again if it has negotiated anew. The caller sends it what is for
+    /// [`Up::peer`], and drops what it sends from other addresses.
+    Up {
+        /// The call.
+        call: u16,
+        /// Its addresses.
+        up: Up,
+    },
+    /// It can be sent packets of IPv6 too.
+    Ipv6Up {
+        /// The call.
+        call: u16,
+        /// Its addresses.
+        up: Ipv6Up,
+    },
+    /// A call is over.
+    Down {
+        /// The call.
+        call: u16,
+        /// Why.
+        reason: DownReason,
+    },
+    /// A control connection is over: once everything is transmitted TCP can be closed, and
+    /// [`forget`](Server::forget) called.
+    Closed {
+        /// The connection.
+        connection: ConnectionId,
+        /// Why.
+        reason: CloseReason,
+    },
+}
+
+struct Client {
+    connection: Connection,
+    address: Ipv4Addr,
+}
+
+struct ServerCall {
+    call: Call,
+    connection: ConnectionId,
+    client: Ipv4Addr,
+    /// The inner address, which goes back to the pool.
+    inner: Ipv4Addr,
+}
+
+/// A server.
+pub struct Server {
+    settings: ServerSettings,
+    entropy: Entropy,
+    accounts: Box<dyn Accounts>,
+    clients: BTreeMap<ConnectionId, Client>,
+    calls: BTreeMap<u16, ServerCall>,
+    pool: Vec<Ipv4Addr>,
+    next_connection: u64,
+    next_call: u16,
+    outputs: Vec<LinkOutput>,
+    unknown_packets: u64,
+}
+
+impl Server {
+    /// A server without connections.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn new(
+        settings: ServerSettings,
+        accounts: Box<dyn Accounts>,
+        entropy: Entropy,
+    ) -> Result<Self, StartError> {
+        settings.common.check()?;
+        if settings.pool.is_empty() {
+            return Err(StartError::NoAddresses);
+        }
+        let mut pool = settings.pool.clone();
+        pool.reverse();
+        Ok(Self {
+            // Packets of an earlier life of the server should not meet a call of this one.
+            next_call: u16::from_le_bytes(entropy.bytes()),
+            settings,
+            entropy,
+            accounts,
+            clients: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            pool,
+            next_connection: 0,
+            outputs: Vec::new(),
+            unknown_packets: 0,
+        })
+    }
+
+    /// A client has made a TCP connection to port 1723. `None` if there are too many.
+    pub fn accept(&mut self, address: Ipv4Addr, now: Instant) -> Option<ConnectionId> {
+        if self.clients.len() >= self.settings.max_connections {
+            return None;
+        }
+        let id = ConnectionId(self.next_connection);
+        self.next_connection += 1;
+        let settings = self.settings.common.control.clone();
+        let connection = Connection::new(Role::Server, settings, now);
+        self.clients.insert(
+            id,
+            Client {
+                connection,
+                address,
+            },
+        );
+        Some(id)
+    }
+
+    /// Bytes for a TCP connection. To be looked at after every call.
+    #[must_use]
+    pub fn transmit(&self, id: ConnectionId) -> &[u8] {
+        self.clients
+            .get(&id)
+            .map_or(&[], |client| client.connection.transmit())
+    }
+
+    /// TCP has taken the first `len` bytes of [`transmit`](Self::transmit).
+    pub fn transmitted(&mut self, id: ConnectionId, len: usize) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.connection.transmitted(len);
+        }
+    }
+
+    /// Takes bytes of a TCP connection.
+    pub fn receive_control(
+        &mut self,
+        id: ConnectionId,
+        bytes: &[u8],
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+    ) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.connection.receive(bytes, now);
+        }
+        self.events(id, now, out);
+    }
+
+    /// A TCP connection has ended.
+    pub fn control_ended(&mut self, id: ConnectionId, now: Instant, out: &mut Vec<ServerOutput>) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.connection.stream_ended();
+        }
+        self.events(id, now, out);
+    }
+
+    /// Forgets a control connection that was closed.
+    pub fn forget(&mut self, id: ConnectionId) {
+        if self
+            .clients
+            .get(&id)
+            .is_some_and(|client| client.connection.is_closed())
+        {
+            self.clients.remove(&id);
+        }
+    }
+
+    /// Takes the payload of an IP packet of protocol 47. What comes back is its call and the place of an inner packet,
+    /// decrypted, in it.
+    pub fn receive_gre(
+        &mut self,
+        from: Ipv4Addr,
+        packet: &mut [u8],
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+    ) -> Option<(u16, Range<usize>)> {
+        let id = Packet::parse(packet).map(|packet| packet.header.call_id);
+        let call = id.ok().and_then(|id| Some((id, self.calls.get_mut(&id)?)));
+        let Some((id, call)) = call.filter(|(_, call)| call.client == from) else {
+            self.unknown_packets += 1;
+            return None;
+        };
+        let accounts = &*self.accounts;
+        let inner = call.call.receive(packet, now, accounts, &mut self.outputs);
+        if !self.outputs.is_empty() {
+            self.link_outputs(id, now, out);
+        }
+        Some((id, inner?))
+    }
+
+    /// Appends the payload of an IP packet of protocol 47 that carries `packet` to `out`; what comes back is whom it is for.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub fn send(
+        &mut self,
+        call: u16,
+        packet: &[u8],
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Result<Ipv4Addr, SendError> {
+        let call = self.calls.get_mut(&call).ok_or(SendError::NotUp)?;
+        call.call.send(packet, now, out)?;
+        Ok(call.client)
+    }
+
+    /// Ends a call, and tells its client.
+    pub fn end_call(&mut self, call: u16, now: Instant, out: &mut Vec<ServerOutput>) {
+        if let Some(found) = self.calls.get_mut(&call) {
+            found.call.stop(now, &mut self.outputs);
+            self.link_outputs(call, now, out);
+        }
+    }
+
+    /// Ends everything, and tells all clients.
+    pub fn stop(&mut self, now: Instant, out: &mut Vec<ServerOutput>) {
+        let calls: Vec<u16> = self.calls.keys().copied().collect();
+        for call in calls {
+            self.end_call(call, now, out);
+        }
+        let clients: Vec<ConnectionId> = self.clients.keys().copied().collect();
+        for id in clients {
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.connection.stop(StopReason::LocalShutdown, now);
+            }
+            self.events(id, now, out);
+        }
+    }
+
+    /// When [`expire`](Self::expire) has something to do. Costs a look at each connection and call.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let connections = self
+            .clients
+            .values()
+            .filter_map(|client| client.connection.deadline());
+        let calls = self.calls.values().filter_map(|call| call.call.deadline());
+        connections.chain(calls).min()
+    }
+
+    /// Does what is due. Calling it early does nothing.
+    pub fn expire(&mut self, now: Instant, out: &mut Vec<ServerOutput>) {
+        let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        let late = self
+            .clients
+            .iter()
+            .filter(|(_, client)| due(client.connection.deadline()));
+        let late: Vec<ConnectionId> = late.map(|(&id, _)| id).collect();
+        for id in late {
+            if let Some(client) = self.clients.get_mut(&id) {
+                client.connection.expire(now);
+            }
+            self.events(id, now, out);
+        }
+        let late = self
+            .calls
+            .iter()
+            .filter(|(_, call)| due(call.call.deadline()));
+        let late: Vec<u16> = late.map(|(&id, _)| id).collect();
+        for id in late {
+            if let Some(call) = self.calls.get_mut(&id) {
+                call.call.expire(now, &mut self.outputs);
+                self.link_outputs(id, now, out);
+            }
+        }
+    }
+
+    /// A call.
+    #[must_use]
+    pub fn call(&self, id: u16) -> Option<&Call> {
+        self.calls.get(&id).map(|call| &call.call)
+    }
+
+    /// Where the client of a call is.
+    #[must_use]
+    pub fn client_of(&self, id: u16) -> Option<Ipv4Addr> {
+        self.calls.get(&id).map(|call| call.client)
+    }
+
+    /// A control connection.
+    #[must_use]
+    pub fn connection(&self, id: ConnectionId) -> Option<&Connection> {
+        self.clients.get(&id).map(|client| &client.connection)
+    }
+
+    /// Calls there are, and addresses that are left for more.
+    #[must_use]
+    pub fn occupancy(&self) -> (usize, usize) {
+        (self.calls.len(), self.pool.len())
+    }
+
+    /// Packets that belong to no call, or did not come from its client.
+    #[must_use]
+    pub const fn unknown_packets(&self) -> u64 {
+        self.unknown_packets
+    }
+
+    fn events(&mut self, id: ConnectionId, now: Instant, out: &mut Vec<ServerOutput>) {
+        while let Some(event) = self
+            .clients
+            .get_mut(&id)
+            .and_then(|client| client.connection.poll_event())
+        {
+            match event {
+                Event::CallRequested(call) => self.call_requested(id, &call),
+                Event::CallDown { call_id, end } => {
+                    self.drop_call(call_id, DownReason::Call(end), out);
+                }
+                Event::Closed(reason) => {
+                    out.push(ServerOutput::Closed {
+                        connection: id,
+                        reason,
+                    });
+                }
+                Event::Established(_) | Event::CallUp { .. } | Event::LinkInfo(_) => {}
+            }
+            self.start_calls(id, now, out);
+        }
+    }
+
+    /// Answers a request for a call.
+    fn call_requested(&mut self, id: ConnectionId, request: &OutgoingCall) {
+        let free = (0..=u16::MAX).map(|at| self.next_call.wrapping_add(at));
+        let call_id = free
+            .into_iter()
+            .find(|call_id| !self.calls.contains_key(call_id));
+        let inner = self.pool.pop();
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let (Some(call_id), Some(inner)) = (call_id, inner) else {
+            self.pool.extend(inner);
+            let refuse = Answer::Refuse {
+                result: OutgoingResult::GeneralError,
+                error: ErrorCode::NoResource,
+            };
+            // The request is the one that has just come.
+            let _ = client.connection.answer_call(request.call_id, refuse);
+            return;
+        };
+        let answer = Answer::Accept { call_id };
+        if client
+            .connection
+            .answer_call(request.call_id, answer)
+            .is_err()
+        {
+            self.pool.push(inner);
+            return;
+        }
+        self.next_call = call_id.wrapping_add(1);
+        let settings = &self.settings;
+        let side = Side::Server {
+            name: settings.name.clone(),
+        };
+        let ip = IpcpSettings {
+            address: Some(settings.address),
+            peer: Some(inner),
+            ask_dns: false,
+            dns: settings.dns,
+        };
+        let link = settings.common.link.clone();
+        let link = Link::new(side, link, ip, self.entropy.clone());
+        let window = settings.common.control.window;
+        let tunnel = Tunnel::new(call_id, request.call_id, window, request.window);
+        let call = ServerCall {
+            call: Call::new(tunnel, link),
+            connection: id,
+            client: client.address,
+            inner,
+        };
+        self.calls.insert(call_id, call);
+    }
+
+    /// Starts the links of calls that have just come up.
+    fn start_calls(&mut self, id: ConnectionId, now: Instant, out: &mut Vec<ServerOutput>) {
+        let fresh = self
+            .calls
+            .iter()
+            .filter(|(_, call)| call.connection == id && !call.call.is_started());
+        let fresh: Vec<u16> = fresh.map(|(&call, _)| call).collect();
+        for call_id in fresh {
+            if let Some(call) = self.calls.get_mut(&call_id) {
+                call.call.start(now, &mut self.outputs);
+                self.link_outputs(call_id, now, out);
+            }
+        }
+    }
+
+    fn link_outputs(&mut self, call: u16, now: Instant, out: &mut Vec<ServerOutput>) {
+        let mut outputs = core::mem::take(&mut self.outputs);
+        for output in outputs.drain(..) {
+            match output {
+                LinkOutput::Frame(packet) => {
+                    if let Some(found) = self.calls.get(&call) {
+                        let to = found.client;
+                        out.push(ServerOutput::Gre { to, packet });
+                    }
+                }
+                LinkOutput::Up(up) => out.push(ServerOutput::Up { call, up }),
+                LinkOutput::Ipv6Up(up) => out.push(ServerOutput::Ipv6Up { call, up }),
+                LinkOutput::Down(reason) => {
+                    let id = self.calls.get(&call).map(|found| found.connection);
+                    self.drop_call(call, reason, out);
+                    if let Some(id) = id {
+                        if let Some(client) = self.clients.get_mut(&id) {
+                            // It may have ended there already.
+                            let _ = client.connection.clear_call(call, now);
+                        }
+                        self.events(id, now, out);
+                    }
+                }
+            }
+        }
+        // Its memory is used again.
+        self.outputs = outputs;
+    }
+
+    fn drop_call(&mut self, call: u16, reason: DownReason, out: &mut Vec<ServerOutput>) {
+        if let Some(dropped) = self.calls.remove(&call) {
+            self.pool.push(dropped.inner);
+            out.push(ServerOutput::Down { call, reason });
+        }
+    }
+}
+
+impl core::fmt::Debug for Server {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Server")
+            .field("clients", &self.clients.len())
+            .field("calls", &self.calls.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,198 @@
+//! Listening sockets when no descriptor can be had for new connections.
+//!
+//! A connection that cannot be accepted goes on waiting, and its socket goes on being readable: a loop that asked again at
+//! once would do nothing else, and write a line of log each time.
+
+use netio::poll::Poller;
+use std::fs::File;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+/// How long nothing is accepted after it failed.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often the log tells of it.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
+
+/// Connections that are turned away in one go; the kernel lets no more wait.
+const BACKLOG: usize = 128;
+
+/// Watches the listening sockets of one loop, and ignores them for a while when descriptors have run out.
+pub(crate) struct Gate {
+    /// Given up for a moment to accept a connection and close it: its client hears at once, and does not wait in vain.
+    reserve: Option<File>,
+    shut_until: Option<Instant>,
+    watched: bool,
+    told: Option<Instant>,
+    /// Connections that [`Gate::failed`] has turned away.
+    pub turned_away: u64,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self {
+            reserve: reserve(),
+            shut_until: None,
+            watched: false,
+            told: None,
+            turned_away: 0,
+        }
+    }
+
+    /// Has the poller wait for connections, or not where none is to be accepted now.
+    ///
+    /// # Errors
+    /// What `epoll_ctl` returns.
+    pub(crate) fn follow<'f>(
+        &mut self,
+        poller: &Poller,
+        sockets: impl IntoIterator<Item = (BorrowedFd<'f>, u64)>,
+        now: Instant,
+    ) -> io::Result<()> {
+        let watch = self.shut_until.is_none_or(|until| now >= until);
+        if watch {
+            self.shut_until = None;
+        }
+        if watch == self.watched {
+            return Ok(());
+        }
+        for (socket, token) in sockets {
+            if watch {
+                poller.add(socket, token)?;
+            } else {
+                poller.remove(socket)?;
+            }
+        }
+        self.watched = watch;
+        Ok(())
+    }
+
+    /// Has the poller wait for no connection until the next [`Gate::follow`].
+    ///
+    /// # Errors
+    /// What `epoll_ctl` returns.
+    pub(crate) fn rest<'f>(
+        &mut self,
+        poller: &Poller,
+        sockets: impl IntoIterator<Item = BorrowedFd<'f>>,
+    ) -> io::Result<()> {
+        if std::mem::take(&mut self.watched) {
+            for socket in sockets {
+                poller.remove(socket)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// When [`Gate::follow`] has something to do.
+    pub(crate) const fn next_deadline(&self) -> Option<Instant> {
+        self.shut_until
+    }
+
+    /// `accept` failed: connections that wait are turned away, the sockets are ignored for a second, and a line is written. But
+    /// nothing of that where none waits, which the kernel does not look for before it looks for a descriptor.
+    ///
+    /// `turn_away` accepts one more and closes it, and says whether there was one.
+    pub(crate) fn failed(
+        &mut self,
+        error: &io::Error,
+        now: Instant,
+        mut turn_away: impl FnMut() -> io::Result<bool>,
+    ) {
+        for number in 0..BACKLOG {
+            if self.reserve.take().is_none() {
+                break;
+            }
+            let outcome = turn_away();
+            self.reserve = reserve();
+            match outcome {
+                Ok(true) => self.turned_away += 1,
+                Ok(false) if number == 0 => return,
+                Ok(false) | Err(_) => break,
+            }
+        }
+        if self.reserve.is_none() {
+            self.reserve = reserve();
+        }
+        self.shut_until = Some(now + PAUSE);
+        if self.told.is_none_or(|at| now >= at + TOLD_AGAIN) {
+            self.told = Some(now);
+            log::warn!(
+                "connections are turned away: {error} (the limit of open files, ulimit -n or LimitNOFILE=, is too \
+                 low for so many)"
+            );
+        }
+    }
+}
+
+/// What became of a connection that was to be turned away, for [`Gate::failed`].
+pub(crate) fn turned_away<T>(accepted: io::Result<T>) -> io::Result<bool> {
+    match accepted {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn reserve() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd as _;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn a_gate_that_is_shut_is_not_waited_at() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (poller, mut gate, mut now) = (Poller::new().unwrap(), Gate::new(), Instant::now());
+        let follow = |gate: &mut Gate, now| {
+            gate.follow(&poller, [(listener.as_fd(), 7)], now).unwrap();
+            !poller.wait(Some(Duration::ZERO)).unwrap().is_empty()
+        };
+        let _callers: Vec<_> = (0..3)
+            .map(|_| UnixStream::connect(&path).unwrap())
+            .collect();
+        assert!(follow(&mut gate, now));
+        // One stays in the queue, so that only the pause can keep the socket quiet.
+        let mut left = 2;
+        let why = io::Error::from_raw_os_error(24);
+        gate.failed(&why, now, || {
+            left -= 1;
+            if left >= 0 {
+                turned_away(listener.accept())
+            } else {
+                Err(io::Error::from_raw_os_error(24))
+            }
+        });
+        assert_eq!(gate.turned_away, 2);
+        assert!(!follow(&mut gate, now));
+        now = gate.next_deadline().unwrap();
+        assert!(follow(&mut gate, now));
+        assert_eq!(gate.next_deadline(), None);
+        assert!(gate.reserve.is_some());
+        // None waits: nothing to be ignored.
+        gate.failed(&why, now, || {
+            turned_away(Err::<(), _>(io::ErrorKind::WouldBlock.into()))
+        });
+        assert!(follow(&mut gate, now));
+        assert!(gate.reserve.is_some());
+        assert_eq!(gate.turned_away, 2);
+        // What rests is not waited for until it is followed again.
+        let _one = UnixStream::connect(&path).unwrap();
+        assert!(follow(&mut gate, now));
+        gate.rest(&poller, [listener.as_fd()]).unwrap();
+        assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
+        assert!(follow(&mut gate, now));
+        // A pause that was over before it was looked for leaves nothing to wake for.
+        gate.shut_until = Some(now);
+        assert!(follow(&mut gate, now));
+        assert_eq!(gate.next_deadline(), None);
+    }
+}

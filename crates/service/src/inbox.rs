@@ -1,0 +1,164 @@
+//! What workers leave for the control thread, all of it bounded.
+
+use netio::poll::Waker;
+use plane::{Control, Endpoint, Line, LineId, Notice, PeerId, StreamId, Transport};
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Messages in data packets that may wait: pings never do, the rest is rare.
+const MESSAGES: usize = 256;
+
+/// How much of what comes an [`Inbox`] keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct InboxLimits {
+    /// Datagrams that may wait; those after it are dropped.
+    pub datagrams: usize,
+    /// The longest datagram or message that is kept, in bytes.
+    pub longest: usize,
+    /// Whether it is told that traffic flows ([`Notice::Active`]). Not where timers look at the peers by themselves.
+    pub active: bool,
+}
+
+/// A datagram that is not a data packet.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Where it came from.
+    pub from: Endpoint,
+    /// The line that it came by.
+    pub line: LineId,
+    /// The number of the stream that it came through, if any.
+    pub stream: Option<StreamId>,
+    /// The datagram.
+    pub bytes: Box<[u8]>,
+}
+
+/// The queue between the data plane and control.
+#[derive(Debug)]
+pub struct Inbox {
+    limits: InboxLimits,
+    arrivals: Mutex<VecDeque<Arrival>>,
+    messages: Mutex<VecDeque<(PeerId, Box<[u8]>)>>,
+    /// A set, because a worker may say the same thing for every batch.
+    notices: Mutex<HashSet<(PeerId, Notice)>>,
+    closed: Mutex<Vec<StreamId>>,
+    gone: AtomicBool,
+    /// Wakes the control thread.
+    pub waker: Waker,
+}
+
+impl Inbox {
+    /// An empty queue.
+    ///
+    /// # Errors
+    /// Descriptor limits.
+    pub fn new(limits: InboxLimits) -> io::Result<Self> {
+        Ok(Self {
+            limits,
+            arrivals: Mutex::default(),
+            messages: Mutex::default(),
+            notices: Mutex::default(),
+            closed: Mutex::default(),
+            gone: AtomicBool::new(false),
+            waker: Waker::new()?,
+        })
+    }
+
+    /// The next datagram, and how many wait behind it.
+    pub fn next_arrival(&self) -> Option<(Arrival, usize)> {
+        let mut arrivals = lock(&self.arrivals);
+        let arrival = arrivals.pop_front()?;
+        Some((arrival, arrivals.len()))
+    }
+
+    /// The next message that was inside a data packet, and the peer that sent it.
+    pub fn next_message(&self) -> Option<(PeerId, Box<[u8]>)> {
+        lock(&self.messages).pop_front()
+    }
+
+    /// What happened to which peers since the last call.
+    pub fn take_notices(&self) -> HashSet<(PeerId, Notice)> {
+        std::mem::take(&mut lock(&self.notices))
+    }
+
+    /// Streams that have ended since the last call.
+    pub fn take_closed(&self) -> Vec<StreamId> {
+        std::mem::take(&mut lock(&self.closed))
+    }
+
+    /// Whether the data plane has stopped.
+    pub fn device_is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+}
+
+impl AsFd for Inbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waker.as_fd()
+    }
+}
+
+impl Control for Inbox {
+    fn datagram(&self, from: Line, bytes: &[u8]) -> bool {
+        if bytes.len() > self.limits.longest {
+            return false;
+        }
+        let mut arrivals = lock(&self.arrivals);
+        if arrivals.len() >= self.limits.datagrams {
+            return false;
+        }
+        arrivals.push_back(Arrival {
+            from: from.endpoint,
+            line: from.id,
+            stream: match from.transport {
+                Transport::Tcp(stream) => Some(stream),
+                Transport::Udp | Transport::Gre => None,
+            },
+            bytes: bytes.into(),
+        });
+        let first = arrivals.len() == 1;
+        drop(arrivals);
+        if first {
+            self.waker.wake();
+        }
+        true
+    }
+
+    fn message(&self, peer: PeerId, bytes: &[u8]) {
+        let mut messages = lock(&self.messages);
+        if messages.len() < MESSAGES && bytes.len() <= self.limits.longest {
+            messages.push_back((peer, bytes.into()));
+            self.waker.wake();
+        }
+    }
+
+    fn notify(&self, peer: PeerId, notice: Notice) {
+        if notice == Notice::Active && !self.limits.active {
+            return;
+        }
+        let mut notices = lock(&self.notices);
+        let first = notices.is_empty();
+        notices.insert((peer, notice));
+        drop(notices);
+        if first {
+            self.waker.wake();
+        }
+    }
+
+    fn stream_closed(&self, stream: StreamId) {
+        lock(&self.closed).push(stream);
+        self.waker.wake();
+    }
+
+    fn device_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that can panic runs under these locks.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,18 @@
+//! What stands between the protocols, the data plane and the system: the services that a tunnel needs while it runs.
+//!
+//! A WireGuard interface ([`wireguard`]), an OpenVPN client or server ([`openvpn`]), one of PPTP (`pptp`), what they tell of themselves
+//! ([`status`]), and how the code for ciphers is chosen and remembered.
+
+#![forbid(unsafe_code)]
+
+mod backends;
+mod gate;
+pub mod inbox;
+pub mod now;
+pub mod openvpn;
+#[cfg(feature = "pptp")]
+pub mod pptp;
+pub mod profile;
+pub mod running;
+pub mod status;
+pub mod wireguard;

@@ -1,0 +1,207 @@
+//! What is waited for on threads of its own: names, connections and scripts.
+
+use super::super::super::connect::{
+    self, DialError, Name, ProxyLogin, ResolveError, Socket, Stop, Target,
+};
+use super::super::super::network::{RouteNames, route_names};
+use super::super::super::policy::scripts::{Hook, Invocation};
+use netio::poll::Waker;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+/// Bytes of a thread's stack.
+const STACK: usize = 256 << 10;
+
+/// What came of a request, with its number.
+pub(super) enum Outcome {
+    /// The addresses of a name.
+    LookedUp(u64, Result<Vec<SocketAddr>, ResolveError>),
+    /// A socket; `None` where that was not wanted any more.
+    Dialled(u64, Box<Target>, Result<Option<Socket>, DialError>),
+    /// The addresses of the names in routes.
+    RouteNames(u64, RouteNames),
+    /// `tls-verify` has run: how many certificates passed, and what is wrong with the next.
+    Judged(u64, usize, Result<(), String>),
+    /// A script has ended.
+    Script(Hook, Result<(), String>),
+}
+
+/// What is under way.
+pub(super) struct Background {
+    waker: Arc<Waker>,
+    sender: Sender<Outcome>,
+    receiver: Receiver<Outcome>,
+    /// The dialling that is wanted, and what ends it.
+    dialling: Option<(u64, Arc<Waker>)>,
+    /// What ends the look-up of names in routes.
+    naming: Option<Arc<Waker>>,
+    /// `tls-verify` runs.
+    judges: bool,
+    /// The question that is put to it next. One of before is of no use any more.
+    question: Option<(u64, Vec<Invocation>)>,
+}
+
+impl Background {
+    /// # Errors
+    /// Descriptor limits.
+    pub(super) fn new() -> io::Result<Self> {
+        let (sender, receiver) = channel();
+        Ok(Self {
+            waker: Arc::new(Waker::new()?),
+            sender,
+            receiver,
+            dialling: None,
+            naming: None,
+            judges: false,
+            question: None,
+        })
+    }
+
+    /// Readable when [`take`](Self::take) has something.
+    pub(super) fn waker(&self) -> BorrowedFd<'_> {
+        self.waker.as_fd()
+    }
+
+    /// What has ended since the last call.
+    pub(super) fn take(&mut self) -> Vec<Outcome> {
+        self.waker.clear();
+        let wanted = self.dialling.as_ref().map(|(number, _)| *number);
+        let found = self.receiver.try_iter();
+        // What came after it was broken off is closed.
+        let is_wanted = |it: &Outcome| match it {
+            Outcome::Dialled(number, ..) => Some(*number) == wanted,
+            _ => true,
+        };
+        let found: Vec<Outcome> = found.filter(is_wanted).collect();
+        if found.iter().any(|it| matches!(it, Outcome::Judged(..))) {
+            self.judges = false;
+            if let Some((number, programs)) = self.question.take() {
+                self.judge(number, programs);
+            }
+        }
+        found
+    }
+
+    /// Nothing that is under way is wanted any more.
+    pub(super) fn cancel(&mut self) {
+        if let Some((_, stop)) = self.dialling.take() {
+            stop.wake();
+        }
+    }
+
+    fn tell(&self) -> impl FnOnce(Outcome) + Send + 'static {
+        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        move |outcome| {
+            // The process is about to end if there is no receiver any more.
+            let _ = sender.send(outcome);
+            waker.wake();
+        }
+    }
+
+    /// Looks up a name.
+    pub(super) fn look_up(&mut self, number: u64, name: Name) {
+        let tell = self.tell();
+        let host = name.host.clone();
+        let done = move |found| tell(Outcome::LookedUp(number, found));
+        if let Err(error) = connect::look_up(name, done) {
+            let failed = Err(ResolveError::Resources { host, error });
+            self.tell()(Outcome::LookedUp(number, failed));
+        }
+    }
+
+    /// Opens a connection, through a proxy where there is one.
+    pub(super) fn dial(&mut self, number: u64, target: Target, login: Option<ProxyLogin>) {
+        self.cancel();
+        let remote = target.remote;
+        if let Err(error) = self.start_dialling(number, target.clone(), login) {
+            self.dialling
+                .get_or_insert_with(|| (number, Arc::clone(&self.waker)));
+            let failed = Err(DialError::Resources { remote, error });
+            self.tell()(Outcome::Dialled(number, Box::new(target), failed));
+        }
+    }
+
+    /// Looks up the names in routes; what was asked before is of no use any more.
+    pub(super) fn route_names(&mut self, number: u64, names: Vec<String>) {
+        if let Some(stop) = self.naming.take() {
+            stop.wake();
+        }
+        if let Err(error) = self.start_naming(number, names) {
+            log::warn!("looking up names in routes: {error}");
+            self.tell()(Outcome::RouteNames(number, RouteNames::default()));
+        }
+    }
+
+    fn start_naming(&mut self, number: u64, names: Vec<String>) -> io::Result<()> {
+        let stop = Arc::new(Waker::new()?);
+        let tell = self.tell();
+        self.naming = Some(Arc::clone(&stop));
+        start("names", move || {
+            let found = route_names(&names, &Stop::new(&*stop));
+            tell(Outcome::RouteNames(number, found));
+        })
+    }
+
+    /// Runs a script.
+    pub(super) fn run_script(&self, hook: Hook, program: Invocation) {
+        let tell = self.tell();
+        let work = move || {
+            let result = program.run_well().map_err(|error| error.to_string());
+            tell(Outcome::Script(hook, result));
+        };
+        if let Err(error) = start("script", work) {
+            let failed = format!("{}: {error}", hook.directive());
+            self.tell()(Outcome::Script(hook, Err(failed)));
+        }
+    }
+
+    /// Runs `tls-verify` for one certificate after the other, until one is refused. While it runs for a question of
+    /// before, this one waits.
+    pub(super) fn judge(&mut self, number: u64, programs: Vec<Invocation>) {
+        if self.judges {
+            self.question = Some((number, programs));
+            return;
+        }
+        self.judges = true;
+        let tell = self.tell();
+        let work = move || {
+            let mut passed = 0;
+            let verdict = programs.iter().try_for_each(|program| {
+                program.run_well().map_err(|error| error.to_string())?;
+                passed += 1;
+                Ok(())
+            });
+            tell(Outcome::Judged(number, passed, verdict));
+        };
+        if let Err(error) = start("script", work) {
+            let failed = format!("{}: {error}", Hook::TlsVerify.directive());
+            self.tell()(Outcome::Judged(number, 0, Err(failed)));
+        }
+    }
+
+    fn start_dialling(
+        &mut self,
+        number: u64,
+        target: Target,
+        login: Option<ProxyLogin>,
+    ) -> io::Result<()> {
+        let stop = Arc::new(Waker::new()?);
+        self.dialling = Some((number, Arc::clone(&stop)));
+        let tell = self.tell();
+        let work = move || {
+            let socket = target.open(login.as_ref(), &Stop::new(&*stop));
+            tell(Outcome::Dialled(number, Box::new(target), socket));
+        };
+        start("dial", work)
+    }
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.stack_size(STACK).spawn(work)?;
+    Ok(())
+}

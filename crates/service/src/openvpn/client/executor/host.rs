@@ -1,0 +1,103 @@
+//! The steps of the host's network.
+
+use super::super::super::network::{Inside, InsideError, RouteNames, Surroundings, TunnelNetwork};
+use super::super::effect::HostStep;
+use super::super::event::{Event, Planned};
+use super::{Executor, Failure};
+use std::net::IpAddr;
+
+/// What is decided for the interface once the names in its routes have addresses.
+pub(super) struct Planning {
+    number: u64,
+    network: TunnelNetwork,
+    remote: IpAddr,
+}
+
+impl Executor<'_> {
+    pub(super) fn host_step(&mut self, step: HostStep) -> Result<(), InsideError> {
+        match step {
+            HostStep::Plan {
+                number,
+                reply,
+                mtu,
+                remote,
+            } => {
+                let config = &self.context.config.network;
+                let network = TunnelNetwork::merge(config, mtu, Some(&reply))?;
+                let names: Vec<String> = network.names().map(str::to_owned).collect();
+                self.planning = Some(Planning {
+                    number,
+                    network,
+                    remote: remote.ip(),
+                });
+                if names.is_empty() {
+                    self.plan(number, &RouteNames::default());
+                } else {
+                    self.background.route_names(number, names);
+                }
+            }
+            HostStep::SetInterface { no_dns } => {
+                if let Some(mut inside) = self.planned.take() {
+                    if let Some(before) = self.inside.take() {
+                        inside.take_over(before)?;
+                    }
+                    inside.set_interface(no_dns)?;
+                    let set = (inside.network.clone(), inside.facts.clone());
+                    self.inside = Some(inside);
+                    self.results.push_back(Event::InterfaceSet(Box::new(set)));
+                }
+            }
+            HostStep::SetRoutes => {
+                if let Some(inside) = &mut self.inside {
+                    inside.set_routes()?;
+                }
+                self.results.push_back(Event::RoutesSet);
+            }
+            HostStep::KeepOutside(remote) => {
+                if let Some(inside) = &mut self.inside {
+                    inside.keep_outside(remote)?;
+                }
+            }
+            HostStep::Follow => {
+                if let Some(inside) = &mut self.inside {
+                    inside.follow()?;
+                }
+            }
+            HostStep::Undo => {
+                if let Some(mut inside) = self.inside.take() {
+                    inside.undo();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides what the interface is to get, now that the names in its routes have these addresses.
+    pub(super) fn plan(&mut self, number: u64, names: &RouteNames) {
+        // Names of a request of before come late.
+        if let Some(planning) = self.planning.take_if(|it| it.number == number) {
+            let planned = self.decide(planning, names);
+            let planned = planned.map_err(|error| error.to_string());
+            self.results.push_back(Event::Planned(number, planned));
+        }
+    }
+
+    fn decide(&mut self, planning: Planning, names: &RouteNames) -> Result<Planned, Failure> {
+        let Some((_, link)) = &self.device else {
+            return Err("no interface".into());
+        };
+        let around = Surroundings {
+            ifname: &link.name,
+            remote: Some(planning.remote),
+            mark: self.context.config.sockets.mark.unwrap_or(0),
+        };
+        let planned = Inside::of(planning.network, names, around)?;
+        for warning in &planned.network.warnings {
+            log::warn!("WARNING: {warning}");
+        }
+        let alike = self.inside.as_ref().is_some_and(|it| it.is_like(&planned));
+        let route_delay = planned.network.route_delay;
+        self.planned = Some(planned).filter(|_| !alike);
+        Ok(Planned { alike, route_delay })
+    }
+}

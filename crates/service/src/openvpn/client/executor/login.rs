@@ -1,0 +1,93 @@
+//! Asking for names and passwords: management clients, files, the terminal.
+
+use super::super::super::management::{Answer, Query, QueryKind};
+use super::super::super::secrets::{self, Login, SecretError};
+use super::super::event::{Event, Realm};
+use super::Executor;
+use config::openvpn::Prompted;
+use zeroize::Zeroizing;
+
+impl Executor<'_> {
+    /// Asks for the name and password for the server.
+    pub(super) fn ask_login(&mut self) {
+        let config = &self.context.config;
+        let Some(client) = config.client() else {
+            return;
+        };
+        let Some(prompted) = &client.auth_user_pass else {
+            return;
+        };
+        let challenge = client.static_challenge.as_ref();
+        let question = QueryKind::UserPassword {
+            challenge: challenge.map(|c| (c.text.clone(), c.echo, c.concat)),
+        };
+        if matches!(prompted, Prompted::Ask)
+            && self.ask_management_client(Realm::Server, "Auth", question)
+        {
+            return;
+        }
+        let login = self.read_login(prompted);
+        let login = login.map_err(|error| error.to_string());
+        self.results.push_back(Event::Login(Realm::Server, login));
+    }
+
+    fn read_login(&self, prompted: &Prompted) -> Result<Login, SecretError> {
+        let config = &self.context.config;
+        let mut login = secrets::login("auth-user-pass", "Auth", prompted, config)?;
+        let client = config.client();
+        if let Some(challenge) = client.and_then(|it| it.static_challenge.as_ref()) {
+            let question = format!("CHALLENGE: {} ", challenge.text);
+            let answer = secrets::ask(&question, challenge.echo).map_err(|error| {
+                SecretError::NoTerminal {
+                    what: "static-challenge",
+                    error,
+                }
+            })?;
+            login.password = if challenge.concat {
+                Zeroizing::new(format!("{}{}", *login.password, *answer))
+            } else {
+                openvpn::session::static_response(&login.password, &answer)
+            };
+        }
+        Ok(login)
+    }
+
+    /// Asks for the name and password for a proxy.
+    pub(super) fn ask_proxy_login(&mut self, prompted: &Prompted) {
+        let question = QueryKind::UserPassword { challenge: None };
+        if matches!(prompted, Prompted::Ask)
+            && self.ask_management_client(Realm::Proxy, "HTTP Proxy", question)
+        {
+            return;
+        }
+        let config = &self.context.config;
+        let login = secrets::login("http-proxy", "HTTP Proxy", prompted, config);
+        let login = login.map_err(|error| error.to_string());
+        self.results.push_back(Event::Login(Realm::Proxy, login));
+    }
+
+    /// Asks a management client, where `management-query-passwords` says so. Whether one is asked.
+    fn ask_management_client(&mut self, realm: Realm, kind: &str, question: QueryKind) -> bool {
+        let port = self.context.config.service.management.as_ref();
+        let query = Query {
+            kind: kind.to_owned(),
+            question,
+        };
+        let asked = port.is_some_and(|port| port.query_passwords)
+            && self.context.monitoring.borrow_mut().ask(query);
+        if asked {
+            self.asked = Some(realm);
+        }
+        asked
+    }
+
+    pub(super) fn answered(&mut self, answer: Answer) {
+        if let Some(realm) = self.asked.take() {
+            let login = Login {
+                name: answer.username.to_string(),
+                password: answer.text,
+            };
+            self.events.push_back(Event::Login(realm, Ok(login)));
+        }
+    }
+}

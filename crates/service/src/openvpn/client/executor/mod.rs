@@ -1,0 +1,395 @@
+//! Does what a client wants done, and tells it what has happened.
+
+mod background;
+mod host;
+mod login;
+mod monitored;
+mod plane;
+
+use self::host::Planning;
+use super::super::connect::{Socket, Target};
+use super::super::context::Context;
+use super::super::device::{self, Link};
+use super::super::monitoring::{Monitored as _, ProcessRequest};
+use super::super::network::Inside;
+use super::super::plane_call::Plane;
+use super::super::revocation::RevocationFile;
+use super::super::{Ended, INBOX, terms};
+use super::effect::{Effect, Told};
+use super::event::{Event, Realm};
+use super::machine::Machine;
+use super::order::Order;
+use crate::inbox::Inbox;
+use crate::now::Now;
+use ::host::privileges;
+use ::plane::{LineId, StreamId};
+use background::Background;
+use config::openvpn::{AuthRetry, Connection};
+use monitored::View;
+use netio::poll::Poller;
+use openvpn::data::wire::OpenVpn as Packets;
+use openvpn::tls::TlsSettings;
+use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+const ARRIVALS: u64 = 0;
+const SIGNAL: u64 = 1;
+const NEWS: u64 = 2;
+const MANAGEMENT: u64 = 3;
+const BACKGROUND: u64 = 4;
+
+/// Control packets that are served before everything else gets a turn.
+const ARRIVALS_AT_ONCE: usize = 256;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Where a socket leads, and the number of the connection; `None` for datagrams.
+type Dialled = (SocketAddr, Option<StreamId>);
+
+/// What a client's effects are done with.
+pub(super) struct Executor<'a> {
+    context: &'a Context,
+    tls: Arc<TlsSettings>,
+    crl: RevocationFile,
+    poller: Poller,
+    inbox: Arc<Inbox>,
+    background: Background,
+    /// The interface, while there is one.
+    device: Option<(Box<Plane>, Link)>,
+    /// The connection that was dialled last, until the data plane takes it over.
+    connection: Option<(StreamId, TcpStream)>,
+    /// The number of the last stream.
+    streams: u64,
+    /// What is being planned for the interface, what it is to get, and what it has.
+    planning: Option<Planning>,
+    planned: Option<Inside>,
+    inside: Option<Inside>,
+    /// What waits for an answer of a management client.
+    asked: Option<Realm>,
+    auth_retry: AuthRetry,
+    unprivileged: bool,
+    /// Effects that are to be done.
+    order: Order,
+    /// What came of effects: told before everything else.
+    results: VecDeque<Event>,
+    events: VecDeque<Event>,
+}
+
+impl<'a> Executor<'a> {
+    /// # Errors
+    /// Descriptor limits.
+    pub(super) fn new(
+        context: &'a Context,
+        tls: Arc<TlsSettings>,
+        crl: RevocationFile,
+    ) -> Result<Self, Failure> {
+        let poller = Poller::new()?;
+        let inbox = Arc::new(Inbox::new(INBOX)?);
+        let background = Background::new()?;
+        poller.add(&*inbox, ARRIVALS)?;
+        poller.add(&*context.signals, SIGNAL)?;
+        poller.add(background.waker(), BACKGROUND)?;
+        context.watch(&poller, NEWS, MANAGEMENT)?;
+        Ok(Self {
+            context,
+            tls,
+            crl,
+            poller,
+            inbox,
+            background,
+            device: None,
+            connection: None,
+            streams: 0,
+            planning: None,
+            planned: None,
+            inside: None,
+            asked: None,
+            auth_retry: context.auth_retry.get(),
+            unprivileged: false,
+            order: Order::default(),
+            results: VecDeque::new(),
+            events: VecDeque::from([Event::Begin]),
+        })
+    }
+
+    /// Runs a client until it is over.
+    pub(super) fn run(&mut self, machine: &mut Machine<'a>) -> Ended {
+        loop {
+            while let Some(event) = self.results.pop_front().or_else(|| self.events.pop_front()) {
+                if matches!(event, Event::ScriptFinished(..)) {
+                    self.order.script_ended();
+                    if let Some(ended) = self.perform_all(machine) {
+                        return ended;
+                    }
+                }
+                self.order.add(machine.handle(event, Now::read()));
+                if let Some(ended) = self.perform_all(machine) {
+                    return ended;
+                }
+            }
+            if let Err(error) = self.wait(machine) {
+                self.context.fatal(&*error);
+                return Ended::Exit(1);
+            }
+        }
+    }
+
+    /// Does what may be done now. Returns how it ended, if it did.
+    fn perform_all(&mut self, machine: &Machine<'_>) -> Option<Ended> {
+        while let Some(effect) = self.order.next() {
+            if let Effect::End(ended) = effect {
+                return Some(ended);
+            }
+            if let Err(error) = self.perform(effect, machine) {
+                self.order.failed();
+                self.results.push_back(Event::Failed(error.to_string()));
+            }
+        }
+        None
+    }
+
+    fn perform(&mut self, effect: Effect, machine: &Machine<'_>) -> Result<(), Failure> {
+        let context = self.context;
+        match effect {
+            Effect::Log(level, text) => log::log!(level, "{text}"),
+            Effect::Fatal(text) => context.fatal(&*Failure::from(text)),
+            Effect::Tell(told) => self.tell(told),
+            Effect::LogStatus => {
+                let status = View(machine, self).status();
+                context.monitoring.borrow().log_status(&status);
+            }
+            Effect::LookUp(number, name) => self.background.look_up(number, name),
+            Effect::Dial(number, target, login) => {
+                // What the last connection left behind is of no use now.
+                while self.inbox.next_arrival().is_some() || self.inbox.next_message().is_some() {}
+                self.inbox.take_notices();
+                self.inbox.take_closed();
+                if target.connection.protocol.transport.is_tcp() {
+                    self.background.dial(number, *target, login);
+                } else {
+                    let opened = target.open(login.as_ref(), &context.stop());
+                    let dialled = opened
+                        .map_err(Failure::from)
+                        .and_then(|socket| self.open_socket(&target, socket));
+                    self.dialled(number, dialled);
+                }
+            }
+            Effect::Cancel => self.background.cancel(),
+            Effect::AskLogin => self.ask_login(),
+            Effect::AskProxyLogin(prompted) => self.ask_proxy_login(&prompted),
+            Effect::OpenInterface(connection) => self.open_interface(&connection)?,
+            Effect::CloseInterface => self.device = None,
+            Effect::Plane(call) => self.call(call)?,
+            Effect::Host(step) => self.host_step(step)?,
+            Effect::RunScript(hook, program) => {
+                log::info!("{}", program.line());
+                self.background.run_script(hook, *program);
+            }
+            Effect::Judge(number, programs) => self.background.judge(number, programs),
+            Effect::RefreshRevocations => self.crl.refresh(&context.config, &self.tls),
+            Effect::DropPrivileges => {
+                self.unprivileged = true;
+                context.drop_privileges()?;
+            }
+            Effect::Hold => {
+                if context.monitoring.borrow_mut().hold() {
+                    log::info!("Need hold release from management interface, waiting...");
+                } else {
+                    self.results.push_back(Event::Released);
+                }
+            }
+            Effect::Up => {
+                context.is_up();
+                log::info!("Initialization Sequence Completed");
+            }
+            Effect::Lost => context.is_lost(),
+            // The caller's.
+            Effect::End(_) => {}
+        }
+        Ok(())
+    }
+
+    fn tell(&self, told: Told) {
+        let mut monitoring = self.context.monitoring.borrow_mut();
+        match told {
+            Told::State(state, detail, addresses) => monitoring.state(state, &detail, addresses),
+            Told::AuthToken(token) => monitoring.auth_token(&token),
+            Told::Echo(text) => monitoring.echoed(&text),
+            Told::VerificationFailed(reason) => {
+                monitoring.verification_failed("Auth", reason.as_deref());
+            }
+            Told::UpDown(up, environment) => monitoring.up_down(up, &environment),
+            Told::Closed => monitoring.closed(),
+        }
+    }
+
+    /// The interface, and its data plane.
+    fn open_interface(&mut self, connection: &Connection) -> Result<(), Failure> {
+        let context = self.context;
+        if self.inbox.device_is_gone() {
+            // That was another interface.
+            self.inbox = Arc::new(Inbox::new(INBOX)?);
+            self.poller.add(&*self.inbox, ARRIVALS)?;
+        }
+        let (plane, link) = device::start(
+            Packets::Client {
+                recursive: context.config.network.allow_recursive_routing,
+            },
+            &context.config.device,
+            &context.rungs,
+            &context.dataplane,
+            terms::tun_mtu(connection),
+            connection.mtu.fragment.is_some(),
+            &self.inbox,
+            connection.protocol.transport.is_tcp(),
+        )?;
+        if self.unprivileged {
+            // The first ones are confined when privileges are dropped.
+            privileges::confine_other_threads();
+        }
+        if link.index != 0 {
+            log::info!("TUN/TAP device {} opened", link.name);
+        }
+        context.monitoring.borrow_mut().publish(&link);
+        self.results.push_back(Event::Opened(link.name.clone()));
+        self.device = Some((plane, link));
+        Ok(())
+    }
+
+    /// Makes ready what was dialled. Returns where it leads, and the number of a connection.
+    fn open_socket(&mut self, target: &Target, socket: Option<Socket>) -> Result<Dialled, Failure> {
+        let context = self.context;
+        let Some((plane, _)) = &self.device else {
+            return Err("no interface".into());
+        };
+        match socket {
+            None => Err("the attempt was broken off".into()),
+            Some(Socket::Udp(remote)) => {
+                let family = Some(device::family_of(remote));
+                let (config, settings) = (&context.config, &context.dataplane);
+                let sockets = device::open_udp(config, &target.connection, settings, family)?;
+                plane.open_line(LineId::FIRST, sockets)?;
+                Ok((remote, None))
+            }
+            Some(Socket::Tcp(socket)) => {
+                plane.close_line(LineId::FIRST);
+                let remote = socket.peer_addr()?;
+                self.streams += 1;
+                let id = StreamId(self.streams);
+                self.connection = Some((id, socket));
+                Ok((remote, Some(id)))
+            }
+        }
+    }
+
+    fn dialled(&mut self, number: u64, dialled: Result<Dialled, Failure>) {
+        self.results.push_back(match dialled {
+            Ok((remote, stream)) => Event::Connected {
+                number,
+                remote,
+                stream,
+            },
+            Err(error) => Event::DialFailed(number, error.to_string()),
+        });
+    }
+
+    /// Waits for the next event, and takes what there is.
+    fn wait(&mut self, machine: &Machine<'_>) -> Result<(), Failure> {
+        let context = self.context;
+        let deadline = context.deadline(machine.next_deadline());
+        let now = Now::read().monotonic;
+        let timeout = deadline.map(|at| at.saturating_duration_since(now));
+        for token in self.poller.wait(timeout)?.iter() {
+            match token {
+                ARRIVALS => self.inbox.waker.clear(),
+                SIGNAL => self
+                    .events
+                    .extend(context.signals.take().map(Event::Signal)),
+                NEWS if context.network_changed() => {
+                    self.events.push_back(Event::NetworkChanged);
+                }
+                BACKGROUND => self.take_background(),
+                _ => {}
+            }
+        }
+        self.take_inbox();
+        let now = Now::read().monotonic;
+        if machine.next_deadline().is_some_and(|at| at <= now) {
+            self.events.push_back(Event::Deadline);
+        }
+        let mut monitoring = context.monitoring.borrow_mut();
+        let requests = monitoring.serve(&mut View(machine, self));
+        drop(monitoring);
+        for request in requests {
+            self.requested(request);
+        }
+        if context.forget.take() {
+            self.events.push_back(Event::Forget);
+        }
+        let how = context.auth_retry.get();
+        if std::mem::replace(&mut self.auth_retry, how) != how {
+            self.events.push_back(Event::AuthRetry(how));
+        }
+        Ok(())
+    }
+
+    /// What a management client wants.
+    fn requested(&mut self, request: ProcessRequest) {
+        match request {
+            ProcessRequest::Begin => self.events.push_back(Event::Released),
+            ProcessRequest::Answer(answer) => self.answered(answer),
+            other => self.context.note(&other),
+        }
+    }
+
+    fn take_background(&mut self) {
+        for result in self.background.take() {
+            match result {
+                background::Outcome::LookedUp(number, found) => {
+                    self.events.push_back(Event::LookedUp(number, found));
+                }
+                background::Outcome::Dialled(number, target, socket) => {
+                    let dialled = socket
+                        .map_err(Failure::from)
+                        .and_then(|socket| self.open_socket(&target, socket));
+                    self.dialled(number, dialled);
+                }
+                background::Outcome::RouteNames(number, names) => self.plan(number, &names),
+                background::Outcome::Judged(number, passed, verdict) => {
+                    self.events
+                        .push_back(Event::Judged(number, passed, verdict));
+                }
+                background::Outcome::Script(hook, result) => {
+                    self.events.push_back(Event::ScriptFinished(hook, result));
+                }
+            }
+        }
+    }
+
+    /// What workers have left in the inbox.
+    fn take_inbox(&mut self) {
+        let inbox = &self.inbox;
+        for _ in 0..ARRIVALS_AT_ONCE {
+            let Some((arrival, behind)) = inbox.next_arrival() else {
+                break;
+            };
+            self.events.push_back(Event::Control(arrival));
+            if behind == ARRIVALS_AT_ONCE {
+                // The rest has its turn after everything else.
+                inbox.waker.wake();
+            }
+        }
+        while let Some((_, message)) = inbox.next_message() {
+            self.events.push_back(Event::Message(message));
+        }
+        let notices = inbox.take_notices().into_iter();
+        self.events
+            .extend(notices.map(|(_, notice)| Event::Notice(notice)));
+        let closed = inbox.take_closed().into_iter();
+        self.events.extend(closed.map(Event::StreamClosed));
+        if inbox.device_is_gone() && self.device.is_some() {
+            self.events.push_back(Event::InterfaceGone);
+        }
+    }
+}

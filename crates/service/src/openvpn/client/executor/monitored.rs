@@ -1,0 +1,71 @@
+//! What a client tells of itself.
+
+use super::super::super::monitoring::{Monitored, Status};
+use super::super::super::policy::status_file::ClientStatus;
+use super::super::super::statusdoc;
+use super::super::effect::SERVER;
+use super::super::machine::Machine;
+use super::Executor;
+use crate::status::{PeerStatus, Status as Document, dataplane};
+use std::net::IpAddr;
+
+/// A client and what it is done with.
+pub(super) struct View<'v, 'a>(pub(super) &'v Machine<'v>, pub(super) &'v Executor<'a>);
+
+impl Monitored for View<'_, '_> {
+    fn status(&self) -> Status {
+        let Self(machine, executor) = self;
+        let Some((connection, (plane, _))) = machine.connection().zip(executor.device.as_ref())
+        else {
+            return Status::Client(ClientStatus::default());
+        };
+        let statistics = plane.statistics();
+        let state = plane.peer(SERVER).unwrap_or_default();
+        let control = connection.session().control_traffic();
+        Status::Client(ClientStatus {
+            tun_read: statistics.outbound.bytes,
+            tun_write: statistics.inbound.bytes,
+            link_read: state.rx_bytes + control.received(),
+            link_write: state.tx_bytes + control.sent(),
+            auth_read: state.rx_bytes,
+        })
+    }
+
+    fn document(&self) -> Document {
+        let Self(machine, executor) = self;
+        let plane = executor.device.as_ref().map(|(plane, _)| plane);
+        let server = machine.connection().zip(plane);
+        let server = server.map(|(connection, plane)| {
+            let state = plane.peer(SERVER).unwrap_or_default();
+            let session = connection.session();
+            let certificate = session.certificate();
+            let user = machine.user();
+            PeerStatus {
+                name: certificate.map(|it| it.common_name.clone()),
+                username: (!user.is_empty()).then(|| user.to_owned()),
+                ..statusdoc::peer(&connection.known(&state), Some(session), connection.since())
+            }
+        });
+        let state = match machine.is_connected() {
+            true => "connected",
+            false => "connecting",
+        };
+        let (v4, v6) = machine.addresses();
+        let addresses = [v4.map(IpAddr::V4), v6.map(IpAddr::V6)];
+        let mut status = Document {
+            role: Some("client".to_owned()),
+            state: Some(state.to_owned()),
+            addresses: addresses.iter().flatten().map(IpAddr::to_string).collect(),
+            peers: server.into_iter().collect(),
+            refused: machine.refusals().to_map(),
+            ..Document::default()
+        };
+        if let Some(plane) = plane {
+            let statistics = plane.statistics();
+            status.mtu = plane.mtu() as u32;
+            status.workers = statistics.workers;
+            status.dataplane = dataplane(statistics);
+        }
+        status
+    }
+}

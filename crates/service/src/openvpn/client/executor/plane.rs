@@ -1,0 +1,39 @@
+//! Calling the data plane.
+
+use super::super::super::plane_call::PlaneAnswer;
+use super::super::effect::PlaneCall;
+use super::super::event::Event;
+use super::{Executor, Failure};
+
+impl Executor<'_> {
+    /// Makes one call. What it returns goes to the machine as an event.
+    pub(super) fn call(&mut self, call: PlaneCall) -> Result<(), Failure> {
+        let Some((plane, _)) = &self.device else {
+            return Ok(());
+        };
+        let agreed = match &call {
+            PlaneCall::AddKeys(_, material) => material.keys.cipher.name(),
+            _ => "",
+        };
+        let connection = &mut self.connection;
+        let take = |id| Some(connection.take_if(|(it, _)| *it == id)?.1);
+        let Some(answer) = call.perform(&**plane, take) else {
+            return Ok(());
+        };
+        self.results.push_back(match answer {
+            PlaneAnswer::StreamRefused(id, error) => {
+                log::error!("{error}");
+                Event::StreamClosed(id)
+            }
+            PlaneAnswer::PeerState(_, look, state) => Event::PeerState(look, state),
+            PlaneAnswer::KeysAdded(_, key_id, added) => {
+                let cipher = added?;
+                // Here, so that it stands in front of what its batch says of the session.
+                log::info!("Data Channel: cipher '{agreed}', {}", cipher.backend);
+                Event::KeysAdded(key_id, cipher)
+            }
+            PlaneAnswer::KeyUsed(_, key_id, usage) => Event::KeyUsed(key_id, usage),
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,409 @@
+//! One connection to one server, from the first packet to the last.
+
+use super::super::super::connect::Target;
+use super::super::super::management::{Addresses, State};
+use super::super::super::plane_call::Look;
+use super::super::super::policy::log_lines::outer;
+use super::super::super::policy::scripts::{Hook, ipchange_arguments};
+use super::super::super::signals::Signal;
+use super::super::super::terms;
+use super::super::WRONG_ADDRESS;
+use super::super::effect::{Effect, Effects, PlaneCall, SERVER, Told};
+use super::super::event::Event;
+use super::dialling::Candidate;
+use super::network::Incoming;
+use super::peer::{Peer, close_line};
+use super::verdict::{Question, judged};
+use super::{Machine, Phase};
+use crate::inbox::Arrival;
+use crate::now::Now;
+use openvpn::data::inband::{InBand, PING};
+use openvpn::data::protocol::session;
+use openvpn::key_method::Credentials;
+use openvpn::message::Message;
+use openvpn::session::{CloseReason, Output, Session};
+use plane::{Notice, StreamId};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How often the use of keys is looked at: a cipher with short blocks may be good for a second.
+const TRAFFIC: Duration = Duration::from_millis(500);
+
+/// Most of what a session asks for that may wait while the interface is set: a server that renews keys all the while is
+/// left.
+const WAITING_MAX: usize = 128;
+
+/// How a connection ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The session is over.
+    Closed(CloseReason),
+    /// What it needed could not be done.
+    Failed(String),
+}
+
+/// A connection while it lasts.
+pub(in super::super) struct Connection {
+    pub(super) target: Box<Target>,
+    pub(super) remote: SocketAddr,
+    /// The stream's number; `None` for datagrams.
+    pub(super) stream: Option<StreamId>,
+    pub(super) session: Session,
+    /// What the session asked for and was not done yet.
+    pub(super) outputs: VecDeque<Output>,
+    /// What the interface is to get, until it has it. Until then outputs wait that are not about the control channel.
+    pub(super) incoming: Option<Incoming>,
+    /// What `tls-verify` is asked.
+    pub(super) question: Option<Question>,
+    /// The server's data packets.
+    pub(super) peer: Peer,
+    traffic_at: Instant,
+    pub(super) end: Option<End>,
+    /// The signal that ends it.
+    pub(super) leaving: Option<Signal>,
+    heard: bool,
+    /// The server has shown its certificate.
+    certified: bool,
+    /// When the next server is tried if this one has not said a word (`server-poll-timeout`).
+    patience: Instant,
+    /// The session is up, which is told when the routes are set.
+    unannounced: bool,
+    /// When the session began, or later was up.
+    since: SystemTime,
+}
+
+impl Connection {
+    /// The session.
+    pub(in super::super) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// When the session began, or later was up.
+    pub(in super::super) fn since(&self) -> SystemTime {
+        self.since
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        if self.end.is_some() {
+            return None;
+        }
+        let traffic = self.peer.key.map(|_| self.traffic_at);
+        let patience = (!self.heard).then_some(self.patience);
+        let session = self.session.next_deadline();
+        session.into_iter().chain(traffic).chain(patience).min()
+    }
+
+    /// Ends it, because something that it needs could not be done. What was first is the reason.
+    pub(super) fn fail(&mut self, error: String) {
+        self.end.get_or_insert(End::Failed(error));
+    }
+
+    fn close(&mut self, reason: CloseReason) {
+        self.end.get_or_insert(End::Closed(reason));
+    }
+}
+
+impl Machine<'_> {
+    /// A session begins with what is behind a new socket.
+    pub(super) fn begin_session(
+        &mut self,
+        candidate: Candidate,
+        remote: SocketAddr,
+        stream: Option<StreamId>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let Candidate { target, login } = candidate;
+        let connection = &target.connection;
+        let known = self.wraps.iter().find(|(it, _)| *it == connection.wrap);
+        let Some((_, wrap)) = known else {
+            return self.attempt_failed("the keys of the control channel were not read", out);
+        };
+        let tls = Arc::clone(&self.tls);
+        let settings = terms::client(self.config, connection, tls, wrap.clone());
+        let login = login.map(|login| Credentials {
+            username: login.name.into_bytes(),
+            password: login.password.as_bytes().to_vec(),
+        });
+        let mut outputs = Vec::new();
+        let settings = Arc::new(settings);
+        let (monotonic, wall) = (now.monotonic, now.wall);
+        let session = match Session::client(settings, login, monotonic, wall, &mut outputs) {
+            Ok(session) => session,
+            Err(why) => {
+                close_line(stream, out);
+                return self.attempt_failed(&why.to_string(), out);
+            }
+        };
+        let peer = Peer::new(remote, stream, connection.float, out);
+        out.push(Effect::RefreshRevocations);
+        let patience = Duration::from_secs(connection.connect_timeout.into());
+        self.phase = Phase::Connection(Box::new(Connection {
+            target,
+            remote,
+            stream,
+            session,
+            outputs: outputs.into(),
+            incoming: None,
+            question: None,
+            peer,
+            traffic_at: monotonic + TRAFFIC,
+            end: None,
+            leaving: None,
+            heard: false,
+            certified: false,
+            patience: monotonic + patience,
+            unannounced: false,
+            since: wall,
+        }));
+        self.with_connection(now, out, |machine, it, out| machine.perform(it, now, out));
+    }
+
+    /// What only a connection can deal with.
+    pub(super) fn connection_event(
+        &mut self,
+        it: &mut Connection,
+        event: Event,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let mut outputs = Vec::new();
+        match event {
+            Event::Control(arrival) => self.control(it, &arrival, now, &mut outputs, out),
+            Event::Message(bytes) if InBand::of(&bytes) == Some(InBand::Exit) => {
+                it.session.peer_exits(now.monotonic, &mut outputs);
+            }
+            Event::Notice(notice) => noticed(it, notice, now, &mut outputs, out),
+            Event::StreamClosed(stream) if it.stream == Some(stream) => {
+                out.info("Connection reset, restarting [0]");
+                it.close(CloseReason::Local);
+            }
+            Event::Planned(number, planned) => self.planned(it, number, planned, out),
+            Event::Judged(number, passed, verdict) => {
+                judged(it, number, passed, verdict, now, &mut outputs, out);
+            }
+            Event::InterfaceSet(set) => self.interface_set(it, *set, now, out),
+            Event::RoutesSet => self.routes_set(it, out),
+            answer => it.answered(&answer, now, &mut outputs),
+        }
+        it.outputs.extend(outputs);
+        self.perform(it, now, out);
+    }
+
+    fn control(
+        &mut self,
+        it: &mut Connection,
+        arrival: &Arrival,
+        now: Now,
+        outputs: &mut Vec<Output>,
+        out: &mut Effects,
+    ) {
+        // A stream of an earlier attempt, or a datagram from elsewhere.
+        let elsewhere = arrival.from.addr != it.remote && !it.target.connection.float;
+        if arrival.stream != it.stream || (it.stream.is_none() && elsewhere) {
+            self.refusals.count(WRONG_ADDRESS);
+            return;
+        }
+        match it.session.receive(&arrival.bytes, now.monotonic, outputs) {
+            Ok(()) if !it.heard => {
+                it.heard = true;
+                out.state(State::Auth, "");
+                out.info(format!("TLS: Initial packet from {}", outer(it.remote)));
+            }
+            Ok(()) => {}
+            // Anyone who reaches the port can cause this: never more than a debug line.
+            Err(why) => {
+                self.refusals.count(why.name());
+                let from = outer(arrival.from.addr);
+                out.debug(format!("control packet from {from}: {why}"));
+            }
+        }
+        if !it.certified && it.session.certificate().is_some() {
+            it.certified = true;
+            out.state(State::GetConfig, "");
+        }
+    }
+
+    /// What is due.
+    pub(super) fn tick(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
+        if it.end.is_some() {
+            return;
+        }
+        if !it.heard && now.monotonic >= it.patience {
+            out.info("Server poll timeout, restarting");
+            out.info("SIGUSR1[soft,server_poll] received, process restarting");
+            return it.close(CloseReason::Local);
+        }
+        out.plane(PlaneCall::Peer(SERVER, Look::Timers));
+        if now.monotonic >= it.traffic_at {
+            it.traffic_at = now.monotonic + TRAFFIC;
+            out.push(Effect::RefreshRevocations);
+            it.watch_keys(out);
+        }
+        self.set_late_routes(now, out);
+        self.perform(it, now, out);
+        self.announce(it, out);
+    }
+
+    /// Leaves the server politely; asked for a second time, at once.
+    pub(super) fn leave(
+        &mut self,
+        it: &mut Connection,
+        signal: Signal,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        if it.leaving.replace(signal).is_some() {
+            return it.close(CloseReason::Local);
+        }
+        let mut outputs = Vec::new();
+        it.session.leave(now.monotonic, &mut outputs);
+        it.outputs.extend(outputs);
+        self.perform(it, now, out);
+    }
+
+    /// Does what the session asks for, in order, as far as it need not wait for the interface.
+    pub(super) fn perform(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
+        let mut waiting = 0;
+        while let Some(output) = it.outputs.get(waiting) {
+            if it.incoming.is_some() && waits(output) {
+                waiting += 1;
+            } else if let Some(output) = it.outputs.remove(waiting) {
+                self.one(it, output, now, out);
+            }
+        }
+        if waiting > WAITING_MAX {
+            it.fail("the server renews its keys without end".to_owned());
+        }
+    }
+
+    fn one(&mut self, it: &mut Connection, output: Output, now: Now, out: &mut Effects) {
+        match output {
+            Output::Send(packet) => {
+                out.plane(PlaneCall::SendToPeer(SERVER, Some(it.remote), packet));
+            }
+            Output::InstallKeys(keys) => it.install(keys, self.config.data.allow_insecure, out),
+            Output::UseForSending { key_id } => {
+                out.plane(PlaneCall::SendWith(SERVER, session(SERVER, key_id)));
+            }
+            Output::RemoveKeys { key_id } => it.remove_keys(key_id, out),
+            // Without a key there is nothing to seal it with.
+            Output::SendPing if it.incoming.is_some() => {}
+            Output::SendPing => out.plane(PlaneCall::Inject(SERVER, PING.to_vec())),
+            Output::Judge { key_id, peer } => self.judge(it, key_id, &peer, out),
+            Output::SendData(payload) => out.plane(PlaneCall::Inject(SERVER, payload)),
+            Output::Pushed(reply) => self.pushed(it, reply, now, out),
+            Output::AuthToken(token) => {
+                self.logins.keep_token(&token);
+                out.tell(Told::AuthToken(token));
+            }
+            Output::Message(message) => say(&message, out),
+            Output::Connected => self.connected(it, now, out),
+            Output::Renegotiated { key_id } => {
+                out.info(format!("new data channel keys, key id {key_id}"));
+            }
+            Output::Closed(reason) => it.close(reason),
+            // A server's.
+            Output::Authenticate(_) | Output::PushRequested => {}
+        }
+    }
+
+    fn connected(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
+        let mut environment = self.hooks.base.clone();
+        environment.set_peer("trusted", it.remote);
+        let script = self.config.scripts.ipchange.as_ref();
+        let arguments = ipchange_arguments(it.remote);
+        self.run_script(Hook::IpChange, script, arguments, &environment, out);
+        let peer = it.session.certificate().map(|c| c.common_name.clone());
+        out.info(format!(
+            "[{}] Peer Connection Initiated with {}",
+            peer.unwrap_or_default(),
+            outer(it.remote)
+        ));
+        self.restarted = true;
+        self.was_up = true;
+        it.since = now.wall;
+        it.unannounced = true;
+        self.announce(it, out);
+    }
+
+    /// Says that all is done, once it is: scripts and people rely on the routes then.
+    pub(super) fn announce(&mut self, it: &mut Connection, out: &mut Effects) {
+        let late = self.network.as_ref().is_some_and(|it| !it.is_complete());
+        if late || !std::mem::take(&mut it.unannounced) {
+            return;
+        }
+        self.is_connected = true;
+        let (tunnel, tunnel_v6) = self.addresses();
+        let addresses = Addresses {
+            tunnel,
+            tunnel_v6,
+            remote: Some(it.remote),
+            local: None,
+        };
+        out.tell(Told::State(
+            State::Connected,
+            "SUCCESS".to_owned(),
+            addresses,
+        ));
+        out.push(Effect::Up);
+    }
+}
+
+/// Whether something has its place behind the setting of the interface: keys, because nothing may come out of a tunnel
+/// that `up` has not seen, and all that is told of the session.
+fn waits(output: &Output) -> bool {
+    !matches!(
+        output,
+        Output::Send(_)
+            | Output::SendPing
+            | Output::Judge { .. }
+            | Output::AuthToken(_)
+            | Output::Message(_)
+            | Output::Closed(_)
+    )
+}
+
+fn noticed(
+    it: &mut Connection,
+    notice: Notice,
+    now: Now,
+    outputs: &mut Vec<Output>,
+    out: &mut Effects,
+) {
+    match notice {
+        Notice::Compressed { unpacked: true } => out.warn(
+            "the server compresses packets: they are unpacked, but their lengths tell who \
+             listens something of what is in them (VORACLE). Remove comp-lzo and compress \
+             at the server, or set `comp-lzo no` there",
+        ),
+        Notice::Compressed { unpacked: false } => out.error(
+            "the server compresses packets, and not as agreed or allowed: they are \
+             dropped. Remove comp-lzo and compress at the server, or set `comp-lzo no` there",
+        ),
+        Notice::Moved { to, .. } => {
+            out.info(format!("the server floated from {} to {to}", it.remote));
+            let from = std::mem::replace(&mut it.remote, to);
+            for call in PlaneCall::moved(SERVER, from, to) {
+                out.plane(call);
+            }
+        }
+        Notice::Refresh { .. } => it.session.renegotiate(now.monotonic, outputs),
+        _ => {}
+    }
+}
+
+fn say(message: &Message, out: &mut Effects) {
+    match message {
+        Message::Info(text) | Message::InfoPre(text) => {
+            out.info(format!("Info command was pushed by server ('{text}')"));
+        }
+        Message::AuthPending { .. } => {
+            out.state(State::AuthPending, "");
+            out.info("AUTH_PENDING received, waiting");
+        }
+        other => out.debug(format!("{other:?}")),
+    }
+}

@@ -1,0 +1,191 @@
+//! From the choice of a server to a socket that leads there.
+
+use super::super::super::Ended;
+use super::super::super::connect::{Next, ProxyLogin, ResolveError, Target};
+use super::super::super::device;
+use super::super::super::management::State;
+use super::super::super::policy::log_lines::outer;
+use super::super::super::secrets::Login;
+use super::super::effect::{Effect, Effects, HostStep};
+use super::super::logins::Shown;
+use super::ending::Outcome;
+use super::{Machine, Phase};
+use crate::now::Now;
+use plane::StreamId;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The resolver's own patience is usually less.
+pub(in super::super) const LOOK_UP_MAX: Duration = Duration::from_secs(40);
+
+/// A server that is about to be connected to, and what is to be shown to it.
+pub(super) struct Candidate {
+    pub(super) target: Box<Target>,
+    pub(super) login: Option<Login>,
+}
+
+impl Machine<'_> {
+    /// Goes on with the next server, or what comes before it.
+    pub(super) fn next_attempt(&mut self, now: Now, out: &mut Effects) {
+        match self.attempts.next(now.monotonic) {
+            Next::Target(target) => self.show_login(target, None, now, out),
+            Next::Wait(until, begins) => {
+                if let Some(pause) = begins {
+                    out.info(format!("Restart pause, {} second(s)", pause.as_secs()));
+                }
+                self.phase = Phase::Pause(until);
+            }
+            Next::LookUp(name) => {
+                let number = self.request();
+                let until = now.monotonic + LOOK_UP_MAX;
+                self.phase = Phase::LookUp(number, name.host.clone(), until);
+                out.push(Effect::LookUp(number, name));
+            }
+            Next::GiveUp(why) => {
+                out.error(why.to_string());
+                self.end(Ended::Exit(1), out);
+            }
+        }
+    }
+
+    pub(super) fn looked_up(
+        &mut self,
+        number: u64,
+        found: Result<Vec<SocketAddr>, ResolveError>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        // An answer to a request of before is late.
+        if !matches!(self.phase, Phase::LookUp(wanted, ..) if wanted == number) {
+            return;
+        }
+        if let Some((level, text)) = self.attempts.looked_up(found, now.monotonic) {
+            out.log(level, text);
+        }
+        self.next_attempt(now, out);
+    }
+
+    pub(super) fn look_up_is_late(&mut self, now: Now, out: &mut Effects) {
+        if let Phase::LookUp(number, host, _) = &self.phase {
+            let (number, host) = (*number, host.clone());
+            out.push(Effect::Cancel);
+            self.looked_up(number, Err(ResolveError::Late { host }), now, out);
+        }
+    }
+
+    /// Finds out what is to be shown to the server; `answer` is what was just answered.
+    fn show_login(
+        &mut self,
+        target: Box<Target>,
+        answer: Option<Login>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        match self.logins.next(self.config, answer) {
+            Shown::Known(login) => self.open_interface(Candidate { target, login }, now, out),
+            Shown::Ask => {
+                let login = None;
+                self.phase = Phase::Login(Candidate { target, login });
+                out.push(Effect::AskLogin);
+            }
+        }
+    }
+
+    pub(super) fn login(&mut self, login: Result<Login, String>, now: Now, out: &mut Effects) {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Login(candidate) => match login {
+                Ok(login) => self.show_login(candidate.target, Some(login), now, out),
+                Err(error) => self.no_login(error, out),
+            },
+            // Asked for by an attempt that was broken off.
+            other => self.phase = other,
+        }
+    }
+
+    /// Nothing will be there that could mend it by the next time.
+    fn no_login(&mut self, error: String, out: &mut Effects) {
+        out.push(Effect::Fatal(error));
+        self.after_attempt(Outcome::Exit(1), out);
+    }
+
+    fn open_interface(&mut self, candidate: Candidate, now: Now, out: &mut Effects) {
+        if self.ifname.is_some() {
+            return self.ask_proxy_login(candidate, now, out);
+        }
+        let connection = Box::new(candidate.target.connection.clone());
+        self.phase = Phase::Interface(candidate);
+        out.push(Effect::OpenInterface(connection));
+    }
+
+    pub(super) fn opened(&mut self, ifname: String, now: Now, out: &mut Effects) {
+        self.ifname = Some(ifname);
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Interface(candidate) => self.ask_proxy_login(candidate, now, out),
+            other => self.phase = other,
+        }
+    }
+
+    fn ask_proxy_login(&mut self, candidate: Candidate, _: Now, out: &mut Effects) {
+        match candidate.target.proxy_credentials().cloned() {
+            None => self.dial(candidate, None, out),
+            Some(prompted) => {
+                self.phase = Phase::ProxyLogin(candidate);
+                out.push(Effect::AskProxyLogin(prompted));
+            }
+        }
+    }
+
+    pub(super) fn proxy_login(&mut self, login: Result<Login, String>, _: Now, out: &mut Effects) {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::ProxyLogin(candidate) => match login {
+                Ok(Login { name, password }) => {
+                    self.dial(candidate, Some(ProxyLogin { name, password }), out);
+                }
+                Err(error) => self.no_login(error, out),
+            },
+            other => self.phase = other,
+        }
+    }
+
+    fn dial(&mut self, candidate: Candidate, login: Option<ProxyLogin>, out: &mut Effects) {
+        let target = candidate.target.clone();
+        // A tunnel that stays up must not carry the way to its next server.
+        if self.network.is_some() {
+            out.host(HostStep::KeepOutside(target.remote.ip()));
+        }
+        let tcp = target.connection.protocol.transport.is_tcp();
+        out.state(if tcp { State::TcpConnect } else { State::Wait }, "");
+        let number = self.request();
+        self.phase = Phase::Dial(number, candidate);
+        out.push(Effect::Dial(number, target, login));
+    }
+
+    /// There is a socket: a session begins.
+    pub(super) fn dialled(
+        &mut self,
+        number: u64,
+        remote: SocketAddr,
+        stream: Option<StreamId>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        if !matches!(self.phase, Phase::Dial(wanted, _) if wanted == number) {
+            return;
+        }
+        let Phase::Dial(_, candidate) = std::mem::replace(&mut self.phase, Phase::Idle) else {
+            return;
+        };
+        let remote_name = outer(remote);
+        if stream.is_some() {
+            out.info(format!("TCP connection established with {remote_name}"));
+            out.state(State::Wait, "");
+        } else {
+            let version = match device::family_of(remote) {
+                netio::udp::Family::V4 => 4,
+                netio::udp::Family::V6 => 6,
+            };
+            out.info(format!("UDPv{version} link remote: {remote_name}"));
+        }
+        self.begin_session(candidate, remote, stream, now, out);
+    }
+}

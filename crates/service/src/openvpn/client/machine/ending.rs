@@ -1,0 +1,199 @@
+//! What the end of an attempt means, and what comes after it.
+
+use super::super::super::Ended;
+use super::super::super::management::State;
+use super::super::super::signals::Signal;
+use super::super::effect::{Effect, Effects, PlaneCall, SERVER, Told};
+use super::connection::{Connection, End};
+use super::peer::close_line;
+use super::{Machine, Phase};
+use crate::now::Now;
+use config::openvpn::{AuthRetry, RemapUsr1};
+use openvpn::session::CloseReason;
+
+/// What an attempt to be connected came to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Try again, the next server.
+    Again,
+    /// Try again, the same server.
+    Same,
+    /// Leave with this status.
+    Exit(u8),
+    /// A signal, or a management client, wants something.
+    Signal(Signal),
+}
+
+impl Machine<'_> {
+    /// A connection is over.
+    pub(super) fn connection_ended(
+        &mut self,
+        connection: &Connection,
+        end: End,
+        _: Now,
+        out: &mut Effects,
+    ) {
+        self.is_connected = false;
+        // Before everything else: from here on no key is left that could be used.
+        out.plane(PlaneCall::RemovePeer(SERVER));
+        close_line(connection.stream, out);
+        self.drop_broken_network(out);
+        self.leave_interface(out);
+        if std::mem::take(&mut self.was_up) {
+            self.attempts.succeeded();
+        }
+        let outcome = match (end, connection.leaving) {
+            (End::Failed(error), _) => {
+                out.error(error);
+                Outcome::Again
+            }
+            (End::Closed(_), Some(signal)) => Outcome::Signal(signal),
+            (End::Closed(reason), None) => self.after(&reason, out),
+        };
+        self.after_attempt(outcome, out);
+    }
+
+    /// There is no connection, for this reason.
+    pub(super) fn attempt_failed(&mut self, error: &str, out: &mut Effects) {
+        out.error(error);
+        self.after_attempt(Outcome::Again, out);
+    }
+
+    /// Goes on after an attempt.
+    #[allow(clippy::needless_pass_by_value, reason = "an outcome has one use")]
+    pub(super) fn after_attempt(&mut self, outcome: Outcome, out: &mut Effects) {
+        let service = &self.config.service;
+        if matches!(outcome, Outcome::Again | Outcome::Same) {
+            out.push(Effect::Lost);
+        }
+        match outcome {
+            Outcome::Again | Outcome::Signal(Signal::Status) => {}
+            Outcome::Same => self.attempts.same(),
+            Outcome::Exit(status) => return self.end(Ended::Exit(status), out),
+            Outcome::Signal(Signal::Exit(name)) => {
+                out.info(format!("{name}[hard,] received, process exiting"));
+                return self.end(Ended::Exit(0), out);
+            }
+            Outcome::Signal(Signal::Reload) => {
+                out.info("SIGHUP[hard,] received, process restarting");
+                return self.end(Ended::Reload, out);
+            }
+            Outcome::Signal(Signal::Restart) => match service.remap_usr1 {
+                Some(RemapUsr1::Hup) => return self.end(Ended::Reload, out),
+                Some(RemapUsr1::Term) => return self.end(Ended::Exit(0), out),
+                None => {
+                    out.info("SIGUSR1[hard,] received, process restarting");
+                    if !service.persist_remote_ip {
+                        self.attempts.forget_addresses();
+                    }
+                }
+            },
+        }
+        out.state(State::Reconnecting, "SIGUSR1");
+        out.tell(Told::Closed);
+        // Another user could not set everything up again.
+        let other_user = service.user.is_some() || service.group.is_some();
+        if !service.persist_tun && !other_user {
+            self.take_down("restart", true, out);
+            if self.ifname.take().is_some() {
+                out.push(Effect::CloseInterface);
+            }
+        }
+        // Behind the removal: a tunnel without a server must not swallow packets for as long as a hold lasts.
+        self.phase = Phase::Hold;
+        out.push(Effect::Hold);
+    }
+
+    /// It is over.
+    pub(super) fn end(&mut self, ended: Ended, out: &mut Effects) {
+        self.phase = Phase::Over;
+        if matches!(ended, Ended::Exit(_)) {
+            out.state(State::Exiting, "SIGTERM");
+        }
+        self.take_down("init", true, out);
+        out.push(Effect::End(ended));
+    }
+
+    /// What the end of a session means.
+    fn after(&mut self, reason: &CloseReason, out: &mut Effects) -> Outcome {
+        if let Some(refusal) = reason.refusal() {
+            self.refusals.count(refusal);
+        }
+        match reason {
+            CloseReason::AuthFailed(failed) => self.after_auth_failed(failed, out),
+            CloseReason::Halt(_) => {
+                let text = format!("Connection reset command was pushed by server: {reason}");
+                out.info(text);
+                Outcome::Exit(1)
+            }
+            CloseReason::PingExit(_) => {
+                out.info(reason.to_string());
+                out.info("SIGTERM[soft,ping-exit] received, process exiting");
+                Outcome::Exit(0)
+            }
+            CloseReason::Inactive(_) | CloseReason::SessionTimeout(_) => {
+                out.info(format!("{reason}, exiting"));
+                Outcome::Exit(0)
+            }
+            CloseReason::PingRestart(_) => {
+                out.info(format!("{reason}, restarting"));
+                out.info("SIGUSR1[soft,ping-restart] received, process restarting");
+                Outcome::Again
+            }
+            CloseReason::HandshakeWindow(_) | CloseReason::Tls(_) => {
+                out.error(format!("TLS Error: {reason}"));
+                out.error("TLS Error: TLS handshake failed");
+                if self.config.timers.tls_exit {
+                    return Outcome::Exit(1);
+                }
+                out.info("SIGUSR1[soft,tls-error] received, process restarting");
+                Outcome::Again
+            }
+            CloseReason::Restart(restart) => {
+                let text = format!("Connection reset command was pushed by server: {reason}");
+                out.info(text);
+                self.attempts.after_restart(restart);
+                Outcome::Again
+            }
+            CloseReason::NoCipher(_) | CloseReason::Push(_) => {
+                out.error(format!("OPTIONS ERROR: {reason}"));
+                out.error("ERROR: Failed to apply push options");
+                Outcome::Again
+            }
+            _ => {
+                out.info(reason.to_string());
+                Outcome::Again
+            }
+        }
+    }
+
+    fn after_auth_failed(
+        &mut self,
+        failed: &openvpn::message::AuthFailed,
+        out: &mut Effects,
+    ) -> Outcome {
+        out.error(format!(
+            "AUTH: Received control message: AUTH_FAILED{failed}"
+        ));
+        if self.logins.drop_token() {
+            // The token is spent; the password may still be good.
+            return Outcome::Same;
+        }
+        let reason = Some(failed.reason.clone()).filter(|reason| !reason.is_empty());
+        out.tell(Told::VerificationFailed(reason));
+        if self.attempts.after_auth_failed(failed) {
+            return Outcome::Again;
+        }
+        match self.auth_retry {
+            AuthRetry::NoInteract => Outcome::Again,
+            AuthRetry::Interact => {
+                self.logins.forget_password();
+                Outcome::Again
+            }
+            AuthRetry::None => {
+                out.info("SIGTERM[soft,auth-failure] received, process exiting");
+                Outcome::Exit(1)
+            }
+        }
+    }
+}

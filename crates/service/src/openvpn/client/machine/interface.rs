@@ -1,0 +1,242 @@
+//! What a server pushes, on its way to the interface.
+
+use super::super::super::management::State;
+use super::super::super::network::{HostFacts, TunnelNetwork};
+use super::super::super::policy::scripts::{Hook, device_arguments};
+use super::super::super::{sizes, terms};
+use super::super::effect::{Effect, Effects, HostStep, PlaneCall, Told};
+use super::super::event::Planned;
+use super::Machine;
+use super::connection::Connection;
+use super::environment::{describe, ifconfig};
+use super::network::{Incoming, Routes, TunnelState};
+use crate::now::Now;
+use openvpn::push::{PushReply, Refusal};
+use std::time::Duration;
+
+impl Machine<'_> {
+    /// The server's options: what is sealed from now on has their shape, and the interface gets
+    /// their addresses.
+    pub(super) fn pushed(
+        &mut self,
+        it: &mut Connection,
+        reply: Box<PushReply>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        for (option, why) in &reply.refused {
+            match why {
+                // Servers push what other systems need to everyone.
+                Refusal::NoEffect => out.debug(format!("pushed option '{option}': {why}")),
+                _ => out.warn(format!("pushed option '{option}' is not taken: {why}")),
+            }
+        }
+        for text in &reply.echo {
+            out.info(format!("ECHO:{text}"));
+            out.tell(Told::Echo(text.clone()));
+        }
+        if let Some(user) = &reply.auth_token_user {
+            self.logins.set_token_user(user);
+        }
+        let (config, connection) = (self.config, &it.target.connection);
+        let mtu = reply
+            .tun_mtu
+            .and_then(|mtu| u16::try_from(mtu).ok())
+            .unwrap_or_else(|| terms::tun_mtu(connection));
+        let framing = match &reply.compression {
+            Some(pushed) => sizes::pushed(pushed),
+            None => sizes::configured(config.data.framing),
+        };
+        if let Some(agreed) = it.session.data_channel() {
+            match sizes::shape(config, connection, agreed, framing, mtu, it.remote) {
+                Ok(shape) => it.peer.shape = shape,
+                Err(why) => return it.fail(why.to_string()),
+            }
+        }
+        out.plane(PlaneCall::SetMtu(mtu));
+        out.state(State::AssignIp, "");
+        // What must stay outside of the tunnel is where the outer packets go: a proxy, maybe.
+        let remote = it.target.remote;
+        let number = self.request();
+        it.incoming = Some(Incoming {
+            number,
+            reply: reply.clone(),
+            mtu,
+            remote,
+            route_delay: Duration::ZERO,
+        });
+        if config.device.null {
+            // Scripts run for a session without an interface, too.
+            self.take_down("restart", false, out);
+            self.interface_ready(it, None, now, out);
+        } else {
+            out.host(HostStep::Plan {
+                number,
+                reply,
+                mtu,
+                remote,
+            });
+        }
+    }
+
+    /// It is decided what the interface is to get.
+    pub(super) fn planned(
+        &mut self,
+        it: &mut Connection,
+        number: u64,
+        planned: Result<Planned, String>,
+        out: &mut Effects,
+    ) {
+        // An answer to a request of before is late.
+        let Some(incoming) = it.incoming.as_mut().filter(|it| it.number == number) else {
+            return;
+        };
+        let Planned { alike, route_delay } = match planned {
+            Ok(planned) => planned,
+            Err(error) => return it.fail(error),
+        };
+        incoming.route_delay = route_delay;
+        if alike && self.network.is_some() {
+            let ifname = self.ifname.as_deref().unwrap_or_default();
+            out.info(format!("Preserving previous TUN/TAP instance: {ifname}"));
+            return self.interface_done(it, out);
+        }
+        self.take_down("restart", false, out);
+        // Scripts that exist for it set the name servers themselves.
+        let no_dns = self.config.scripts.up.is_some() || self.no_dns;
+        out.host(HostStep::SetInterface { no_dns });
+    }
+
+    /// The interface has its addresses.
+    pub(super) fn interface_set(
+        &mut self,
+        it: &mut Connection,
+        set: (TunnelNetwork, HostFacts),
+        now: Now,
+        out: &mut Effects,
+    ) {
+        if it.incoming.is_some() {
+            self.interface_ready(it, Some(set), now, out);
+        }
+    }
+
+    fn interface_ready(
+        &mut self,
+        it: &mut Connection,
+        set: Option<(TunnelNetwork, HostFacts)>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let Some(incoming) = &it.incoming else { return };
+        let config = self.config;
+        out.state(State::AddRoutes, "");
+        let ifname = self.ifname.clone().unwrap_or_default();
+        let context = if self.restarted { "restart" } else { "init" };
+        let mtu = incoming.mtu;
+        let ifconfig = ifconfig(&incoming.reply, config.network.ifconfig);
+        let mut environment = self.hooks.base.clone();
+        environment.set_peer("untrusted", incoming.remote);
+        environment.set_peer("trusted", incoming.remote);
+        environment.set_device(&ifname, mtu, context);
+        let topology = config.network.topology;
+        describe(
+            &mut environment,
+            &incoming.reply,
+            set.as_ref(),
+            ifconfig,
+            topology,
+        );
+        self.network = Some(TunnelState {
+            network: set.map(|(network, _)| network),
+            environment: environment.clone(),
+            ifconfig,
+            ifname: ifname.clone(),
+            mtu,
+            is_ready: false,
+            routes: Routes::At(None),
+        });
+        let runs = context == "init" || config.scripts.up_restart || !config.service.persist_tun;
+        if let Some(script) = config.scripts.up.as_ref().filter(|_| runs) {
+            let arguments = device_arguments(
+                &ifname,
+                mtu,
+                ifconfig.map(|i| i.local),
+                ifconfig.map(|i| i.second),
+                context,
+            );
+            match self
+                .hooks
+                .invocation(Hook::Up, script, arguments, &environment)
+            {
+                // The end of the script leads on.
+                Ok(program) => {
+                    self.up_runs = true;
+                    out.push(Effect::RunScript(Hook::Up, Box::new(program)));
+                }
+                Err(error) => it.fail(error.to_string()),
+            }
+            return;
+        }
+        self.up_is_done(it, now, out);
+    }
+
+    /// `up` has run: the routes are next.
+    fn up_is_done(&mut self, it: &mut Connection, now: Now, out: &mut Effects) {
+        let (Some(incoming), Some(network)) = (&it.incoming, &mut self.network) else {
+            return;
+        };
+        network.is_ready = true;
+        network.routes = Routes::At(Some(now.monotonic + incoming.route_delay));
+        // It was waited for only for the sake of `down`.
+        if it.end.is_none() && !self.set_late_routes(now, out) {
+            self.interface_done(it, out);
+        }
+    }
+
+    /// What the server pushed is done as far as it is waited for: what waited goes on.
+    pub(super) fn interface_done(&mut self, it: &mut Connection, out: &mut Effects) {
+        it.incoming = None;
+        if !std::mem::replace(&mut self.unprivileged, true) {
+            out.push(Effect::DropPrivileges);
+        }
+    }
+
+    pub(super) fn script_finished(
+        &mut self,
+        hook: Hook,
+        result: Result<(), String>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        if hook == Hook::Up {
+            self.up_runs = false;
+        }
+        if let (true, Err(error)) = (hook != Hook::Up, &result) {
+            out.warn(format!("WARNING: {error}"));
+        }
+        if hook == Hook::RouteUp
+            && let Some(network) = &mut self.network
+            && network.routes == Routes::Script
+        {
+            network.routes = Routes::Set;
+        }
+        self.with_connection(now, out, |machine, it, out| {
+            let waits = machine.network.as_ref().is_some_and(|it| !it.is_ready);
+            match (hook, result) {
+                (Hook::Up, Ok(())) if waits => machine.up_is_done(it, now, out),
+                (Hook::Up, Err(error)) if waits => return it.fail(error),
+                _ => {}
+            }
+            machine.perform(it, now, out);
+            machine.announce(it, out);
+        });
+    }
+
+    /// Takes down what is set on an interface that is gone: nothing can stay on it, `persist-tun` or not.
+    pub(super) fn leave_interface(&mut self, out: &mut Effects) {
+        if std::mem::take(&mut self.is_gone) && self.ifname.take().is_some() {
+            self.take_down("restart", true, out);
+            out.push(Effect::CloseInterface);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! What a client decides: one server at a time, connected again and again until told to stop.
+//!
+//! [`Machine::handle`] takes an event and the time and gives effects. It does no I/O, reads no clock and waits for
+//! nothing: whatever takes time is an effect whose end is an event, and whatever is to happen later is a deadline.
+
+mod connection;
+mod dialling;
+mod ending;
+mod environment;
+mod interface;
+mod network;
+mod peer;
+mod verdict;
+
+pub(super) use connection::Connection;
+
+use super::super::connect::Attempts;
+use super::super::hooks::Hooks;
+use super::super::management::State;
+use super::super::signals::Signal;
+use super::WRONG_ADDRESS;
+use super::effect::{Effect, Effects, HostStep};
+use super::event::{Event, Realm};
+use super::logins::Logins;
+use crate::now::Now;
+use crate::status::Refusals;
+use config::openvpn::{AuthRetry, ControlWrap, OpenVpn};
+use dialling::Candidate;
+use ending::Outcome;
+use network::TunnelState;
+use openvpn::session::{CloseReason, Dropped};
+use openvpn::tls::TlsSettings;
+use openvpn::wrap::WrapSettings;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What a client is made of.
+pub(super) struct Parts<'a> {
+    pub(super) config: &'a OpenVpn,
+    /// The scripts, and what all of them are told.
+    pub(super) hooks: Hooks<'a>,
+    pub(super) tls: Arc<TlsSettings>,
+    /// How the control channel is wrapped, by what the configuration says of it.
+    pub(super) wraps: Vec<(ControlWrap, WrapSettings)>,
+    /// The host's name servers are left as they are.
+    pub(super) no_dns: bool,
+    /// What is done after a refused password.
+    pub(super) auth_retry: AuthRetry,
+}
+
+/// How far it is.
+enum Phase {
+    /// Nothing was asked for yet.
+    Idle,
+    /// The next attempt is made at this moment, not before.
+    Pause(Instant),
+    /// A name is looked up: the number of the request, and when it has taken too long.
+    LookUp(u64, String, Instant),
+    /// A name and a password for the server are asked for.
+    Login(Candidate),
+    /// The interface is made.
+    Interface(Candidate),
+    /// A name and a password for the proxy are asked for.
+    ProxyLogin(Candidate),
+    /// A socket is on its way: the number of the request.
+    Dial(u64, Candidate),
+    /// There is a socket and a session.
+    Connection(Box<Connection>),
+    /// A management client has to say when to go on.
+    Hold,
+    /// It is over.
+    Over,
+}
+
+/// A client.
+pub(super) struct Machine<'a> {
+    config: &'a OpenVpn,
+    hooks: Hooks<'a>,
+    tls: Arc<TlsSettings>,
+    wraps: Vec<(ControlWrap, WrapSettings)>,
+    no_dns: bool,
+    auth_retry: AuthRetry,
+    attempts: Attempts,
+    logins: Logins,
+    phase: Phase,
+    /// The last number of a request.
+    number: u64,
+    /// The interface, while there is one.
+    ifname: Option<String>,
+    /// Addresses, routes and name servers, while they are set.
+    network: Option<TunnelState>,
+    /// `up` runs. Until it has ended the connection stays, for `down` must follow.
+    up_runs: bool,
+    /// The interface was deleted from outside, and what was set on it is to be taken down.
+    is_gone: bool,
+    /// Whether a session was up before: scripts are told.
+    restarted: bool,
+    /// Whether the present session was up.
+    was_up: bool,
+    /// All is done: addresses and routes are set.
+    is_connected: bool,
+    /// What is not needed any more was given up.
+    unprivileged: bool,
+    /// Packets and sessions that came to nothing.
+    refusals: Refusals,
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(parts: Parts<'a>) -> Self {
+        let Parts {
+            config,
+            hooks,
+            tls,
+            wraps,
+            no_dns,
+            auth_retry,
+        } = parts;
+        Self {
+            config,
+            hooks,
+            tls,
+            wraps,
+            no_dns,
+            auth_retry,
+            attempts: Attempts::new(config),
+            logins: Logins::new(config),
+            phase: Phase::Idle,
+            number: 0,
+            ifname: None,
+            network: None,
+            up_runs: false,
+            is_gone: false,
+            restarted: false,
+            was_up: false,
+            is_connected: false,
+            unprivileged: false,
+            refusals: Refusals::new(
+                Dropped::REASONS
+                    .into_iter()
+                    .chain(CloseReason::REFUSALS)
+                    .chain([WRONG_ADDRESS]),
+            ),
+        }
+    }
+
+    /// Takes note of what has happened, and says what is to be done, in order.
+    pub(super) fn handle(&mut self, event: Event, now: Now) -> Vec<Effect> {
+        let mut out = Effects::default();
+        if matches!(self.phase, Phase::Over) {
+            return out.0;
+        }
+        match event {
+            Event::Begin => {
+                out.state(State::Connecting, "");
+                self.next_attempt(now, &mut out);
+            }
+            Event::LookedUp(number, found) => self.looked_up(number, found, now, &mut out),
+            Event::Login(Realm::Server, login) => self.login(login, now, &mut out),
+            Event::Login(Realm::Proxy, login) => self.proxy_login(login, now, &mut out),
+            Event::Opened(ifname) => self.opened(ifname, now, &mut out),
+            Event::Connected {
+                number,
+                remote,
+                stream,
+            } => self.dialled(number, remote, stream, now, &mut out),
+            Event::DialFailed(number, error) => {
+                if matches!(self.phase, Phase::Dial(wanted, _) if wanted == number) {
+                    self.attempt_failed(&error, &mut out);
+                }
+            }
+            Event::Released => {
+                if matches!(self.phase, Phase::Hold) {
+                    self.next_attempt(now, &mut out);
+                }
+            }
+            Event::Forget => self.logins.forget(),
+            Event::AuthRetry(how) => self.auth_retry = how,
+            Event::Signal(Signal::Status) => out.push(Effect::LogStatus),
+            Event::Signal(signal) => self.signal(signal, now, &mut out),
+            Event::NetworkChanged => {
+                if self.network.is_some() {
+                    out.host(HostStep::Follow);
+                }
+            }
+            Event::InterfaceGone => {
+                // It may be told more than once.
+                self.is_gone = self.ifname.is_some();
+                if self.is_gone {
+                    if self.connection().is_none() {
+                        self.leave_interface(&mut out);
+                    }
+                    let error = "the interface was deleted by somebody else".to_owned();
+                    self.failed(error, now, &mut out);
+                }
+            }
+            Event::Failed(error) => self.failed(error, now, &mut out),
+            Event::ScriptFinished(hook, result) => {
+                self.script_finished(hook, result, now, &mut out);
+            }
+            Event::Deadline => match &self.phase {
+                Phase::Pause(until) if *until <= now.monotonic => {
+                    self.next_attempt(now, &mut out);
+                }
+                Phase::LookUp(_, _, until) if *until <= now.monotonic => {
+                    self.look_up_is_late(now, &mut out);
+                }
+                Phase::Connection(_) => self.with_connection(now, &mut out, |machine, it, out| {
+                    machine.tick(it, now, out);
+                }),
+                _ => {}
+            },
+            // Nothing is there any more that it was for.
+            Event::InterfaceSet(_) if self.connection().is_none() => out.host(HostStep::Undo),
+            event => self.with_connection(now, &mut out, |machine, it, out| {
+                machine.connection_event(it, event, now, out);
+            }),
+        }
+        out.0
+    }
+
+    /// When [`Event::Deadline`] is due; `None` where only another event leads on.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Pause(until) | Phase::LookUp(_, _, until) => Some(*until),
+            Phase::Connection(connection) => {
+                let routes = self.network.as_ref().and_then(TunnelState::routes_at);
+                connection.next_deadline().into_iter().chain(routes).min()
+            }
+            _ => None,
+        }
+    }
+
+    /// The connection to a server, while there is one.
+    pub(super) fn connection(&self) -> Option<&Connection> {
+        match &self.phase {
+            Phase::Connection(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Whether all is done: addresses and routes are set.
+    pub(super) fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    /// Packets and sessions that came to nothing.
+    pub(super) fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    /// The name that was shown to a server last; empty for none.
+    pub(super) fn user(&self) -> &str {
+        self.logins.user()
+    }
+
+    /// The interface's address of each family, while they are set.
+    pub(super) fn addresses(&self) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
+        let network = self.network.as_ref();
+        network.map(TunnelState::addresses).unwrap_or_default()
+    }
+
+    /// A number for a request that may be answered late.
+    fn request(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// Does something with the connection, if there is one, and with its end.
+    fn with_connection(
+        &mut self,
+        now: Now,
+        out: &mut Effects,
+        call: impl FnOnce(&mut Self, &mut Connection, &mut Effects),
+    ) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
+        let Phase::Connection(mut connection) = phase else {
+            self.phase = phase;
+            return;
+        };
+        call(self, &mut connection, out);
+        if self.up_runs {
+            self.phase = Phase::Connection(connection);
+            return;
+        }
+        match connection.end.take() {
+            None => self.phase = Phase::Connection(connection),
+            Some(end) => self.connection_ended(&connection, end, now, out),
+        }
+    }
+
+    fn signal(&mut self, signal: Signal, now: Now, out: &mut Effects) {
+        if matches!(self.phase, Phase::Connection(_)) {
+            self.with_connection(now, out, |machine, it, out| {
+                machine.leave(it, signal, now, out);
+            });
+        } else {
+            out.push(Effect::Cancel);
+            self.after_attempt(Outcome::Signal(signal), out);
+        }
+    }
+
+    /// The last effect could not be done.
+    fn failed(&mut self, error: String, now: Now, out: &mut Effects) {
+        match self.phase {
+            Phase::Connection(_) => self.with_connection(now, out, |_, it, _| it.fail(error)),
+            Phase::Login(_) | Phase::Interface(_) | Phase::ProxyLogin(_) | Phase::Dial(..) => {
+                out.push(Effect::Cancel);
+                self.attempt_failed(&error, out);
+            }
+            _ => out.error(error),
+        }
+    }
+}

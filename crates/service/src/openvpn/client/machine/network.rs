@@ -1,0 +1,192 @@
+//! The inside of a client's tunnel while it is set, and the scripts around its making and its end.
+
+use super::super::super::network::TunnelNetwork;
+use super::super::super::policy::environment::Environment;
+use super::super::super::policy::scripts::{Hook, device_arguments};
+use super::super::effect::{Effect, Effects, HostStep, Told};
+use super::Machine;
+use super::connection::Connection;
+use crate::now::Now;
+use config::openvpn::{Command, Ifconfig};
+use openvpn::push::PushReply;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// What the interface is to get.
+pub(super) struct Incoming {
+    /// The request to plan it.
+    pub(super) number: u64,
+    pub(super) reply: Box<PushReply>,
+    /// The tunnel's MTU in bytes.
+    pub(super) mtu: u16,
+    /// Where the outer packets go.
+    pub(super) remote: SocketAddr,
+    pub(super) route_delay: Duration,
+}
+
+/// What is set, and what scripts were told of it.
+pub(super) struct TunnelState {
+    /// `None` for `dev null`.
+    pub(super) network: Option<TunnelNetwork>,
+    pub(super) environment: Environment,
+    pub(super) ifconfig: Option<Ifconfig>,
+    pub(super) ifname: String,
+    pub(super) mtu: u16,
+    /// `up` has run; before that scripts are told of no end.
+    pub(super) is_ready: bool,
+    pub(super) routes: Routes,
+}
+
+/// How far the routes are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Routes {
+    /// They are set at this moment (`route-delay`); `None` before `up` has run.
+    At(Option<Instant>),
+    /// They are being set.
+    Asked,
+    /// `route-up` runs.
+    Script,
+    /// All is done.
+    Set,
+}
+
+impl TunnelState {
+    /// Whether everything is set, and `route-up` has run.
+    pub(super) fn is_complete(&self) -> bool {
+        self.routes == Routes::Set
+    }
+
+    /// When the routes are due.
+    pub(super) fn routes_at(&self) -> Option<Instant> {
+        match self.routes {
+            Routes::At(at) => at,
+            _ => None,
+        }
+    }
+
+    /// The interface's address of each family.
+    pub(super) fn addresses(&self) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
+        let mut found = (None, None);
+        for address in self.network.iter().flat_map(|it| &it.addresses) {
+            match address.addr {
+                IpAddr::V4(addr) => found.0 = found.0.or(Some(addr)),
+                IpAddr::V6(addr) => found.1 = found.1.or(Some(addr)),
+            }
+        }
+        found
+    }
+}
+
+impl Machine<'_> {
+    /// Sets the routes if it is time, which `route-delay` says. Whether they are being set.
+    pub(super) fn set_late_routes(&mut self, now: Now, out: &mut Effects) -> bool {
+        let Some(network) = &mut self.network else {
+            return false;
+        };
+        let due = network.routes_at().is_some_and(|at| now.monotonic >= at);
+        if due {
+            network.routes = Routes::Asked;
+            out.host(HostStep::SetRoutes);
+        }
+        due
+    }
+
+    /// The routes are set: scripts are told.
+    pub(super) fn routes_set(&mut self, it: &mut Connection, out: &mut Effects) {
+        let asked = |network: &&mut TunnelState| network.routes == Routes::Asked;
+        let Some(network) = self.network.as_mut().filter(asked) else {
+            return;
+        };
+        network.routes = Routes::Set;
+        let environment = network.environment.clone();
+        out.tell(Told::UpDown(true, environment.clone()));
+        let script = self.config.scripts.route_up.as_ref();
+        let runs = self.run_script(Hook::RouteUp, script, [], &environment, out);
+        if let (true, Some(network)) = (runs, &mut self.network) {
+            network.routes = Routes::Script;
+        }
+        // What waited for them goes on.
+        self.interface_done(it, out);
+        self.announce(it, out);
+    }
+
+    /// Runs a script whose failure changes nothing. Whether it runs.
+    pub(super) fn run_script(
+        &self,
+        hook: Hook,
+        script: Option<&Command>,
+        arguments: impl IntoIterator<Item = String>,
+        environment: &Environment,
+        out: &mut Effects,
+    ) -> bool {
+        let Some(script) = script else { return false };
+        match self.hooks.invocation(hook, script, arguments, environment) {
+            Ok(program) => {
+                out.push(Effect::RunScript(hook, Box::new(program)));
+                true
+            }
+            Err(error) => {
+                out.warn(format!("WARNING: {error}"));
+                false
+            }
+        }
+    }
+
+    /// Undoes what was begun for a session that did not get as far as to run `up`: no script hears of that.
+    pub(super) fn drop_unfinished_network(&mut self, out: &mut Effects) {
+        if self.network.as_ref().is_some_and(|it| !it.is_ready) {
+            self.network = None;
+            out.host(HostStep::Undo);
+        }
+    }
+
+    /// At the end of a connection: what is not whole does not stay, `persist-tun` or not.
+    pub(super) fn drop_broken_network(&mut self, out: &mut Effects) {
+        self.drop_unfinished_network(out);
+        let network = self.network.as_ref();
+        if network.is_some_and(|it| it.routes == Routes::Asked) {
+            self.take_down("restart", true, out);
+        }
+    }
+
+    /// Runs the scripts for the end of what is set. `context` is `init` at the end of the process, `restart`
+    /// otherwise. `undo`: it is undone now; otherwise something else is about to take its place.
+    pub(super) fn take_down(&mut self, context: &str, undo: bool, out: &mut Effects) {
+        self.drop_unfinished_network(out);
+        let Some(mut state) = self.network.take() else {
+            return;
+        };
+        let scripts = &self.config.scripts;
+        let environment = &mut state.environment;
+        environment.set("script_context", context);
+        let signal = if context == "init" {
+            "sigterm"
+        } else {
+            "sigusr1"
+        };
+        environment.set("signal", signal);
+        out.tell(Told::UpDown(false, environment.clone()));
+        let arguments = || {
+            device_arguments(
+                &state.ifname,
+                state.mtu,
+                state.ifconfig.map(|i| i.local),
+                state.ifconfig.map(|i| i.second),
+                context,
+            )
+        };
+        let environment = &state.environment;
+        let script = scripts.route_pre_down.as_ref();
+        self.run_script(Hook::RoutePreDown, script, arguments(), environment, out);
+        let down = scripts.down.as_ref();
+        if scripts.down_pre {
+            self.run_script(Hook::Down, down, arguments(), environment, out);
+        }
+        if undo {
+            out.host(HostStep::Undo);
+        }
+        if !scripts.down_pre {
+            self.run_script(Hook::Down, down, arguments(), environment, out);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The server as the data plane's peer: its line, its keys, and how much they are used.
+
+use super::super::super::device;
+use super::super::super::plane_call::Look;
+use super::super::super::statusdoc::Known;
+use super::super::effect::{Effects, PlaneCall, SERVER};
+use super::super::event::Event;
+use super::connection::Connection;
+use crate::now::Now;
+use openvpn::data::format::Shape;
+use openvpn::data::protocol::{self, Material, session};
+use openvpn::session::{DataKeys, Output, Times};
+use plane::{CipherName, Endpoint, Line, LineId, Moving, PeerState, StreamId};
+use std::net::SocketAddr;
+
+/// What is known of the server's data packets.
+pub(super) struct Peer {
+    /// What its packets look like with any of its keys.
+    pub(super) shape: Shape,
+    /// The key id of its newest keys.
+    pub(super) key: Option<u8>,
+    /// Bytes of its data packets, of both directions, when they were counted last.
+    bytes: u64,
+    /// The same when the newest keys came.
+    bytes_before: u64,
+    /// When the newest keys came.
+    renewed: Option<Now>,
+    /// What seals with them.
+    cipher: Option<CipherName>,
+}
+
+impl Peer {
+    /// A server without keys, behind what was dialled.
+    pub(super) fn new(
+        remote: SocketAddr,
+        stream: Option<StreamId>,
+        float: bool,
+        out: &mut Effects,
+    ) -> Self {
+        let endpoint = Endpoint::new(remote);
+        let line = match stream {
+            Some(stream) => {
+                out.plane(PlaneCall::AddStream(stream));
+                Line::tcp(endpoint, stream)
+            }
+            None => Line::udp(endpoint),
+        };
+        let moving = if float { Moving::Tell } else { Moving::Stay };
+        PlaneCall::new_peer(SERVER, line, moving).for_each(|call| out.plane(call));
+        let routes = device::everywhere(SERVER).to_vec();
+        out.plane(PlaneCall::ChangeRoutes(routes));
+        Self {
+            shape: Shape {
+                stream: stream.is_some(),
+                ..Shape::default()
+            },
+            key: None,
+            bytes: 0,
+            bytes_before: 0,
+            renewed: None,
+            cipher: None,
+        }
+    }
+}
+
+/// Closes what was dialled.
+pub(super) fn close_line(stream: Option<StreamId>, out: &mut Effects) {
+    if let Some(stream) = stream {
+        out.plane(PlaneCall::RemoveStream(stream));
+    }
+    out.plane(PlaneCall::CloseLine(LineId::FIRST));
+}
+
+impl Connection {
+    /// Packets are opened with these keys from now on.
+    pub(super) fn install(&mut self, keys: Box<DataKeys>, allow_insecure: bool, out: &mut Effects) {
+        self.peer.key = Some(keys.key_id);
+        let material = Material {
+            keys,
+            shape: self.peer.shape.clone(),
+            allow_insecure,
+        };
+        PlaneCall::new_keys(SERVER, self.remote, material).for_each(|call| out.plane(call));
+    }
+
+    /// The keys of this key id are forgotten.
+    pub(super) fn remove_keys(&mut self, key_id: u8, out: &mut Effects) {
+        self.peer.key = self.peer.key.filter(|newest| *newest != key_id);
+        out.plane(PlaneCall::RemoveKeys(SERVER, session(SERVER, key_id)));
+    }
+
+    /// Asks how much the newest keys were used; its bytes were asked for just before.
+    pub(super) fn watch_keys(&self, out: &mut Effects) {
+        if let Some(key_id) = self.peer.key {
+            out.plane(PlaneCall::KeyUsage(SERVER, key_id));
+        }
+    }
+
+    /// What the data plane has answered.
+    pub(super) fn answered(&mut self, event: &Event, now: Now, outputs: &mut Vec<Output>) {
+        match *event {
+            Event::PeerState(look, state) => {
+                self.peer.bytes = state.rx_bytes + state.tx_bytes;
+                if look == Look::Timers {
+                    self.timers(&state, now, outputs);
+                }
+            }
+            Event::KeysAdded(key_id, cipher) if self.peer.key == Some(key_id) => {
+                self.peer.cipher = Some(cipher);
+                self.peer.renewed = Some(now);
+                self.peer.bytes_before = self.peer.bytes;
+            }
+            Event::KeyUsed(key_id, usage) if self.peer.key == Some(key_id) => {
+                let bytes = self.peer.bytes.saturating_sub(self.peer.bytes_before);
+                let usage = protocol::usage(key_id, usage, bytes);
+                self.session.traffic(&usage, now.monotonic, outputs);
+            }
+            _ => {}
+        }
+    }
+
+    /// The session's timers, which are due.
+    fn timers(&mut self, state: &PeerState, now: Now, outputs: &mut Vec<Output>) {
+        self.session.activity(Times {
+            last_received: match self.incoming {
+                None => state.times.last_received,
+                // The keys that the server could be heard with are not installed yet.
+                Some(_) => Some(now.monotonic),
+            },
+            last_sent: state.times.last_sent,
+            payload_bytes: self.peer.bytes,
+        });
+        let deadline = self.session.next_deadline();
+        if deadline.is_some_and(|at| at <= now.monotonic) {
+            self.session.expired(now.monotonic, outputs);
+        }
+    }
+
+    /// What the status says of the server. `state` is what the data plane knows of it.
+    pub(in super::super) fn known<'a>(&'a self, state: &'a PeerState) -> Known<'a> {
+        let peer = &self.peer;
+        Known {
+            address: self.remote,
+            stream: self.stream.is_some(),
+            renewed: peer.renewed.map(|at| (at.wall, at.monotonic)),
+            backend: peer.cipher.map(|it| it.backend),
+            state,
+            control: self.session.control_traffic(),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `tls-verify`: a program has the last word on the server's certificates, from the authority down, before the client
+//! sends anything of itself.
+
+use super::super::super::policy::scripts::{Hook, tls_verify_arguments};
+use super::super::effect::{Effect, Effects};
+use super::Machine;
+use super::connection::Connection;
+use crate::now::Now;
+use openvpn::session::Output;
+use openvpn::verify::PeerCertificate;
+
+/// What the program is asked.
+pub(super) struct Question {
+    /// The request.
+    number: u64,
+    /// The negotiation that waits for the answer.
+    key_id: u8,
+    /// The lines of the log for certificates that pass, in the order in which they are judged.
+    lines: Vec<String>,
+}
+
+impl Machine<'_> {
+    pub(super) fn judge(
+        &mut self,
+        it: &mut Connection,
+        key_id: u8,
+        peer: &PeerCertificate,
+        out: &mut Effects,
+    ) {
+        let number = self.request();
+        let Some(command) = &self.config.scripts.tls_verify else {
+            return;
+        };
+        let mut environment = self.hooks.base.clone();
+        for (name, value) in peer.environment() {
+            environment.set(&name, &value);
+        }
+        let (mut programs, mut lines) = (Vec::new(), Vec::new());
+        for (depth, certificate) in peer.chain.iter().enumerate().rev() {
+            let subject = &certificate.subject;
+            let arguments = tls_verify_arguments(depth, subject);
+            let hook = Hook::TlsVerify;
+            match self
+                .hooks
+                .invocation(hook, command, arguments, &environment)
+            {
+                Ok(program) => programs.push(program),
+                Err(error) => return it.fail(error.to_string()),
+            }
+            lines.push(format!("VERIFY SCRIPT OK: depth={depth}, {subject}"));
+        }
+        it.question = Some(Question {
+            number,
+            key_id,
+            lines,
+        });
+        out.push(Effect::Judge(number, programs));
+    }
+}
+
+/// The program has ended: `passed` certificates are good.
+pub(super) fn judged(
+    it: &mut Connection,
+    number: u64,
+    passed: usize,
+    verdict: Result<(), String>,
+    now: Now,
+    outputs: &mut Vec<Output>,
+    out: &mut Effects,
+) {
+    // An answer to a question of before is late.
+    let Some(question) = it.question.take_if(|it| it.number == number) else {
+        return;
+    };
+    for line in question.lines.into_iter().take(passed) {
+        out.info(line);
+    }
+    it.session
+        .judged(question.key_id, verdict, now.monotonic, outputs);
+}

@@ -1,0 +1,97 @@
+//! A client: one server at a time, connected again and again until told to stop.
+//!
+//! [`machine`] decides: it takes an [`event`] and gives [`effect`]s, in order. [`executor`] does them, and waits for
+//! what happens next.
+
+mod effect;
+mod event;
+mod executor;
+mod logins;
+mod machine;
+mod order;
+
+#[cfg(test)]
+mod tests;
+
+use super::hooks::Hooks;
+use super::management::QueryKind;
+use super::policy::scripts::Hook;
+use super::revocation::RevocationFile;
+use super::{Context, Ended, secrets, setup};
+use config::openvpn::{ControlWrap, Prompted};
+use executor::Executor;
+use machine::{Machine, Parts};
+use openvpn::tls::TlsSettings;
+use openvpn::wrap::WrapSettings;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// The counter of packets from elsewhere than from the server.
+const WRONG_ADDRESS: &str = "wrong_address";
+
+/// Runs a client until it is told to stop.
+pub(super) fn run(context: &Context) -> Ended {
+    match start(context) {
+        Ok((mut machine, mut executor)) => executor.run(&mut machine),
+        Err(error) => {
+            context.fatal(&*error);
+            Ended::Exit(1)
+        }
+    }
+}
+
+fn start(context: &Context) -> Result<(Machine<'_>, Executor<'_>), Box<dyn Error>> {
+    let config = &context.config;
+    // In front of the list itself, so that one written between the two is taken later.
+    let crl = RevocationFile::new(config);
+    let mut tls = load_tls(context)?;
+    let hooks = Hooks::new(config, context.file.as_deref(), SystemTime::now());
+    if let Some(command) = &config.scripts.tls_verify {
+        // What may not be run is found out now.
+        hooks.invocation(Hook::TlsVerify, command, [], &hooks.base)?;
+        tls.ask_for_verdicts();
+    }
+    for warning in tls.warnings() {
+        log::warn!("WARNING: {warning}");
+    }
+    // Read once: a process that gave up its rights cannot read the keys again.
+    let mut wraps: Vec<(ControlWrap, WrapSettings)> = Vec::new();
+    for connection in &config.connections {
+        if !wraps.iter().any(|(wanted, _)| *wanted == connection.wrap) {
+            let settings = setup::wrap_settings(config, connection)?;
+            wraps.push((connection.wrap.clone(), settings));
+        }
+    }
+    let tls = Arc::new(tls);
+    let executor = Executor::new(context, Arc::clone(&tls), crl)?;
+    let machine = Machine::new(Parts {
+        config,
+        hooks,
+        tls,
+        wraps,
+        no_dns: context.no_dns,
+        auth_retry: context.auth_retry.get(),
+    });
+    Ok((machine, executor))
+}
+
+/// Certificates and keys, with a passphrase asked for where one is needed.
+pub(super) fn load_tls(context: &Context) -> Result<TlsSettings, Box<dyn Error>> {
+    let config = &context.config;
+    match setup::tls_settings(config, None) {
+        Err(error) if setup::wants_passphrase(&error) => {
+            let file = matches!(config.tls.askpass, Some(Prompted::From(_)));
+            let asked = match file {
+                true => None,
+                false => context.ask("Private Key", QueryKind::Password),
+            };
+            let passphrase = match asked {
+                Some(answer) => answer?.text,
+                None => secrets::passphrase(config.tls.askpass.as_ref(), config)?,
+            };
+            Ok(setup::tls_settings(config, Some(passphrase.as_bytes()))?)
+        }
+        other => Ok(other?),
+    }
+}

@@ -1,0 +1,181 @@
+//! The order of effects while a script runs.
+//!
+//! A script runs on a thread of its own, so that the control connection and the data plane go on meanwhile. Its end is an
+//! event, and what may not happen before that waits: the routes for `up`, the removal of the interface for `down`, the
+//! next connection for both.
+
+use super::effect::{Effect, HostStep, Told};
+use crate::openvpn::management::State;
+use std::collections::VecDeque;
+
+/// Effects that are to be done, in order.
+#[derive(Default)]
+pub(super) struct Order {
+    /// What is to be done now, unless it has to wait, with the number of its batch.
+    ready: VecDeque<(u64, Effect)>,
+    /// What waits for the script that runs.
+    waiting: VecDeque<(u64, Effect)>,
+    script: bool,
+    /// The number of the last batch.
+    batches: u64,
+    /// The batch of the effect that was given out last, and whether that had waited.
+    last: (u64, bool),
+}
+
+impl Order {
+    /// Adds the effects of one event.
+    pub(super) fn add(&mut self, effects: Vec<Effect>) {
+        self.batches += 1;
+        let number = self.batches;
+        let batch = effects.into_iter().map(|effect| (number, effect));
+        self.ready.extend(batch);
+    }
+
+    /// The next that may be done now.
+    pub(super) fn next(&mut self) -> Option<Effect> {
+        loop {
+            let waited = !self.script && !self.waiting.is_empty();
+            let queue = match waited {
+                true => &mut self.waiting,
+                false => &mut self.ready,
+            };
+            let (batch, effect) = queue.pop_front()?;
+            if self.script && !waited && waits(&effect) {
+                self.defer(batch, effect);
+                continue;
+            }
+            self.script |= matches!(effect, Effect::RunScript(..));
+            self.last = (batch, waited);
+            return Some(effect);
+        }
+    }
+
+    /// The effect that was given out last could not be done: nothing more of its batch is.
+    pub(super) fn failed(&mut self) {
+        let (failed, waited) = self.last;
+        // What of this batch was put off before came before it.
+        let queue = match waited {
+            true => &mut self.waiting,
+            false => &mut self.ready,
+        };
+        queue.retain(|(batch, _)| *batch != failed);
+    }
+
+    /// The script has ended: what waited for it comes next.
+    pub(super) fn script_ended(&mut self) {
+        self.script = false;
+    }
+
+    fn defer(&mut self, batch: u64, effect: Effect) {
+        // The host's network may change often while a script runs, and is looked at once.
+        let follows = |effect: &Effect| matches!(effect, Effect::Host(HostStep::Follow));
+        if follows(&effect) && self.waiting.iter().any(|(_, it)| follows(it)) {
+            return;
+        }
+        self.waiting.push_back((batch, effect));
+    }
+}
+
+/// Whether an effect has its place among the scripts. A server can cause the others as often as it likes, so they must not
+/// be kept.
+fn waits(effect: &Effect) -> bool {
+    match effect {
+        Effect::Tell(Told::State(state, ..)) => *state != State::AuthPending,
+        Effect::Tell(told) => matches!(told, Told::UpDown(..) | Told::Closed),
+        Effect::Log(..)
+        | Effect::Fatal(_)
+        | Effect::LogStatus
+        | Effect::Plane(_)
+        | Effect::Judge(..)
+        | Effect::RefreshRevocations => false,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openvpn::client::effect::{PlaneCall, SERVER};
+    use crate::openvpn::policy::environment::Environment;
+    use crate::openvpn::policy::scripts::{Hook, Invocation};
+    use config::openvpn::{Command, ScriptSecurity};
+
+    fn script() -> Effect {
+        let words = vec!["/x".to_owned()];
+        let (environment, security) = (Environment::default(), ScriptSecurity::Scripts);
+        let program = Invocation::new(Hook::Down, &Command { words }, [], &environment, security);
+        Effect::RunScript(Hook::Down, Box::new(program.unwrap()))
+    }
+
+    /// What can be done now, by one letter each.
+    fn doable(order: &mut Order) -> String {
+        let letter = |effect| match effect {
+            Effect::RunScript(..) => 's',
+            Effect::Host(HostStep::Undo) => 'u',
+            Effect::Host(HostStep::Follow) => 'f',
+            Effect::Plane(_) => 'p',
+            Effect::Hold => 'h',
+            _ => '?',
+        };
+        std::iter::from_fn(|| order.next()).map(letter).collect()
+    }
+
+    fn undo() -> Effect {
+        Effect::Host(HostStep::Undo)
+    }
+
+    fn packet() -> Effect {
+        Effect::Plane(PlaneCall::Inject(SERVER, Vec::new()))
+    }
+
+    #[test]
+    fn what_comes_after_a_script_waits_for_its_end_and_packets_do_not() {
+        let mut order = Order::default();
+        order.add(vec![
+            packet(),
+            script(),
+            undo(),
+            script(),
+            packet(),
+            Effect::Hold,
+        ]);
+        assert_eq!(doable(&mut order), "psp");
+        order.add(vec![packet(), undo()]);
+        assert_eq!(doable(&mut order), "p");
+        order.script_ended();
+        assert_eq!(doable(&mut order), "us");
+        order.script_ended();
+        assert_eq!(doable(&mut order), "hu");
+        order.add(vec![undo()]);
+        assert_eq!(doable(&mut order), "u");
+    }
+
+    #[test]
+    fn after_a_failure_nothing_of_the_same_batch_is_done_and_what_came_before_is() {
+        let mut order = Order::default();
+        order.add(vec![script(), undo(), packet(), Effect::Hold]);
+        assert!(matches!(order.next(), Some(Effect::RunScript(..))));
+        assert!(matches!(order.next(), Some(Effect::Plane(_))));
+        order.failed();
+        order.add(vec![Effect::Host(HostStep::Follow), script()]);
+        order.add(vec![Effect::Hold]);
+        assert_eq!(doable(&mut order), "");
+        order.script_ended();
+        assert!(matches!(order.next(), Some(Effect::Host(HostStep::Undo))));
+        assert!(matches!(order.next(), Some(Effect::Host(HostStep::Follow))));
+        order.failed();
+        assert_eq!(doable(&mut order), "h");
+    }
+
+    #[test]
+    fn changes_of_the_network_are_followed_once_however_many_there_were() {
+        let mut order = Order::default();
+        order.add(vec![script()]);
+        for _ in 0..100 {
+            order.add(vec![Effect::Host(HostStep::Follow)]);
+        }
+        assert_eq!(doable(&mut order), "s");
+        order.script_ended();
+        assert_eq!(doable(&mut order), "f");
+    }
+}

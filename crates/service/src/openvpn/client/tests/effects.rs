@@ -1,0 +1,284 @@
+//! What becomes of a client's effects: a host and a data plane that record.
+
+use super::super::effect::{Effect, HostStep, PlaneCall, SERVER, Told};
+use super::super::event::{Event, Planned, Realm};
+use super::data_plane::DataPlane;
+use super::server::PASSWORD;
+use super::world::{Flying, World, secs};
+use crate::openvpn::connect::ResolveError;
+use crate::openvpn::management::State;
+use crate::openvpn::network::{HostFacts, TunnelNetwork};
+use crate::openvpn::secrets::Login;
+use openvpn::data::protocol::session;
+use openvpn::server::Remote;
+use plane::{CipherName, KeyUsage, Moving, PeerState, Sender, StreamId, Times};
+use std::net::SocketAddr;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// What the host has, as the client's steps left it.
+#[derive(Default)]
+pub(super) struct Host {
+    pub(super) planned: Option<TunnelNetwork>,
+    pub(super) set: Option<TunnelNetwork>,
+    pub(super) routes: bool,
+}
+
+impl World {
+    pub(super) fn perform(&mut self, effect: Effect) -> Result<Option<Event>, String> {
+        match effect {
+            Effect::Log(_, text) | Effect::Fatal(text) => {
+                self.was_up |= text.contains("Peer Connection Initiated");
+                self.log.push(text);
+            }
+            Effect::Tell(Told::State(state, ..)) => {
+                if state == State::Connected {
+                    assert!(self.host.routes, "told when the routes are set");
+                }
+                self.states.push(state);
+            }
+            Effect::LookUp(number, name) => self.look_up(number, &name.host),
+            Effect::Dial(number, target, _) => {
+                let stream = target.connection.protocol.transport.is_tcp();
+                let pause = secs(target.connection.retry.into());
+                self.dial(number, target.remote, stream, pause);
+            }
+            Effect::AskLogin => {
+                self.asked += 1;
+                let wrong = self.random.percent(self.faults.passwords);
+                let login = Login {
+                    name: "user".to_owned(),
+                    password: Zeroizing::new(if wrong { "wrong" } else { PASSWORD }.to_owned()),
+                };
+                self.later(10, 60_000, Event::Login(Realm::Server, Ok(login)));
+            }
+            Effect::OpenInterface(_) => {
+                assert!(
+                    !std::mem::replace(&mut self.interface, true),
+                    "one interface"
+                );
+                return Ok(Some(Event::Opened("tun0".to_owned())));
+            }
+            Effect::CloseInterface => {
+                assert!(self.host.set.is_none(), "undone before the interface goes");
+                self.interface = false;
+            }
+            Effect::Plane(call) => return Ok(self.call(call)),
+            Effect::Host(step) => return self.host_step(step),
+            Effect::RunScript(hook, _) => {
+                let before = self.running.replace(hook);
+                assert!(before.is_none(), "one script at a time");
+                let result = self.script_result();
+                self.script_ends(Event::ScriptFinished(hook, result));
+            }
+            Effect::Judge(number, programs) => {
+                let verdict = self.script_result();
+                let passed = match verdict {
+                    Ok(()) => programs.len(),
+                    Err(_) => 0,
+                };
+                self.script_ends(Event::Judged(number, passed, verdict));
+            }
+            Effect::Hold => match self.holds {
+                None => return Ok(Some(Event::Released)),
+                Some(time) => self.throw(time, Flying::Event(Event::Released)),
+            },
+            Effect::End(ended) => self.ended = Some(ended),
+            Effect::Tell(_)
+            | Effect::AskProxyLogin(_)
+            | Effect::LogStatus
+            | Effect::Cancel
+            | Effect::RefreshRevocations
+            | Effect::DropPrivileges
+            | Effect::Up
+            | Effect::Lost => {}
+        }
+        Ok(None)
+    }
+
+    fn script_result(&mut self) -> Result<(), String> {
+        match self.random.percent(self.faults.scripts) {
+            true => Err("the script failed".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn script_ends(&mut self, event: Event) {
+        match self.script_time {
+            Some(time) => self.throw(time, Flying::Event(event)),
+            None => self.later(1, 3_000, event),
+        }
+    }
+
+    fn look_up(&mut self, number: u64, host: &str) {
+        if self.random.percent(self.faults.names / 2) {
+            // No answer in the time that the client waits for it, but one after that.
+            return self.later(41_000, 90_000, Event::LookedUp(number, Ok(Vec::new())));
+        }
+        let found = match self.random.percent(self.faults.names) || !self.line {
+            true => Err(ResolveError::Late {
+                host: host.to_owned(),
+            }),
+            false => Ok(self.servers.iter().map(|it| it.address).collect()),
+        };
+        self.later(1, 5_000, Event::LookedUp(number, found));
+    }
+
+    fn dial(&mut self, number: u64, remote: SocketAddr, stream: bool, pause: Duration) {
+        assert!(self.interface, "an interface comes first");
+        if let Some((last, _)) = self.dials.last()
+            && !std::mem::take(&mut self.was_up)
+        {
+            assert!(self.now - *last >= pause, "a pause between attempts");
+        }
+        self.dials.push((self.now, remote));
+        let reached = self
+            .servers
+            .iter()
+            .any(|it| it.address == remote && it.answers);
+        let refused = stream && !(reached && self.line);
+        if refused || self.random.percent(self.faults.dials) {
+            let why = "connection refused".to_owned();
+            return self.later(1, 10_000, Event::DialFailed(number, why));
+        }
+        let stream = stream.then(|| {
+            self.streams += 1;
+            StreamId(self.streams)
+        });
+        self.peer = Some((remote, stream));
+        let connected = Event::Connected {
+            number,
+            remote,
+            stream,
+        };
+        self.later(1, 500, connected);
+    }
+
+    fn call(&mut self, call: PlaneCall) -> Option<Event> {
+        match call {
+            PlaneCall::AddPeer(SERVER, moving) => {
+                assert!(self.plane.keys.is_empty());
+                self.plane = DataPlane::default();
+                self.float = moving == Moving::Tell;
+            }
+            PlaneCall::SetLine(SERVER, line) => {
+                let known = self.peer.map(|(address, _)| address);
+                assert_eq!(known, Some(line.endpoint.addr), "where it was dialled");
+            }
+            PlaneCall::SendToPeer(SERVER, to, packet) => {
+                assert_eq!(to, self.peer.map(|(address, _)| address));
+                self.send(packet);
+            }
+            PlaneCall::AddKeys(SERVER, material) => {
+                let key_id = material.keys.key_id;
+                self.plane.install(*material.keys);
+                return Some(Event::KeysAdded(key_id, CipherName::default()));
+            }
+            PlaneCall::SendWith(SERVER, of) => self.plane.seal_with(key_id(of)),
+            PlaneCall::RemoveKeys(SERVER, of) => self.plane.remove(key_id(of)),
+            PlaneCall::Inject(SERVER, _) => {
+                if let Some(packet) = self.plane.seal(self.now) {
+                    self.send(packet);
+                }
+            }
+            PlaneCall::SetSender(SERVER, Sender::Address(to), first) => {
+                assert_eq!(first, session(SERVER, 0));
+                self.peer = Some((to, None));
+            }
+            PlaneCall::Peer(SERVER, look) => {
+                let times = Times {
+                    last_received: self.plane.times.last_received,
+                    last_sent: self.plane.times.last_sent,
+                    ..Times::default()
+                };
+                let state = PeerState {
+                    times,
+                    ..PeerState::default()
+                };
+                return Some(Event::PeerState(look, state));
+            }
+            PlaneCall::KeyUsage(SERVER, key_id) => {
+                assert!(self.plane.keys.contains_key(&key_id), "keys that are there");
+                return Some(Event::KeyUsed(key_id, KeyUsage::default()));
+            }
+            PlaneCall::RemovePeer(SERVER) => self.plane = DataPlane::default(),
+            PlaneCall::RemoveStream(stream) => {
+                if let Some((server, _)) = self.peer.take_if(|(_, it)| *it == Some(stream)) {
+                    let from = Remote::tcp(self.address, stream);
+                    let now = self.now();
+                    let found = self.servers.iter_mut().find(|it| it.address == server);
+                    let sent = found.map(|it| it.disconnected(from, now));
+                    self.fly(server, sent.unwrap_or_default());
+                }
+            }
+            PlaneCall::CloseLine(_) => self.peer = None,
+            PlaneCall::AddStream(_)
+            | PlaneCall::SetSender(SERVER, Sender::Stream(_), _)
+            | PlaneCall::ClearSender(SERVER, _)
+            | PlaneCall::ChangeRoutes(_)
+            | PlaneCall::SetMtu(_) => {}
+            _ => panic!("a call that a client does not make"),
+        }
+        None
+    }
+
+    fn host_step(&mut self, step: HostStep) -> Result<Option<Event>, String> {
+        let fails = self.random.percent(self.faults.host);
+        let failed = || Err("the host does not want it".to_owned());
+        match step {
+            HostStep::Plan {
+                number, reply, mtu, ..
+            } => {
+                assert!(self.interface, "an interface to set up");
+                self.plans += 1;
+                if fails {
+                    let error = "the host does not want it".to_owned();
+                    return Ok(Some(Event::Planned(number, Err(error))));
+                }
+                let network = TunnelNetwork::merge(&self.config.network, mtu, Some(&reply));
+                let network = network.map_err(|error| error.to_string())?;
+                let alike = self.host.set.as_ref() == Some(&network);
+                let route_delay = network.route_delay;
+                let names = network.names().next().is_some();
+                self.host.planned = Some(network);
+                let planned = Event::Planned(number, Ok(Planned { alike, route_delay }));
+                if names {
+                    self.later(1, 60_000, planned);
+                    return Ok(None);
+                }
+                return Ok(Some(planned));
+            }
+            HostStep::SetInterface { .. } => {
+                // What was set is undone in any case.
+                (self.host.set, self.host.routes) = (None, false);
+                if fails {
+                    return failed();
+                }
+                let network = self.host.planned.take().expect("decided first");
+                self.host.set = Some(network.clone());
+                let set = Box::new((network, HostFacts::default()));
+                return Ok(Some(Event::InterfaceSet(set)));
+            }
+            HostStep::SetRoutes => {
+                assert!(self.host.set.is_some(), "addresses first");
+                if fails {
+                    return failed();
+                }
+                self.host.routes = true;
+                return Ok(Some(Event::RoutesSet));
+            }
+            HostStep::KeepOutside(_) | HostStep::Follow => {
+                if fails {
+                    return failed();
+                }
+            }
+            HostStep::Undo => (self.host.set, self.host.routes) = (None, false),
+        }
+        Ok(None)
+    }
+}
+
+/// The key id of a session of the server's.
+fn key_id(of: u32) -> u8 {
+    (of - session(SERVER, 0)).try_into().unwrap()
+}

@@ -1,0 +1,63 @@
+//! A client in a simulated world: servers that do not answer, refuse, restart and move, a line that goes and comes
+//! back, clocks that jump, and a host that records what is done to it.
+//!
+//! `MILLRACE_TEST_SEEDS` is the number of seeds (200), `MILLRACE_TEST_SEED` the first of them (1).
+
+mod data_plane;
+mod effects;
+mod scenarios;
+mod scripts;
+mod seeds;
+mod server;
+mod world;
+
+use super::machine::{Machine, Parts};
+use crate::openvpn::hooks::Hooks;
+use crate::openvpn::{OWN_NAME, setup};
+use config::openvpn::{OpenVpn, parse_arguments};
+use openvpn::tls::TlsSettings;
+use openvpn::wrap::WrapSettings;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+/// A file of the certificates that the protocol's own tests use.
+fn certificate(name: &str) -> PathBuf {
+    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    own.join("../openvpn/tests/certs/p256").join(name)
+}
+
+/// A configuration with `more` options. It stays for as long as the tests run.
+fn config(more: &str) -> &'static OpenVpn {
+    let file = |name| certificate(name).display().to_string();
+    let (ca, cert, key) = (file("ca.crt"), file("client.crt"), file("client.key"));
+    let text = format!("--client --dev tun0 --ca {ca} --cert {cert} --key {key} {more}");
+    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    let mut read = |path: &std::path::Path| config::openvpn::read_config(path);
+    let import = parse_arguments(&words, &mut read, OWN_NAME).unwrap();
+    assert!(import.faults().is_empty(), "{:?}", import.faults());
+    Box::leak(Box::new(import.into_model().unwrap().0))
+}
+
+fn machine(config: &'static OpenVpn) -> Machine<'static> {
+    // All have the same certificates.
+    static TLS: [OnceLock<Arc<TlsSettings>>; 2] = [const { OnceLock::new() }; 2];
+    let asks = config.scripts.tls_verify.is_some();
+    let tls = TLS[usize::from(asks)].get_or_init(|| {
+        let mut tls = setup::tls_settings(config, None).unwrap();
+        if asks {
+            tls.ask_for_verdicts();
+        }
+        Arc::new(tls)
+    });
+    let wraps = config.connections.iter();
+    let wraps = wraps.map(|it| (it.wrap.clone(), WrapSettings::none()));
+    Machine::new(Parts {
+        config,
+        hooks: Hooks::new(config, None, SystemTime::UNIX_EPOCH),
+        tls: Arc::clone(tls),
+        wraps: wraps.collect(),
+        no_dns: false,
+        auth_retry: config.client().unwrap().auth_retry,
+    })
+}

@@ -1,0 +1,267 @@
+//! What is to happen in one situation each.
+
+use super::super::event::Event;
+use super::config;
+use super::world::{Faults, World, secs};
+use crate::openvpn::Ended;
+use crate::openvpn::management::State;
+use crate::openvpn::signals::Signal;
+use openvpn::message::Restart;
+use std::net::SocketAddr;
+
+fn address(last: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, last], 1194))
+}
+
+/// A world whose client has begun.
+pub(super) fn begin(more: &str, servers: u8) -> World {
+    begin_with(more, servers, Faults::default())
+}
+
+/// The same with faults from the beginning: a client whose server has an address asks for its password at once.
+fn begin_with(more: &str, servers: u8, faults: Faults) -> World {
+    let mut remotes = String::new();
+    let servers: Vec<SocketAddr> = (1..=servers).map(address).collect();
+    for server in &servers {
+        remotes.push_str(&format!(" --remote {} {}", server.ip(), server.port()));
+    }
+    let mut world = World::new(config(&format!("{remotes} {more}")), &servers, 1);
+    world.faults = faults;
+    world.handle(Event::Begin);
+    world
+}
+
+/// All passwords that are given are wrong.
+fn wrong_passwords() -> Faults {
+    Faults {
+        passwords: 100,
+        ..Faults::default()
+    }
+}
+
+pub(super) fn leave(world: &mut World) {
+    world.handle(Event::Signal(Signal::Exit("SIGTERM")));
+    world.run_for(secs(10));
+}
+
+#[test]
+fn a_client_connects_and_leaves_nothing_behind() {
+    let mut world = begin("", 1);
+    world.run_for(secs(20));
+    assert!(world.is_connected());
+    assert_eq!(world.plane.installed, 1);
+    assert!(world.plane.sealing.is_some());
+    world.run_for(secs(600));
+    assert!(world.is_connected(), "pings keep it up");
+    leave(&mut world);
+    assert_eq!(world.ended, Some(Ended::Exit(0)));
+}
+
+#[test]
+fn routes_come_when_route_delay_is_over_and_only_then_is_it_connected() {
+    let mut world = begin("--route-delay 30", 1);
+    world.run_for(secs(20));
+    assert!(world.host.set.is_some() && !world.host.routes);
+    assert!(!world.is_connected());
+    world.run_for(secs(20));
+    assert!(world.host.routes && world.is_connected());
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_left_for_the_next() {
+    let mut world = begin("--connect-timeout 20 --connect-retry 2", 2);
+    world.servers[0].answers = false;
+    world.run_for(secs(60));
+    assert!(world.is_connected());
+    let servers: Vec<SocketAddr> = world.dials.iter().map(|it| it.1).collect();
+    assert_eq!(servers, [address(1), address(2)]);
+}
+
+#[test]
+fn a_server_that_restarts_is_connected_to_again() {
+    let mut world = begin("", 2);
+    world.run_for(secs(20));
+    world.send_away(0, &Restart::default());
+    world.run_for(secs(20));
+    assert!(world.is_connected());
+    let next = Restart {
+        next_remote: true,
+        ..Restart::default()
+    };
+    world.send_away(0, &next);
+    world.run_for(secs(20));
+    assert!(world.is_connected());
+    let servers: Vec<SocketAddr> = world.dials.iter().map(|it| it.1).collect();
+    assert_eq!(servers, [address(1), address(1), address(2)]);
+}
+
+#[test]
+fn a_server_that_forgot_its_clients_is_found_out_by_the_missing_pings() {
+    let mut world = begin("", 1);
+    world.run_for(secs(20));
+    let now = world.now();
+    world.servers[0].lose_everything(now);
+    world.run_for(secs(120));
+    assert!(world.is_connected());
+    assert_eq!(world.dials.len(), 2);
+}
+
+#[test]
+fn other_options_of_the_server_replace_those_that_persist_tun_kept() {
+    let mut world = begin("--persist-tun", 1);
+    world.run_for(secs(20));
+    let before = world.host.set.clone();
+    world.send_away(0, &Restart::default());
+    world.run_for(secs(20));
+    assert!(world.is_connected());
+    assert_eq!(world.host.set, before);
+    let kept = |world: &World| {
+        let text = "Preserving previous TUN/TAP instance";
+        world.log.iter().filter(|line| line.contains(text)).count()
+    };
+    assert_eq!(kept(&world), 1);
+    world.servers[0]
+        .options
+        .push("route 10.77.0.0 255.255.0.0".to_owned());
+    world.send_away(0, &Restart::default());
+    world.run_for(secs(20));
+    assert!(world.is_connected());
+    assert_ne!(world.host.set, before);
+    assert_eq!(kept(&world), 1);
+}
+
+#[test]
+fn a_server_may_move_where_float_says_so() {
+    let mut world = begin("--float", 1);
+    world.run_for(secs(20));
+    world.servers[0].address = address(99);
+    // Its pings come from there, and ours do not reach it before.
+    world.run_for(secs(200));
+    assert!(world.is_connected());
+    assert_eq!(world.dials.len(), 1);
+
+    let mut world = begin("", 1);
+    world.run_for(secs(20));
+    world.servers[0].address = address(99);
+    world.run_for(secs(100));
+    assert!(!world.is_connected());
+}
+
+#[test]
+fn a_refused_password_ends_it_unless_auth_retry_says_otherwise() {
+    let mut world = begin_with("--auth-user-pass", 1, wrong_passwords());
+    world.run_for(secs(300));
+    assert_eq!((world.ended, world.asked), (Some(Ended::Exit(1)), 1));
+    assert_eq!(world.dials.len(), 1);
+
+    let more = "--auth-user-pass --auth-retry nointeract";
+    let mut world = begin_with(more, 1, wrong_passwords());
+    world.run_for(secs(300));
+    assert_eq!((world.ended, world.asked), (None, 1));
+    assert!(world.dials.len() > 3);
+
+    let more = "--auth-user-pass --auth-retry interact";
+    let mut world = begin_with(more, 1, wrong_passwords());
+    world.run_for(secs(300));
+    assert!(world.asked > 1);
+    world.faults.passwords = 0;
+    world.run_for(secs(300));
+    assert!(world.is_connected());
+}
+
+#[test]
+fn a_hold_is_waited_for_with_nothing_set() {
+    let mut world = begin("", 1);
+    world.run_for(secs(20));
+    world.holds = Some(secs(1000));
+    world.send_away(0, &Restart::default());
+    world.run_for(secs(900));
+    assert!(!world.is_connected());
+    assert!(world.host.set.is_none() && !world.interface);
+    assert_eq!(world.dials.len(), 1);
+    world.holds = None;
+    world.run_for(secs(200));
+    assert!(world.is_connected());
+    assert_eq!(
+        world
+            .states
+            .iter()
+            .filter(|it| **it == State::Reconnecting)
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn a_line_that_is_gone_for_hours_is_connected_over_again_when_it_is_back() {
+    let mut world = begin("--connect-retry 1 60 --server-poll-timeout 10", 1);
+    world.run_for(secs(20));
+    world.set_line(false);
+    world.run_for(secs(6 * 3600));
+    assert!(!world.is_connected());
+    // Once every 70 seconds at most in the end, and not for ever slower.
+    let dials = world.dials.len();
+    assert!((300..450).contains(&dials), "{dials}");
+    world.set_line(true);
+    world.run_for(secs(80));
+    assert!(world.is_connected());
+}
+
+#[test]
+fn a_wall_clock_that_jumps_disturbs_no_session() {
+    let mut world = begin("", 1);
+    world.run_for(secs(20));
+    world.wall += secs(86_400 * 400);
+    world.run_for(secs(600));
+    world.wall -= secs(86_400 * 800);
+    world.run_for(secs(600));
+    assert!(world.is_connected());
+    assert_eq!(world.dials.len(), 1);
+}
+
+#[test]
+fn a_second_signal_ends_a_leave_that_takes_too_long() {
+    let mut world = begin("--explicit-exit-notify 5", 1);
+    world.run_for(secs(20));
+    world.handle(Event::Signal(Signal::Exit("SIGTERM")));
+    if world.ended.is_none() {
+        world.handle(Event::Signal(Signal::Exit("SIGTERM")));
+    }
+    assert_eq!(world.ended, Some(Ended::Exit(0)));
+}
+
+#[test]
+fn an_answer_to_a_question_of_before_changes_nothing() {
+    let mut world = begin("--auth-user-pass", 1);
+    // The question stands when the attempt is broken off.
+    world.handle(Event::Signal(Signal::Restart));
+    world.run_for(secs(180));
+    assert!(world.is_connected());
+    leave(&mut world);
+    assert_eq!(world.ended, Some(Ended::Exit(0)));
+}
+
+#[test]
+fn routes_that_could_not_be_set_are_not_taken_for_set_the_next_time() {
+    let mut world = begin("--persist-tun --route-delay 5", 1);
+    world.run_for(secs(4));
+    world.faults.host = 100;
+    world.run_for(secs(4));
+    assert!(world.host.set.is_none(), "what is not whole does not stay");
+    world.faults.host = 0;
+    world.run_for(secs(60));
+    assert!(world.is_connected());
+}
+
+#[test]
+fn tcp_connects_again_when_its_connection_ends() {
+    let mut world = begin("--proto tcp-client --connect-retry 1 10", 1);
+    world.run_for(secs(20));
+    assert!(world.is_connected());
+    world.set_line(false);
+    world.run_for(secs(70));
+    assert!(!world.is_connected());
+    world.set_line(true);
+    world.run_for(secs(60));
+    assert!(world.is_connected());
+}

@@ -1,0 +1,158 @@
+//! Hours of everything at once, from a seed.
+
+use super::super::event::Event;
+use super::config;
+use super::world::{Faults, World, secs};
+use crate::openvpn::Ended;
+use crate::openvpn::seeded::Random;
+use crate::openvpn::signals::Signal;
+use config::openvpn::AuthRetry;
+use openvpn::message::Restart;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What configurations are made of: one of each line.
+const OPTIONS: [&[&str]; 7] = [
+    &[
+        "--remote a.example 1194",
+        "--remote 192.0.2.1 1194 --remote 192.0.2.2 1194",
+        "--remote a.example 1194 --remote 192.0.2.3 1194",
+    ],
+    &["", "--proto tcp-client"],
+    &["", "--persist-tun", "--persist-tun --persist-remote-ip"],
+    &["", "--route-delay 7"],
+    &[
+        "",
+        "--script-security 2 --up /x --down /x --route-up /x --route-pre-down /x --up-restart",
+        "--script-security 2 --up /x --down /x --down-pre --ipchange /x --tls-verify /x",
+    ],
+    &["", "--auth-user-pass", "--auth-user-pass --auth-nocache"],
+    &["", "--float", "--server-poll-timeout 15"],
+];
+
+/// Time after which a client must be connected when nothing is wrong any more: the longest pause, a name that is not
+/// answered for, an attempt with a server that has forgotten us, and a password.
+const CALM: Duration = Duration::from_secs(1200);
+
+fn number(name: &str, default: u64) -> u64 {
+    let value = std::env::var(name).ok();
+    value.map_or(default, |value| value.parse().expect("a number"))
+}
+
+#[test]
+fn whatever_happens_a_client_comes_back_and_leaves_nothing_behind() {
+    let first = number("MILLRACE_TEST_SEED", 1);
+    let mut connected = 0;
+    for seed in first..first + number("MILLRACE_TEST_SEEDS", 200) {
+        let result = std::panic::catch_unwind(|| one(seed));
+        match result {
+            Ok(it) => connected += usize::from(it),
+            Err(panic) => {
+                eprintln!(
+                    "seed {seed}: MILLRACE_TEST_SEED={seed} MILLRACE_TEST_SEEDS=1 shows it again"
+                );
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    assert!(connected > 0, "no client was ever connected");
+}
+
+/// Whether the client was connected in the end: it may have ended by itself.
+fn one(seed: u64) -> bool {
+    let mut random = Random::new(seed);
+    let mut text = "--connect-retry 1 120".to_owned();
+    for options in OPTIONS {
+        let at = random.below(options.len() as u64) as usize;
+        text.push(' ');
+        text.push_str(options[at]);
+    }
+    let retry = [AuthRetry::None, AuthRetry::NoInteract, AuthRetry::Interact];
+    let retry = retry[random.below(3) as usize];
+    let servers: Vec<SocketAddr> = (1..=3)
+        .map(|last| SocketAddr::from(([192, 0, 2, last], 1194)))
+        .collect();
+    let mut world = World::new(config(&text), &servers, seed);
+    world.handle(Event::AuthRetry(retry));
+    world.handle(Event::Begin);
+    for _ in 0..12 {
+        happen(&mut world, &mut random);
+        let pause = random.below(400);
+        world.run_for(secs(pause));
+        if world.ended.is_some() {
+            return false;
+        }
+    }
+    calm(&mut world);
+    // A user that was asked before may answer with a wrong password, which is shown again and again.
+    world.run_for(secs(60));
+    world.handle(Event::Forget);
+    world.run_for(CALM);
+    if let Some(ended) = world.ended {
+        assert!(matches!(ended, Ended::Exit(1)), "for a password only");
+        return false;
+    }
+    assert!(world.is_connected(), "{text} {:#?}", world.log);
+    // The back-off's limit, with what comes of an attempt at least, over the whole time.
+    let most = world.elapsed().as_secs() + 10;
+    assert!((world.dials.len() as u64) < most);
+    world.handle(Event::Signal(Signal::Exit("SIGTERM")));
+    world.run_for(secs(20));
+    assert_eq!(world.ended, Some(Ended::Exit(0)));
+    true
+}
+
+/// Nothing is wrong any more.
+fn calm(world: &mut World) {
+    world.faults = Faults::default();
+    world.holds = None;
+    for server in &mut world.servers {
+        (server.answers, server.accepts) = (true, true);
+    }
+    world.set_line(true);
+}
+
+fn happen(world: &mut World, random: &mut Random) {
+    let server = random.below(world.servers.len() as u64) as usize;
+    match random.below(16) {
+        0 => world.servers[server].answers ^= true,
+        1 => world.servers[server].accepts ^= true,
+        2 => {
+            let now = world.now();
+            world.servers[server].lose_everything(now);
+        }
+        3 => {
+            let restart = Restart {
+                next_remote: random.percent(50),
+                ..Restart::default()
+            };
+            world.send_away(server, &restart);
+        }
+        4 => {
+            let route = format!("route 10.{}.0.0 255.255.0.0", 20 + random.below(200));
+            world.servers[server].options.push(route);
+        }
+        5 | 6 => {
+            let line = !world.line;
+            world.set_line(line);
+        }
+        7 => world.wall += secs(random.below(86_400 * 300)),
+        8 => world.wall -= secs(random.below(86_400 * 30)),
+        9 => world.holds = random.percent(50).then(|| secs(random.below(600))),
+        10 => world.handle(Event::Signal(Signal::Restart)),
+        11 => world.handle(Event::Signal(Signal::Status)),
+        12 => world.renew(server),
+        13 if world.interface => world.handle(Event::InterfaceGone),
+        14 => world.address.set_port(40_000 + random.below(20_000) as u16),
+        _ => {
+            world.faults = Faults {
+                loss: random.below(40),
+                names: random.below(80),
+                dials: random.below(60),
+                host: random.below(20),
+                scripts: random.below(20),
+                passwords: random.below(30),
+            };
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! A client and its servers on a virtual wire, with a clock of their own.
+
+use super::super::event::Event;
+use super::super::machine::Machine;
+use super::super::order::Order;
+use super::data_plane::{DataPlane, is_data};
+use super::effects::Host;
+use super::server::{Sent, Server};
+use crate::inbox::Arrival;
+use crate::now::Now;
+use crate::openvpn::Ended;
+use crate::openvpn::management::State;
+use crate::openvpn::policy::scripts::Hook;
+use crate::openvpn::seeded::Random;
+use config::openvpn::OpenVpn;
+use netio::udp::Endpoint;
+use openvpn::server::Remote;
+use plane::{LineId, Notice, StreamId};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Steps without time passing that are a busy loop.
+const STEPS_AT_ONCE: usize = 500;
+
+pub(super) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// What is on its way.
+pub(super) enum Flying {
+    ToServer(SocketAddr, Remote, Vec<u8>),
+    ToClient(SocketAddr, Remote, Vec<u8>),
+    /// Something that the client waits for.
+    Event(Event),
+}
+
+/// What goes wrong, in percent.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Faults {
+    pub(super) loss: u64,
+    /// Names have no address; half as many have no answer.
+    pub(super) names: u64,
+    pub(super) dials: u64,
+    pub(super) host: u64,
+    pub(super) scripts: u64,
+    /// Management clients answer with a wrong password.
+    pub(super) passwords: u64,
+}
+
+pub(super) struct World {
+    pub(super) config: &'static OpenVpn,
+    pub(super) machine: Machine<'static>,
+    pub(super) order: Order,
+    pub(super) start: Instant,
+    pub(super) now: Instant,
+    /// The wall clock at the start, which may jump.
+    pub(super) wall: SystemTime,
+    pub(super) random: Random,
+    pub(super) faults: Faults,
+    pub(super) servers: Vec<Server>,
+    /// Whether the line carries packets.
+    pub(super) line: bool,
+    /// The client's outer address.
+    pub(super) address: SocketAddr,
+    /// Where packets to the server go, and through which stream.
+    pub(super) peer: Option<(SocketAddr, Option<StreamId>)>,
+    /// Whether the server may move.
+    pub(super) float: bool,
+    pub(super) plane: DataPlane,
+    pub(super) host: Host,
+    pub(super) interface: bool,
+    /// How long a management client holds the client.
+    pub(super) holds: Option<Duration>,
+    pub(super) streams: u64,
+    flying: BTreeMap<(Instant, u64), Flying>,
+    number: u64,
+    pub(super) ended: Option<Ended>,
+    pub(super) states: Vec<State>,
+    pub(super) log: Vec<String>,
+    /// When a socket was asked for, and for which server.
+    pub(super) dials: Vec<(Instant, SocketAddr)>,
+    /// How often a password was asked for.
+    pub(super) asked: usize,
+    /// A session was up since the last dial.
+    pub(super) was_up: bool,
+    /// The script that runs.
+    pub(super) running: Option<Hook>,
+    /// The scripts that have ended.
+    pub(super) scripts: Vec<Hook>,
+    /// How often it was asked what the interface is to get.
+    pub(super) plans: usize,
+    /// How long scripts take; chance says so otherwise.
+    pub(super) script_time: Option<Duration>,
+}
+
+impl World {
+    pub(super) fn new(config: &'static OpenVpn, servers: &[SocketAddr], seed: u64) -> Self {
+        let start = Instant::now();
+        // Within the certificates' time.
+        let wall = SystemTime::UNIX_EPOCH + secs(1_800_000_000);
+        let now = Now {
+            monotonic: start,
+            wall,
+        };
+        Self {
+            config,
+            machine: super::machine(config),
+            order: Order::default(),
+            start,
+            now: start,
+            wall,
+            random: Random::new(seed),
+            faults: Faults::default(),
+            servers: servers.iter().map(|it| Server::new(*it, now)).collect(),
+            line: true,
+            address: SocketAddr::from(([198, 51, 100, 7], 40_000)),
+            peer: None,
+            float: false,
+            plane: DataPlane::default(),
+            host: Host::default(),
+            interface: false,
+            holds: None,
+            streams: 0,
+            flying: BTreeMap::new(),
+            number: 0,
+            ended: None,
+            states: Vec::new(),
+            log: Vec::new(),
+            dials: Vec::new(),
+            asked: 0,
+            was_up: false,
+            running: None,
+            scripts: Vec::new(),
+            plans: 0,
+            script_time: None,
+        }
+    }
+
+    pub(super) fn now(&self) -> Now {
+        Now {
+            monotonic: self.now,
+            wall: self.wall + (self.now - self.start),
+        }
+    }
+
+    pub(super) fn throw(&mut self, delay: Duration, flying: Flying) {
+        self.number += 1;
+        self.flying.insert((self.now + delay, self.number), flying);
+    }
+
+    /// A time from `least` milliseconds up to `most`.
+    fn between(&mut self, least: u64, most: u64) -> Duration {
+        let range = Duration::from_millis(most - least);
+        Duration::from_millis(least) + self.random.within(range)
+    }
+
+    pub(super) fn later(&mut self, least: u64, most: u64, event: Event) {
+        let delay = self.between(least, most);
+        self.throw(delay, Flying::Event(event));
+    }
+
+    /// Tells the client something, and does all that comes of it.
+    pub(super) fn handle(&mut self, event: Event) {
+        let mut events = VecDeque::from([event]);
+        let mut steps = 0;
+        while let Some(event) = events.pop_front() {
+            steps += 1;
+            assert!(steps < STEPS_AT_ONCE, "it never comes to rest");
+            if self.ended.is_some() {
+                return;
+            }
+            if let Event::ScriptFinished(hook, _) = &event {
+                self.running = None;
+                self.order.script_ended();
+                self.scripts.push(*hook);
+                self.perform_all(&mut events);
+            }
+            let effects = self.machine.handle(event, self.now());
+            self.order.add(effects);
+            self.perform_all(&mut events);
+        }
+        self.check();
+    }
+
+    fn perform_all(&mut self, events: &mut VecDeque<Event>) {
+        while let Some(effect) = self.order.next() {
+            assert!(self.ended.is_none(), "nothing comes after the end");
+            match self.perform(effect) {
+                Ok(result) => events.extend(result),
+                Err(error) => {
+                    self.order.failed();
+                    events.push_back(Event::Failed(error));
+                }
+            }
+        }
+    }
+
+    /// What holds at every moment.
+    fn check(&mut self) {
+        let connection = self.machine.connection().is_some();
+        if self.machine.is_connected() {
+            assert!(connection, "connected to something");
+            assert!(
+                self.host.set.is_some() && self.host.routes,
+                "routes are set while connected"
+            );
+        }
+        // Before that, not everything is done yet.
+        if self.running.is_some() {
+            return;
+        }
+        if !connection {
+            assert!(self.plane.keys.is_empty(), "no key is left");
+            if !self.config.service.persist_tun {
+                let left = self.host.set.is_some() || self.host.routes;
+                assert!(!left, "nothing is set without a connection");
+            }
+        }
+        if self.ended.is_some() {
+            assert!(
+                self.host.set.is_none() && !self.host.routes,
+                "everything is undone"
+            );
+        }
+    }
+
+    /// A packet leaves for the server.
+    pub(super) fn send(&mut self, packet: Vec<u8>) {
+        let Some((server, stream)) = self.peer else {
+            return;
+        };
+        let from = match stream {
+            None => Remote::udp(self.address),
+            Some(stream) => Remote::tcp(self.address, stream),
+        };
+        if let Some(delay) = self.carry(stream) {
+            self.throw(delay, Flying::ToServer(server, from, packet));
+        }
+    }
+
+    /// Packets leave a server for its clients.
+    pub(super) fn fly(&mut self, from: SocketAddr, sent: Vec<Sent>) {
+        for (to, packet) in sent {
+            if let Some(delay) = self.carry(to.connection) {
+                self.throw(delay, Flying::ToClient(from, to, packet));
+            }
+        }
+    }
+
+    /// How long the line takes; `None` if it loses the packet.
+    fn carry(&mut self, stream: Option<StreamId>) -> Option<Duration> {
+        let lost = stream.is_none() && self.random.percent(self.faults.loss);
+        let jitter = match stream {
+            None => self.between(5, 60),
+            Some(_) => Duration::from_millis(20),
+        };
+        (self.line && !lost).then_some(jitter)
+    }
+
+    fn arrive(&mut self, flying: Flying) {
+        let now = self.now();
+        match flying {
+            Flying::Event(event) => self.handle(event),
+            Flying::ToServer(to, from, packet) => {
+                let server = self.servers.iter_mut().find(|it| it.address == to);
+                let sent = server.map(|it| it.receive(&packet, from, now));
+                self.fly(to, sent.unwrap_or_default());
+            }
+            Flying::ToClient(from, to, packet) => self.arrive_at_client(from, to, packet),
+        }
+    }
+
+    fn arrive_at_client(&mut self, from: SocketAddr, to: Remote, packet: Vec<u8>) {
+        let Some((peer, stream)) = self.peer else {
+            return;
+        };
+        if to.address != self.address || to.connection != stream {
+            return;
+        }
+        if is_data(&packet) {
+            let known = from == peer || self.float;
+            if known && self.plane.open(&packet, self.now) && from != peer {
+                self.handle(Event::Notice(Notice::Moved {
+                    line: LineId::FIRST,
+                    to: from,
+                }));
+            }
+            return;
+        }
+        self.handle(Event::Control(Arrival {
+            from: Endpoint::new(from),
+            line: LineId::FIRST,
+            stream,
+            bytes: packet.into(),
+        }));
+    }
+
+    /// The line is gone, or back. Streams do not outlive it.
+    pub(super) fn set_line(&mut self, line: bool) {
+        self.line = line;
+        if let (false, Some((_, Some(stream)))) = (line, self.peer) {
+            self.later(1_000, 60_000, Event::StreamClosed(stream));
+        }
+        self.handle(Event::NetworkChanged);
+    }
+
+    /// A server renews its keys.
+    pub(super) fn renew(&mut self, server: usize) {
+        let now = self.now();
+        let sent = self.servers[server].renew(now);
+        let from = self.servers[server].address;
+        self.fly(from, sent);
+    }
+
+    /// A server sends its clients away.
+    pub(super) fn send_away(&mut self, server: usize, restart: &openvpn::message::Restart) {
+        let now = self.now();
+        let sent = self.servers[server].send_away(restart, now);
+        let from = self.servers[server].address;
+        self.fly(from, sent);
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let client = self.machine.next_deadline();
+        let servers = self.servers.iter().filter_map(Server::next_deadline);
+        let flying = self.flying.keys().next().map(|it| it.0);
+        servers.chain(client).chain(flying).min()
+    }
+
+    /// Lets time pass, or the client end.
+    pub(super) fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        let mut steps = 0;
+        while self.ended.is_none() {
+            let event = |it: &Flying| matches!(it, Flying::Event(_));
+            let waits = self.machine.next_deadline().is_some() || self.flying.values().any(event);
+            assert!(waits, "it waits for nothing that will ever come");
+            let Some(next) = self.next().filter(|next| *next <= end) else {
+                break;
+            };
+            steps = if next <= self.now { steps + 1 } else { 0 };
+            assert!(steps < STEPS_AT_ONCE, "time stands still");
+            self.now = self.now.max(next);
+            self.step();
+        }
+        self.now = end;
+    }
+
+    fn step(&mut self) {
+        let now = self.now();
+        if self
+            .machine
+            .next_deadline()
+            .is_some_and(|at| at <= self.now)
+        {
+            return self.handle(Event::Deadline);
+        }
+        if let Some((&key, _)) = self.flying.first_key_value()
+            && key.0 <= self.now
+            && let Some(flying) = self.flying.remove(&key)
+        {
+            return self.arrive(flying);
+        }
+        for at in 0..self.servers.len() {
+            let server = &mut self.servers[at];
+            if server.next_deadline().is_some_and(|at| at <= self.now) {
+                let (from, sent) = (server.address, server.expired(now));
+                self.fly(from, sent);
+            }
+        }
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.machine.is_connected()
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.now - self.start
+    }
+}

@@ -1,0 +1,319 @@
+//! A socket to one server, through its proxy where it has one.
+
+use std::fmt;
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use config::openvpn::{Connection, Family, HttpProxy, Prompted, Proxy, Remote, Sockets};
+use netio::tcp::{Connecting, TcpOptions};
+use zeroize::Zeroizing;
+
+use super::error::DialError;
+use super::http::{self, Reader, Verdict};
+use super::resolve::resolve;
+use super::socks::{Progress, Socks};
+use super::stop::{Stop, Woken};
+
+/// Requests to an HTTP proxy for one connection: without a password, with it, and once more when
+/// its question was old.
+const REQUESTS_MAX: usize = 3;
+
+/// Name and password for a proxy.
+#[derive(Clone)]
+pub(crate) struct ProxyLogin {
+    /// The name.
+    pub name: String,
+    /// The password.
+    pub password: Zeroizing<String>,
+}
+
+impl fmt::Debug for ProxyLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("ProxyLogin");
+        debug.field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What leads to the server.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    /// Datagrams to this address; the socket is to be bound as [`Target::local`] says.
+    Udp(SocketAddr),
+    /// A connection, non-blocking, to the server or through a proxy.
+    Tcp(TcpStream),
+}
+
+/// One connection of the configuration and one address of it: the proxy's where there is one.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// The connection.
+    pub connection: Connection,
+    /// Where the outer packets go. What must stay outside the tunnel is this.
+    pub remote: SocketAddr,
+    sockets: Sockets,
+}
+
+/// Ended early, which is not an error: the user said stop.
+struct Stopped;
+
+/// How a step went.
+type Step<T> = Result<Result<T, Stopped>, DialError>;
+
+/// Goes on with what a step gave, or ends with its stop.
+macro_rules! or_stop {
+    ($step:expr) => {
+        match $step? {
+            Ok(value) => value,
+            Err(stopped) => return Ok(Err(stopped)),
+        }
+    };
+}
+
+impl Target {
+    /// An address that `connection` can be reached at.
+    pub(super) fn new(connection: Connection, sockets: Sockets, remote: SocketAddr) -> Self {
+        Self {
+            connection,
+            remote,
+            sockets,
+        }
+    }
+
+    /// Where name and password of the proxy come from, when it may want them.
+    pub(crate) fn proxy_credentials(&self) -> Option<&Prompted> {
+        match self.connection.proxy.as_ref()? {
+            Proxy::Http(proxy) => proxy.credentials.as_ref(),
+            Proxy::Socks { credentials, .. } => credentials.as_ref(),
+        }
+    }
+
+    /// The address to bind a socket to: `local`, `lport`, `nobind`; `None` for the kernel's
+    /// choice in everything. `Ok(None)` inside is a stop.
+    ///
+    /// # Errors
+    /// [`DialError::Local`] and [`DialError::LocalFamily`].
+    pub(crate) fn local(&self, stop: &Stop<'_>) -> Result<Option<Option<SocketAddr>>, DialError> {
+        let local = &self.connection.local;
+        let port = if local.bind { local.port } else { 0 };
+        let Some(host) = &local.host else {
+            let any: IpAddr = match self.remote {
+                SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            return Ok(Some((port != 0).then(|| SocketAddr::new(any, port))));
+        };
+        let Some(found) = resolve(host, port, Family::Any, stop)? else {
+            return Ok(None);
+        };
+        let same = |addr: &SocketAddr| addr.is_ipv4() == self.remote.is_ipv4();
+        let found = found.into_iter().find(same);
+        found
+            .map(|addr| Some(Some(addr)))
+            .ok_or_else(|| DialError::LocalFamily {
+                local: host.clone(),
+                remote: self.remote,
+            })
+    }
+
+    /// Opens what leads there, within `connect-timeout`. `None` when `stop` came first.
+    ///
+    /// For UDP nothing is opened, only said where to.
+    ///
+    /// # Errors
+    /// See [`DialError`].
+    pub(crate) fn open(
+        &self,
+        login: Option<&ProxyLogin>,
+        stop: &Stop<'_>,
+    ) -> Result<Option<Socket>, DialError> {
+        let tcp = self.connection.protocol.transport.is_tcp();
+        match (&self.connection.proxy, tcp) {
+            (None, false) => return Ok(Some(Socket::Udp(self.remote))),
+            (Some(Proxy::Http(_)), false) => return Err(DialError::HttpUdp),
+            (Some(Proxy::Socks { .. }), false) => return Err(DialError::SocksUdp),
+            _ => {}
+        }
+        let dial = Dial {
+            target: self,
+            stop,
+            until: Instant::now()
+                + Duration::from_secs(self.connection.connect_timeout.max(1).into()),
+        };
+        Ok(dial.open(login)?.ok().map(Socket::Tcp))
+    }
+}
+
+/// The opening of one connection.
+struct Dial<'a> {
+    target: &'a Target,
+    stop: &'a Stop<'a>,
+    until: Instant,
+}
+
+impl Dial<'_> {
+    fn open(&self, login: Option<&ProxyLogin>) -> Step<TcpStream> {
+        let Some(remote) = &self.target.connection.remote else {
+            return self.connect();
+        };
+        match &self.target.connection.proxy {
+            None => self.connect(),
+            Some(Proxy::Http(proxy)) => self.through_http(proxy, remote, login),
+            Some(Proxy::Socks { .. }) => self.through_socks(remote, login),
+        }
+    }
+
+    fn connect(&self) -> Step<TcpStream> {
+        let remote = self.target.remote;
+        let refused = |error| DialError::Refused { remote, error };
+        let sockets = &self.target.sockets;
+        let Some(local) = self.target.local(self.stop)? else {
+            return Ok(Err(Stopped));
+        };
+        let options = TcpOptions {
+            local,
+            v6_only: false,
+            fwmark: sockets.mark.unwrap_or(0),
+            device: sockets.device.clone(),
+            send_buffer: sockets.send_buffer,
+            receive_buffer: sockets.receive_buffer,
+        };
+        log::info!("Attempting to establish TCP connection with {remote}");
+        let connecting = Connecting::new(remote, &options)?;
+        while !connecting.is_done().map_err(refused)? {
+            let woken = self.stop.writable(&connecting, self.until);
+            or_stop!(self.judge(woken, "connecting"));
+        }
+        Ok(Ok(connecting.into_stream()))
+    }
+
+    fn through_http(
+        &self,
+        proxy: &HttpProxy,
+        server: &Remote,
+        login: Option<&ProxyLogin>,
+    ) -> Step<TcpStream> {
+        let remote = self.target.remote;
+        let failed = |error| DialError::Http { remote, error };
+        let authority = http::authority(&server.host, server.port);
+        let mut shown = http::first_authorization(proxy.auth, login);
+        for _ in 0..REQUESTS_MAX {
+            let stream = or_stop!(self.connect());
+            let request = http::request(proxy, &authority, shown.as_deref()).map_err(failed)?;
+            or_stop!(self.send(&stream, &request));
+            let mut reader = Reader::default();
+            let answer = loop {
+                // A look first, so that nothing is taken that is behind the header.
+                let mut bytes = [0; 1024];
+                let count = or_stop!(self.receive(&stream, |stream| stream.peek(&mut bytes)));
+                if count == 0 {
+                    return Err(DialError::Proxy {
+                        remote,
+                        error: io::ErrorKind::UnexpectedEof.into(),
+                    });
+                }
+                let (taken, answer) = reader.feed(&bytes[..count]).map_err(failed)?;
+                or_stop!(self.receive(&stream, |mut stream| {
+                    stream.read_exact(&mut bytes[..taken])?;
+                    Ok(taken)
+                }));
+                if let Some(answer) = answer {
+                    break answer;
+                }
+            };
+            let verdict = http::judge(&answer, proxy.auth, login, &authority, shown.as_deref());
+            match verdict.map_err(failed)? {
+                Verdict::Open => return Ok(Ok(stream)),
+                // Proxies close after a refusal, or send a page that is not read.
+                Verdict::Authorize(value) => shown = Some(value),
+            }
+        }
+        Err(failed(http::HttpError::BadLogin))
+    }
+
+    fn through_socks(&self, server: &Remote, login: Option<&ProxyLogin>) -> Step<TcpStream> {
+        let remote = self.target.remote;
+        let failed = |error| DialError::Socks { remote, error };
+        let mut socks = Socks::new(&server.host, server.port, login).map_err(failed)?;
+        let stream = or_stop!(self.connect());
+        let mut progress = socks.begin();
+        loop {
+            let count = match progress {
+                Progress::Done => return Ok(Ok(stream)),
+                Progress::Read(count) => count,
+                Progress::Send(bytes, count) => {
+                    or_stop!(self.send(&stream, &bytes));
+                    count
+                }
+            };
+            let mut bytes = vec![0; count];
+            let mut filled = 0;
+            while filled < count {
+                let read =
+                    or_stop!(self.receive(&stream, |mut stream| stream.read(&mut bytes[filled..])));
+                if read == 0 {
+                    return Err(DialError::Proxy {
+                        remote,
+                        error: io::ErrorKind::UnexpectedEof.into(),
+                    });
+                }
+                filled += read;
+            }
+            progress = socks.feed(&bytes).map_err(failed)?;
+        }
+    }
+
+    fn send(&self, stream: &TcpStream, mut bytes: &[u8]) -> Step<()> {
+        while !bytes.is_empty() {
+            let woken = self.stop.writable(stream, self.until);
+            or_stop!(self.judge(woken, "the proxy"));
+            match (&mut &*stream).write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) => self.may_wait(error)?,
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn receive(
+        &self,
+        stream: &TcpStream,
+        mut read: impl FnMut(&TcpStream) -> io::Result<usize>,
+    ) -> Step<usize> {
+        loop {
+            let woken = self.stop.readable(stream, self.until);
+            or_stop!(self.judge(woken, "the proxy"));
+            match read(stream) {
+                Ok(count) => return Ok(Ok(count)),
+                Err(error) => self.may_wait(error)?,
+            }
+        }
+    }
+
+    fn may_wait(&self, error: io::Error) -> Result<(), DialError> {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(()),
+            _ => Err(DialError::Proxy {
+                remote: self.target.remote,
+                error,
+            }),
+        }
+    }
+
+    fn judge(&self, woken: io::Result<Woken>, what: &'static str) -> Step<()> {
+        let remote = self.target.remote;
+        match woken {
+            Ok(Woken::Ready) => Ok(Ok(())),
+            Ok(Woken::Stop) => Ok(Err(Stopped)),
+            Ok(Woken::Late) => Err(DialError::Late {
+                remote,
+                what,
+                seconds: self.target.connection.connect_timeout,
+            }),
+            Err(error) => Err(DialError::Resources { remote, error }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

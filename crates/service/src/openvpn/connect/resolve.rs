@@ -1,0 +1,229 @@
+//! Names to addresses, on a thread that nothing has to wait for.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use config::openvpn::Family;
+use netio::poll::Waker;
+use thiserror::Error;
+
+use super::stop::{Stop, Woken};
+
+/// The resolver's own patience is usually less; a thread that is waited for no more ends with it.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Most addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 64;
+
+/// Bytes of the thread's stack: the C library's resolver needs more than its own buffers.
+const STACK: usize = 256 << 10;
+
+/// Why a name has no address.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum ResolveError {
+    /// The resolver said no.
+    #[error("RESOLVE: Cannot resolve host address: {host}: {error}")]
+    Failed {
+        /// The name.
+        host: String,
+        /// What the resolver said.
+        error: io::Error,
+    },
+    /// It has addresses, but of the other family.
+    #[error("RESOLVE: {host} has no {family} address; use proto udp or tcp without 4 or 6")]
+    Family {
+        /// The name.
+        host: String,
+        /// What was asked for.
+        family: &'static str,
+    },
+    /// The resolver does not answer.
+    #[error("RESOLVE: Cannot resolve host address: {host}: no answer in 40 seconds")]
+    Late {
+        /// The name.
+        host: String,
+    },
+    /// No thread or descriptor to be had.
+    #[error("looking up {host}: {error}")]
+    Resources {
+        /// The name.
+        host: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
+}
+
+/// A name that is to be reached, and how.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Name {
+    /// The name, or an address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// Which of its addresses will do.
+    pub family: Family,
+}
+
+impl Name {
+    /// Of an address, itself, for which no server need be asked; `None` of a name.
+    ///
+    /// # Errors
+    /// [`ResolveError::Family`].
+    pub(super) fn address(&self) -> Option<Result<SocketAddr, ResolveError>> {
+        let plain = self.host.trim_start_matches('[').trim_end_matches(']');
+        let ip: IpAddr = plain.parse().ok()?;
+        let found = self.choose(vec![SocketAddr::new(ip, self.port)]);
+        Some(found.map(|_| SocketAddr::new(ip, self.port)))
+    }
+
+    /// Those that will do of its addresses.
+    fn choose(&self, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, ResolveError> {
+        choose(found, self.family).ok_or_else(|| ResolveError::Family {
+            host: self.host.clone(),
+            family: match self.family {
+                Family::V6 => "IPv6",
+                _ => "IPv4",
+            },
+        })
+    }
+}
+
+/// All addresses of a name, in the resolver's order; of an address, itself. `None` when `stop`
+/// came first.
+///
+/// # Errors
+/// See [`ResolveError`].
+pub(crate) fn resolve(
+    host: &str,
+    port: u16,
+    family: Family,
+    stop: &Stop<'_>,
+) -> Result<Option<Vec<SocketAddr>>, ResolveError> {
+    let name = Name {
+        host: host.to_owned(),
+        port,
+        family,
+    };
+    if let Some(address) = name.address() {
+        return address.map(|address| Some(vec![address]));
+    }
+    let resources = |error| ResolveError::Resources {
+        host: host.to_owned(),
+        error,
+    };
+    let waker = Arc::new(Waker::new().map_err(resources)?);
+    let (sender, receiver) = mpsc::channel();
+    let bell = Arc::clone(&waker);
+    look_up(name, move |found| {
+        // It is not waited for any more when it took too long.
+        let _ = sender.send(found);
+        bell.wake();
+    })
+    .map_err(resources)?;
+    let until = Instant::now() + PATIENCE;
+    match stop.readable(&*waker, until).map_err(resources)? {
+        Woken::Stop => Ok(None),
+        Woken::Late => Err(ResolveError::Late {
+            host: host.to_owned(),
+        }),
+        // The thread cannot have ended without a word before it rang.
+        Woken::Ready => match receiver.try_recv() {
+            Ok(found) => found.map(Some),
+            Err(_) => Err(resources(io::ErrorKind::BrokenPipe.into())),
+        },
+    }
+}
+
+/// Looks up a name on a thread of its own, which calls `done` with all addresses that will do, in the resolver's
+/// order.
+///
+/// # Errors
+/// There is no thread to be had.
+pub(crate) fn look_up(
+    name: Name,
+    done: impl FnOnce(Result<Vec<SocketAddr>, ResolveError>) + Send + 'static,
+) -> io::Result<()> {
+    let work = move || {
+        // It reads what name servers send.
+        host::privileges::confine_this_thread();
+        let found = match name.address() {
+            Some(address) => address.map(|address| vec![address]),
+            None => match (name.host.as_str(), name.port).to_socket_addrs() {
+                Ok(found) => name.choose(found.collect()),
+                Err(error) => Err(ResolveError::Failed {
+                    host: name.host.clone(),
+                    error,
+                }),
+            },
+        };
+        done(found);
+    };
+    let thread = thread::Builder::new().name("resolve".to_owned());
+    thread.stack_size(STACK).spawn(work)?;
+    Ok(())
+}
+
+fn choose(found: Vec<SocketAddr>, family: Family) -> Option<Vec<SocketAddr>> {
+    let mut chosen = Vec::new();
+    for addr in found {
+        let fits = match family {
+            Family::Any => true,
+            Family::V4 => addr.is_ipv4(),
+            Family::V6 => addr.is_ipv6(),
+        };
+        if fits && !chosen.contains(&addr) && chosen.len() < ADDRESSES_MAX {
+            chosen.push(addr);
+        }
+    }
+    (!chosen.is_empty()).then_some(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addr(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn addresses_need_no_resolver() {
+        let never = Waker::new().unwrap();
+        let stop = Stop::new(&never);
+        let resolve = |host: &str, family| resolve(host, 1194, family, &stop);
+        let found = resolve("192.0.2.1", Family::Any).unwrap().unwrap();
+        assert_eq!(found, [addr("192.0.2.1:1194")]);
+        let found = resolve("[2001:db8::1]", Family::V6).unwrap().unwrap();
+        assert_eq!(found, [addr("[2001:db8::1]:1194")]);
+        let error = resolve("192.0.2.1", Family::V6).unwrap_err();
+        assert!(error.to_string().contains("no IPv6 address"), "{error}");
+    }
+
+    #[test]
+    fn names_are_looked_up_elsewhere() {
+        let never = Waker::new().unwrap();
+        let found = resolve("localhost", 7, Family::V4, &Stop::new(&never)).unwrap();
+        assert_eq!(found.unwrap(), [addr("127.0.0.1:7")]);
+    }
+
+    #[test]
+    fn a_stop_is_not_kept_waiting_by_a_resolver() {
+        let now = Waker::new().unwrap();
+        now.wake();
+        let found = resolve("name.invalid", 7, Family::Any, &Stop::new(&now)).unwrap();
+        assert!(found.is_none());
+    }
+
+    #[test]
+    fn the_order_is_kept_and_doubles_are_not() {
+        let (four, six) = (addr("192.0.2.1:1"), addr("[2001:db8::1]:1"));
+        let found = vec![six, four, six];
+        assert_eq!(choose(found.clone(), Family::Any), Some(vec![six, four]));
+        assert_eq!(choose(found.clone(), Family::V4), Some(vec![four]));
+        assert_eq!(choose(vec![six], Family::V4), None);
+    }
+}

@@ -1,0 +1,280 @@
+//! The process's log, in OpenVPN's form: what the `log` macros say goes to the one [`Logger`], and
+//! to the management client.
+//!
+//! Errors are shown always, warnings too, information from `verb 1` on, debug lines from 4, traces
+//! from 6.
+
+use config::openvpn::Service;
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::policy::log_lines::Line;
+use super::policy::logger::{Form, Logger, Sink, said};
+use super::policy::timestamp::Clock;
+use host::syslog::Syslog;
+
+/// Lines kept for the management port until they are taken.
+const LINES: usize = 250;
+
+/// Lines that strangers may cause at once, all of them together. Beyond that they are counted.
+const STRANGERS_LINES: u32 = 500;
+
+/// Lines that they may cause more for each [`STRANGERS_IN`] that passes: a flood that lasts fills no disk.
+const STRANGERS_MORE: u32 = 10;
+
+/// See [`STRANGERS_MORE`].
+const STRANGERS_IN: Duration = Duration::from_secs(10);
+
+thread_local! {
+    static WHO: RefCell<Option<Who>> = const { RefCell::new(None) };
+}
+
+/// The client of a server that this thread is busy with: lines of the log begin with its name.
+#[derive(Clone, Debug)]
+pub(super) struct Who {
+    /// `address`, or `name/address` of one that was let in.
+    pub label: String,
+    /// It was not let in, or not yet: any sender can be this, and must not fill the log.
+    pub stranger: bool,
+}
+
+/// Lines are about this client until the value is dropped.
+#[cfg(feature = "server")]
+pub(super) struct Speaking(Option<Who>);
+
+#[cfg(feature = "server")]
+impl Speaking {
+    pub(super) fn of(who: Who) -> Self {
+        Self(WHO.replace(Some(who)))
+    }
+}
+
+#[cfg(feature = "server")]
+impl Drop for Speaking {
+    fn drop(&mut self) {
+        WHO.set(self.0.take());
+    }
+}
+
+/// How much strangers have said of late.
+#[derive(Default)]
+struct Strangers {
+    /// When the present period began.
+    began: Option<Instant>,
+    /// Lines that were written, less what periods have given back.
+    lines: u32,
+    left_out: u64,
+}
+
+impl Strangers {
+    /// Whether one more line is written, and before it that so many were not.
+    fn judge(&mut self, now: Instant) -> (bool, Option<u64>) {
+        let began = *self.began.get_or_insert(now);
+        let passed = now.saturating_duration_since(began);
+        let mut told = None;
+        if passed >= STRANGERS_IN {
+            let periods = passed.as_secs() / STRANGERS_IN.as_secs();
+            let periods = u32::try_from(periods).unwrap_or(u32::MAX);
+            self.lines = self
+                .lines
+                .saturating_sub(periods.saturating_mul(STRANGERS_MORE));
+            self.began = Some(now);
+            told = Some(std::mem::take(&mut self.left_out)).filter(|count| *count > 0);
+        }
+        let written = self.lines < STRANGERS_LINES;
+        self.lines += u32::from(written);
+        self.left_out += u64::from(!written);
+        (written, told)
+    }
+}
+
+/// The one logger of the process.
+pub(super) struct Console(Mutex<Inner>);
+
+struct Inner {
+    logger: Logger,
+    lines: VecDeque<(SystemTime, Line)>,
+    listening: bool,
+    strangers: Strangers,
+}
+
+static CONSOLE: OnceLock<Console> = OnceLock::new();
+
+const fn level(verb: u8) -> LevelFilter {
+    match verb {
+        0 => LevelFilter::Warn,
+        1..=3 => LevelFilter::Info,
+        4..=5 => LevelFilter::Debug,
+        _ => LevelFilter::Trace,
+    }
+}
+
+impl Console {
+    /// Makes the process log as the configuration says; called again after SIGHUP.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub(super) fn install(service: &Service, log_path: Option<&Path>) -> io::Result<&'static Self> {
+        let sink = match (&service.log, log_path) {
+            (Some(log), Some(path)) => Sink::file(path, log.append)?,
+            _ if service.syslog => {
+                let name = service.syslog_name.as_deref().unwrap_or("openvpn");
+                // Without a log daemon: better on standard output than nowhere.
+                Syslog::new(name).map_or(Sink::Stdout, Sink::Syslog)
+            }
+            _ => Sink::Stdout,
+        };
+        let form = match (service.machine_readable, service.suppress_timestamps) {
+            (true, _) => Form::Machine,
+            (false, true) => Form::Bare,
+            (false, false) => Form::Timed,
+        };
+        let logger = Logger::new(sink, form, Clock::system(), service.verb, service.mute);
+        let mut logger = Some(logger);
+        let console = CONSOLE.get_or_init(|| {
+            Self(Mutex::new(Inner {
+                // Taken only here, and here only once.
+                logger: logger.take().unwrap_or_else(|| {
+                    Logger::new(
+                        Sink::Stdout,
+                        form,
+                        Clock::system(),
+                        service.verb,
+                        service.mute,
+                    )
+                }),
+                lines: VecDeque::new(),
+                listening: service.management.is_some(),
+                strangers: Strangers::default(),
+            }))
+        });
+        if let Some(logger) = logger {
+            console.inner().logger = logger;
+        }
+        // A second call finds it set already.
+        let _ = log::set_logger(console);
+        log::set_max_level(level(service.verb));
+        Ok(console)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes `verb`.
+    pub(super) fn set_verb(&self, verb: u8) {
+        log::set_max_level(level(verb));
+        self.inner().logger.set_verb(verb);
+    }
+
+    /// Changes `mute`.
+    pub(super) fn set_mute(&self, mute: u32) {
+        self.inner().logger.set_mute(mute);
+    }
+
+    /// The lines since the last call, the newest [`LINES`] of them.
+    pub(super) fn take(&self) -> Vec<(SystemTime, Line)> {
+        self.inner().lines.drain(..).collect()
+    }
+}
+
+impl Inner {
+    fn write(&mut self, line: Line, prefix: Option<&str>, now: SystemTime) {
+        let written = self.logger.write(line, prefix, now);
+        if !self.listening {
+            return;
+        }
+        for mut line in written {
+            if self.lines.len() >= LINES {
+                self.lines.pop_front();
+            }
+            line.text = said(&line, prefix);
+            self.lines.push_back((now, line));
+        }
+    }
+}
+
+/// The target of a record that says why the process ends.
+pub(super) const FATAL: &str = "fatal";
+
+impl Log for Console {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let now = SystemTime::now();
+        // One record, one line: nothing that a peer says can make another.
+        let text = record.args().to_string().replace(['\n', '\r'], " ");
+        let line = match record.level() {
+            Level::Error if record.target() == FATAL => Line::fatal(text),
+            Level::Error => Line::fault(text),
+            Level::Warn => Line::warning(text),
+            Level::Info => Line::info(text),
+            Level::Debug => Line::detail(4, text),
+            Level::Trace => Line::detail(6, text),
+        };
+        let who = WHO.with_borrow(Clone::clone);
+        let mut inner = self.inner();
+        if who.as_ref().is_some_and(|who| who.stranger) && record.level() <= Level::Info {
+            let (write, left_out) = inner.strangers.judge(Instant::now());
+            if let Some(count) = left_out {
+                let note = format!("{count} lines about clients that were not let in are left out");
+                inner.write(Line::info(note), None, now);
+            }
+            if !write {
+                return;
+            }
+        }
+        inner.write(line, who.as_ref().map(|who| who.label.as_str()), now);
+    }
+
+    fn flush(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_fill_no_log() {
+        let (mut strangers, now) = (Strangers::default(), Instant::now());
+        let written = (0..10_000).filter(|_| strangers.judge(now).0).count();
+        assert_eq!(written, STRANGERS_LINES as usize);
+        let left_out = 10_000 - u64::from(STRANGERS_LINES);
+        let next = now + STRANGERS_IN;
+        assert_eq!(strangers.judge(next), (true, Some(left_out)));
+        // While the flood lasts there are few.
+        let written = (0..10_000).filter(|_| strangers.judge(next).0).count();
+        assert_eq!(written, STRANGERS_MORE as usize - 1);
+        // When it is over there are as many as at first.
+        let later = next + STRANGERS_IN * (STRANGERS_LINES / STRANGERS_MORE);
+        let written = (0..10_000).filter(|_| strangers.judge(later).0).count();
+        assert_eq!(written, STRANGERS_LINES as usize);
+    }
+
+    #[cfg(feature = "server")]
+    #[test]
+    fn whom_a_line_is_about_ends_with_its_value() {
+        let label = || WHO.with_borrow(|who| who.as_ref().map(|who| who.label.clone()));
+        let of = |label: &str| {
+            Speaking::of(Who {
+                label: label.to_owned(),
+                stranger: true,
+            })
+        };
+        let outer = of("a");
+        {
+            let _inner = of("b");
+            assert_eq!(label().as_deref(), Some("b"));
+        }
+        assert_eq!(label().as_deref(), Some("a"));
+        drop(outer);
+        assert_eq!(label(), None);
+    }
+}

@@ -1,0 +1,295 @@
+//! What every client and server is run with: configuration, signals, monitoring, and the state that outlives a session.
+
+#[cfg(feature = "server")]
+use super::ReadAgain;
+use super::connect::{Attend, Stop};
+use super::console::{self, Console};
+use super::device::Rungs;
+use super::idle::Idle;
+#[cfg(feature = "server")]
+use super::later::Later;
+use super::management::{Answer, Query, QueryKind};
+use super::monitoring::{Monitored, Monitoring, ProcessRequest};
+use super::secrets::SecretError;
+use super::signals::Signals;
+use super::{RunOptions, process};
+use config::openvpn::{AuthRetry, OpenVpn, ScriptSecurity};
+use config::settings::DataplaneSettings;
+use host::{background, privileges};
+use netio::netlink::{Event, Monitor, Watch};
+use netio::poll::Poller;
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Whose log lines are shown at a terminal without `-v`.
+const UP: &str = "commands::up";
+
+/// What a client or server is run with.
+pub(super) struct Context {
+    pub(super) config: OpenVpn,
+    /// Reads the configuration again, as it was read at the start.
+    #[cfg(feature = "server")]
+    pub(super) again: ReadAgain,
+    /// What was read since.
+    #[cfg(feature = "server")]
+    pub(super) later: Later,
+    /// The first configuration file, for scripts.
+    pub(super) file: Option<String>,
+    pub(super) dataplane: DataplaneSettings,
+    /// What the kernel's super-packets are good for.
+    pub(super) rungs: Rungs,
+    pub(super) signals: Rc<Signals>,
+    pub(super) news: RefCell<Monitor>,
+    pub(super) monitoring: RefCell<Monitoring>,
+    /// Signals and management clients, for when nothing else goes on.
+    pub(super) idle: Poller,
+    /// A management client wants passwords to be forgotten.
+    pub(super) forget: Cell<bool>,
+    /// What is done after a refused password.
+    pub(super) auth_retry: Cell<AuthRetry>,
+    /// The host's name servers are left as they are.
+    pub(super) no_dns: bool,
+    /// The process that started this one waits for the tunnel, and was not told yet that it is up.
+    pub(super) tell: Cell<bool>,
+    /// It is `millrace up` that runs it, and says when the connection is gone and when it is back.
+    pub(super) says: bool,
+    /// The connection is gone, and that was said.
+    pub(super) lost: Cell<bool>,
+}
+
+impl Context {
+    #[allow(clippy::too_many_arguments, reason = "called once")]
+    pub(super) fn new(
+        config: OpenVpn,
+        #[cfg(feature = "server")] again: ReadAgain,
+        file: Option<String>,
+        dataplane: DataplaneSettings,
+        rungs: Rungs,
+        console: &'static Console,
+        options: RunOptions,
+        signals: Rc<Signals>,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let auth_retry = config.client().map(|client| client.auth_retry);
+        let auth_retry = auth_retry.unwrap_or_default();
+        let located = |error: Box<dyn std::error::Error>| config.located(&error.to_string());
+        let monitoring = Monitoring::open(&config, console).map_err(located)?;
+        let idle = Poller::new()?;
+        idle.add(&*signals, 0)?;
+        idle.add(monitoring.events(), 1)?;
+        Ok(Self {
+            config,
+            #[cfg(feature = "server")]
+            again,
+            #[cfg(feature = "server")]
+            later: Later::default(),
+            file,
+            dataplane,
+            rungs,
+            signals,
+            news: RefCell::new(Monitor::open(Watch::ALL)?),
+            monitoring: RefCell::new(monitoring),
+            idle,
+            forget: Cell::new(false),
+            auth_retry: Cell::new(auth_retry),
+            no_dns: options.no_dns,
+            tell: Cell::new(options.wait),
+            says: options.wait,
+            lost: Cell::new(false),
+        })
+    }
+
+    /// The configuration as it is now.
+    #[cfg(feature = "server")]
+    pub(super) fn read_again(&self) -> Result<OpenVpn, String> {
+        (self.again)()
+    }
+
+    /// Keeps a configuration that was read again.
+    #[cfg(feature = "server")]
+    pub(super) fn keep(&self, config: OpenVpn) -> &OpenVpn {
+        self.later.keep(config)
+    }
+
+    /// Says why the process cannot go on.
+    pub(super) fn fatal(&self, error: &dyn std::error::Error) {
+        log::error!(target: console::FATAL, "{}", self.config.located(&error.to_string()));
+        log::info!("Exiting due to fatal error");
+    }
+
+    /// Has a poller wake for changes of the network and for management clients.
+    pub(super) fn watch(&self, poller: &Poller, news: u64, clients: u64) -> io::Result<()> {
+        poller.add(&*self.news.borrow(), news)?;
+        poller.add(self.monitoring.borrow().events(), clients)
+    }
+
+    /// The tunnel is up: the process that waits for that is told, once.
+    pub(super) fn is_up(&self) {
+        if self.tell.take() {
+            if !background::is_child() {
+                terminal::note("the tunnel is up; Ctrl-C takes it down");
+            }
+            process::into_background();
+        }
+        if self.lost.take() {
+            log::info!(target: UP, "the tunnel is up again");
+        }
+    }
+
+    /// A connection has ended that is to be made again.
+    pub(super) fn is_lost(&self) {
+        // Not before it was up for the first time.
+        if self.says && !self.tell.get() && !self.lost.replace(true) {
+            log::info!(target: UP, "the connection is lost; connecting again");
+        }
+    }
+
+    /// Gives up what is not needed any more: `user`, `group`.
+    pub(super) fn drop_privileges(&self) -> Result<(), privileges::UserError> {
+        let service = &self.config.service;
+        if service.user.is_some() || service.group.is_some() {
+            // Written over again and again, from now on by the other user.
+            let status = service.status.as_ref().map(|status| &status.path);
+            let server = self.config.server();
+            let leases = server.and_then(|server| server.pool_persist.as_ref());
+            for path in status.into_iter().chain(leases.map(|leases| &leases.path)) {
+                let path = self.config.path(path);
+                let (user, group) = (service.user.as_deref(), service.group.as_deref());
+                privileges::give_away(&path, user, group)?;
+            }
+            privileges::become_user(service.user.as_deref(), service.group.as_deref())?;
+            log::info!(
+                "UID set to {}, GID set to {}; capabilities retained: CAP_NET_ADMIN and two more",
+                service.user.as_deref().unwrap_or("(same)"),
+                service.group.as_deref().unwrap_or("(same)")
+            );
+        }
+        // A client sets name servers and reads its keys again, which another user could not.
+        if service.user.is_none() && self.config.server().is_some() && !self.runs_programs() {
+            privileges::drop_privileges();
+        }
+        privileges::confine_other_threads();
+        Ok(())
+    }
+
+    /// Whether scripts of the configuration may be run.
+    pub(super) fn runs_programs(&self) -> bool {
+        self.config.scripts.security >= ScriptSecurity::Scripts
+    }
+
+    /// Whether routes or links changed since the last call.
+    pub(super) fn network_changed(&self) -> bool {
+        let mut news = self.news.borrow_mut();
+        let mut changed = false;
+        loop {
+            match news.next() {
+                Ok(Some(event)) => changed |= !matches!(event, Event::AddressChanged),
+                Ok(None) => return changed,
+                Err(error) => {
+                    log::warn!("{error}");
+                    return changed;
+                }
+            }
+        }
+    }
+
+    pub(super) fn deadline(&self, other: Option<Instant>) -> Option<Instant> {
+        self.monitoring.borrow().deadline(other)
+    }
+
+    /// Serves management clients and readers of the status. Signals that come this way are as good as real ones.
+    pub(super) fn serve(&self, monitored: &mut dyn Monitored) {
+        let requests = self.monitoring.borrow_mut().serve(monitored);
+        for request in requests {
+            self.note(&request);
+        }
+    }
+
+    /// Takes note of what a management client wants at any time.
+    pub(super) fn note(&self, request: &ProcessRequest) {
+        match *request {
+            ProcessRequest::Signal(signal) => self.signals.raise(signal),
+            ProcessRequest::Forget => self.forget.set(true),
+            ProcessRequest::AuthRetry(how) => self.auth_retry.set(how),
+            // Only asked for where something waits for them.
+            ProcessRequest::Begin | ProcessRequest::Answer(_) => {}
+        }
+    }
+
+    /// What breaks off every waiting: signals. Management clients are served meanwhile.
+    pub(super) fn stop(&self) -> Stop<'_> {
+        Stop::serving(&self.idle, self)
+    }
+
+    /// Asks on the management port; `None` where `management-query-passwords` does not say so.
+    pub(super) fn ask(
+        &self,
+        kind: &str,
+        question: QueryKind,
+    ) -> Option<Result<Answer, SecretError>> {
+        let port = self.config.service.management.as_ref();
+        port.filter(|port| port.query_passwords)?;
+        let query = Query {
+            kind: kind.to_owned(),
+            question,
+        };
+        if !self.monitoring.borrow_mut().ask(query) {
+            return None;
+        }
+        Some(self.wait_for_answer().ok_or(SecretError::Interrupted))
+    }
+
+    /// The answer to what was asked on the management port; `None` if a signal came first.
+    pub(super) fn wait_for_answer(&self) -> Option<Answer> {
+        self.wait_for(|request| match request {
+            ProcessRequest::Answer(answer) => Ok(answer),
+            other => Err(other),
+        })
+    }
+
+    /// Waits for the management port where `management-hold` says so.
+    pub(super) fn hold(&self) {
+        if self.monitoring.borrow_mut().hold() {
+            log::info!("Need hold release from management interface, waiting...");
+            self.wait_for(|request| match request {
+                ProcessRequest::Begin => Ok(()),
+                other => Err(other),
+            });
+        }
+    }
+
+    /// Serves only the management client until it says what is waited for, or a signal comes (`None`;
+    /// the signal stays to be taken).
+    pub(super) fn wait_for<T>(
+        &self,
+        wanted: impl Fn(ProcessRequest) -> Result<T, ProcessRequest>,
+    ) -> Option<T> {
+        loop {
+            if self.signals.is_raised() {
+                return None;
+            }
+            let requests = self.monitoring.borrow_mut().serve(&mut Idle);
+            for request in requests {
+                match wanted(request) {
+                    Ok(found) => return Some(found),
+                    Err(other) => self.note(&other),
+                }
+            }
+            let now = Instant::now();
+            let timeout = self
+                .deadline(None)
+                .map(|at| at.saturating_duration_since(now));
+            if !self.signals.is_raised() {
+                self.idle.wait(timeout).ok()?;
+            }
+        }
+    }
+}
+
+impl Attend for Context {
+    fn attend(&self) -> bool {
+        self.serve(&mut Idle);
+        !self.signals.is_raised()
+    }
+}

@@ -1,0 +1,277 @@
+//! The interface and its data plane, for either role.
+
+use crate::wireguard::{mtu_discovery, start_test_tun};
+use config::openvpn::{Connection, Device, Family, OpenVpn, Sockets as SocketOptionsOf};
+use config::settings::{DataplaneSettings, Parallel};
+use engine::{Sockets, TunnelOptions};
+use netio::netlink::{Netlink, NetlinkError};
+use netio::tun::{Tun, TunError, TunOptions, TunTest, TunVerdict};
+use netio::udp::{self, SelfTest, SocketError, SocketOptions, UdpSocket};
+use openvpn::data::wire::OpenVpn as Packets;
+use plane::{PeerId, RouteChange};
+use std::cell::{Cell, OnceCell};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use super::plane_call::Plane;
+use crate::inbox::Inbox;
+
+/// Packets that the TUN may queue. The kernel's 500 is a burst of a few milliseconds.
+const TXQUEUELEN: u32 = 1000;
+
+/// Most threads chosen without being asked: more only reorder and wait.
+const WORKERS_MAX: usize = 4;
+
+/// Bytes of each UDP socket's buffers where the configuration names none.
+const SOCKET_BUFFER: usize = 2 << 20;
+
+/// Why there is no interface, or no socket.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DeviceError {
+    /// No TUN.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// The link could not be set up.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// No UDP socket.
+    #[error(transparent)]
+    Udp(#[from] SocketError),
+    /// The local address of a socket.
+    #[error("local {host}: {reason}")]
+    Local {
+        /// What the configuration says.
+        host: String,
+        /// Why that cannot be.
+        reason: String,
+    },
+    /// Descriptors, threads.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// The self-test of the TUN, which runs beside what comes before there is one.
+pub(super) struct Rungs(Cell<Option<TunTest>>, OnceCell<TunVerdict>);
+
+impl Rungs {
+    /// Starts it.
+    pub(super) fn test(device: &Device, settings: &DataplaneSettings) -> Self {
+        let test = (!device.null).then(|| start_test_tun(settings));
+        Self(Cell::new(test), OnceCell::new())
+    }
+
+    /// What came of it, however often the device is made anew.
+    fn verdict(&self) -> &TunVerdict {
+        self.1.get_or_init(|| {
+            let verdict = match self.0.take() {
+                Some(test) => test.verdict(),
+                None => TunVerdict::not_run("no TUN"),
+            };
+            log::debug!("self-test of the TUN: {verdict:?}");
+            verdict
+        })
+    }
+}
+
+/// An interface, its name and its number; 0 where there is none (`dev null`).
+pub(super) struct Link {
+    pub name: String,
+    pub index: u32,
+}
+
+/// Makes the interface and starts its workers.
+///
+/// # Errors
+/// See [`DeviceError`]. Nothing is left behind.
+#[allow(clippy::too_many_arguments, reason = "called twice")]
+pub(super) fn start(
+    packets: Packets,
+    device: &Device,
+    rungs: &Rungs,
+    settings: &DataplaneSettings,
+    mtu: u16,
+    fragments: bool,
+    inbox: &Arc<Inbox>,
+    backpressure: bool,
+) -> Result<(Box<Plane>, Link), DeviceError> {
+    let io = |what| move |source| DeviceError::Io { what, source };
+    let tun = if device.null {
+        Tun::null().map_err(io("eventfd"))?
+    } else {
+        let options = TunOptions {
+            // Packets that are cut in pieces here must come one by one.
+            tso: settings.tun_gso.wanted() && !fragments,
+            uso: settings.tun_uso.wanted() && !fragments,
+            gro: settings.tun_gro.wanted() && !fragments,
+        };
+        let pattern = if device.is_dynamic() {
+            "tun%d"
+        } else {
+            &device.name
+        };
+        rungs.verdict().create(pattern, options)?
+    };
+    let mut link = Link {
+        name: tun.name().to_owned(),
+        index: 0,
+    };
+    if !device.null {
+        let mut netlink = Netlink::open()?;
+        link.index = netlink.index_of(&link.name)?;
+        netlink.set_mtu(link.index, mtu.into())?;
+        // Packets from a link-local address of the kernel's making are no client's, and a server refuses them.
+        if let Err(e) = netlink.set_no_link_local(link.index) {
+            log::debug!("{e}");
+        }
+        let length = device.queue_length.unwrap_or(TXQUEUELEN);
+        if let Err(e) = netlink.set_txqueuelen(link.index, length) {
+            log::debug!("{e}");
+        }
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let options = TunnelOptions {
+        workers: settings.workers.unwrap_or_else(|| cores.min(WORKERS_MAX)),
+        parallel: match settings.parallel {
+            Parallel::On => true,
+            Parallel::Off => false,
+            // On two cores the other one has the kernel's work to do: see docs/benchmarks/notes.md.
+            Parallel::Auto => cores > 2,
+        },
+        mtu: mtu.into(),
+        gso_max_segs: settings.gso_max_segs.map_or(usize::MAX, usize::from),
+        backpressure,
+    };
+    let control: Arc<Inbox> = Arc::clone(inbox);
+    let plane = userspace::openvpn(tun, packets, control, &options).map_err(io("threads"))?;
+    Ok((plane, link))
+}
+
+/// Opens the UDP sockets of a connection: of one family where `only` says so.
+///
+/// # Errors
+/// See [`DeviceError`].
+pub(super) fn open_udp(
+    config: &OpenVpn,
+    connection: &Connection,
+    settings: &DataplaneSettings,
+    only: Option<udp::Family>,
+) -> Result<Sockets, DeviceError> {
+    let local = &connection.local;
+    let addresses = match &local.host {
+        Some(host) => Some(resolve_local(host, connection.protocol.family)?),
+        None => None,
+    };
+    let port = if local.bind { local.port } else { 0 };
+    let mut gso = settings.udp_gso.wanted();
+    if gso && let SelfTest::Failed(why) = udp::self_test() {
+        log::warn!("udp-gso: this kernel damages segmented datagrams ({why}); off");
+        gso = false;
+    }
+    let discovery = connection.mtu.discovery.unwrap_or(settings.mtu_disc);
+    let shared = |address| {
+        let SocketOptionsOf {
+            send_buffer,
+            receive_buffer,
+            mark,
+            device,
+            ..
+        } = &config.sockets;
+        let buffer = send_buffer.max(receive_buffer).filter(|n| *n > 0);
+        SocketOptions {
+            port,
+            address,
+            fwmark: mark.unwrap_or(0),
+            device: device.clone(),
+            buffer: Some(
+                buffer
+                    .map_or(SOCKET_BUFFER, |n| n as usize)
+                    .max(SOCKET_BUFFER),
+            ),
+            gso,
+            gro: settings.udp_gro.wanted(),
+            mmsg: settings.mmsg.wanted(),
+            mtu_discovery: mtu_discovery(discovery),
+        }
+    };
+    let open = |family, v6: bool| -> Result<Option<UdpSocket>, DeviceError> {
+        if only.is_some_and(|only| only != family) {
+            return Ok(None);
+        }
+        let address = match &addresses {
+            None => None,
+            Some(all) => match all.iter().find(|ip| ip.is_ipv6() == v6) {
+                Some(ip) => Some(*ip),
+                None => return Ok(None),
+            },
+        };
+        match UdpSocket::bind(family, &shared(address)) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(SocketError::NoFamily(_)) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    };
+    let wants =
+        |family| connection.protocol.family == Family::Any || connection.protocol.family == family;
+    let v4 = if wants(Family::V4) && !local.ipv6_only {
+        open(udp::Family::V4, false)?
+    } else {
+        None
+    };
+    let v6 = if wants(Family::V6) {
+        open(udp::Family::V6, true)?
+    } else {
+        None
+    };
+    if v4.is_none() && v6.is_none() {
+        return Err(SocketError::NoFamily(only.unwrap_or(udp::Family::V4)).into());
+    }
+    Ok(Sockets { v4, v6 })
+}
+
+/// The local addresses that a name or an address stands for.
+pub(super) fn resolve_local(host: &str, family: Family) -> Result<Vec<IpAddr>, DeviceError> {
+    let local = |reason: String| DeviceError::Local {
+        host: host.to_owned(),
+        reason,
+    };
+    let found = (host, 0)
+        .to_socket_addrs()
+        .map_err(|e| local(e.to_string()))?;
+    let fits = |ip: &IpAddr| match family {
+        Family::Any => true,
+        Family::V4 => ip.is_ipv4(),
+        Family::V6 => ip.is_ipv6(),
+    };
+    let found: Vec<IpAddr> = found.map(|addr| addr.ip()).filter(fits).collect();
+    if found.is_empty() {
+        return Err(local(
+            "it has no address of the family that proto asks for".into(),
+        ));
+    }
+    Ok(found)
+}
+
+/// The family of an address, for sockets.
+pub(super) fn family_of(addr: SocketAddr) -> udp::Family {
+    if addr.is_ipv4() {
+        udp::Family::V4
+    } else {
+        udp::Family::V6
+    }
+}
+
+/// The routes of a peer that everything goes to: every address of both families.
+pub(super) fn everywhere(peer: PeerId) -> [RouteChange; 2] {
+    let all = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    all.map(|address| RouteChange::Add {
+        address,
+        len: 0,
+        peer,
+    })
+}

@@ -1,0 +1,78 @@
+//! Running the configured scripts, with the environment that they know.
+
+use config::openvpn::{Command, OpenVpn};
+use std::time::SystemTime;
+
+use super::policy::environment::Environment;
+use super::policy::scripts::{Hook, Invocation, ScriptError};
+
+/// The scripts of a configuration.
+pub(super) struct Hooks<'a> {
+    config: &'a OpenVpn,
+    /// What every script is told.
+    pub base: Environment,
+}
+
+impl<'a> Hooks<'a> {
+    /// `file` is the first configuration file, `start` when the process started.
+    pub(super) fn new(config: &'a OpenVpn, file: Option<&str>, start: SystemTime) -> Self {
+        let mut base = Environment::default();
+        base.set_configuration(config, file, std::process::id(), start);
+        Self { config, base }
+    }
+
+    /// Goes on with another configuration, whose scripts are the same.
+    #[cfg(feature = "server")]
+    pub(super) const fn follow(&mut self, config: &'a OpenVpn) {
+        self.config = config;
+    }
+
+    /// The script of a hook, ready to run.
+    pub(super) fn invocation(
+        &self,
+        hook: Hook,
+        command: &Command,
+        arguments: impl IntoIterator<Item = String>,
+        environment: &Environment,
+    ) -> Result<Invocation, ScriptError> {
+        let security = self.config.scripts.security;
+        Ok(
+            Invocation::new(hook, command, arguments, environment, security)?
+                .in_directory(self.config.directory.clone()),
+        )
+    }
+
+    /// Runs the script of a hook, if there is one, and waits for it.
+    ///
+    /// # Errors
+    /// It could not be run, or ended with an error.
+    #[cfg(feature = "server")]
+    pub(super) fn run(
+        &self,
+        hook: Hook,
+        command: Option<&Command>,
+        arguments: impl IntoIterator<Item = String>,
+        environment: &Environment,
+    ) -> Result<(), ScriptError> {
+        let Some(command) = command else {
+            return Ok(());
+        };
+        let invocation = self.invocation(hook, command, arguments, environment)?;
+        log::info!("{}", invocation.line());
+        invocation.run_well()
+    }
+
+    /// As [`Hooks::run`], for scripts whose failure changes nothing.
+    #[cfg(feature = "server")]
+    pub(super) fn tell(
+        &self,
+        hook: Hook,
+        command: Option<&Command>,
+        arguments: impl IntoIterator<Item = String>,
+        environment: &Environment,
+    ) {
+        if let Err(e) = self.run(hook, command, arguments, environment) {
+            log::warn!("WARNING: {e}");
+        }
+    }
+}

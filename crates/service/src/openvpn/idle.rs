@@ -1,0 +1,21 @@
+//! What is told while there is no session: before the first one, and between two.
+
+use super::monitoring::{Monitored, Status};
+use super::policy::status_file::ClientStatus;
+use crate::status::Status as Document;
+
+/// Nothing goes on.
+pub(super) struct Idle;
+
+impl Monitored for Idle {
+    fn status(&self) -> Status {
+        Status::Client(ClientStatus::default())
+    }
+
+    fn document(&self) -> Document {
+        Document {
+            state: Some("connecting".to_owned()),
+            ..Document::default()
+        }
+    }
+}

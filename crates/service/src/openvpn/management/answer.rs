@@ -1,0 +1,143 @@
+//! Questions to the user: names, passwords, and whether something is all right.
+
+use zeroize::Zeroizing;
+
+use super::words::Word;
+
+/// Longest name or password, in bytes, as in stock's default build.
+const ANSWER_MAX: usize = 127;
+
+/// What is asked for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum QueryKind {
+    /// A name and a password, with a static challenge if the configuration has one: its text,
+    /// whether the answer may be seen, and whether it goes behind the password.
+    UserPassword {
+        /// The challenge.
+        challenge: Option<(String, bool, bool)>,
+    },
+    /// Only a password: that of a private key.
+    Password,
+}
+
+/// A question. The user answers with its `kind` (`Auth`, `Private Key`, `HTTP Proxy`, …).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Query {
+    /// What it is for.
+    pub kind: String,
+    /// What is asked for.
+    pub question: QueryKind,
+}
+
+impl Query {
+    /// The line that asks.
+    pub(super) fn text(&self) -> String {
+        let kind = &self.kind;
+        match &self.question {
+            QueryKind::UserPassword { challenge: None } => {
+                format!(">PASSWORD:Need '{kind}' username/password")
+            }
+            QueryKind::UserPassword {
+                challenge: Some((text, echo, concat)),
+            } => {
+                let flags = u8::from(*echo) | u8::from(*concat) << 1;
+                format!(">PASSWORD:Need '{kind}' username/password SC:{flags},{text}")
+            }
+            QueryKind::Password => format!(">PASSWORD:Need '{kind}' password"),
+        }
+    }
+}
+
+/// Which part of an answer came.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Part {
+    Username,
+    Password,
+    NeedOk,
+    NeedStr,
+}
+
+impl Part {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Username => "username",
+            Self::Password => "password",
+            Self::NeedOk => "needok-confirmation",
+            Self::NeedStr => "needstr-string",
+        }
+    }
+
+    const fn answers(self, question: &QueryKind) -> bool {
+        matches!(
+            (self, question),
+            (
+                Self::Username | Self::Password,
+                QueryKind::UserPassword { .. }
+            ) | (Self::Password, QueryKind::Password)
+        )
+    }
+}
+
+/// A question, and what has been answered of it.
+pub(super) struct Asked {
+    pub(super) query: Query,
+    username: Option<Zeroizing<String>>,
+    second: Option<Zeroizing<String>>,
+}
+
+impl Asked {
+    pub(super) const fn new(query: Query) -> Self {
+        Self {
+            query,
+            username: None,
+            second: None,
+        }
+    }
+
+    /// Takes the name and the rest, once both are there.
+    pub(super) fn complete(&mut self) -> Option<(Zeroizing<String>, Zeroizing<String>)> {
+        let named = matches!(self.query.question, QueryKind::UserPassword { .. });
+        if self.second.is_none() || named && self.username.is_none() {
+            return None;
+        }
+        Some((
+            self.username.take().unwrap_or_default(),
+            self.second.take()?,
+        ))
+    }
+}
+
+/// Takes a part of an answer. Returns the reply, and true where the part was wanted.
+pub(super) fn take(
+    asked: Option<&mut Asked>,
+    part: Part,
+    kind: &str,
+    value: Word,
+) -> (String, bool) {
+    let name = part.name();
+    let Some(asked) = asked.filter(|asked| part.answers(&asked.query.question)) else {
+        return (
+            format!("ERROR: no {name} is currently needed at this time"),
+            false,
+        );
+    };
+    if asked.query.kind != kind {
+        let wanted = &asked.query.kind;
+        let error =
+            format!("ERROR: {name} of type '{kind}' entered, but we need one of type '{wanted}'");
+        return (error, false);
+    }
+    if value.len() > ANSWER_MAX {
+        let error = format!("ERROR: {name} has more than {ANSWER_MAX} bytes; enter a shorter one");
+        return (error, false);
+    }
+    match part {
+        // An empty name is none; an empty password may be meant.
+        Part::Username => asked.username = Some(value).filter(|value| !value.is_empty()),
+        Part::Password | Part::NeedOk | Part::NeedStr => asked.second = Some(value),
+    }
+    (
+        format!("SUCCESS: '{kind}' {name} entered, but not yet verified"),
+        true,
+    )
+}

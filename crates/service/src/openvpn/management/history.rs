@@ -1,0 +1,302 @@
+//! What has happened, to be looked up by `state`, `log` and `echo`.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// How far a tunnel is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum State {
+    /// The management port is there, and the tunnel is about to begin.
+    Connecting,
+    /// A TCP connection is being made.
+    TcpConnect,
+    /// The server has not answered yet.
+    Wait,
+    /// It has; the handshake is under way.
+    Auth,
+    /// The user is asked for more.
+    AuthPending,
+    /// Options are asked for.
+    GetConfig,
+    /// The interface gets its addresses.
+    AssignIp,
+    /// Routes are set.
+    AddRoutes,
+    /// All done.
+    Connected,
+    /// The tunnel begins anew.
+    Reconnecting,
+    /// The daemon ends.
+    Exiting,
+}
+
+impl State {
+    /// The name on the wire.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Connecting => "CONNECTING",
+            Self::TcpConnect => "TCP_CONNECT",
+            Self::Wait => "WAIT",
+            Self::Auth => "AUTH",
+            Self::AuthPending => "AUTH_PENDING",
+            Self::GetConfig => "GET_CONFIG",
+            Self::AssignIp => "ASSIGN_IP",
+            Self::AddRoutes => "ADD_ROUTES",
+            Self::Connected => "CONNECTED",
+            Self::Reconnecting => "RECONNECTING",
+            Self::Exiting => "EXITING",
+        }
+    }
+
+    /// Whether a server is ever in it; what its many clients do is no state of its own.
+    pub(super) const fn is_of_servers(self) -> bool {
+        !matches!(
+            self,
+            Self::TcpConnect | Self::Wait | Self::Auth | Self::AuthPending | Self::GetConfig
+        )
+    }
+}
+
+/// A change of state.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct StateEntry {
+    /// Seconds since 1970.
+    pub at: u64,
+    /// The new state.
+    pub state: State,
+    /// `SUCCESS` or `ERROR` when connected, why with [`State::Reconnecting`] and
+    /// [`State::Exiting`], else empty.
+    pub detail: String,
+    /// The addresses that are known in it.
+    pub addresses: Addresses,
+}
+
+/// The addresses of a tunnel, inside and outside.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Addresses {
+    /// Our address in the tunnel.
+    pub tunnel: Option<Ipv4Addr>,
+    /// Our IPv6 address in the tunnel.
+    pub tunnel_v6: Option<Ipv6Addr>,
+    /// Where the server is.
+    pub remote: Option<SocketAddr>,
+    /// Where we are to it.
+    pub local: Option<SocketAddr>,
+}
+
+/// A history's entry on the wire.
+pub(super) trait Entry {
+    fn text(&self) -> String;
+}
+
+impl Entry for StateEntry {
+    fn text(&self) -> String {
+        let outer = |addr: Option<SocketAddr>| {
+            addr.map_or_else(
+                || ",".to_owned(),
+                |addr| format!("{},{}", addr.ip().to_canonical(), addr.port()),
+            )
+        };
+        let Addresses {
+            tunnel,
+            tunnel_v6,
+            remote,
+            local,
+        } = self.addresses;
+        let tunnel = tunnel.map(|addr| addr.to_string()).unwrap_or_default();
+        let tunnel_v6 = tunnel_v6.map(|addr| format!(",{addr}"));
+        format!(
+            "{},{},{},{tunnel},{},{}{}",
+            self.at,
+            self.state.name(),
+            self.detail,
+            outer(remote),
+            outer(local),
+            tunnel_v6.unwrap_or_default(),
+        )
+    }
+}
+
+/// How bad a line of the log is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum LogFlag {
+    /// `I`: for every reader.
+    Info,
+    /// `F`: the daemon ends with it.
+    Fatal,
+    /// `N`: an error that it survives.
+    NonFatal,
+    /// `W`: a warning.
+    Warning,
+    /// `D`: for debugging.
+    Debug,
+    /// No letter: what is said at `verb 2` to 5.
+    Detail,
+}
+
+impl LogFlag {
+    const fn letter(self) -> &'static str {
+        match self {
+            Self::Info => "I",
+            Self::Fatal => "F",
+            Self::NonFatal => "N",
+            Self::Warning => "W",
+            Self::Debug => "D",
+            Self::Detail => "",
+        }
+    }
+}
+
+/// A line of the log.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct LogEntry {
+    pub(super) at: u64,
+    pub(super) flag: LogFlag,
+    pub(super) text: String,
+}
+
+impl Entry for LogEntry {
+    fn text(&self) -> String {
+        format!("{},{},{}", self.at, self.flag.letter(), self.text)
+    }
+}
+
+/// A text of `echo` in the configuration or from the server.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct EchoEntry {
+    pub(super) at: u64,
+    pub(super) text: String,
+}
+
+impl Entry for EchoEntry {
+    fn text(&self) -> String {
+        format!("{},{}", self.at, self.text)
+    }
+}
+
+/// What a command asks of a history.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Request {
+    /// Tell what is new from now on, or no longer.
+    Realtime(bool),
+    /// The last so many entries.
+    Last(usize),
+    /// All of them.
+    All,
+    /// Something else.
+    Unknown,
+}
+
+impl Request {
+    pub(super) fn new(word: &str) -> Self {
+        match word {
+            "on" => Self::Realtime(true),
+            "off" => Self::Realtime(false),
+            "all" => Self::All,
+            _ => match super::command::leading_number(word) {
+                Some(n) if n > 0 => Self::Last(usize::try_from(n).unwrap_or(usize::MAX)),
+                _ => Self::Unknown,
+            },
+        }
+    }
+}
+
+/// The last entries of one kind.
+#[derive(Debug)]
+pub(super) struct History<T> {
+    entries: VecDeque<T>,
+    most: usize,
+    /// New entries are told at once.
+    pub(super) realtime: bool,
+}
+
+impl<T: Entry> History<T> {
+    /// Keeps the last `most` entries.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            most,
+            realtime: false,
+        }
+    }
+
+    /// Adds an entry, and drops the oldest where it is too many.
+    pub(super) fn add(&mut self, entry: T) {
+        if self.entries.len() >= self.most {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// The answer to a request, line by line. `name` is the command.
+    pub(super) fn answer(&mut self, request: Request, name: &str) -> Vec<String> {
+        let count = match request {
+            Request::Realtime(on) => {
+                self.realtime = on;
+                let state = if on { "ON" } else { "OFF" };
+                return vec![format!(
+                    "SUCCESS: real-time {name} notification set to {state}"
+                )];
+            }
+            Request::Unknown => {
+                return vec![format!(
+                    "ERROR: {name} parameter must be 'on' or 'off' or some number n or 'all'"
+                )];
+            }
+            Request::All => usize::MAX,
+            Request::Last(count) => count,
+        };
+        let skipped = self.entries.len().saturating_sub(count);
+        let entries = self.entries.iter().skip(skipped).map(Entry::text);
+        entries.chain(["END".to_owned()]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_have_the_fields_of_stock() {
+        let mut entry = StateEntry {
+            at: 1_795_219_592,
+            state: State::Connecting,
+            detail: String::new(),
+            addresses: Addresses::default(),
+        };
+        assert_eq!(entry.text(), "1795219592,CONNECTING,,,,,,");
+        entry.state = State::Connected;
+        entry.detail = "SUCCESS".to_owned();
+        entry.addresses.tunnel = Some([10, 8, 0, 2].into());
+        entry.addresses.remote = Some("192.0.2.1:1194".parse().unwrap());
+        assert_eq!(
+            entry.text(),
+            "1795219592,CONNECTED,SUCCESS,10.8.0.2,192.0.2.1,1194,,"
+        );
+        entry.addresses.local = Some("[2001:db8::1]:5".parse().unwrap());
+        entry.addresses.tunnel_v6 = Some("fd00::2".parse().unwrap());
+        assert_eq!(
+            entry.text(),
+            "1795219592,CONNECTED,SUCCESS,10.8.0.2,192.0.2.1,1194,2001:db8::1,5,fd00::2"
+        );
+    }
+
+    #[test]
+    fn a_history_forgets_the_oldest() {
+        let mut history = History::new(2);
+        for at in 1..=3 {
+            history.add(EchoEntry {
+                at,
+                text: "x".to_owned(),
+            });
+        }
+        assert_eq!(history.answer(Request::All, "echo"), ["2,x", "3,x", "END"]);
+        assert_eq!(history.answer(Request::Last(1), "echo"), ["3,x", "END"]);
+        assert_eq!(history.answer(Request::new("9"), "echo").len(), 3);
+        assert!(history.answer(Request::new("0"), "echo")[0].starts_with("ERROR: echo"));
+        assert!(
+            history.answer(Request::new("on"), "log")[0].ends_with("log notification set to ON")
+        );
+        assert!(history.realtime);
+    }
+}

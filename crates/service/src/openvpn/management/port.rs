@@ -1,0 +1,432 @@
+//! The port itself: its client, what the client has sent, what it is told.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use config::openvpn::{AuthRetry, ScriptSecurity};
+use zeroize::Zeroizing;
+
+use super::super::policy::environment::Environment;
+use super::super::policy::status_file::Format;
+use super::answer::{Asked, Query};
+use super::command::{Signal, Victim};
+use super::history::{EchoEntry, Entry as _, History, LogEntry, LogFlag, StateEntry};
+use super::words::{Line, Lines};
+
+/// States and echoes that are kept.
+const HISTORY: usize = 100;
+
+/// Most bytes that may wait for a peer that does not read; then it is dropped.
+const WAITING_MAX: usize = 1 << 20;
+
+/// Longest text of a log or echo entry, in bytes.
+const TEXT_MAX: usize = 1024;
+
+/// What the port must know of the daemon.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    /// The password, if there is one.
+    pub password: Option<Zeroizing<String>>,
+    /// `management-hold`: the tunnel begins when told.
+    pub hold: bool,
+    /// This is a server.
+    pub server: bool,
+    /// The program's name and version, for `version` and the head of `status`.
+    pub title: String,
+    /// The daemon's process.
+    pub pid: u32,
+    /// Lines of the log that are kept.
+    pub log_lines: u16,
+    /// `verb`.
+    pub verb: u8,
+    /// `mute`.
+    pub mute: u32,
+    /// `auth-retry`.
+    pub auth_retry: AuthRetry,
+    /// `status-version`.
+    pub format: Format,
+}
+
+/// What the daemon is to do. Where a reply is named it must be given before the next action is
+/// asked for; everything else has been answered already.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Action {
+    /// Act on a signal.
+    Signal(Signal),
+    /// Give the status by [`Management::reply_status`].
+    Status(Format),
+    /// Send clients away, and say how many by [`Management::reply_kill`].
+    Kill(Victim),
+    /// Count clients and bytes for [`Management::reply_load`].
+    LoadStats,
+    /// Count clients for [`Management::reply_client_count`].
+    ClientCount,
+    /// Log as much as this `verb`.
+    Verb(u8),
+    /// Log so many equal lines.
+    Mute(u32),
+    /// Do this after a refused password.
+    AuthRetry(AuthRetry),
+    /// Begin: see [`Management::hold`].
+    Begin,
+    /// Go on with this answer to the query.
+    Answer(Answer),
+    /// Forget every password.
+    ForgetPasswords,
+    /// Send the server an answer to its challenge; then [`Management::reply_done`].
+    ChallengeResponse(String),
+    /// Send a client away with this message (`RESTART` if none); then [`Management::reply_done`].
+    ClientKill {
+        /// The client, as counted by the server.
+        client: u64,
+        /// The message.
+        message: Option<String>,
+    },
+}
+
+/// What the user answered.
+#[derive(Eq, PartialEq)]
+pub(crate) struct Answer {
+    /// What for.
+    pub kind: String,
+    /// The name; empty where none was asked for.
+    pub username: Zeroizing<String>,
+    /// The password, `ok` or `cancel`, or the text.
+    pub text: Zeroizing<String>,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A command whose reply the daemon owes.
+pub(super) enum Owed {
+    Status,
+    Kill(Victim),
+    Done(&'static str),
+    Other(&'static str),
+}
+
+/// A connection.
+#[derive(Default)]
+pub(super) struct Peer {
+    pub(super) input: Lines,
+    output: Zeroizing<Vec<u8>>,
+    pub(super) trusted: bool,
+    pub(super) tries: u32,
+    /// What comes up to `END` belongs to a command that is not done here.
+    pub(super) skipping: bool,
+    /// How often bytes are told, and when next.
+    pub(super) bytecount: Option<(Duration, Instant)>,
+    pub(super) closing: bool,
+    /// A line has come from it, and the password where there is one.
+    pub(super) spoken: bool,
+}
+
+/// The management port. See the module's text for how it is used.
+pub(crate) struct Management {
+    pub(super) settings: Settings,
+    pub(super) peer: Option<Peer>,
+    pub(super) log: History<LogEntry>,
+    pub(super) echo: History<EchoEntry>,
+    pub(super) state: History<StateEntry>,
+    pub(super) asked: Option<Asked>,
+    /// Seconds that the hold was announced with.
+    pub(super) holding: Option<u32>,
+    pub(super) released: bool,
+    pub(super) owed: Option<Owed>,
+}
+
+impl fmt::Debug for Management {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Management")
+            .field("connected", &self.peer.is_some())
+            .field("holding", &self.holding)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Management {
+    /// A port to which no client has connected.
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            log: History::new(usize::from(settings.log_lines)),
+            echo: History::new(HISTORY),
+            state: History::new(HISTORY),
+            settings,
+            peer: None,
+            asked: None,
+            holding: None,
+            released: false,
+            owed: None,
+        }
+    }
+
+    /// A client has connected. Only one may be: the daemon accepts the next when this one has gone.
+    pub(crate) fn connected(&mut self) {
+        self.peer = Some(Peer {
+            trusted: self.settings.password.is_none(),
+            ..Peer::default()
+        });
+        self.greet();
+    }
+
+    /// The client has gone. Returns true if there was one. What it switched on is off for the next.
+    pub(crate) fn disconnected(&mut self) -> bool {
+        self.log.realtime = false;
+        self.echo.realtime = false;
+        self.state.realtime = false;
+        self.owed = None;
+        self.peer.take().is_some()
+    }
+
+    /// Whether a client is connected that has sent the password.
+    pub(crate) fn has_trusted_peer(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.trusted)
+    }
+
+    /// Whether the connected client has sent something, and the password where there is one.
+    pub(crate) fn has_spoken(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.spoken)
+    }
+
+    /// Takes what was received; then ask for [`Self::next_action`] until there is none.
+    pub(crate) fn receive(&mut self, bytes: &[u8]) {
+        if let Some(peer) = self.peer.as_mut().filter(|peer| !peer.closing) {
+            peer.input.push(bytes);
+        }
+    }
+
+    /// What is to be sent.
+    pub(crate) fn transmit(&self) -> &[u8] {
+        self.peer.as_ref().map_or(&[], |peer| &peer.output)
+    }
+
+    /// So many bytes of it were sent.
+    pub(crate) fn sent(&mut self, count: usize) {
+        if let Some(peer) = &mut self.peer {
+            let count = count.min(peer.output.len());
+            peer.output.drain(..count);
+        }
+    }
+
+    /// Whether the connection is to be closed: the client asked for it or may not stay. What waits is sent
+    /// first, unless it is too much.
+    pub(crate) fn wants_close(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| {
+            peer.closing && peer.output.is_empty() || peer.output.len() > WAITING_MAX
+        })
+    }
+
+    /// The next thing to do; none when every line that has come is dealt with.
+    pub(crate) fn next_action(&mut self, now: Instant) -> Option<Action> {
+        if let Some(owed) = self.owed.take() {
+            // A reply that the daemon has not given must not shift the next.
+            let name = match owed {
+                Owed::Status => "status",
+                Owed::Kill(_) => "kill",
+                Owed::Done(name) | Owed::Other(name) => name,
+            };
+            self.say(&format!("ERROR: {name} command failed"));
+        }
+        loop {
+            let peer = self.peer.as_mut()?;
+            if peer.closing {
+                peer.input.clear();
+                return None;
+            }
+            let line = peer.input.next_line()?;
+            let action = match line {
+                Line::TooLong => {
+                    self.say("ERROR: the line is too long (1024 bytes max)");
+                    None
+                }
+                Line::Whole(line) => self.line(&line, now),
+            };
+            if let Some(peer) = &mut self.peer {
+                peer.spoken = peer.trusted;
+            }
+            self.prompt();
+            if action.is_some() {
+                return action;
+            }
+        }
+    }
+
+    pub(super) fn greet(&mut self) {
+        if !self.has_trusted_peer() {
+            self.prompt();
+            return;
+        }
+        self.say(">INFO:OpenVPN Management Interface Version 5 -- type 'help' for more info");
+        self.say_special();
+    }
+
+    /// What a client that connects must know at once: that something is asked, or waits.
+    pub(super) fn say_special(&mut self) {
+        if let Some(text) = self.special() {
+            self.say(&text);
+        }
+    }
+
+    fn special(&self) -> Option<String> {
+        let asked = self.asked.as_ref().map(|asked| asked.query.text());
+        let holding = self.holding;
+        asked.or_else(|| holding.map(|seconds| format!(">HOLD:Waiting for hold release:{seconds}")))
+    }
+
+    fn prompt(&mut self) {
+        if let Some(peer) = self
+            .peer
+            .as_mut()
+            .filter(|peer| !peer.trusted && !peer.closing)
+        {
+            peer.output.extend_from_slice(b"ENTER PASSWORD:");
+        }
+    }
+
+    /// Sends a line, or lines apart by their ends, to a client that has sent the password.
+    pub(super) fn say(&mut self, text: &str) {
+        let Some(peer) = self.peer.as_mut().filter(|peer| peer.trusted) else {
+            return;
+        };
+        // Beyond this the peer is dropped anyway.
+        if peer.output.len() <= WAITING_MAX {
+            peer.output.extend_from_slice(text.as_bytes());
+            peer.output.extend_from_slice(b"\r\n");
+        }
+    }
+
+    pub(super) fn say_all(&mut self, lines: &[String]) {
+        for line in lines {
+            self.say(line);
+        }
+    }
+
+    /// Begins to wait before the tunnel begins. Returns false where nothing is waited for: no hold
+    /// is wanted, or it was released already. `seconds` is what the daemon would wait by itself
+    /// before it connects again. [`Action::Begin`] ends the waiting.
+    pub(crate) fn hold(&mut self, seconds: u32) -> bool {
+        if !self.settings.hold || self.released {
+            return false;
+        }
+        self.holding = Some(seconds);
+        self.say_special();
+        true
+    }
+
+    /// The tunnel has ended; the next begins with a new hold.
+    pub(crate) fn tunnel_closed(&mut self) {
+        self.released = false;
+    }
+
+    /// Asks the user. [`Action::Answer`] is what comes of it, whichever client is connected by then.
+    pub(crate) fn ask(&mut self, query: Query) {
+        self.asked = Some(Asked::new(query));
+        self.say_special();
+    }
+
+    /// What was answered for `kind` was refused; `reason` is what the server said of it.
+    pub(crate) fn verification_failed(&mut self, kind: &str, reason: Option<&str>) {
+        let reason = reason.map(|reason| format!(" ['{}']", one_line(reason)));
+        let reason = reason.unwrap_or_default();
+        self.say(&format!(">PASSWORD:Verification Failed: '{kind}'{reason}"));
+    }
+
+    /// The server gave a token in place of the password.
+    pub(crate) fn auth_token(&mut self, token: &str) {
+        self.say(&format!(">PASSWORD:Auth-Token:{}", one_line(token)));
+    }
+
+    /// The tunnel is in another state.
+    pub(crate) fn state_changed(&mut self, entry: StateEntry) {
+        if self.settings.server && !entry.state.is_of_servers() {
+            return;
+        }
+        if self.state.realtime {
+            let text = format!(">STATE:{}", entry.text());
+            self.say(&text);
+        }
+        self.state.add(entry);
+    }
+
+    /// A line went into the log.
+    pub(crate) fn logged(&mut self, at: u64, flag: LogFlag, text: &str) {
+        let text = one_line(text);
+        if flag == LogFlag::Fatal {
+            self.say(&format!(">FATAL:{text}"));
+        }
+        let entry = LogEntry { at, flag, text };
+        if self.log.realtime {
+            self.say(&format!(">LOG:{}", entry.text()));
+        }
+        self.log.add(entry);
+    }
+
+    /// The configuration, or the server, said something by `echo`.
+    pub(crate) fn echoed(&mut self, at: u64, text: &str) {
+        let text = one_line(text);
+        let entry = EchoEntry { at, text };
+        if self.echo.realtime {
+            self.say(&format!(">ECHO:{}", entry.text()));
+        }
+        self.echo.add(entry);
+    }
+
+    /// The interface went up or down (`management-up-down`), with the environment of the script.
+    pub(crate) fn up_down(&mut self, up: bool, environment: &Environment) {
+        let word = if up { "UP" } else { "DOWN" };
+        self.say(&format!(">UPDOWN:{word}"));
+        let variables = environment.visible(ScriptSecurity::Scripts);
+        let lines: Vec<String> = variables
+            .map(|(name, value)| format!(">UPDOWN:ENV,{name}={value}"))
+            .chain([">UPDOWN:ENV,END".to_owned()])
+            .collect();
+        self.say_all(&lines);
+    }
+
+    /// When bytes are to be told next.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let (_, next) = self.peer.as_ref()?.bytecount?;
+        Some(next)
+    }
+
+    /// Whether bytes are to be told now: then call [`Self::bytes`], or [`Self::client_bytes`] for
+    /// each client of a server.
+    pub(crate) fn bytes_due(&mut self, now: Instant) -> bool {
+        let Some((period, next)) = self.peer.as_mut().and_then(|peer| peer.bytecount.as_mut())
+        else {
+            return false;
+        };
+        if now < *next {
+            return false;
+        }
+        *next = now + *period;
+        true
+    }
+
+    /// Bytes that a client has received and sent since it began.
+    pub(crate) fn bytes(&mut self, received: u64, sent: u64) {
+        self.say(&format!(">BYTECOUNT:{received},{sent}"));
+    }
+
+    /// Bytes that a server has received from a client and sent to it.
+    #[cfg(feature = "server")]
+    pub(crate) fn client_bytes(&mut self, client: u64, received: u64, sent: u64) {
+        self.say(&format!(">BYTECOUNT_CLI:{client},{received},{sent}"));
+    }
+}
+
+/// A text that may come from a peer, as one bounded line.
+fn one_line(text: &str) -> String {
+    let mut end = text.len().min(TEXT_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let space = |c: char| if c.is_control() { ' ' } else { c };
+    text[..end].chars().map(space).collect()
+}

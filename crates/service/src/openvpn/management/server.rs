@@ -1,0 +1,419 @@
+//! The management port with its sockets: which clients are accepted, and what is done with what they send.
+
+use super::super::console::Console;
+use super::super::monitoring::{Monitored, ProcessRequest};
+use super::super::policy::timestamp::{Clock, unix};
+use super::super::secrets;
+use super::super::signals::Signal;
+use super::socket::{ManagementClient, ManagementSocket};
+use super::{Action, Management, Settings, Signal as Asked};
+use crate::gate::Gate;
+use config::openvpn::{Management as Wanted, OpenVpn, Prompted};
+use netio::poll::Poller;
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant, SystemTime};
+use zeroize::Zeroizing;
+
+/// How often a management client is looked at that did not take all bytes: only those are served so.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// How long a client may say nothing at first, and with that keep others out.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// The management port.
+pub(crate) struct Port {
+    pub machine: Management,
+    socket: ManagementSocket,
+    /// Where there is no client, watches the socket.
+    gate: Gate,
+    client: Option<ManagementClient>,
+    /// When a client that has said nothing yet is to make room.
+    silent_until: Instant,
+    /// The client, or where there is none the socket: another that connects meanwhile waits in its queue.
+    pub events: Poller,
+    /// `management-signal`.
+    signal_on_leave: bool,
+    /// `management-forget-disconnect`.
+    forget_on_leave: bool,
+    /// `management-up-down`.
+    pub up_down: bool,
+    /// What comes of a client's leaving.
+    requests: Vec<ProcessRequest>,
+}
+
+/// The password that the port wants, if any.
+pub(crate) fn password(
+    config: &OpenVpn,
+    wanted: &Wanted,
+) -> Result<Option<Zeroizing<String>>, Box<dyn std::error::Error>> {
+    let password: Zeroizing<String> = match &wanted.password {
+        None => return Ok(None),
+        Some(Prompted::Ask) => secrets::ask("Management password: ", false)?,
+        Some(Prompted::From(source)) => {
+            let bytes = source.load(config.directory.as_deref())?;
+            let text = String::from_utf8_lossy(&bytes);
+            text.lines().next().unwrap_or_default().to_owned().into()
+        }
+    };
+    if password.is_empty() {
+        return Err(
+            "management: the password is empty, which would let everybody in; \
+            write one into the first line of the file"
+                .into(),
+        );
+    }
+    Ok(Some(password))
+}
+
+impl Port {
+    /// Opens the port, or with `management-client` calls.
+    ///
+    /// # Errors
+    /// The socket cannot be opened, or the client that was called may not connect.
+    pub(crate) fn open(
+        config: &OpenVpn,
+        wanted: &Wanted,
+        settings: Settings,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let mut machine = Management::new(settings);
+        let (socket, client) = ManagementSocket::open(config, wanted)?;
+        if client.is_some() {
+            machine.connected();
+            log::info!("MANAGEMENT: Connected to the management server");
+        } else if socket.was_called() {
+            return Err("the management server is not who it should be".into());
+        } else {
+            log::info!("MANAGEMENT: socket listening");
+        }
+        for text in &config.service.echo {
+            machine.echoed(unix(SystemTime::now()), text);
+        }
+        let events = Poller::new()?;
+        if let Some(client) = &client {
+            events.add(client, 0)?;
+        }
+        let mut port = Self {
+            machine,
+            socket,
+            gate: Gate::new(),
+            client,
+            silent_until: Instant::now() + SILENCE,
+            events,
+            signal_on_leave: wanted.signal,
+            forget_on_leave: wanted.forget_disconnect,
+            up_down: wanted.up_down,
+            requests: Vec::new(),
+        };
+        port.follow(Instant::now())?;
+        Ok(port)
+    }
+
+    /// Wakes for the next client where there is none.
+    fn follow(&mut self, now: Instant) -> io::Result<()> {
+        if self.client.is_some() {
+            return self.gate.rest(&self.events, self.socket.fd());
+        }
+        let socket = self.socket.fd().map(|socket| (socket, 0));
+        self.gate.follow(&self.events, socket, now)
+    }
+
+    /// The client that waits, if descriptors for it can be had.
+    fn accept(&mut self, now: Instant) -> Option<ManagementClient> {
+        self.socket.accept().unwrap_or_else(|error| {
+            self.gate.failed(&error, now, || self.socket.turn_away());
+            None
+        })
+    }
+
+    /// When something is to be done here.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let waits = !self.machine.transmit().is_empty();
+        [
+            self.machine.next_deadline(),
+            self.is_silent().then_some(self.silent_until),
+            waits.then(|| Instant::now() + PATIENCE),
+            self.gate.next_deadline().filter(|_| self.client.is_none()),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Lets a client in, and does what it says. What concerns the process goes into `requests`.
+    pub(crate) fn serve(
+        &mut self,
+        monitored: &mut dyn Monitored,
+        console: &Console,
+        title: &str,
+        clock: &Clock,
+        requests: &mut Vec<ProcessRequest>,
+    ) {
+        let now = Instant::now();
+        self.receive(now);
+        requests.append(&mut self.requests);
+        while let Some(action) = self.machine.next_action(now) {
+            self.act(action, monitored, console, title, clock, requests);
+        }
+        self.end_silence(now);
+        if self.machine.bytes_due(now) {
+            monitored.status().tell_bytes(&mut self.machine);
+        }
+        self.transmit();
+        requests.append(&mut self.requests);
+    }
+
+    fn receive(&mut self, now: Instant) {
+        if self.client.is_none()
+            && let Some(client) = self.accept(now)
+        {
+            self.admit(client, now);
+        }
+        let mut buffer = [0; 4096];
+        while let Some(client) = &mut self.client {
+            match client.read(&mut buffer) {
+                Ok(n) if n > 0 => self.machine.receive(&buffer[..n]),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                _ => self.leave(),
+            }
+        }
+    }
+
+    fn admit(&mut self, client: ManagementClient, now: Instant) {
+        if let Err(error) = self.events.add(&client, 0) {
+            log::warn!("MANAGEMENT: {error}");
+        }
+        self.machine.connected();
+        self.client = Some(client);
+        self.silent_until = now + SILENCE;
+        log::info!("MANAGEMENT: Client connected");
+    }
+
+    /// Whether a client is there that others could have to wait for in vain. Whom this end called
+    /// may listen for as long as it likes.
+    fn is_silent(&self) -> bool {
+        self.client.is_some() && !self.socket.was_called() && !self.machine.has_spoken()
+    }
+
+    /// The connection of a client that has not sent the password in time is closed, and so is that of one that has not
+    /// said anything when another one waits.
+    fn end_silence(&mut self, now: Instant) {
+        if !self.is_silent() || now < self.silent_until {
+            return;
+        }
+        self.silent_until = now + SILENCE;
+        let next = self.accept(now);
+        if next.is_some() || !self.machine.has_trusted_peer() {
+            log::info!("MANAGEMENT: the client has said nothing for {SILENCE:?}, closed");
+            self.leave();
+        }
+        if let Some(next) = next {
+            self.admit(next, now);
+        }
+    }
+
+    fn leave(&mut self) {
+        // Closed, and so out of the set by itself.
+        self.client = None;
+        self.machine.disconnected();
+        log::info!("MANAGEMENT: Client disconnected");
+        if self.forget_on_leave {
+            self.requests.push(ProcessRequest::Forget);
+        }
+        if self.signal_on_leave {
+            log::info!("MANAGEMENT: Triggering management signal");
+            self.requests.push(ProcessRequest::Signal(Signal::Restart));
+        }
+        if self.socket.was_called() {
+            // The process that started us has gone.
+            log::info!("MANAGEMENT: Triggering management exit");
+            self.requests
+                .push(ProcessRequest::Signal(Signal::Exit("SIGTERM")));
+        }
+    }
+
+    /// Sends what waits, as much as goes without waiting. Then wakes for the next client, if this one has gone.
+    pub(crate) fn transmit(&mut self) {
+        while let Some(client) = &mut self.client
+            && !self.machine.transmit().is_empty()
+        {
+            match client.write(self.machine.transmit()) {
+                Ok(n) if n > 0 => self.machine.sent(n),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                _ => self.leave(),
+            }
+        }
+        if self.machine.wants_close() {
+            self.leave();
+        }
+        if let Err(error) = self.follow(Instant::now()) {
+            log::warn!("MANAGEMENT: {error}");
+        }
+    }
+
+    fn act(
+        &mut self,
+        action: Action,
+        monitored: &mut dyn Monitored,
+        console: &Console,
+        title: &str,
+        clock: &Clock,
+        requests: &mut Vec<ProcessRequest>,
+    ) {
+        match action {
+            Action::Signal(asked) => requests.push(ProcessRequest::Signal(match asked {
+                Asked::Hup => Signal::Reload,
+                Asked::Usr1 => Signal::Restart,
+                Asked::Usr2 => Signal::Status,
+                Asked::Term => Signal::Exit("SIGTERM"),
+                Asked::Int => Signal::Exit("SIGINT"),
+            })),
+            Action::Status(format) => {
+                let text = monitored.status().text(format, title, clock);
+                self.machine.reply_status(&text);
+            }
+            Action::Kill(victim) => {
+                let count = monitored.kill(&victim);
+                self.machine.reply_kill(count);
+            }
+            Action::ClientKill { client, .. } => {
+                let done = monitored.kill_client(client);
+                self.machine.reply_done(done);
+            }
+            Action::LoadStats => {
+                let status = monitored.status();
+                let (received, sent) = status.bytes();
+                self.machine.reply_load(status.clients(), received, sent);
+            }
+            Action::ClientCount => self
+                .machine
+                .reply_client_count(monitored.status().clients()),
+            Action::Verb(verb) => console.set_verb(verb),
+            Action::Mute(mute) => console.set_mute(mute),
+            Action::Begin => requests.push(ProcessRequest::Begin),
+            Action::Answer(answer) => requests.push(ProcessRequest::Answer(answer)),
+            Action::ForgetPasswords => requests.push(ProcessRequest::Forget),
+            // Decisions about clients are made by scripts and files here.
+            Action::ChallengeResponse(_) => self.machine.reply_done(false),
+            Action::AuthRetry(how) => requests.push(ProcessRequest::AuthRetry(how)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::policy::status_file::Format;
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+    use std::path::Path;
+
+    fn open(path: &Path, password: Option<&str>) -> Port {
+        let text = format!(
+            "client\ndev tun\nremote a\nca c\nauth-user-pass\nremote-cert-tls server\n\
+             management {} unix\n",
+            path.display()
+        );
+        let mut none = |_: &Path| Err(ErrorKind::NotFound.into());
+        let options = config::openvpn::Options {
+            allow_files: true,
+            ..Default::default()
+        };
+        let name = Path::new("a.ovpn");
+        let import = config::openvpn::parse_bytes(text.as_bytes(), name, &mut none, options);
+        let config = import.unwrap().into_model().unwrap().0;
+        let settings = Settings {
+            password: password.map(|password| password.to_owned().into()),
+            hold: false,
+            server: false,
+            title: String::new(),
+            pid: 1,
+            log_lines: 1,
+            verb: 1,
+            mute: 0,
+            auth_retry: Default::default(),
+            format: Format::One,
+        };
+        Port::open(
+            &config,
+            config.service.management.as_ref().unwrap(),
+            settings,
+        )
+        .unwrap()
+    }
+
+    fn turn(port: &mut Port, now: Instant) {
+        port.receive(now);
+        while port.machine.next_action(now).is_some() {}
+        port.end_silence(now);
+        port.transmit();
+    }
+
+    fn call(path: &Path) -> UnixStream {
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    }
+
+    /// What came; the second is true where the connection has ended.
+    fn heard(stream: &mut UnixStream) -> (String, bool) {
+        let mut text = Vec::new();
+        let ended = stream.read_to_end(&mut text).is_ok();
+        (String::from_utf8(text).unwrap(), ended)
+    }
+
+    #[test]
+    fn a_client_that_sends_nothing_gives_way_to_one_that_waits() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let mut port = open(&path, None);
+        let start = Instant::now();
+        let mut silent = call(&path);
+        turn(&mut port, start);
+        assert!(heard(&mut silent).0.starts_with(">INFO:"));
+        // As long as no other waits it may listen.
+        turn(&mut port, start + 2 * SILENCE);
+        assert!(!heard(&mut silent).1);
+        let mut second = call(&path);
+        turn(&mut port, start + 2 * SILENCE);
+        assert_eq!(heard(&mut second).0, "");
+        assert!(port.next_deadline().is_some());
+        turn(&mut port, start + 3 * SILENCE);
+        assert!(heard(&mut silent).1);
+        assert!(heard(&mut second).0.starts_with(">INFO:"));
+        // One that has said something stays.
+        second.write_all(b"pid\n").unwrap();
+        let mut third = call(&path);
+        turn(&mut port, start + 3 * SILENCE);
+        turn(&mut port, start + 9 * SILENCE);
+        assert_eq!(heard(&mut second), ("SUCCESS: pid=1\r\n".to_owned(), false));
+        assert_eq!(heard(&mut third), (String::new(), false));
+        assert!(port.next_deadline().is_none());
+    }
+
+    #[test]
+    fn the_connection_of_a_client_without_the_password_is_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let mut port = open(&path, Some("secret"));
+        let start = Instant::now();
+        let mut stranger = call(&path);
+        turn(&mut port, start);
+        stranger.write_all(b"wrong\n").unwrap();
+        turn(&mut port, start);
+        assert!(!heard(&mut stranger).1);
+        turn(&mut port, start + SILENCE);
+        assert!(heard(&mut stranger).1);
+        let mut known = call(&path);
+        turn(&mut port, start + SILENCE);
+        known.write_all(b"secret\n").unwrap();
+        turn(&mut port, start + SILENCE);
+        turn(&mut port, start + 9 * SILENCE);
+        let (text, ended) = heard(&mut known);
+        assert!(
+            text.contains("SUCCESS: password is correct") && !ended,
+            "{text}"
+        );
+    }
+}

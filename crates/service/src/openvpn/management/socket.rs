@@ -1,0 +1,425 @@
+//! The sockets of the management port: one that clients connect to, or the one to the client that is called.
+
+use crate::gate::turned_away;
+use config::openvpn::{Management, ManagementAddress, OpenVpn};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use nix::unistd::{Gid, Group, Uid, User};
+use std::fs::{self, Permissions};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Seconds of silence after which a TCP client is asked whether it is still there, and between
+/// two such questions.
+const KEEPALIVE_SECONDS: u32 = 30;
+
+/// Questions without an answer after which it is gone.
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// Why there is no management port.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SocketError {
+    /// The socket.
+    #[error("management {address}: {error}")]
+    Socket {
+        /// Where it was to be.
+        address: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// `management-client-user`, `management-client-group`.
+    #[error("{directive} {name}: there is none of that name on this machine")]
+    Unknown {
+        /// The directive.
+        directive: &'static str,
+        /// The user or group.
+        name: String,
+    },
+}
+
+/// Which users may connect to a Unix socket; `None` for all.
+#[derive(Clone, Copy, Default)]
+struct Allowed {
+    user: Option<Uid>,
+    group: Option<Gid>,
+}
+
+/// The socket that clients connect to.
+pub(crate) struct ManagementSocket {
+    listener: Listener,
+    allowed: Allowed,
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(
+        UnixListener,
+        #[expect(dead_code, reason = "removes the file when it is dropped")] SocketFile,
+    ),
+    /// `management-client`: no other client connects.
+    Called,
+}
+
+/// The connection of a management client.
+pub(crate) enum ManagementClient {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl AsFd for ManagementClient {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl ManagementSocket {
+    /// Listens, or with `management-client` calls; then the client is there already.
+    ///
+    /// # Errors
+    /// See [`SocketError`].
+    pub(crate) fn open(
+        config: &OpenVpn,
+        wanted: &Management,
+    ) -> Result<(Self, Option<ManagementClient>), SocketError> {
+        let allowed = Allowed::of(wanted)?;
+        let made = if wanted.connect {
+            ManagementClient::call(config, &wanted.address).map(|it| (Listener::Called, Some(it)))
+        } else {
+            Listener::open(config, &wanted.address).map(|it| (it, None))
+        };
+        let (listener, client) = made.map_err(|error| SocketError::Socket {
+            address: match &wanted.address {
+                ManagementAddress::Tcp(host, port) => format!("{host} {port}"),
+                ManagementAddress::Unix(path) => path.display().to_string(),
+            },
+            error,
+        })?;
+        let welcome = client.filter(|client| allowed.allows(client));
+        Ok((Self { listener, allowed }, welcome))
+    }
+
+    /// What becomes readable when a client connects.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.listener {
+            Listener::Tcp(listener) => Some(listener.as_fd()),
+            Listener::Unix(listener, _) => Some(listener.as_fd()),
+            Listener::Called => None,
+        }
+    }
+
+    /// True where no client connects after the first one.
+    pub(crate) const fn was_called(&self) -> bool {
+        matches!(self.listener, Listener::Called)
+    }
+
+    /// The next client that has connected, unless it may not be one.
+    ///
+    /// # Errors
+    /// No descriptor can be had for it.
+    pub(crate) fn accept(&self) -> io::Result<Option<ManagementClient>> {
+        let accepted = match &self.listener {
+            Listener::Tcp(listener) => listener.accept().map(|it| ManagementClient::Tcp(it.0)),
+            Listener::Unix(listener, _) => listener.accept().map(|it| ManagementClient::Unix(it.0)),
+            Listener::Called => return Ok(None),
+        };
+        let client = match accepted {
+            Ok(client) => client,
+            // A TCP client that left before it was accepted.
+            Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(client
+            .prepare()
+            .ok()
+            .map(|()| client)
+            .filter(|client| self.allowed.allows(client)))
+    }
+
+    /// Accepts a client and closes the connection. Returns whether there was one.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn turn_away(&self) -> io::Result<bool> {
+        match &self.listener {
+            Listener::Tcp(listener) => turned_away(listener.accept()),
+            Listener::Unix(listener, _) => turned_away(listener.accept()),
+            Listener::Called => Ok(false),
+        }
+    }
+}
+
+impl Listener {
+    fn open(config: &OpenVpn, address: &ManagementAddress) -> io::Result<Self> {
+        match address {
+            ManagementAddress::Tcp(host, port) => {
+                let listener = TcpListener::bind((host.as_str(), *port))?;
+                listener.set_nonblocking(true)?;
+                Ok(Self::Tcp(listener))
+            }
+            ManagementAddress::Unix(path) => {
+                let path = config.path(path);
+                remove_dead_socket(&path)?;
+                let listener = UnixListener::bind(&path)?;
+                let file = SocketFile::of(&path)?;
+                listener.set_nonblocking(true)?;
+                // As the stock program's, whatever the umask: monitors are not root. Who may come
+                // is asked when a client does, where the configuration names it.
+                fs::set_permissions(&path, Permissions::from_mode(0o777))?;
+                Ok(Self::Unix(listener, file))
+            }
+        }
+    }
+}
+
+/// The file of a socket that was made here, removed with the value. What has taken its place since
+/// stays.
+struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        let data = fs::symlink_metadata(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            identity: (data.dev(), data.ino()),
+        })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let data = fs::symlink_metadata(&self.path);
+        if data.is_ok_and(|data| (data.dev(), data.ino()) == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes what a daemon that was killed left behind: a socket of this user that refuses
+/// connections. The path comes from a configuration, so anything else there stays.
+fn remove_dead_socket(path: &Path) -> io::Result<()> {
+    let data = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    let in_use = |what| Err(io::Error::new(io::ErrorKind::AddrInUse, what));
+    if !data.file_type().is_socket() {
+        return in_use(
+            "there is a file of that name that is no socket; remove it, or name another",
+        );
+    }
+    if data.uid() != Uid::effective().as_raw() {
+        return in_use("there is a socket of another user; remove it, or name another");
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            // By the identity that was looked at: the file may be another by now.
+            drop(SocketFile {
+                path: path.to_owned(),
+                identity: (data.dev(), data.ino()),
+            });
+            Ok(())
+        }
+        _ => in_use("another program listens there"),
+    }
+}
+
+impl Allowed {
+    fn of(wanted: &Management) -> Result<Self, SocketError> {
+        let unknown = |directive, name: &str| SocketError::Unknown {
+            directive,
+            name: name.to_owned(),
+        };
+        let mut allowed = Self::default();
+        if let Some(name) = &wanted.user {
+            let found = User::from_name(name).ok().flatten();
+            let found = found.ok_or_else(|| unknown("management-client-user", name))?;
+            allowed.user = Some(found.uid);
+        }
+        if let Some(name) = &wanted.group {
+            let found = Group::from_name(name).ok().flatten();
+            let found = found.ok_or_else(|| unknown("management-client-group", name))?;
+            allowed.group = Some(found.gid);
+        }
+        Ok(allowed)
+    }
+
+    fn allows(self, client: &ManagementClient) -> bool {
+        if self.user.is_none() && self.group.is_none() {
+            return true;
+        }
+        let ManagementClient::Unix(stream) = client else {
+            return false;
+        };
+        let welcome = getsockopt(stream, sockopt::PeerCredentials).is_ok_and(|who| {
+            self.user.is_none_or(|uid| who.uid() == uid.as_raw())
+                && self.group.is_none_or(|gid| who.gid() == gid.as_raw())
+        });
+        if !welcome {
+            log::warn!(
+                "MANAGEMENT: unix domain socket client connection rejected: it is not of the user \
+                 or group that management-client-user and management-client-group name"
+            );
+        }
+        welcome
+    }
+}
+
+impl ManagementClient {
+    fn call(config: &OpenVpn, address: &ManagementAddress) -> io::Result<Self> {
+        let client = match address {
+            ManagementAddress::Tcp(host, port) => {
+                Self::Tcp(TcpStream::connect((host.as_str(), *port))?)
+            }
+            ManagementAddress::Unix(path) => Self::Unix(UnixStream::connect(config.path(path))?),
+        };
+        client.prepare()?;
+        Ok(client)
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => {
+                // One that was unplugged must not keep others out.
+                setsockopt(stream, sockopt::KeepAlive, &true)?;
+                setsockopt(stream, sockopt::TcpKeepIdle, &KEEPALIVE_SECONDS)?;
+                setsockopt(stream, sockopt::TcpKeepInterval, &KEEPALIVE_SECONDS)?;
+                setsockopt(stream, sockopt::TcpKeepCount, &KEEPALIVE_PROBES)?;
+                stream.set_nonblocking(true)
+            }
+            Self::Unix(stream) => stream.set_nonblocking(true),
+        }
+    }
+
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        }
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(lines: &str) -> OpenVpn {
+        let text = format!(
+            "client\ndev tun\nremote a\nca c\nauth-user-pass\nremote-cert-tls server\n{lines}\n"
+        );
+        let name = Path::new("a.ovpn");
+        let mut none = |_: &Path| Err(io::ErrorKind::NotFound.into());
+        let options = config::openvpn::Options {
+            allow_files: true,
+            ..Default::default()
+        };
+        let import = config::openvpn::parse_bytes(text.as_bytes(), name, &mut none, options);
+        import.unwrap().into_model().unwrap().0
+    }
+
+    fn open(lines: &str) -> Result<(ManagementSocket, Option<ManagementClient>), SocketError> {
+        let config = config(lines);
+        ManagementSocket::open(&config, config.service.management.as_ref().unwrap())
+    }
+
+    fn own_user() -> String {
+        User::from_uid(Uid::current()).unwrap().unwrap().name
+    }
+
+    #[test]
+    fn only_who_is_named_comes_in() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let at = format!("management {} unix\n", path.display());
+        let (socket, _) = open(&format!("{at}management-client-user {}", own_user())).unwrap();
+        let _stream = UnixStream::connect(&path).unwrap();
+        assert!(socket.accept().unwrap().is_some());
+        drop(socket);
+        assert!(!path.exists());
+
+        let other = if own_user() == "daemon" {
+            "root"
+        } else {
+            "daemon"
+        };
+        let (socket, _) = open(&format!("{at}management-client-user {other}")).unwrap();
+        let _stream = UnixStream::connect(&path).unwrap();
+        assert!(socket.accept().unwrap().is_none());
+
+        let unknown = open(&format!("{at}management-client-group no-such-group-here"));
+        assert!(matches!(unknown, Err(SocketError::Unknown { .. })));
+    }
+
+    #[test]
+    fn all_users_may_connect_where_none_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let (_door, _) = open(&format!("management {} unix", path.display())).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o777);
+    }
+
+    #[test]
+    fn only_a_dead_socket_makes_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let at = format!("management {} unix", path.display());
+        fs::write(&path, "kept").unwrap();
+        assert!(matches!(open(&at), Err(SocketError::Socket { .. })));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
+        // A link to a dead socket is a file of another owner, too.
+        fs::remove_file(&path).unwrap();
+        let dead = directory.path().join("dead");
+        drop(UnixListener::bind(&dead).unwrap());
+        std::os::unix::fs::symlink(&dead, &path).unwrap();
+        assert!(open(&at).is_err() && path.is_symlink() && dead.exists());
+        fs::remove_file(&path).unwrap();
+        let alive = UnixListener::bind(&path).unwrap();
+        assert!(open(&at).is_err());
+        drop(alive);
+        assert!(open(&at).is_ok(), "a dead socket is replaced");
+    }
+
+    #[test]
+    fn what_has_taken_the_sockets_place_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let (socket, _) = open(&format!("management {} unix", path.display())).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "kept").unwrap();
+        drop(socket);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
+    }
+
+    #[test]
+    fn a_client_calls() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let lines = format!("management {} unix\nmanagement-client", path.display());
+        assert!(matches!(open(&lines), Err(SocketError::Socket { .. })));
+        let listener = UnixListener::bind(&path).unwrap();
+        let (socket, client) = open(&lines).unwrap();
+        assert!(socket.was_called() && socket.fd().is_none() && client.is_some());
+        listener.accept().unwrap();
+        drop(socket);
+        assert!(path.exists(), "it is not ours");
+    }
+}

@@ -1,0 +1,474 @@
+//! Conversations with the management port. Answers are those of stock 2.6 to the same lines.
+
+use super::super::policy::status_file::Format;
+use super::*;
+use config::openvpn::AuthRetry;
+use proptest::prelude::*;
+use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
+
+fn settings() -> Settings {
+    Settings {
+        password: None,
+        hold: false,
+        server: false,
+        title: "Millrace 0".to_owned(),
+        pid: 42,
+        log_lines: 3,
+        verb: 3,
+        mute: 0,
+        auth_retry: AuthRetry::None,
+        format: Format::One,
+    }
+}
+
+fn server() -> Settings {
+    Settings {
+        server: true,
+        ..settings()
+    }
+}
+
+/// A change of state that has no addresses to tell.
+fn plain(at: u64, state: State, detail: &str) -> StateEntry {
+    StateEntry {
+        at,
+        state,
+        detail: detail.to_owned(),
+        addresses: Addresses::default(),
+    }
+}
+
+struct Conversation {
+    port: Management,
+    now: Instant,
+}
+
+impl Conversation {
+    fn new(settings: Settings) -> Self {
+        let mut port = Management::new(settings);
+        port.connected();
+        let mut conversation = Self {
+            port,
+            now: Instant::now(),
+        };
+        conversation.heard();
+        conversation
+    }
+
+    /// What was said since the last time.
+    fn heard(&mut self) -> String {
+        let text = String::from_utf8(self.port.transmit().to_vec()).unwrap();
+        self.port.sent(text.len());
+        text.replace("\r\n", "\n")
+    }
+
+    fn send(&mut self, text: &str) -> Option<Action> {
+        self.port.receive(text.as_bytes());
+        self.port.next_action(self.now)
+    }
+
+    /// The answer to a line that asks nothing of the daemon.
+    fn ask(&mut self, line: &str) -> String {
+        assert_eq!(self.send(&format!("{line}\r\n")), None);
+        self.heard()
+    }
+
+    fn act(&mut self, line: &str) -> Action {
+        self.send(&format!("{line}\n")).unwrap()
+    }
+}
+
+#[test]
+fn a_peer_is_greeted() {
+    let mut port = Management::new(settings());
+    port.connected();
+    let greeting = ">INFO:OpenVPN Management Interface Version 5 -- type 'help' for more info\r\n";
+    assert_eq!(port.transmit(), greeting.as_bytes());
+}
+
+#[test]
+fn a_password_comes_first_and_may_be_wrong_twice() {
+    let with_password = || Settings {
+        password: Some(Zeroizing::new("pw".to_owned())),
+        ..settings()
+    };
+    let mut port = Management::new(with_password());
+    port.connected();
+    let mut talk = Conversation {
+        port,
+        now: Instant::now(),
+    };
+    assert_eq!(talk.heard(), "ENTER PASSWORD:");
+    assert_eq!(talk.ask("pid"), "ENTER PASSWORD:");
+    // Nothing is told before the password.
+    talk.port.echoed(1, "x");
+    talk.port.logged(1, LogFlag::Fatal, "x");
+    assert_eq!(talk.heard(), "");
+    assert!(
+        talk.ask("pw")
+            .starts_with("SUCCESS: password is correct\n>INFO:")
+    );
+    assert_eq!(talk.ask("pid"), "SUCCESS: pid=42\n");
+
+    let mut talk = Conversation::new(with_password());
+    talk.send("a\nb\nc\npw\npid\n");
+    assert_eq!(talk.heard(), "ENTER PASSWORD:ENTER PASSWORD:");
+    assert!(talk.port.wants_close());
+}
+
+#[test]
+fn simple_questions_have_the_answers_of_stock() {
+    let mut talk = Conversation::new(settings());
+    for (line, answer) in [
+        ("", ""),
+        ("  ", ""),
+        ("pid", "SUCCESS: pid=42\n"),
+        (
+            "version",
+            "OpenVPN Version: Millrace 0\nManagement Version: 5\nEND\n",
+        ),
+        ("version 3", ""),
+        ("verb", "SUCCESS: verb=3\n"),
+        ("verb 99", "ERROR: verb level is out of range\n"),
+        ("mute", "SUCCESS: mute=0\n"),
+        ("mute -1", "ERROR: mute level is out of range\n"),
+        ("auth-retry", "SUCCESS: auth-retry=none\n"),
+        ("auth-retry x", "ERROR: bad auth-retry parameter\n"),
+        ("hold", "SUCCESS: hold=0\n"),
+        ("hold on", "SUCCESS: hold flag set to ON\n"),
+        ("hold off", "SUCCESS: hold flag set to OFF\n"),
+        ("hold bad", "ERROR: bad hold command parameter\n"),
+        (
+            "bytecount",
+            "ERROR: the 'bytecount' command requires 1 parameter\n",
+        ),
+        (
+            "log",
+            "ERROR: the 'log' command requires at least 1 parameter\n",
+        ),
+        (
+            "nosuch",
+            "ERROR: unknown command, enter 'help' for more options\n",
+        ),
+        (
+            "password Auth x",
+            "ERROR: no password is currently needed at this time\n",
+        ),
+        (
+            "username Auth x",
+            "ERROR: no username is currently needed at this time\n",
+        ),
+        (
+            "needok a b",
+            "ERROR: no needok-confirmation is currently needed at this time\n",
+        ),
+        (
+            "needstr a b",
+            "ERROR: no needstr-string is currently needed at this time\n",
+        ),
+        (
+            "\"x",
+            "ERROR: Options error: No closing quotation (\") in TCP:0\n",
+        ),
+        (
+            "kill x",
+            "ERROR: The 'kill' command is not supported by the current daemon mode\n",
+        ),
+        (
+            "nclients",
+            "ERROR: The 'nclients' command is not supported by the current daemon mode\n",
+        ),
+        (
+            "net",
+            "ERROR: The 'net' command is not supported by the current daemon mode\n",
+        ),
+        (
+            "rsa-sig",
+            "ERROR: The rsa-sig command is not currently available\n",
+        ),
+        ("env-filter 1", "SUCCESS: env_filter_level=1\n"),
+        (
+            "client-auth-nt 1 2",
+            "ERROR: The 'client-auth-nt' command is not supported by the current daemon mode\n",
+        ),
+        (
+            "state foo",
+            "ERROR: state parameter must be 'on' or 'off' or some number n or 'all'\n",
+        ),
+    ] {
+        assert_eq!(talk.ask(line), answer, "{line}");
+    }
+    // What would be a client's settings is no command.
+    assert_eq!(talk.ask("client-auth 1 2"), "");
+    assert_eq!(talk.ask("kill everybody"), "");
+    assert_eq!(
+        talk.ask("END"),
+        "ERROR: The 'client-auth' command is not supported by the current daemon mode\n"
+    );
+    let help = talk.ask("help");
+    assert!(help.lines().count() > 20 && help.ends_with("END\n"));
+    let long = "x".repeat(2000);
+    assert!(talk.ask(&long).starts_with("ERROR: the line is too long"));
+    assert_eq!(talk.ask("pid"), "SUCCESS: pid=42\n");
+    assert_eq!(talk.ask("exit"), "");
+    assert!(talk.port.wants_close());
+}
+
+#[test]
+fn what_the_daemon_must_do_is_asked_in_order() {
+    let mut talk = Conversation::new(server());
+    let action = talk.send("kill foo\nkill 192.0.2.1:5\nload-stats\nnclients\npid\n");
+    assert_eq!(
+        action,
+        Some(Action::Kill(Victim::CommonName("foo".to_owned())))
+    );
+    talk.port.reply_kill(2);
+    let action = talk.port.next_action(talk.now);
+    assert!(matches!(action, Some(Action::Kill(Victim::Address(_)))));
+    talk.port.reply_kill(0);
+    assert_eq!(talk.port.next_action(talk.now), Some(Action::LoadStats));
+    talk.port.reply_load(1, 2, 3);
+    assert_eq!(talk.port.next_action(talk.now), Some(Action::ClientCount));
+    talk.port.reply_client_count(7);
+    assert_eq!(talk.port.next_action(talk.now), None);
+    assert_eq!(
+        talk.heard(),
+        "SUCCESS: common name 'foo' found, 2 client(s) killed\n\
+         ERROR: client at address 192.0.2.1:5 not found\n\
+         SUCCESS: nclients=1,bytesin=2,bytesout=3\n\
+         SUCCESS: nclients=7\n\
+         SUCCESS: pid=42\n"
+    );
+    // A reply that is owed for ever does not shift the answers.
+    talk.act("load-stats");
+    assert_eq!(
+        talk.ask("pid"),
+        "ERROR: load-stats command failed\nSUCCESS: pid=42\n"
+    );
+}
+
+#[test]
+fn settings_are_changed() {
+    let mut talk = Conversation::new(settings());
+    assert_eq!(talk.act("verb 5"), Action::Verb(5));
+    assert_eq!(talk.act("mute 7"), Action::Mute(7));
+    let interact = Action::AuthRetry(AuthRetry::Interact);
+    assert_eq!(talk.act("auth-retry interact"), interact);
+    assert_eq!(talk.act("forget-passwords"), Action::ForgetPasswords);
+    assert_eq!(talk.act("signal SIGTERM"), Action::Signal(Signal::Term));
+    talk.heard();
+    assert_eq!(talk.ask("verb"), "SUCCESS: verb=5\n");
+}
+
+#[test]
+fn a_status_is_given_in_the_form_that_is_asked_for() {
+    let mut talk = Conversation::new(server());
+    assert_eq!(talk.act("status 3"), Action::Status(Format::Three));
+    talk.port.reply_status("TITLE\tx\nEND\n");
+    assert_eq!(talk.heard(), "TITLE\tx\nEND\n");
+    assert_eq!(
+        talk.ask("status 9"),
+        "ERROR: bad status format version number\n"
+    );
+    assert_eq!(talk.act("status"), Action::Status(Format::One));
+    talk.port.reply_status("END\n");
+    let mut talk = Conversation::new(settings());
+    assert_eq!(talk.act("status 9"), Action::Status(Format::One));
+}
+
+#[test]
+fn states_are_told_at_once_and_looked_up() {
+    let mut talk = Conversation::new(settings());
+    talk.port.state_changed(plain(1, State::Connecting, ""));
+    talk.port.state_changed(plain(2, State::Wait, ""));
+    assert_eq!(talk.ask("state"), "2,WAIT,,,,,,\nEND\n");
+    assert_eq!(
+        talk.ask("state on all"),
+        "SUCCESS: real-time state notification set to ON\n\
+         1,CONNECTING,,,,,,\n2,WAIT,,,,,,\nEND\n"
+    );
+    talk.port.state_changed(plain(3, State::Exiting, "SIGTERM"));
+    assert_eq!(talk.heard(), ">STATE:3,EXITING,SIGTERM,,,,,\n");
+    // The next client starts anew.
+    assert!(talk.port.disconnected() && !talk.port.disconnected());
+    talk.port.connected();
+    talk.heard();
+    talk.port.state_changed(plain(4, State::Exiting, ""));
+    assert_eq!(talk.heard(), "");
+    // Handshakes of clients are no states of a server.
+    let mut talk = Conversation::new(server());
+    talk.port.state_changed(plain(1, State::Auth, ""));
+    assert_eq!(talk.ask("state"), "END\n");
+}
+
+#[test]
+fn logs_and_echoes_are_kept_and_made_one_line() {
+    let mut talk = Conversation::new(settings());
+    for n in 0..5 {
+        talk.port.logged(n, LogFlag::Info, "line");
+    }
+    assert_eq!(talk.ask("log all"), "2,I,line\n3,I,line\n4,I,line\nEND\n");
+    assert_eq!(
+        talk.ask("log on 1"),
+        "SUCCESS: real-time log notification set to ON\n4,I,line\nEND\n"
+    );
+    talk.port.logged(9, LogFlag::Detail, "a\r\n>INFO:b");
+    talk.port.echoed(9, "not told");
+    assert_eq!(talk.heard(), ">LOG:9,,a  >INFO:b\n");
+    assert_eq!(talk.ask("echo on all").lines().nth(1), Some("9,not told"));
+    talk.port.echoed(10, "x");
+    assert_eq!(talk.heard(), ">ECHO:10,x\n");
+}
+
+#[test]
+fn a_hold_lasts_until_it_is_released() {
+    let mut talk = Conversation::new(Settings {
+        hold: true,
+        ..settings()
+    });
+    assert!(talk.port.hold(5));
+    assert_eq!(talk.heard(), ">HOLD:Waiting for hold release:5\n");
+    assert_eq!(
+        talk.ask("signal SIGUSR1"),
+        "ERROR: signal 'SIGUSR1' is currently ignored\n>HOLD:Waiting for hold release:5\n"
+    );
+    talk.port.disconnected();
+    talk.port.connected();
+    assert!(talk.heard().ends_with(">HOLD:Waiting for hold release:5\n"));
+    assert_eq!(talk.act("hold release"), Action::Begin);
+    assert_eq!(talk.heard(), "SUCCESS: hold release succeeded\n");
+    assert_eq!(talk.act("signal SIGUSR1"), Action::Signal(Signal::Usr1));
+    assert!(!talk.port.hold(0), "released for this tunnel");
+    talk.port.tunnel_closed();
+    assert!(talk.port.hold(0));
+}
+
+#[test]
+fn names_and_passwords_are_entered() {
+    let mut talk = Conversation::new(settings());
+    talk.port.ask(Query {
+        kind: "Auth".to_owned(),
+        question: QueryKind::UserPassword {
+            challenge: Some(("pin".to_owned(), true, false)),
+        },
+    });
+    assert_eq!(
+        talk.heard(),
+        ">PASSWORD:Need 'Auth' username/password SC:1,pin\n"
+    );
+    assert_eq!(
+        talk.ask("username Priv x"),
+        "ERROR: username of type 'Priv' entered, but we need one of type 'Auth'\n"
+    );
+    assert_eq!(
+        talk.ask("username Auth u"),
+        "SUCCESS: 'Auth' username entered, but not yet verified\n"
+    );
+    let answer = talk.act("password Auth \"p\\\"w\"");
+    let expected = Answer {
+        kind: "Auth".to_owned(),
+        username: Zeroizing::new("u".to_owned()),
+        text: Zeroizing::new("p\"w".to_owned()),
+    };
+    assert_eq!(answer, Action::Answer(expected));
+    assert!(!format!("{answer:?}").contains("p\\\"w"));
+    assert!(talk.heard().contains("password entered"));
+    assert!(
+        talk.ask("password Auth x")
+            .starts_with("ERROR: no password")
+    );
+    talk.port.verification_failed("Auth", None);
+    talk.port.verification_failed("Auth", Some("CRV1:R:x::y"));
+    talk.port.auth_token("SESS_ID");
+    assert_eq!(
+        talk.heard(),
+        ">PASSWORD:Verification Failed: 'Auth'\n\
+         >PASSWORD:Verification Failed: 'Auth' ['CRV1:R:x::y']\n\
+         >PASSWORD:Auth-Token:SESS_ID\n"
+    );
+}
+
+#[test]
+fn other_questions_have_their_own_answers() {
+    let mut talk = Conversation::new(settings());
+    let mut ask = |kind: &str, question, line: &str| {
+        let kind = kind.to_owned();
+        talk.port.ask(Query { kind, question });
+        let asked = talk.heard();
+        let Some(Action::Answer(answer)) = talk.send(&format!("{line}\n")) else {
+            panic!("no answer to {asked}: {}", talk.heard())
+        };
+        talk.heard();
+        (asked, answer.text.to_string())
+    };
+    let (asked, text) = ask(
+        "Private Key",
+        QueryKind::Password,
+        "password \"Private Key\" \"\"",
+    );
+    assert_eq!(asked, ">PASSWORD:Need 'Private Key' password\n");
+    assert_eq!(text, "");
+}
+
+#[test]
+fn bytes_are_told_when_it_is_time() {
+    let mut talk = Conversation::new(settings());
+    assert_eq!(talk.port.next_deadline(), None);
+    assert_eq!(
+        talk.ask("bytecount 5"),
+        "SUCCESS: bytecount interval changed\n"
+    );
+    let due = talk.now + Duration::from_secs(5);
+    assert_eq!(talk.port.next_deadline(), Some(due));
+    assert!(!talk.port.bytes_due(talk.now));
+    assert!(talk.port.bytes_due(due) && !talk.port.bytes_due(due));
+    talk.port.bytes(1, 2);
+    assert_eq!(talk.heard(), ">BYTECOUNT:1,2\n");
+    #[cfg(feature = "server")]
+    {
+        talk.port.client_bytes(7, 3, 4);
+        assert_eq!(talk.heard(), ">BYTECOUNT_CLI:7,3,4\n");
+    }
+    talk.ask("bytecount 0");
+    assert_eq!(talk.port.next_deadline(), None);
+    talk.ask("bytecount 99999999999999999999");
+    assert!(talk.port.next_deadline().is_some());
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_dropped() {
+    let mut talk = Conversation::new(settings());
+    talk.ask("log on");
+    let text = "x".repeat(5000);
+    while !talk.port.wants_close() {
+        talk.port.logged(0, LogFlag::Info, &text);
+    }
+    let waiting = talk.port.transmit().len();
+    talk.port.logged(0, LogFlag::Info, &text);
+    assert_eq!(talk.port.transmit().len(), waiting);
+}
+
+proptest! {
+    #[test]
+    fn no_peer_does_harm(
+        pieces in prop::collection::vec(
+            prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..1500),
+                "(client-auth|password|state|kill|hold|END|version|\"|'|\\\\|[0-9]+| |\n){0,30}"
+                    .prop_map(String::into_bytes),
+            ],
+            0..20,
+        ),
+        is_server: bool,
+    ) {
+        let mut talk = Conversation::new(if is_server { server() } else { settings() });
+        talk.port.ask(Query { kind: "Auth".to_owned(), question: QueryKind::Password });
+        for piece in pieces {
+            talk.port.receive(&piece);
+            while talk.port.next_action(talk.now).is_some() {}
+            let _ = talk.heard();
+        }
+        let _ = talk.port.wants_close();
+    }
+}

@@ -1,0 +1,276 @@
+//! Bytes into lines, and lines into words, by the rules of OpenVPN's configuration files.
+
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// Longest line, in bytes without its end. Stock's buffer is as large.
+pub(super) const LINE_MAX: usize = 1024;
+
+/// Most words of a line; what is behind them is passed over.
+const WORDS_MAX: usize = 16;
+
+/// Longest word, in bytes.
+const WORD_MAX: usize = 256;
+
+/// A line that has no words.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub(super) enum WordError {
+    /// A quotation that begins and does not end.
+    #[error("Options error: No closing quotation (\") in TCP:0")]
+    Quotation,
+    /// The same with single quotes.
+    #[error("Options error: No closing single quotation (') in TCP:0")]
+    SingleQuotation,
+    /// A backslash before the end of the line.
+    #[error("Options error: Residual parse state (2) in TCP:0")]
+    Residual,
+    /// A backslash before what needs none.
+    #[error("Options warning: Bad backslash ('\\') usage in TCP:0")]
+    Backslash,
+    /// A word of more than [`WORD_MAX`] bytes.
+    #[error("Options error: Parameter at TCP:0 is too long ({WORD_MAX} chars max)")]
+    TooLong,
+}
+
+/// A word; it may be a password.
+pub(super) type Word = Zeroizing<String>;
+
+/// Puts bytes together to lines.
+#[derive(Default)]
+pub(super) struct Lines {
+    waiting: Zeroizing<Vec<u8>>,
+    /// The rest of a line that was too long is coming.
+    skipping: bool,
+}
+
+/// What a peer has sent.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Line {
+    /// A line without its end.
+    Whole(Zeroizing<String>),
+    /// A line of more than [`LINE_MAX`] bytes, which is thrown away.
+    TooLong,
+}
+
+impl Lines {
+    /// Takes bytes as they come. At most as many wait as are handed in at once, and a line.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.waiting.extend_from_slice(bytes);
+    }
+
+    /// The next line that has come whole.
+    pub(super) fn next_line(&mut self) -> Option<Line> {
+        loop {
+            let Some(end) = self.waiting.iter().position(|&byte| byte == b'\n') else {
+                if self.waiting.len() <= LINE_MAX {
+                    return None;
+                }
+                self.waiting.clear();
+                let first = !std::mem::replace(&mut self.skipping, true);
+                return first.then_some(Line::TooLong);
+            };
+            let rest = self.waiting.split_off(end + 1);
+            let line = std::mem::replace(&mut self.waiting, Zeroizing::new(rest));
+            if std::mem::take(&mut self.skipping) {
+                continue;
+            }
+            let line = &line[..end];
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if line.len() > LINE_MAX {
+                return Some(Line::TooLong);
+            }
+            // Nothing in a command has a meaning beyond ASCII but names and passwords, and those
+            // are UTF-8 at their senders.
+            let line = String::from_utf8_lossy(line).into_owned();
+            return Some(Line::Whole(Zeroizing::new(line)));
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Within {
+    Nothing,
+    Word,
+    Quotes,
+    SingleQuotes,
+}
+
+/// The words of a line. Words are apart by spaces; `"…"` and `'…'` hold them together; a backslash,
+/// but for within single quotes, stands before a space, a quote or a backslash; `#` and `;` begin
+/// a comment where a word would begin.
+pub(super) fn words(line: &str) -> Result<Vec<Word>, WordError> {
+    let mut words: Vec<Word> = Vec::new();
+    let mut word = Word::default();
+    let mut within = Within::Nothing;
+    let mut escaped = false;
+    // The end of the line ends a word as a space does.
+    for c in line.chars().chain(['\0']) {
+        if words.len() == WORDS_MAX {
+            return Ok(words);
+        }
+        if c == '\\' && !escaped && within != Within::SingleQuotes {
+            escaped = true;
+            continue;
+        }
+        let space = c.is_ascii_whitespace() || c == '\0';
+        let plain = !escaped;
+        let mut done = false;
+        let mut kept = None;
+        match within {
+            Within::Nothing if space => {}
+            Within::Nothing if plain && (c == '#' || c == ';') => break,
+            Within::Nothing if plain && c == '"' => within = Within::Quotes,
+            Within::Nothing if plain && c == '\'' => within = Within::SingleQuotes,
+            Within::Nothing => {
+                within = Within::Word;
+                kept = Some(c);
+            }
+            Within::Word if plain && space => done = true,
+            Within::Quotes if plain && c == '"' => done = true,
+            Within::SingleQuotes if c == '\'' => done = true,
+            Within::Word | Within::Quotes | Within::SingleQuotes => {
+                kept = (c != '\0').then_some(c);
+            }
+        }
+        if let Some(c) = kept {
+            if escaped && !(c == '\\' || c == '"' || c == '\'' || c.is_ascii_whitespace()) {
+                return Err(WordError::Backslash);
+            }
+            if word.len() + c.len_utf8() > WORD_MAX {
+                return Err(WordError::TooLong);
+            }
+            word.push(c);
+        }
+        if done {
+            words.push(std::mem::take(&mut word));
+            within = Within::Nothing;
+        }
+        escaped = false;
+    }
+    match within {
+        Within::Nothing => Ok(words),
+        Within::Word => Err(WordError::Residual),
+        Within::Quotes => Err(WordError::Quotation),
+        Within::SingleQuotes => Err(WordError::SingleQuotation),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn split(line: &str) -> Result<Vec<String>, WordError> {
+        Ok(words(line)?.iter().map(|word| word.to_string()).collect())
+    }
+
+    #[test]
+    fn words_are_those_of_configuration_files() {
+        let ok = |line: &str, expected: &[&str]| assert_eq!(split(line).unwrap(), expected);
+        ok("  state  on 5 ", &["state", "on", "5"]);
+        ok(
+            "password Auth \"p \\\"w\\\\\"",
+            &["password", "Auth", "p \"w\\"],
+        );
+        ok("a 'b \\ c' d\\ e", &["a", "b \\ c", "d e"]);
+        ok("kill \"\"", &["kill", ""]);
+        ok("a # b", &["a"]);
+        ok("a#b ;c", &["a#b"]);
+        ok("", &[]);
+        ok("\t", &[]);
+        let many = "x ".repeat(20);
+        assert_eq!(split(&many).unwrap().len(), WORDS_MAX);
+    }
+
+    #[test]
+    fn broken_lines_are_refused() {
+        assert_eq!(split("\"a"), Err(WordError::Quotation));
+        assert_eq!(split("'a"), Err(WordError::SingleQuotation));
+        assert_eq!(split("a\\"), Err(WordError::Residual));
+        assert_eq!(split("a \\n"), Err(WordError::Backslash));
+        assert_eq!(split(&"x".repeat(257)), Err(WordError::TooLong));
+        assert!(split(&"x".repeat(256)).is_ok());
+    }
+
+    fn whole(text: &str) -> Line {
+        Line::Whole(Zeroizing::new(text.to_owned()))
+    }
+
+    #[test]
+    fn lines_are_put_together_and_bounded() {
+        let mut lines = Lines::default();
+        lines.push(b"pi");
+        assert_eq!(lines.next_line(), None);
+        lines.push(b"d\r\nstate\n\n");
+        assert_eq!(lines.next_line(), Some(whole("pid")));
+        assert_eq!(lines.next_line(), Some(whole("state")));
+        assert_eq!(lines.next_line(), Some(whole("")));
+        assert_eq!(lines.next_line(), None);
+        // One complaint however long the line is, and the next line counts again.
+        for _ in 0..3 {
+            lines.push(&[b'x'; LINE_MAX]);
+        }
+        assert_eq!(lines.next_line(), Some(Line::TooLong));
+        lines.push(&[b'x'; LINE_MAX + 1]);
+        assert_eq!(lines.next_line(), None);
+        lines.push(b"x\npid\n");
+        assert_eq!(lines.next_line(), Some(whole("pid")));
+        lines.push(&[b'y'; LINE_MAX + 1]);
+        lines.push(b"\nexit\n");
+        assert_eq!(lines.next_line(), Some(Line::TooLong));
+        assert_eq!(lines.next_line(), Some(whole("exit")));
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_does_harm(line in "\\PC*|[ -~]{0,400}|(\\\\|\"|'| |a){0,60}") {
+            if let Ok(words) = words(&line) {
+                prop_assert!(words.len() <= WORDS_MAX);
+                for word in words {
+                    prop_assert!(word.len() <= WORD_MAX);
+                }
+            }
+        }
+
+        #[test]
+        fn quoting_brings_any_word_across(word in "[ -~]{0,120}") {
+            let quoted = word.replace('\\', "\\\\").replace('"', "\\\"");
+            prop_assert_eq!(split(&format!("x \"{quoted}\"")).unwrap(), ["x", word.as_str()]);
+        }
+
+        #[test]
+        fn pieces_do_not_matter(text in "[a-z \\r\\n]{0,200}", cuts in prop::collection::vec(1usize..9, 0..40)) {
+            let collect = |lines: &mut Lines| std::iter::from_fn(|| lines.next_line()).collect::<Vec<_>>();
+            let mut at_once = Lines::default();
+            at_once.push(text.as_bytes());
+            let expected = collect(&mut at_once);
+            let mut piecewise = Lines::default();
+            let mut got = Vec::new();
+            let mut rest = text.as_bytes();
+            for cut in cuts {
+                let (piece, more) = rest.split_at(cut.min(rest.len()));
+                piecewise.push(piece);
+                got.extend(collect(&mut piecewise));
+                rest = more;
+            }
+            piecewise.push(rest);
+            got.extend(collect(&mut piecewise));
+            prop_assert_eq!(got, expected);
+        }
+
+        #[test]
+        fn what_waits_is_bounded(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..700), 0..20)) {
+            let mut lines = Lines::default();
+            for piece in pieces {
+                lines.push(&piece);
+                while lines.next_line().is_some() {}
+                prop_assert!(lines.waiting.len() <= LINE_MAX);
+            }
+        }
+    }
+}

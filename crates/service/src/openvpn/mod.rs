@@ -1,0 +1,329 @@
+//! OpenVPN: what stands between the protocol crate, the data plane and the system.
+//!
+//! A [`client`] or a [`server`] is one loop on one thread: it takes control packets that workers
+//! left in the [`plane`]'s inbox, feeds them to the sessions of the protocol crate, and does what
+//! these ask for. Scripts and password checks run elsewhere and report back.
+//!
+//! Without the feature `server` there are clients only, and what serves only servers is not compiled.
+
+mod actions;
+mod client;
+mod connect;
+mod console;
+mod context;
+mod device;
+mod hooks;
+mod idle;
+#[cfg(feature = "server")]
+mod later;
+mod management;
+mod monitoring;
+mod network;
+mod plane_call;
+mod policy;
+mod process;
+mod release;
+mod revocation;
+mod secrets;
+#[cfg(test)]
+mod seeded;
+#[cfg(feature = "server")]
+mod server;
+mod setup;
+mod signals;
+mod sizes;
+pub(crate) mod status_socket;
+mod statusdoc;
+mod terms;
+
+use crate::inbox::InboxLimits;
+use config::openvpn::{self, OpenVpn};
+use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
+use console::Console;
+use context::Context;
+use crypto::select::Algorithm;
+use device::Rungs;
+use host::background;
+use host::privileges;
+use host::written_file::PidFile;
+use signals::Signals;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+/// What waits for the control thread: a thousand clients that connect at once send a few control packets each.
+#[doc(hidden)]
+pub const INBOX: InboxLimits = InboxLimits {
+    datagrams: 4096,
+    longest: 2048,
+    active: false,
+};
+
+/// A caller that uses OpenVPN's own name means what the file says.
+const OWN_NAME: openvpn::Options = openvpn::Options {
+    allow_insecure_ciphers: false,
+    allow_scripts: true,
+    allow_files: true,
+};
+
+/// Faults of a configuration that are printed.
+const FAULTS: usize = 20;
+
+/// How a client or server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// The process is to leave with this status.
+    Exit(u8),
+    /// The configuration is to be read again.
+    Reload,
+}
+
+/// How `millrace up` runs a tunnel.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunOptions {
+    /// The host's name servers are left as they are.
+    pub no_dns: bool,
+    /// The process that started it hears when the tunnel is up, and goes on only then.
+    pub wait: bool,
+}
+
+/// Reads a configuration, or says why that is not possible.
+pub type ReadAgain = Box<dyn Fn() -> Result<OpenVpn, String>>;
+
+/// `openvpn ARGUMENTS`: a tunnel until the user says stop, or one of the things that need none.
+pub fn main(arguments: &[String]) -> ExitCode {
+    let (mut directory_changed, mut signals) = (false, None);
+    loop {
+        match once(arguments, &mut directory_changed, &mut signals) {
+            Ended::Exit(status) => return ExitCode::from(status),
+            Ended::Reload => {}
+        }
+    }
+}
+
+/// A configuration that was read already, as `millrace up` does; `again` reads it once more. `None` when all is to begin
+/// anew with it, which SIGHUP means to a client, and to a server whose sessions cannot go on.
+pub fn run(
+    config: OpenVpn,
+    again: ReadAgain,
+    file: Option<String>,
+    dataplane: DataplaneSettings,
+    options: RunOptions,
+    signals: &mut Caught,
+) -> Option<ExitCode> {
+    match with_config(config, again, file, dataplane, options, &mut signals.0) {
+        Ended::Exit(status) => Some(ExitCode::from(status)),
+        Ended::Reload => None,
+    }
+}
+
+/// The signals of a process that may read its configuration several times.
+#[derive(Default)]
+pub struct Caught(Option<Rc<Signals>>);
+
+fn once(
+    arguments: &[String],
+    directory_changed: &mut bool,
+    signals: &mut Option<Rc<Signals>>,
+) -> Ended {
+    let mut read = |path: &Path| openvpn::read_config(path);
+    let mut import = match openvpn::parse_arguments(arguments, &mut read, OWN_NAME) {
+        Ok(import) => import,
+        Err(error) => return refuse(&error.to_string()),
+    };
+    if let Some(action) = &import.action {
+        return Ended::Exit(actions::run(action, arguments));
+    }
+    import.check_secrecy();
+    for warning in &import.warnings {
+        say(&format!("WARNING: {warning}"));
+    }
+    import.check_files();
+    if !import.faults().is_empty() {
+        return refuse_all(import.faults());
+    }
+    let (config, _) = match import.into_model() {
+        Ok(model) => model,
+        Err(error) => return refuse(&error.to_string()),
+    };
+    if let Some(directory) = &config.directory
+        && !*directory_changed
+    {
+        if let Err(error) = std::env::set_current_dir(directory) {
+            return refuse(&format!("cd {}: {error}", directory.display()));
+        }
+        *directory_changed = true;
+    }
+    if config.service.daemon && !background::is_child() {
+        let status = background::spawn();
+        return Ended::Exit(u8::from(status != ExitCode::SUCCESS));
+    }
+    let file = first_file(arguments);
+    let environment = std::env::var(ENVIRONMENT).ok();
+    match Settings::load(None, environment.as_deref(), &[]) {
+        Ok(settings) => {
+            let options = RunOptions::default();
+            let arguments = arguments.to_vec();
+            let again: ReadAgain = Box::new(move || read_again(&arguments));
+            with_config(config, again, file, settings.dataplane, options, signals)
+        }
+        Err(error) => refuse(&error.to_string()),
+    }
+}
+
+/// Why this build cannot do what a configuration that is right wants.
+pub fn lacking(config: &OpenVpn) -> Option<&'static str> {
+    let server = config.server().is_some() && !cfg!(feature = "server");
+    server.then_some(
+        "server: this build of Millrace is for clients only; install the one with everything",
+    )
+}
+
+fn refuse(why: &str) -> Ended {
+    refuse_all(&[why.to_owned()])
+}
+
+fn refuse_all(faults: &[String]) -> Ended {
+    for fault in faults.iter().take(FAULTS) {
+        say(&format!("Options error: {fault}"));
+    }
+    if faults.len() > FAULTS {
+        say(&format!("and {} more", faults.len() - FAULTS));
+    }
+    say("Use --help for more information.");
+    Ended::Exit(1)
+}
+
+/// Prints a line whose reader may have gone.
+fn say(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+fn first_file(arguments: &[String]) -> Option<String> {
+    match arguments {
+        [file] if !file.starts_with("--") => Some(file.clone()),
+        _ => {
+            let at = arguments.iter().position(|word| word == "--config")?;
+            arguments.get(at + 1).cloned()
+        }
+    }
+}
+
+/// The configuration of a command line as it is now.
+fn read_again(arguments: &[String]) -> Result<OpenVpn, String> {
+    let mut read = |path: &Path| openvpn::read_config(path);
+    let import = openvpn::parse_arguments(arguments, &mut read, OWN_NAME);
+    let import = import.map_err(|error| error.to_string())?;
+    if let Some(fault) = import.faults().first() {
+        return Err(fault.clone());
+    }
+    let (config, _) = import.into_model().map_err(|error| error.to_string())?;
+    Ok(config)
+}
+
+fn with_config(
+    config: OpenVpn,
+    again: ReadAgain,
+    file: Option<String>,
+    dataplane: DataplaneSettings,
+    options: RunOptions,
+    signals: &mut Option<Rc<Signals>>,
+) -> Ended {
+    if let Some(why) = lacking(&config) {
+        return refuse(&config.located(why));
+    }
+    let service = &config.service;
+    if let Err(error) = privileges::look_up(service.user.as_deref(), service.group.as_deref()) {
+        return refuse(&config.located(&error.to_string()));
+    }
+    let log = config
+        .service
+        .log
+        .as_ref()
+        .map(|log| config.path(&log.path));
+    let console = match Console::install(&config.service, log.as_deref()) {
+        Ok(console) => console,
+        Err(error) => {
+            let path = log.unwrap_or_default();
+            return refuse(&format!("log {}: {error}", path.display()));
+        }
+    };
+    log::info!("{}", release::title());
+    let rungs = Rungs::test(&config.device, &dataplane);
+    crate::backends::choose_beside(dataplane.crypto_backend, algorithms(&config));
+    let caught = match signals {
+        Some(signals) => Ok(Rc::clone(signals)),
+        None => Signals::catch().inspect(|caught| *signals = Some(Rc::clone(caught))),
+    };
+    // A client begins anew with what it then reads.
+    #[cfg(not(feature = "server"))]
+    drop(again);
+    let context = caught.map_err(Into::into).and_then(|signals| {
+        Context::new(
+            config,
+            #[cfg(feature = "server")]
+            again,
+            file,
+            dataplane,
+            rungs,
+            console,
+            options,
+            signals,
+        )
+    });
+    let context = match context {
+        Ok(context) => context,
+        Err(error) => {
+            log::error!("{error}");
+            return Ended::Exit(1);
+        }
+    };
+    let pid_file = context.config.service.pid_file.as_ref();
+    let pid_file = pid_file.map(|path| context.config.path(path));
+    let pid_file = match pid_file.as_deref().map(PidFile::write).transpose() {
+        Ok(pid_file) => pid_file,
+        Err(error) => {
+            let path = pid_file.unwrap_or_default();
+            log::error!("writepid {}: {error}", path.display());
+            return Ended::Exit(1);
+        }
+    };
+    if !options.wait {
+        process::into_background();
+    }
+    process::settle(&context.config.service);
+    for text in &context.config.service.echo {
+        log::info!("ECHO:{text}");
+    }
+    match host::recover_all() {
+        Ok(names) => {
+            for name in names {
+                log::info!("{name}: undid what an earlier run left behind");
+            }
+        }
+        Err(error) => log::warn!("{error}"),
+    }
+    context.hold();
+    let ended = match context.config.server() {
+        #[cfg(feature = "server")]
+        Some(_) => server::run(&context),
+        _ => client::run(&context),
+    };
+    drop(pid_file);
+    ended
+}
+
+/// What data packets may be sealed with, the likely first: which it will be, the other end has a say in.
+fn algorithms(config: &OpenVpn) -> Vec<Algorithm> {
+    let data = &config.data;
+    let chained = data
+        .ciphers
+        .iter()
+        .chain(&data.fallback)
+        .any(|cipher| !cipher.is_aead());
+    let wanted = |algorithm: &Algorithm| {
+        chained || matches!(algorithm, Algorithm::AesGcm | Algorithm::ChaCha20Poly1305)
+    };
+    Algorithm::ALL.into_iter().filter(wanted).collect()
+}

@@ -1,0 +1,327 @@
+//! What monitors a tunnel while it runs: the status file and the management port.
+
+use super::console::Console;
+use super::device::Link;
+use super::management::server::{self, Port};
+use super::management::{
+    Addresses, Answer, Management, Query, Settings, State, StateEntry, Victim,
+};
+use super::policy::environment::Environment;
+#[cfg(feature = "server")]
+use super::policy::server_status::ServerStatus;
+use super::policy::status_file::{ClientStatus, Format, PeriodicFile};
+use super::policy::timestamp::{Clock, unix};
+use super::release;
+use super::signals::Signal;
+use super::status_socket::StatusSocket;
+use crate::status::Status as Document;
+use config::openvpn::{AuthRetry, OpenVpn};
+use netio::poll::Poller;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What the daemon must be able to say and do for those that monitor it.
+pub(super) trait Monitored {
+    /// What goes on.
+    fn status(&self) -> Status;
+    /// The same for `millrace status`. Name, protocol and age of the interface are filled in.
+    fn document(&self) -> Document;
+    /// Sends clients away, and says how many. A client has none.
+    fn kill(&mut self, victim: &Victim) -> usize {
+        let _ = victim;
+        0
+    }
+    /// Sends one client away, by the number that the status shows.
+    fn kill_client(&mut self, number: u64) -> bool {
+        let _ = number;
+        false
+    }
+}
+
+/// What goes on.
+pub(super) enum Status {
+    /// In a client.
+    Client(ClientStatus),
+    /// In a server.
+    #[cfg(feature = "server")]
+    Server(ServerStatus),
+}
+
+impl Status {
+    pub(super) fn text(&self, format: Format, title: &str, clock: &Clock) -> String {
+        let now = SystemTime::now();
+        match self {
+            Self::Client(status) => {
+                // There is one format, which has no title.
+                let _ = (format, title);
+                status.text(clock, now)
+            }
+            #[cfg(feature = "server")]
+            Self::Server(status) => status.text(format, title, clock, now),
+        }
+    }
+
+    /// Bytes received and sent, in all.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        match self {
+            Self::Client(status) => (status.link_read, status.link_write),
+            #[cfg(feature = "server")]
+            Self::Server(status) => status.clients.iter().fold((0, 0), |(r, s), client| {
+                (r + client.bytes_received, s + client.bytes_sent)
+            }),
+        }
+    }
+
+    /// Tells them on the management port: a server's for each client.
+    pub(super) fn tell_bytes(&self, port: &mut Management) {
+        match self {
+            Self::Client(status) => port.bytes(status.link_read, status.link_write),
+            #[cfg(feature = "server")]
+            Self::Server(status) => {
+                for client in &status.clients {
+                    let (received, sent) = (client.bytes_received, client.bytes_sent);
+                    port.client_bytes(client.client_id, received, sent);
+                }
+            }
+        }
+    }
+
+    /// How many clients there are; a client has none.
+    pub(super) fn clients(&self) -> usize {
+        match self {
+            Self::Client(_) => 0,
+            #[cfg(feature = "server")]
+            Self::Server(status) => status.clients.len(),
+        }
+    }
+}
+
+/// What a management client wants of the process itself.
+#[derive(Debug)]
+pub(super) enum ProcessRequest {
+    /// A signal.
+    Signal(Signal),
+    /// Begin, after a hold.
+    Begin,
+    /// The answer to a question.
+    Answer(Answer),
+    /// Forget passwords.
+    Forget,
+    /// Do this after a refused password.
+    AuthRetry(AuthRetry),
+}
+
+/// The status file and the management port.
+pub(super) struct Monitoring {
+    status: Option<PeriodicFile>,
+    format: Format,
+    title: String,
+    clock: Clock,
+    port: Option<Port>,
+    console: &'static Console,
+    /// What `millrace status` reads, once there is an interface.
+    socket: Option<StatusSocket>,
+    /// Management clients and readers of the status.
+    events: Poller,
+}
+
+const PORT: u64 = 0;
+const READER: u64 = 1;
+
+impl Monitoring {
+    /// Opens what the configuration names.
+    ///
+    /// # Errors
+    /// The port cannot be opened, or has no password.
+    pub(super) fn open(
+        config: &OpenVpn,
+        console: &'static Console,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let service = &config.service;
+        let now = Instant::now();
+        let status = service.status.as_ref().map(|status| {
+            let period = Duration::from_secs(status.seconds.max(1).into());
+            PeriodicFile::new(config.path(&status.path), period, now)
+        });
+        let format = Format::from_number(service.status_version).unwrap_or_default();
+        let title = release::title();
+        let port = match &service.management {
+            None => None,
+            Some(wanted) => {
+                let settings = Settings {
+                    password: server::password(config, wanted)?,
+                    hold: wanted.hold,
+                    server: config.server().is_some(),
+                    // Clients are judged by scripts and files.
+                    title: title.clone(),
+                    pid: std::process::id(),
+                    log_lines: wanted.log_cache,
+                    verb: service.verb,
+                    mute: service.mute,
+                    auth_retry: config.client().map(|c| c.auth_retry).unwrap_or_default(),
+                    format,
+                };
+                Some(Port::open(config, wanted, settings)?)
+            }
+        };
+        let events = Poller::new()?;
+        if let Some(port) = &port {
+            events.add(&port.events, PORT)?;
+        }
+        Ok(Self {
+            status,
+            format,
+            title,
+            clock: Clock::system(),
+            port,
+            console,
+            socket: None,
+            events,
+        })
+    }
+
+    /// Opens the socket that `millrace status` reads, unless it is open. `dev null` has no name to
+    /// call it by but the process's.
+    pub(super) fn publish(&mut self, link: &Link) {
+        let name = match link.index {
+            0 => format!("null-{}", std::process::id()),
+            _ => link.name.clone(),
+        };
+        if self.socket.as_ref().is_some_and(|it| it.ifname() == name) {
+            return;
+        }
+        self.socket = None;
+        match StatusSocket::open(&name, "openvpn", &self.events, READER) {
+            Ok(socket) => self.socket = Some(socket),
+            Err(error) => log::warn!("WARNING: millrace status will not show this tunnel: {error}"),
+        }
+    }
+
+    /// Readable when a management client came or said something, or the status is read.
+    pub(super) fn events(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+
+    /// When something is to be done here, or at the time given.
+    pub(super) fn deadline(&self, other: Option<Instant>) -> Option<Instant> {
+        [
+            other,
+            self.status.as_ref().map(PeriodicFile::next_deadline),
+            self.port.as_ref().and_then(Port::next_deadline),
+            self.socket.as_ref().and_then(StatusSocket::next_deadline),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Does what is due, and serves the management client. Returns what it wants of the process.
+    pub(super) fn serve(&mut self, monitored: &mut dyn Monitored) -> Vec<ProcessRequest> {
+        let now = Instant::now();
+        let (format, title, clock) = (self.format, &self.title, &self.clock);
+        if let Some(file) = &mut self.status
+            && let Err(error) =
+                file.write_if_due(now, || monitored.status().text(format, title, clock))
+        {
+            log::warn!("WARNING: status: {error}");
+        }
+        if let Some(socket) = &mut self.socket {
+            socket.serve(&self.events, || monitored.document());
+        }
+        let Some(port) = &mut self.port else {
+            return Vec::new();
+        };
+        for (at, line) in self.console.take() {
+            port.machine.logged(unix(at), line.flag, &line.text);
+        }
+        let mut requests = Vec::new();
+        port.serve(monitored, self.console, title, clock, &mut requests);
+        requests
+    }
+
+    /// Writes the status into the log.
+    pub(super) fn log_status(&self, status: &Status) {
+        for line in status.text(self.format, &self.title, &self.clock).lines() {
+            log::info!("{line}");
+        }
+    }
+
+    /// Writes the status file a last time.
+    #[cfg(feature = "server")]
+    pub(super) fn last_status(&self, status: &Status) {
+        if let Some(file) = &self.status
+            && let Err(error) = file.write(&status.text(self.format, &self.title, &self.clock))
+        {
+            log::warn!("WARNING: status: {error}");
+        }
+    }
+
+    /// The tunnel is in another state.
+    pub(super) fn state(&mut self, state: State, detail: &str, addresses: Addresses) {
+        if let Some(port) = &mut self.port {
+            port.machine.state_changed(StateEntry {
+                at: unix(SystemTime::now()),
+                state,
+                detail: detail.to_owned(),
+                addresses,
+            });
+            port.transmit();
+        }
+    }
+
+    /// Begins to wait before the tunnel begins. Whether it must.
+    pub(super) fn hold(&mut self) -> bool {
+        self.port.as_mut().is_some_and(|port| port.machine.hold(0))
+    }
+
+    /// The tunnel has ended.
+    pub(super) fn closed(&mut self) {
+        if let Some(port) = &mut self.port {
+            port.machine.tunnel_closed();
+        }
+    }
+
+    /// Asks the user through the port. Whether there is one.
+    pub(super) fn ask(&mut self, query: Query) -> bool {
+        match &mut self.port {
+            Some(port) => {
+                port.machine.ask(query);
+                port.transmit();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The interface went up or down: the management client is told (`management-up-down`).
+    pub(super) fn up_down(&mut self, up: bool, environment: &Environment) {
+        if let Some(port) = self.port.as_mut().filter(|port| port.up_down) {
+            port.machine.up_down(up, environment);
+            port.transmit();
+        }
+    }
+
+    /// The server said something by `echo`.
+    pub(super) fn echoed(&mut self, text: &str) {
+        if let Some(port) = &mut self.port {
+            port.machine.echoed(unix(SystemTime::now()), text);
+            port.transmit();
+        }
+    }
+
+    /// The server gave a token in the place of the password.
+    pub(super) fn auth_token(&mut self, token: &str) {
+        if let Some(port) = &mut self.port {
+            port.machine.auth_token(token);
+            port.transmit();
+        }
+    }
+
+    /// The server refused what was answered.
+    pub(super) fn verification_failed(&mut self, kind: &str, reason: Option<&str>) {
+        if let Some(port) = &mut self.port {
+            port.machine.verification_failed(kind, reason);
+            port.transmit();
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The inside of one tunnel from the push reply to its end: what client and server do with a
+//! [`TunnelNetwork`], leaving room for their scripts.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use config::openvpn::{Family, Place};
+use netio::netlink::{Netlink, NetlinkError};
+use thiserror::Error;
+
+use super::merge::{NetworkError, TunnelNetwork};
+use super::want::Outside;
+use crate::openvpn::connect::{Stop, resolve};
+use host::{Applied, ApplyError, Facts, Plan, PlanError, Want};
+
+/// The addresses of names in routes.
+pub(crate) type RouteNames = BTreeMap<String, Vec<IpAddr>>;
+
+/// Looks up the names in routes, one after the other. What is not found before `stop` comes has no addresses.
+pub(crate) fn route_names(names: &[String], stop: &Stop<'_>) -> RouteNames {
+    let look_up = |name: &String| {
+        let found = match resolve(name, 0, Family::Any, stop) {
+            Ok(Some(found)) => found.iter().map(std::net::SocketAddr::ip).collect(),
+            Ok(None) => Vec::new(),
+            Err(error) => {
+                log::warn!("{error}");
+                Vec::new()
+            }
+        };
+        (name.clone(), found)
+    };
+    names.iter().map(look_up).collect()
+}
+
+/// Why the inside could not be set up.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum InsideError {
+    /// The options make no sense.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The host cannot be given what the options want.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The host could not be looked at.
+    #[error(transparent)]
+    Host(#[from] NetlinkError),
+    /// The host could not be changed.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+/// What a tunnel's inside depends on beside its options.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings<'a> {
+    /// The tunnel's interface, which exists.
+    pub ifname: &'a str,
+    /// Where the outer packets go: the server, or the proxy in front of it. `None` in a server.
+    pub remote: Option<IpAddr>,
+    /// Firewall mark of the outer packets, 0 for none.
+    pub mark: u32,
+}
+
+/// The inside of a tunnel. Dropping it undoes what was done.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    /// What was decided.
+    pub network: TunnelNetwork,
+    /// The host before.
+    pub facts: Facts,
+    want: Want,
+    ifname: String,
+    remote: Option<IpAddr>,
+    applied: Option<Applied>,
+    /// Other servers that are kept outside the tunnel.
+    kept: Vec<IpAddr>,
+}
+
+impl Inside {
+    /// Decides, with these addresses of the names in routes; nothing is changed yet. What the user should know is in
+    /// [`TunnelNetwork::warnings`].
+    ///
+    /// # Errors
+    /// See [`InsideError`].
+    pub(crate) fn of(
+        network: TunnelNetwork,
+        names: &RouteNames,
+        around: Surroundings<'_>,
+    ) -> Result<Self, InsideError> {
+        let mut netlink = Netlink::open()?;
+        let Surroundings {
+            ifname,
+            remote,
+            mark,
+        } = around;
+        let want = network.want(Outside {
+            remote,
+            mark,
+            names,
+        });
+        let facts = Facts::gather(&want, ifname, &mut netlink)?;
+        Ok(Self {
+            network,
+            facts,
+            want,
+            ifname: ifname.to_owned(),
+            remote,
+            applied: None,
+            kept: Vec::new(),
+        })
+    }
+
+    /// True when the other would do the same: what is set can stay over a reconnection.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let by_address = |place: &Place| !matches!(place, Place::RemoteHost);
+        let same_server = self.remote == other.remote
+            || (other
+                .remote
+                .is_some_and(|remote| self.kept.contains(&remote))
+                && self.network.places().all(by_address));
+        self.ifname == other.ifname && self.network == other.network && same_server
+    }
+
+    /// Before another server is connected to while this tunnel's routes stay (`persist-tun`):
+    /// leads packets to it past the tunnel.
+    ///
+    /// # Errors
+    /// See [`InsideError`].
+    pub(crate) fn keep_outside(&mut self, remote: IpAddr) -> Result<(), InsideError> {
+        if let Some(applied) = &mut self.applied
+            && Some(remote) != self.remote
+            && !self.network.recursive
+        {
+            applied.keep_outside(remote, &mut Netlink::open()?)?;
+            if !self.kept.contains(&remote) {
+                self.kept.push(remote);
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes what another inside of the same interface has set, and goes on with its journal.
+    ///
+    /// # Errors
+    /// No netlink socket.
+    pub(crate) fn take_over(&mut self, mut other: Self) -> Result<(), InsideError> {
+        let mut netlink = Netlink::open()?;
+        let applied = other.applied.take();
+        self.applied = applied.map(|applied| Applied::take_over(applied, &mut netlink));
+        Ok(())
+    }
+
+    /// Looks at the host anew: a tunnel before this one may have been undone meanwhile, or the
+    /// gateway have changed.
+    fn look(&mut self) -> Result<(), InsideError> {
+        self.facts = Facts::gather(&self.want, &self.ifname, &mut Netlink::open()?)?;
+        Ok(())
+    }
+
+    /// Before the `up` script: addresses, MTU, the interface, name servers. `no_dns` leaves the host's
+    /// name servers as they are.
+    ///
+    /// # Errors
+    /// See [`InsideError`]; everything has been undone.
+    pub(crate) fn set_interface(&mut self, no_dns: bool) -> Result<(), InsideError> {
+        self.look()?;
+        if no_dns {
+            self.want.name_servers = None;
+        }
+        self.apply(&Plan::of_interface(&self.want, &self.facts))
+    }
+
+    /// After the `up` script and [`TunnelNetwork::route_delay`]: the routes.
+    ///
+    /// # Errors
+    /// See [`InsideError`]; everything has been undone.
+    pub(crate) fn set_routes(&mut self) -> Result<(), InsideError> {
+        self.look()?;
+        self.apply(&Plan::of_routes(&self.want, &self.facts)?)
+    }
+
+    /// Takes over the routes of `wanted`, another plan for the same interface while it is up. Routes that both have are
+    /// not touched.
+    ///
+    /// # Errors
+    /// See [`InsideError`]; what was set stays set.
+    #[cfg(feature = "server")]
+    pub(crate) fn change_routes(&mut self, wanted: &Self) -> Result<(), InsideError> {
+        let before = Plan::of_routes(&self.want, &self.facts)?;
+        let after = Plan::of_routes(&wanted.want, &wanted.facts)?;
+        for warning in &after.warnings {
+            log::warn!("WARNING: {warning}");
+        }
+        self.network.clone_from(&wanted.network);
+        self.facts.clone_from(&wanted.facts);
+        self.want.clone_from(&wanted.want);
+        if let Some(applied) = &mut self.applied {
+            applied.exchange(&before, &after, &mut Netlink::open()?)?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, plan: &Plan) -> Result<(), InsideError> {
+        for warning in &plan.warnings {
+            log::warn!("WARNING: {warning}");
+        }
+        let mut netlink = Netlink::open()?;
+        match self.applied.take() {
+            None => self.applied = Some(Applied::apply(plan, &self.ifname, &mut netlink)?),
+            Some(mut applied) => {
+                applied.add(plan, &mut netlink)?;
+                self.applied = Some(applied);
+            }
+        }
+        Ok(())
+    }
+
+    /// When links or routes of the host have changed: the routes past the tunnel go the way that
+    /// the host has now. Returns whether any moved.
+    ///
+    /// # Errors
+    /// See [`InsideError`]; to be tried again at the next change.
+    pub(crate) fn follow(&mut self) -> Result<bool, InsideError> {
+        let Some(applied) = &mut self.applied else {
+            return Ok(false);
+        };
+        Ok(applied.follow(&mut Netlink::open()?)?)
+    }
+
+    /// Undoes everything, and logs what could not be undone. May be called again.
+    pub(crate) fn undo(&mut self) {
+        let errors = self.applied.take().map_or(Ok(()), Applied::undo);
+        for error in errors.err().into_iter().flatten() {
+            log::warn!("{}: {error}", self.ifname);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,368 @@
+//! The configuration and what was pushed, made into one.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use config::openvpn::{
+    DnsTransport, Network, Place, Redirect, RouteGateway, Topology as ConfigTopology,
+};
+use host::{NameServers, WantedAddress};
+use openvpn::push::{self, PushReply, RouteTarget, Topology};
+use thiserror::Error;
+
+/// Port of DNS, which the programs that manage name servers take for granted.
+const DNS_PORT: u16 = 53;
+
+/// Why the network cannot be set up.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub(crate) enum NetworkError {
+    /// `topology subnet` needs a netmask.
+    #[error(
+        "ifconfig {local} {second}: with topology subnet the second address is a netmask, and \
+         {second} is none"
+    )]
+    Netmask {
+        /// The first address.
+        local: Ipv4Addr,
+        /// The second one.
+        second: Ipv4Addr,
+    },
+}
+
+/// A route of the options, not yet resolved.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Route {
+    /// IPv6.
+    pub v6: bool,
+    /// The network.
+    pub network: Place,
+    /// Its prefix in bits.
+    pub prefix: u8,
+    /// The gateway; `None` for the tunnel's.
+    pub gateway: Option<Place>,
+    /// The metric; `None` for the kernel's choice.
+    pub metric: Option<u32>,
+}
+
+/// What the inside of the tunnel looks like.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct TunnelNetwork {
+    /// Addresses of the interface.
+    pub addresses: Vec<WantedAddress>,
+    /// MTU of the interface in bytes.
+    pub mtu: u16,
+    /// The gateway inside the tunnel (`vpn_gateway`).
+    pub gateway: Option<IpAddr>,
+    /// The same for IPv6.
+    pub gateway_v6: Option<Ipv6Addr>,
+    /// Routes: those of the configuration, then those that were pushed.
+    pub routes: Vec<Route>,
+    /// `redirect-gateway`, `redirect-private`.
+    pub redirect: Option<Redirect>,
+    /// `block-ipv6`.
+    pub block_ipv6: bool,
+    /// Name servers, `None` to leave the host's as they are.
+    pub dns: Option<NameServers>,
+    /// How long to wait before routes are set.
+    pub route_delay: Duration,
+    /// Addresses, MTU and name servers are left to scripts.
+    pub ifconfig_noexec: bool,
+    /// Routes are left to scripts.
+    pub route_noexec: bool,
+    /// Outer packets may go through the tunnel.
+    pub recursive: bool,
+    /// What the user should know, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+impl TunnelNetwork {
+    /// Joins the configuration with what was pushed to a client; for a server `pushed` is `None`.
+    /// `route-nopull` and `pull-filter` have had their say already. `mtu` is the tunnel's MTU in
+    /// bytes, with what was pushed for it.
+    ///
+    /// # Errors
+    /// See [`NetworkError`].
+    pub(crate) fn merge(
+        config: &Network,
+        mtu: u16,
+        pushed: Option<&PushReply>,
+    ) -> Result<Self, NetworkError> {
+        let nothing = PushReply::default();
+        let pushed = pushed.unwrap_or(&nothing);
+        let mut network = Self {
+            mtu,
+            block_ipv6: config.block_ipv6 || pushed.block_ipv6,
+            ifconfig_noexec: config.ifconfig_noexec,
+            route_noexec: config.route_noexec,
+            recursive: config.allow_recursive_routing,
+            redirect: redirect(config.redirect, pushed.redirect_gateway),
+            ..Self::default()
+        };
+        let delay = config
+            .route_delay
+            .map(|seconds| Duration::from_secs(seconds.into()));
+        network.route_delay = pushed.route_delay.or(delay).unwrap_or_default();
+        network.add_addresses(config, pushed)?;
+        network.add_routes(config, pushed);
+        network.choose_dns(config, pushed);
+        Ok(network)
+    }
+
+    /// Names in routes, to be looked up before the host's routes are changed.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.places().filter_map(|place| match place {
+            Place::Name(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Everything that routes name.
+    pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
+        self.routes
+            .iter()
+            .flat_map(|route| [Some(&route.network), route.gateway.as_ref()])
+            .flatten()
+    }
+
+    fn add_addresses(&mut self, config: &Network, pushed: &PushReply) -> Result<(), NetworkError> {
+        let configured = match config.topology.unwrap_or_default() {
+            ConfigTopology::Net30 => Topology::Net30,
+            ConfigTopology::P2p => Topology::P2p,
+            ConfigTopology::Subnet => Topology::Subnet,
+        };
+        let topology = pushed.topology.unwrap_or(configured);
+        let own = config.ifconfig.map(|it| (it.local, it.second));
+        if let Some((local, second)) = pushed.ifconfig.or(own) {
+            self.add_v4(local, second, topology)?;
+        }
+        match (&config.route_gateway, pushed.route_gateway) {
+            (_, Some(gateway)) => self.gateway = Some(gateway.into()),
+            (Some(RouteGateway::Fixed(Place::Address(gateway))), None) => {
+                self.gateway = Some(*gateway);
+            }
+            (Some(RouteGateway::Fixed(place)), None) => self.warnings.push(format!(
+                "route-gateway is no address ({place:?}): routes go to the tunnel's interface"
+            )),
+            // A TUN has no DHCP.
+            (Some(RouteGateway::Dhcp) | None, None) => {}
+        }
+        let pushed_v6 = pushed
+            .ifconfig_ipv6
+            .map(|it| (it.local, it.prefix, it.remote));
+        let own = config.ifconfig_v6;
+        let own = own.map(|it| (it.local, it.bits, Some(it.remote)));
+        if let Some((local, prefix, remote)) = pushed_v6.or(own) {
+            self.addresses.push(WantedAddress {
+                addr: local.into(),
+                prefix,
+                peer: None,
+            });
+            let gateway = pushed.route_ipv6_gateway.or(config.route_gateway_v6);
+            self.gateway_v6 = gateway.or(remote);
+        }
+        Ok(())
+    }
+
+    fn add_v4(
+        &mut self,
+        local: Ipv4Addr,
+        second: Ipv4Addr,
+        topology: Topology,
+    ) -> Result<(), NetworkError> {
+        let prefix = second.to_bits().leading_ones() as u8;
+        let is_netmask = u32::from(prefix) + second.to_bits().trailing_zeros() >= 32;
+        let subnet = match topology {
+            Topology::Subnet if !is_netmask || prefix == 0 => {
+                return Err(NetworkError::Netmask { local, second });
+            }
+            Topology::Subnet => true,
+            // No host has such an address: the server forgot to push its topology.
+            Topology::Net30 | Topology::P2p if is_netmask && prefix >= 8 => {
+                self.warnings.push(format!(
+                    "ifconfig {local} {second} looks like topology subnet, and is taken as that"
+                ));
+                true
+            }
+            Topology::Net30 | Topology::P2p => false,
+        };
+        self.addresses.push(WantedAddress {
+            addr: local.into(),
+            prefix: if subnet { prefix } else { 32 },
+            peer: (!subnet).then_some(second.into()),
+        });
+        if !subnet {
+            self.gateway = Some(second.into());
+        }
+        Ok(())
+    }
+
+    fn add_routes(&mut self, config: &Network, pushed: &PushReply) {
+        let metric = pushed.route_metric.or(config.route_metric);
+        let own = config.routes.iter().map(|route| Route {
+            v6: false,
+            network: route.network.clone(),
+            prefix: route.bits,
+            gateway: route.gateway.clone(),
+            metric: route.metric.or(metric),
+        });
+        let theirs = pushed
+            .routes
+            .iter()
+            .map(|route| from_push(route, false, metric));
+        let own_v6 = config.routes_v6.iter().map(|route| Route {
+            v6: true,
+            network: Place::Address(route.network.into()),
+            prefix: route.bits,
+            gateway: route.gateway.map(|gateway| Place::Address(gateway.into())),
+            metric: route.metric.or(metric),
+        });
+        let theirs_v6 = pushed
+            .routes_ipv6
+            .iter()
+            .map(|route| from_push(route, true, metric));
+        self.routes = own.chain(theirs).chain(own_v6).chain(theirs_v6).collect();
+    }
+
+    /// `dns server` goes before `dhcp-option`, and the server's before ours.
+    fn choose_dns(&mut self, config: &Network, pushed: &PushReply) {
+        let mut search: Vec<String> = Vec::new();
+        let domain = pushed.dns.domain.iter().chain(&config.dhcp.domain).take(1);
+        let domains = domain
+            .chain(&pushed.dns.search)
+            .chain(&config.dns.search_domains)
+            .chain(&config.dhcp.search);
+        for domain in domains {
+            if !search.contains(domain) {
+                search.push(domain.clone());
+            }
+        }
+        let mut offers: Vec<Offer<'_>> = pushed.dns.by_priority.iter().map(Offer::pushed).collect();
+        offers.extend(config.dns.servers.iter().map(Offer::configured));
+        // Stable: of equals the server's comes first.
+        offers.sort_by_key(|offer| offer.priority);
+        let offered = !offers.is_empty();
+        for offer in offers {
+            if !offer.plain {
+                self.warnings.push(format!(
+                    "dns server {}: only plain DNS on port 53 can be set; it is passed over",
+                    offer.priority
+                ));
+                continue;
+            }
+            self.dns = Some(NameServers {
+                servers: offer.servers,
+                search,
+                only: offer.only.to_vec(),
+            });
+            return;
+        }
+        let servers: Vec<IpAddr> = pushed
+            .dns
+            .servers
+            .iter()
+            .chain(&config.dhcp.dns)
+            .copied()
+            .collect();
+        if !servers.is_empty() && !offered {
+            self.dns = Some(NameServers {
+                servers,
+                search,
+                only: Vec::new(),
+            });
+        }
+    }
+}
+
+/// One `dns server`.
+struct Offer<'a> {
+    priority: i8,
+    servers: Vec<IpAddr>,
+    only: &'a [String],
+    plain: bool,
+}
+
+impl<'a> Offer<'a> {
+    fn pushed(server: &'a push::DnsServer) -> Self {
+        let plain = server.transport.as_deref().is_none_or(|it| it == "plain");
+        Self::new(
+            server.priority,
+            &server.addresses,
+            &server.resolve_domains,
+            plain,
+        )
+    }
+
+    fn configured((&priority, server): (&i8, &'a config::openvpn::DnsServer)) -> Self {
+        let plain = server.transport == DnsTransport::Plain;
+        Self::new(priority, &server.addresses, &server.resolve_domains, plain)
+    }
+
+    fn new(
+        priority: i8,
+        addresses: &[std::net::SocketAddr],
+        only: &'a [String],
+        plain: bool,
+    ) -> Self {
+        let usual = |port: u16| [0, DNS_PORT].contains(&port);
+        let usual: Vec<IpAddr> = addresses
+            .iter()
+            .filter(|addr| usual(addr.port()))
+            .map(|addr| addr.ip())
+            .collect();
+        Self {
+            priority,
+            plain: plain && !usual.is_empty(),
+            servers: usual,
+            only,
+        }
+    }
+}
+
+/// The flags of both add up.
+fn redirect(own: Option<Redirect>, pushed: Option<push::RedirectGateway>) -> Option<Redirect> {
+    let Some(flags) = pushed else { return own };
+    let pushed = Redirect {
+        gateway: !flags.private,
+        ipv4: !flags.not_ipv4,
+        ipv6: flags.ipv6,
+        local: flags.local,
+        autolocal: flags.autolocal,
+        def1: flags.def1,
+        bypass_dhcp: flags.bypass_dhcp,
+        bypass_dns: flags.bypass_dns,
+        block_local: flags.block_local,
+    };
+    let Some(own) = own else { return Some(pushed) };
+    Some(Redirect {
+        gateway: own.gateway || pushed.gateway,
+        ipv4: own.ipv4 && pushed.ipv4,
+        ipv6: own.ipv6 || pushed.ipv6,
+        local: own.local || pushed.local,
+        autolocal: own.autolocal || pushed.autolocal,
+        def1: own.def1 || pushed.def1,
+        bypass_dhcp: own.bypass_dhcp || pushed.bypass_dhcp,
+        bypass_dns: own.bypass_dns || pushed.bypass_dns,
+        block_local: own.block_local || pushed.block_local,
+    })
+}
+
+fn from_push<A: Copy + Into<IpAddr>>(
+    route: &push::Route<A>,
+    v6: bool,
+    metric: Option<u32>,
+) -> Route {
+    let place = |target: RouteTarget<A>| match target {
+        RouteTarget::Address(addr) => Place::Address(addr.into()),
+        RouteTarget::VpnGateway => Place::VpnGateway,
+        RouteTarget::NetGateway => Place::NetGateway,
+        RouteTarget::RemoteHost => Place::RemoteHost,
+    };
+    Route {
+        v6,
+        network: place(route.network),
+        prefix: route.prefix,
+        gateway: route.gateway.map(place),
+        metric: route.metric.or(metric),
+    }
+}

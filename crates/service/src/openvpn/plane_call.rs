@@ -1,0 +1,181 @@
+//! Calls of the data plane, as effects of either role.
+
+use openvpn::data::protocol::{Material, session, session_keys};
+use openvpn::data::wire::OpenVpn as Packets;
+use plane::{
+    CipherName, KeyUsage, Line, LineId, Moving, PeerId, PeerState, RouteChange, Sender, StreamId,
+    Transport,
+};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
+
+/// The data plane of either role.
+pub(crate) type Plane = userspace::Plane<Packets>;
+
+/// A call of [`DataPlane`](plane::DataPlane): each is the method of its name. `W` is how a role names a peer in calls that are answered.
+pub(crate) enum PlaneCall<W> {
+    /// `add_stream`, with the connection that was opened under this number.
+    AddStream(StreamId),
+    /// `remove_stream`.
+    RemoveStream(StreamId),
+    /// `close_line`.
+    CloseLine(LineId),
+    /// `send`.
+    #[cfg(feature = "server")]
+    Send(Line, Vec<u8>),
+    /// `send_to_peer`.
+    SendToPeer(PeerId, Option<SocketAddr>, Vec<u8>),
+    /// `add_peer`.
+    AddPeer(PeerId, Moving),
+    /// `remove_peer`.
+    RemovePeer(PeerId),
+    /// `set_line`.
+    SetLine(PeerId, Line),
+    /// `set_sender`.
+    SetSender(PeerId, Sender, u32),
+    /// `clear_sender`.
+    ClearSender(PeerId, Sender),
+    /// `peer`.
+    Peer(W, Look),
+    /// `add_keys`.
+    AddKeys(W, Box<Material>),
+    /// `send_with`.
+    SendWith(PeerId, u32),
+    /// `remove_keys`.
+    RemoveKeys(PeerId, u32),
+    /// `key_usage`, of the keys with this key id.
+    KeyUsage(W, u8),
+    /// `inject`.
+    Inject(PeerId, Vec<u8>),
+    /// `change_routes`.
+    ChangeRoutes(Vec<RouteChange>),
+    /// `set_mtu`.
+    SetMtu(u16),
+    /// `set_hairpin`.
+    #[cfg(feature = "server")]
+    SetHairpin(bool),
+}
+
+/// What control wants to know the state of a peer for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Its session's timers, which are due.
+    Timers,
+    /// Its bytes so far.
+    Bytes,
+}
+
+/// What a call has returned.
+pub(crate) enum PlaneAnswer<W> {
+    /// Of `add_stream`, where the connection was not taken over.
+    StreamRefused(StreamId, io::Error),
+    /// Of `peer`; nothing is known of one that is not there.
+    PeerState(W, Look, PeerState),
+    /// Of `add_keys` with this key id: what seals with them, or why they cannot be used.
+    KeysAdded(W, u8, Result<CipherName, String>),
+    /// Of `key_usage`.
+    KeyUsed(W, u8, KeyUsage),
+}
+
+impl<W: Copy + Into<PeerId>> PlaneCall<W> {
+    /// Makes the call. `take` hands over the connection of a number that is not the data plane's yet.
+    pub(crate) fn perform(
+        self,
+        plane: &Plane,
+        take: impl FnOnce(StreamId) -> Option<TcpStream>,
+    ) -> Option<PlaneAnswer<W>> {
+        match self {
+            Self::AddStream(id) => {
+                let added = plane.add_stream(id, LineId::FIRST, take(id)?);
+                return Some(PlaneAnswer::StreamRefused(id, added.err()?));
+            }
+            Self::RemoveStream(id) => {
+                // One that was never added is closed as well.
+                drop(take(id));
+                plane.remove_stream(id);
+            }
+            Self::CloseLine(line) => plane.close_line(line),
+            #[cfg(feature = "server")]
+            Self::Send(line, message) => {
+                plane.send(&line, &message);
+            }
+            Self::SendToPeer(id, to, message) => {
+                plane.send_to_peer(id, to, &message);
+            }
+            Self::AddPeer(id, moving) => {
+                plane.add_peer(id, moving);
+            }
+            Self::RemovePeer(id) => plane.remove_peer(id),
+            Self::SetLine(id, line) => plane.set_line(id, line),
+            Self::SetSender(id, from, first) => plane.set_sender(id, from, first),
+            Self::ClearSender(id, from) => plane.clear_sender(id, from),
+            Self::Peer(whose, look) => {
+                let state = plane.peer(whose.into()).unwrap_or_default();
+                return Some(PlaneAnswer::PeerState(whose, look, state));
+            }
+            Self::AddKeys(whose, material) => {
+                let key_id = material.keys.key_id;
+                let keys = session_keys(whose.into(), *material, Instant::now());
+                let added = plane.add_keys(whose.into(), keys);
+                let added = added.map_err(|error| error.to_string());
+                return Some(PlaneAnswer::KeysAdded(whose, key_id, added));
+            }
+            Self::SendWith(id, session) => plane.send_with(id, session),
+            Self::RemoveKeys(id, session) => plane.remove_keys(id, session),
+            Self::KeyUsage(whose, key_id) => {
+                let id = whose.into();
+                let usage = plane.key_usage(id, session(id, key_id));
+                return Some(PlaneAnswer::KeyUsed(whose, key_id, usage));
+            }
+            Self::Inject(id, payload) => plane.inject(id, &payload),
+            Self::ChangeRoutes(changes) => plane.change_routes(&changes),
+            Self::SetMtu(mtu) => plane.set_mtu(mtu.into()),
+            #[cfg(feature = "server")]
+            Self::SetHairpin(hairpin) => plane.set_hairpin(hairpin),
+        }
+        None
+    }
+
+    /// A new peer, reached by this line.
+    pub(crate) fn new_peer(id: PeerId, line: Line, moving: Moving) -> impl Iterator<Item = Self> {
+        let sender = match line.transport {
+            // Packets without a peer-id belong to the peer at the other end of the connection.
+            Transport::Tcp(stream) => Some(Sender::Stream(stream)),
+            Transport::Udp | Transport::Gre => None,
+        };
+        let sender = sender.map(|from| Self::SetSender(id, from, session(id, 0)));
+        [Self::AddPeer(id, moving), Self::SetLine(id, line)]
+            .into_iter()
+            .chain(sender)
+    }
+
+    /// A peer at this address of UDP, or of a connection, has new keys: packets are opened with them from now on.
+    pub(crate) fn new_keys(
+        whose: W,
+        address: SocketAddr,
+        material: Material,
+    ) -> impl Iterator<Item = Self> {
+        let id = whose.into();
+        // For packets without a peer-id, which are known by where they come from.
+        let sender = (!material.shape.stream)
+            .then(|| Self::SetSender(id, Sender::Address(address), session(id, 0)));
+        // Counted in front of the keys: what comes after that is theirs.
+        let keys = [
+            Self::Peer(whose, Look::Bytes),
+            Self::AddKeys(whose, Box::new(material)),
+        ];
+        sender.into_iter().chain(keys)
+    }
+
+    /// A peer that is reached by UDP has moved.
+    pub(crate) fn moved(id: PeerId, from: SocketAddr, to: SocketAddr) -> [Self; 2] {
+        [
+            Self::ClearSender(id, Sender::Address(from)),
+            Self::SetSender(id, Sender::Address(to), session(id, 0)),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests;

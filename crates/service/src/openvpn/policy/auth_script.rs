@@ -1,0 +1,398 @@
+//! `auth-user-pass-verify`: a script judges a name and a password, at once or later.
+//!
+//! A script that wants time ends with 2 and writes its verdict into `auth_control_file` when it
+//! has one; [`AuthFiles::verdict`] looks there. Until then it may ask more of the user through
+//! `auth_pending_file`, and for a refusal it may leave the reason in `auth_failed_reason_file`.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use config::openvpn::PasswordMethod;
+use tempfile::TempPath;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use super::names;
+use super::scripts::{Invocation, ScriptError};
+
+/// Longest file of a script that is read, in bytes.
+const FILE_MAX: u64 = 4096;
+
+/// Exit code of a script that will give its verdict later.
+const DEFERRED: i32 = 2;
+
+/// Why the script could not be asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum AuthScriptError {
+    /// The script cannot be run.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// A file for the script cannot be made.
+    #[error("a file for auth-user-pass-verify cannot be made in {directory}: {error}")]
+    File {
+        /// Where, by `tmp-dir`.
+        directory: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// What the script wrote into `auth_pending_file` makes no sense.
+    #[error(
+        "auth_pending_file needs three lines: seconds to wait, the method, and what the user is told"
+    )]
+    Pending,
+}
+
+/// What is to be judged.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    /// The user's name.
+    pub username: String,
+    /// The password.
+    pub password: Zeroizing<String>,
+}
+
+/// A further step that the user is asked for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct PendingAuth {
+    /// Seconds that it may take.
+    pub timeout: u32,
+    /// The method that the client must know by its `IV_SSO`.
+    pub method: String,
+    /// What the client is sent in `INFO_PRE`.
+    pub extra: String,
+}
+
+/// What a script says.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Verdict {
+    /// The client may come in.
+    Accepted,
+    /// It may not, with the reason for the `AUTH_FAILED` message if there is one.
+    Refused(Option<String>),
+    /// The script has not decided.
+    Deferred,
+}
+
+/// The answer of a script, and the files through which it may go on speaking.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// What it says for now.
+    pub verdict: Verdict,
+    /// What it asks of the user meanwhile.
+    pub pending: Option<PendingAuth>,
+    /// Kept for [`Verdict::Deferred`] and asked again and again; dropping it removes the files.
+    pub files: Option<AuthFiles>,
+}
+
+/// The files between a script and the daemon. They are removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct AuthFiles {
+    control: TempPath,
+    pending: TempPath,
+    reason: TempPath,
+}
+
+impl AuthFiles {
+    fn new(directory: &Path) -> io::Result<Self> {
+        Ok(Self {
+            control: temporary(directory, "acf")?.into_temp_path(),
+            pending: temporary(directory, "apf")?.into_temp_path(),
+            reason: temporary(directory, "afr")?.into_temp_path(),
+        })
+    }
+
+    /// Tells a script where these files are.
+    pub(crate) fn name_to(&self, script: Invocation) -> Invocation {
+        script
+            .with("auth_control_file", &self.control.to_string_lossy())
+            .with("auth_pending_file", &self.pending.to_string_lossy())
+            .with("auth_failed_reason_file", &self.reason.to_string_lossy())
+    }
+
+    /// What the script has said by now. Reads a byte of a file, so it may be asked once a second.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match read(&self.control).unwrap_or_default().first() {
+            Some(b'1') => Verdict::Accepted,
+            Some(b'0') => Verdict::Refused(self.reason()),
+            _ => Verdict::Deferred,
+        }
+    }
+
+    fn reason(&self) -> Option<String> {
+        let bytes = read(&self.reason).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let text = names::value(text.trim_end_matches(['\r', '\n']));
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn pending(&self) -> Result<Option<PendingAuth>, AuthScriptError> {
+        let bytes = read(&self.pending).unwrap_or_default();
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let mut lines = text.lines().map(str::trim_end);
+        let (Some(timeout), Some(method), Some(extra)) = (lines.next(), lines.next(), lines.next())
+        else {
+            return Err(AuthScriptError::Pending);
+        };
+        let timeout = timeout.trim().parse().ok().filter(|&seconds| seconds > 0);
+        Ok(Some(PendingAuth {
+            timeout: timeout.ok_or(AuthScriptError::Pending)?,
+            method: method.to_owned(),
+            extra: extra.to_owned(),
+        }))
+    }
+}
+
+/// Asks a script. Waits for it: call it on a thread of [`super::background::Background`].
+///
+/// # Errors
+/// The script could not be asked: the client is refused, and the log says why.
+pub(crate) fn verify(
+    script: Invocation,
+    credentials: &Credentials,
+    method: PasswordMethod,
+    directory: &Path,
+) -> Result<Answer, AuthScriptError> {
+    let made = |error| AuthScriptError::File {
+        directory: directory.to_owned(),
+        error,
+    };
+    let files = AuthFiles::new(directory).map_err(made)?;
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let mut script = files.name_to(script);
+    let username = names::name(&credentials.username);
+    let password = names::password(&credentials.password);
+    // Kept until the script has ended.
+    let mut handed_over = None;
+    match method {
+        PasswordMethod::Environment => {
+            script = script
+                .with("username", &username)
+                .with("password", &password);
+        }
+        PasswordMethod::File => {
+            let mut file = temporary(directory, "up").map_err(made)?;
+            let lines = Zeroizing::new(format!("{username}\n{}\n", password.as_str()));
+            file.write_all(lines.as_bytes()).map_err(made)?;
+            let path = file.into_temp_path();
+            script = script.with("username", &username).argument(text(&path));
+            handed_over = Some(path);
+        }
+    }
+    let status = script.run()?;
+    drop(handed_over);
+    let refused = |files: &AuthFiles| Answer {
+        verdict: Verdict::Refused(files.reason()),
+        pending: None,
+        files: None,
+    };
+    match status.code() {
+        Some(0) => Ok(Answer {
+            verdict: Verdict::Accepted,
+            pending: None,
+            files: None,
+        }),
+        Some(DEFERRED) => Ok(Answer {
+            pending: files.pending()?,
+            // It may have been quick after all.
+            verdict: files.verdict(),
+            files: Some(files),
+        }),
+        _ => Ok(refused(&files)),
+    }
+}
+
+/// Tells a script what the client has answered to its challenge (`client-crresponse`): the name of
+/// a file with it is the last argument. Waits for the script.
+///
+/// # Errors
+/// The script could not be told, or ended with an error.
+pub(crate) fn tell_response(
+    script: Invocation,
+    response: &str,
+    directory: &Path,
+) -> Result<(), AuthScriptError> {
+    let write = || {
+        let mut file = temporary(directory, "cr")?;
+        file.write_all(response.as_bytes())?;
+        Ok(file.into_temp_path())
+    };
+    let path = write().map_err(|error| AuthScriptError::File {
+        directory: directory.to_owned(),
+        error,
+    })?;
+    let script = script.argument(path.to_string_lossy().into_owned());
+    Ok(script.run_well()?)
+}
+
+/// A new file that only we can read, under a name that cannot be guessed.
+pub(super) fn temporary(directory: &Path, kind: &str) -> io::Result<tempfile::NamedTempFile> {
+    tempfile::Builder::new()
+        .prefix(&format!("openvpn_{kind}_"))
+        .suffix(".tmp")
+        .rand_bytes(16)
+        .tempfile_in(directory)
+}
+
+/// The beginning of a file that a script wrote.
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::environment::Environment;
+    use super::super::scripts::{Hook, testing::shell};
+    use super::*;
+    use config::openvpn::ScriptSecurity;
+    use std::fs;
+
+    struct Fixture {
+        directory: tempfile::TempDir,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            Self {
+                directory: tempfile::tempdir().unwrap(),
+            }
+        }
+
+        fn ask(&self, text: &str, method: PasswordMethod) -> Result<Answer, AuthScriptError> {
+            let security = match method {
+                PasswordMethod::Environment => ScriptSecurity::Passwords,
+                PasswordMethod::File => ScriptSecurity::Scripts,
+            };
+            let script = Invocation::new(
+                Hook::AuthUserPassVerify,
+                &shell(text),
+                [],
+                &Environment::default(),
+                security,
+            )?;
+            let credentials = Credentials {
+                username: "ali baba".to_owned(),
+                password: Zeroizing::new("open \"sesame\"".to_owned()),
+            };
+            verify(script, &credentials, method, self.directory.path())
+        }
+
+        fn is_clean(&self) -> bool {
+            fs::read_dir(self.directory.path()).unwrap().count() == 0
+        }
+    }
+
+    #[test]
+    fn a_second_script_gets_the_answer_and_decides() {
+        let fixture = Fixture::new();
+        let answer = fixture.ask("exit 2", PasswordMethod::File).unwrap();
+        let files = answer.files.unwrap();
+        assert_eq!(files.verdict(), Verdict::Deferred);
+        let respond = |response: &str| {
+            let text = "test $(cat \"$1\") = MTIz && echo 1 > $auth_control_file";
+            let (hook, environment) = (Hook::ClientCrResponse, Environment::default());
+            let script = Invocation::new(
+                hook,
+                &shell(text),
+                [],
+                &environment,
+                ScriptSecurity::Scripts,
+            )
+            .unwrap();
+            tell_response(files.name_to(script), response, fixture.directory.path())
+        };
+        assert!(respond("AAAA").is_err());
+        assert_eq!(files.verdict(), Verdict::Deferred);
+        respond("MTIz").unwrap();
+        assert_eq!(files.verdict(), Verdict::Accepted);
+        drop(files);
+        assert!(fixture.is_clean());
+    }
+
+    #[test]
+    fn both_ways_hand_over_name_and_password() {
+        let fixture = Fixture::new();
+        let by_env = "test \"$username\" = 'ali baba' && test \"$password\" = 'open \"sesame\"' && \
+                      test $script_type = user-pass-verify";
+        let answer = fixture.ask(by_env, PasswordMethod::Environment).unwrap();
+        assert_eq!(answer.verdict, Verdict::Accepted);
+        let by_file = "{ read -r user; read -r pass; } < $1; test \"$user\" = 'ali baba' && \
+                       test \"$pass\" = 'open \"sesame\"' && test -z \"$password\" && \
+                       test \"$(stat -c %a $1)\" = 600";
+        let answer = fixture.ask(by_file, PasswordMethod::File).unwrap();
+        assert_eq!(answer.verdict, Verdict::Accepted);
+        assert!(fixture.is_clean());
+    }
+
+    #[test]
+    fn a_refusal_has_the_scripts_reason() {
+        let fixture = Fixture::new();
+        let ask = |text| fixture.ask(text, PasswordMethod::File).unwrap().verdict;
+        assert_eq!(ask("exit 1"), Verdict::Refused(None));
+        let text = "echo 'TEMP[backoff 42]: full' > $auth_failed_reason_file; exit 1";
+        let reason = "TEMP[backoff 42]: full".to_owned();
+        assert_eq!(ask(text), Verdict::Refused(Some(reason)));
+        assert_eq!(ask("kill -9 $$"), Verdict::Refused(None));
+        assert!(fixture.is_clean());
+    }
+
+    #[test]
+    fn a_verdict_may_come_later() {
+        let fixture = Fixture::new();
+        let text = "printf '60\\nwebauth\\nWEB_AUTH::https://x\\n' > $auth_pending_file; exit 2";
+        let answer = fixture.ask(text, PasswordMethod::File).unwrap();
+        assert_eq!(answer.verdict, Verdict::Deferred);
+        assert_eq!(
+            answer.pending,
+            Some(PendingAuth {
+                timeout: 60,
+                method: "webauth".to_owned(),
+                extra: "WEB_AUTH::https://x".to_owned(),
+            })
+        );
+        let files = answer.files.unwrap();
+        assert_eq!(files.verdict(), Verdict::Deferred);
+        fs::write(&files.reason, "late\n").unwrap();
+        fs::write(&files.control, "0").unwrap();
+        assert_eq!(files.verdict(), Verdict::Refused(Some("late".to_owned())));
+        fs::write(&files.control, "1").unwrap();
+        assert_eq!(files.verdict(), Verdict::Accepted);
+        drop(files);
+        assert!(fixture.is_clean());
+    }
+
+    #[test]
+    fn nonsense_from_a_script_is_a_refusal() {
+        let fixture = Fixture::new();
+        for text in ["echo 60", "printf '0\\na\\nb\\n'", "printf 'x\\na\\nb\\n'"] {
+            let text = format!("{text} > $auth_pending_file; exit 2");
+            let error = fixture.ask(&text, PasswordMethod::File).unwrap_err();
+            assert!(matches!(error, AuthScriptError::Pending), "{error}");
+        }
+        assert!(fixture.is_clean());
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_named() {
+        let script = Invocation::new(
+            Hook::AuthUserPassVerify,
+            &shell(":"),
+            [],
+            &Environment::default(),
+            ScriptSecurity::Scripts,
+        );
+        let credentials = Credentials {
+            username: String::new(),
+            password: Zeroizing::default(),
+        };
+        let missing = Path::new("/nonexistent/tmp");
+        let error = verify(script.unwrap(), &credentials, PasswordMethod::File, missing);
+        assert!(error.unwrap_err().to_string().contains("/nonexistent/tmp"));
+    }
+}

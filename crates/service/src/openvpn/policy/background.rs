@@ -1,0 +1,357 @@
+//! Work that takes its time (scripts, password hashes), on threads of its own.
+//!
+//! The control loop hands in a piece of work and goes on; when it is done, the loop is woken and
+//! collects what came of it. Threads are made when there is work, and go when there is none left,
+//! so that a server that runs no scripts has none.
+//!
+//! Work is handed in under a *key*: keys take turns, and none has every thread, so that one source of work that
+//! never ends cannot starve the others. What waits can be taken back.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io, thread};
+
+use thiserror::Error;
+
+/// Stack of a worker thread, in bytes; hashing and waiting need little of it.
+const STACK: usize = 256 << 10;
+
+/// Why work was not taken.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum BusyError {
+    /// As much work waits as may wait.
+    #[error("{waiting} scripts or password checks wait already; the oldest must end first")]
+    Full { waiting: usize },
+    /// No thread can be had.
+    #[error("no thread for a script or password check: {0}")]
+    Thread(#[from] io::Error),
+}
+
+type Work<T> = Box<dyn FnOnce() -> T + Send>;
+type Wake = Box<dyn Fn() + Send + Sync>;
+
+/// What waits for one key, in order.
+struct Queue<K, T> {
+    key: K,
+    work: VecDeque<(u64, Work<T>)>,
+}
+
+struct State<K, T> {
+    /// None is empty. The first one's turn is next.
+    queues: VecDeque<Queue<K, T>>,
+    /// The keys of what is being done.
+    running: Vec<K>,
+    done: Vec<(u64, T)>,
+    threads: usize,
+}
+
+struct Shared<K, T> {
+    state: Mutex<State<K, T>>,
+    wake: Wake,
+    /// Pieces of work of one key that are done at once, at most.
+    share: usize,
+}
+
+/// Runs work of one kind. With one thread the work of a key is done in the order in which it was handed in.
+pub(crate) struct Background<K, T> {
+    shared: Arc<Shared<K, T>>,
+    threads_max: usize,
+    waiting_max: usize,
+    next: u64,
+}
+
+impl<K, T> State<K, T> {
+    fn waiting(&self) -> usize {
+        self.queues.iter().map(|queue| queue.work.len()).sum()
+    }
+}
+
+impl<K: PartialEq, T> State<K, T> {
+    fn waiting_of(&self, key: &K) -> usize {
+        let queue = self.queues.iter().find(|queue| queue.key == *key);
+        queue.map_or(0, |queue| queue.work.len())
+    }
+
+    fn queue(&mut self, key: K) -> &mut Queue<K, T> {
+        let at = self.queues.iter().position(|queue| queue.key == key);
+        let at = at.unwrap_or_else(|| {
+            let work = VecDeque::new();
+            self.queues.push_back(Queue { key, work });
+            self.queues.len() - 1
+        });
+        &mut self.queues[at]
+    }
+
+    /// The next piece of work, of a key that has fewer than `share` running. The key's turn is over with it.
+    fn take(&mut self, share: usize) -> Option<(K, u64, Work<T>)>
+    where
+        K: Copy,
+    {
+        let free = |queue: &Queue<K, T>| {
+            self.running.iter().filter(|it| **it == queue.key).count() < share
+        };
+        let at = self.queues.iter().position(free)?;
+        let mut queue = self.queues.remove(at)?;
+        let (number, work) = queue.work.pop_front()?;
+        let key = queue.key;
+        if !queue.work.is_empty() {
+            self.queues.push_back(queue);
+        }
+        self.running.push(key);
+        Some((key, number, work))
+    }
+}
+
+impl<K, T> fmt::Debug for Background<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.shared.lock();
+        f.debug_struct("Background")
+            .field("waiting", &state.waiting())
+            .field("done", &state.done.len())
+            .field("threads", &state.threads)
+            .finish()
+    }
+}
+
+impl<K, T> Shared<K, T> {
+    fn lock(&self) -> MutexGuard<'_, State<K, T>> {
+        // Work runs outside the lock, so what it guards is whole even after a panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Copy + PartialEq + Send + 'static, T: Send + 'static> Background<K, T> {
+    /// At most `threads_max` pieces of work at once and `waiting_max` behind them. `wake` is called
+    /// on another thread whenever something is done.
+    pub(crate) fn new(
+        threads_max: usize,
+        waiting_max: usize,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        let state = State {
+            queues: VecDeque::new(),
+            running: Vec::new(),
+            done: Vec::new(),
+            threads: 0,
+        };
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::new(state),
+                wake: Box::new(wake),
+                share: threads_max.saturating_sub(1).max(1),
+            }),
+            threads_max: threads_max.max(1),
+            waiting_max,
+            next: 0,
+        }
+    }
+
+    /// Hands in work for `key`. The number comes back from [`Self::take_done`] with what the work returned.
+    ///
+    /// # Errors
+    /// Too much is waiting, or no thread can be had; the work was not and will not be done.
+    pub(crate) fn submit(
+        &mut self,
+        key: K,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<u64, BusyError> {
+        let number = self.next;
+        let mut state = self.shared.lock();
+        let waiting = state.waiting();
+        // One key has half of the places at most.
+        if waiting >= self.waiting_max || state.waiting_of(&key) >= self.waiting_max.div_ceil(2) {
+            return Err(BusyError::Full { waiting });
+        }
+        state.queue(key).work.push_back((number, Box::new(work)));
+        if state.threads < self.threads_max {
+            let shared = Arc::clone(&self.shared);
+            let started = thread::Builder::new()
+                .name("script".to_owned())
+                .stack_size(STACK)
+                .spawn(move || serve(&shared));
+            match started {
+                Ok(_) => state.threads += 1,
+                // A thread that runs already will come to it.
+                Err(_) if state.threads > 0 => {}
+                Err(error) => {
+                    drop(state);
+                    self.cancel(number);
+                    return Err(error.into());
+                }
+            }
+        }
+        drop(state);
+        self.next += 1;
+        Ok(number)
+    }
+
+    /// Takes work back that has not begun. What has begun goes on to its end.
+    pub(crate) fn cancel(&self, number: u64) {
+        let mut state = self.shared.lock();
+        for queue in &mut state.queues {
+            queue.work.retain(|(at, _)| *at != number);
+        }
+        state.queues.retain(|queue| !queue.work.is_empty());
+    }
+
+    /// What was done since the last call.
+    pub(crate) fn take_done(&self) -> Vec<(u64, T)> {
+        std::mem::take(&mut self.shared.lock().done)
+    }
+}
+
+fn serve<K: Copy + PartialEq, T>(shared: &Shared<K, T>) {
+    loop {
+        let next = {
+            let mut state = shared.lock();
+            let next = state.take(shared.share);
+            if next.is_none() {
+                // Under the same lock as the look at the queues: a caller that hands in work after this sees that there is one
+                // thread less. Work of a key that has its share waits for a thread that does that key's.
+                state.threads -= 1;
+            }
+            next
+        };
+        let Some((key, number, work)) = next else {
+            return;
+        };
+        let result = work();
+        let mut state = shared.lock();
+        if let Some(at) = state.running.iter().position(|it| *it == key) {
+            state.running.swap_remove(at);
+        }
+        state.done.push((number, result));
+        drop(state);
+        (shared.wake)();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// A pool with a channel that hears when something is done.
+    fn pool(threads: usize, waiting: usize) -> (Background<char, u32>, mpsc::Receiver<()>) {
+        let (sender, receiver) = mpsc::channel();
+        let wake = move || {
+            let _ = sender.send(());
+        };
+        (Background::new(threads, waiting, wake), receiver)
+    }
+
+    fn collect(
+        pool: &Background<char, u32>,
+        woken: &mpsc::Receiver<()>,
+        count: usize,
+    ) -> Vec<(u64, u32)> {
+        let mut done = Vec::new();
+        while done.len() < count {
+            woken.recv().unwrap();
+            done.extend(pool.take_done());
+        }
+        done
+    }
+
+    #[test]
+    fn one_thread_keeps_the_order() {
+        let (mut pool, woken) = pool(1, 200);
+        let numbers: Vec<u64> = (0..50)
+            .map(|n| pool.submit('a', move || n).unwrap())
+            .collect();
+        let done = collect(&pool, &woken, 50);
+        assert_eq!(done, numbers.into_iter().zip(0..50).collect::<Vec<_>>());
+        // The thread has gone or will take more: either way the next is done.
+        pool.submit('a', || 7).unwrap();
+        assert_eq!(collect(&pool, &woken, 1)[0].1, 7);
+    }
+
+    #[test]
+    fn slow_work_does_not_hold_up_the_rest() {
+        let (mut pool, woken) = pool(2, 10);
+        let (release, held) = mpsc::channel::<()>();
+        let slow = pool
+            .submit('a', move || {
+                let _ = held.recv();
+                1
+            })
+            .unwrap();
+        let quick = pool.submit('b', || 2).unwrap();
+        assert_eq!(collect(&pool, &woken, 1), [(quick, 2)]);
+        drop(release);
+        assert_eq!(collect(&pool, &woken, 1), [(slow, 1)]);
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let (mut pool, woken) = pool(1, 3);
+        let (release, held) = mpsc::channel::<()>();
+        let (began, running) = mpsc::channel();
+        pool.submit('a', move || {
+            let _ = began.send(());
+            let _ = held.recv();
+            0
+        })
+        .unwrap();
+        running.recv().unwrap();
+        pool.submit('a', || 1).unwrap();
+        pool.submit('a', || 2).unwrap();
+        assert!(pool.submit('a', || 3).is_err(), "half of all is one key's");
+        pool.submit('b', || 4).unwrap();
+        let error = pool.submit('c', || 5).unwrap_err();
+        assert!(matches!(error, BusyError::Full { waiting: 3 }), "{error}");
+        drop(release);
+        assert_eq!(collect(&pool, &woken, 4).len(), 4);
+    }
+
+    #[test]
+    fn no_key_has_every_thread_and_keys_take_turns() {
+        let (mut pool, woken) = pool(2, 1000);
+        let (release, held) = mpsc::channel::<()>();
+        let (began, running) = mpsc::channel();
+        let slow = pool
+            .submit('a', move || {
+                let _ = began.send(());
+                let _ = held.recv();
+                0
+            })
+            .unwrap();
+        running.recv().unwrap();
+        // Another that would never end has to wait, though a thread is free.
+        let greedy: Vec<u64> = (0..100)
+            .map(|n| pool.submit('a', move || n).unwrap())
+            .collect();
+        let others = ['b', 'c', 'b'].map(|key| pool.submit(key, || 7).unwrap());
+        let done = collect(&pool, &woken, 3);
+        assert_eq!(done, [(others[0], 7), (others[1], 7), (others[2], 7)]);
+        drop(release);
+        let done = collect(&pool, &woken, 101);
+        let numbers: Vec<u64> = done.iter().map(|it| it.0).collect();
+        assert_eq!((numbers[0], &numbers[1..]), (slow, &greedy[..]));
+    }
+
+    #[test]
+    fn what_was_taken_back_is_not_done() {
+        let (mut pool, woken) = pool(1, 4);
+        let (release, held) = mpsc::channel::<()>();
+        let (began, running) = mpsc::channel();
+        let first = pool
+            .submit('a', move || {
+                let _ = began.send(());
+                let _ = held.recv();
+                0
+            })
+            .unwrap();
+        running.recv().unwrap();
+        let doomed = ['a', 'a', 'b', 'b'].map(|key| pool.submit(key, || 1).unwrap());
+        assert!(pool.submit('c', || 2).is_err());
+        // One that has begun too: it only ends.
+        for number in doomed.into_iter().chain([first]) {
+            pool.cancel(number);
+        }
+        let last = pool.submit('c', || 2).unwrap();
+        drop(release);
+        assert_eq!(collect(&pool, &woken, 2), [(first, 0), (last, 2)]);
+    }
+}

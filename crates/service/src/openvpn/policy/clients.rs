@@ -1,0 +1,417 @@
+//! A client of a server: what its own file says of it, which addresses it gets, and what it is
+//! pushed for that.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+
+use config::openvpn::{ClientSettings, Ifconfig, IfconfigV6, PushChange, Topology};
+
+use super::names;
+use super::pool::Lease;
+
+/// The file of every client that has none of its own.
+pub(crate) const DEFAULT: &str = "DEFAULT";
+
+/// Largest client file that is read, in bytes.
+const FILE_MAX: u64 = 64 << 10;
+
+/// Whether there is a client file for this common name, as `ccd-exclusive` demands: its own, for
+/// which [`DEFAULT`] does not do.
+pub(crate) fn has_own_file(directory: &Path, common_name: &str) -> bool {
+    common_name != DEFAULT && own_file(directory, common_name).is_some_and(|path| path.is_file())
+}
+
+fn own_file(directory: &Path, common_name: &str) -> Option<PathBuf> {
+    names::file(common_name).map(|name| directory.join(name))
+}
+
+/// The text of the client's file, or else of [`DEFAULT`], and which it was; none without either.
+///
+/// # Errors
+/// The file is there and cannot be read, or is far too large.
+pub(crate) fn file(directory: &Path, common_name: &str) -> io::Result<Option<(PathBuf, String)>> {
+    let files = own_file(directory, common_name)
+        .into_iter()
+        .chain([directory.join(DEFAULT)]);
+    for path in files {
+        match fs::metadata(&path) {
+            Ok(data) if !data.is_file() => {}
+            Ok(data) if data.len() > FILE_MAX => return Err(io::ErrorKind::FileTooLarge.into()),
+            Ok(_) => return Ok(Some((path.clone(), fs::read_to_string(&path)?))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Adds what a `client-connect` script says to what the client's file says, as if both were one
+/// file: single settings are replaced, lists grow.
+pub(crate) fn merge(first: ClientSettings, second: ClientSettings) -> ClientSettings {
+    let mut merged = first;
+    merged.disable |= second.disable;
+    if second.push_reset {
+        // A reset forgets what was pushed before it, in the file too.
+        merged.push_reset = true;
+        merged.push.clear();
+    }
+    merged.push.extend(second.push);
+    if second.ifconfig_push.is_some() {
+        merged.ifconfig_push = second.ifconfig_push;
+        merged.ifconfig_push_alias = second.ifconfig_push_alias;
+    }
+    merged.ifconfig_v6_push = second.ifconfig_v6_push.or(merged.ifconfig_v6_push);
+    merged.inactive = second.inactive.or(merged.inactive);
+    merged.session_timeout = second.session_timeout.or(merged.session_timeout);
+    merged.max_routes = second.max_routes.or(merged.max_routes);
+    merged.iroutes.extend(second.iroutes);
+    merged.iroutes_v6.extend(second.iroutes_v6);
+    merged
+}
+
+/// The server's own side of the tunnel.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct ServerSide {
+    /// How addresses are laid out.
+    pub topology: Topology,
+    /// Its address, and the netmask or the far end.
+    pub ifconfig: Option<Ifconfig>,
+    /// The same for IPv6.
+    pub ifconfig_v6: Option<IfconfigV6>,
+    /// The netmask that `ifconfig-pool` names.
+    pub pool_netmask: Option<Ipv4Addr>,
+    /// Bits of the prefix of `ifconfig-ipv6-pool`.
+    pub pool_bits_v6: Option<u8>,
+}
+
+/// A client's addresses in the tunnel.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Addresses {
+    /// Its address, to which the server routes, and what belongs beside it.
+    pub ifconfig: Option<Ifconfig>,
+    /// The address that the client is told instead, where something on the way translates.
+    pub alias: Option<Ipv4Addr>,
+    /// Its IPv6 address, and the server's.
+    pub ifconfig_v6: Option<IfconfigV6>,
+}
+
+impl Addresses {
+    /// The addresses for a client: those of its settings, else those of the lease. A client with a
+    /// fixed IPv4 address needs no lease, and gets no IPv6 address from the pool either.
+    pub(crate) fn new(
+        server: &ServerSide,
+        settings: &ClientSettings,
+        lease: Option<&Lease>,
+    ) -> Self {
+        let lease = lease.filter(|_| needs_lease(settings));
+        let fixed = settings.ifconfig_push;
+        let ours_v6 = server.ifconfig_v6.map(|ifconfig| ifconfig.local);
+        let fixed_v6 = settings.ifconfig_v6_push.and_then(|push| {
+            Some(IfconfigV6 {
+                local: push.local,
+                bits: push.bits,
+                remote: push.remote.or(ours_v6)?,
+            })
+        });
+        let leased_v6 = || {
+            Some(IfconfigV6 {
+                local: lease?.ipv6?,
+                bits: server
+                    .pool_bits_v6
+                    .or_else(|| Some(server.ifconfig_v6?.bits))?,
+                remote: ours_v6?,
+            })
+        };
+        Self {
+            ifconfig: fixed.or_else(|| server.leased(lease?)),
+            alias: fixed.and(settings.ifconfig_push_alias),
+            ifconfig_v6: fixed_v6.or_else(leased_v6),
+        }
+    }
+}
+
+impl ServerSide {
+    fn leased(&self, lease: &Lease) -> Option<Ifconfig> {
+        let second = match self.topology {
+            Topology::Subnet => self.pool_netmask.or_else(|| Some(self.ifconfig?.second)),
+            Topology::P2p => self.ifconfig.map(|i| i.local),
+            Topology::Net30 => lease.ipv4_server,
+        };
+        Some(Ifconfig {
+            local: lease.ipv4?,
+            second: second?,
+        })
+    }
+}
+
+/// Whether a client with these settings takes a place in the pool. One with a fixed IPv4 address
+/// does not, and gives back what it had.
+pub(crate) const fn needs_lease(settings: &ClientSettings) -> bool {
+    settings.ifconfig_push.is_none()
+}
+
+/// The options that a client is pushed, in stock's order: the server's list with the changes of
+/// the client's settings, then its addresses. What belongs to the session (`peer-id`, `cipher`,
+/// `protocol-flags`, …) is added behind by the session.
+pub(crate) fn push_options(
+    server: &[String],
+    settings: &ClientSettings,
+    addresses: &Addresses,
+) -> Vec<String> {
+    let mut options: Vec<&str> = Vec::new();
+    if !settings.push_reset {
+        options.extend(server.iter().map(String::as_str));
+    }
+    // The addresses are in no list, so they are removed by their names.
+    let (mut ifconfig, mut ifconfig_v6) = (addresses.ifconfig, addresses.ifconfig_v6);
+    for change in &settings.push {
+        match change {
+            PushChange::Add(option) => options.push(option),
+            PushChange::Remove(name) if name == "ifconfig" => ifconfig = None,
+            PushChange::Remove(name) if name == "ifconfig-ipv6" => ifconfig_v6 = None,
+            PushChange::Remove(prefix) => {
+                options.retain(|option| !option.starts_with(prefix.as_str()));
+            }
+        }
+    }
+    let ifconfig_v6 = ifconfig_v6.map(|i| {
+        let IfconfigV6 {
+            local,
+            bits,
+            remote,
+        } = i;
+        format!("ifconfig-ipv6 {local}/{bits} {remote}")
+    });
+    let ifconfig = ifconfig.map(|i| {
+        let local = addresses.alias.unwrap_or(i.local);
+        format!("ifconfig {local} {}", i.second)
+    });
+    options
+        .into_iter()
+        .map(str::to_owned)
+        .chain(ifconfig_v6)
+        .chain(ifconfig)
+        .collect()
+}
+
+/// Every address and network that is behind a client: its own addresses first.
+pub(crate) fn inner_networks(
+    settings: &ClientSettings,
+    addresses: &Addresses,
+) -> Vec<(IpAddr, u8)> {
+    let own = addresses.ifconfig.map(|i| (IpAddr::V4(i.local), 32));
+    let own_v6 = addresses.ifconfig_v6.map(|i| (IpAddr::V6(i.local), 128));
+    let v4 = settings
+        .iroutes
+        .iter()
+        .map(|&(net, bits)| (masked_v4(net, bits), bits));
+    let v6 = settings
+        .iroutes_v6
+        .iter()
+        .map(|&(net, bits)| (masked_v6(net, bits), bits));
+    own.into_iter().chain(own_v6).chain(v4).chain(v6).collect()
+}
+
+fn masked_v4(network: Ipv4Addr, bits: u8) -> IpAddr {
+    let mask = u32::MAX
+        .checked_shl(32 - u32::from(bits.min(32)))
+        .unwrap_or(0);
+    Ipv4Addr::from(u32::from(network) & mask).into()
+}
+
+fn masked_v6(network: Ipv6Addr, bits: u8) -> IpAddr {
+    let mask = u128::MAX
+        .checked_shl(128 - u32::from(bits.min(128)))
+        .unwrap_or(0);
+    Ipv6Addr::from(u128::from(network) & mask).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
+    use super::*;
+    use config::openvpn::IfconfigV6Push;
+
+    fn server(topology: Topology) -> ServerSide {
+        ServerSide {
+            topology,
+            ifconfig: Some(Ifconfig {
+                local: [10, 8, 0, 1].into(),
+                second: match topology {
+                    Topology::Subnet => [255, 255, 255, 0].into(),
+                    Topology::P2p | Topology::Net30 => [10, 8, 0, 2].into(),
+                },
+            }),
+            ifconfig_v6: Some(IfconfigV6 {
+                local: "fd00::1".parse().unwrap(),
+                bits: 64,
+                remote: "fd00::2".parse().unwrap(),
+            }),
+            pool_netmask: None,
+            pool_bits_v6: Some(64),
+        }
+    }
+
+    fn lease(layout: Layout) -> Lease {
+        let ipv4 = Ipv4Range {
+            start: "10.8.0.4".parse().unwrap(),
+            end: "10.8.0.251".parse().unwrap(),
+            layout,
+        };
+        let ipv6 = Ipv6Range {
+            start: "fd00::1000".parse().unwrap(),
+            prefix: 64,
+        };
+        let mut pool = Pool::new(Some(ipv4), Some(ipv6), false).unwrap();
+        pool.acquire(None).unwrap()
+    }
+
+    fn pushed(topology: Topology, layout: Layout) -> Vec<String> {
+        let settings = ClientSettings::default();
+        let addresses = Addresses::new(&server(topology), &settings, Some(&lease(layout)));
+        push_options(&["topology x".to_owned()], &settings, &addresses)
+    }
+
+    #[test]
+    fn the_addresses_of_a_lease_follow_the_topology() {
+        let v6 = "ifconfig-ipv6 fd00::1000/64 fd00::1";
+        assert_eq!(
+            pushed(Topology::Subnet, Layout::Single),
+            ["topology x", v6, "ifconfig 10.8.0.4 255.255.255.0"]
+        );
+        assert_eq!(
+            pushed(Topology::P2p, Layout::Single),
+            ["topology x", v6, "ifconfig 10.8.0.4 10.8.0.1"]
+        );
+        assert_eq!(
+            pushed(Topology::Net30, Layout::Net30),
+            ["topology x", v6, "ifconfig 10.8.0.6 10.8.0.5"]
+        );
+    }
+
+    #[test]
+    fn fixed_addresses_take_the_place_of_the_lease() {
+        let settings = ClientSettings {
+            ifconfig_push: Some(Ifconfig {
+                local: [10, 8, 0, 99].into(),
+                second: [255, 255, 255, 0].into(),
+            }),
+            ifconfig_push_alias: Some([172, 16, 0, 1].into()),
+            iroutes: vec![([192, 168, 3, 7].into(), 24), ([0, 0, 0, 0].into(), 0)],
+            iroutes_v6: vec![("fd01::1".parse().unwrap(), 48)],
+            ..ClientSettings::default()
+        };
+        assert!(!needs_lease(&settings));
+        let lease = lease(Layout::Single);
+        let addresses = Addresses::new(&server(Topology::Subnet), &settings, Some(&lease));
+        assert_eq!(
+            push_options(&[], &settings, &addresses),
+            ["ifconfig 172.16.0.1 255.255.255.0"]
+        );
+        let networks: Vec<String> = inner_networks(&settings, &addresses)
+            .iter()
+            .map(|(network, bits)| format!("{network}/{bits}"))
+            .collect();
+        assert_eq!(
+            networks,
+            ["10.8.0.99/32", "192.168.3.0/24", "0.0.0.0/0", "fd01::/48"]
+        );
+    }
+
+    #[test]
+    fn a_fixed_ipv6_address_goes_with_a_leased_ipv4_address() {
+        let settings = ClientSettings {
+            ifconfig_v6_push: Some(IfconfigV6Push {
+                local: "fd00::99".parse().unwrap(),
+                bits: 64,
+                remote: None,
+            }),
+            ..ClientSettings::default()
+        };
+        let lease = lease(Layout::Single);
+        let addresses = Addresses::new(&server(Topology::Subnet), &settings, Some(&lease));
+        assert_eq!(
+            push_options(&[], &settings, &addresses),
+            [
+                "ifconfig-ipv6 fd00::99/64 fd00::1",
+                "ifconfig 10.8.0.4 255.255.255.0"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_client_changes_the_servers_list() {
+        let add = |text: &str| PushChange::Add(text.to_owned());
+        let remove = |text: &str| PushChange::Remove(text.to_owned());
+        let list = ["route 10.0.0.0", "route-gateway 10.8.0.1", "ping 10"].map(str::to_owned);
+        let lease = lease(Layout::Single);
+        let mut settings = ClientSettings {
+            push: vec![
+                add("route 1"),
+                remove("route "),
+                add("route 2"),
+                remove("ifconfig-ipv6"),
+            ],
+            ..ClientSettings::default()
+        };
+        let side = server(Topology::Subnet);
+        let addresses = Addresses::new(&side, &settings, Some(&lease));
+        assert_eq!(
+            push_options(&list, &settings, &addresses),
+            [
+                "route-gateway 10.8.0.1",
+                "ping 10",
+                "route 2",
+                "ifconfig 10.8.0.4 255.255.255.0"
+            ]
+        );
+        settings.push_reset = true;
+        settings.push.push(remove("ifconfig"));
+        assert_eq!(push_options(&list, &settings, &addresses), ["route 2"]);
+    }
+
+    #[test]
+    fn a_script_adds_to_the_file() {
+        let push = |text: &str| vec![PushChange::Add(text.to_owned())];
+        let file = ClientSettings {
+            push: push("a"),
+            iroutes: vec![([10, 0, 0, 0].into(), 8)],
+            ..ClientSettings::default()
+        };
+        let script = ClientSettings {
+            push: push("b"),
+            disable: true,
+            ..ClientSettings::default()
+        };
+        let merged = merge(file.clone(), script.clone());
+        assert!(merged.disable && merged.iroutes.len() == 1 && merged.push.len() == 2);
+        let script = ClientSettings {
+            push_reset: true,
+            ..script
+        };
+        assert_eq!(merge(file, script).push, push("b"));
+    }
+
+    #[test]
+    fn the_clients_own_file_goes_before_the_default() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str| fs::write(directory.path().join(name), name).unwrap();
+        let found = |name: &str| file(directory.path(), name).unwrap().map(|(_, text)| text);
+        assert_eq!(found("a"), None);
+        write("a");
+        fs::create_dir(directory.path().join("b")).unwrap();
+        assert_eq!(found("a").as_deref(), Some("a"));
+        assert_eq!(found("b"), None);
+        write(DEFAULT);
+        assert_eq!(found("b").as_deref(), Some(DEFAULT));
+        assert_eq!(found("..").as_deref(), Some(DEFAULT));
+        let exclusive = ["a", "b", "c", DEFAULT, "..", "../a", ""];
+        let exclusive = exclusive.map(|name| has_own_file(directory.path(), name));
+        assert_eq!(exclusive, [true, false, false, false, false, false, false]);
+        write("large");
+        fs::write(directory.path().join("large"), vec![b'#'; 70_000]).unwrap();
+        assert!(file(directory.path(), "large").is_err());
+    }
+}

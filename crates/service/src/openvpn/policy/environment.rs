@@ -1,0 +1,177 @@
+//! The environment of a script: names and values, made safe when they are set.
+//!
+//! Scripts get this and nothing of the program's own environment, as with stock: what an
+//! administrator exported for the daemon is no business of a script that a client can trigger.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use config::openvpn::ScriptSecurity;
+use zeroize::Zeroizing;
+
+use super::names;
+
+/// Values of variables that begin so are passwords: scripts see them from level 3 on.
+const PASSWORD: &str = "password";
+
+/// Longest line of a peer's information, in bytes, and most lines: a peer must not fill memory.
+#[cfg(feature = "server")]
+const PEER_INFO_LINE_MAX: usize = 256;
+#[cfg(feature = "server")]
+const PEER_INFO_LINES_MAX: usize = 128;
+
+/// Variables for a script, in the order of their names. Values are wiped when dropped.
+#[derive(Clone, Default, Eq, PartialEq)]
+pub(crate) struct Environment {
+    variables: BTreeMap<String, Zeroizing<String>>,
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.variables.iter().map(|(name, value)| {
+            let value = if is_secret(name) { "hidden" } else { value };
+            (name, value)
+        });
+        f.debug_map().entries(shown).finish()
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    name.starts_with(PASSWORD) || name == "auth_token" || name == "crresponse"
+}
+
+impl Environment {
+    /// Sets a variable; whatever is not printable in the value becomes an underscore.
+    pub(crate) fn set(&mut self, name: &str, value: impl fmt::Display) {
+        let value = Zeroizing::new(value.to_string());
+        self.variables
+            .insert(names::variable(name), Zeroizing::new(names::value(&value)));
+    }
+
+    /// Sets a variable, or removes it where there is no value.
+    pub(crate) fn set_or_remove(&mut self, name: &str, value: Option<impl fmt::Display>) {
+        match value {
+            Some(value) => self.set(name, value),
+            None => self.remove(name),
+        }
+    }
+
+    /// Sets a variable that a server pushed with `setenv-safe`: its name gets `OPENVPN_` in front,
+    /// so that it cannot be `LD_PRELOAD`.
+    pub(crate) fn set_safe(&mut self, name: &str, value: &str) {
+        self.set(&format!("OPENVPN_{name}"), value);
+    }
+
+    /// Removes a variable if it is there.
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.variables.remove(name);
+    }
+
+    /// Removes every variable whose name begins so.
+    pub(crate) fn remove_all(&mut self, prefix: &str) {
+        self.variables.retain(|name, _| !name.starts_with(prefix));
+    }
+
+    /// The value of a variable.
+    #[cfg(test)]
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(|value| value.as_str())
+    }
+
+    /// Sets what a peer told of itself: its lines `IV_…=…`, `UV_…=…` and `ID…=…`. Others, and what a
+    /// shell would not take as a plain word, do not get in.
+    #[cfg(feature = "server")]
+    pub(crate) fn set_peer_info(&mut self, text: &str) {
+        for line in text.lines().take(PEER_INFO_LINES_MAX) {
+            if let Some((name, value)) = peer_info(line) {
+                self.set(name, &value);
+            }
+        }
+    }
+
+    /// What a script of this level of trust may see.
+    pub(crate) fn visible(&self, security: ScriptSecurity) -> impl Iterator<Item = (&str, &str)> {
+        let passwords = security >= ScriptSecurity::Passwords;
+        self.variables
+            .iter()
+            .filter(move |(name, _)| passwords || !name.starts_with(PASSWORD))
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// A line of a peer's information that may be shown to scripts and to the management port:
+/// its name, and its value without anything that a shell would act on.
+#[cfg(feature = "server")]
+pub(crate) fn peer_info(line: &str) -> Option<(&str, String)> {
+    if line.len() >= PEER_INFO_LINE_MAX {
+        return None;
+    }
+    let (name, value) = line.split_once('=')?;
+    let known = ["IV_", "UV_", "ID"].iter().any(|p| name.starts_with(p));
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if !known || !name.chars().all(plain) {
+        return None;
+    }
+    let harmless = |c: char| c.is_ascii_graphic() && !"$(`".contains(c);
+    let value = value
+        .chars()
+        .map(|c| if harmless(c) { c } else { '_' })
+        .collect();
+    Some((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn values_are_made_printable() {
+        let mut environment = Environment::default();
+        environment.set("a.b", "x\ny");
+        environment.set_safe("LD_PRELOAD", "evil.so");
+        assert_eq!(environment.value("a_b"), Some("x_y"));
+        assert_eq!(environment.value("LD_PRELOAD"), None);
+        assert_eq!(environment.value("OPENVPN_LD_PRELOAD"), Some("evil.so"));
+    }
+
+    #[test]
+    fn passwords_are_seen_only_by_trusted_scripts_and_never_printed() {
+        let mut environment = Environment::default();
+        environment.set("password", "sesame");
+        environment.set("username", "ali");
+        let names =
+            |level| -> Vec<&str> { environment.visible(level).map(|(name, _)| name).collect() };
+        assert_eq!(names(ScriptSecurity::Scripts), ["username"]);
+        assert_eq!(names(ScriptSecurity::Passwords), ["password", "username"]);
+        let printed = format!("{environment:?}");
+        assert!(!printed.contains("sesame") && printed.contains("ali"));
+    }
+
+    #[cfg(feature = "server")]
+    #[test]
+    fn peer_information_is_disarmed() {
+        let mut environment = Environment::default();
+        environment.set_peer_info(
+            "IV_VER=2.6.14\nUV_X=$(reboot) `x`\nPATH=/evil\nIV bad=1\nID=7\nIV_NOTHING\n",
+        );
+        assert_eq!(environment.value("IV_VER"), Some("2.6.14"));
+        assert_eq!(environment.value("UV_X"), Some("__reboot)__x_"));
+        assert_eq!(environment.value("PATH"), None);
+        assert_eq!(environment.value("ID"), Some("7"));
+        assert_eq!(environment.visible(ScriptSecurity::None).count(), 3);
+    }
+
+    proptest! {
+        #[cfg(feature = "server")]
+        #[test]
+        fn no_peer_sets_a_foreign_variable(text in ".*") {
+            let mut environment = Environment::default();
+            environment.set_peer_info(&text);
+            for (name, value) in environment.visible(ScriptSecurity::Passwords) {
+                prop_assert!(name.starts_with("IV_") || name.starts_with("UV_") || name.starts_with("ID"));
+                prop_assert!(value.chars().all(|c| c.is_ascii_graphic()));
+            }
+        }
+    }
+}

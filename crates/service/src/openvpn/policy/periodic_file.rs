@@ -1,0 +1,159 @@
+//! Files that are written again and again while others read them: status and leases.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use host::written_file;
+
+/// Mode of a file that is new: names and addresses of clients are private. As stock.
+const MODE: u32 = 0o600;
+
+/// A file that is written again every so often, for status or for leases.
+#[derive(Debug)]
+pub(crate) struct PeriodicFile {
+    path: PathBuf,
+    period: Duration,
+    next: Instant,
+}
+
+impl PeriodicFile {
+    /// Due at once, and then every `period`.
+    pub(crate) fn new(path: PathBuf, period: Duration, now: Instant) -> Self {
+        Self {
+            path,
+            period,
+            next: now,
+        }
+    }
+
+    /// When it is to be written next.
+    pub(crate) const fn next_deadline(&self) -> Instant {
+        self.next
+    }
+
+    /// Writes the file if it is time, and says whether it was.
+    ///
+    /// # Errors
+    /// The file cannot be written; it is tried again after the period.
+    pub(crate) fn write_if_due(
+        &mut self,
+        now: Instant,
+        text: impl FnOnce() -> String,
+    ) -> io::Result<bool> {
+        if now < self.next {
+            return Ok(false);
+        }
+        self.next = now + self.period;
+        self.write(&text())?;
+        Ok(true)
+    }
+
+    /// Writes the file now: at the end, or when asked to.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn write(&self, text: &str) -> io::Result<()> {
+        write_atomically(&self.path, text)
+    }
+}
+
+/// Replaces a file so that a reader sees the old text or the new, never half. Where the directory
+/// may not be written (after dropping privileges) or the path is a device, writes in place.
+///
+/// # Errors
+/// The file can be written neither way.
+pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
+    let regular = fs::symlink_metadata(path).map_or(true, |data| data.is_file());
+    if regular && replace(path, text).is_ok() {
+        return Ok(());
+    }
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(MODE);
+    written_file::open(path, &mut options)?.write_all(text.as_bytes())
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut temporary = OsString::from(".");
+    temporary.push(name);
+    // Always the same, so that one that a killed daemon left is replaced by the next.
+    temporary.push(".new");
+    let temporary = path.with_file_name(temporary);
+    // Created anew, so that a link that was laid there is not followed.
+    let _ = fs::remove_file(&temporary);
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(MODE);
+    // The users that may read the old file may read the new, and no others.
+    let before = fs::symlink_metadata(path).ok();
+    let like_before = |file: &fs::File| -> io::Result<()> {
+        let Some(before) = &before else { return Ok(()) };
+        let now = file.metadata()?;
+        if (now.uid(), now.gid()) != (before.uid(), before.gid()) {
+            fchown(file, Some(before.uid()), Some(before.gid()))?;
+        }
+        file.set_permissions(before.permissions())
+    };
+    let written = options
+        .open(&temporary)
+        .and_then(|mut file| {
+            like_before(&file)?;
+            file.write_all(text.as_bytes())
+        })
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_when_it_is_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("status");
+        let start = Instant::now();
+        let mut file = PeriodicFile::new(path.clone(), Duration::from_secs(10), start);
+        assert!(file.write_if_due(start, || "a".to_owned()).unwrap());
+        let early = start + Duration::from_secs(9);
+        assert!(!file.write_if_due(early, || "b".to_owned()).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a");
+        assert!(
+            file.write_if_due(file.next_deadline(), || "c".to_owned())
+                .unwrap()
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "c");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_new_file_is_its_owners_and_an_old_one_keeps_its_mode() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("status");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        write_atomically(&path, "a").unwrap();
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        write_atomically(&path, "b").unwrap();
+        assert_eq!(mode(), 0o644);
+    }
+
+    #[test]
+    fn what_is_no_file_is_written_in_place() {
+        write_atomically(Path::new("/dev/null"), "x").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("target");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        write_atomically(&link, "x").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "x");
+    }
+}

@@ -1,0 +1,499 @@
+//! The addresses that a server gives to clients, one IPv4 and one IPv6 address at a time.
+//!
+//! Both families share one row of places, as with stock: place 7 has the seventh address of
+//! each, so a client that keeps its place keeps both addresses. A place remembers whose it was,
+//! and is given to another client only when it is the one that was released longest ago.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use thiserror::Error;
+
+/// Most places of a pool; a larger range is refused for IPv4 and cut short for IPv6.
+pub(crate) const PLACES_MAX: u32 = 65_536;
+
+/// How IPv4 addresses are laid out on the server's interface.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Layout {
+    /// `topology subnet` and `p2p`: each place is one address.
+    Single,
+    /// `topology net30`: each place is a /30 of which the server's end is .1 and the client's .2.
+    Net30,
+}
+
+/// Why a pool cannot be made.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub(crate) enum PoolError {
+    /// The range runs backwards.
+    #[error("the address pool starts at {start} and ends before it, at {end}; swap them")]
+    Backwards { start: Ipv4Addr, end: Ipv4Addr },
+    /// The range has more than [`PLACES_MAX`] addresses.
+    #[error("the address pool {start} to {end} has more than {PLACES_MAX} addresses; give fewer")]
+    TooLarge { start: Ipv4Addr, end: Ipv4Addr },
+    /// The range has fewer than two places.
+    #[error("an address pool of {places} place(s) is too small; it needs two or more")]
+    TooSmall { places: u32 },
+    /// There is no family in it.
+    #[error("an address pool needs IPv4 or IPv6 addresses")]
+    Empty,
+}
+
+/// The IPv4 part.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Ipv4Range {
+    /// First address given.
+    pub start: Ipv4Addr,
+    /// Last address given.
+    pub end: Ipv4Addr,
+    /// How the addresses are laid out.
+    pub layout: Layout,
+}
+
+/// The IPv6 part.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Ipv6Range {
+    /// First address given. Where its host part is zero, the next one: zero is the anycast address
+    /// of the subnet's routers.
+    pub start: Ipv6Addr,
+    /// Length of the network's prefix, in bits (64 to 124 with stock).
+    pub prefix: u8,
+}
+
+/// A place in the pool that a client holds. Give it back with [`Pool::release`].
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Place(u32);
+
+/// What a client got.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Lease {
+    /// What is to be given back.
+    pub place: Place,
+    /// The client's IPv4 address.
+    pub ipv4: Option<Ipv4Addr>,
+    /// The server's end of the client's /30, with [`Layout::Net30`].
+    pub ipv4_server: Option<Ipv4Addr>,
+    /// The client's IPv6 address.
+    pub ipv6: Option<Ipv6Addr>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    in_use: bool,
+    /// Whose it is, or was last.
+    common_name: Option<String>,
+    /// When it was released, on the pool's own count; zero for never, or for no client in particular.
+    released: u64,
+    /// Kept for its owner, from a file that is only read.
+    fixed: bool,
+}
+
+/// The addresses that a server gives to clients.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    ipv4: Option<Ipv4Range>,
+    ipv6: Option<Ipv6Range>,
+    entries: Vec<Entry>,
+    /// Places by the common name that they remember.
+    owners: HashMap<String, Vec<u32>>,
+    /// True where one common name may hold several places, so that none is remembered.
+    duplicate_names: bool,
+    /// Counts releases: their order is all that matters.
+    releases: u64,
+}
+
+impl Pool {
+    /// An empty pool; `duplicate_names` is `duplicate-cn`.
+    ///
+    /// # Errors
+    /// The range is empty, backwards or too large.
+    pub(crate) fn new(
+        ipv4: Option<Ipv4Range>,
+        ipv6: Option<Ipv6Range>,
+        duplicate_names: bool,
+    ) -> Result<Self, PoolError> {
+        let ipv4 = ipv4.map(aligned);
+        let ipv6 = ipv6.map(past_anycast);
+        let sizes = [
+            ipv4.map(ipv4_places).transpose()?,
+            ipv6.map(ipv6_places).transpose()?,
+        ];
+        // The family with fewer addresses says how many clients there can be.
+        let places = sizes.into_iter().flatten().min().ok_or(PoolError::Empty)?;
+        Ok(Self {
+            ipv4,
+            ipv6,
+            entries: vec![Entry::default(); places as usize],
+            owners: HashMap::new(),
+            duplicate_names,
+            releases: 0,
+        })
+    }
+
+    /// How many clients there can be at once.
+    #[cfg(test)]
+    pub(crate) const fn places(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many places are in use.
+    #[cfg(test)]
+    pub(crate) fn in_use(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.in_use).count()
+    }
+
+    /// A place for a client: the one it had if that is free, else the one that was released
+    /// longest ago; none when all are in use.
+    pub(crate) fn acquire(&mut self, common_name: Option<&str>) -> Option<Lease> {
+        let index = self.find(common_name)?;
+        self.name(index, common_name.filter(|_| !self.duplicate_names));
+        let entry = &mut self.entries[index as usize];
+        entry.in_use = true;
+        entry.fixed = false;
+        Some(self.lease(index))
+    }
+
+    /// Gives a place back. It stays the client's for as long as others were released before it.
+    pub(crate) fn release(&mut self, place: Place) {
+        self.releases += 1;
+        if let Some(entry) = self.entries.get_mut(place.0 as usize) {
+            entry.in_use = false;
+            entry.released = self.releases;
+        }
+    }
+
+    /// Gives a place back and forgets whose it was: the client has a fixed address instead.
+    pub(crate) fn forget(&mut self, place: Place) {
+        if (place.0 as usize) < self.entries.len() {
+            self.name(place.0, None);
+            self.entries[place.0 as usize] = Entry::default();
+        }
+    }
+
+    /// Keeps the place of these addresses for a common name, as a file of leases says; `fixed`
+    /// where it is never to be given to another. The IPv4 address counts where both are given.
+    /// Returns false where neither address is in the pool or the place is in use.
+    pub(crate) fn remember(
+        &mut self,
+        common_name: &str,
+        ipv4: Option<Ipv4Addr>,
+        ipv6: Option<Ipv6Addr>,
+        fixed: bool,
+    ) -> bool {
+        let place = ipv4
+            .and_then(|addr| self.place_of_ipv4(addr))
+            .or_else(|| ipv6.and_then(|addr| self.place_of_ipv6(addr)));
+        let Some(place) = place.filter(|p| !self.entries[p.0 as usize].in_use) else {
+            return false;
+        };
+        self.releases += 1;
+        self.name(place.0, Some(common_name));
+        let entry = &mut self.entries[place.0 as usize];
+        entry.released = self.releases;
+        entry.fixed = fixed;
+        true
+    }
+
+    /// Every place that a client has or had: common name, address to write for IPv4 (with
+    /// [`Layout::Net30`] the base of the /30) and for IPv6.
+    pub(crate) fn remembered(
+        &self,
+    ) -> impl Iterator<Item = (&str, Option<Ipv4Addr>, Option<Ipv6Addr>)> {
+        (0u32..).zip(&self.entries).filter_map(|(index, entry)| {
+            let name = entry.common_name.as_deref()?;
+            Some((name, self.ipv4_base(index), self.ipv6_at(index)))
+        })
+    }
+
+    fn find(&self, common_name: Option<&str>) -> Option<u32> {
+        let free = |index: &u32| !self.entries[*index as usize].in_use;
+        if self.duplicate_names {
+            return (0..self.entries.len() as u32).find(free);
+        }
+        let own = common_name
+            .and_then(|name| self.owners.get(name))
+            .and_then(|places| places.iter().copied().filter(free).min());
+        own.or_else(|| {
+            (0..self.entries.len() as u32)
+                .filter(free)
+                .filter(|&index| !self.entries[index as usize].fixed)
+                .min_by_key(|&index| self.entries[index as usize].released)
+        })
+    }
+
+    /// Writes whose a place is, in both directions.
+    fn name(&mut self, index: u32, common_name: Option<&str>) {
+        let entry = &mut self.entries[index as usize];
+        let before = std::mem::replace(&mut entry.common_name, common_name.map(str::to_owned));
+        if let Some(before) = before
+            && let Some(places) = self.owners.get_mut(&before)
+        {
+            places.retain(|&place| place != index);
+            if places.is_empty() {
+                self.owners.remove(&before);
+            }
+        }
+        if let Some(now) = common_name {
+            self.owners.entry(now.to_owned()).or_default().push(index);
+        }
+    }
+
+    fn lease(&self, index: u32) -> Lease {
+        let base = self.ipv4_base(index);
+        let net30 = self.ipv4.is_some_and(|r| r.layout == Layout::Net30);
+        let plus = |n: u32| base.map(|base| Ipv4Addr::from(u32::from(base) + n));
+        Lease {
+            place: Place(index),
+            ipv4: if net30 { plus(2) } else { base },
+            ipv4_server: if net30 { plus(1) } else { None },
+            ipv6: self.ipv6_at(index),
+        }
+    }
+
+    fn ipv4_base(&self, index: u32) -> Option<Ipv4Addr> {
+        let range = self.ipv4?;
+        let step = match range.layout {
+            Layout::Single => 1,
+            Layout::Net30 => 4,
+        };
+        Some(Ipv4Addr::from(u32::from(range.start) + index * step))
+    }
+
+    fn ipv6_at(&self, index: u32) -> Option<Ipv6Addr> {
+        let range = self.ipv6?;
+        Some(Ipv6Addr::from(u128::from(range.start) + u128::from(index)))
+    }
+
+    fn place_of_ipv4(&self, addr: Ipv4Addr) -> Option<Place> {
+        let range = self.ipv4?;
+        let offset = u32::from(addr).checked_sub(u32::from(range.start))?;
+        let index = match range.layout {
+            Layout::Single => offset,
+            Layout::Net30 => offset / 4,
+        };
+        ((index as usize) < self.entries.len()).then_some(Place(index))
+    }
+
+    fn place_of_ipv6(&self, addr: Ipv6Addr) -> Option<Place> {
+        let range = self.ipv6?;
+        let offset = u128::from(addr).checked_sub(u128::from(range.start))?;
+        let index = u32::try_from(offset).ok()?;
+        ((index as usize) < self.entries.len()).then_some(Place(index))
+    }
+}
+
+/// A /30 starts at a multiple of four and ends before the next.
+fn aligned(range: Ipv4Range) -> Ipv4Range {
+    match range.layout {
+        Layout::Single => range,
+        Layout::Net30 => Ipv4Range {
+            start: Ipv4Addr::from(u32::from(range.start) & !3),
+            end: Ipv4Addr::from(u32::from(range.end) | 3),
+            ..range
+        },
+    }
+}
+
+fn ipv4_places(range: Ipv4Range) -> Result<u32, PoolError> {
+    let Ipv4Range { start, end, layout } = range;
+    let last = u32::from(end)
+        .checked_sub(u32::from(start))
+        .ok_or(PoolError::Backwards { start, end })?;
+    if last >= PLACES_MAX {
+        return Err(PoolError::TooLarge { start, end });
+    }
+    enough(match layout {
+        Layout::Single => last + 1,
+        Layout::Net30 => last.div_ceil(4),
+    })
+}
+
+/// The bits of an address that say which host it is, as far as a pool looks at them.
+fn host_part(range: Ipv6Range) -> u32 {
+    let host_bits = 128 - u32::from(range.prefix.min(128));
+    let low = u128::from(range.start) as u32;
+    match host_bits {
+        32.. => low,
+        bits => low & ((1u32 << bits) - 1),
+    }
+}
+
+fn past_anycast(range: Ipv6Range) -> Ipv6Range {
+    let skip = u128::from(host_part(range) == 0);
+    Ipv6Range {
+        start: Ipv6Addr::from(u128::from(range.start).saturating_add(skip)),
+        ..range
+    }
+}
+
+fn ipv6_places(range: Ipv6Range) -> Result<u32, PoolError> {
+    let host_bits = 128 - u32::from(range.prefix.min(128));
+    let room_above = u128::MAX - u128::from(range.start);
+    let places = if host_bits <= 16 {
+        (1u32 << host_bits).saturating_sub(host_part(range))
+    } else {
+        PLACES_MAX
+    };
+    // Only where the range touches the very end of all addresses.
+    enough(
+        places.min(
+            u32::try_from(room_above)
+                .unwrap_or(u32::MAX)
+                .saturating_add(1),
+        ),
+    )
+}
+
+fn enough(places: u32) -> Result<u32, PoolError> {
+    if places < 2 {
+        return Err(PoolError::TooSmall { places });
+    }
+    Ok(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ipv4(start: &str, end: &str, layout: Layout) -> Option<Ipv4Range> {
+        Some(Ipv4Range {
+            start: start.parse().unwrap(),
+            end: end.parse().unwrap(),
+            layout,
+        })
+    }
+
+    fn ipv6(start: &str, prefix: u8) -> Option<Ipv6Range> {
+        Some(Ipv6Range {
+            start: start.parse().unwrap(),
+            prefix,
+        })
+    }
+
+    fn pool(start: &str, end: &str) -> Pool {
+        Pool::new(ipv4(start, end, Layout::Single), None, false).unwrap()
+    }
+
+    fn addr(text: &str) -> Option<Ipv4Addr> {
+        Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_client_that_comes_back_gets_its_address_again() {
+        let mut pool = pool("10.8.0.2", "10.8.0.4");
+        let a = pool.acquire(Some("a")).unwrap();
+        let b = pool.acquire(Some("b")).unwrap();
+        assert_eq!(a.ipv4, addr("10.8.0.2"));
+        assert_eq!(b.ipv4, addr("10.8.0.3"));
+        pool.release(a.place);
+        pool.release(b.place);
+        // A newcomer gets what was never used, and both find their own again.
+        assert_eq!(pool.acquire(Some("c")).unwrap().ipv4, addr("10.8.0.4"));
+        assert_eq!(pool.acquire(Some("b")).unwrap().ipv4, addr("10.8.0.3"));
+        assert_eq!(pool.acquire(Some("a")).unwrap().ipv4, addr("10.8.0.2"));
+        assert_eq!(pool.acquire(Some("d")), None);
+    }
+
+    #[test]
+    fn the_place_released_longest_ago_is_given_to_another_client() {
+        let mut pool = pool("10.8.0.2", "10.8.0.3");
+        let a = pool.acquire(Some("a")).unwrap();
+        let b = pool.acquire(Some("b")).unwrap();
+        pool.release(b.place);
+        pool.release(a.place);
+        assert_eq!(pool.acquire(Some("c")).unwrap().place, b.place);
+        // b has lost its place; it gets what is left.
+        assert_eq!(pool.acquire(Some("b")).unwrap().place, a.place);
+    }
+
+    #[test]
+    fn a_fixed_address_gives_the_place_back_to_all() {
+        let mut pool = pool("10.8.0.2", "10.8.0.3");
+        let a = pool.acquire(Some("a")).unwrap();
+        pool.forget(a.place);
+        assert_eq!(pool.remembered().count(), 0);
+        assert_eq!(pool.acquire(Some("b")).unwrap().place, a.place);
+    }
+
+    #[test]
+    fn net30_gives_the_server_end_too() {
+        let range = ipv4("10.8.0.4", "10.8.0.251", Layout::Net30);
+        let mut pool = Pool::new(range, None, false).unwrap();
+        assert_eq!(pool.places(), 62);
+        let lease = pool.acquire(None).unwrap();
+        assert_eq!(lease.ipv4, addr("10.8.0.6"));
+        assert_eq!(lease.ipv4_server, addr("10.8.0.5"));
+        assert_eq!(pool.acquire(None).unwrap().ipv4, addr("10.8.0.10"));
+    }
+
+    #[test]
+    fn with_duplicate_names_the_first_free_place_is_taken_and_no_name_is_remembered() {
+        let range = ipv4("10.8.0.2", "10.8.0.9", Layout::Single);
+        let mut pool = Pool::new(range, None, true).unwrap();
+        let first = pool.acquire(Some("a")).unwrap();
+        assert_ne!(pool.acquire(Some("a")).unwrap().place, first.place);
+        pool.release(first.place);
+        assert_eq!(pool.acquire(Some("b")).unwrap().place, first.place);
+        assert_eq!(pool.remembered().count(), 0);
+    }
+
+    #[test]
+    fn families_share_places_and_the_smaller_limits() {
+        let mut both = Pool::new(
+            ipv4("10.8.0.2", "10.8.0.253", Layout::Single),
+            ipv6("fd00::1000", 124),
+            false,
+        )
+        .unwrap();
+        assert_eq!(both.places(), 15);
+        let lease = both.acquire(Some("a")).unwrap();
+        assert_eq!(lease.ipv4, addr("10.8.0.2"));
+        assert_eq!(lease.ipv6, Some("fd00::1001".parse().unwrap()));
+    }
+
+    #[test]
+    fn ipv6_never_gives_the_anycast_address_and_is_bounded() {
+        let mut pool = Pool::new(None, ipv6("fd00::", 64), false).unwrap();
+        assert_eq!(pool.places(), PLACES_MAX as usize);
+        let first = pool.acquire(None).unwrap();
+        assert_eq!(first.ipv6, Some("fd00::1".parse().unwrap()));
+        let end = Pool::new(
+            None,
+            ipv6("ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0", 64),
+            false,
+        );
+        assert_eq!(end.unwrap().places(), 16);
+    }
+
+    #[test]
+    fn ranges_that_make_no_sense_are_refused() {
+        let new = |start, end| Pool::new(ipv4(start, end, Layout::Single), None, false).err();
+        assert!(matches!(
+            new("10.0.0.9", "10.0.0.2"),
+            Some(PoolError::Backwards { .. })
+        ));
+        assert!(matches!(
+            new("10.0.0.0", "10.1.0.0"),
+            Some(PoolError::TooLarge { .. })
+        ));
+        assert_eq!(
+            new("10.0.0.2", "10.0.0.2"),
+            Some(PoolError::TooSmall { places: 1 })
+        );
+        assert_eq!(Pool::new(None, None, false).err(), Some(PoolError::Empty));
+        assert!(Pool::new(None, ipv6("fd00::f", 124), false).is_err());
+        assert!(Pool::new(None, ipv6("::", 255), false).is_err());
+    }
+
+    #[test]
+    fn a_place_kept_by_a_file_is_fixed_or_only_remembered() {
+        let mut pool = pool("10.8.0.2", "10.8.0.3");
+        assert!(pool.remember("a", addr("10.8.0.2"), None, true));
+        assert!(!pool.remember("z", addr("10.9.0.2"), None, false));
+        assert_eq!(pool.acquire(Some("b")).unwrap().ipv4, addr("10.8.0.3"));
+        // The fixed place is for no other client, even when it is the last.
+        assert_eq!(pool.acquire(Some("c")), None);
+        assert_eq!(pool.acquire(Some("a")).unwrap().ipv4, addr("10.8.0.2"));
+        assert!(!pool.remember("c", addr("10.8.0.2"), None, true), "in use");
+    }
+}

@@ -1,0 +1,405 @@
+//! Runs the hooks of a configuration: what program, with which arguments and environment, and
+//! how it ended.
+//!
+//! [`Invocation::run`] waits for the program. `up`, `down` and the route hooks are waited for by
+//! the code that sets up the interface; everything that a peer can cause is handed to
+//! [`super::background::Background`]. No shell is involved: a hook is a program and its words.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Command as Process, ExitStatus, Stdio};
+
+use config::openvpn::{Command, ScriptSecurity};
+use thiserror::Error;
+
+use super::environment::Environment;
+use super::names;
+
+/// When a program is run.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Hook {
+    /// The interface has its addresses.
+    Up,
+    /// The interface is going or gone.
+    Down,
+    /// The routes are set.
+    RouteUp,
+    /// The routes are about to go.
+    RoutePreDown,
+    /// The peer is authenticated, or has moved.
+    IpChange,
+    /// A certificate of the peer's chain is to be judged.
+    TlsVerify,
+    /// A client is authenticated and wants its settings.
+    #[cfg(feature = "server")]
+    ClientConnect,
+    /// A client has gone.
+    #[cfg(feature = "server")]
+    ClientDisconnect,
+    /// An address in the tunnel is found at a client, or no longer.
+    #[cfg(feature = "server")]
+    LearnAddress,
+    /// A name and a password are to be judged.
+    #[cfg(feature = "server")]
+    AuthUserPassVerify,
+    /// An answer to a challenge is to be judged.
+    #[cfg(feature = "server")]
+    ClientCrResponse,
+}
+
+impl Hook {
+    /// The directive.
+    pub(crate) const fn directive(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::RouteUp => "route-up",
+            Self::RoutePreDown => "route-pre-down",
+            Self::IpChange => "ipchange",
+            Self::TlsVerify => "tls-verify",
+            #[cfg(feature = "server")]
+            Self::ClientConnect => "client-connect",
+            #[cfg(feature = "server")]
+            Self::ClientDisconnect => "client-disconnect",
+            #[cfg(feature = "server")]
+            Self::LearnAddress => "learn-address",
+            #[cfg(feature = "server")]
+            Self::AuthUserPassVerify => "auth-user-pass-verify",
+            #[cfg(feature = "server")]
+            Self::ClientCrResponse => "client-crresponse",
+        }
+    }
+
+    /// What the script finds in `script_type`. Only one differs from the directive, against the
+    /// manual but as stock does it.
+    pub(crate) const fn script_type(self) -> &'static str {
+        match self {
+            #[cfg(feature = "server")]
+            Self::AuthUserPassVerify => "user-pass-verify",
+            hook => hook.directive(),
+        }
+    }
+}
+
+/// Why a script did not do its work.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum ScriptError {
+    /// The configuration permits no scripts.
+    #[error(
+        "{hook} is not run: `script-security 2` or higher must be in the configuration to call scripts"
+    )]
+    NotPermitted {
+        /// The directive.
+        hook: &'static str,
+    },
+    /// The program cannot be started.
+    #[error("{hook}: `{program}` cannot be run: {error}")]
+    Run {
+        /// The directive.
+        hook: &'static str,
+        /// The program.
+        program: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The program ended with an error.
+    #[error("{hook}: `{program}`: {status}")]
+    Failed {
+        /// The directive.
+        hook: &'static str,
+        /// The program.
+        program: String,
+        /// How it ended.
+        status: ExitStatus,
+    },
+}
+
+/// A program that is ready to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Invocation {
+    hook: Hook,
+    program: String,
+    arguments: Vec<String>,
+    environment: Environment,
+    security: ScriptSecurity,
+    directory: Option<PathBuf>,
+}
+
+impl Invocation {
+    /// The program of a hook with its own words and then `arguments`.
+    ///
+    /// # Errors
+    /// [`ScriptError::NotPermitted`] below `script-security 2`.
+    pub(crate) fn new(
+        hook: Hook,
+        command: &Command,
+        arguments: impl IntoIterator<Item = String>,
+        environment: &Environment,
+        security: ScriptSecurity,
+    ) -> Result<Self, ScriptError> {
+        let words = command.words.split_first();
+        let (true, Some((program, words))) = (security >= ScriptSecurity::Scripts, words) else {
+            return Err(ScriptError::NotPermitted {
+                hook: hook.directive(),
+            });
+        };
+        let mut environment = environment.clone();
+        environment.set("script_type", hook.script_type());
+        Ok(Self {
+            hook,
+            program: program.clone(),
+            arguments: words.iter().cloned().chain(arguments).collect(),
+            environment,
+            security,
+            directory: None,
+        })
+    }
+
+    /// Runs it from this directory (`cd`) instead of the daemon's.
+    pub(crate) fn in_directory(mut self, directory: Option<PathBuf>) -> Self {
+        self.directory = directory;
+        self
+    }
+
+    /// Adds a variable.
+    #[cfg(feature = "server")]
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.environment.set(name, value);
+        self
+    }
+
+    /// Adds a last argument.
+    #[cfg(feature = "server")]
+    pub(crate) fn argument(mut self, argument: String) -> Self {
+        self.arguments.push(argument);
+        self
+    }
+
+    /// The program and its arguments as one line, for the log.
+    pub(crate) fn line(&self) -> String {
+        let words = self.arguments.iter().map(String::as_str);
+        let words: Vec<&str> = std::iter::once(self.program.as_str())
+            .chain(words)
+            .collect();
+        words.join(" ")
+    }
+
+    /// Runs the program and waits for it.
+    ///
+    /// # Errors
+    /// It cannot be started. How it ended is for the caller to judge.
+    pub(crate) fn run(&self) -> Result<ExitStatus, ScriptError> {
+        // A name without a slash is a file here, never searched for: the environment's PATH could
+        // come from a peer.
+        let program = match self.program.contains('/') {
+            true => self.program.clone(),
+            false => format!("./{}", self.program),
+        };
+        let mut process = Process::new(program);
+        process
+            .args(&self.arguments)
+            .env_clear()
+            .envs(self.environment.visible(self.security))
+            .stdin(Stdio::null());
+        if let Some(directory) = &self.directory {
+            process.current_dir(directory);
+        }
+        process.status().map_err(|error| ScriptError::Run {
+            hook: self.hook.directive(),
+            program: self.program.clone(),
+            error,
+        })
+    }
+
+    /// Runs the program and waits for it to end well.
+    ///
+    /// # Errors
+    /// It cannot be started, or ended with an error.
+    pub(crate) fn run_well(&self) -> Result<(), ScriptError> {
+        let status = self.run()?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(ScriptError::Failed {
+            hook: self.hook.directive(),
+            program: self.program.clone(),
+            status,
+        })
+    }
+}
+
+/// Arguments of `up`, `down` and `route-pre-down`: device, MTU, what once was the link's MTU, the tunnel's address,
+/// the peer's or the netmask, and `init` or `restart`. Addresses that there are not are empty.
+pub(crate) fn device_arguments(
+    device: &str,
+    mtu: u16,
+    local: Option<Ipv4Addr>,
+    second: Option<Ipv4Addr>,
+    context: &str,
+) -> [String; 6] {
+    let text = |addr: Option<Ipv4Addr>| addr.map(|a| a.to_string()).unwrap_or_default();
+    [
+        device.to_owned(),
+        mtu.to_string(),
+        "0".to_owned(),
+        text(local),
+        text(second),
+        context.to_owned(),
+    ]
+}
+
+/// Arguments of `ipchange`: `[AF_INET]192.0.2.1` and the port.
+pub(crate) fn ipchange_arguments(peer: SocketAddr) -> [String; 2] {
+    let family = if peer.is_ipv4() {
+        "AF_INET"
+    } else {
+        "AF_INET6"
+    };
+    [format!("[{family}]{}", peer.ip()), peer.port().to_string()]
+}
+
+/// Arguments of `tls-verify`: how far from the peer's own certificate, and the subject.
+pub(crate) fn tls_verify_arguments(depth: usize, subject: &str) -> [String; 2] {
+    [depth.to_string(), names::name(subject)]
+}
+
+/// What happened to an address, for `learn-address`.
+#[cfg(feature = "server")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Learned<'a> {
+    /// It is at this client now.
+    Add(&'a str),
+    /// It is at no client.
+    Delete,
+}
+
+/// Arguments of `learn-address`: what happened, the address or network, and whose it is. With
+/// [`Learned::Delete`] the environment is empty but for the `script_type`.
+#[cfg(feature = "server")]
+pub(crate) fn learn_address_arguments(learned: Learned<'_>, address: &str) -> Vec<String> {
+    let (operation, name) = match learned {
+        Learned::Add(name) => ("add", Some(name)),
+        Learned::Delete => ("delete", None),
+    };
+    [operation, address]
+        .into_iter()
+        .chain(name)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! Scripts of tests.
+
+    use super::*;
+
+    /// A command that runs this text in a shell; the hook's arguments are `$1` and on.
+    pub(in super::super) fn shell(text: &str) -> Command {
+        let words = ["/bin/sh", "-c", text, "hook"];
+        Command {
+            words: words.map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::shell;
+    use super::*;
+
+    fn invocation(text: &str, environment: &Environment) -> Invocation {
+        Invocation::new(
+            Hook::Up,
+            &shell(text),
+            device_arguments("tun0", 1500, Some([10, 8, 0, 2].into()), None, "init"),
+            environment,
+            ScriptSecurity::Scripts,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_script_sees_its_arguments_and_its_environment_and_nothing_else() {
+        let mut environment = Environment::default();
+        environment.set("dev", "tun0");
+        environment.set("password", "sesame");
+        let script = "test $# = 6 && test $1 = tun0 && test $3 = 0 && test -z \"$5\" && \
+                      test $6 = init && test $dev = tun0 && test $script_type = up && \
+                      test -z \"$password$CARGO_PKG_NAME$HOME\"";
+        invocation(script, &environment).run_well().unwrap();
+    }
+
+    #[test]
+    fn failure_names_the_hook_and_the_program() {
+        let error = invocation("exit 3", &Environment::default())
+            .run_well()
+            .unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("up: `/bin/sh`") && text.contains('3'),
+            "{text}"
+        );
+        let missing = Command {
+            words: vec!["no-such-program".to_owned()],
+        };
+        let invocation = Invocation::new(
+            Hook::Down,
+            &missing,
+            [],
+            &Environment::default(),
+            ScriptSecurity::Scripts,
+        );
+        let error = invocation.unwrap().run().unwrap_err().to_string();
+        assert!(error.starts_with("down: `no-such-program`"), "{error}");
+    }
+
+    #[test]
+    fn scripts_need_permission() {
+        let environment = Environment::default();
+        let new = |security| Invocation::new(Hook::Up, &shell(":"), [], &environment, security);
+        for security in [ScriptSecurity::None, ScriptSecurity::BuiltIn] {
+            let error = new(security).unwrap_err();
+            assert!(error.to_string().contains("script-security 2"), "{error}");
+        }
+        assert!(new(ScriptSecurity::Scripts).is_ok());
+    }
+
+    #[test]
+    fn programs_without_a_path_are_looked_for_only_in_the_directory() {
+        let here = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/bin/true", here.path().join("hook")).unwrap();
+        let words = vec!["hook".to_owned()];
+        let environment = Environment::default();
+        let security = ScriptSecurity::Scripts;
+        Invocation::new(Hook::Up, &Command { words }, [], &environment, security)
+            .unwrap()
+            .in_directory(Some(here.path().to_owned()))
+            .run_well()
+            .unwrap();
+    }
+
+    #[test]
+    fn arguments_are_those_of_stock() {
+        assert_eq!(
+            ipchange_arguments("192.0.2.1:1194".parse().unwrap()),
+            ["[AF_INET]192.0.2.1", "1194"]
+        );
+        assert_eq!(tls_verify_arguments(1, "CN=a;\n"), ["1", "CN=a;_"]);
+    }
+
+    #[cfg(feature = "server")]
+    #[test]
+    fn arguments_of_learn_address_are_those_of_stock() {
+        assert_eq!(
+            learn_address_arguments(Learned::Add("c"), "10.8.0.2"),
+            ["add", "10.8.0.2", "c"]
+        );
+        assert_eq!(
+            learn_address_arguments(Learned::Delete, "fd00::/64"),
+            ["delete", "fd00::/64"]
+        );
+    }
+}

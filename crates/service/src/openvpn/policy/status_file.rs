@@ -1,0 +1,84 @@
+//! The status file and the `status` answer of the management port: the format of a server's, and the statistics of a client,
+//! to the byte what monitoring programs parse.
+
+use std::time::SystemTime;
+
+pub(crate) use super::periodic_file::PeriodicFile;
+use super::timestamp::Clock;
+
+/// The format of a server's status.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Format {
+    /// For people, and for old programs.
+    #[default]
+    One,
+    /// Comma-separated lines that say their kind.
+    Two,
+    /// The same with tabs.
+    Three,
+}
+
+impl Format {
+    /// By the number of `status-version` or of the command `status n`.
+    pub(crate) const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::One),
+            2 => Some(Self::Two),
+            3 => Some(Self::Three),
+            _ => None,
+        }
+    }
+}
+
+/// A client's status: bytes since the start.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct ClientStatus {
+    /// Read from the tunnel's interface.
+    pub tun_read: u64,
+    /// Written to the tunnel's interface.
+    pub tun_write: u64,
+    /// Received from the server.
+    pub link_read: u64,
+    /// Sent to the server.
+    pub link_write: u64,
+    /// Received from the server and authentic.
+    pub auth_read: u64,
+}
+
+impl ClientStatus {
+    /// The status as text, lines ended by `\n`, the last of them `END`; there is one format only.
+    pub(crate) fn text(&self, clock: &Clock, now: SystemTime) -> String {
+        format!(
+            "OpenVPN STATISTICS\nUpdated,{}\nTUN/TAP read bytes,{}\nTUN/TAP write bytes,{}\n\
+             TCP/UDP read bytes,{}\nTCP/UDP write bytes,{}\nAuth read bytes,{}\nEND\n",
+            clock.ascii(now),
+            self.tun_read,
+            self.tun_write,
+            self.link_read,
+            self.link_write,
+            self.auth_read,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_prints_statistics() {
+        let status = ClientStatus {
+            tun_read: 1,
+            tun_write: 2,
+            link_read: 3,
+            link_write: 4,
+            auth_read: 5,
+        };
+        assert_eq!(
+            status.text(&Clock::utc(), SystemTime::UNIX_EPOCH),
+            "OpenVPN STATISTICS\nUpdated,1970-01-01 00:00:00\nTUN/TAP read bytes,1\n\
+             TUN/TAP write bytes,2\nTCP/UDP read bytes,3\nTCP/UDP write bytes,4\n\
+             Auth read bytes,5\nEND\n"
+        );
+    }
+}

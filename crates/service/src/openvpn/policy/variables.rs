@@ -1,0 +1,231 @@
+//! The variables that scripts know, by what they are about; names as in OpenVPN's manual,
+//! "Environmental Variables".
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::SystemTime;
+
+use config::openvpn::{
+    Connection, DnsOptions, DnsTransport, Dnssec, Family, Ifconfig, IfconfigV6, OpenVpn, Protocol,
+    Proxy, Topology, Transport,
+};
+
+use super::environment::Environment;
+use super::timestamp::unix;
+
+/// A route of the kernel, for scripts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct RouteFacts {
+    /// Network and gateway are of the same family.
+    pub network: IpAddr,
+    /// Bits of the network's prefix.
+    pub bits: u8,
+    /// The way there.
+    pub gateway: Option<IpAddr>,
+    /// Its metric.
+    pub metric: Option<u32>,
+}
+
+/// Spelling of `proto`, as the protocol of one connection.
+pub(crate) fn protocol_name(protocol: Protocol) -> String {
+    let family = match protocol.family {
+        Family::Any => "",
+        Family::V4 => "4",
+        Family::V6 => "6",
+    };
+    match protocol.transport {
+        Transport::Udp => format!("udp{family}"),
+        Transport::TcpClient => format!("tcp{family}-client"),
+        Transport::TcpServer => format!("tcp{family}-server"),
+    }
+}
+
+impl Environment {
+    /// What the configuration says, for every script. `file` is the first configuration file,
+    /// `start` when the process started.
+    pub(crate) fn set_configuration(
+        &mut self,
+        model: &OpenVpn,
+        file: Option<&str>,
+        pid: u32,
+        start: SystemTime,
+    ) {
+        let service = &model.service;
+        self.set_or_remove("config", file);
+        self.set("verb", service.verb);
+        self.set("daemon", u8::from(service.daemon));
+        self.set("daemon_log_redirect", u8::from(service.log.is_some()));
+        self.set("daemon_start_time", unix(start));
+        self.set("daemon_pid", pid);
+        for (n, connection) in (1u32..).zip(&model.connections) {
+            self.set_connection(n, connection);
+        }
+        // Last, because the administrator may mean to replace what is above.
+        for (name, value) in &model.scripts.environment {
+            self.set(name, value);
+        }
+    }
+
+    fn set_connection(&mut self, n: u32, connection: &Connection) {
+        let name = |what: &str| format!("{what}_{n}");
+        self.set(&name("proto"), protocol_name(connection.protocol));
+        let local = &connection.local;
+        let remote = connection.remote.as_ref();
+        self.set_or_remove(&name("remote"), remote.map(|r| &r.host));
+        // A server has one too: that of its own end.
+        let remote_port = remote.map_or(local.port, |r| r.port);
+        self.set(&name("remote_port"), remote_port);
+        self.set_or_remove(&name("local"), local.host.as_ref());
+        self.set_or_remove(&name("local_port"), local.bind.then_some(local.port));
+        let (kind, host, port) = match &connection.proxy {
+            None => return,
+            Some(Proxy::Http(proxy)) => ("http", &proxy.host, proxy.port),
+            Some(Proxy::Socks { host, port, .. }) => ("socks", host, *port),
+        };
+        self.set(&name(&format!("{kind}_proxy_server")), host);
+        self.set(&name(&format!("{kind}_proxy_port")), port);
+    }
+
+    /// Where the peer is: `prefix` is `trusted` once it is authenticated, `untrusted` before.
+    pub(crate) fn set_peer(&mut self, prefix: &str, addr: SocketAddr) {
+        for suffix in ["ip", "ip6", "port"] {
+            self.remove(&format!("{prefix}_{suffix}"));
+        }
+        let (suffix, ip) = match addr.ip().to_canonical() {
+            ip @ IpAddr::V4(_) => ("ip", ip),
+            ip @ IpAddr::V6(_) => ("ip6", ip),
+        };
+        self.set(&format!("{prefix}_{suffix}"), ip);
+        self.set(&format!("{prefix}_port"), addr.port());
+    }
+
+    /// The interface; `context` is `init` or `restart`.
+    pub(crate) fn set_device(&mut self, name: &str, mtu: u16, context: &str) {
+        self.set("dev", name);
+        self.set("dev_type", "tun");
+        self.set("tun_mtu", mtu);
+        self.set("script_context", context);
+    }
+
+    /// The interface's own addresses.
+    pub(crate) fn set_addresses(
+        &mut self,
+        topology: Topology,
+        ifconfig: Option<Ifconfig>,
+        ifconfig_v6: Option<IfconfigV6>,
+    ) {
+        for second in ["ifconfig_netmask", "ifconfig_remote", "ifconfig_local"] {
+            self.remove(second);
+        }
+        self.remove_all("ifconfig_ipv6_");
+        if let Some(ifconfig) = ifconfig {
+            self.set("ifconfig_local", ifconfig.local);
+            let second = match topology {
+                Topology::Subnet => "ifconfig_netmask",
+                Topology::Net30 | Topology::P2p => "ifconfig_remote",
+            };
+            self.set(second, ifconfig.second);
+        }
+        if let Some(ifconfig) = ifconfig_v6 {
+            self.set("ifconfig_ipv6_local", ifconfig.local);
+            self.set("ifconfig_ipv6_netbits", ifconfig.bits);
+            self.set("ifconfig_ipv6_remote", ifconfig.remote);
+        }
+    }
+
+    /// The tunnel's gateway, and that of the default route before the tunnel.
+    pub(crate) fn set_gateways(
+        &mut self,
+        vpn: Option<Ipv4Addr>,
+        net: Option<Ipv4Addr>,
+        net_v6: Option<Ipv6Addr>,
+    ) {
+        self.set_or_remove("route_vpn_gateway", vpn);
+        self.set_or_remove("route_net_gateway", net);
+        self.set_or_remove("net_gateway_ipv6", net_v6);
+    }
+
+    /// Routes, counted by family from 1 on.
+    pub(crate) fn set_routes(&mut self, routes: &[RouteFacts]) {
+        for kind in ["network", "netmask", "gateway", "metric"] {
+            self.remove_all(&format!("route_{kind}_"));
+            self.remove_all(&format!("route_ipv6_{kind}_"));
+        }
+        let (v4, v6): (Vec<&RouteFacts>, Vec<_>) = routes.iter().partition(|r| r.network.is_ipv4());
+        for (n, route) in (1u32..).zip(v4) {
+            self.set(&format!("route_network_{n}"), route.network);
+            self.set(&format!("route_netmask_{n}"), netmask(route.bits));
+            self.set_way("route", n, route);
+        }
+        for (n, route) in (1u32..).zip(v6) {
+            let network = format!("{}/{}", route.network, route.bits);
+            self.set(&format!("route_ipv6_network_{n}"), network);
+            self.set_way("route_ipv6", n, route);
+        }
+    }
+
+    fn set_way(&mut self, prefix: &str, n: u32, route: &RouteFacts) {
+        self.set_or_remove(&format!("{prefix}_gateway_{n}"), route.gateway);
+        self.set_or_remove(&format!("{prefix}_metric_{n}"), route.metric);
+    }
+
+    /// Whether the default route goes through the tunnel, by family; `block_local` where the
+    /// local network is cut off.
+    pub(crate) fn set_redirect(&mut self, ipv4: bool, ipv6: bool, block_local: bool) {
+        let how = if block_local { 2 } else { 1 };
+        self.set("redirect_gateway", u8::from(ipv4));
+        self.set_or_remove("route_redirect_gateway_ipv4", ipv4.then_some(how));
+        self.set_or_remove("route_redirect_gateway_ipv6", ipv6.then_some(how));
+    }
+
+    /// Options that are not acted on here but by scripts: the texts of `dhcp-option` lines.
+    pub(crate) fn set_foreign_options(&mut self, lines: &[String]) {
+        self.remove_all("foreign_option_");
+        for (n, line) in (1u32..).zip(lines) {
+            self.set(
+                &format!("foreign_option_{n}"),
+                format!("dhcp-option {line}"),
+            );
+        }
+    }
+
+    /// The `dns` options, for `dns-updown`.
+    pub(crate) fn set_dns(&mut self, dns: &DnsOptions) {
+        self.remove_all("dns_");
+        for (n, domain) in (1u32..).zip(&dns.search_domains) {
+            self.set(&format!("dns_search_domain_{n}"), domain);
+        }
+        for (n, server) in (1u32..).zip(dns.servers.values()) {
+            let name = |what: &str| format!("dns_server_{n}_{what}");
+            for (m, addr) in (1u32..).zip(&server.addresses) {
+                self.set(&name(&format!("address_{m}")), addr.ip());
+                let port = (addr.port() != 0).then_some(addr.port());
+                self.set_or_remove(&name(&format!("port_{m}")), port);
+            }
+            for (m, domain) in (1u32..).zip(&server.resolve_domains) {
+                self.set(&name(&format!("resolve_domain_{m}")), domain);
+            }
+            let dnssec = match server.dnssec {
+                Dnssec::Unset => None,
+                Dnssec::Yes => Some("yes"),
+                Dnssec::Optional => Some("optional"),
+                Dnssec::No => Some("no"),
+            };
+            self.set_or_remove(&name("dnssec"), dnssec);
+            let transport = match server.transport {
+                DnsTransport::Plain => None,
+                DnsTransport::Tls => Some("DoT"),
+                DnsTransport::Https => Some("DoH"),
+            };
+            self.set_or_remove(&name("transport"), transport);
+            self.set_or_remove(&name("sni"), server.sni.as_ref());
+        }
+    }
+}
+
+fn netmask(bits: u8) -> Ipv4Addr {
+    let host = 32u32.saturating_sub(u32::from(bits));
+    Ipv4Addr::from(u32::MAX.checked_shl(host).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests;

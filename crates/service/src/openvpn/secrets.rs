@@ -1,0 +1,129 @@
+//! Names, passwords and passphrases: from files, inline blocks, or the terminal.
+
+use config::openvpn::{OpenVpn, Prompted, Source};
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write as _};
+use zeroize::Zeroizing;
+
+/// A user's name and password.
+#[derive(Clone)]
+pub(super) struct Login {
+    pub name: String,
+    pub password: Zeroizing<String>,
+}
+
+/// Why there is no password.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SecretError {
+    /// The file.
+    #[error("{what}: {error}")]
+    File {
+        /// The directive.
+        what: &'static str,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The user said stop instead of answering.
+    #[error("interrupted while a password was asked for")]
+    Interrupted,
+    /// There is no terminal to ask at.
+    #[error(
+        "{what}: there is no terminal to ask for it ({error}); name a file that holds it, or use \
+         management-query-passwords"
+    )]
+    NoTerminal {
+        /// The directive.
+        what: &'static str,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+/// The first two lines of a file or block; the second may be missing.
+fn two_lines(
+    what: &'static str,
+    source: &Source,
+    config: &OpenVpn,
+) -> Result<(String, Option<Zeroizing<String>>), SecretError> {
+    let bytes = source
+        .load(config.directory.as_deref())
+        .map_err(|error| SecretError::File { what, error })?;
+    let text = Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned());
+    let mut lines = text
+        .lines()
+        .skip_while(|line| source.is_inline() && line.is_empty());
+    let name = lines.next().unwrap_or_default().to_owned();
+    let password = lines.next().filter(|line| !line.is_empty());
+    Ok((name, password.map(|line| Zeroizing::new(line.to_owned()))))
+}
+
+/// The name and password of a directive (`auth-user-pass`, a proxy's).
+///
+/// # Errors
+/// See [`SecretError`].
+pub(super) fn login(
+    what: &'static str,
+    realm: &str,
+    prompted: &Prompted,
+    config: &OpenVpn,
+) -> Result<Login, SecretError> {
+    let (name, password) = match prompted {
+        Prompted::Ask => (String::new(), None),
+        Prompted::From(source) => two_lines(what, source, config)?,
+    };
+    let no_terminal = |error| SecretError::NoTerminal { what, error };
+    let name = if name.is_empty() {
+        ask(&format!("Enter {realm} Username: "), true)
+            .map_err(no_terminal)?
+            .to_string()
+    } else {
+        name
+    };
+    let password = match password {
+        Some(password) => password,
+        None => ask(&format!("Enter {realm} Password: "), false).map_err(no_terminal)?,
+    };
+    Ok(Login { name, password })
+}
+
+/// The passphrase of a private key (`askpass`).
+///
+/// # Errors
+/// See [`SecretError`].
+pub(super) fn passphrase(
+    prompted: Option<&Prompted>,
+    config: &OpenVpn,
+) -> Result<Zeroizing<String>, SecretError> {
+    const WHAT: &str = "askpass";
+    if let Some(Prompted::From(source)) = prompted {
+        return Ok(Zeroizing::new(two_lines(WHAT, source, config)?.0));
+    }
+    ask("Enter Private Key Password: ", false)
+        .map_err(|error| SecretError::NoTerminal { what: WHAT, error })
+}
+
+/// Asks on the terminal; what is typed is shown if `echo`.
+///
+/// # Errors
+/// There is no terminal.
+pub(super) fn ask(prompt: &str, echo: bool) -> io::Result<Zeroizing<String>> {
+    let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
+    let before = tcgetattr(&terminal)?;
+    write!(terminal, "{prompt}")?;
+    if !echo {
+        let mut silent = before.clone();
+        silent.local_flags.remove(LocalFlags::ECHO);
+        tcsetattr(&terminal, SetArg::TCSAFLUSH, &silent)?;
+    }
+    let mut line = Zeroizing::new(String::new());
+    let read = BufReader::new(&terminal).read_line(&mut line);
+    if !echo {
+        tcsetattr(&terminal, SetArg::TCSAFLUSH, &before)?;
+        writeln!(terminal)?;
+    }
+    read?;
+    Ok(Zeroizing::new(
+        line.trim_end_matches(['\n', '\r']).to_owned(),
+    ))
+}

@@ -1,0 +1,171 @@
+//! Doing effects that do not concern a peer.
+
+use super::super::super::console::Speaking;
+use super::super::super::management::Addresses;
+use super::super::super::monitoring::{Monitored as _, Status};
+use super::super::super::policy::clients;
+use super::super::super::policy::periodic_file::write_atomically;
+use super::super::super::setup;
+use super::super::machine::{
+    ClientFile, ClientKey, ConfigurationRead, Effect, Event, Job, JobId, Polled,
+};
+use super::work::Files;
+use super::{Executor, start, work};
+use openvpn::server::Source;
+use std::path::Path;
+
+impl<'a> Executor<'a> {
+    /// Does one thing. Its answer, where it has one.
+    pub(super) fn apply(&mut self, effect: Effect) -> Option<Event<'a>> {
+        match effect {
+            Effect::Log { level, who, text } => {
+                let _speaking = who.map(Speaking::of);
+                log::log!(level, "{text}");
+            }
+            Effect::Plane(call) => return self.call(call),
+            Effect::StopListening => self.listeners.stop(),
+            Effect::RaiseOpenFiles(clients) => {
+                return Some(Event::OpenFiles(start::raise_open_files(clients)));
+            }
+
+            Effect::StartJob(id, source, job) => return self.start_job(id, source, *job),
+            Effect::CancelJob(id) => {
+                if let Some(number) = self.jobs.remove(&id) {
+                    self.background.cancel(number);
+                }
+            }
+            Effect::PollFiles(client, job) => return self.poll_files(client, job),
+            Effect::ForgetFiles(job) => {
+                self.files.remove(&job);
+            }
+
+            Effect::ReadClientFile {
+                client,
+                directory,
+                name,
+                exclusive,
+            } => {
+                let file = client_file(&directory, &name, exclusive);
+                return Some(Event::ClientFile(client, file));
+            }
+            Effect::ReadConfiguration => {
+                return Some(Event::ConfigurationRead(self.read_configuration()));
+            }
+            Effect::ReadPasswords => {
+                let read = start::passwords(self.machine.config());
+                return Some(Event::PasswordsRead(read.map_err(|it| it.to_string())));
+            }
+            Effect::RefreshRevocations => self.crl.refresh(self.machine.config(), &self.tls),
+            Effect::WriteFile(path, text) => {
+                if let Err(error) = write_atomically(&path, &text) {
+                    log::warn!("WARNING: {}: {error}", path.display());
+                }
+            }
+
+            Effect::IsUp => self.context.is_up(),
+            Effect::State(state, detail) => {
+                let network = &self.machine.config().network;
+                let addresses = Addresses {
+                    tunnel: network.ifconfig.map(|i| i.local),
+                    tunnel_v6: network.ifconfig_v6.map(|i| i.local),
+                    ..Addresses::default()
+                };
+                let mut monitoring = self.context.monitoring.borrow_mut();
+                monitoring.state(state, detail, addresses);
+            }
+            Effect::LogStatus => {
+                let status: Status = self.status();
+                self.context.monitoring.borrow().log_status(&status);
+            }
+            Effect::WriteLastStatus => {
+                let status: Status = self.status();
+                self.context.monitoring.borrow().last_status(&status);
+            }
+
+            Effect::ChangeRoutes => {
+                self.hooks.follow(self.machine.config());
+                if let Err(error) = self.change_routes() {
+                    log::error!("{error}");
+                }
+            }
+            Effect::TakeDown => self.take_down(),
+            Effect::Exit(ended) => self.ended = Some(ended),
+        }
+        None
+    }
+
+    fn read_configuration(&self) -> Result<ConfigurationRead<'a>, String> {
+        let read = self.context.read_again()?;
+        let material = setup::material(&read);
+        let before = self.machine.config();
+        let config = if *before == read {
+            before
+        } else {
+            self.context.keep(read)
+        };
+        Ok(ConfigurationRead { config, material })
+    }
+
+    fn start_job(&mut self, id: JobId, source: Option<Source>, job: Job) -> Option<Event<'a>> {
+        let kind = job.kind();
+        let job = match job {
+            Job::Respond {
+                auth,
+                asked,
+                script,
+                response,
+                directory,
+            } => {
+                // The machine names only jobs whose files there are.
+                let Some(Files::Login(files)) = self.files.get(&asked) else {
+                    let why = "the files of the script that asked are gone";
+                    return Some(Event::JobRefused(id, kind, why.to_owned()));
+                };
+                let script = files.name_to(script);
+                Job::Respond {
+                    auth,
+                    asked,
+                    script,
+                    response,
+                    directory,
+                }
+            }
+            job => job,
+        };
+        match self.background.submit(source, move || (id, work::run(job))) {
+            Ok(number) => {
+                self.jobs.insert(id, number);
+                None
+            }
+            Err(busy) => Some(Event::JobRefused(id, kind, busy.to_string())),
+        }
+    }
+
+    fn poll_files(&mut self, client: ClientKey, job: JobId) -> Option<Event<'a>> {
+        let polled = match self.files.remove(&job)? {
+            Files::Login(files) => {
+                let verdict = files.verdict();
+                self.files.insert(job, Files::Login(files));
+                Polled::Login(verdict)
+            }
+            Files::Settings(files) => {
+                let (settings, files) = work::settings(files.poll());
+                if let Some(files) = files {
+                    self.files.insert(job, files);
+                }
+                Polled::Settings(settings)
+            }
+        };
+        Some(Event::Polled(client, job, polled))
+    }
+}
+
+fn client_file(directory: &Path, name: &str, exclusive: bool) -> ClientFile {
+    if exclusive && !clients::has_own_file(directory, name) {
+        return ClientFile::NotItsOwn;
+    }
+    match clients::file(directory, name) {
+        Ok(file) => ClientFile::Read(file),
+        Err(error) => ClientFile::Unreadable(error.to_string()),
+    }
+}

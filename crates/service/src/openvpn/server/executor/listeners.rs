@@ -1,0 +1,173 @@
+//! Listening TCP sockets, and the connections that were accepted.
+
+use super::super::super::device::resolve_local;
+use crate::gate::Gate;
+use config::openvpn::{Connection, Family, OpenVpn};
+use netio::poll::Poller;
+use netio::tcp::{Listener, TcpOptions};
+use plane::StreamId;
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::fd::AsFd as _;
+use std::time::Instant;
+
+/// Connections that are accepted before everything else gets a turn.
+const ACCEPTED_AT_ONCE: usize = 16;
+
+/// Sockets, and connections that are not the data plane's yet.
+pub(super) struct Listeners {
+    sockets: Vec<Listener>,
+    gate: Gate,
+    /// Connections that were accepted, until the data plane takes them over.
+    accepted: HashMap<StreamId, TcpStream>,
+    next: u64,
+}
+
+impl Listeners {
+    /// None.
+    pub(super) fn new() -> Self {
+        Self {
+            sockets: Vec::new(),
+            gate: Gate::new(),
+            accepted: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Connections that were closed at once because no descriptor could be had.
+    pub(super) const fn turned_away(&self) -> u64 {
+        self.gate.turned_away
+    }
+
+    /// Listens where the configuration says.
+    pub(super) fn listen(
+        &mut self,
+        config: &OpenVpn,
+        connection: &Connection,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let (local, family) = (&connection.local, connection.protocol.family);
+        let addresses: Vec<IpAddr> = match (&local.host, family) {
+            (Some(host), _) => resolve_local(host, family)?,
+            (None, Family::V4) => vec![Ipv4Addr::UNSPECIFIED.into()],
+            (None, Family::V6) => vec![Ipv6Addr::UNSPECIFIED.into()],
+            (None, Family::Any) => {
+                vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]
+            }
+        };
+        let options = TcpOptions {
+            v6_only: true,
+            fwmark: config.sockets.mark.unwrap_or(0),
+            device: config.sockets.device.clone(),
+            send_buffer: config.sockets.send_buffer,
+            receive_buffer: config.sockets.receive_buffer,
+            ..TcpOptions::default()
+        };
+        let (before, mut last) = (self.sockets.len(), None);
+        for ip in addresses {
+            match Listener::new(SocketAddr::new(ip, local.port), &options) {
+                Ok(listener) => {
+                    log::info!(
+                        "Listening for incoming TCP connection on {}",
+                        listener.address()?
+                    );
+                    self.sockets.push(listener);
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        match last {
+            // A kernel without IPv6 listens on IPv4 only.
+            Some(error) if self.sockets.len() == before => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the poller wait for connections, the first listener's under `first`.
+    pub(super) fn watch(&mut self, poller: &Poller, first: u64, now: Instant) -> io::Result<()> {
+        let sockets = self.sockets.iter().map(|it| it.as_fd()).zip(first..);
+        self.gate.follow(poller, sockets, now)
+    }
+
+    /// Listens no more: the kernel refuses connections from now on.
+    pub(super) fn stop(&mut self) {
+        self.sockets.clear();
+    }
+
+    /// Connections that wait, some of them: what is left makes the poller speak again.
+    pub(super) fn accept(&mut self, now: Instant) -> Vec<(StreamId, SocketAddr)> {
+        // Another comes first each time: a flood at one keeps the others waiting for one turn, not for ever.
+        if !self.sockets.is_empty() {
+            self.sockets.rotate_left(1);
+        }
+        let mut accepted = Vec::new();
+        for listener in &self.sockets {
+            while accepted.len() < ACCEPTED_AT_ONCE {
+                match listener.accept() {
+                    Ok(Some(connection)) => accepted.push(connection),
+                    Ok(None) => break,
+                    Err(error) => {
+                        let turn_away = || listener.accept().map(|it| it.is_some());
+                        self.gate.failed(&error, now, turn_away);
+                        break;
+                    }
+                }
+            }
+        }
+        let number = |(connection, from)| {
+            self.next += 1;
+            let id = StreamId(self.next);
+            self.accepted.insert(id, connection);
+            (id, from)
+        };
+        accepted.into_iter().map(number).collect()
+    }
+
+    /// Hands over a connection that was accepted.
+    pub(super) fn take(&mut self, id: StreamId) -> Option<TcpStream> {
+        self.accepted.remove(&id)
+    }
+
+    /// The ports that are listened on, each once.
+    pub(super) fn ports(&self) -> Vec<u16> {
+        let mut ports: Vec<u16> = self
+            .sockets
+            .iter()
+            .filter_map(|listener| Some(listener.address().ok()?.port()))
+            .collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+
+    /// When something is to be done here though nothing came.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.gate.next_deadline()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listening(count: usize) -> Listeners {
+        let mut listeners = Listeners::new();
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listener = |_| Listener::new(any, &TcpOptions::default()).unwrap();
+        listeners.sockets = (0..count).map(listener).collect();
+        listeners
+    }
+
+    #[test]
+    fn a_flood_at_one_listener_does_not_keep_another_waiting() {
+        let mut listeners = listening(2);
+        let [flooded, other] = [0, 1].map(|at| listeners.sockets[at].address().unwrap());
+        let connect = |_| TcpStream::connect(flooded).unwrap();
+        let _flood: Vec<TcpStream> = (0..ACCEPTED_AT_ONCE * 3).map(connect).collect();
+        let caller = TcpStream::connect(other).unwrap();
+        let from = caller.local_addr().unwrap();
+        let now = Instant::now();
+        let accepted: Vec<_> = (0..2).flat_map(|_| listeners.accept(now)).collect();
+        assert!(accepted.iter().any(|(_, address)| *address == from));
+    }
+}

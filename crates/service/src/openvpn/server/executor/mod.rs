@@ -1,0 +1,187 @@
+//! What does a server's effects, and tells it what happens: the one place of a server with I/O, clocks and threads.
+
+mod apply;
+mod listeners;
+mod monitored;
+mod network;
+mod plane;
+mod start;
+mod work;
+
+use super::super::device::Link;
+use super::super::hooks::Hooks;
+use super::super::plane_call::Plane;
+use super::super::policy::background::Background;
+use super::super::revocation::RevocationFile;
+use super::super::{Context, Ended};
+use super::machine::{Event, JobId, Machine, Now};
+use crate::inbox::Inbox;
+use config::openvpn::Topology;
+use listeners::Listeners;
+use netio::poll::{Poller, Waker};
+use openvpn::server::{ClientId, Source};
+use openvpn::tls::TlsSettings;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use work::{Files, Finished};
+
+const INBOX: u64 = 0;
+const SIGNAL: u64 = 1;
+const DONE: u64 = 2;
+const NEWS: u64 = 3;
+const SERVICE: u64 = 4;
+/// The first listening TCP socket's; the others follow.
+const LISTENERS: u64 = 16;
+
+/// Control packets that are served before everything else gets a turn.
+const ARRIVALS_AT_ONCE: usize = 256;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// A server's executor.
+struct Executor<'a> {
+    context: &'a Context,
+    machine: Machine<'a>,
+    hooks: Hooks<'a>,
+    inbox: Arc<Inbox>,
+    plane: Box<Plane>,
+    link: Link,
+    mtu: u16,
+    topology: Topology,
+    tls: Arc<TlsSettings>,
+    /// The revocation list as it was last read.
+    crl: RevocationFile,
+    listeners: Listeners,
+    /// Work of a source of clients, or the server's own.
+    background: Background<Option<Source>, (JobId, Finished)>,
+    /// The jobs that have not ended, and how `background` calls them.
+    jobs: HashMap<JobId, u64>,
+    /// The files of scripts that take their time.
+    files: HashMap<JobId, Files>,
+    done: Arc<Waker>,
+    set: Option<network::Set>,
+    ended: Option<Ended>,
+}
+
+/// Runs a server until it is told to stop.
+pub(super) fn run(context: &Context) -> Ended {
+    let mut executor = match Executor::start(context) {
+        Ok(executor) => executor,
+        Err(error) => {
+            context.fatal(&*error);
+            return Ended::Exit(1);
+        }
+    };
+    match executor.serve() {
+        Ok(ended) => ended,
+        Err(error) => {
+            executor.tell(Event::Failed(error.to_string()));
+            Ended::Exit(1)
+        }
+    }
+}
+
+impl<'a> Executor<'a> {
+    /// Control packets, signals, scripts, time: until the machine says that it is over.
+    fn serve(&mut self) -> Result<Ended, Failure> {
+        let poller = Poller::new()?;
+        poller.add(&*self.inbox, INBOX)?;
+        poller.add(&*self.context.signals, SIGNAL)?;
+        poller.add(&*self.done, DONE)?;
+        self.context.watch(&poller, NEWS, SERVICE)?;
+        self.tell(Event::InterfaceUp);
+        let mut busy = false;
+        loop {
+            if let Some(ended) = self.ended {
+                return Ok(ended);
+            }
+            let now = Instant::now();
+            self.listeners.watch(&poller, LISTENERS, now)?;
+            let timeout = if busy {
+                Some(Duration::ZERO)
+            } else {
+                let at = [self.machine.next_deadline(), self.listeners.next_deadline()];
+                let at = self.context.deadline(at.into_iter().flatten().min());
+                at.map(|at| at.saturating_duration_since(now))
+            };
+            for token in poller.wait(timeout)?.iter() {
+                match token {
+                    INBOX => self.inbox.waker.clear(),
+                    DONE => self.done.clear(),
+                    SIGNAL => {
+                        if let Some(signal) = self.context.signals.take() {
+                            self.tell(Event::Signal(signal));
+                        }
+                    }
+                    NEWS => {
+                        self.context.network_changed();
+                    }
+                    LISTENERS.. => self.accept(),
+                    _ => {}
+                }
+            }
+            if self.ended.is_some() {
+                continue;
+            }
+            busy = self.hear();
+            let now = Instant::now();
+            if self.machine.next_deadline().is_some_and(|at| at <= now) {
+                self.tell(Event::DeadlinePassed);
+            }
+            let context = self.context;
+            context.serve(self);
+        }
+    }
+
+    /// Connections that wait.
+    fn accept(&mut self) {
+        for (id, from) in self.listeners.accept(Instant::now()) {
+            self.tell(Event::StreamAccepted(id, from));
+        }
+    }
+
+    /// What other threads have left. Returns whether more waits.
+    fn hear(&mut self) -> bool {
+        for (_, (job, finished)) in self.background.take_done() {
+            // What was cancelled while it ran has an end that is not waited for.
+            self.jobs.remove(&job);
+            if let Some(files) = finished.files {
+                self.files.insert(job, files);
+            }
+            self.tell(Event::JobDone(job, finished.done));
+        }
+        let inbox = Arc::clone(&self.inbox);
+        for stream in inbox.take_closed() {
+            self.tell(Event::StreamClosed(stream));
+        }
+        while let Some((peer, message)) = inbox.next_message() {
+            self.tell(Event::Message(ClientId(peer.0), message));
+        }
+        for (peer, notice) in inbox.take_notices() {
+            self.tell(Event::Notice(ClientId(peer.0), notice));
+        }
+        if inbox.device_is_gone() {
+            let why = "the interface was deleted by somebody else";
+            self.tell(Event::Failed(why.to_owned()));
+            return false;
+        }
+        for _ in 0..ARRIVALS_AT_ONCE {
+            match inbox.next_arrival() {
+                Some((arrival, _)) => self.tell(Event::Packet(arrival)),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Tells the machine what happened, and does what it says, until there is no answer any more to be told.
+    fn tell(&mut self, event: Event<'a>) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            for effect in self.machine.handle(event, Now::read()) {
+                events.extend(self.apply(effect));
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The inside of a server's tunnel: its own address, and routes to its clients.
+
+use super::super::super::connect::Stop;
+use super::super::super::network::{Inside, InsideError, Surroundings, TunnelNetwork, route_names};
+use super::super::super::policy::environment::Environment;
+use super::super::super::policy::scripts::{Hook, device_arguments};
+use super::Executor;
+use config::openvpn::Network;
+
+/// What is set, and what scripts were told of it.
+pub(super) struct Set {
+    inside: Inside,
+    environment: Environment,
+}
+
+/// The inside that the configuration asks for. Names in routes are looked up, unless `stop` comes first: then they are left
+/// out.
+fn configured(
+    network: &Network,
+    mtu: u16,
+    around: Surroundings<'_>,
+    stop: &Stop<'_>,
+) -> Result<Inside, InsideError> {
+    let network = TunnelNetwork::merge(network, mtu, None)?;
+    let names: Vec<String> = network.names().map(str::to_owned).collect();
+    Inside::of(network, &route_names(&names, stop), around)
+}
+
+impl Executor<'_> {
+    /// Gives the interface its addresses and routes, and runs the scripts for it.
+    pub(super) fn bring_up(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+        if self.link.index == 0 {
+            return Ok(());
+        }
+        let config = self.machine.config();
+        let around = Surroundings {
+            ifname: &self.link.name,
+            remote: None,
+            mark: config.sockets.mark.unwrap_or(0),
+        };
+        let stop = self.context.stop();
+        let mut inside = configured(&config.network, self.mtu, around, &stop)?;
+        for warning in &inside.network.warnings {
+            log::warn!("WARNING: {warning}");
+        }
+        inside.set_interface(config.scripts.up.is_some())?;
+        let mut environment = self.hooks.base.clone();
+        environment.set_device(&self.link.name, self.mtu, "init");
+        let network = &config.network;
+        environment.set_addresses(self.topology, network.ifconfig, network.ifconfig_v6);
+        let script = config.scripts.up.as_ref();
+        self.hooks
+            .run(Hook::Up, script, self.arguments("init"), &environment)?;
+        inside.set_routes()?;
+        self.context
+            .monitoring
+            .borrow_mut()
+            .up_down(true, &environment);
+        let script = config.scripts.route_up.as_ref();
+        self.hooks.tell(Hook::RouteUp, script, [], &environment);
+        self.set = Some(Set {
+            inside,
+            environment,
+        });
+        Ok(())
+    }
+
+    /// Sets the routes that the configuration has now, and takes those away that it has no more; the others stay.
+    pub(super) fn change_routes(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+        let Some(set) = &mut self.set else {
+            return Ok(());
+        };
+        let around = Surroundings {
+            ifname: &self.link.name,
+            remote: None,
+            mark: self.machine.config().sockets.mark.unwrap_or(0),
+        };
+        let stop = self.context.stop();
+        let network = &self.machine.config().network;
+        let wanted = configured(network, self.mtu, around, &stop)?;
+        for warning in &wanted.network.warnings {
+            log::warn!("WARNING: {warning}");
+        }
+        Ok(set.inside.change_routes(&wanted)?)
+    }
+
+    /// Undoes what was set, and runs the scripts for it.
+    pub(super) fn take_down(&mut self) {
+        let Some(mut set) = self.set.take() else {
+            return;
+        };
+        let scripts = &self.machine.config().scripts;
+        set.environment.set("signal", "sigterm");
+        self.context
+            .monitoring
+            .borrow_mut()
+            .up_down(false, &set.environment);
+        let arguments = || self.arguments("init");
+        let pre = scripts.route_pre_down.as_ref();
+        self.hooks
+            .tell(Hook::RoutePreDown, pre, arguments(), &set.environment);
+        let down = scripts.down.as_ref();
+        if scripts.down_pre {
+            self.hooks
+                .tell(Hook::Down, down, arguments(), &set.environment);
+        }
+        set.inside.undo();
+        if !scripts.down_pre {
+            self.hooks
+                .tell(Hook::Down, down, arguments(), &set.environment);
+        }
+    }
+
+    fn arguments(&self, context: &str) -> [String; 6] {
+        let ifconfig = self.machine.config().network.ifconfig;
+        device_arguments(
+            &self.link.name,
+            self.mtu,
+            ifconfig.map(|i| i.local),
+            ifconfig.map(|i| i.second),
+            context,
+        )
+    }
+}

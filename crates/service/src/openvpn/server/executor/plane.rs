@@ -1,0 +1,35 @@
+//! Calling the data plane.
+
+use super::super::super::plane_call::PlaneAnswer;
+use super::super::machine::{Event, PlaneCall};
+use super::Executor;
+use log::Level;
+use plane::{PeerId, PeerState};
+use std::io::ErrorKind;
+
+impl<'a> Executor<'a> {
+    /// Makes one call. What it returns goes to the machine as an event.
+    pub(super) fn call(&mut self, call: PlaneCall) -> Option<Event<'a>> {
+        let listeners = &mut self.listeners;
+        let answer = call.perform(&*self.plane, |id| listeners.take(id))?;
+        Some(match answer {
+            PlaneAnswer::StreamRefused(id, error) => {
+                // One that has gone already is the client's affair.
+                let gone = error.kind() == ErrorKind::NotConnected;
+                let level = if gone { Level::Debug } else { Level::Warn };
+                log::log!(level, "{error}");
+                Event::StreamClosed(id)
+            }
+            PlaneAnswer::PeerState(client, look, state) => Event::PeerState(client, look, state),
+            PlaneAnswer::KeysAdded(client, key_id, added) => {
+                Event::KeysAdded(client, key_id, added)
+            }
+            PlaneAnswer::KeyUsed(client, key_id, usage) => Event::KeyUsed(client, key_id, usage),
+        })
+    }
+
+    /// What the data plane knows of a client; nothing of one that is not there.
+    pub(super) fn peer_state(&self, id: PeerId) -> PeerState {
+        self.plane.peer(id).unwrap_or_default()
+    }
+}

@@ -1,0 +1,227 @@
+//! Making a server: everything that can go wrong before the first client comes.
+
+use super::super::super::INBOX;
+use super::super::super::hooks::Hooks;
+use super::super::super::policy::background::Background;
+use super::super::super::policy::clients::ServerSide;
+use super::super::super::policy::htpasswd::PasswordFile;
+use super::super::super::policy::persist;
+use super::super::super::policy::pool::{Ipv4Range, Ipv6Range, Layout, Pool};
+use super::super::super::policy::timestamp::Clock;
+use super::super::super::revocation::RevocationFile;
+use super::super::super::{Context, client, device, process, setup, terms};
+use super::super::machine::{Connections, Machine, Now, Setup, is_tcp};
+use super::listeners::Listeners;
+use super::{Executor, Failure};
+use crate::inbox::Inbox;
+use config::openvpn::{Connection, OpenVpn, Topology};
+use engine::Sockets;
+use netio::poll::Waker;
+use netio::udp::Family;
+use openvpn::data::wire::OpenVpn as Packets;
+use openvpn::server::{Listener, ListenerSettings};
+use openvpn::session::TokenKeeper;
+use plane::LineId;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Scripts and password checks that run at once, and that wait.
+const SCRIPTS: (usize, usize) = (4, 4096);
+
+impl<'a> Executor<'a> {
+    pub(super) fn start(context: &'a Context) -> Result<Self, Failure> {
+        let config: &OpenVpn = &context.config;
+        let (Some(wanted), Some(connection)) = (config.server(), config.connections.first()) else {
+            return Err("no server in the configuration".into());
+        };
+        let now = Now::read();
+        // In front of the list itself, so that one written between the two is taken later.
+        let crl = RevocationFile::new(&context.config);
+        let tls = Arc::new(client::load_tls(context)?);
+        for warning in tls.warnings() {
+            log::warn!("WARNING: {warning}");
+        }
+        let wrap = setup::wrap_settings(config, connection)?;
+        let tokens = match &wanted.auth_token {
+            None => None,
+            Some(token) => {
+                let secret = setup::token_secret(config, token)?;
+                let lifetime = Some(token.lifetime).filter(|n| *n > 0);
+                let renewal = match (token.renewal, config.timers.renegotiation.seconds) {
+                    (0, 0) => 3600,
+                    (0, n) | (n, _) => n,
+                };
+                Some(Arc::new(TokenKeeper::new(
+                    &secret,
+                    lifetime.map(|n| Duration::from_secs(n.into())),
+                    Duration::from_secs(renewal.into()),
+                )))
+            }
+        };
+        let is_stream = |it: &&Connection| it.protocol.transport.is_tcp();
+        let first_tcp = config.connections.iter().find(is_stream);
+        let first_udp = config.connections.iter().find(|it| !is_stream(it));
+        let of = |it| Arc::new(terms::server(config, it, Arc::clone(&tls), tokens.clone()));
+        let mut settings = ListenerSettings::new(of(first_udp.unwrap_or(connection)), wrap);
+        settings.streams = first_udp.and(first_tcp).map(of);
+        settings.max_clients = wanted.max_clients as usize;
+        let resets = wanted.connect_freq_initial;
+        settings.resets = (resets.count, Duration::from_secs(resets.seconds.into()));
+        let starts = wanted.connect_freq;
+        settings.starts = starts.map(|rate| (rate.count, Duration::from_secs(rate.seconds.into())));
+        settings.force_cookie = config.tls.force_cookie;
+
+        let passwords = passwords(config)?;
+        let topology = config.network.topology.unwrap_or_default();
+        let side = ServerSide {
+            topology,
+            ifconfig: config.network.ifconfig,
+            ifconfig_v6: config.network.ifconfig_v6,
+            pool_netmask: wanted.pool.and_then(|pool| pool.netmask),
+            pool_bits_v6: wanted.pool_v6.map(|pool| pool.bits),
+        };
+        let pool = make_pool(config, topology)?;
+
+        let inbox = Arc::new(Inbox::new(INBOX)?);
+        let mtu = terms::tun_mtu(connection);
+        let (plane, link) = device::start(
+            Packets::Server,
+            &config.device,
+            &context.rungs,
+            &context.dataplane,
+            mtu,
+            connection.mtu.fragment.is_some(),
+            &inbox,
+            false,
+        )?;
+        if link.index != 0 {
+            log::info!("TUN/TAP device {} opened", link.name);
+        }
+        context.monitoring.borrow_mut().publish(&link);
+        plane.set_hairpin(wanted.client_to_client);
+        let mut connections = Connections::new(settings.max_clients, 0);
+        if is_tcp(config) {
+            connections.limit(settings.max_clients, raise_open_files(settings.max_clients));
+            if let Some(warning) = connections.too_few_for(settings.max_clients) {
+                log::warn!("{warning}");
+            }
+        }
+        let mut listeners = Listeners::new();
+        let mut sockets = Sockets::default();
+        for connection in &config.connections {
+            if is_stream(&connection) {
+                listeners.listen(config, connection)?;
+                continue;
+            }
+            let more = device::open_udp(config, connection, &context.dataplane, None)?;
+            for socket in more.iter() {
+                log::info!(
+                    "UDP{} link local (bound): port {}",
+                    match socket.family() {
+                        Family::V4 => "v4",
+                        Family::V6 => "v6",
+                    },
+                    socket.port()
+                );
+            }
+            let twice = (sockets.v4.is_some() && more.v4.is_some())
+                || (sockets.v6.is_some() && more.v6.is_some());
+            if twice {
+                return Err(
+                    "local: one UDP port of each of IPv4 and IPv6 can be listened on; \
+                            remove the others, or listen on every address with `local *`"
+                        .into(),
+                );
+            }
+            sockets.v4 = sockets.v4.or(more.v4);
+            sockets.v6 = sockets.v6.or(more.v6);
+        }
+        if first_udp.is_some() {
+            plane.open_line(LineId::FIRST, sockets)?;
+        }
+        let done = Arc::new(Waker::new()?);
+        let ring = Arc::clone(&done);
+        let hooks = || Hooks::new(config, context.file.as_deref(), now.system);
+        let setup = Setup {
+            config,
+            material: setup::material(config),
+            hooks: hooks(),
+            temporary: std::env::temp_dir(),
+            clock: Clock::system(),
+            mtu,
+            listener: Listener::new(settings, now.instant, now.system),
+            connections,
+            side,
+            pool,
+            passwords,
+        };
+        let mut executor = Self {
+            context,
+            machine: Machine::new(setup, now),
+            hooks: hooks(),
+            inbox,
+            plane,
+            link,
+            mtu,
+            topology,
+            tls,
+            crl,
+            listeners,
+            background: Background::new(SCRIPTS.0, SCRIPTS.1, move || ring.wake()),
+            jobs: HashMap::new(),
+            files: HashMap::new(),
+            done,
+            set: None,
+            ended: None,
+        };
+        executor.bring_up()?;
+        context.drop_privileges()?;
+        Ok(executor)
+    }
+}
+
+/// Raises the limit of open files for so many clients over TCP, as far as that is permitted. Returns the limit.
+pub(super) fn raise_open_files(max_clients: usize) -> usize {
+    process::raise_open_files(Connections::open_files_for(max_clients))
+}
+
+/// The file of names and password hashes, if there is one.
+pub(super) fn passwords(config: &OpenVpn) -> Result<Option<Arc<PasswordFile>>, Failure> {
+    let path = config.server().and_then(|it| it.password_file.as_ref());
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    let (file, bad) = PasswordFile::load(&config.path(path))?;
+    for line in bad {
+        log::warn!("WARNING: {}: {line}", path.display());
+    }
+    log::info!("{} users in {}", file.users(), path.display());
+    Ok(Some(Arc::new(file)))
+}
+
+fn make_pool(config: &OpenVpn, topology: Topology) -> Result<Option<Pool>, Failure> {
+    let Some(server) = config.server() else {
+        return Ok(None);
+    };
+    if server.pool.is_none() && server.pool_v6.is_none() {
+        return Ok(None);
+    }
+    let v4 = server.pool.map(|pool| Ipv4Range {
+        start: pool.start,
+        end: pool.end,
+        layout: match topology {
+            Topology::Net30 => Layout::Net30,
+            Topology::P2p | Topology::Subnet => Layout::Single,
+        },
+    });
+    let v6 = server.pool_v6.map(|pool| Ipv6Range {
+        start: pool.base,
+        prefix: pool.bits,
+    });
+    let mut pool = Pool::new(v4, v6, server.duplicate_cn)?;
+    if let Some(wanted) = &server.pool_persist {
+        persist::load(&config.path(&wanted.path), &mut pool, wanted.seconds == 0)?;
+    }
+    Ok(Some(pool))
+}

@@ -1,0 +1,336 @@
+//! With what a client that may come in does so: its file, its script, its addresses.
+
+use super::super::super::policy::client_variables::PoolFacts;
+use super::super::super::policy::clients::{self, Addresses};
+use super::super::super::policy::log_lines;
+use super::super::super::policy::scripts::Hook;
+use super::super::super::sizes;
+use super::client::{Client, Deferred, Step};
+use super::{ClientFile, Effect, Job, JobId, Machine, line};
+use config::openvpn::{ClientSettings, Framing as Configured, parse_client_settings};
+use config::report::{Report, Verdict};
+use openvpn::data::format::Framing;
+use openvpn::message::{Advance, AuthFailed, AuthFailedKind};
+use openvpn::negotiate::IvProto;
+use openvpn::push::PushOptions;
+use openvpn::server::{ClientId, Source};
+use openvpn::session::CloseReason;
+use std::net::IpAddr;
+
+impl Machine<'_> {
+    /// The client is authenticated and waits for its options.
+    pub(super) fn push_requested(&mut self, id: ClientId) {
+        let config = self.config;
+        let Some(server) = config.server() else {
+            return;
+        };
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let environment = &mut client.environment;
+        environment.set_peer("trusted", client.from.address);
+        environment.set_connected(self.now.system, &self.clock);
+        let name = client.common_name.clone();
+        line!(
+            self,
+            Info,
+            "[{name}] Peer Connection Initiated with {}",
+            log_lines::outer(client.from.address)
+        );
+        // A name that comes again is the same client: the earlier session is over.
+        if !server.duplicate_cn {
+            let earlier: Vec<ClientId> = self
+                .clients
+                .iter()
+                .filter(|(other, c)| **other != id && c.common_name == name && c.is_admitted())
+                .map(|(other, _)| *other)
+                .collect();
+            for other in earlier {
+                line!(
+                    self,
+                    Info,
+                    "MULTI: new connection by client '{name}' will cause previous active sessions by this client to be dropped. Remember to use the --duplicate-cn option if you want multiple clients using the same certificate or username to concurrently connect."
+                );
+                self.with(other, |session, _, out| {
+                    session.close(CloseReason::Replaced, out);
+                });
+            }
+        }
+        let admitted = |(other, c): &(&ClientId, &Client)| **other != id && c.is_admitted();
+        if self.clients.iter().filter(admitted).count() >= server.max_clients as usize {
+            return self.refuse_for_now(
+                id,
+                "MULTI: new incoming connection would exceed maximum number of clients",
+            );
+        }
+        // A place of max-clients is its own while its files and scripts are read.
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.step = Step::Settled;
+        }
+        self.read_file(id);
+    }
+
+    /// Has the client's file read, if there can be one.
+    pub(super) fn read_file(&mut self, id: ClientId) {
+        let server = self.config.server();
+        let directory = server.and_then(|it| it.client_config_dir.as_ref());
+        let Some(client) = self.clients.get(&id) else {
+            return;
+        };
+        match directory {
+            Some(directory) => self.out.push(Effect::ReadClientFile {
+                client: client.key(id),
+                directory: self.config.path(directory),
+                name: client.common_name.clone(),
+                exclusive: server.is_some_and(|it| it.ccd_exclusive),
+            }),
+            None => self.own_settings(id, ClientSettings::default()),
+        }
+    }
+
+    /// What the client's file has to say is known.
+    pub(super) fn file_read(&mut self, id: ClientId, file: ClientFile) {
+        let settings = match file {
+            ClientFile::NotItsOwn => {
+                let why = "no file in client-config-dir, and ccd-exclusive is set";
+                return self.refuse(id, why);
+            }
+            ClientFile::Unreadable(error) => {
+                line!(self, Warn, "client-config-dir: {error}");
+                return self.refuse(id, "its file in client-config-dir cannot be read");
+            }
+            ClientFile::Read(None) => ClientSettings::default(),
+            ClientFile::Read(Some((path, text))) => {
+                let (settings, report) = parse_client_settings(&text, &path.display().to_string());
+                self.warn_of(&report);
+                settings
+            }
+        };
+        if settings.disable {
+            return self.refuse(id, "it is disabled by its file in client-config-dir");
+        }
+        self.own_settings(id, settings);
+    }
+
+    fn warn_of(&mut self, report: &Report) {
+        let entries = report.entries.iter();
+        for entry in entries.filter(|entry| entry.verdict != Verdict::Honoured) {
+            line!(self, Warn, "{}", report.describe(entry));
+        }
+    }
+
+    /// The settings of a client without what a script adds: of one that comes in, or of one that is in when the
+    /// configuration was read again.
+    fn own_settings(&mut self, id: ClientId, settings: ClientSettings) {
+        let Some(client) = self.clients.get(&id) else {
+            return;
+        };
+        if client.step == Step::In {
+            return self.refresh(id, settings);
+        }
+        self.address(id, settings);
+        let config = self.config;
+        let (Some(command), Some(client)) = (&config.scripts.client_connect, self.clients.get(&id))
+        else {
+            return self.admit(id);
+        };
+        let (key, source) = (client.key(id), Source::from(client.from.address));
+        match self
+            .hooks
+            .invocation(Hook::ClientConnect, command, [], &client.environment)
+        {
+            Ok(script) => {
+                let job = Job::Settings(script, self.script_directory());
+                self.start_for(key, source, job);
+            }
+            Err(error) => {
+                line!(self, Warn, "{error}");
+                self.refuse(id, "client-connect cannot be run");
+            }
+        }
+    }
+
+    /// The script that makes a client's settings has ended: their text, or `None` if it comes later in the files of its job.
+    pub(super) fn settled(
+        &mut self,
+        id: ClientId,
+        job: JobId,
+        outcome: Result<Option<String>, String>,
+    ) {
+        match outcome {
+            Ok(Some(text)) => {
+                self.defer(id, None);
+                let (more, report) = parse_client_settings(&text, "client-connect");
+                self.warn_of(&report);
+                let Some(client) = self.clients.get_mut(&id) else {
+                    return;
+                };
+                client.scripted = more.clone();
+                let settings = clients::merge(std::mem::take(&mut client.settings), more);
+                if settings.disable {
+                    return self.refuse(id, "it is disabled by client-connect");
+                }
+                self.address(id, settings);
+                self.admit(id);
+            }
+            Ok(None) => self.defer(id, Some(Deferred::Settings(job))),
+            Err(error) => {
+                self.defer(id, None);
+                line!(self, Warn, "{error}");
+                self.refuse(id, "client-connect refused it");
+            }
+        }
+    }
+
+    /// The networks behind a client with these settings, its own addresses first; those beyond `max-routes-per-client`
+    /// are left out.
+    pub(super) fn networks_of(
+        &mut self,
+        settings: &ClientSettings,
+        addresses: &Addresses,
+    ) -> Vec<(IpAddr, u8)> {
+        let mut networks = clients::inner_networks(settings, addresses);
+        let Some(server) = self.config.server() else {
+            return networks;
+        };
+        let most = settings.max_routes.unwrap_or(server.max_routes_per_client);
+        let own = networks.len() - settings.iroutes.len() - settings.iroutes_v6.len();
+        let most = own + most as usize;
+        if networks.len() > most {
+            line!(
+                self,
+                Warn,
+                "more routes than max-routes-per-client allows; the last {} are left out",
+                networks.len() - most
+            );
+            networks.truncate(most);
+        }
+        networks
+    }
+
+    /// Gives the client its addresses.
+    fn address(&mut self, id: ClientId, settings: ClientSettings) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        if let Some(pool) = &mut self.pool {
+            match (client.lease, clients::needs_lease(&settings)) {
+                (None, true) => client.lease = pool.acquire(Some(&client.common_name)),
+                (Some(lease), false) => {
+                    pool.forget(lease.place);
+                    client.lease = None;
+                }
+                _ => {}
+            }
+            if client.lease.is_none() && clients::needs_lease(&settings) {
+                line!(self, Warn, "no free address in the pool");
+            }
+        }
+        client.addresses = Addresses::new(&self.side, &settings, client.lease.as_ref());
+        let constraint = self.config.server();
+        let constraint = constraint.and_then(|it| it.ifconfig_push_constraint);
+        if let (Some((network, netmask)), Some(address)) = (constraint, client.addresses.ifconfig)
+            && (address.local & netmask) != (network & netmask)
+        {
+            line!(
+                self,
+                Warn,
+                "its address {} is not in {network} {netmask}, as ifconfig-push-constraint wants",
+                address.local
+            );
+        }
+        client.environment.set_pool(
+            self.side.topology,
+            &PoolFacts {
+                ifconfig: client.addresses.ifconfig,
+                ifconfig_v6: client.addresses.ifconfig_v6,
+            },
+        );
+        let addresses = client.addresses;
+        let networks = self.networks_of(&settings, &addresses);
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.networks = networks;
+            client.settings = settings;
+        }
+    }
+
+    /// Everything is known: the client gets its options, and its keys.
+    fn admit(&mut self, id: ClientId) {
+        let config = self.config;
+        let Some(server) = config.server() else {
+            return;
+        };
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let mut options = clients::push_options(&server.push, &client.settings, &client.addresses);
+        client.options.clone_from(&options);
+        if config.data.migrate
+            && let Some(session) = self.listener.session(id)
+        {
+            let old = session
+                .peer_options()
+                .is_some_and(|o| o.split(',').any(|w| w == "comp-lzo"));
+            let can = |flag| session.peer_info().is_some_and(|info| info.flag(flag));
+            client.framing = if old && can("IV_COMP_STUBv2") {
+                options.push("compress stub-v2".to_owned());
+                Framing::V2
+            } else if old && can("IV_LZO_STUB") {
+                options.push("comp-lzo no".to_owned());
+                Framing::Lzo
+            } else if old {
+                Framing::Lzo
+            } else {
+                Framing::None
+            };
+        } else {
+            client.framing = sizes::configured(config.data.framing);
+        }
+        // What a client is pushed about its framing goes for the server's side as well.
+        for option in &options {
+            match option.split_whitespace().collect::<Vec<_>>()[..] {
+                ["comp-lzo", ..] => client.framing = Framing::Lzo,
+                ["compress", "stub-v2" | "lz4-v2"] => client.framing = Framing::V2,
+                ["compress", "lzo"] => client.framing = Framing::Lzo,
+                ["compress"] | ["compress", "stub" | "lz4"] => {
+                    client.framing = Framing::Swap;
+                }
+                _ => {}
+            }
+        }
+        debug_assert!(config.data.framing == Configured::None || !options.is_empty());
+        let push = PushOptions {
+            options,
+            tun_mtu: Some(self.mtu.into()),
+            peer_id: Some(id.0),
+        };
+        self.with(id, |session, now, out| session.push(&push, now, out));
+    }
+
+    pub(super) fn refuse(&mut self, id: ClientId, why: &str) {
+        line!(self, Warn, "the client is refused: {why}");
+        self.with(id, |session, now, out| {
+            session.deny(AuthFailed::default(), now, out);
+        });
+    }
+
+    /// Refuses a client that may come again soon: by saying so if it knows the word, else without one, for most clients
+    /// give up after any other.
+    pub(super) fn refuse_for_now(&mut self, id: ClientId, why: &str) {
+        line!(self, Warn, "the client is refused for now: {why}");
+        self.with(id, |session, now, out| {
+            let info = session.peer_info();
+            if !info.is_some_and(|it| it.proto().has(IvProto::AUTH_FAIL_TEMP)) {
+                return session.close(CloseReason::Local, out);
+            }
+            let failed = AuthFailed {
+                kind: AuthFailedKind::Temporary {
+                    backoff: None,
+                    advance: Advance::Unspecified,
+                },
+                reason: "the server is busy".to_owned(),
+            };
+            session.deny(failed, now, out);
+        });
+    }
+}

@@ -1,0 +1,390 @@
+//! Whether a client may come in: certificates, passwords, and the scripts that judge them.
+//!
+//! Nothing here waits: scripts and password checks are background jobs, and their verdicts come back as [`Done`].
+
+use super::super::super::policy::auth_script::{Credentials, PendingAuth, Verdict};
+use super::super::super::policy::environment::Environment;
+use super::super::super::policy::names;
+use super::super::super::policy::scripts::{Hook, tls_verify_arguments};
+use super::client::{Deferred, Step};
+use super::{
+    ClientKey, Done, Effect, Job, JobId, JobKind, Login, LoginChecks, Machine, Polled, line,
+};
+use config::openvpn::ClientCertificate;
+use openvpn::message::{Advance, AuthFailed, AuthFailedKind, Message};
+use openvpn::negotiate::IvProto;
+use openvpn::server::{ClientId, Source};
+use openvpn::session::{AuthId, AuthRequest, Decision, Session, TokenState};
+use openvpn::verify::PeerCertificate;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a client is not let in.
+struct Refusal {
+    /// What it is told; empty for no reason. Never more than a script, or a sentence that is the same on every machine: it
+    /// is a stranger.
+    told: String,
+    /// What the log says.
+    logged: String,
+    /// It may try again soon, if it knows that word.
+    temporary: bool,
+}
+
+impl Refusal {
+    /// For the log only.
+    fn logged(why: impl Into<String>) -> Self {
+        Self {
+            told: String::new(),
+            logged: why.into(),
+            temporary: false,
+        }
+    }
+
+    /// By a script, with what it has to say.
+    fn by_script(reason: Option<String>) -> Self {
+        let told = reason.unwrap_or_default();
+        Self {
+            logged: if told.is_empty() {
+                "the name and password, or a script, were refused".to_owned()
+            } else {
+                told.clone()
+            },
+            told,
+            temporary: false,
+        }
+    }
+
+    /// No script or client could be asked.
+    fn busy(why: impl Into<String>) -> Self {
+        Self {
+            told: "the server is busy".to_owned(),
+            logged: why.into(),
+            temporary: true,
+        }
+    }
+}
+
+impl Machine<'_> {
+    /// A session asks whether its client may come in.
+    pub(super) fn authenticate(&mut self, id: ClientId, request: &AuthRequest) {
+        match self.checks_of(id, request) {
+            Ok(Some(checks)) => {
+                let Some(client) = self.clients.get_mut(&id) else {
+                    return;
+                };
+                // A client that renews its keys stays what it is.
+                if client.step == Step::Arriving {
+                    client.step = Step::Judged;
+                }
+                let (key, source) = (client.key(id), Source::from(client.from.address));
+                self.start_for(key, source, Job::Login(request.id, checks));
+            }
+            Ok(None) => self.decide(id, request.id, Ok(())),
+            Err(why) => self.decide(id, request.id, Err(why)),
+        }
+    }
+
+    /// What can be said at once: `Ok(None)` for yes, checks for what must be asked, or why not.
+    fn checks_of(
+        &mut self,
+        id: ClientId,
+        request: &AuthRequest,
+    ) -> Result<Option<LoginChecks>, Refusal> {
+        let config = self.config;
+        let Some(server) = config.server() else {
+            return Ok(None);
+        };
+        let Some(client) = self.clients.get_mut(&id) else {
+            return Ok(None);
+        };
+        let mut verified = None;
+        client.username = names::name(&request.username);
+        let environment = &mut client.environment;
+        let from_certificate = request.certificate.as_ref().map(|c| c.common_name.clone());
+        client.common_name = match from_certificate {
+            Some(name) if !server.username_as_common_name || client.username.is_empty() => name,
+            _ if server.username_as_common_name
+                || config.tls.verify.client_certificate == ClientCertificate::None =>
+            {
+                client.username.clone()
+            }
+            _ => "UNDEF".to_owned(),
+        };
+        if let Some(certificate) = &request.certificate {
+            for (name, value) in certificate.environment() {
+                environment.set(&name, value);
+            }
+            if config.scripts.tls_verify.is_none() {
+                verified.clone_from(&request.certificate);
+            }
+        }
+        environment.set("common_name", &client.common_name);
+        environment.set_peer_info(&request.peer_info.emit());
+        if server.auth_token.is_some() {
+            // A script that is asked about passwords and tokens alike must know which of them it is.
+            let state = match request.token {
+                TokenState::Initial => "Initial",
+                TokenState::Authenticated => "Authenticated",
+                TokenState::Expired => "Expired",
+            };
+            environment.set("session_state", state);
+        }
+        if !client.username.is_empty() {
+            environment.set("username", &client.username);
+        }
+
+        if let Some(certificate) = verified {
+            self.verified(&certificate);
+        }
+        let Some(client) = self.clients.get_mut(&id) else {
+            return Ok(None);
+        };
+        let environment = &client.environment;
+        let mut checks = LoginChecks::default();
+        let script = |hook, command, arguments: Vec<String>, environment: &Environment| {
+            self.hooks
+                .invocation(hook, command, arguments, environment)
+                .map_err(|e| Refusal::logged(e.to_string()))
+        };
+        if let (Some(command), Some(certificate), false) = (
+            &config.scripts.tls_verify,
+            &request.certificate,
+            request.renegotiation,
+        ) {
+            for (depth, of) in certificate.chain.iter().enumerate().rev() {
+                let arguments = tls_verify_arguments(depth, &of.subject).to_vec();
+                checks
+                    .certificates
+                    .push(script(Hook::TlsVerify, command, arguments, environment)?);
+            }
+        }
+        if let (Some(command), Some(metadata)) =
+            (&config.tls.tls_crypt_v2_verify, client.metadata.take())
+        {
+            let mut environment = environment.clone();
+            environment.set("metadata_type", metadata.kind().unwrap_or(0));
+            let invocation = script(Hook::TlsVerify, command, Vec::new(), &environment)?;
+            checks.metadata = Some((
+                invocation.with("script_type", "tls-crypt-v2-verify"),
+                metadata.body().to_vec(),
+            ));
+        }
+        if request.token != TokenState::Authenticated
+            || server.auth_token.as_ref().is_some_and(|t| t.external_auth)
+        {
+            let login = Credentials {
+                username: request.username.clone(),
+                password: request.password.clone(),
+            };
+            let wanted = config.scripts.auth_user_pass_verify.is_some() || self.passwords.is_some();
+            if wanted && request.username.is_empty() && !server.auth_user_pass_optional {
+                return Err(Refusal::logged("no user name and password"));
+            }
+            if let Some((command, method)) = &config.scripts.auth_user_pass_verify {
+                let invocation =
+                    script(Hook::AuthUserPassVerify, command, Vec::new(), environment)?;
+                checks.login = Some((invocation, login.clone(), *method));
+            }
+            if let Some(file) = &self.passwords
+                && !request.username.is_empty()
+            {
+                checks.file = Some((Arc::clone(file), login));
+            }
+        }
+        checks.directory = self.script_directory();
+        Ok((!checks.is_empty()).then_some(checks))
+    }
+
+    /// A background job has ended.
+    pub(super) fn finished(&mut self, job: JobId, done: Done) {
+        // The client may have gone, and another have its peer id.
+        let whose = self.jobs.remove(&job).filter(|key| self.is_there(*key));
+        let Some(key) = whose else {
+            match done {
+                Done::Told(Err(error)) => line!(self, Warn, "WARNING: {error}"),
+                Done::Told(Ok(())) => {}
+                Done::Login(..) | Done::Settings(_) | Done::Responded(..) => {
+                    self.out.push(Effect::ForgetFiles(job));
+                }
+            }
+            return;
+        };
+        let id = key.id;
+        self.about(id, |machine| match done {
+            Done::Login(auth, login) => machine.judged(id, auth, job, login),
+            Done::Responded(auth, Err(error)) => {
+                machine.defer(id, None);
+                machine.decide(id, auth, Err(Refusal::logged(error)));
+            }
+            Done::Settings(outcome) => machine.settled(id, job, outcome),
+            Done::Responded(_, Ok(())) | Done::Told(_) => {}
+        });
+    }
+
+    /// There was no room for a background job, or no thread.
+    pub(super) fn not_started(&mut self, job: JobId, kind: JobKind, why: &str) {
+        let whose = self.jobs.remove(&job).filter(|key| self.is_there(*key));
+        let Some(ClientKey { id, .. }) = whose else {
+            return line!(self, Warn, "WARNING: {why}");
+        };
+        self.about(id, |machine| match kind {
+            JobKind::Login(auth) => machine.decide(id, auth, Err(Refusal::busy(why))),
+            JobKind::Settings => machine.refuse_for_now(id, why),
+            JobKind::Other => line!(machine, Warn, "WARNING: {why}"),
+        });
+    }
+
+    fn judged(&mut self, id: ClientId, auth: AuthId, job: JobId, login: Login) {
+        if login.certificate
+            && self.config.scripts.tls_verify.is_some()
+            && let Some(certificate) = self.listener.session(id).and_then(Session::certificate)
+        {
+            let certificate = Arc::clone(certificate);
+            self.verified(&certificate);
+        }
+        let (verdict, pending) = match login.answer {
+            Ok(answer) => answer,
+            Err(error) => return self.decide(id, auth, Err(Refusal::logged(error))),
+        };
+        if let Some(PendingAuth { timeout, extra, .. }) = pending {
+            let timeout = Duration::from_secs(timeout.into());
+            self.with(id, |session, now, out| {
+                session.send_message(&Message::InfoPre(extra), now, out);
+                session.authentication_pending(timeout, now, out);
+            });
+        }
+        match verdict {
+            Verdict::Deferred => self.defer(id, Some(Deferred::Login(auth, job))),
+            Verdict::Refused(reason) => self.decide(id, auth, Err(Refusal::by_script(reason))),
+            Verdict::Accepted => self.decide(id, auth, Ok(())),
+        }
+    }
+
+    /// The client has answered what was asked of it while its login is decided: a script is told,
+    /// which decides as the one before it may (`client-crresponse`).
+    pub(super) fn answered(&mut self, id: ClientId, response: String) {
+        let config = self.config;
+        let (Some(command), Some(client)) =
+            (&config.scripts.client_crresponse, self.clients.get(&id))
+        else {
+            return;
+        };
+        let Some(Deferred::Login(auth, asked)) = client.deferred else {
+            return line!(self, Debug, "an answer to nothing");
+        };
+        let key = client.key(id);
+        // A client may answer as often as it likes: a script is told of one answer at a time.
+        if self.jobs.values().any(|whose| *whose == key) {
+            return line!(
+                self,
+                Debug,
+                "an answer while a script has the one before it"
+            );
+        }
+        let source = Source::from(client.from.address);
+        let hook = Hook::ClientCrResponse;
+        match self
+            .hooks
+            .invocation(hook, command, [], &client.environment)
+        {
+            Ok(script) => {
+                let directory = self.script_directory();
+                let job = Job::Respond {
+                    auth,
+                    asked,
+                    script,
+                    response,
+                    directory,
+                };
+                self.start_for(key, source, job);
+            }
+            Err(error) => line!(self, Warn, "WARNING: {error}"),
+        }
+    }
+
+    /// Where files for scripts are made.
+    pub(super) fn script_directory(&self) -> PathBuf {
+        let config = self.config;
+        match &config.scripts.tmp_dir {
+            Some(path) => config.path(path),
+            None => self.temporary.clone(),
+        }
+    }
+
+    /// Asks the files of scripts that take their time.
+    pub(super) fn poll_deferred(&mut self) {
+        for (id, client) in &self.clients {
+            if let Some(deferred) = client.deferred {
+                let poll = Effect::PollFiles(client.key(*id), deferred.job());
+                self.out.push(poll);
+            }
+        }
+    }
+
+    /// What the files of a job say now.
+    pub(super) fn polled(&mut self, id: ClientId, job: JobId, polled: Polled) {
+        let deferred = self.clients.get(&id).and_then(|client| client.deferred);
+        match (deferred, polled) {
+            (Some(Deferred::Login(auth, of)), Polled::Login(verdict)) if of == job => {
+                let verdict = match verdict {
+                    Verdict::Accepted => Ok(()),
+                    Verdict::Refused(why) => Err(Refusal::by_script(why)),
+                    Verdict::Deferred => return,
+                };
+                self.defer(id, None);
+                self.decide(id, auth, verdict);
+            }
+            (Some(Deferred::Settings(of)), Polled::Settings(outcome)) if of == job => {
+                self.settled(id, job, outcome);
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the session whether its client may come in.
+    fn decide(&mut self, id: ClientId, auth: AuthId, verdict: Result<(), Refusal>) {
+        let decision = match verdict {
+            Ok(()) => {
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.authorised = true;
+                    if let Some(stream) = client.from.connection {
+                        self.connections.admitted(stream);
+                    }
+                    if !client.username.is_empty() {
+                        line!(
+                            self,
+                            Info,
+                            "TLS: Username/Password authentication succeeded for username '{}'",
+                            client.username
+                        );
+                    }
+                }
+                Decision::Accept
+            }
+            Err(why) => {
+                line!(self, Warn, "TLS Auth Error: {}", why.logged);
+                let info = self.listener.session(id).and_then(Session::peer_info);
+                let knows = info.is_some_and(|it| it.proto().has(IvProto::AUTH_FAIL_TEMP));
+                let mut failed = AuthFailed::because(&why.told);
+                if why.temporary && knows {
+                    failed.kind = AuthFailedKind::Temporary {
+                        backoff: None,
+                        advance: Advance::Unspecified,
+                    };
+                }
+                Decision::Reject(failed)
+            }
+        };
+        self.with(id, |session, now, out| {
+            session.authenticated(auth, decision, now, out);
+        });
+    }
+
+    /// Says that nothing is wrong with a chain, its root first.
+    fn verified(&mut self, certificate: &PeerCertificate) {
+        for (depth, of) in certificate.chain.iter().enumerate().rev() {
+            line!(self, Info, "VERIFY OK: depth={depth}, {}", of.subject);
+        }
+    }
+}

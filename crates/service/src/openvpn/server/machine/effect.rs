@@ -1,0 +1,154 @@
+//! What a server wants to be done. Effects are done in order.
+
+use super::super::super::Ended;
+use super::super::super::console::Who;
+use super::super::super::management::State;
+use super::super::super::policy::auth_script::Credentials;
+use super::super::super::policy::htpasswd::PasswordFile;
+use super::super::super::policy::scripts::Invocation;
+use super::event::{ClientKey, PlaneCall};
+use config::openvpn::PasswordMethod;
+use openvpn::server::Source;
+use openvpn::session::AuthId;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A background job. No two of a server have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct JobId(pub(crate) u64);
+
+/// Something to do.
+pub(crate) enum Effect {
+    /// Write a line to the log.
+    Log {
+        /// How important it is.
+        level: log::Level,
+        /// The client that it is about.
+        who: Option<Who>,
+        /// The line.
+        text: String,
+    },
+    /// Call the data plane.
+    Plane(PlaneCall),
+
+    /// Accept no more TCP connections.
+    StopListening,
+    /// Raise the limit of open files for so many clients over TCP.
+    RaiseOpenFiles(usize),
+
+    /// Do this on another thread. The jobs of one source are done in turn with those of others.
+    StartJob(JobId, Option<Source>, Box<Job>),
+    /// Do not begin this job if it has not begun. Whatever comes of it is not wanted.
+    CancelJob(JobId),
+    /// Look whether the script of this job has written what it said that it would.
+    PollFiles(ClientKey, JobId),
+    /// Remove the files of this job's script.
+    ForgetFiles(JobId),
+
+    /// Read the file of a client.
+    ReadClientFile {
+        /// The client.
+        client: ClientKey,
+        /// `client-config-dir`.
+        directory: PathBuf,
+        /// Its common name.
+        name: String,
+        /// The file of all others does not do (`ccd-exclusive`).
+        exclusive: bool,
+    },
+    /// Read the configuration again.
+    ReadConfiguration,
+    /// Read the file of names and password hashes that the configuration names now.
+    ReadPasswords,
+    /// Read the revocation list if it has changed.
+    RefreshRevocations,
+    /// Write this into a file, whole or not at all.
+    WriteFile(PathBuf, String),
+
+    /// The server is up: the process that waits for that is told.
+    IsUp,
+    /// Tell management clients of another state.
+    State(State, &'static str),
+    /// Write the status into the log.
+    LogStatus,
+    /// Write the status file a last time.
+    WriteLastStatus,
+
+    /// Set the host's routes that the configuration has now, and remove those that it has no more.
+    ChangeRoutes,
+    /// Undo what was set on the host, and run the scripts for it.
+    TakeDown,
+    /// Leave the loop.
+    Exit(Ended),
+}
+
+/// What is done on another thread.
+#[allow(clippy::large_enum_variant, reason = "few are made, and none is kept")]
+pub(crate) enum Job {
+    /// Ask whether a client may come in.
+    Login(AuthId, LoginChecks),
+    /// Have a script make a client's settings.
+    Settings(Invocation, PathBuf),
+    /// Tell the script that decides about a login, by the files of that job, what the client answered.
+    Respond {
+        /// The question that this belongs to.
+        auth: AuthId,
+        /// The job whose script asked.
+        asked: JobId,
+        /// The script.
+        script: Invocation,
+        /// The answer.
+        response: String,
+        /// Where files for scripts are made.
+        directory: PathBuf,
+    },
+    /// Tell a script something.
+    Tell(Invocation),
+}
+
+/// What waits for the end of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobKind {
+    /// A login.
+    Login(AuthId),
+    /// A client that is to get its options.
+    Settings,
+    /// Nothing.
+    Other,
+}
+
+impl Job {
+    /// What waits for its end.
+    pub(crate) const fn kind(&self) -> JobKind {
+        match self {
+            Self::Login(auth, _) => JobKind::Login(*auth),
+            Self::Settings(..) => JobKind::Settings,
+            Self::Respond { .. } | Self::Tell(_) => JobKind::Other,
+        }
+    }
+}
+
+/// What must be asked before a client comes in, in this order.
+#[derive(Default)]
+pub(crate) struct LoginChecks {
+    /// `tls-verify`, for each certificate of the chain.
+    pub(crate) certificates: Vec<Invocation>,
+    /// `tls-crypt-v2-verify`, and what it is shown.
+    pub(crate) metadata: Option<(Invocation, Vec<u8>)>,
+    /// `auth-user-pass-file`.
+    pub(crate) file: Option<(Arc<PasswordFile>, Credentials)>,
+    /// `auth-user-pass-verify`.
+    pub(crate) login: Option<(Invocation, Credentials, PasswordMethod)>,
+    /// Where files for scripts are made.
+    pub(crate) directory: PathBuf,
+}
+
+impl LoginChecks {
+    /// Whether there is nothing to ask.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.certificates.is_empty()
+            && self.metadata.is_none()
+            && self.file.is_none()
+            && self.login.is_none()
+    }
+}

@@ -1,0 +1,86 @@
+//! A client whose session has just begun: nothing is known of it but where it is.
+
+use super::super::super::policy::log_lines;
+use super::super::super::sizes;
+use super::client::{Client, Step};
+use super::told::stranger;
+use super::{Machine, PlaneCall, line, peer};
+use openvpn::data::format::Shape;
+use openvpn::keyfile::v2::Metadata;
+use openvpn::server::{ClientId, Remote};
+use openvpn::session::{CloseReason, Session};
+use plane::{Endpoint, Line, Moving};
+use std::sync::Arc;
+
+impl Machine<'_> {
+    /// A session began.
+    pub(super) fn started(
+        &mut self,
+        id: ClientId,
+        from: Remote,
+        heard: Option<Endpoint>,
+        metadata: Option<Metadata>,
+    ) {
+        if let Some(stream) = from.connection {
+            if !self.connections.has(stream) {
+                return self.with(id, |session, _, out| session.close(CloseReason::Local, out));
+            }
+            self.connections.begun(stream);
+        }
+        self.about_whom(Some(stranger(from.address)), |machine| {
+            let from = log_lines::outer(from.address);
+            line!(machine, Info, "TLS: Initial packet from {from}");
+        });
+        let begun = self.listener.session(id);
+        let control = begun.map(Session::control_traffic).map(Arc::clone);
+        let control = control.unwrap_or_default();
+        let line = line_to(from, heard);
+        for call in PlaneCall::new_peer(peer(id), line, Moving::Tell) {
+            self.plane(call);
+        }
+        let number = self.counted;
+        self.counted += 1;
+        let mut environment = self.hooks.base.clone();
+        environment.set_peer("untrusted", from.address);
+        let client = Client {
+            from,
+            step: Step::Arriving,
+            since: self.now.system,
+            authorised: false,
+            common_name: String::new(),
+            username: String::new(),
+            number,
+            environment,
+            metadata,
+            framing: sizes::configured(self.config.data.framing),
+            deferred: None,
+            settings: Default::default(),
+            scripted: Default::default(),
+            options: Vec::new(),
+            lease: None,
+            addresses: Default::default(),
+            networks: Vec::new(),
+            control,
+            shape: Shape {
+                stream: from.is_stream(),
+                ..Shape::default()
+            },
+            bytes: 0,
+            bytes_before: Default::default(),
+            renewed: None,
+            cipher: None,
+            announced: false,
+        };
+        self.clients.insert(id, client);
+    }
+}
+
+/// The line to a client. `heard` is our end of it, where that is known.
+pub(super) fn line_to(to: Remote, heard: Option<Endpoint>) -> Line {
+    let heard = heard.filter(|it| it.addr == to.address);
+    let endpoint = heard.unwrap_or_else(|| Endpoint::new(to.address));
+    match to.connection {
+        Some(stream) => Line::tcp(endpoint, stream),
+        None => Line::udp(endpoint),
+    }
+}

@@ -1,0 +1,61 @@
+//! Doing what the sessions ask for.
+
+use super::new_client::line_to;
+use super::{Machine, PlaneCall, line, peer};
+use openvpn::data::inband::PING;
+use openvpn::data::protocol::session;
+use openvpn::message::Message;
+use openvpn::server::{ClientId, ServerOutput};
+use openvpn::session::Output;
+use plane::Endpoint;
+
+impl Machine<'_> {
+    /// Does what the sessions ask for, in order. `heard` is where the datagram came from that led to
+    /// it: strangers are answered from the address that they called.
+    pub(super) fn perform_from(&mut self, out: Vec<ServerOutput>, heard: Option<Endpoint>) {
+        for output in out {
+            match output {
+                ServerOutput::Send { to, datagram } => {
+                    self.plane(PlaneCall::Send(line_to(to, heard), datagram));
+                }
+                ServerOutput::Started {
+                    client,
+                    from,
+                    metadata,
+                } => self.started(client, from, heard, metadata),
+                ServerOutput::Client { client, output } => {
+                    self.about(client, |machine| machine.one(client, output));
+                }
+            }
+        }
+    }
+
+    fn one(&mut self, id: ClientId, output: Output) {
+        match output {
+            Output::InstallKeys(keys) => self.install(id, keys),
+            Output::UseForSending { key_id } => {
+                self.plane(PlaneCall::SendWith(peer(id), session(peer(id), key_id)));
+            }
+            Output::RemoveKeys { key_id } => {
+                self.plane(PlaneCall::RemoveKeys(peer(id), session(peer(id), key_id)));
+            }
+            Output::SendPing => self.plane(PlaneCall::Inject(peer(id), PING.to_vec())),
+            Output::SendData(payload) => self.plane(PlaneCall::Inject(peer(id), payload)),
+            Output::Authenticate(request) => self.authenticate(id, &request),
+            Output::PushRequested => self.push_requested(id),
+            Output::Connected => self.connected(id),
+            Output::Renegotiated { key_id } => {
+                line!(self, Info, "new data channel keys, key id {key_id}");
+            }
+            Output::Closed(reason) => self.gone(id, &reason),
+            // As many as the client likes, let in or not.
+            Output::Message(Message::Info(text)) => {
+                line!(self, Debug, "info from the client: {text}");
+            }
+            Output::Message(Message::CrResponse(text)) => self.answered(id, text),
+            Output::Message(_) => {}
+            // A client's.
+            Output::Judge { .. } | Output::Pushed(_) | Output::AuthToken(_) | Output::Send(_) => {}
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! SIGHUP: what has changed is done while sessions go on, where that can be.
+
+use super::super::super::Ended;
+use super::super::super::policy::clients::{self, Addresses};
+use super::super::super::policy::scripts::Learned;
+use super::client::Step;
+use super::connected::{add, remove};
+use super::{ConfigurationRead, Effect, Machine, PlaneCall, line};
+use config::openvpn::{ClientSettings, OpenVpn, Role};
+use openvpn::server::ClientId;
+use std::time::Duration;
+
+impl<'a> Machine<'a> {
+    /// The configuration was read again. Everything begins anew if something has changed that sessions, sockets or the
+    /// interface were made with.
+    pub(super) fn configuration_read(&mut self, read: Result<ConfigurationRead<'a>, String>) {
+        let read = match read {
+            Ok(read) => read,
+            Err(error) => {
+                return line!(
+                    self,
+                    Error,
+                    "SIGHUP received, and the server goes on as it was: {error}"
+                );
+            }
+        };
+        if read.material.is_none() {
+            line!(
+                self,
+                Warn,
+                "SIGHUP: a certificate or key cannot be read any more (by this user?): those that were read at the \
+                 start are used"
+            );
+        }
+        let changed = read.material.is_some() && read.material != self.material;
+        if changed || !is_reloadable(self.config, read.config) {
+            line!(self, Info, "SIGHUP[hard,] received, process restarting");
+            return self.leave(Ended::Reload);
+        }
+        line!(
+            self,
+            Info,
+            "SIGHUP received: what has changed is done, and sessions go on"
+        );
+        self.take_over(read.config);
+    }
+
+    fn take_over(&mut self, read: &'a OpenVpn) {
+        self.config = read;
+        self.hooks.follow(read);
+        let Some(server) = read.server() else {
+            return;
+        };
+        let period =
+            |rate: &config::openvpn::Rate| (rate.count, Duration::from_secs(rate.seconds.into()));
+        let most = server.max_clients as usize;
+        self.listener.limit(
+            most,
+            period(&server.connect_freq_initial),
+            server.connect_freq.as_ref().map(period),
+        );
+        if is_tcp(read) {
+            self.out.push(Effect::RaiseOpenFiles(most));
+        }
+        self.plane(PlaneCall::SetHairpin(server.client_to_client));
+        self.out.push(Effect::ReadPasswords);
+        self.out.push(Effect::ChangeRoutes);
+        let inside = self.clients.iter().filter(|(_, it)| it.step == Step::In);
+        let inside: Vec<ClientId> = inside.map(|(id, _)| *id).collect();
+        for id in inside {
+            self.about(id, |machine| machine.read_file(id));
+        }
+    }
+
+    /// So many files may be open: connections have room accordingly.
+    pub(super) fn limit_connections(&mut self, open_files: usize) {
+        let server = self.config.server();
+        let most = server.map_or(0, |server| server.max_clients as usize);
+        self.connections.limit(most, open_files);
+        if let Some(warning) = self.connections.too_few_for(most) {
+            line!(self, Warn, "{warning}");
+        }
+    }
+
+    /// Gives a client that is in what its files say now. One that would be pushed something else is sent away, and comes
+    /// again for it.
+    pub(super) fn refresh(&mut self, id: ClientId, own: ClientSettings) {
+        let Some(client) = self.clients.get(&id) else {
+            return;
+        };
+        let settings = clients::merge(own, client.scripted.clone());
+        let pushed = self.is_pushed(&settings, id);
+        if settings == client.settings && pushed {
+            return;
+        }
+        if !pushed {
+            line!(
+                self,
+                Info,
+                "its options have changed: it is told to connect again"
+            );
+            return self.send_away(id);
+        }
+        let addresses = client.addresses;
+        let networks = self.networks_of(&settings, &addresses);
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let before = std::mem::replace(&mut client.networks, networks.clone());
+        let (name, environment) = (client.common_name.clone(), client.environment.clone());
+        let seconds = |n: u32| Duration::from_secs(n.into());
+        let inactive = settings.inactive.map(|(n, bytes)| (seconds(n), bytes));
+        let timeout = settings.session_timeout.map(seconds);
+        client.settings = settings;
+        let config = self.config;
+        let old = before.iter().filter(|it| !networks.contains(it));
+        let new = networks.iter().filter(|it| !before.contains(it));
+        let changes = old.map(|it| remove(id, *it));
+        let changes = changes.chain(new.map(|it| add(id, *it))).collect();
+        self.plane(PlaneCall::ChangeRoutes(changes));
+        for network in before.iter().filter(|it| !networks.contains(it)) {
+            if let Some(command) = &config.scripts.learn_address {
+                self.tell_learned(command, &environment, Learned::Delete, *network);
+            }
+        }
+        for network in networks.iter().filter(|it| !before.contains(it)) {
+            line!(
+                self,
+                Info,
+                "network {}/{} is behind it from now on",
+                network.0,
+                network.1
+            );
+            if let Some(command) = &config.scripts.learn_address {
+                self.tell_learned(command, &environment, Learned::Add(&name), *network);
+            }
+        }
+        self.with(id, |session, _, _| session.limit(inactive, timeout));
+    }
+
+    /// Whether a client would be pushed with these settings what it was pushed.
+    fn is_pushed(&self, settings: &ClientSettings, id: ClientId) -> bool {
+        let (Some(server), Some(client)) = (self.config.server(), self.clients.get(&id)) else {
+            return true;
+        };
+        let addresses = Addresses::new(&self.side, settings, client.lease.as_ref());
+        addresses == client.addresses
+            && clients::push_options(&server.push, settings, &addresses) == client.options
+    }
+}
+
+/// Whether there are clients over TCP.
+pub(crate) fn is_tcp(config: &OpenVpn) -> bool {
+    let mut connections = config.connections.iter();
+    connections.any(|it| it.protocol.transport.is_tcp())
+}
+
+/// Whether nothing else has changed than what can change under sessions.
+fn is_reloadable(before: &OpenVpn, after: &OpenVpn) -> bool {
+    let mut same = after.clone();
+    let (Role::Server(was), Role::Server(is)) = (&before.role, &mut same.role) else {
+        return false;
+    };
+    is.push.clone_from(&was.push);
+    is.client_config_dir.clone_from(&was.client_config_dir);
+    is.ccd_exclusive = was.ccd_exclusive;
+    is.client_to_client = was.client_to_client;
+    is.max_clients = was.max_clients;
+    is.max_routes_per_client = was.max_routes_per_client;
+    is.ifconfig_push_constraint = was.ifconfig_push_constraint;
+    is.connect_freq = was.connect_freq;
+    is.connect_freq_initial = was.connect_freq_initial;
+    // Whether there is one is another question: without any, no client is asked for a password.
+    if was.password_file.is_some() == is.password_file.is_some() {
+        is.password_file.clone_from(&was.password_file);
+    }
+    same.network.routes.clone_from(&before.network.routes);
+    same.network.routes_v6.clone_from(&before.network.routes_v6);
+    same.places.clone_from(&before.places);
+    same == *before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(lines: &str) -> OpenVpn {
+        let text = format!(
+            "dev tun\nserver 10.8.0.0 255.255.255.0\nca c\ncert c\nkey k\ndh none\n{lines}\n"
+        );
+        let name = std::path::Path::new("a.conf");
+        let mut none = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
+        let options = config::openvpn::Options::default();
+        let import = config::openvpn::parse_bytes(text.as_bytes(), name, &mut none, options);
+        import.unwrap().into_model().unwrap().0
+    }
+
+    #[test]
+    fn sessions_go_on_where_only_clients_and_routes_change() {
+        let before = server("");
+        for lines in [
+            "# nothing",
+            "route 192.168.50.0 255.255.255.0",
+            "push \"route 192.168.1.0 255.255.255.0\"",
+            "client-config-dir ccd\nccd-exclusive",
+            "client-to-client\nmax-clients 7",
+        ] {
+            assert!(is_reloadable(&before, &server(lines)), "{lines}");
+        }
+        for lines in [
+            "port 1195",
+            "proto tcp-server",
+            "cipher AES-128-CBC",
+            "data-ciphers AES-128-GCM",
+            "keepalive 1 2",
+            "tun-mtu 1400",
+            "duplicate-cn",
+            "auth-user-pass-file users",
+            "verify-client-cert none\nauth-user-pass-file users",
+            "verb 4",
+        ] {
+            assert!(!is_reloadable(&before, &server(lines)), "{lines}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What must hold after each event, and at the end.
+
+use super::super::client::Step;
+use super::super::{Machine, peer};
+use super::data_plane::DataPlane;
+use super::jobs::Jobs;
+use openvpn::server::ClientId;
+use std::collections::{BTreeSet, HashSet};
+
+pub(super) fn check(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) {
+    // Sessions, clients and peers of the data plane are the same.
+    let sessions: HashSet<_> = machine.listener.clients().collect();
+    let clients: HashSet<_> = machine.clients.keys().copied().collect();
+    let peers = data_plane.peers.keys().map(|id| ClientId(id.0));
+    let peers: HashSet<_> = peers.collect();
+    assert_eq!(sessions, clients, "a session is a client");
+    assert_eq!(clients, peers, "a client is a peer of the data plane");
+
+    // What is up is in the status, with its routes and keys.
+    for (id, client) in &machine.clients {
+        let session = machine.listener.session(*id).unwrap();
+        let is_up = session.is_up();
+        let peer = &data_plane.peers[&peer(*id)];
+        // Their use is asked for, so that they are renewed in time.
+        if let Some(key_id) = session.newest_keys() {
+            assert!(
+                peer.keys.contains_key(&key_id),
+                "{id:?} has not its newest keys"
+            );
+        }
+        if client.step != Step::In {
+            assert!(!is_up, "{id:?} is up and not in the status");
+            assert!(peer.routes.is_empty() && peer.sealing.is_none());
+            continue;
+        }
+        let wanted: BTreeSet<_> = client.networks.iter().copied().collect();
+        assert_eq!(peer.routes, wanted, "{id:?} has other routes");
+        let address = Some(client.from.address);
+        assert_eq!(peer.address, address, "{id:?} is elsewhere");
+        // One that was sent away stays until it has heard it.
+        if is_up {
+            assert!(peer.sealing.is_some(), "{id:?} gets no packets");
+        }
+    }
+    for (network, owner) in &data_plane.routes {
+        let peer = &data_plane.peers[owner];
+        assert!(peer.routes.contains(network), "a route to no client");
+    }
+
+    // Leases are of one client each, and none is lost.
+    let mut places = HashSet::new();
+    for client in machine.clients.values() {
+        if let Some(lease) = client.lease {
+            assert!(places.insert(lease.place), "two clients have a place");
+        }
+    }
+    let in_use = machine.pool.as_ref().map_or(0, |pool| pool.in_use());
+    assert_eq!(in_use, places.len(), "a place is in use of no client");
+
+    // Every job is some client's that is there, or is only told something.
+    let wanted: BTreeSet<_> = machine.jobs.keys().copied().collect();
+    let running: BTreeSet<_> = jobs.running.difference(&jobs.told).copied().collect();
+    assert_eq!(
+        wanted, running,
+        "jobs that nothing waits for, or that do not run"
+    );
+    assert!(machine.jobs.values().all(|key| machine.is_there(*key)));
+    let deferred = machine.clients.values().filter_map(|it| it.deferred);
+    let deferred: BTreeSet<_> = deferred.map(|it| it.job()).collect();
+    assert_eq!(
+        deferred,
+        jobs.files(),
+        "files of scripts that nothing waits for"
+    );
+    assert!(machine.departed.is_empty());
+}
+
+/// The server has ended.
+pub(super) fn nothing_is_left(machine: &Machine<'_>, data_plane: &DataPlane, jobs: &Jobs) {
+    check(machine, data_plane, jobs);
+    assert!(machine.clients.is_empty() && machine.jobs.is_empty());
+    assert!(
+        data_plane.peers.is_empty(),
+        "keys are left in the data plane"
+    );
+    assert!(data_plane.routes.is_empty());
+    assert_eq!(jobs.running, jobs.told, "a job of a client goes on");
+}

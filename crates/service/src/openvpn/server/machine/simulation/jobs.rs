@@ -1,0 +1,149 @@
+//! Scripts and password checks that answer now, later, or never.
+
+use super::super::super::super::policy::auth_script::Verdict;
+use super::super::{ClientKey, Done, Event, Job, JobId, JobKind, Login, Polled};
+use crate::openvpn::seeded::Random;
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+/// What a script says in its files, and when.
+struct Later {
+    /// `None` for never.
+    at: Option<Instant>,
+    login: bool,
+    good: bool,
+}
+
+/// What becomes of a job that was started.
+pub(super) enum Start {
+    Refused(Event<'static>),
+    Ends(Duration, Done),
+    Never,
+}
+
+#[derive(Default)]
+pub(super) struct Jobs {
+    /// Jobs that have not ended and were not cancelled.
+    pub(super) running: BTreeSet<JobId>,
+    /// Those of them that are of no client.
+    pub(super) told: BTreeSet<JobId>,
+    files: HashMap<JobId, Later>,
+    pub(super) started: u64,
+    /// Verdicts in files, and ends of jobs that were cancelled.
+    pub(super) late_verdicts: u64,
+    pub(super) orphaned: u64,
+}
+
+impl Jobs {
+    pub(super) fn start(
+        &mut self,
+        id: JobId,
+        job: &Job,
+        random: &mut Random,
+        troubled: bool,
+    ) -> Start {
+        assert!(id.0 >= self.started, "no two jobs have one number");
+        self.started = id.0 + 1;
+        let kind = job.kind();
+        if troubled && random.percent(2) {
+            let why = "4096 scripts or password checks wait already".to_owned();
+            return Start::Refused(Event::JobRefused(id, kind, why));
+        }
+        self.running.insert(id);
+        let time = random.within(Duration::from_secs(if troubled { 4 } else { 1 }));
+        let luck = if troubled { random.below(100) } else { 0 };
+        let done = match (kind, luck) {
+            (JobKind::Login(_) | JobKind::Settings, 98..) => return Start::Never,
+            (JobKind::Login(auth), luck) => {
+                let verdict = match luck {
+                    0..80 => Verdict::Accepted,
+                    80..88 => Verdict::Refused(Some("not today".to_owned())),
+                    _ => Verdict::Deferred,
+                };
+                Done::Login(
+                    auth,
+                    Login {
+                        certificate: true,
+                        answer: Ok((verdict, None)),
+                    },
+                )
+            }
+            (JobKind::Settings, 0..80) => Done::Settings(Ok(Some(settings(random)))),
+            (JobKind::Settings, 80..88) => Done::Settings(Err("not today".to_owned())),
+            (JobKind::Settings, _) => Done::Settings(Ok(None)),
+            (JobKind::Other, 90..) => {
+                self.told.insert(id);
+                Done::Told(Err("it failed".to_owned()))
+            }
+            (JobKind::Other, _) => {
+                self.told.insert(id);
+                Done::Told(Ok(()))
+            }
+        };
+        Start::Ends(time, done)
+    }
+
+    /// A job has ended. What it did not decide is in its files, some time.
+    pub(super) fn ended(&mut self, id: JobId, done: &Done, now: Instant, random: &mut Random) {
+        self.orphaned += u64::from(!self.running.remove(&id));
+        self.told.remove(&id);
+        let login = match done {
+            Done::Login(_, login) => matches!(login.answer, Ok((Verdict::Deferred, _))),
+            Done::Settings(Ok(None)) => false,
+            _ => return,
+        };
+        if !login && !matches!(done, Done::Settings(_)) {
+            return;
+        }
+        let after = random.within(Duration::from_secs(50));
+        let later = Later {
+            at: (!random.percent(20)).then_some(now + after),
+            login,
+            good: random.percent(80),
+        };
+        self.files.insert(id, later);
+    }
+
+    pub(super) fn poll(
+        &mut self,
+        client: ClientKey,
+        id: JobId,
+        now: Instant,
+    ) -> Option<Event<'static>> {
+        let later = self.files.get(&id)?;
+        let said = later.at.is_some_and(|at| at <= now);
+        self.late_verdicts += u64::from(said);
+        let polled = match (later.login, said, later.good) {
+            (true, false, _) => Polled::Login(Verdict::Deferred),
+            (true, true, true) => Polled::Login(Verdict::Accepted),
+            (true, true, false) => Polled::Login(Verdict::Refused(None)),
+            (false, false, _) => Polled::Settings(Ok(None)),
+            (false, true, good) => {
+                self.files.remove(&id);
+                let settings = if good {
+                    Ok(Some(String::new()))
+                } else {
+                    Err("no".to_owned())
+                };
+                Polled::Settings(settings)
+            }
+        };
+        Some(Event::Polled(client, id, polled))
+    }
+
+    pub(super) fn forget(&mut self, id: JobId) {
+        self.files.remove(&id);
+    }
+
+    pub(super) fn files(&self) -> BTreeSet<JobId> {
+        self.files.keys().copied().collect()
+    }
+}
+
+fn settings(random: &mut Random) -> String {
+    match random.below(4) {
+        0 => "push \"route 192.168.7.0 255.255.255.0\"\n".to_owned(),
+        1 => format!("iroute 172.16.{}.0 255.255.255.0\n", random.below(250)),
+        _ => String::new(),
+    }
+}

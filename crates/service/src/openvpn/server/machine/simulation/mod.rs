@@ -1,0 +1,73 @@
+//! A whole server and its clients on a network and a clock of the test's own.
+//!
+//! The server is the [`Machine`](super::Machine), its clients are sessions of the protocol crate, and between them is a
+//! wire that loses, doubles and delays. [`World`](world::World) does the machine's effects, its jobs and its data plane
+//! among them, and checks after each event what must always hold.
+//!
+//! `MILLRACE_TEST_SEEDS` says how many worlds there are (200 without it), `MILLRACE_TEST_SEED` the number of the first.
+
+mod client;
+mod data_plane;
+mod invariants;
+mod jobs;
+mod management_client;
+mod seen;
+mod setup;
+mod trouble;
+mod wire;
+mod world;
+
+use seen::Seen;
+use std::time::Duration;
+use world::{Size, World};
+
+const SEC: Duration = Duration::from_secs(1);
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    let value = std::env::var(name).ok();
+    value.map_or(otherwise, |it| it.parse().expect("a number"))
+}
+
+/// Trouble for a while, then none: every client comes in. Then the server ends, and nothing of them stays.
+fn live(seed: u64, size: Size) -> Seen {
+    let mut world = World::new(seed, size);
+    world.run_for(size.troubled);
+    world.calm();
+    world.run_for(SEC * 240);
+    world.all_are_in();
+    world.end();
+    world.nothing_is_left();
+    world.seen()
+}
+
+#[test]
+fn clients_come_in_after_any_trouble_and_leave_nothing_behind() {
+    let first = number("MILLRACE_TEST_SEED", 1);
+    let seeds = number("MILLRACE_TEST_SEEDS", 200);
+    let mut seen = Seen::default();
+    for seed in first..first + seeds {
+        println!("seed {seed}");
+        let size = Size {
+            clients: 2 + (seed % 5) as usize,
+            max_clients: if seed.is_multiple_of(3) { 3 } else { 100 },
+            troubled: SEC * 300,
+            check_every: 1,
+        };
+        seen += live(seed, size);
+    }
+    // One world has not room for everything.
+    if seeds >= 20 {
+        seen.is_all();
+    }
+}
+
+#[test]
+fn a_thousand_clients_come_in_after_any_trouble_and_leave_nothing_behind() {
+    let size = Size {
+        clients: 1000,
+        max_clients: 1000,
+        troubled: SEC * 120,
+        check_every: 5000,
+    };
+    live(number("MILLRACE_TEST_SEED", 1), size).is_all();
+}

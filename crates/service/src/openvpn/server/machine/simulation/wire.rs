@@ -1,0 +1,62 @@
+//! What is on its way, and what is to happen when.
+
+use super::super::{Done, JobId};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// A data packet: not encrypted, but with what only the holders of its key have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DataPacket {
+    pub(super) peer_id: u32,
+    pub(super) key_id: u8,
+    pub(super) secret: [u8; 64],
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Packet {
+    Control(Vec<u8>),
+    Data(DataPacket),
+}
+
+/// What happens at a time.
+pub(super) enum Item {
+    ToServer(SocketAddr, Packet),
+    ToClient(SocketAddr, Packet),
+    /// A client begins a session.
+    Begin(usize),
+    /// A client's session has something to do.
+    Timer(usize),
+    /// A client sends a data packet.
+    Talk(usize),
+    /// A background job ends.
+    JobDone(JobId, Done),
+    /// Something of the trouble.
+    Trouble,
+}
+
+/// All that is to happen, in order.
+#[derive(Default)]
+pub(super) struct Agenda {
+    items: BTreeMap<(Instant, u64), Item>,
+    next: u64,
+}
+
+impl Agenda {
+    pub(super) fn add(&mut self, at: Instant, item: Item) {
+        self.next += 1;
+        self.items.insert((at, self.next), item);
+    }
+
+    pub(super) fn next_time(&self) -> Option<Instant> {
+        self.items.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// What is due.
+    pub(super) fn take(&mut self, now: Instant) -> Option<Item> {
+        if self.next_time()? > now {
+            return None;
+        }
+        self.items.pop_first().map(|(_, item)| item)
+    }
+}

@@ -1,0 +1,136 @@
+//! What a server tells of its clients.
+
+use super::super::super::policy::server_status::{ClientRow, RouteRow, ServerStatus, real_address};
+use super::super::super::statusdoc::{self, Known};
+use super::client::{Client, Step};
+use super::{Machine, Now, peer};
+use crate::status::PeerStatus;
+use openvpn::server::ClientId;
+use openvpn::session::{ControlTraffic, Session};
+use plane::{PeerId, PeerState};
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime};
+
+/// What the data plane has counted of a client.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    /// Bytes that came from it, of data and control packets.
+    pub(crate) received: u64,
+    /// Bytes that went to it, of data and control packets.
+    pub(crate) sent: u64,
+    /// When a packet of the networks behind it went to it or came from it last.
+    pub(crate) last_data: Option<Instant>,
+}
+
+impl Figures {
+    /// What a peer has moved, with its control packets.
+    pub(crate) fn new(state: &PeerState, control: &ControlTraffic) -> Self {
+        let times = &state.times;
+        Self {
+            received: state.rx_bytes + control.received(),
+            sent: state.tx_bytes + control.sent(),
+            last_data: times.last_data_sent.max(times.last_data_received),
+        }
+    }
+}
+
+impl Client {
+    /// When a packet of the networks behind it went to it or came from it last; before the first
+    /// one, when it came. Stock keeps this for each route, here all routes of a client share it.
+    fn last_reference(&self, figures: &Figures, now: Now) -> SystemTime {
+        let ago = figures.last_data;
+        let ago = ago.map(|at| now.instant.saturating_duration_since(at));
+        let last = ago.and_then(|ago| now.system.checked_sub(ago));
+        last.map_or(self.since, |last| last.max(self.since))
+    }
+}
+
+impl Machine<'_> {
+    /// The clients that are in, and the networks behind them.
+    pub(crate) fn status(&self, state: impl Fn(PeerId) -> PeerState, now: Now) -> ServerStatus {
+        let mut status = ServerStatus::default();
+        for (id, client) in self.inside() {
+            let figures = Figures::new(&state(peer(id)), &client.control);
+            let last_reference = client.last_reference(&figures, now);
+            let real = real_address(client.from.address);
+            status.clients.push(ClientRow {
+                common_name: client.common_name.clone(),
+                real_address: real.clone(),
+                ipv4: client.addresses.ifconfig.map(|i| i.local),
+                ipv6: client.addresses.ifconfig_v6.map(|i| i.local),
+                bytes_received: figures.received,
+                bytes_sent: figures.sent,
+                connected_since: client.since,
+                username: client.username.clone(),
+                client_id: client.number,
+                peer_id: id.0,
+                cipher: self
+                    .listener
+                    .session(id)
+                    .and_then(Session::data_channel)
+                    .map(|(cipher, _)| cipher.name().to_owned())
+                    .unwrap_or_default(),
+            });
+            for (address, bits) in &client.networks {
+                let whole = if address.is_ipv4() { 32 } else { 128 };
+                status.routes.push(RouteRow {
+                    address: *address,
+                    prefix: (*bits != whole).then_some(*bits),
+                    cached: false,
+                    common_name: client.common_name.clone(),
+                    real_address: real.clone(),
+                    last_reference,
+                });
+            }
+        }
+        status
+    }
+
+    /// Clients that are in, by number. `state` tells what the data plane knows of one.
+    pub(crate) fn peers(&self, state: impl Fn(PeerId) -> PeerState) -> Vec<PeerStatus> {
+        let mut inside: Vec<_> = self.inside().collect();
+        inside.sort_by_key(|(_, client)| client.number);
+        let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        inside
+            .into_iter()
+            .map(|(id, client)| PeerStatus {
+                name: told(&client.common_name),
+                username: told(&client.username),
+                client_id: Some(client.number),
+                allowed_ips: client
+                    .networks
+                    .iter()
+                    .map(|(address, bits)| format!("{address}/{bits}"))
+                    .collect(),
+                ..self.known(id, client, &state(peer(id)))
+            })
+            .collect()
+    }
+
+    fn known(&self, id: ClientId, client: &Client, state: &PeerState) -> PeerStatus {
+        let known = Known {
+            address: client.from.address,
+            stream: client.is_stream(),
+            renewed: client.renewed.map(|at| (at.system, at.instant)),
+            backend: client.cipher.map(|it| it.backend),
+            state,
+            control: &client.control,
+        };
+        statusdoc::peer(&known, self.listener.session(id), client.since)
+    }
+
+    /// Packets and sessions that came to nothing, by reason.
+    pub(crate) fn refused(&self) -> BTreeMap<String, u64> {
+        let mut refused = self.refusals.to_map();
+        for (reason, count) in self.listener.drops().iter() {
+            *refused.entry(reason.to_owned()).or_default() += count;
+        }
+        refused
+    }
+
+    fn inside(&self) -> impl Iterator<Item = (ClientId, &Client)> {
+        let clients = self.clients.iter();
+        let inside = clients.filter(|(_, client)| client.step == Step::In);
+        inside.map(|(id, client)| (*id, client))
+    }
+}

@@ -1,0 +1,253 @@
+//! From events to what they mean.
+
+use super::super::super::Ended;
+use super::super::super::console::Who;
+use super::super::super::management::{State, Victim};
+use super::super::super::policy::log_lines;
+use super::super::super::signals::Signal;
+use super::client::Client;
+use super::{Admission, Effect, Event, Machine, PlaneCall, line, peer};
+use crate::inbox::Arrival;
+use config::openvpn::RemapUsr1;
+use openvpn::data::inband::InBand;
+use openvpn::message::Restart;
+use openvpn::server::{ClientId, Refused, Remote};
+use openvpn::session::CloseReason;
+use plane::{Endpoint, Line, Notice, StreamId};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How often the log tells that there are as many clients as may be.
+const FULL_AGAIN: Duration = Duration::from_secs(60);
+
+impl<'a> Machine<'a> {
+    pub(super) fn told(&mut self, event: Event<'a>) {
+        match event {
+            Event::InterfaceUp => {
+                self.out.push(Effect::State(State::Connected, "SUCCESS"));
+                self.out.push(Effect::IsUp);
+                line!(self, Info, "Initialization Sequence Completed");
+            }
+            Event::Packet(arrival) => self.arrived(&arrival),
+            Event::Message(id, message) => {
+                if InBand::of(&message) == Some(InBand::Exit) {
+                    self.with(id, |session, now, out| session.peer_exits(now, out));
+                }
+            }
+            Event::Notice(id, notice) => self.about(id, |machine| machine.notice(id, notice)),
+            Event::StreamAccepted(id, from) => self.stream_accepted(id, from),
+            Event::StreamClosed(id) => self.close_stream(id),
+            Event::JobDone(job, done) => self.finished(job, done),
+            Event::JobRefused(job, kind, why) => self.not_started(job, kind, &why),
+            Event::Signal(signal) => self.signal(signal),
+            Event::Kill(victim) => {
+                for id in self.matching(&victim) {
+                    // Without a word, as stock: a client that is to stay away shall not come back at once.
+                    self.with(id, |session, _, out| session.close(CloseReason::Local, out));
+                }
+            }
+            Event::KillClient(number) => {
+                let found = self.clients.iter().find(|(_, it)| it.number == number);
+                if let Some(id) = found.map(|(id, _)| *id) {
+                    self.send_away(id);
+                }
+            }
+            Event::DeadlinePassed => self.deadline_passed(),
+            Event::Failed(why) => {
+                line!(self, Error, "{why}");
+                self.end(Ended::Exit(1));
+            }
+            Event::ConfigurationRead(read) => self.configuration_read(read),
+            Event::PasswordsRead(Ok(passwords)) => self.passwords = passwords,
+            Event::PasswordsRead(Err(error)) => {
+                line!(self, Error, "{error}; the earlier file is used");
+            }
+            Event::OpenFiles(files) => self.limit_connections(files),
+            Event::ClientFile(client, file) if self.is_there(client) => {
+                self.about(client.id, |machine| machine.file_read(client.id, file));
+            }
+            Event::Polled(client, job, polled) if self.is_there(client) => {
+                self.about(client.id, |machine| machine.polled(client.id, job, polled));
+            }
+            Event::KeysAdded(client, key_id, added) if self.is_there(client) => {
+                self.about(client.id, |machine| {
+                    machine.keys_added(client.id, key_id, added);
+                });
+            }
+            Event::PeerState(client, look, state) => self.peer_state(client, look, &state),
+            Event::KeyUsed(client, key_id, usage) if self.is_there(client) => {
+                self.key_used(client.id, key_id, usage);
+            }
+            // Of clients that are gone.
+            Event::ClientFile(..)
+            | Event::Polled(..)
+            | Event::KeysAdded(..)
+            | Event::KeyUsed(..) => {}
+        }
+    }
+
+    /// Clients that a management client means.
+    pub(in super::super) fn matching(&self, victim: &Victim) -> Vec<ClientId> {
+        let fits = |client: &Client| match victim {
+            Victim::CommonName(name) => client.common_name == *name,
+            Victim::Address(address) => client.from.address == *address,
+        };
+        let clients = self.clients.iter().filter(|(_, client)| fits(client));
+        clients.map(|(id, _)| *id).collect()
+    }
+
+    /// Whether there is a client of this number.
+    pub(in super::super) fn has_client(&self, number: u64) -> bool {
+        self.clients.values().any(|it| it.number == number)
+    }
+
+    /// Sends a client away, which will come again.
+    pub(super) fn send_away(&mut self, id: ClientId) {
+        self.with(id, |session, now, out| {
+            session.restart(Restart::default(), now, out);
+        });
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        match signal {
+            Signal::Exit(name) => {
+                line!(self, Info, "{name}[hard,] received, process exiting");
+                self.leave(Ended::Exit(0));
+            }
+            Signal::Reload => self.out.push(Effect::ReadConfiguration),
+            Signal::Restart => {
+                line!(self, Info, "SIGUSR1[hard,] received, process restarting");
+                let service = &self.config.service;
+                match service.remap_usr1 {
+                    Some(RemapUsr1::Term) => self.leave(Ended::Exit(0)),
+                    // Nothing is to be read anew, which a process without privileges could not.
+                    None if service.persist_key && service.persist_tun => self.say_goodbye(),
+                    Some(RemapUsr1::Hup) | None => self.leave(Ended::Reload),
+                }
+            }
+            Signal::Status => self.out.push(Effect::LogStatus),
+        }
+    }
+
+    fn stream_accepted(&mut self, id: StreamId, from: SocketAddr) {
+        match self.connections.accepted(id, from, self.now.instant) {
+            Admission::Taken => {}
+            Admission::InPlaceOf(other) => {
+                line!(self, Debug, "{from}: another connection is closed for it");
+                self.close_stream(other);
+            }
+            Admission::TurnedAway => {
+                line!(
+                    self,
+                    Debug,
+                    "{from}: turned away, as many connections are open as may be"
+                );
+                return self.plane(PlaneCall::RemoveStream(id));
+            }
+        }
+        self.about_whom(Some(stranger(from)), |machine| {
+            let from = log_lines::outer(from);
+            line!(machine, Info, "TCP connection established with {from}");
+        });
+        self.plane(PlaneCall::AddStream(id));
+    }
+
+    /// A TCP connection has ended, or is closed, and with it the session of its client.
+    fn close_stream(&mut self, id: StreamId) {
+        if let Some(address) = self.connections.remove(id) {
+            self.plane(PlaneCall::RemoveStream(id));
+            let mut out = Vec::new();
+            self.listener
+                .disconnected(Remote::tcp(address, id), &mut out);
+            self.perform(out);
+        }
+    }
+
+    fn arrived(&mut self, arrival: &Arrival) {
+        let from = Remote {
+            address: arrival.from.addr,
+            connection: arrival.stream,
+        };
+        let of = self.listener.at(from).and_then(|id| self.clients.get(&id));
+        let who = of.map_or_else(|| stranger(from.address), Client::who);
+        self.about_whom(Some(who), |machine| machine.receive(arrival, from));
+    }
+
+    fn receive(&mut self, arrival: &Arrival, from: Remote) {
+        let mut out = Vec::new();
+        let now = self.now.instant;
+        // A session writes to the log by itself.
+        let speaking = self.who.clone().map(super::Speaking::of);
+        let received = self.listener.receive(&arrival.bytes, from, now, &mut out);
+        drop(speaking);
+        // Strangers can cause this: rarely more than a debug line.
+        match received {
+            Err(Refused::Full) if self.full_told.is_none_or(|at| now >= at + FULL_AGAIN) => {
+                self.full_told = Some(now);
+                line!(
+                    self,
+                    Warn,
+                    "MULTI: new incoming connection would exceed maximum number of clients ({})",
+                    self.config.server().map_or(0, |it| it.max_clients)
+                );
+            }
+            Err(why) => line!(self, Debug, "control packet: {why}"),
+            Ok(()) => {}
+        }
+        self.perform_from(out, Some(arrival.from));
+    }
+
+    fn notice(&mut self, id: ClientId, notice: Notice) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        match notice {
+            Notice::Compressed { unpacked: true } => line!(
+                self,
+                Warn,
+                "the client compresses packets: they are unpacked, but their lengths tell who \
+                 listens something of what is in them (VORACLE). Set `compress migrate` or push \
+                 `comp-lzo no`"
+            ),
+            Notice::Compressed { unpacked: false } => line!(
+                self,
+                Error,
+                "the client compresses packets, and not as agreed or allowed: they are dropped. \
+                 Set `compress migrate` or push `comp-lzo no`"
+            ),
+            Notice::Refresh { .. } => {
+                self.with(id, |session, now, out| session.renegotiate(now, out));
+            }
+            Notice::Moved { to, .. } => {
+                // A connection is where it is.
+                if client.is_stream() {
+                    return;
+                }
+                let before = client.from.address;
+                let mut out = Vec::new();
+                if self.listener.floated(id, to, &mut out) {
+                    line!(self, Info, "peer {} floated from {before} to {to}", id.0);
+                    client.from.address = to;
+                    client.environment.set_peer("trusted", to);
+                    for call in PlaneCall::moved(peer(id), before, to) {
+                        self.plane(call);
+                    }
+                } else {
+                    line!(self, Warn, "it may not take the address {to} of another");
+                    let stays = Line::udp(Endpoint::new(before));
+                    self.plane(PlaneCall::SetLine(peer(id), stays));
+                }
+                self.perform(out);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A client of which nothing is known but its address.
+pub(super) fn stranger(from: SocketAddr) -> Who {
+    Who {
+        label: from.to_string(),
+        stranger: true,
+    }
+}

@@ -1,0 +1,14 @@
+//! A server: many clients behind one port.
+//!
+//! The [`machine`] decides, the [`executor`] does: sockets, files, threads, the data plane and the host's network are
+//! only there.
+
+mod executor;
+mod machine;
+
+use super::{Context, Ended};
+
+/// Runs a server until it is told to stop.
+pub(super) fn run(context: &Context) -> Ended {
+    executor::run(context)
+}

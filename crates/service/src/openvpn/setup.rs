@@ -1,0 +1,370 @@
+//! From the configuration to what the protocol needs: files are read here, and only here.
+
+use super::revocation::RevokedDirectory;
+use config::openvpn::{
+    CertProfile, CertRole, ClientCertificate, Connection, Crl, Fingerprint, KeyDirection, OpenVpn,
+    SharedWrap, Source, Tls, TlsVersion, X509NameKind,
+};
+use openvpn::identity::{Identity, IdentityError};
+use openvpn::keyfile::{KeyFileError, StaticKey, v2};
+use openvpn::role::Role;
+use openvpn::tls::{self, TlsOptions, TlsSettings};
+use openvpn::verify::{self, KeyUsageRule, NameRule, PeerRules, Usage};
+use openvpn::wrap::WrapSettings;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// Why a configuration cannot be started with, though each line of it is right.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SetupError {
+    /// A file that a directive names.
+    #[error("{what}: {name}: {error}")]
+    File {
+        /// The directive.
+        what: &'static str,
+        /// The file, or "inline".
+        name: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// What is in a file.
+    #[error("{what}: {reason}")]
+    Content {
+        /// The directive.
+        what: &'static str,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// A key file of `tls-auth` and its kin.
+    #[error("{what}: {error}")]
+    KeyFile {
+        /// The directive.
+        what: &'static str,
+        /// What is wrong with it.
+        error: KeyFileError,
+    },
+    /// Certificates and keys.
+    #[error(transparent)]
+    Tls(#[from] tls::SettingsError),
+}
+
+/// Reads what a directive names.
+fn load(
+    what: &'static str,
+    source: &Source,
+    directory: Option<&Path>,
+) -> Result<Zeroizing<Vec<u8>>, SetupError> {
+    source.load(directory).map_err(|error| SetupError::File {
+        what,
+        name: match source {
+            Source::Inline(_) => "inline".to_owned(),
+            Source::File(path) => path.display().to_string(),
+        },
+        error,
+    })
+}
+
+fn load_or_empty(
+    what: &'static str,
+    source: Option<&Source>,
+    directory: Option<&Path>,
+) -> Result<Zeroizing<Vec<u8>>, SetupError> {
+    source.map_or_else(
+        || Ok(Zeroizing::default()),
+        |source| load(what, source, directory),
+    )
+}
+
+fn text(what: &'static str, bytes: &[u8]) -> Result<Zeroizing<String>, SetupError> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(Zeroizing::new(text.to_owned())),
+        Err(_) => Err(SetupError::Content {
+            what,
+            reason: "it is not a text file; is it the right one?".to_owned(),
+        }),
+    }
+}
+
+/// The configuration's own role.
+pub(super) fn role(config: &OpenVpn) -> Role {
+    match config.server() {
+        Some(_) => Role::Server,
+        None => Role::Client,
+    }
+}
+
+/// Whether the error can be mended by a passphrase.
+pub(super) fn wants_passphrase(error: &SetupError) -> bool {
+    matches!(
+        error,
+        SetupError::Tls(tls::SettingsError::Identity(
+            IdentityError::PassphraseNeeded(_) | IdentityError::WrongPassphrase(_)
+        ))
+    )
+}
+
+/// Certificates, keys and rules, read and checked.
+///
+/// # Errors
+/// [`wants_passphrase`] tells those after which it can be tried again with one.
+pub(super) fn tls_settings(
+    config: &OpenVpn,
+    passphrase: Option<&[u8]>,
+) -> Result<TlsSettings, SetupError> {
+    let (wanted, directory) = (&config.tls, config.directory.as_deref());
+    let mut options = TlsOptions::new(role(config));
+    options.ca = load_or_empty("ca", wanted.ca.as_ref(), directory)?.to_vec();
+    options.identity = identity(wanted, directory, passphrase)?;
+    options.version_min = version(wanted.version_min);
+    if let Some(max) = wanted.version_max {
+        options.version_max = version(max);
+    }
+    let joined = |names: &Option<Vec<String>>| names.as_ref().map(|names| names.join(":"));
+    options.cipher = joined(&wanted.ciphers);
+    options.ciphersuites = joined(&wanted.ciphersuites);
+    options.groups = joined(&wanted.groups);
+    options.profile = match wanted.profile {
+        CertProfile::Legacy => tls::CertificateProfile::Legacy,
+        CertProfile::Preferred => tls::CertificateProfile::Preferred,
+        CertProfile::SuiteB => tls::CertificateProfile::SuiteB,
+    };
+    options.client_certificate = match wanted.verify.client_certificate {
+        ClientCertificate::None => tls::ClientCertificate::None,
+        ClientCertificate::Optional => tls::ClientCertificate::Optional,
+        ClientCertificate::Require => tls::ClientCertificate::Require,
+    };
+    if let Some(Crl::List(list)) = &wanted.crl {
+        options.crl = Some(load("crl-verify", list, directory)?.to_vec());
+    }
+    if let Some(Crl::Directory(path)) = &wanted.crl {
+        let revoked =
+            RevokedDirectory::open(config.path(path)).map_err(|error| SetupError::File {
+                what: "crl-verify",
+                name: path.display().to_string(),
+                error,
+            })?;
+        options.revoked_serials = Some(Arc::new(revoked));
+    }
+    options.rules = rules(wanted);
+    Ok(TlsSettings::new(options)?)
+}
+
+/// The revocation list as it is now.
+///
+/// # Errors
+/// The file cannot be read.
+pub(super) fn crl(config: &OpenVpn) -> Result<Option<Vec<u8>>, SetupError> {
+    match &config.tls.crl {
+        Some(Crl::List(list)) => {
+            let bytes = load("crl-verify", list, config.directory.as_deref())?;
+            Ok(Some(bytes.to_vec()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A digest of every file that is only read at the start: certificates and keys of all kinds. `None` if one cannot be read.
+#[cfg(feature = "server")]
+pub(super) fn material(config: &OpenVpn) -> Option<[u8; 32]> {
+    let tls = &config.tls;
+    let own = [&tls.ca, &tls.cert, &tls.key, &tls.extra_certs, &tls.pkcs12];
+    let token = config.server().and_then(|it| it.auth_token.as_ref());
+    let token = token.and_then(|it| it.secret.as_ref());
+    let wraps = config.connections.iter().flat_map(|it| {
+        let shared = match &it.wrap.shared {
+            SharedWrap::None => None,
+            SharedWrap::TlsAuth { key, .. } | SharedWrap::TlsCrypt { key } => Some(key),
+        };
+        shared.into_iter().chain(&it.wrap.tls_crypt_v2)
+    });
+    let all = own.into_iter().flatten().chain(token).chain(wraps);
+    let mut parts = Vec::new();
+    for source in all {
+        let bytes = source.load(config.directory.as_deref()).ok()?;
+        parts.push(Zeroizing::new((bytes.len() as u64).to_be_bytes().to_vec()));
+        parts.push(bytes);
+    }
+    let parts: Vec<&[u8]> = parts.iter().map(|it| it.as_slice()).collect();
+    Some(crypto::blake2s::hash(&parts))
+}
+
+fn identity(
+    wanted: &Tls,
+    directory: Option<&Path>,
+    passphrase: Option<&[u8]>,
+) -> Result<Option<Identity>, SetupError> {
+    let extra = load_or_empty("extra-certs", wanted.extra_certs.as_ref(), directory)?;
+    if let Some(source) = &wanted.pkcs12 {
+        let mut bytes = load("pkcs12", source, directory)?;
+        if source.is_inline() {
+            bytes = from_base64("pkcs12", &bytes)?;
+        }
+        let identity = Identity::from_pkcs12(&bytes, &extra, passphrase);
+        return Ok(Some(identity.map_err(tls::SettingsError::from)?));
+    }
+    let (Some(cert), Some(key)) = (&wanted.cert, &wanted.key) else {
+        return Ok(None);
+    };
+    let cert = load("cert", cert, directory)?;
+    let key = load("key", key, directory)?;
+    let identity = Identity::from_pem(&cert, &key, &extra, passphrase);
+    Ok(Some(identity.map_err(tls::SettingsError::from)?))
+}
+
+fn from_base64(what: &'static str, bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, SetupError> {
+    use base64::Engine as _;
+    let mut packed = Zeroizing::new(bytes.to_vec());
+    packed.retain(|byte| !byte.is_ascii_whitespace());
+    base64::engine::general_purpose::STANDARD
+        .decode(&*packed)
+        .map(Zeroizing::new)
+        .map_err(|error| SetupError::Content {
+            what,
+            reason: format!("the inline block is not base64: {error}"),
+        })
+}
+
+fn version(version: TlsVersion) -> tls::TlsVersion {
+    match version {
+        TlsVersion::V1_2 => tls::TlsVersion::V1_2,
+        TlsVersion::V1_3 => tls::TlsVersion::V1_3,
+    }
+}
+
+fn usage(role: CertRole) -> Usage {
+    match role {
+        CertRole::Client => Usage::Client,
+        CertRole::Server => Usage::Server,
+    }
+}
+
+fn rules(wanted: &Tls) -> PeerRules {
+    let verify = &wanted.verify;
+    let fingerprints = |list: &[Fingerprint]| {
+        let convert = |print: &Fingerprint| match print {
+            Fingerprint::Sha1(digest) => verify::Fingerprint::Sha1(*digest),
+            Fingerprint::Sha256(digest) => verify::Fingerprint::Sha256(*digest),
+        };
+        list.iter().map(convert).collect()
+    };
+    let mut rules = PeerRules {
+        netscape_type: verify.ns_cert_type.map(usage),
+        name: verify.x509_name.as_ref().map(|name| {
+            let text = name.name.clone();
+            match name.kind {
+                X509NameKind::Subject => NameRule::Subject(text),
+                X509NameKind::Name => NameRule::Name(text),
+                X509NameKind::NamePrefix => NameRule::NamePrefix(text),
+            }
+        }),
+        peer_fingerprints: fingerprints(&verify.peer_fingerprints),
+        issuer_fingerprints: fingerprints(&verify.issuer_fingerprints),
+        username_fields: verify.username_fields.clone(),
+        ..PeerRules::default()
+    };
+    if let Some(role) = verify.remote_cert_tls {
+        rules.remote_cert_tls(usage(role));
+    }
+    // What is said by itself counts more than what `remote-cert-tls` implies.
+    if let Some(masks) = &verify.remote_cert_ku {
+        rules.key_usage = Some(if masks.is_empty() {
+            KeyUsageRule::Present
+        } else {
+            KeyUsageRule::AnyOf(masks.clone())
+        });
+    }
+    if let Some(eku) = &verify.remote_cert_eku {
+        rules.extended_key_usage = Some(eku.clone());
+    }
+    rules
+}
+
+/// How the control channel is wrapped.
+///
+/// # Errors
+/// A key file cannot be read or is none.
+pub(super) fn wrap_settings(
+    config: &OpenVpn,
+    connection: &Connection,
+) -> Result<WrapSettings, SetupError> {
+    let (wrap, directory) = (&connection.wrap, config.directory.as_deref());
+    let role = role(config);
+    let static_key = |what, source: &Source| -> Result<StaticKey, SetupError> {
+        let bytes = load(what, source, directory)?;
+        StaticKey::parse(&text(what, &bytes)?).map_err(|error| SetupError::KeyFile { what, error })
+    };
+    let shared = match &wrap.shared {
+        SharedWrap::None => None,
+        SharedWrap::TlsAuth { key, direction } => {
+            let direction = match direction {
+                KeyDirection::Bidirectional => openvpn::keyfile::KeyDirection::Bidirectional,
+                KeyDirection::Normal => openvpn::keyfile::KeyDirection::Normal,
+                KeyDirection::Inverse => openvpn::keyfile::KeyDirection::Inverse,
+            };
+            let key = static_key("tls-auth", key)?;
+            let wrap = WrapSettings::tls_auth(&key, direction, config.data.auth);
+            Some(wrap.ok_or_else(|| SetupError::Content {
+                what: "tls-auth",
+                reason: "it needs a digest: set auth to one other than none".to_owned(),
+            })?)
+        }
+        SharedWrap::TlsCrypt { key } => Some(WrapSettings::tls_crypt(
+            &static_key("tls-crypt", key)?,
+            role,
+        )),
+    };
+    let Some(source) = &wrap.tls_crypt_v2 else {
+        return Ok(shared.unwrap_or_else(WrapSettings::none));
+    };
+    const WHAT: &str = "tls-crypt-v2";
+    let bytes = load(WHAT, source, directory)?;
+    let text = text(WHAT, &bytes)?;
+    let key_file = |error| SetupError::KeyFile { what: WHAT, error };
+    if role == Role::Client {
+        let key = v2::ClientKey::parse(&text).map_err(key_file)?;
+        return Ok(WrapSettings::tls_crypt_v2_client(&key));
+    }
+    let key = v2::ServerKey::parse(&text).map_err(key_file)?;
+    let days = config.tls.tls_crypt_v2_max_age;
+    let max_age = days.map(|days| Duration::from_secs(u64::from(days) * 86_400));
+    Ok(match shared {
+        Some(shared) => shared.and_tls_crypt_v2(&key, max_age),
+        None => WrapSettings::tls_crypt_v2_server(&key, max_age),
+    })
+}
+
+/// The secret that tokens are made with: a file's, or a new one.
+///
+/// # Errors
+/// The file cannot be read or is none.
+#[cfg(feature = "server")]
+pub(super) fn token_secret(
+    config: &OpenVpn,
+    token: &config::openvpn::AuthToken,
+) -> Result<Zeroizing<[u8; 32]>, SetupError> {
+    const WHAT: &str = "auth-gen-token-secret";
+    let mut secret = Zeroizing::new([0; 32]);
+    let Some(source) = &token.secret else {
+        crypto::random(&mut secret[..]);
+        return Ok(secret);
+    };
+    let bytes = load(WHAT, source, config.directory.as_deref())?;
+    let text = text(WHAT, &bytes)?;
+    let lines = text.lines().filter(|line| !line.starts_with("-----"));
+    let packed = Zeroizing::new(lines.collect::<String>());
+    let key = from_base64(WHAT, packed.as_bytes())?;
+    // As a static key: 64 bytes for a cipher, and behind them those for an HMAC.
+    match key.get(64..96) {
+        Some(part) => secret.copy_from_slice(part),
+        None => {
+            return Err(SetupError::Content {
+                what: WHAT,
+                reason: "it is too short; make one with `--genkey auth-token FILE`".to_owned(),
+            });
+        }
+    }
+    Ok(secret)
+}

@@ -1,0 +1,97 @@
+//! From the configuration to the sizes and shapes of data packets.
+
+use config::openvpn::{Connection, Framing as Configured, MssFix as Wanted, OpenVpn};
+use openvpn::data::format::{Framing, Shape};
+use openvpn::data::header::Layout;
+use openvpn::data::mtu::{DEFAULT_TUN_MTU, Encapsulation, FragmentSize, MssFix, Outer};
+use openvpn::negotiate::Cipher;
+use openvpn::push::Compression;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use openvpn::data::fragment::Fragments;
+
+/// `fragment` leaves no room for a packet.
+#[derive(Debug, thiserror::Error)]
+#[error("fragment {0}: with this cipher no byte of a packet fits; set a larger size")]
+pub(super) struct NoRoom(u16);
+
+/// The framing that the configuration names.
+pub(super) fn configured(framing: Configured) -> Framing {
+    match framing {
+        Configured::None => Framing::None,
+        Configured::Lzo => Framing::Lzo,
+        Configured::Stub | Configured::Lz4 => Framing::Swap,
+        Configured::StubV2 | Configured::Lz4V2 => Framing::V2,
+    }
+}
+
+/// The framing that a server pushed.
+pub(super) fn pushed(compression: &Compression) -> Framing {
+    match compression {
+        Compression::CompLzo(_) => Framing::Lzo,
+        Compression::Compress(word) => match word.as_deref() {
+            Some("lzo") => Framing::Lzo,
+            Some("stub-v2" | "lz4-v2") => Framing::V2,
+            Some("migrate") => Framing::None,
+            _ => Framing::Swap,
+        },
+    }
+}
+
+/// What all packets of a peer's keys have in common, once cipher and layout are agreed on.
+///
+/// # Errors
+/// [`NoRoom`].
+pub(super) fn shape(
+    config: &OpenVpn,
+    connection: &Connection,
+    (cipher, layout): (Cipher, Layout),
+    framing: Framing,
+    tun_mtu: u16,
+    remote: SocketAddr,
+) -> Result<Shape, NoRoom> {
+    let stream = connection.protocol.transport.is_tcp();
+    let fragment = connection.mtu.fragment.filter(|_| !stream);
+    let sizes = Encapsulation {
+        cipher,
+        auth: config.data.auth,
+        layout,
+        framing,
+        fragment: fragment.is_some(),
+        outer: Outer {
+            v6: remote.is_ipv6(),
+            tcp: stream,
+            socks: false,
+        },
+    };
+    let mssfix = match connection.mtu.mssfix {
+        Wanted::Off => MssFix::Off,
+        Wanted::Default => MssFix::default_for(tun_mtu, fragment.map(|f| f.size)),
+        Wanted::Payload(bytes) => MssFix::Link(bytes),
+        Wanted::Mtu(bytes) => MssFix::Mtu(bytes),
+        Wanted::Fixed(bytes) => MssFix::Fixed(bytes),
+    };
+    let fragments = match fragment {
+        None => None,
+        Some(wanted) => {
+            let size = FragmentSize {
+                bytes: wanted.size,
+                of_outer_packet: wanted.with_headers,
+            };
+            let most = sizes.max_fragment(size).ok_or(NoRoom(wanted.size))?;
+            // Framing may add a few bytes to a packet of the interface's.
+            Some(Arc::new(Fragments::new(most, usize::from(tun_mtu) + 64)))
+        }
+    };
+    Ok(Shape {
+        framing,
+        stream,
+        fragments,
+        mss: sizes.mss(mssfix).unwrap_or(0),
+        unpacked_max: match config.data.unpack {
+            true => usize::from(tun_mtu.max(DEFAULT_TUN_MTU)) + 64,
+            false => 0,
+        },
+    })
+}

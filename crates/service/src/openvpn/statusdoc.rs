@@ -1,0 +1,56 @@
+//! A peer in the status document.
+
+use crate::status::PeerStatus;
+use openvpn::session::{ControlTraffic, Session};
+use plane::PeerState;
+use std::net::SocketAddr;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// A moment, by the clock and by the timer.
+pub(super) type Since = (SystemTime, Instant);
+
+/// What is known of a peer besides its session.
+pub(super) struct Known<'a> {
+    /// Where it is, if the data plane has not heard it elsewhere.
+    pub address: SocketAddr,
+    /// It is reached through TCP.
+    pub stream: bool,
+    /// When its newest keys came.
+    pub renewed: Option<Since>,
+    /// Whose code seals with them.
+    pub backend: Option<&'static str>,
+    /// What the data plane knows of it.
+    pub state: &'a PeerState,
+    /// Bytes of its control packets.
+    pub control: &'a ControlTraffic,
+}
+
+fn unix(at: SystemTime) -> Option<u64> {
+    Some(at.duration_since(UNIX_EPOCH).ok()?.as_secs())
+}
+
+/// What the document says of a peer whose session this is. `since` is when it began.
+pub(super) fn peer(known: &Known<'_>, session: Option<&Session>, since: SystemTime) -> PeerStatus {
+    let cipher = session
+        .and_then(Session::data_channel)
+        .map(|(cipher, _)| cipher.name());
+    let line = known.state.line;
+    let address = line.map_or(known.address, |line| line.endpoint.addr);
+    PeerStatus {
+        endpoint: Some(canonical(address)),
+        last_handshake_unix: known.renewed.and_then(|(at, _)| unix(at)),
+        latest_handshake_age: known.renewed.map(|(_, at)| at.elapsed().as_secs()),
+        rx_bytes: known.state.rx_bytes + known.control.received(),
+        tx_bytes: known.state.tx_bytes + known.control.sent(),
+        transport: Some(if known.stream { "tcp" } else { "udp" }.to_owned()),
+        cipher: cipher.map(str::to_owned),
+        crypto_backend: cipher.map(|name| crate::backends::kind(name).name().to_owned()),
+        backend: known.backend.map(str::to_owned),
+        connected_unix: unix(since),
+        ..PeerStatus::default()
+    }
+}
+
+fn canonical(addr: SocketAddr) -> String {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port()).to_string()
+}

@@ -1,0 +1,423 @@
+//! The machine of a client: one server, called until it answers, and called again when it is gone.
+
+use super::machine::{Effect, Event, Machine, ONLY, StreamId};
+use super::order::Order;
+use crate::status::{PeerStatus, Status};
+use ::pptp::mppe;
+use ::pptp::session::{
+    Client as Session, ClientOutput, ClientSettings, DownReason, Entropy, LoginError, Protection,
+    SendError, Up,
+};
+use log::Level;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{Duration, Instant};
+
+/// How long a try is waited with after so many that failed in a row.
+const PAUSES: [Duration; 5] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+];
+
+/// A tunnel that was up for so long counts as one that works.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// How long a server may take to confirm the end.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// What a client is called with.
+pub(super) struct ClientOptions {
+    /// The server's name or address.
+    pub host: String,
+    /// Its TCP port.
+    pub port: u16,
+    /// Whether packets are put back into order.
+    pub reorder: Option<bool>,
+}
+
+/// Packets and bytes of both directions, and what was dropped here.
+#[derive(Debug, Default)]
+struct Counts {
+    sent: [u64; 2],
+    received: [u64; 2],
+    strangers: u64,
+    not_up: u64,
+    too_long: u64,
+    no_ipv4: u64,
+}
+
+/// A client.
+pub(super) struct ClientMachine {
+    options: ClientOptions,
+    settings: ClientSettings,
+    entropy: Entropy,
+    /// Addresses of the server that were found, and which one is called.
+    addresses: Vec<Ipv4Addr>,
+    at: usize,
+    session: Option<Session>,
+    order: Option<Order>,
+    up: Option<(Up, Instant)>,
+    was_up: bool,
+    /// Tries that failed in a row.
+    failed: usize,
+    again_at: Option<Instant>,
+    /// Why there will be no other try.
+    fatal: Option<String>,
+    /// We were told to end, and by when that is done.
+    stop_by: Option<Instant>,
+    outputs: Vec<ClientOutput>,
+    counts: Counts,
+}
+
+impl ClientMachine {
+    pub(super) fn new(settings: ClientSettings, options: ClientOptions, entropy: Entropy) -> Self {
+        Self {
+            options,
+            settings,
+            entropy,
+            addresses: Vec::new(),
+            at: 0,
+            session: None,
+            order: None,
+            up: None,
+            was_up: false,
+            failed: 0,
+            again_at: None,
+            fatal: None,
+            stop_by: None,
+            outputs: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    fn server(&self) -> Ipv4Addr {
+        let server = self.addresses.get(self.at).copied();
+        server.unwrap_or(Ipv4Addr::UNSPECIFIED)
+    }
+
+    fn begin(&mut self, effects: &mut Vec<Effect>) {
+        self.again_at = None;
+        self.at = 0;
+        match self.options.host.parse() {
+            Ok(address) => {
+                self.addresses = vec![address];
+                self.connect(effects);
+            }
+            Err(_) => effects.push(Effect::LookUp(self.options.host.clone())),
+        }
+    }
+
+    fn connect(&self, effects: &mut Vec<Effect>) {
+        let server = SocketAddrV4::new(self.server(), self.options.port);
+        effects.push(Effect::Connect(server));
+    }
+
+    fn looked_up(
+        &mut self,
+        found: Result<Vec<Ipv4Addr>, String>,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) {
+        let none = "it has no IPv4 address, and PPTP has no IPv6".to_owned();
+        match found.and_then(|found| {
+            if found.is_empty() {
+                Err(none)
+            } else {
+                Ok(found)
+            }
+        }) {
+            Ok(found) => self.addresses = found,
+            // Name servers may be out of reach while the tunnel that leads to them is down.
+            Err(error) if self.addresses.is_empty() => {
+                let host = &self.options.host;
+                return self.failed(&format!("{host}: {error}"), now, effects);
+            }
+            Err(_) => {}
+        }
+        self.connect(effects);
+    }
+
+    /// A try has failed: another one comes later.
+    fn failed(&mut self, why: &str, now: Instant, effects: &mut Vec<Effect>) {
+        let pause = PAUSES[self.failed.min(PAUSES.len() - 1)];
+        self.failed += 1;
+        self.again_at = Some(now + pause);
+        let words = format!("{why}; trying again in {} s", pause.as_secs());
+        effects.push(Effect::Log(Level::Warn, words));
+    }
+
+    /// Does what the session has put out.
+    fn translate(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        let server = self.server();
+        for output in std::mem::take(&mut self.outputs) {
+            match output {
+                ClientOutput::Gre(packet) => effects.push(Effect::Gre(server, packet)),
+                ClientOutput::Up(up) => self.came_up(up, now, effects),
+                // IPv6 is not asked for.
+                ClientOutput::Ipv6Up(_) => {}
+                ClientOutput::Down(reason) => self.went_down(&reason, now, effects),
+            }
+        }
+    }
+
+    fn came_up(&mut self, up: Up, now: Instant, effects: &mut Vec<Effect>) {
+        let server = self.server();
+        let call_id = self.session.as_ref().map_or(0, Session::call_id);
+        self.order = Order::of(call_id, up.protection, self.options.reorder);
+        let words = format!(
+            "connected to {server}: {} here, {}, packets of up to {} bytes",
+            up.address,
+            describe(up.protection),
+            up.mtu
+        );
+        effects.push(Effect::Log(Level::Info, words));
+        self.was_up = true;
+        self.up = Some((up.clone(), now));
+        effects.push(Effect::Up { up, server });
+    }
+
+    fn went_down(&mut self, reason: &DownReason, now: Instant, effects: &mut Vec<Effect>) {
+        self.order = None;
+        if let Some((_, since)) = self.up.take()
+            && now.saturating_duration_since(since) >= SETTLED
+        {
+            self.failed = 0;
+        }
+        if self.stop_by.is_some() {
+            return;
+        }
+        let why = format!("{}: {reason}", self.server());
+        // What worked before may work again.
+        if !self.was_up && is_final(reason) {
+            self.fatal = Some(why);
+        } else {
+            self.failed(&why, now, effects);
+        }
+    }
+
+    /// Whether nothing is under way.
+    fn is_idle(&self) -> bool {
+        self.session.is_none()
+    }
+}
+
+/// Whether trying again would lead to the same.
+const fn is_final(reason: &DownReason) -> bool {
+    match reason {
+        DownReason::Login(error) => !matches!(error, LoginError::TimeOut),
+        DownReason::NoLogin | DownReason::NoEncryption(_) => true,
+        _ => false,
+    }
+}
+
+/// What protects packets, in words.
+pub(super) fn describe(protection: Option<Protection>) -> String {
+    let Some(Protection { key, stateless }) = protection else {
+        return "not encrypted".to_owned();
+    };
+    let bits = mppe::KeyLength::bits(key);
+    let mode = if stateless { "stateless" } else { "stateful" };
+    format!("MPPE-{bits} {mode}")
+}
+
+impl Machine for ClientMachine {
+    fn handle(&mut self, event: Event<'_>, now: Instant, effects: &mut Vec<Effect>) {
+        match event {
+            Event::Start => self.begin(effects),
+            Event::LookedUp(found) => self.looked_up(found, now, effects),
+            Event::Connected => {
+                let (settings, entropy) = (self.settings.clone(), self.entropy.clone());
+                match Session::new(settings, entropy, now) {
+                    Ok(session) => self.session = Some(session),
+                    Err(error) => effects.push(Effect::End(Err(error.to_string()))),
+                }
+            }
+            Event::NotConnected(why) => {
+                let server = self.server();
+                if self.at + 1 < self.addresses.len() {
+                    self.at += 1;
+                    effects.push(Effect::Log(Level::Info, format!("{server}: {why}")));
+                    self.connect(effects);
+                } else {
+                    self.failed(&format!("{server}: {why}"), now, effects);
+                }
+            }
+            Event::Control(_, bytes) => {
+                if let Some(session) = &mut self.session {
+                    session.receive_control(bytes, now, &mut self.outputs);
+                }
+            }
+            Event::Ended(_) => {
+                if let Some(session) = &mut self.session {
+                    session.control_ended(now, &mut self.outputs);
+                }
+            }
+            Event::Closed(_) => {
+                self.session = None;
+                if self.stop_by.is_some() {
+                    effects.push(Effect::End(Ok(())));
+                } else if let Some(why) = self.fatal.take() {
+                    effects.push(Effect::End(Err(why)));
+                }
+            }
+            Event::Deadline => {
+                if let Some(session) = &mut self.session {
+                    session.expire(now, &mut self.outputs);
+                }
+                if self.stop_by.is_some_and(|by| by <= now) {
+                    effects.push(Effect::End(Ok(())));
+                } else if self.again_at.is_some_and(|at| at <= now) && self.is_idle() {
+                    self.begin(effects);
+                }
+            }
+            Event::Stop => {
+                self.again_at = None;
+                self.stop_by = Some(now + FAREWELL);
+                match &mut self.session {
+                    Some(session) => session.stop(now, &mut self.outputs),
+                    None => effects.push(Effect::End(Ok(()))),
+                }
+            }
+        }
+        self.translate(now, effects);
+    }
+
+    fn accept(&mut self, _from: Ipv4Addr, _now: Instant) -> Option<StreamId> {
+        None
+    }
+
+    fn transmit(&self, _stream: StreamId) -> &[u8] {
+        self.session.as_ref().map_or(&[], Session::transmit)
+    }
+
+    fn transmitted(&mut self, _stream: StreamId, len: usize) {
+        if let Some(session) = &mut self.session {
+            session.transmitted(len);
+        }
+    }
+
+    fn is_finished(&self, stream: StreamId) -> bool {
+        stream == ONLY && self.session.as_ref().is_some_and(Session::is_finished)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let session = self.session.as_ref().and_then(Session::deadline);
+        let order = self.order.as_ref().and_then(Order::deadline);
+        // With a session on its way out the next try waits for its end.
+        let again = self.again_at.filter(|_| self.is_idle());
+        [session, order, again, self.stop_by]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Ipv4Addr> {
+        let sent = match &mut self.session {
+            Some(session) => session.send(packet, now, out),
+            None => Err(SendError::NotUp),
+        };
+        match sent {
+            Ok(()) => {
+                self.counts.sent[0] += 1;
+                self.counts.sent[1] += packet.len() as u64;
+                return Some(self.server());
+            }
+            Err(SendError::NotUp) => self.counts.not_up += 1,
+            Err(SendError::TooLong(_)) => self.counts.too_long += 1,
+            Err(SendError::Protocol) => self.counts.no_ipv4 += 1,
+        }
+        None
+    }
+
+    fn inbound(
+        &mut self,
+        from: Ipv4Addr,
+        packet: &mut [u8],
+        now: Instant,
+        deliver: &mut dyn FnMut(&[u8]),
+        effects: &mut Vec<Effect>,
+    ) {
+        if from != self.server() {
+            self.counts.strangers += 1;
+            return;
+        }
+        let order = self.order.as_mut();
+        if order.is_none_or(|order| order.arrived(packet, now)) {
+            self.open(packet, now, deliver, effects);
+        }
+        self.release(now, deliver, effects);
+    }
+
+    fn release(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8]), effects: &mut Vec<Effect>) {
+        while let Some(mut packet) = self.order.as_mut().and_then(|order| order.due(now)) {
+            self.open(&mut packet, now, deliver, effects);
+        }
+    }
+
+    fn describe(&self, status: &mut Status) {
+        status.role = Some("client".to_owned());
+        let state = if self.up.is_some() {
+            "connected"
+        } else {
+            "connecting"
+        };
+        status.state = Some(state.to_owned());
+        let mut peer = PeerStatus {
+            name: Some(self.options.host.clone()),
+            endpoint: Some(self.server().to_string()),
+            transport: Some("gre".to_owned()),
+            username: Some(self.settings.user.clone()),
+            rx_bytes: self.counts.received[1],
+            tx_bytes: self.counts.sent[1],
+            ..PeerStatus::default()
+        };
+        if let Some((up, _)) = &self.up {
+            status.addresses = vec![up.address.to_string()];
+            peer.cipher = Some(describe(up.protection));
+            peer.allowed_ips = up.peer.iter().map(|peer| format!("{peer}/32")).collect();
+        }
+        status.peers = vec![peer];
+        let dataplane = &mut status.dataplane;
+        dataplane.outbound.packets = self.counts.sent[0];
+        dataplane.outbound.bytes = self.counts.sent[1];
+        dataplane.inbound.packets = self.counts.received[0];
+        dataplane.inbound.bytes = self.counts.received[1];
+        for (name, count) in [
+            ("no_session", self.counts.strangers),
+            ("no_route", self.counts.not_up),
+            ("too_long", self.counts.too_long),
+            ("tun_malformed", self.counts.no_ipv4),
+        ] {
+            dataplane.drops.insert(name.to_owned(), count);
+        }
+        let call = self.session.as_ref().and_then(Session::call);
+        super::counters::add(call, &mut dataplane.drops);
+    }
+}
+
+impl ClientMachine {
+    /// Opens a packet whose turn has come.
+    fn open(
+        &mut self,
+        packet: &mut [u8],
+        now: Instant,
+        deliver: &mut dyn FnMut(&[u8]),
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(session) = &mut self.session else {
+            self.counts.not_up += 1;
+            return;
+        };
+        if let Some(inner) = session.receive_gre(packet, now, &mut self.outputs) {
+            let inner = &packet[inner];
+            self.counts.received[0] += 1;
+            self.counts.received[1] += inner.len() as u64;
+            deliver(inner);
+        }
+        if !self.outputs.is_empty() {
+            self.translate(now, effects);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What calls have counted of packets that were dropped.
+
+use ::pptp::session::Call;
+use std::collections::BTreeMap;
+
+/// Adds what a call that is up has counted. Without one the names are there, so that they are seen before they count.
+pub(super) fn add(call: Option<&Call>, drops: &mut BTreeMap<String, u64>) {
+    let gre = call.map(Call::tunnel_counters).copied();
+    let gre = gre.unwrap_or_default();
+    let link = call.map(Call::link_counters).copied();
+    let link = link.unwrap_or_default();
+    for (name, count) in [
+        ("not_ours", gre.malformed),
+        ("no_session", gre.other_call),
+        ("duplicate", gre.duplicates),
+        ("replayed", gre.too_old),
+        ("jump", gre.jumps),
+        ("late", link.late),
+        ("unexpected", link.unexpected),
+        ("unencrypted", link.unencrypted),
+        ("undecryptable", link.undecryptable),
+    ] {
+        *drops.entry(name.to_owned()).or_default() += count;
+    }
+}

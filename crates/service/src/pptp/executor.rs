@@ -1,0 +1,431 @@
+//! Waits for what happens to a client or a server, and does what it wants done.
+
+mod control;
+mod packets;
+
+use super::client::{ClientMachine, ClientOptions};
+use super::lookup::Lookup;
+use super::machine::{Effect, Event, Machine, StreamId};
+use super::network::{self, Network, NetworkError};
+use super::server::ServerMachine;
+use super::settings::{self, PasswordError};
+use crate::gate::Gate;
+use crate::openvpn::status_socket::StatusSocket;
+use crate::status::Status;
+use crate::wireguard::Signals;
+use ::config::pptp::{Pptp, Role};
+use ::pptp::session::{StartError, Up};
+use control::Control;
+use host::background;
+use host::{ApplyError, logging, privileges};
+use netio::gre::{GreSocket, Outgoing, Received};
+use netio::netlink::{Monitor, NetlinkError, Watch};
+use netio::poll::{Poller, Waker};
+use netio::tcp::{Listener, TcpError, TcpOptions};
+use netio::tun::{Tun, TunError, TunOptions};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::time::Instant;
+
+const SIGNAL: u64 = 0;
+const TUN: u64 = 1;
+const GRE: u64 = 2;
+const NEWS: u64 = 3;
+const LOOKUP: u64 = 4;
+const LISTENER: u64 = 5;
+const STATUS: u64 = 6;
+/// Control connections have the numbers from here on.
+const STREAMS: u64 = 16;
+
+/// Bytes that the kernel may queue of GRE: some ten milliseconds at a gigabit.
+const BUFFER: usize = 2 << 20;
+
+/// What the command line says of a file.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// The host's name servers stay as they are.
+    pub no_dns: bool,
+    /// Send and receive only through this device.
+    pub bind_device: Option<String>,
+    /// Go into the background once the tunnel is up.
+    pub daemon: bool,
+}
+
+/// Why a tunnel did not come up, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// What is not allowed, or makes no sense.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// No password.
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    /// No interface.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// No raw socket.
+    #[error("raw socket for GRE: {0} (run as root or with CAP_NET_RAW)")]
+    Gre(io::Error),
+    /// No listening socket.
+    #[error(transparent)]
+    Listen(#[from] TcpError),
+    /// The host's network.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// What an earlier run left behind.
+    #[error(transparent)]
+    Recovery(#[from] ApplyError),
+    /// No news of the host's network.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// Descriptors, signals.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The client or the server says so.
+    #[error("{0}")]
+    Ended(String),
+}
+
+fn io_error(what: &'static str) -> impl Fn(io::Error) -> RunError {
+    move |source| RunError::Io { what, source }
+}
+
+/// Brings the tunnel of a file up, and serves it until a signal ends it, or it cannot come up.
+///
+/// # Errors
+/// See [`RunError`]. Nothing is left behind.
+pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
+    log::warn!(
+        "PPTP protects nothing: who records one login can read everything, and packets can be changed on their way"
+    );
+    match &model.role {
+        Role::Client(client) => {
+            let settings = settings::client(model, client)?;
+            settings.common.check()?;
+            let at = ClientOptions {
+                host: client.host.clone(),
+                port: client.port,
+                reorder: model.reorder,
+            };
+            let machine = ClientMachine::new(settings, at, settings::entropy());
+            Executor::new(machine, model, options)?.serve()
+        }
+        Role::Server(server) => {
+            let settings = settings::server(model, server);
+            let users = Box::new(settings::users(server));
+            let machine = ServerMachine::new(settings, users, settings::entropy(), model.reorder)?;
+            let mut executor = Executor::new(machine, model, options)?;
+            executor.network.set(network::of_server(model, server))?;
+            executor.is_up();
+            executor.serve()
+        }
+    }
+}
+
+/// A machine and what it works with.
+struct Executor<'m, M> {
+    machine: M,
+    model: &'m Pptp,
+    options: RunOptions,
+    tun: Tun,
+    gre: GreSocket,
+    received: Received,
+    outgoing: Outgoing,
+    /// Packets that the kernel did not take.
+    unsent: u64,
+    unwritten: u64,
+    listener: Option<Listener>,
+    gate: Gate,
+    streams: BTreeMap<StreamId, Control>,
+    lookup: Lookup,
+    poller: Poller,
+    signals: Signals,
+    stopping: bool,
+    status: Option<StatusSocket>,
+    news: Monitor,
+    network: Network,
+    effects: Vec<Effect>,
+    ended: Option<Result<(), String>>,
+    /// It was said that the tunnel is up, or those that waited for it do so no more.
+    told: bool,
+}
+
+impl<'m, M: Machine> Executor<'m, M> {
+    /// Makes the interface and opens the sockets.
+    fn new(machine: M, model: &'m Pptp, options: &RunOptions) -> Result<Self, RunError> {
+        let signals = Signals::catch().map_err(io_error("signals"))?;
+        if host::recover(&model.interface)? {
+            log::info!("{}: undid what an earlier run left behind", model.interface);
+        }
+        let (device, runs_programs) = match &model.role {
+            Role::Client(client) => (
+                options.bind_device.as_deref(),
+                client.dns && !options.no_dns,
+            ),
+            Role::Server(_) => (options.bind_device.as_deref(), false),
+        };
+        let listener = match &model.role {
+            Role::Client(_) => None,
+            Role::Server(server) => {
+                let tcp = TcpOptions {
+                    device: options.bind_device.clone(),
+                    ..TcpOptions::default()
+                };
+                Some(Listener::new(server.listen.into(), &tcp)?)
+            }
+        };
+        let address = match &model.role {
+            Role::Server(server) => Some(*server.listen.ip()).filter(|ip| !ip.is_unspecified()),
+            Role::Client(_) => None,
+        };
+        let gre = GreSocket::open(address, device, Some(BUFFER)).map_err(RunError::Gre)?;
+        let tun = Tun::create(&model.interface, TunOptions::PLAIN)?;
+        let news = Monitor::open(Watch::ALL)?;
+        let poller = Poller::new().map_err(io_error("epoll"))?;
+        let wake = Waker::new().map_err(io_error("eventfd"))?;
+        let lookup = Lookup::new(wake);
+        let add = || -> io::Result<()> {
+            poller.add(&signals.pipe, SIGNAL)?;
+            poller.add(&tun, TUN)?;
+            poller.add(&gre, GRE)?;
+            poller.add(&news, NEWS)?;
+            poller.add(&*lookup.wake, LOOKUP)
+        };
+        add().map_err(io_error("epoll"))?;
+        let status = StatusSocket::open(&model.interface, "pptp", &poller, STATUS)
+            .inspect_err(|e| log::warn!("no status: {e}"))
+            .ok();
+        if !runs_programs {
+            privileges::drop_privileges();
+        }
+        Ok(Self {
+            machine,
+            model,
+            options: options.clone(),
+            tun,
+            gre,
+            received: Received::new(),
+            outgoing: Outgoing::new(),
+            unsent: 0,
+            unwritten: 0,
+            listener,
+            gate: Gate::new(),
+            streams: BTreeMap::new(),
+            lookup,
+            poller,
+            signals,
+            stopping: false,
+            status,
+            news,
+            network: Network::new(&model.interface),
+            effects: Vec::new(),
+            ended: None,
+            told: false,
+        })
+    }
+
+    /// Serves until there is nothing left to do.
+    fn serve(mut self) -> Result<(), RunError> {
+        self.tell(Event::Start);
+        let mut served = self.perform(Instant::now());
+        let result = loop {
+            if let Err(error) = served {
+                break Err(error);
+            }
+            if let Some(ended) = self.ended.take() {
+                break ended.map_err(RunError::Ended);
+            }
+            served = self.turn();
+        };
+        self.network.undo();
+        result
+    }
+
+    /// Waits for something to do and does it.
+    fn turn(&mut self) -> Result<(), RunError> {
+        let waiting = io_error("waiting");
+        if let Some(listener) = &self.listener {
+            use std::os::fd::AsFd as _;
+            let sockets = [(listener.as_fd(), LISTENER)];
+            let followed = self.gate.follow(&self.poller, sockets, Instant::now());
+            followed.map_err(&waiting)?;
+        }
+        let status = self.status.as_ref().and_then(StatusSocket::next_deadline);
+        let deadlines = [self.machine.deadline(), status, self.gate.next_deadline()];
+        let deadline = deadlines.into_iter().flatten().min();
+        let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let ready = self.poller.wait(timeout).map_err(&waiting)?;
+        let now = Instant::now();
+        for token in ready.iter() {
+            match token {
+                SIGNAL => self.signal(now),
+                TUN => self.pump_tun(now)?,
+                GRE => self.pump_gre(now),
+                NEWS => self.hear()?,
+                LOOKUP => {
+                    while let Some(found) = self.lookup.next() {
+                        self.tell(Event::LookedUp(found));
+                    }
+                }
+                LISTENER => self.accept(now),
+                STATUS => self.show(),
+                stream => {
+                    // What came before a call was ended counts.
+                    self.pump_gre(now);
+                    self.control(stream - STREAMS, now);
+                }
+            }
+            self.perform(now)?;
+        }
+        if self.machine.deadline().is_some_and(|at| at <= now) {
+            self.release(now);
+            self.tell(Event::Deadline);
+        }
+        self.perform(now)
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
+        self.machine
+            .handle(event, Instant::now(), &mut self.effects);
+    }
+
+    /// Does what the machine wants, and sends what it has said.
+    fn perform(&mut self, now: Instant) -> Result<(), RunError> {
+        loop {
+            for effect in std::mem::take(&mut self.effects) {
+                self.effect(effect)?;
+            }
+            // First the packets: what ends a call there says why, and in the control connection it only ends.
+            if !self.outgoing.is_empty() {
+                self.unsent += self.gre.send(&mut self.outgoing);
+            }
+            self.flush_streams(now);
+            if self.effects.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn effect(&mut self, effect: Effect) -> Result<(), RunError> {
+        match effect {
+            Effect::LookUp(host) => self.lookup.begin(host),
+            Effect::Connect(server) => self.connect(server),
+            Effect::Gre(to, packet) => self.outgoing.push(|memory| {
+                memory.extend_from_slice(&packet);
+                Some(to)
+            }),
+            Effect::Up { up, server } => self.came_up(&up, server)?,
+            Effect::Log(level, words) => {
+                log::log!(level, "{}: {words}", self.model.interface);
+                // What waits for the tunnel should not wait for as long as its server is away.
+                if level <= log::Level::Warn {
+                    self.let_go();
+                }
+            }
+            Effect::End(result) => self.ended = Some(result),
+        }
+        Ok(())
+    }
+
+    fn came_up(&mut self, up: &Up, server: Ipv4Addr) -> Result<(), RunError> {
+        if let Role::Client(client) = &self.model.role {
+            let no_dns = self.options.no_dns;
+            let want = network::of_client(self.model, client, up, server, no_dns);
+            self.network.set(want)?;
+            self.is_up();
+        }
+        Ok(())
+    }
+
+    /// Says once that the tunnel is up.
+    fn is_up(&mut self) {
+        if self.options.daemon {
+            self.let_go();
+        } else if !std::mem::replace(&mut self.told, true) {
+            let name = &self.model.interface;
+            terminal::note(format_args!("{name} is up; Ctrl-C takes it down"));
+        }
+    }
+
+    /// With `--daemon`, goes into the background.
+    fn let_go(&mut self) {
+        if self.options.daemon && !std::mem::replace(&mut self.told, true) {
+            logging::leave_terminal(&self.model.interface);
+            if let Err(error) = background::ready() {
+                log::warn!("{error}");
+            }
+        }
+    }
+
+    fn signal(&mut self, now: Instant) {
+        self.signals.drain();
+        if self.signals.take_reload() {
+            logging::reopen();
+        }
+        if self.signals.end().is_some() {
+            // Who asks twice does not want to wait.
+            if std::mem::replace(&mut self.stopping, true) {
+                self.ended = Some(Ok(()));
+            } else {
+                self.machine.handle(Event::Stop, now, &mut self.effects);
+            }
+        }
+    }
+
+    /// Takes news of the host's network.
+    fn hear(&mut self) -> Result<(), RunError> {
+        use netio::netlink::Event as News;
+        let mut changed = false;
+        loop {
+            match self.news.next() {
+                Ok(Some(News::RouteChanged | News::AddressChanged | News::Overrun)) => {
+                    changed = true;
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(error) => {
+                    log::warn!("{error}");
+                    break;
+                }
+            }
+        }
+        if changed {
+            self.network.follow();
+        }
+        if self.tun.current_name().is_err() {
+            return Err(RunError::Ended("the interface is gone".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Gives the status to those that ask.
+    fn show(&mut self) {
+        let mut status = Status {
+            mtu: self.network.mtu,
+            workers: 1,
+            ..Status::default()
+        };
+        if let Role::Server(server) = &self.model.role {
+            status.listen_tcp = vec![server.listen.port()];
+            status.addresses = vec![server.address.0.to_string()];
+        }
+        self.machine.describe(&mut status);
+        let drops = &mut status.dataplane.drops;
+        for (name, count) in [
+            ("send_failed", self.unsent),
+            ("tun_write", self.unwritten),
+            ("truncated", self.received.dropped),
+        ] {
+            *drops.entry(name.to_owned()).or_default() += count;
+        }
+        if let Some(socket) = &mut self.status {
+            socket.serve(&self.poller, || status.clone());
+        }
+    }
+}

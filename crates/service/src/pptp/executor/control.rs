@@ -1,0 +1,190 @@
+//! Control connections.
+
+use super::{Executor, STREAMS};
+use crate::gate::turned_away;
+use crate::pptp::machine::{Event, Machine, ONLY, StreamId};
+use netio::tcp::{Connecting, TcpOptions};
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddrV4, TcpStream};
+use std::time::Instant;
+
+/// Bytes that are read of one connection in one go: more than any message has.
+const ROOM: usize = 4096;
+
+/// A connection, or one that is being made.
+pub(super) enum Control {
+    Connecting(Connecting),
+    Open {
+        stream: TcpStream,
+        /// It is watched for room to write.
+        blocked: bool,
+    },
+}
+
+impl<M: Machine> Executor<'_, M> {
+    /// Calls a server.
+    pub(super) fn connect(&mut self, server: SocketAddrV4) {
+        self.close(ONLY);
+        self.network.keep_outside(*server.ip());
+        let options = TcpOptions {
+            device: self.options.bind_device.clone(),
+            ..TcpOptions::default()
+        };
+        // Before the call is asked for: the server may be quicker than its reply.
+        let connecting = self.gre.connect(*server.ip());
+        let connecting = connecting.map_err(|error| error.to_string());
+        let connecting = connecting.and_then(|()| {
+            Connecting::new(server.into(), &options).map_err(|error| error.to_string())
+        });
+        let watched = connecting.and_then(|connecting| {
+            let token = STREAMS + ONLY;
+            let watch = self.poller.add(&connecting, token);
+            let watch = watch.and_then(|()| self.poller.modify(&connecting, token, true));
+            watch
+                .map(|()| connecting)
+                .map_err(|error| error.to_string())
+        });
+        match watched {
+            Ok(connecting) => {
+                self.streams.insert(ONLY, Control::Connecting(connecting));
+            }
+            Err(error) => self.tell(Event::NotConnected(error)),
+        }
+    }
+
+    /// Takes the connections that wait.
+    pub(super) fn accept(&mut self, now: Instant) {
+        let Some(listener) = &self.listener else {
+            return;
+        };
+        loop {
+            match listener.accept() {
+                Ok(None) => break,
+                Ok(Some((stream, from))) => {
+                    let IpAddr::V4(from) = from.ip() else {
+                        continue;
+                    };
+                    let Some(id) = self.machine.accept(from, now) else {
+                        continue;
+                    };
+                    let blocked = false;
+                    let watched = self.poller.add(&stream, STREAMS + id);
+                    self.streams.insert(id, Control::Open { stream, blocked });
+                    if watched.is_err() {
+                        self.machine
+                            .handle(Event::Ended(id), now, &mut self.effects);
+                    }
+                }
+                Err(error) => {
+                    let turn_away = || turned_away(listener.accept());
+                    self.gate.failed(&error, now, turn_away);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// A connection can be read from or written to.
+    pub(super) fn control(&mut self, id: StreamId, now: Instant) {
+        if let Some(Control::Connecting(connecting)) = self.streams.get(&id) {
+            match connecting.is_done() {
+                Ok(false) => {}
+                Ok(true) => self.connected(id),
+                Err(error) => {
+                    self.close(id);
+                    self.tell(Event::NotConnected(error.to_string()));
+                }
+            }
+            return;
+        }
+        let Some(Control::Open { stream, .. }) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let mut bytes = [0; ROOM];
+        let event = match stream.read(&mut bytes) {
+            Ok(0) => Event::Ended(id),
+            Ok(len) => Event::Control(id, &bytes[..len]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return,
+            Err(_) => Event::Ended(id),
+        };
+        let ended = matches!(event, Event::Ended(_));
+        self.machine.handle(event, now, &mut self.effects);
+        if ended {
+            // It would go on being readable.
+            self.drop_stream(id, now);
+        }
+    }
+
+    fn connected(&mut self, id: StreamId) {
+        let Some(Control::Connecting(connecting)) = self.streams.remove(&id) else {
+            return;
+        };
+        let stream = connecting.into_stream();
+        // Found by its descriptor, which is the same.
+        let watched = self.poller.modify(&stream, STREAMS + id, false);
+        let blocked = false;
+        self.streams.insert(id, Control::Open { stream, blocked });
+        match watched {
+            Ok(()) => self.tell(Event::Connected),
+            Err(error) => {
+                self.close(id);
+                self.tell(Event::NotConnected(error.to_string()));
+            }
+        }
+    }
+
+    /// Writes what the machine has for its connections, and closes those that are finished.
+    pub(super) fn flush_streams(&mut self, now: Instant) {
+        let mut gone = Vec::new();
+        for (&id, control) in &mut self.streams {
+            let Control::Open { stream, blocked } = control else {
+                continue;
+            };
+            let mut full = false;
+            let mut broken = false;
+            while !full && !broken && !self.machine.transmit(id).is_empty() {
+                match stream.write(self.machine.transmit(id)) {
+                    Ok(0) => broken = true,
+                    Ok(len) => self.machine.transmitted(id, len),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => full = true,
+                    Err(_) => broken = true,
+                }
+            }
+            if full != *blocked {
+                let token = STREAMS + id;
+                broken |= self.poller.modify(&*stream, token, full).is_err();
+                *blocked = full;
+            }
+            if broken || (self.machine.is_finished(id) && self.machine.transmit(id).is_empty()) {
+                gone.push((id, broken));
+            }
+        }
+        for (id, broken) in gone {
+            if broken {
+                self.machine
+                    .handle(Event::Ended(id), now, &mut self.effects);
+            }
+            self.drop_stream(id, now);
+        }
+    }
+
+    /// Closes a connection, and says so.
+    fn drop_stream(&mut self, id: StreamId, now: Instant) {
+        self.close(id);
+        self.machine
+            .handle(Event::Closed(id), now, &mut self.effects);
+    }
+
+    fn close(&mut self, id: StreamId) {
+        let removed = match self.streams.remove(&id) {
+            Some(Control::Connecting(connecting)) => self.poller.remove(&connecting),
+            Some(Control::Open { stream, .. }) => self.poller.remove(&stream),
+            None => Ok(()),
+        };
+        if let Err(error) = removed {
+            log::debug!("control connection {id}: {error}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the executor and the machines say to each other.
+
+use crate::status::Status;
+use ::pptp::session::Up;
+use log::Level;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Instant;
+
+/// A control connection's number.
+pub(super) type StreamId = u64;
+
+/// The number of a client's only control connection.
+pub(super) const ONLY: StreamId = 0;
+
+/// What a machine is told.
+#[derive(Debug)]
+pub(super) enum Event<'a> {
+    /// Begin.
+    Start,
+    /// The addresses of the server's name, or why there are none.
+    LookedUp(Result<Vec<Ipv4Addr>, String>),
+    /// The connection that was asked for is there.
+    Connected,
+    /// It is not, and why.
+    NotConnected(String),
+    /// Bytes of a control connection.
+    Control(StreamId, &'a [u8]),
+    /// The peer has ended a control connection.
+    Ended(StreamId),
+    /// A control connection that was finished is closed.
+    Closed(StreamId),
+    /// [`Machine::deadline`] has passed.
+    Deadline,
+    /// End everything.
+    Stop,
+}
+
+/// What a machine wants done, in order.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// Look a name up.
+    LookUp(String),
+    /// Receive GRE from this address only, and connect to it.
+    Connect(SocketAddrV4),
+    /// Send the payload of an IP packet of protocol 47.
+    Gre(Ipv4Addr, Vec<u8>),
+    /// A client's tunnel is up: give the interface what was agreed on, and lead packets into it.
+    Up {
+        /// What was agreed on.
+        up: Up,
+        /// The server that it goes to.
+        server: Ipv4Addr,
+    },
+    /// Say something.
+    Log(Level, String),
+    /// Nothing is left to do; with what went wrong.
+    End(Result<(), String>),
+}
+
+/// A client or a server.
+pub(super) trait Machine {
+    /// Takes an event.
+    fn handle(&mut self, event: Event<'_>, now: Instant, effects: &mut Vec<Effect>);
+
+    /// A connection has come from this address. `None` if it is to be closed at once.
+    fn accept(&mut self, from: Ipv4Addr, now: Instant) -> Option<StreamId>;
+
+    /// Bytes for a control connection. To be looked at after every call.
+    fn transmit(&self, stream: StreamId) -> &[u8];
+
+    /// TCP has taken the first `len` bytes of them.
+    fn transmitted(&mut self, stream: StreamId, len: usize);
+
+    /// Whether a control connection can be closed once everything is transmitted.
+    fn is_finished(&self, stream: StreamId) -> bool;
+
+    /// When there is something to do without an event.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// Appends the GRE that carries a packet of the interface to `out`, and says where to. `None` drops it.
+    fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Ipv4Addr>;
+
+    /// Takes the payload of an IP packet of protocol 47, and gives inner packets to `deliver`.
+    fn inbound(
+        &mut self,
+        from: Ipv4Addr,
+        packet: &mut [u8],
+        now: Instant,
+        deliver: &mut dyn FnMut(&[u8]),
+        effects: &mut Vec<Effect>,
+    );
+
+    /// Gives packets to `deliver` that have waited for others which do not come.
+    fn release(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8]), effects: &mut Vec<Effect>);
+
+    /// Fills in what `millrace status` shows.
+    fn describe(&self, status: &mut Status);
+}

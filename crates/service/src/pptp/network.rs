@@ -1,0 +1,168 @@
+//! What a tunnel means for the host.
+
+use super::settings::MTU;
+use ::config::pptp::{Client, Pptp, Server};
+use ::config::types::AllowedIp;
+use ::pptp::session::Up;
+use host::{
+    Applied, ApplyError, DefaultV4, Destination, EndpointRoutes, Facts, Gateway, MAIN, Mtu,
+    NameServers, Plan, PlanError, Want, WantedAddress, WantedRoute,
+};
+use netio::netlink::{Netlink, NetlinkError};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Why the host could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    /// The host cannot be read.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// There is no way to do it.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// It was not done.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+/// What is in force on the host. Dropping it undoes it.
+pub(super) struct Network {
+    ifname: String,
+    want: Want,
+    applied: Option<Applied>,
+    /// The MTU that was set, in bytes; 0 before.
+    pub(super) mtu: u32,
+}
+
+impl Network {
+    pub(super) fn new(ifname: &str) -> Self {
+        Self {
+            ifname: ifname.to_owned(),
+            want: Want::default(),
+            applied: None,
+            mtu: 0,
+        }
+    }
+
+    /// Has the host be as wanted. What was in force for another want is undone before.
+    pub(super) fn set(&mut self, want: Want) -> Result<(), NetworkError> {
+        if self.applied.is_some() && self.want == want {
+            return Ok(());
+        }
+        let mut netlink = Netlink::open()?;
+        let old = self.applied.take();
+        let old = old.map(|old| Applied::take_over(old, &mut netlink));
+        let facts = Facts::gather(&want, &self.ifname, &mut netlink)?;
+        let plan = Plan::new(&want, &facts)?;
+        for warning in &plan.warnings {
+            log::warn!("{warning}");
+        }
+        self.applied = Some(match old {
+            None => Applied::apply(&plan, &self.ifname, &mut netlink)?,
+            Some(mut applied) => {
+                applied.add(&plan, &mut netlink)?;
+                applied
+            }
+        });
+        (self.want, self.mtu) = (want, plan.mtu);
+        Ok(())
+    }
+
+    /// When routes of the host have changed: the way to the server goes the way that the host has now.
+    pub(super) fn follow(&mut self) {
+        let follow = |applied: &mut Applied| {
+            applied.follow(&mut Netlink::open()?)?;
+            Ok::<_, ApplyError>(())
+        };
+        if let Some(Err(error)) = self.applied.as_mut().map(follow) {
+            log::warn!("{}: {error}", self.ifname);
+        }
+    }
+
+    /// Before another server is called while routes lead into the tunnel: keeps packets to it outside.
+    pub(super) fn keep_outside(&mut self, server: Ipv4Addr) {
+        let server = IpAddr::from(server);
+        let keep = |applied: &mut Applied| {
+            applied.keep_outside(server, &mut Netlink::open()?)?;
+            Ok::<_, ApplyError>(())
+        };
+        if self.want.endpoints.contains(&server) {
+            self.follow();
+        } else if let Some(Err(error)) = self.applied.as_mut().map(keep) {
+            log::warn!("{}: {error}", self.ifname);
+        }
+    }
+
+    /// Undoes everything, and logs what could not be undone.
+    pub(super) fn undo(&mut self) {
+        let errors = self.applied.take().map_or(Ok(()), Applied::undo);
+        for error in errors.err().into_iter().flatten() {
+            log::error!("{}: on the way down: {error}", self.ifname);
+        }
+    }
+}
+
+/// What a client wants once its tunnel is up. `no_dns` leaves the host's name servers as they are.
+pub(super) fn of_client(
+    model: &Pptp,
+    client: &Client,
+    up: &Up,
+    server: Ipv4Addr,
+    no_dns: bool,
+) -> Want {
+    // Many servers call their own end by the address that they are called at: a route to that through the tunnel
+    // would lead the tunnel into itself.
+    let peer = up.peer.filter(|&peer| peer != server && peer != up.address);
+    let mut want = Want {
+        addresses: vec![WantedAddress {
+            addr: up.address.into(),
+            prefix: 32,
+            peer: peer.map(Into::into),
+        }],
+        mtu: Mtu::Exact(up.mtu.min(model.mtu.unwrap_or(u16::MAX)).into()),
+        routes: client.routes.iter().map(route).collect(),
+        default_v4: client.default_route.then_some(DefaultV4::Halves),
+        block_ipv6: client.block_ipv6,
+        endpoints: vec![server.into()],
+        endpoint_routes: EndpointRoutes::Follow {
+            always_v4: false,
+            not_on_link: false,
+        },
+        ..Want::default()
+    };
+    let servers: Vec<IpAddr> = up.dns.iter().flatten().map(|&it| it.into()).collect();
+    if client.dns && !servers.is_empty() && !no_dns {
+        want.name_servers = Some(NameServers {
+            servers,
+            search: Vec::new(),
+            only: Vec::new(),
+        });
+    }
+    want
+}
+
+/// What a server wants.
+pub(super) fn of_server(model: &Pptp, server: &Server) -> Want {
+    let (address, prefix) = server.address;
+    Want {
+        addresses: vec![WantedAddress {
+            addr: address.into(),
+            prefix,
+            peer: None,
+        }],
+        mtu: Mtu::Exact(model.mtu.unwrap_or(MTU).into()),
+        ..Want::default()
+    }
+}
+
+fn route(range: &AllowedIp) -> WantedRoute {
+    WantedRoute {
+        name: range.to_string(),
+        to: Destination::Network(range.addr()),
+        prefix: range.prefix(),
+        gateway: Gateway::Tunnel(None),
+        metric: None,
+        table: MAIN,
+        optional: false,
+    }
+}

@@ -1,0 +1,89 @@
+//! Packets of GRE put back into order before they are decrypted.
+//!
+//! Where all packets are one stream of RC4, one that is overtaken costs a round trip until the sender begins anew. The
+//! window of the crate `lines` holds those that came early for as long as the missing one is likely to come.
+
+use ::lines::number::Extender;
+use ::lines::reorder::{Arrival, Jump, Late, Order as Strictness, Settings, Verdict, Window};
+use ::pptp::gre::Packet;
+use ::pptp::session::Protection;
+use plane::LineId;
+use std::time::{Duration, Instant};
+
+/// Most packets and bytes that wait.
+const MAX: (usize, usize) = (512, 1 << 20);
+
+/// How long a missing packet of one stream is waited for at least.
+const STREAM_FLOOR: Duration = Duration::from_millis(20);
+
+/// The order of one call.
+pub(super) struct Order {
+    window: Window<Vec<u8>>,
+    numbers: Extender,
+    /// Our call ID: what is for another call does not count.
+    call_id: u16,
+}
+
+impl Order {
+    /// The order that a call needs: as configured, or else where its packets are one stream.
+    pub(super) fn of(
+        call_id: u16,
+        protection: Option<Protection>,
+        configured: Option<bool>,
+    ) -> Option<Self> {
+        let stream = protection.is_some_and(|protection| !protection.stateless);
+        if !configured.unwrap_or(stream) {
+            return None;
+        }
+        let settings = Settings {
+            packets_max: MAX.0,
+            bytes_max: MAX.1,
+            // There a gap that is given up too soon costs a round trip.
+            floor: if stream {
+                STREAM_FLOOR
+            } else {
+                Settings::default().floor
+            },
+            line_rule: !stream,
+            late: if stream { Late::Drop } else { Late::Deliver },
+            order: Strictness::Strict,
+            jump: Jump::Agreed,
+            ..Settings::default()
+        };
+        Some(Self {
+            window: Window::new(settings).ok()?,
+            numbers: Extender::new(),
+            call_id,
+        })
+    }
+
+    /// Whether a packet is to be opened now. If not it waits, or is dropped.
+    pub(super) fn arrived(&mut self, packet: &[u8], now: Instant) -> bool {
+        // What is no packet of the call is refused, and counted, by what opens it.
+        let Ok(Packet { header, .. }) = Packet::parse(packet) else {
+            return true;
+        };
+        let Some(sequence) = header.sequence.filter(|_| header.call_id == self.call_id) else {
+            return true;
+        };
+        let Some(number) = self.numbers.extend(sequence) else {
+            return false;
+        };
+        let arrival = Arrival::new(number, LineId::FIRST, packet.len());
+        let verdict = self.window.arrived(&arrival, now, || packet.to_vec());
+        if verdict.deliver() || verdict == Verdict::Held {
+            self.numbers.taken(number);
+        }
+        verdict.deliver()
+    }
+
+    /// The next packet whose turn has come.
+    pub(super) fn due(&mut self, now: Instant) -> Option<Vec<u8>> {
+        self.window.due(now)
+    }
+
+    /// When the next one is not waited for any longer.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.window.next_deadline()
+    }
+}

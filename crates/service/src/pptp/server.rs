@@ -1,0 +1,386 @@
+//! The machine of a server: its clients, and which of them an inner address belongs to.
+
+use super::client::describe;
+use super::machine::{Effect, Event, Machine, StreamId};
+use super::order::Order;
+use crate::status::{PeerStatus, Status};
+use ::pptp::gre::Packet;
+use ::pptp::session::{
+    Accounts, ConnectionId, Entropy, SendError, Server as Session, ServerOutput, ServerSettings,
+    StartError, Up,
+};
+use log::Level;
+use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long clients may take to confirm the end.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// A client whose call is up.
+struct Client {
+    /// Its address inside.
+    inner: Ipv4Addr,
+    /// Its address outside.
+    outer: Ipv4Addr,
+    up: Up,
+    since: SystemTime,
+    order: Option<Order>,
+    sent: [u64; 2],
+    received: [u64; 2],
+}
+
+/// A server.
+pub(super) struct ServerMachine {
+    session: Session,
+    reorder: Option<bool>,
+    /// Calls that are up, by our call ID.
+    clients: BTreeMap<u16, Client>,
+    /// Calls by the client's address inside.
+    routes: HashMap<Ipv4Addr, u16>,
+    /// Where control connections come from.
+    connections: BTreeMap<StreamId, Ipv4Addr>,
+    finished: Vec<StreamId>,
+    stop_by: Option<Instant>,
+    outputs: Vec<ServerOutput>,
+    /// Packets for no client, too long for one, of no IPv4, and from an address that is not the client's.
+    drops: [u64; 4],
+    /// Packets and bytes of both directions.
+    sent: [u64; 2],
+    received: [u64; 2],
+    /// Connections that were turned away.
+    turned_away: u64,
+    logins_refused: u64,
+}
+
+impl ServerMachine {
+    /// # Errors
+    /// See [`StartError`].
+    pub(super) fn new(
+        settings: ServerSettings,
+        accounts: Box<dyn Accounts>,
+        entropy: Entropy,
+        reorder: Option<bool>,
+    ) -> Result<Self, StartError> {
+        Ok(Self {
+            session: Session::new(settings, accounts, entropy)?,
+            reorder,
+            clients: BTreeMap::new(),
+            routes: HashMap::new(),
+            connections: BTreeMap::new(),
+            finished: Vec::new(),
+            stop_by: None,
+            outputs: Vec::new(),
+            drops: [0; 4],
+            sent: [0; 2],
+            received: [0; 2],
+            turned_away: 0,
+            logins_refused: 0,
+        })
+    }
+
+    /// Does what the session has put out.
+    fn translate(&mut self, effects: &mut Vec<Effect>) {
+        for output in std::mem::take(&mut self.outputs) {
+            match output {
+                ServerOutput::Gre { to, packet } => effects.push(Effect::Gre(to, packet)),
+                ServerOutput::Up { call, up } => self.came_up(call, up, effects),
+                // IPv6 is not offered.
+                ServerOutput::Ipv6Up { .. } => {}
+                ServerOutput::Down { call, reason } => {
+                    let client = self.clients.remove(&call);
+                    let who = match &client {
+                        Some(client) => {
+                            self.routes.remove(&client.inner);
+                            name(&client.up)
+                        }
+                        None => "a client that was not up".to_owned(),
+                    };
+                    if let ::pptp::session::DownReason::Login(_) = reason {
+                        self.logins_refused += 1;
+                    }
+                    let words = format!("{who}: {reason}");
+                    effects.push(Effect::Log(Level::Info, words));
+                }
+                ServerOutput::Closed { connection, reason } => {
+                    if let Some(from) = self.connections.get(&connection.0) {
+                        let words = format!("{from}: {reason}");
+                        effects.push(Effect::Log(Level::Debug, words));
+                    }
+                    self.finished.push(connection.0);
+                }
+            }
+        }
+    }
+
+    fn came_up(&mut self, call: u16, up: Up, effects: &mut Vec<Effect>) {
+        let (Some(inner), Some(outer)) = (up.peer, self.session.client_of(call)) else {
+            return;
+        };
+        let words = format!(
+            "{}: up from {outer} as {inner}, {}, packets of up to {} bytes",
+            name(&up),
+            describe(up.protection),
+            up.mtu
+        );
+        effects.push(Effect::Log(Level::Info, words));
+        self.routes.insert(inner, call);
+        let order = Order::of(call, up.protection, self.reorder);
+        let client = Client {
+            inner,
+            outer,
+            up,
+            since: SystemTime::now(),
+            order,
+            sent: [0; 2],
+            received: [0; 2],
+        };
+        // It may have negotiated anew.
+        if let Some(old) = self.clients.insert(call, client)
+            && old.inner != inner
+        {
+            self.routes.remove(&old.inner);
+        }
+    }
+
+    /// Opens a packet whose turn has come.
+    fn open(
+        &mut self,
+        from: Ipv4Addr,
+        packet: &mut [u8],
+        now: Instant,
+        deliver: &mut dyn FnMut(&[u8]),
+        effects: &mut Vec<Effect>,
+    ) {
+        let opened = self
+            .session
+            .receive_gre(from, packet, now, &mut self.outputs);
+        if let Some((call, inner)) = opened
+            && let Some(client) = self.clients.get_mut(&call)
+        {
+            let inner = &packet[inner];
+            if source_of(inner) == Some(client.inner) {
+                for counts in [&mut client.received, &mut self.received] {
+                    counts[0] += 1;
+                    counts[1] += inner.len() as u64;
+                }
+                deliver(inner);
+            } else {
+                self.drops[3] += 1;
+            }
+        }
+        if !self.outputs.is_empty() {
+            self.translate(effects);
+        }
+    }
+}
+
+/// What the log calls a client. What it says of itself is shown, never obeyed by the terminal.
+fn name(up: &Up) -> String {
+    let name = up.user.as_deref().unwrap_or("(no name)");
+    name.escape_debug().to_string()
+}
+
+/// The source address of a packet of IPv4.
+fn source_of(packet: &[u8]) -> Option<Ipv4Addr> {
+    address_at(packet, 12)
+}
+
+fn address_at(packet: &[u8], at: usize) -> Option<Ipv4Addr> {
+    let &address = packet.get(at..)?.first_chunk::<4>()?;
+    (packet[0] >> 4 == 4).then_some(address.into())
+}
+
+impl Machine for ServerMachine {
+    fn handle(&mut self, event: Event<'_>, now: Instant, effects: &mut Vec<Effect>) {
+        match event {
+            Event::Control(stream, bytes) => {
+                let id = ConnectionId(stream);
+                self.session
+                    .receive_control(id, bytes, now, &mut self.outputs);
+            }
+            Event::Ended(stream) => {
+                let id = ConnectionId(stream);
+                self.session.control_ended(id, now, &mut self.outputs);
+            }
+            Event::Closed(stream) => {
+                self.session.forget(ConnectionId(stream));
+                self.connections.remove(&stream);
+                self.finished.retain(|finished| *finished != stream);
+            }
+            Event::Deadline => {
+                self.session.expire(now, &mut self.outputs);
+                if self.stop_by.is_some_and(|by| by <= now) {
+                    effects.push(Effect::End(Ok(())));
+                }
+            }
+            Event::Stop => {
+                self.stop_by = Some(now + FAREWELL);
+                self.session.stop(now, &mut self.outputs);
+            }
+            // A server calls no one.
+            Event::Start | Event::LookedUp(_) | Event::Connected | Event::NotConnected(_) => {}
+        }
+        self.translate(effects);
+        if self.stop_by.is_some() && self.connections.is_empty() {
+            effects.push(Effect::End(Ok(())));
+        }
+    }
+
+    fn accept(&mut self, from: Ipv4Addr, now: Instant) -> Option<StreamId> {
+        let accepted = match self.stop_by {
+            None => self.session.accept(from, now),
+            Some(_) => None,
+        };
+        match accepted {
+            Some(ConnectionId(stream)) => {
+                self.connections.insert(stream, from);
+                Some(stream)
+            }
+            None => {
+                self.turned_away += 1;
+                None
+            }
+        }
+    }
+
+    fn transmit(&self, stream: StreamId) -> &[u8] {
+        self.session.transmit(ConnectionId(stream))
+    }
+
+    fn transmitted(&mut self, stream: StreamId, len: usize) {
+        self.session.transmitted(ConnectionId(stream), len);
+    }
+
+    fn is_finished(&self, stream: StreamId) -> bool {
+        self.finished.contains(&stream)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let orders = self.clients.values();
+        let orders = orders.filter_map(|client| client.order.as_ref()?.deadline());
+        let others = [self.session.deadline(), self.stop_by];
+        orders.chain(others.into_iter().flatten()).min()
+    }
+
+    fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Ipv4Addr> {
+        let Some(to) = address_at(packet, 16) else {
+            self.drops[2] += 1;
+            return None;
+        };
+        let call = self.routes.get(&to).copied();
+        let client = call.and_then(|call| Some((call, self.clients.get_mut(&call)?)));
+        let Some((call, client)) = client else {
+            self.drops[0] += 1;
+            return None;
+        };
+        match self.session.send(call, packet, now, out) {
+            Ok(to) => {
+                for counts in [&mut client.sent, &mut self.sent] {
+                    counts[0] += 1;
+                    counts[1] += packet.len() as u64;
+                }
+                return Some(to);
+            }
+            Err(SendError::NotUp) => self.drops[0] += 1,
+            Err(SendError::TooLong(_)) => self.drops[1] += 1,
+            Err(SendError::Protocol) => self.drops[2] += 1,
+        }
+        None
+    }
+
+    fn inbound(
+        &mut self,
+        from: Ipv4Addr,
+        packet: &mut [u8],
+        now: Instant,
+        deliver: &mut dyn FnMut(&[u8]),
+        effects: &mut Vec<Effect>,
+    ) {
+        let call = Packet::parse(packet).map_or(0, |packet| packet.header.call_id);
+        let order = self.clients.get_mut(&call);
+        let order = order.filter(|client| client.outer == from);
+        let order = order.and_then(|client| client.order.as_mut());
+        let Some(order) = order else {
+            return self.open(from, packet, now, deliver, effects);
+        };
+        if order.arrived(packet, now) {
+            self.open(from, packet, now, deliver, effects);
+        }
+        self.release_of(call, now, deliver, effects);
+    }
+
+    fn release(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8]), effects: &mut Vec<Effect>) {
+        let due = self.clients.iter().filter(|(_, client)| {
+            let deadline = client.order.as_ref().and_then(Order::deadline);
+            deadline.is_some_and(|deadline| deadline <= now)
+        });
+        let due: Vec<u16> = due.map(|(call, _)| *call).collect();
+        for call in due {
+            self.release_of(call, now, deliver, effects);
+        }
+    }
+
+    fn describe(&self, status: &mut Status) {
+        status.role = Some("server".to_owned());
+        let dataplane = &mut status.dataplane;
+        dataplane.outbound.packets = self.sent[0];
+        dataplane.outbound.bytes = self.sent[1];
+        dataplane.inbound.packets = self.received[0];
+        dataplane.inbound.bytes = self.received[1];
+        let [unrouted, too_long, no_ipv4, foreign] = self.drops;
+        for (name, count) in [
+            ("no_session", self.session.unknown_packets()),
+            ("no_route", unrouted),
+            ("too_long", too_long),
+            ("tun_malformed", no_ipv4),
+            ("wrong_source", foreign),
+        ] {
+            dataplane.drops.insert(name.to_owned(), count);
+        }
+        super::counters::add(None, &mut dataplane.drops);
+        for (call, client) in &self.clients {
+            super::counters::add(self.session.call(*call), &mut dataplane.drops);
+            let since = client.since.duration_since(UNIX_EPOCH);
+            status.peers.push(PeerStatus {
+                name: client.up.user.clone(),
+                username: client.up.user.clone(),
+                client_id: Some(u64::from(*call)),
+                transport: Some("gre".to_owned()),
+                cipher: Some(describe(client.up.protection)),
+                connected_unix: since.ok().map(|since| since.as_secs()),
+                endpoint: Some(client.outer.to_string()),
+                allowed_ips: vec![format!("{}/32", client.inner)],
+                rx_bytes: client.received[1],
+                tx_bytes: client.sent[1],
+                ..PeerStatus::default()
+            });
+        }
+        let refused = &mut status.refused;
+        refused.insert("connection_limit".to_owned(), self.turned_away);
+        refused.insert("auth_failed".to_owned(), self.logins_refused);
+    }
+}
+
+impl ServerMachine {
+    /// Opens packets of one call that have waited.
+    fn release_of(
+        &mut self,
+        call: u16,
+        now: Instant,
+        deliver: &mut dyn FnMut(&[u8]),
+        effects: &mut Vec<Effect>,
+    ) {
+        loop {
+            let Some(client) = self.clients.get_mut(&call) else {
+                return;
+            };
+            let from = client.outer;
+            let due = client.order.as_mut().and_then(|order| order.due(now));
+            let Some(mut packet) = due else {
+                return;
+            };
+            self.open(from, &mut packet, now, deliver, effects);
+        }
+    }
+}

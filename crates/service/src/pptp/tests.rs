@@ -1,0 +1,432 @@
+//! A client and a server, a TCP connection that keeps order, and a network that a test can disturb.
+
+use super::client::{ClientMachine, ClientOptions};
+use super::machine::{Effect, Event, Machine, ONLY, StreamId};
+use super::server::ServerMachine;
+use super::{network, settings};
+use crate::status::Status;
+use ::config::pptp::{self, Pptp, Role};
+use ::pptp::session::{Entropy, Up};
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Outer addresses.
+const HERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const THERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+/// Inner addresses.
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+
+const ALLOWED: &str = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\ninterface = \"pptp0\"\n";
+
+fn model(text: &str) -> Pptp {
+    let import = pptp::parse(&format!("{ALLOWED}{text}"), Path::new("x.toml"));
+    import.into_model().unwrap()
+}
+
+fn client_model(host: &str, password: &str, more: &str) -> Pptp {
+    model(&format!(
+        "server = \"{host}\"\nusername = \"alice\"\npassword = \"{password}\"\n{more}"
+    ))
+}
+
+fn entropy(seed: u8) -> Entropy {
+    Entropy::new(move |bytes| bytes.fill(seed))
+}
+
+struct World {
+    now: Instant,
+    client: ClientMachine,
+    server: ServerMachine,
+    stream: Option<StreamId>,
+    /// Packets of GRE under way to the server, and to the client.
+    to_server: VecDeque<Vec<u8>>,
+    to_client: VecDeque<Vec<u8>>,
+    /// Inner packets that came out.
+    at_server: Vec<Vec<u8>>,
+    at_client: Vec<Vec<u8>>,
+    /// What the client asked for.
+    asked: Vec<String>,
+    calls: Vec<SocketAddrV4>,
+    up: Option<Up>,
+    log: Vec<String>,
+    ended: Option<Result<(), String>>,
+    /// Whether the server can be reached.
+    reachable: bool,
+}
+
+impl World {
+    fn new(host: &str, password: &str, more: &str) -> Self {
+        let model_of_client = client_model(host, password, more);
+        let Role::Client(client) = &model_of_client.role else {
+            panic!("{model_of_client:?}");
+        };
+        let options = ClientOptions {
+            host: client.host.clone(),
+            port: client.port,
+            reorder: model_of_client.reorder,
+        };
+        let made = settings::client(&model_of_client, client).unwrap();
+        let client = ClientMachine::new(made, options, entropy(3));
+        let text = "listen = \"0.0.0.0\"\naddress = \"10.9.0.1/24\"\n";
+        let model = model(&format!("{text}{more}[users]\nalice = \"word\"\n"));
+        let Role::Server(server) = &model.role else {
+            panic!("{model:?}");
+        };
+        let users = Box::new(settings::users(server));
+        let made = settings::server(&model, server);
+        let server = ServerMachine::new(made, users, entropy(5), model.reorder).unwrap();
+        Self {
+            now: Instant::now(),
+            client,
+            server,
+            stream: None,
+            to_server: VecDeque::new(),
+            to_client: VecDeque::new(),
+            at_server: Vec::new(),
+            at_client: Vec::new(),
+            asked: Vec::new(),
+            calls: Vec::new(),
+            up: None,
+            log: Vec::new(),
+            ended: None,
+            reachable: true,
+        }
+    }
+
+    /// Up, with nothing under way.
+    fn connected(more: &str) -> Self {
+        let mut world = Self::new(&THERE.to_string(), "word", more);
+        world.tell(Event::Start);
+        world.run(|world| world.up.is_some());
+        world
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
+        let mut effects = Vec::new();
+        self.client.handle(event, self.now, &mut effects);
+        self.of_client(effects);
+    }
+
+    fn of_client(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::LookUp(host) => self.asked.push(host),
+                Effect::Connect(server) => {
+                    self.calls.push(server);
+                    if self.reachable {
+                        self.stream = self.server.accept(HERE, self.now);
+                        self.tell(Event::Connected);
+                    } else {
+                        self.tell(Event::NotConnected("no way".to_owned()));
+                    }
+                }
+                Effect::Gre(to, packet) => {
+                    assert_eq!(to, THERE);
+                    self.to_server.push_back(packet);
+                }
+                Effect::Up { up, server } => {
+                    assert_eq!(server, THERE);
+                    self.up = Some(up);
+                }
+                Effect::Log(_, words) => self.log.push(words),
+                Effect::End(result) => self.ended = Some(result),
+            }
+        }
+    }
+
+    fn of_server(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            if let Effect::Gre(to, packet) = effect {
+                assert_eq!(to, HERE);
+                self.to_client.push_back(packet);
+            }
+        }
+    }
+
+    /// Carries what both have said of the control connection.
+    fn carry(&mut self) {
+        while let Some(stream) = self.stream {
+            let mut effects = Vec::new();
+            let said = self.client.transmit(ONLY).to_vec();
+            self.client.transmitted(ONLY, said.len());
+            let answered = self.server.transmit(stream).to_vec();
+            self.server.transmitted(stream, answered.len());
+            if !said.is_empty() {
+                let event = Event::Control(stream, &said);
+                self.server.handle(event, self.now, &mut effects);
+            }
+            if !answered.is_empty() {
+                self.tell(Event::Control(ONLY, &answered));
+            }
+            self.of_server(effects);
+            if said.is_empty() && answered.is_empty() {
+                let finished = self.client.is_finished(ONLY) || self.server.is_finished(stream);
+                if finished {
+                    self.hang_up();
+                }
+                return;
+            }
+        }
+    }
+
+    /// The connection ends.
+    fn hang_up(&mut self) {
+        let Some(stream) = self.stream.take() else {
+            return;
+        };
+        let mut effects = Vec::new();
+        for event in [Event::Ended(stream), Event::Closed(stream)] {
+            self.server.handle(event, self.now, &mut effects);
+        }
+        self.of_server(effects);
+        self.tell(Event::Ended(ONLY));
+        self.tell(Event::Closed(ONLY));
+    }
+
+    fn deliver(&mut self) {
+        let (mut client, mut server) = (Vec::new(), Vec::new());
+        while let Some(mut packet) = self.to_server.pop_front() {
+            let mut deliver = |packet: &[u8]| self.at_server.push(packet.to_vec());
+            self.server
+                .inbound(HERE, &mut packet, self.now, &mut deliver, &mut server);
+        }
+        while let Some(mut packet) = self.to_client.pop_front() {
+            let mut deliver = |packet: &[u8]| self.at_client.push(packet.to_vec());
+            self.client
+                .inbound(THERE, &mut packet, self.now, &mut deliver, &mut client);
+        }
+        self.of_server(server);
+        self.of_client(client);
+    }
+
+    /// Lets everything happen, and the time pass, until something is so.
+    fn run(&mut self, until: impl Fn(&Self) -> bool) {
+        for _ in 0..10_000 {
+            self.carry();
+            self.deliver();
+            let idle = self.to_server.is_empty() && self.to_client.is_empty();
+            if !idle {
+                continue;
+            }
+            if until(self) {
+                return;
+            }
+            let deadlines = [self.client.deadline(), self.server.deadline()];
+            let next = deadlines.into_iter().flatten().min().expect("a deadline");
+            self.now = self.now.max(next);
+            let mut effects = Vec::new();
+            let mut deliver = |packet: &[u8]| self.at_server.push(packet.to_vec());
+            self.server.release(self.now, &mut deliver, &mut effects);
+            self.server.handle(Event::Deadline, self.now, &mut effects);
+            self.of_server(effects);
+            let mut effects = Vec::new();
+            let mut deliver = |packet: &[u8]| self.at_client.push(packet.to_vec());
+            self.client.release(self.now, &mut deliver, &mut effects);
+            self.of_client(effects);
+            self.tell(Event::Deadline);
+        }
+        panic!("it never came: {:?}", self.log);
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        // Echoes keep the clock going.
+        self.run(|world| world.now >= end);
+    }
+
+    fn client_sends(&mut self, packet: &[u8]) {
+        let mut out = Vec::new();
+        if self.client.outbound(packet, self.now, &mut out).is_some() {
+            self.to_server.push_back(out);
+        }
+    }
+
+    fn server_sends(&mut self, packet: &[u8]) {
+        let mut out = Vec::new();
+        if self.server.outbound(packet, self.now, &mut out).is_some() {
+            self.to_client.push_back(out);
+        }
+    }
+
+    fn drops(machine: &impl Machine, reason: &str) -> u64 {
+        let mut status = Status::default();
+        machine.describe(&mut status);
+        status.dataplane.drops[reason]
+    }
+}
+
+/// A packet of IPv4.
+fn packet(from: Ipv4Addr, to: Ipv4Addr, number: u8) -> Vec<u8> {
+    let mut packet = vec![number; 60];
+    packet[..20].fill(0);
+    packet[0] = 0x45;
+    packet[3] = 60;
+    packet[12..16].copy_from_slice(&from.octets());
+    packet[16..20].copy_from_slice(&to.octets());
+    packet
+}
+
+#[test]
+fn packets_go_both_ways_and_the_end_is_told() {
+    for more in ["", "mppe = \"128,stateful\"\n", "mppe = \"none\"\n"] {
+        let mut world = World::connected(more);
+        assert_eq!(world.up.as_ref().unwrap().address, CLIENT);
+        for number in 0..200 {
+            world.client_sends(&packet(CLIENT, SERVER, number));
+            world.server_sends(&packet(SERVER, CLIENT, number));
+            world.deliver();
+        }
+        let expected = |from, to| (0..200).map(|n| packet(from, to, n)).collect::<Vec<_>>();
+        assert_eq!(world.at_server, expected(CLIENT, SERVER), "{more}");
+        assert_eq!(world.at_client, expected(SERVER, CLIENT), "{more}");
+        world.tell(Event::Stop);
+        world.run(|world| world.ended.is_some());
+        assert_eq!(world.ended, Some(Ok(())));
+        let mut status = Status::default();
+        world.server.describe(&mut status);
+        assert!(status.peers.is_empty());
+    }
+}
+
+#[test]
+fn packets_of_one_stream_that_were_overtaken_are_waited_for() {
+    let mut world = World::connected("mppe = \"128,stateful\"\n");
+    world.client_sends(&packet(CLIENT, SERVER, 0));
+    world.deliver();
+    for first in (1..=233_u8).step_by(8) {
+        for number in first..first + 8 {
+            world.client_sends(&packet(CLIENT, SERVER, number));
+        }
+        // Three packets overtake the first.
+        let late = world.to_server.pop_front().unwrap();
+        world.to_server.insert(3, late);
+        world.deliver();
+    }
+    let numbers: Vec<u8> = world.at_server.iter().map(|packet| packet[30]).collect();
+    assert_eq!(numbers, (0..=240).collect::<Vec<_>>());
+    assert_eq!(World::drops(&world.server, "undecryptable"), 0);
+}
+
+#[test]
+fn a_packet_of_one_stream_that_is_lost_costs_a_moment_only() {
+    let mut world = World::connected("mppe = \"128,stateful\"\n");
+    world.client_sends(&packet(CLIENT, SERVER, 0));
+    world.to_server.pop_back();
+    for number in 1..10 {
+        world.client_sends(&packet(CLIENT, SERVER, number));
+    }
+    // Given up, and the sender asked to begin anew.
+    let end = world.now + Duration::from_secs(2);
+    world.run(|world| world.now >= end);
+    world.client_sends(&packet(CLIENT, SERVER, 77));
+    world.deliver();
+    assert_eq!(world.at_server.last().unwrap()[30], 77);
+}
+
+#[test]
+fn a_source_that_is_not_the_clients_and_a_destination_without_one_are_dropped() {
+    let mut world = World::connected("");
+    world.client_sends(&packet(Ipv4Addr::new(10, 9, 0, 3), SERVER, 1));
+    world.client_sends(&packet(CLIENT, SERVER, 2));
+    world.server_sends(&packet(SERVER, Ipv4Addr::new(10, 9, 0, 3), 3));
+    world.server_sends(&[0x60; 40]);
+    world.deliver();
+    assert_eq!(world.at_server, [packet(CLIENT, SERVER, 2)]);
+    assert!(world.at_client.is_empty());
+    for reason in ["wrong_source", "no_route", "tun_malformed"] {
+        assert_eq!(World::drops(&world.server, reason), 1, "{reason}");
+    }
+}
+
+#[test]
+fn packets_from_elsewhere_are_counted_only() {
+    let mut world = World::connected("");
+    world.client_sends(&packet(CLIENT, SERVER, 1));
+    let mut stolen = world.to_server.pop_front().unwrap();
+    let stranger = Ipv4Addr::new(198, 51, 100, 1);
+    let (now, mut effects) = (world.now, Vec::new());
+    let mut deliver = |_: &[u8]| panic!("a stranger's packet");
+    world
+        .server
+        .inbound(stranger, &mut stolen, now, &mut deliver, &mut effects);
+    world
+        .client
+        .inbound(stranger, &mut stolen, now, &mut deliver, &mut effects);
+    assert!(effects.is_empty());
+    assert_eq!(World::drops(&world.server, "no_session"), 1);
+    assert_eq!(World::drops(&world.client, "no_session"), 1);
+}
+
+#[test]
+fn a_server_out_of_reach_is_called_again_after_longer_and_longer() {
+    let mut world = World::new(&THERE.to_string(), "word", "");
+    world.reachable = false;
+    let start = world.now;
+    world.tell(Event::Start);
+    world.run(|world| world.calls.len() == 7);
+    let passed = (world.now - start).as_secs();
+    assert_eq!(passed, 1 + 2 + 4 + 10 + 30 + 30);
+    world.reachable = true;
+    world.run(|world| world.up.is_some());
+    assert_eq!(world.ended, None);
+}
+
+#[test]
+fn a_tunnel_that_breaks_is_made_anew() {
+    let mut world = World::connected("");
+    world.up = None;
+    world.hang_up();
+    world.run(|world| world.up.is_some());
+    world.client_sends(&packet(CLIENT, SERVER, 9));
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.at_server, [packet(CLIENT, SERVER, 9)]);
+}
+
+#[test]
+fn a_name_is_looked_up_and_its_addresses_are_tried_in_turn() {
+    let mut world = World::new("vpn.example", "word", "");
+    world.tell(Event::Start);
+    assert_eq!(world.asked, ["vpn.example"]);
+    world.tell(Event::LookedUp(Err("no name server".to_owned())));
+    assert!(world.log[0].contains("vpn.example: no name server"));
+    world.run(|world| world.asked.len() == 2);
+    world.tell(Event::LookedUp(Ok(Vec::new())));
+    assert!(world.log[1].contains("no IPv4"), "{:?}", world.log);
+    world.run(|world| world.asked.len() == 3);
+    world.reachable = false;
+    world.tell(Event::LookedUp(Ok(vec![HERE, THERE])));
+    let called: Vec<Ipv4Addr> = world.calls.iter().map(|call| *call.ip()).collect();
+    assert_eq!(called, [HERE, THERE]);
+    // Known addresses do when the name server is out of reach.
+    world.run(|world| world.asked.len() == 4);
+    world.tell(Event::LookedUp(Err("no name server".to_owned())));
+    assert_eq!(world.calls.len(), 4);
+}
+
+#[test]
+fn a_servers_inner_address_that_is_its_outer_one_gets_no_route() {
+    let more = "default-route = true\nroutes = [\"10.0.0.0/8\"]\nmtu = 1300\n";
+    let model = client_model("vpn.example", "word", more);
+    let Role::Client(client) = &model.role else {
+        panic!("{model:?}");
+    };
+    let up = |peer| Up {
+        address: CLIENT,
+        peer: Some(peer),
+        dns: [Some(SERVER), None],
+        mtu: 1396,
+        protection: None,
+        user: None,
+    };
+    let want = network::of_client(&model, client, &up(SERVER), THERE, false);
+    assert_eq!(want.addresses[0].peer, Some(SERVER.into()));
+    assert_eq!(want.mtu, host::Mtu::Exact(1300));
+    assert_eq!(want.routes.len(), 1);
+    assert!(want.default_v4.is_some() && want.name_servers.is_none());
+    assert_eq!(want.endpoints, [THERE]);
+    let want = network::of_client(&model, client, &up(THERE), THERE, false);
+    assert_eq!(want.addresses[0].peer, None);
+}

@@ -1,0 +1,414 @@
+//! The profile: what `millrace tune` has measured on this machine, for tunnels to start with.
+//!
+//! A JSON file of one object. It names the machine that it was measured on, and is worth nothing on another: another
+//! processor, another kernel, another release of this program. What it says of a cipher is worth nothing to a program, of
+//! the same release too, that has other code for it.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use crypto::accelerator::{self, Costs, Crossover, Task};
+use crypto::select::{self, Algorithm};
+use serde::{Deserialize, Serialize};
+
+use host::machine::Machine;
+
+/// Where it is, unless another file is named.
+pub const DEFAULT_PATH: &str = "/etc/millrace/profile.json";
+
+/// The environment variable that names another; empty for none at all.
+pub const ENVIRONMENT: &str = "MILLRACE_PROFILE";
+
+/// Largest profile that is read, in bytes; a real one has two thousand.
+const FILE_MAX: u64 = 64 * 1024;
+
+/// What the file holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    /// The program's release.
+    pub version: String,
+    /// `model name` and number of processors, and the kernel's release.
+    pub processor: String,
+    /// Processors.
+    pub processors: usize,
+    /// The kernel's release.
+    pub kernel: String,
+    /// What runs on the CPU.
+    pub cpu: Vec<OnCpu>,
+    /// What accelerators do.
+    pub engines: Vec<OnAccelerator>,
+}
+
+/// The candidates that are fastest on the CPU for an algorithm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnCpu {
+    /// The algorithm's name.
+    pub algorithm: String,
+    /// For batches.
+    pub many: String,
+    /// For few packets.
+    pub few: String,
+    /// What they were chosen among. Profiles that do not tell are of older programs, which is why there is a default.
+    #[serde(default)]
+    pub among: Vec<String>,
+}
+
+impl OnCpu {
+    /// What is fastest now. It is measured, if it was not yet.
+    pub fn chosen(algorithm: Algorithm) -> Self {
+        let choice = select::chosen_on_cpu(algorithm);
+        let among = select::candidates_on_cpu(algorithm).into_iter();
+        Self {
+            algorithm: algorithm.name().to_owned(),
+            many: choice.many.to_owned(),
+            few: choice.few.to_owned(),
+            among: among.map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// An accelerator beside the CPU for an algorithm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnAccelerator {
+    /// The algorithm's name.
+    pub algorithm: String,
+    /// The kernel's name for the driver.
+    pub driver: String,
+    /// The way to it.
+    pub by: String,
+    /// Whether it gains anything; if not, the rest is there to be read.
+    pub used: bool,
+    /// What sealing costs.
+    pub seal: Lines,
+    /// What opening costs.
+    pub open: Lines,
+}
+
+/// Both lines of a [`Crossover`], in picoseconds: for a batch, for each packet, for each byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lines {
+    /// The CPU's.
+    pub cpu: [u64; 3],
+    /// The accelerator's.
+    #[serde(rename = "engine")]
+    pub accelerator: [u64; 3],
+}
+
+impl From<Crossover> for Lines {
+    fn from(crossover: Crossover) -> Self {
+        let line = |costs: Costs| [costs.batch, costs.packet, costs.byte];
+        Self {
+            cpu: line(crossover.cpu),
+            accelerator: line(crossover.accelerator),
+        }
+    }
+}
+
+impl From<Lines> for Crossover {
+    fn from(lines: Lines) -> Self {
+        let costs = |[batch, packet, byte]: [u64; 3]| Costs {
+            batch,
+            packet,
+            byte,
+        };
+        Self {
+            cpu: costs(lines.cpu),
+            accelerator: costs(lines.accelerator),
+        }
+    }
+}
+
+/// Why a profile is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// It cannot be read.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is no profile.
+    #[error("no profile: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It was measured elsewhere, or before.
+    #[error("measured on {0}: run millrace tune again")]
+    Stale(String),
+}
+
+impl Profile {
+    /// An empty one of this machine.
+    #[allow(clippy::new_without_default, reason = "it measures")]
+    pub fn new() -> Self {
+        let machine = Machine::this();
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            processor: machine.model,
+            processors: machine.processors,
+            kernel: machine.kernel,
+            cpu: Vec::new(),
+            engines: Vec::new(),
+        }
+    }
+
+    /// Reads one that is of this machine.
+    pub fn read(path: &Path) -> Result<Self, ProfileError> {
+        let mut text = String::new();
+        fs::File::open(path)?
+            .take(FILE_MAX)
+            .read_to_string(&mut text)?;
+        let profile: Self = serde_json::from_str(&text)?;
+        let this = Self::new();
+        let Self {
+            version,
+            processor,
+            processors,
+            kernel,
+            ..
+        } = &profile;
+        let same = (version, processor, processors, kernel)
+            == (
+                &this.version,
+                &this.processor,
+                &this.processors,
+                &this.kernel,
+            );
+        if !same {
+            return Err(ProfileError::Stale(format!(
+                "{processors} processors ({processor}), Linux {kernel}, by millrace {version}"
+            )));
+        }
+        Ok(profile)
+    }
+
+    /// Whether it could be written, tried as far as can be without writing it. Makes its directory.
+    pub fn check_path(path: &Path) -> io::Result<()> {
+        if path.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Self::beside(path).map(drop)
+    }
+
+    /// Writes it, whole or not at all, and makes its directory.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        let mut file = Self::beside(path)?;
+        serde_json::to_writer_pretty(&mut file, self)?;
+        file.write_all(b"\n")?;
+        // A user that may start a tunnel may read what it starts with; there is no secret in it.
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        file.as_file().set_permissions(mode)?;
+        file.persist(path)?;
+        Ok(())
+    }
+
+    /// A file of another name in its directory, which is made.
+    fn beside(path: &Path) -> io::Result<tempfile::NamedTempFile> {
+        let directory = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        fs::create_dir_all(directory)?;
+        tempfile::NamedTempFile::new_in(directory)
+    }
+
+    /// Has this process choose as it says. What does not exist here any more is left to be measured, and so is what was
+    /// chosen among other code than this program has; the algorithms of which that is true are returned.
+    fn apply(&self) -> Vec<Algorithm> {
+        let is_fresh = |algorithm: Algorithm| {
+            let mut entries = self.cpu.iter();
+            entries
+                .find(|choice| choice.algorithm == algorithm.name())
+                .is_some_and(|choice| choice.among == select::candidates_on_cpu(algorithm))
+        };
+        let (fresh, stale): (Vec<_>, Vec<_>) =
+            Algorithm::ALL.into_iter().partition(|&of| is_fresh(of));
+        for choice in &self.cpu {
+            let Some(algorithm) = Algorithm::from_name(&choice.algorithm) else {
+                continue;
+            };
+            if fresh.contains(&algorithm) && !select::import(algorithm, &choice.many, &choice.few) {
+                log::debug!("profile: no code {} for {}", choice.many, choice.algorithm);
+            }
+        }
+        for choice in self.engines.iter().filter(|choice| choice.used) {
+            let Some(task) = Task::from_name(&choice.algorithm) else {
+                continue;
+            };
+            // What an accelerator gains was measured against the code that the CPU had then.
+            if stale.iter().any(|&of| Task::of(of) == Some(task)) {
+                continue;
+            }
+            if !accelerator::set_crossovers(task, [choice.seal.into(), choice.open.into()]) {
+                log::debug!("profile: {} is not there", choice.driver);
+                continue;
+            }
+            for algorithm in Algorithm::ALL {
+                // What the CPU keeps, of many packets or few, is told above.
+                if Task::of(algorithm) == Some(task) {
+                    select::import(algorithm, "engine", "engine");
+                }
+            }
+        }
+        stale
+    }
+}
+
+/// The file: the environment's, or the default; `None` if there is to be none.
+pub fn path() -> Option<PathBuf> {
+    match std::env::var_os(ENVIRONMENT) {
+        None => Some(PathBuf::from(DEFAULT_PATH)),
+        Some(path) if path.is_empty() => None,
+        Some(path) => Some(PathBuf::from(path)),
+    }
+}
+
+/// Reads the profile and has this process choose as it says; says in one line if it does not fit.
+pub fn load() {
+    let Some(path) = path() else { return };
+    // Most machines have none, and none was asked for.
+    if std::env::var_os(ENVIRONMENT).is_none() && !path.exists() {
+        return;
+    }
+    match Profile::read(&path) {
+        Ok(profile) => {
+            let stale = profile.apply();
+            if !stale.is_empty() {
+                let names: Vec<_> = stale.iter().map(|algorithm| algorithm.name()).collect();
+                log::warn!(
+                    "profile {}: not used for {}, for which this program has other code: run millrace tune again",
+                    path.display(),
+                    names.join(", ")
+                );
+            }
+        }
+        Err(why) => log::warn!("profile {}: {why}", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> Profile {
+        Profile {
+            cpu: vec![OnCpu {
+                many: "aws-lc".to_owned(),
+                few: "aws-lc".to_owned(),
+                ..OnCpu::chosen(Algorithm::AesGcm)
+            }],
+            engines: vec![OnAccelerator {
+                algorithm: "aes-cbc".to_owned(),
+                driver: "cbc-aes-qce".to_owned(),
+                by: "/dev/crypto".to_owned(),
+                used: true,
+                seal: Lines {
+                    cpu: [0, 1, 2],
+                    accelerator: [u64::MAX, 3, 4],
+                },
+                open: Crossover::NEVER.into(),
+            }],
+            ..Profile::new()
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_applies() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("made/profile.json");
+        profile().write(&path).unwrap();
+        let read = Profile::read(&path).unwrap();
+        assert_eq!(read, profile());
+        assert_eq!(Crossover::from(read.engines[0].open), Crossover::NEVER);
+        // The accelerator is not there: the CPU does it.
+        let stale = read.apply();
+        assert!(!stale.contains(&Algorithm::AesGcm));
+        assert!(stale.contains(&Algorithm::AesCbcEncrypt));
+        let chosen = select::chosen(Algorithm::AesGcm);
+        assert_eq!((chosen.many, chosen.few), ("aws-lc", "aws-lc"));
+    }
+
+    #[test]
+    fn what_was_chosen_among_other_code_is_not_used() {
+        let algorithm = Algorithm::HmacSha512;
+        let now = OnCpu::chosen(algorithm);
+        let names = select::candidates_on_cpu(algorithm);
+        assert_eq!(now.among, names);
+        // What was not fastest just now: it is taken only from a build that has the same code.
+        let other = names.iter().find(|name| **name != now.many).unwrap();
+        let mut told = OnCpu {
+            many: (*other).to_owned(),
+            few: (*other).to_owned(),
+            ..now.clone()
+        };
+        let apply = |told: &OnCpu| {
+            let told = Profile {
+                cpu: vec![told.clone()],
+                ..Profile::new()
+            };
+            told.apply().contains(&algorithm)
+        };
+        for among in [
+            Vec::new(),
+            names[..names.len() - 1].to_vec(),
+            [&names[..], &["to-come"]].concat(),
+        ] {
+            told.among = among.into_iter().map(str::to_owned).collect();
+            assert!(apply(&told), "{:?}", told.among);
+            assert_eq!(OnCpu::chosen(algorithm), now);
+        }
+        told.among.clone_from(&now.among);
+        assert!(!apply(&told));
+        assert_eq!(OnCpu::chosen(algorithm), told);
+    }
+
+    #[test]
+    fn a_profile_of_an_older_program_is_read_and_stale() {
+        let mut json = serde_json::to_value(profile()).unwrap();
+        json["cpu"][0].as_object_mut().unwrap().remove("among");
+        let read: Profile = serde_json::from_value(json).unwrap();
+        assert!(read.apply().contains(&Algorithm::AesGcm));
+    }
+
+    #[test]
+    fn where_nothing_can_be_written_is_known_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(Profile::check_path(&file.join("below/profile.json")).is_err());
+        assert!(Profile::check_path(directory.path()).is_err());
+        // What is there stays as it is, and nothing comes beside it.
+        fs::write(&file, "old").unwrap();
+        Profile::check_path(&file).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert!(Profile::check_path(&directory.path().join("made/profile.json")).is_ok());
+    }
+
+    #[test]
+    fn what_was_measured_elsewhere_is_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("profile.json");
+        for other in [
+            Profile {
+                processor: "Cortex-A7".to_owned(),
+                ..profile()
+            },
+            Profile {
+                processors: 400,
+                ..profile()
+            },
+            Profile {
+                kernel: "3.10.0".to_owned(),
+                ..profile()
+            },
+            Profile {
+                version: "0.0.0".to_owned(),
+                ..profile()
+            },
+        ] {
+            other.write(&path).unwrap();
+            assert!(matches!(Profile::read(&path), Err(ProfileError::Stale(_))));
+        }
+        fs::write(&path, "{\"version\": 3}").unwrap();
+        assert!(matches!(Profile::read(&path), Err(ProfileError::Json(_))));
+        let missing = directory.path().join("missing");
+        assert!(matches!(Profile::read(&missing), Err(ProfileError::Io(_))));
+    }
+}

@@ -1,0 +1,75 @@
+//! What limits the speed, as two documents of one daemon tell.
+
+use super::{DataplaneStatus, PipelineStatus};
+
+/// Packets a second below which nothing is said: a line that idles is limited by nothing.
+const WORTH_A_WORD: u64 = 1000;
+
+/// What the counters between two documents, `elapsed_ms` apart, say about the speed.
+pub(super) fn limits(now: &DataplaneStatus, before: &DataplaneStatus, elapsed_ms: u64) -> String {
+    let moved = |now: &PipelineStatus, before: &PipelineStatus| {
+        Some((
+            now.packets.checked_sub(before.packets)?,
+            now.batches.checked_sub(before.batches)?,
+            now.syscalls.checked_sub(before.syscalls)?,
+        ))
+    };
+    let pipelines = [
+        moved(&now.outbound, &before.outbound),
+        moved(&now.inbound, &before.inbound),
+    ];
+    let Some((packets, batches, syscalls)) = pipelines.into_iter().flatten().max() else {
+        return String::new();
+    };
+    if packets * 1000 < WORTH_A_WORD * elapsed_ms {
+        return String::new();
+    }
+    let each = packets as f64 / batches.max(1) as f64;
+    // Nearly one system call for each packet: the kernel, not the cipher, is the cost.
+    let mut words = if syscalls * 2 > packets {
+        format!("packets come singly ({each:.1} a batch): system calls cost more than the cipher")
+    } else {
+        format!(
+            "batches are well filled ({each:.1} packets): the cipher and the kernel's copies are \
+             the cost"
+        )
+    };
+    for (name, state) in now.rungs.iter().filter(|(_, state)| *state != "on") {
+        words.push_str(&format!("; {name} is {state}"));
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plane(packets: u64, batches: u64, syscalls: u64) -> DataplaneStatus {
+        DataplaneStatus {
+            outbound: PipelineStatus {
+                packets,
+                batches,
+                syscalls,
+                ..PipelineStatus::default()
+            },
+            ..DataplaneStatus::default()
+        }
+    }
+
+    #[test]
+    fn only_what_is_between_two_samples_counts() {
+        // Full batches for hours, and single packets now.
+        let before = plane(9_000_000, 100_000, 200_000);
+        let now = plane(9_002_000, 102_000, 204_000);
+        assert!(limits(&now, &before, 1000).starts_with("packets come singly (1.0 a batch)"));
+        let now = plane(9_090_000, 101_000, 202_000);
+        assert!(limits(&now, &before, 1000).starts_with("batches are well filled (90.0 packets)"));
+    }
+
+    #[test]
+    fn nothing_is_said_of_little_traffic_or_of_another_daemon() {
+        let before = plane(5000, 100, 200);
+        assert_eq!(limits(&plane(5010, 105, 210), &before, 1000), "");
+        assert_eq!(limits(&plane(4000, 10, 20), &before, 1000), "");
+    }
+}

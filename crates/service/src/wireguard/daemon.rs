@@ -1,0 +1,414 @@
+//! The life of an interface's program: make the TUN, serve until told to stop, leave nothing.
+
+use super::control;
+use super::effect::Ended;
+use super::event::Event;
+use super::interface::{Interface, News};
+use super::machine::Machine;
+use super::resolver::Resolver;
+use super::server::{Listener, Server, SocketError, lock};
+use super::signals::Signals;
+use super::sockets::SocketPlan;
+use crate::gate::{Gate, turned_away};
+use crate::inbox::Inbox;
+use crate::now::Now;
+use ::wireguard::WireGuard;
+use config::lines::Lines;
+use config::settings::{DataplaneSettings, Parallel};
+use crypto::select::Algorithm;
+use engine::TunnelOptions;
+use netio::netlink::{Event as LinkEvent, Monitor, Netlink, NetlinkError, Watch};
+use netio::poll::{Poller, Waker};
+use netio::tun::{TunError, TunOptions, TunTest, TunVerdict};
+use netio::udp::SelfTest;
+use std::error::Error;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const INBOX: u64 = 0;
+const WAKE: u64 = 1;
+const NEWS: u64 = 2;
+const SIGNAL: u64 = 3;
+const UAPI: u64 = 4;
+const STATUS: u64 = 5;
+
+/// The MTU that leaves room for IPv6 and WireGuard on a 1500-byte line.
+const MTU: u32 = 1420;
+
+/// Packets that the TUN may queue. The kernel's 500 is a burst of a few milliseconds.
+const TXQUEUELEN: u32 = 1000;
+
+/// Most threads chosen without being asked: more only reorder and wait.
+const WORKERS_MAX: usize = 4;
+
+/// What a daemon is asked for.
+#[derive(Clone, Debug)]
+pub struct DaemonOptions {
+    /// Interface name; the kernel numbers a `%d`.
+    pub ifname: String,
+    /// Offloads, threads, buffers.
+    pub settings: DataplaneSettings,
+    /// Send only through this device.
+    pub bind_device: Option<String>,
+    /// The lines, in place of that.
+    pub lines: Lines,
+    /// What the super-packets of this kernel's TUN are good for: see [`test_tun`].
+    pub tun_verdict: TunVerdict,
+    /// No cipher at all: only for measuring, never for a tunnel in use.
+    #[cfg(feature = "null-cipher")]
+    pub null_cipher: bool,
+}
+
+/// Why a daemon could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// No TUN.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// A configuration socket.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The UDP sockets.
+    #[error(transparent)]
+    Udp(#[from] netio::udp::SocketError),
+    /// The link could not be set up.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// Descriptors, threads.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A program that runs one interface.
+pub struct Daemon {
+    interface: Arc<Mutex<Option<Interface>>>,
+    inbox: Arc<Inbox>,
+    wake: Arc<Waker>,
+    server: Server,
+    uapi: Listener,
+    status: Option<Listener>,
+    news: Monitor,
+    signals: Signals,
+    ifname: String,
+    ifindex: u32,
+    /// Handshake messages still wait.
+    busy: bool,
+    gate: Gate,
+    started: Instant,
+}
+
+/// The part that started a daemon, and is told of what concerns more than the interface.
+pub trait Owner {
+    /// Something has changed that the host's settings depend on: names of endpoints have been looked up, or the host's
+    /// routes or addresses are others. Called once in the beginning too.
+    ///
+    /// # Errors
+    /// Ends the daemon.
+    fn changed(&mut self, daemon: &Daemon) -> Result<(), Box<dyn Error>>;
+
+    /// SIGHUP.
+    ///
+    /// # Errors
+    /// Ends the daemon.
+    fn reload(&mut self, daemon: &Daemon) -> Result<(), Box<dyn Error>>;
+}
+
+/// Runs the self-test of the TUN's rungs that the settings want.
+///
+/// Before privileges are dropped: it needs a network namespace of its own.
+#[must_use]
+pub fn test_tun(settings: &DataplaneSettings) -> TunVerdict {
+    let verdict = start_test_tun(settings).verdict();
+    log::debug!("self-test of the TUN: {verdict:?}");
+    verdict
+}
+
+/// Starts [`test_tun`] beside what else is to be done before there is a TUN.
+pub fn start_test_tun(settings: &DataplaneSettings) -> TunTest {
+    netio::tun::start_self_test(tun_options(settings))
+}
+
+fn tun_options(settings: &DataplaneSettings) -> TunOptions {
+    TunOptions {
+        tso: settings.tun_gso.wanted(),
+        uso: settings.tun_uso.wanted(),
+        gro: settings.tun_gro.wanted(),
+    }
+}
+
+impl Daemon {
+    /// Makes the interface, starts its workers and opens its sockets.
+    ///
+    /// # Errors
+    /// See [`DaemonError`]. Nothing is left behind.
+    pub fn start(options: &DaemonOptions) -> Result<Self, DaemonError> {
+        let io = |what| move |source| DaemonError::Io { what, source };
+        // From the first moment: a signal during start-up must not leave things behind.
+        let signals = Signals::catch().map_err(io("signals"))?;
+        let settings = &options.settings;
+        crate::backends::choose(settings.crypto_backend, &[Algorithm::ChaCha20Poly1305]);
+        let tun = options
+            .tun_verdict
+            .create(&options.ifname, tun_options(settings))?;
+        let ifname = tun.name().to_owned();
+        // Heard from before the state is read, so that no change falls between the two.
+        let news = Monitor::open(Watch::ALL)?;
+        let mut netlink = Netlink::open()?;
+        let ifindex = netlink.index_of(&ifname)?;
+        netlink.set_mtu(ifindex, MTU)?;
+        // As the kernel's WireGuard. Packets from a link-local address are for no peer, and refused by every one.
+        if let Err(e) = netlink.set_no_link_local(ifindex) {
+            log::debug!("{e}");
+        }
+        if let Err(e) = netlink.set_txqueuelen(ifindex, TXQUEUELEN) {
+            log::debug!("{e}");
+        }
+        let uapi = Listener::uapi(&ifname)?;
+        let status = Listener::status(&ifname)
+            .inspect_err(|e| log::warn!("no status: {e}"))
+            .ok();
+        for listener in std::iter::once(&uapi).chain(&status) {
+            listener
+                .socket
+                .set_nonblocking(true)
+                .map_err(io("UNIX socket"))?;
+        }
+
+        let inbox = Arc::new(Inbox::new(control::INBOX).map_err(io("eventfd"))?);
+        let wake = Arc::new(Waker::new().map_err(io("eventfd"))?);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let workers = settings.workers.unwrap_or_else(|| cores.min(WORKERS_MAX));
+        let tunnel_options = TunnelOptions {
+            workers,
+            parallel: match settings.parallel {
+                Parallel::On => true,
+                Parallel::Off => false,
+                // On two cores the other one has the kernel's work to do: see docs/benchmarks/notes.md.
+                Parallel::Auto => cores > 2,
+            },
+            mtu: MTU as usize,
+            gso_max_segs: settings.gso_max_segs.map_or(usize::MAX, usize::from),
+            backpressure: false,
+        };
+        let control: Arc<Inbox> = Arc::clone(&inbox);
+        let protocol = WireGuard::new();
+        #[cfg(feature = "null-cipher")]
+        let protocol = match options.null_cipher {
+            true => WireGuard::with_cipher(|_| Arc::new(crypto::Null)),
+            false => protocol,
+        };
+        let plane =
+            userspace::wireguard(tun, protocol, control, &tunnel_options).map_err(io("threads"))?;
+        let mut plan = SocketPlan::new(settings, options.bind_device.clone());
+        if plan.gso
+            && let SelfTest::Failed(why) = netio::udp::self_test()
+        {
+            log::warn!("udp-gso: this kernel damages segmented datagrams ({why}); off");
+            plan.gso = false;
+        }
+        let mut seed = [0; 8];
+        crypto::random(&mut seed);
+        let mut machine = Machine::new(Now::read(), u64::from_ne_bytes(seed));
+        machine.set_ipv4_source_prefix(settings.cookie_v4_prefix);
+        machine.set_lines(&options.lines);
+        let resolver = Resolver::new(Arc::clone(&wake));
+        let mut interface = Interface::new(
+            machine,
+            (plane, protocol),
+            (plan, options.lines.clone()),
+            resolver,
+        );
+        interface.start()?;
+        let interface = Arc::new(Mutex::new(Some(interface)));
+        let server = Server::new(Arc::clone(&interface), Arc::clone(&wake));
+        Ok(Self {
+            interface,
+            inbox,
+            wake,
+            server,
+            uapi,
+            status,
+            news,
+            signals,
+            ifname,
+            ifindex,
+            busy: false,
+            gate: Gate::new(),
+            started: Instant::now(),
+        })
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub fn ifname(&self) -> &str {
+        &self.ifname
+    }
+
+    /// Does something with the interface while it runs.
+    pub fn with<T>(&self, f: impl FnOnce(&mut Interface) -> T) -> Option<T> {
+        let result = lock(&self.interface).as_mut().map(f);
+        self.wake.wake();
+        result
+    }
+
+    /// Serves until the interface is deleted or a signal says to stop.
+    ///
+    /// # Errors
+    /// Descriptor limits, and what `owner` says.
+    pub fn run(&mut self, owner: &mut dyn Owner) -> Result<Ended, Box<dyn Error>> {
+        let poller = self.poller().map_err(waiting)?;
+        owner.changed(self)?;
+        loop {
+            let news = self.turn(&poller).map_err(waiting)?;
+            if let Some(ended) = news.ended {
+                return Ok(ended);
+            }
+            if news.changed {
+                owner.changed(self)?;
+            }
+            if news.reload {
+                owner.reload(self)?;
+            }
+        }
+    }
+
+    fn poller(&self) -> io::Result<Poller> {
+        let poller = Poller::new()?;
+        poller.add(&*self.inbox, INBOX)?;
+        poller.add(&*self.wake, WAKE)?;
+        poller.add(&self.news, NEWS)?;
+        poller.add(&self.signals.pipe, SIGNAL)?;
+        Ok(poller)
+    }
+
+    /// Waits for something to do and does it.
+    fn turn(&mut self, poller: &Poller) -> io::Result<News> {
+        let sockets = [(Some(&self.uapi), UAPI), (self.status.as_ref(), STATUS)];
+        let sockets = sockets.into_iter();
+        let sockets = sockets.filter_map(|(it, token)| Some((it?.socket.as_fd(), token)));
+        self.gate.follow(poller, sockets, Instant::now())?;
+        let mut timeout = lock(&self.interface).as_ref().and_then(Interface::idle_for);
+        if self.busy {
+            // Handshake messages still wait, but so may others.
+            timeout = Some(Duration::ZERO);
+        }
+        if let Some(at) = self.gate.next_deadline() {
+            let left = at.saturating_duration_since(Instant::now());
+            timeout = Some(timeout.map_or(left, |t| t.min(left)));
+        }
+        let mut events = Vec::new();
+        for token in poller.wait(timeout)?.iter() {
+            match token {
+                INBOX => self.inbox.waker.clear(),
+                WAKE => self.wake.clear(),
+                NEWS => self.hear(&mut events),
+                UAPI => {
+                    let accepted = self.server.accept_uapi(&self.uapi);
+                    turn_away(&mut self.gate, accepted, &self.uapi);
+                }
+                STATUS => {
+                    if let Some(status) = &self.status {
+                        let accepted = self.server.accept_status(status, self.started);
+                        turn_away(&mut self.gate, accepted, status);
+                    }
+                }
+                _ => self.signals.drain(),
+            }
+        }
+        events.extend(self.signals.end().map(Event::Terminate));
+        if self.inbox.device_is_gone() {
+            events.push(Event::LinkGone);
+        }
+        if self.signals.take_reload() {
+            events.push(Event::Reload);
+        }
+        let Some(interface) = &mut *lock(&self.interface) else {
+            return Ok(News::default());
+        };
+        for event in events {
+            interface.handle(event);
+        }
+        self.busy = interface.serve(&self.inbox);
+        interface.expire();
+        Ok(interface.take_news())
+    }
+
+    /// Takes news about links and routes.
+    fn hear(&mut self, events: &mut Vec<Event>) {
+        let mut links = false;
+        loop {
+            let news = self.news.next();
+            links |= !matches!(news, Ok(None | Some(LinkEvent::RouteChanged)) | Err(_));
+            match news {
+                Ok(Some(LinkEvent::LinkChanged { index, up, mtu, .. }))
+                    if index == self.ifindex =>
+                {
+                    events.push(Event::Link { up, mtu });
+                }
+                Ok(Some(LinkEvent::LinkDeleted { index, .. })) if index == self.ifindex => {
+                    let interface = lock(&self.interface);
+                    let gone = interface.as_ref().is_none_or(Interface::is_gone);
+                    // If not, the descriptor still works, and the news end here.
+                    events.push(if gone {
+                        Event::LinkGone
+                    } else {
+                        Event::LinkMoved
+                    });
+                }
+                Ok(Some(LinkEvent::RouteChanged | LinkEvent::AddressChanged)) => {
+                    events.push(Event::NetworkChanged);
+                }
+                Ok(Some(LinkEvent::Overrun)) => {
+                    events.push(Event::NetworkChanged);
+                    let link = Netlink::open().and_then(|mut n| n.link_by_index(self.ifindex));
+                    if let Ok(link) = link {
+                        let (up, mtu) = (link.up, link.mtu);
+                        events.push(Event::Link { up, mtu });
+                    }
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(e) => {
+                    log::warn!("{e}");
+                    break;
+                }
+            }
+        }
+        if links {
+            events.push(Event::LinksChanged);
+        }
+        if self.uapi.is_removed() {
+            events.push(Event::SocketRemoved);
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Clients' threads may still hold the lock's other end: the interface itself ends here.
+        drop(lock(&self.interface).take());
+    }
+}
+
+/// Shuts the gate where nothing can be accepted.
+fn turn_away(gate: &mut Gate, accepted: io::Result<()>, listener: &Listener) {
+    if let Err(error) = accepted {
+        gate.failed(&error, Instant::now(), || {
+            turned_away(listener.socket.accept())
+        });
+    }
+}
+
+fn waiting(source: io::Error) -> DaemonError {
+    DaemonError::Io {
+        what: "waiting",
+        source,
+    }
+}

@@ -1,0 +1,158 @@
+//! What an interface asks for.
+
+use config::types;
+#[cfg(doc)]
+use plane::DataPlane;
+use plane::{Line, LineId, LineMode, Moving, PeerId, RouteChange, SessionKeys};
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
+use wireguard::{DataKeys, Datagram, Dropped};
+
+/// Something to do, in the order in which it comes.
+#[derive(Debug)]
+// As of the protocol's outputs: a handful exist at a time.
+#[allow(clippy::large_enum_variant)]
+pub enum Effect {
+    /// Ask the data plane.
+    Plane(PlaneRequest),
+    /// Open sockets in the place of those that are open; [`Event::Bound`](super::Event::Bound) tells how it went.
+    Bind {
+        /// The UDP port; 0 for any.
+        port: u16,
+        /// The mark of what they send; 0 for none.
+        mark: u32,
+    },
+    /// Close the sockets.
+    Unbind,
+    /// Mark what the open sockets send; [`Event::Marked`](super::Event::Marked) tells how it went.
+    Mark(u32),
+    /// Read what the host says of the lines; [`Event::LinesRead`](super::Event::LinesRead) tells.
+    ReadLines,
+    /// Open the sockets of a line in the place of those that are open;
+    /// [`Event::LineOpened`](super::Event::LineOpened) tells how it went.
+    OpenLine {
+        /// The line.
+        line: LineId,
+        /// The UDP port; 0 for any.
+        port: u16,
+        /// The mark of what they send; 0 for none.
+        mark: u32,
+    },
+    /// Close the sockets of a line.
+    CloseLine(LineId),
+    /// Look a name up; [`Event::LookedUp`](super::Event::LookedUp) tells how it went. At most [`LOOKUPS_MAX`] run at a
+    /// time.
+    LookUp(LookUp),
+    /// Read through which interface the host reaches these peers; [`Event::RoutesRead`](super::Event::RoutesRead) tells.
+    ReadRoutes {
+        /// The mark of what goes there.
+        mark: u32,
+        /// The peers and their addresses.
+        peers: Vec<(PeerId, IpAddr)>,
+    },
+    /// Look whether the interface still exists; if not, [`Event::LinkGone`](super::Event::LinkGone) tells.
+    CheckLink,
+    /// Answer a client that configured the interface.
+    Answer {
+        /// The number that it came with.
+        client: u64,
+        /// How it went.
+        result: Result<(), Refused>,
+    },
+    /// Tell the owner that what the host's settings depend on may be other than before.
+    Changed,
+    /// Tell the owner to read its configuration again.
+    Reload,
+    /// End.
+    End(Ended),
+    /// Write to the log.
+    Log(log::Level, String),
+    /// Write to the log about a peer: whose, and what.
+    LogPeer(PeerId, Cow<'static, str>),
+    /// Write to the log, for those who look for faults, that a handshake message led to no keys.
+    LogDropped(SocketAddr, Dropped),
+}
+
+/// Most look-ups at a time: a resolver that does not answer takes its time with each.
+pub const LOOKUPS_MAX: usize = 4;
+
+/// What the data plane is asked for: each is the call of [`DataPlane`] of that name.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)]
+pub enum PlaneRequest {
+    /// [`DataPlane::add_peer`]. WireGuard's peers roam: what is authentic moves them, or is another line of theirs.
+    AddPeer(PeerId, Moving),
+    /// [`DataPlane::remove_peer`].
+    RemovePeer(PeerId),
+    /// [`DataPlane::change_routes`].
+    ChangeRoutes(Vec<RouteChange>),
+    /// [`DataPlane::set_line`].
+    SetLine(PeerId, Line),
+    /// [`DataPlane::use_line`].
+    UseLine(PeerId, LineId),
+    /// [`DataPlane::set_line_mode`].
+    SetLineMode(PeerId, LineMode),
+    /// [`DataPlane::set_reorder`], with the usual limits.
+    Reorder(PeerId),
+    /// [`DataPlane::forget_source`].
+    ForgetSource(PeerId),
+    /// [`DataPlane::send`].
+    Send(Line, Datagram),
+    /// [`DataPlane::send_to_peer`], where the data plane knows it to be.
+    SendToPeer(PeerId, Datagram),
+    /// [`DataPlane::note_sent`], with this many bytes.
+    NoteSent(PeerId, usize),
+    /// [`DataPlane::note_received`], with this many bytes.
+    NoteReceived(PeerId, usize),
+    /// [`DataPlane::add_keys`].
+    AddKeys(PeerId, SessionKeys<DataKeys>),
+    /// [`DataPlane::send_with`] the keys of this session.
+    SendWith(PeerId, u32),
+    /// [`DataPlane::stop_sending`].
+    StopSending(PeerId),
+    /// [`DataPlane::remove_keys`] of this session.
+    RemoveKeys(PeerId, u32),
+    /// [`DataPlane::send_keepalive`].
+    SendKeepalive(PeerId),
+    /// [`DataPlane::send_staged`].
+    SendStaged(PeerId),
+    /// [`DataPlane::drop_staged`].
+    DropStaged(PeerId),
+    /// [`DataPlane::disarm`], and one more look at the times: what happened meanwhile is to be told at once.
+    Disarm(PeerId),
+    /// [`DataPlane::set_mtu`], in bytes.
+    SetMtu(usize),
+}
+
+/// A name to be looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookUp {
+    /// Whose endpoint it is.
+    pub peer: PeerId,
+    /// What was configured.
+    pub endpoint: types::Endpoint,
+    /// The name.
+    pub host: String,
+    /// The mark of the tunnel's own datagrams: with one, what others send goes into the tunnel.
+    pub mark: u32,
+}
+
+/// Why a configuration was refused. What came before the fault is in force, as with the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// For the `wg` tool.
+    pub errno: i32,
+    /// For a log.
+    pub words: String,
+}
+
+/// Why an interface ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By a signal.
+    Signal(i32),
+    /// The interface was deleted.
+    LinkDeleted,
+    /// The configuration socket was removed.
+    SocketRemoved,
+}

@@ -1,0 +1,81 @@
+//! What an interface is told.
+
+use super::effect::LookUp;
+use super::lines::LineFacts;
+use config::types::{self, Key32};
+use config::uapi::SetDevice;
+use plane::{Line, LineId, Notice, PeerId};
+use std::net::SocketAddr;
+
+/// Something that happened, or the end of something that an [`Effect`](super::Effect) began.
+#[derive(Debug)]
+pub enum Event {
+    /// The interface begins: its sockets are to be opened.
+    Start,
+    /// A datagram that is not a data packet.
+    Handshake {
+        /// The way that it came, with which of our addresses it called.
+        from: Line,
+        /// The datagram.
+        bytes: Box<[u8]>,
+        /// How many more wait behind it.
+        waiting: usize,
+    },
+    /// What the data plane says of peers, in any order.
+    Notices(Vec<(PeerId, Notice)>),
+    /// A client configures the interface.
+    Configure {
+        /// The number that the [`Answer`](super::Effect::Answer) will have.
+        client: u64,
+        /// What it asks for.
+        set: SetDevice,
+    },
+    /// The file says where a peer is, by an address or a name.
+    SetEndpoint {
+        /// The peer's public key. Nothing happens where there is no such peer.
+        public_key: Key32,
+        /// Where it is.
+        endpoint: types::Endpoint,
+    },
+    /// A look-up has ended.
+    LookedUp {
+        /// What was looked up.
+        lookup: LookUp,
+        /// The addresses that were found, or why there are none.
+        found: Result<Vec<SocketAddr>, String>,
+    },
+    /// The sockets that [`Bind`](super::Effect::Bind) asked for: their port, or why there are none. What was open before
+    /// an attempt that failed is still open.
+    Bound(Result<u16, String>),
+    /// The end of [`Mark`](super::Effect::Mark).
+    Marked(Result<(), String>),
+    /// The host's addresses or routes are others.
+    NetworkChanged,
+    /// The host's devices or addresses are others. Matters only where there are lines.
+    LinksChanged,
+    /// What the host says of the lines, in their order; nothing of those whose devices are not there.
+    LinesRead(Vec<Option<LineFacts>>),
+    /// The sockets of a line that [`OpenLine`](super::Effect::OpenLine) asked for: their port, or why there are none.
+    LineOpened(LineId, Result<u16, String>),
+    /// Through which interface the host now reaches peers, by its index; `None` where it does not.
+    RoutesRead(Vec<(PeerId, Option<u32>)>),
+    /// The link's state, whether or not it changed.
+    Link {
+        /// It is up.
+        up: bool,
+        /// Its MTU in bytes.
+        mtu: u32,
+    },
+    /// The interface was moved to another network namespace, from which nothing is heard.
+    LinkMoved,
+    /// The interface has been deleted, or the data plane has stopped.
+    LinkGone,
+    /// The configuration socket's file has been removed.
+    SocketRemoved,
+    /// A signal that says to end.
+    Terminate(i32),
+    /// A signal that says to read the configuration again.
+    Reload,
+    /// The [deadline](super::Machine::next_deadline) has come.
+    Deadline,
+}

@@ -1,0 +1,325 @@
+//! A running interface: what its machine asks for is done here.
+
+use super::dataplane::perform;
+use super::effect::{Effect, Ended, Refused};
+use super::event::Event;
+use super::lines::LineFacts;
+use super::machine::{Machine, Named};
+use super::resolver::Resolver;
+use super::sockets::SocketPlan;
+use crate::inbox::Inbox;
+use crate::now::Now;
+use ::wireguard::WireGuard;
+use config::lines::Lines;
+use config::types::Key32;
+use config::uapi::{DeviceState, PeerState, SetDevice};
+use netio::netlink::{Address, Netlink};
+use netio::udp::SocketError;
+use plane::{Line, LineId, PeerId};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Most handshake messages served before everything else gets a turn: signals, timers and
+/// configuration must get through even during a flood.
+const MESSAGES_AT_ONCE: usize = 64;
+
+/// `errno` of the UAPI for what should not be.
+const EINVAL: i32 = 22;
+
+/// What moves an interface's packets. Control calls it some times a second.
+pub(super) type Plane = userspace::Plane<WireGuard>;
+
+/// A running interface.
+pub struct Interface {
+    pub(super) machine: Machine,
+    pub(super) plane: Box<Plane>,
+    /// What the data plane's packets are.
+    pub(super) protocol: WireGuard,
+    sockets: SocketPlan,
+    lines: Lines,
+    resolver: Resolver,
+    effects: Vec<Effect>,
+    /// How the configuration went that was asked for last.
+    answer: Option<Result<(), Refused>>,
+    /// Why sockets could last not be opened.
+    unbound: Option<SocketError>,
+    news: News,
+}
+
+/// What is for the daemon to do.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// The owner is to be told of a change.
+    pub(super) changed: bool,
+    /// The owner is to read its configuration again.
+    pub(super) reload: bool,
+    /// The end.
+    pub(super) ended: Option<Ended>,
+}
+
+impl Interface {
+    pub(super) fn new(
+        machine: Machine,
+        (plane, protocol): (Box<Plane>, WireGuard),
+        (sockets, lines): (SocketPlan, Lines),
+        resolver: Resolver,
+    ) -> Self {
+        Self {
+            machine,
+            plane,
+            protocol,
+            sockets,
+            lines,
+            resolver,
+            effects: Vec::new(),
+            answer: None,
+            unbound: None,
+            news: News::default(),
+        }
+    }
+
+    /// Opens the sockets for the first time.
+    ///
+    /// # Errors
+    /// There are none.
+    pub(super) fn start(&mut self) -> Result<(), SocketError> {
+        self.handle(Event::Start);
+        self.unbound.take().map_or(Ok(()), Err)
+    }
+
+    /// Has the machine handle what happened, and does what it asks for, until there is nothing left.
+    pub(super) fn handle(&mut self, event: Event) {
+        let mut events = VecDeque::from([event]);
+        let mut effects = std::mem::take(&mut self.effects);
+        while let Some(event) = events.pop_front() {
+            let now = Now::read();
+            let view = |id| self.plane.peer(id);
+            self.machine.handle(event, now, &view, &mut effects);
+            for effect in effects.drain(..) {
+                events.extend(self.perform(effect, now));
+            }
+        }
+        self.effects = effects;
+    }
+
+    /// Does one thing. Returns what came of it, if the machine is to know.
+    fn perform(&mut self, effect: Effect, now: Now) -> Option<Event> {
+        match effect {
+            Effect::Plane(request) => return perform(&*self.plane, request, now.monotonic),
+            Effect::Bind { port, mark } => {
+                let bound = self.bind(port, mark);
+                let result = bound
+                    .as_ref()
+                    .map_or_else(|e| Err(e.to_string()), |&it| Ok(it));
+                self.unbound = bound.err();
+                return Some(Event::Bound(result));
+            }
+            Effect::Unbind => self.plane.close_line(LineId::FIRST),
+            Effect::Mark(mark) => {
+                let marked = self.mark(mark);
+                return Some(Event::Marked(marked.map_err(|e| e.to_string())));
+            }
+            Effect::ReadLines => return Some(Event::LinesRead(read_lines(&self.lines))),
+            Effect::OpenLine { line, port, mark } => {
+                let opened = self.open_line(line, port, mark);
+                return Some(Event::LineOpened(line, opened.map_err(|e| e.to_string())));
+            }
+            Effect::CloseLine(line) => self.plane.close_line(line),
+            Effect::LookUp(lookup) => return self.resolver.begin(lookup),
+            Effect::ReadRoutes { mark, peers } => return read_routes(mark, peers),
+            Effect::CheckLink => return self.is_gone().then_some(Event::LinkGone),
+            Effect::Answer { result, .. } => self.answer = Some(result),
+            Effect::Changed => self.news.changed = true,
+            Effect::Reload => self.news.reload = true,
+            Effect::End(ended) => {
+                self.news.ended.get_or_insert(ended);
+            }
+            Effect::Log(level, words) => log::log!(level, "{words}"),
+            Effect::LogPeer(peer, words) => log::info!("{} {words}", self.whom(peer)),
+            // Any sender that can reach the port can cause this: never more than a debug line.
+            Effect::LogDropped(from, why) => log::debug!("handshake message from {from}: {why}"),
+        }
+        None
+    }
+
+    /// Opens sockets in the place of those that are open. Returns their port.
+    fn bind(&self, port: u16, mark: u32) -> Result<u16, SocketError> {
+        let mut plan = self.sockets.clone();
+        (plan.port, plan.fwmark) = (port, mark);
+        let opened = self.plane.open_line(LineId::FIRST, plan.open()?);
+        let what = "adding";
+        opened.map_err(|source| SocketError::Option { what, source })?;
+        Ok(self.plane.port(LineId::FIRST).unwrap_or(port))
+    }
+
+    /// Opens the sockets of a line. Returns their port.
+    fn open_line(&self, line: LineId, port: u16, mark: u32) -> Result<u16, SocketError> {
+        let mut plan = self.sockets.clone();
+        (plan.port, plan.fwmark) = (port, mark);
+        if let Some(settings) = self.lines.lines.get(line.index()) {
+            plan.device.clone_from(&settings.interface);
+            plan.address = settings.source;
+        }
+        let sockets = match plan.open() {
+            // A line without a device cannot share the port of one with a device.
+            Err(SocketError::PortInUse(_)) if line != LineId::FIRST => {
+                plan.port = 0;
+                plan.open()?
+            }
+            opened => opened?,
+        };
+        let opened = self.plane.open_line(line, sockets);
+        let what = "adding";
+        opened.map_err(|source| SocketError::Option { what, source })?;
+        Ok(self.plane.port(line).unwrap_or(port))
+    }
+
+    /// Marks what leaves by lines that have no mark of their own.
+    fn mark(&self, mark: u32) -> std::io::Result<()> {
+        let own = |line: LineId| {
+            let settings = self.lines.lines.get(line.index());
+            settings.is_some_and(|line| line.mark.is_some())
+        };
+        let lines = (0..self.lines.lines.len().max(1) as u8).map(LineId);
+        lines
+            .filter(|line| !own(*line))
+            .try_for_each(|line| self.plane.set_mark(line, mark))
+    }
+
+    /// A peer as log lines name it.
+    fn whom(&self, peer: PeerId) -> String {
+        let key = self.machine.public_key_of(peer).map(Key32::to_base64);
+        let key = key.as_ref().map_or("?", |key| key.as_str());
+        match self.plane.peer(peer).and_then(|it| it.line) {
+            Some(line) => format!("peer {key} ({})", line.endpoint.addr),
+            None => format!("peer {key}"),
+        }
+    }
+
+    /// Whether the interface has been deleted.
+    pub(super) fn is_gone(&self) -> bool {
+        self.plane.interface().is_err()
+    }
+
+    /// Serves what workers have left in the inbox. Returns whether more waits.
+    pub(super) fn serve(&mut self, inbox: &Inbox) -> bool {
+        let notices = inbox.take_notices();
+        if !notices.is_empty() {
+            self.handle(Event::Notices(notices.into_iter().collect()));
+        }
+        for _ in 0..MESSAGES_AT_ONCE {
+            let Some((arrival, waiting)) = inbox.next_arrival() else {
+                return false;
+            };
+            let from = Line {
+                id: arrival.line,
+                ..Line::udp(arrival.from)
+            };
+            let bytes = arrival.bytes;
+            self.handle(Event::Handshake {
+                from,
+                bytes,
+                waiting,
+            });
+        }
+        true
+    }
+
+    /// Takes the ends of look-ups, and does what is due.
+    pub(super) fn expire(&mut self) {
+        while let Some(event) = self.resolver.next() {
+            self.handle(event);
+        }
+        let deadline = self.machine.next_deadline();
+        if deadline.is_some_and(|at| at <= Instant::now()) {
+            self.handle(Event::Deadline);
+        }
+    }
+
+    /// How long nothing has to be done.
+    pub(super) fn idle_for(&self) -> Option<Duration> {
+        let deadline = self.machine.next_deadline()?;
+        Some(deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// What has come up for the daemon since the last call.
+    pub(super) fn take_news(&mut self) -> News {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Applies a configuration. On error what came before it stays applied, as with the kernel.
+    ///
+    /// # Errors
+    /// An `errno` for the `wg` tool, and words for a log.
+    pub fn set(&mut self, set: SetDevice) -> Result<(), (i32, String)> {
+        // One at a time, and what it waits for is done at once: the answer is the last.
+        self.handle(Event::Configure { client: 0, set });
+        let never = || (EINVAL, "no answer".to_owned());
+        let answer = self.answer.take().ok_or_else(never)?;
+        answer.map_err(|refused| (refused.errno, refused.words))
+    }
+
+    /// Says where a peer is, by an address or a name, which is looked up from now on.
+    pub fn set_endpoint(&mut self, public_key: &Key32, endpoint: &config::types::Endpoint) {
+        self.handle(Event::SetEndpoint {
+            public_key: public_key.clone(),
+            endpoint: endpoint.clone(),
+        });
+    }
+
+    /// The endpoints that are names, by their peers, with the addresses that were found.
+    #[must_use]
+    pub fn names(&self) -> Vec<Named> {
+        self.machine.names()
+    }
+
+    /// The configuration and the counters, for `wg show`.
+    #[must_use]
+    pub fn get(&self) -> (DeviceState, Vec<PeerState>) {
+        self.machine.state(&|id| self.plane.peer(id))
+    }
+}
+
+fn read_routes(mark: u32, peers: Vec<(PeerId, IpAddr)>) -> Option<Event> {
+    let mut netlink = Netlink::open().inspect_err(|e| log::warn!("{e}")).ok()?;
+    let mut dev = |addr| Some(netlink.route_get(addr, mark).ok()?.dev);
+    let routes = peers.into_iter().map(|(id, addr)| (id, dev(addr)));
+    Some(Event::RoutesRead(routes.collect()))
+}
+
+/// What the host says of the lines' devices.
+fn read_lines(lines: &Lines) -> Vec<Option<LineFacts>> {
+    let netlink = Netlink::open().inspect_err(|e| log::warn!("{e}"));
+    let Ok(mut netlink) = netlink else {
+        return Vec::new();
+    };
+    let mut read = |line: &config::lines::Line| {
+        let all = netlink.addresses(None).ok()?;
+        let own = line.source.and_then(|ip| all.iter().find(|it| it.ip == ip));
+        let link = match &line.interface {
+            Some(name) => netlink.link(name),
+            None => netlink.link_by_index(own?.index),
+        };
+        let link = link.ok()?;
+        let here = |it: &&Address| it.index == link.index && !is_link_local(it.ip);
+        let addressed = match line.source {
+            Some(_) => own.is_some(),
+            None => all.iter().any(|it| here(&it) && !it.tentative),
+        };
+        Some(LineFacts {
+            ifindex: link.index,
+            running: link.running,
+            addressed,
+        })
+    };
+    lines.lines.iter().map(&mut read).collect()
+}
+
+/// Whether only neighbours can be reached from the address.
+const fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
+}

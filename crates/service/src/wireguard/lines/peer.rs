@@ -1,0 +1,359 @@
+//! The lines of one peer that is called.
+
+use super::{BUSY, IDLE, Lines, PROBE_IDLE, PROBE_SPREAD, WAITING, number};
+use lines::health::{Change, Fault, Health};
+use lines::scheduler::{LineSettings, Scheduler, Switch};
+use plane::{LineId, LineMode, PeerState};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Bytes of a handshake's messages with their outer headers, about: what a probe and its answer add to a line's counts.
+const PROBE: usize = 176;
+
+/// The least time between two initiations. The answer to one may be on its way, and the peer must have seen that its
+/// session is used before the next asks for another.
+const APART: Duration = Duration::from_millis(400);
+
+/// How long the answer to a probe is waited for where no round trip is known.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A peer that answered is not asked again so soon, although what is sent to it needs no answer.
+const ANSWERED: Duration = Duration::from_secs(2);
+
+/// Traffic was a moment ago.
+const RECENT: Duration = Duration::from_secs(5);
+
+/// One line of the peer.
+#[derive(Clone, Debug)]
+pub(super) struct OfLine {
+    pub(super) health: Health,
+    /// It has sockets.
+    open: bool,
+    metered: bool,
+    /// When the peer was last heard by it.
+    heard: Option<Instant>,
+}
+
+/// The initiation that was sent last.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    line: LineId,
+    sent: Instant,
+    answered: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct PeerLines {
+    /// Where it is called.
+    pub(super) address: SocketAddr,
+    pub(super) lines: Vec<OfLine>,
+    scheduler: Scheduler,
+    /// Its packets go by several lines at a time.
+    spreads: bool,
+    /// How the data plane was told to use them.
+    mode: LineMode,
+    /// What has changed and was not told yet.
+    switched: Option<Switch>,
+    /// The line that the data plane was told to use.
+    pub(super) used: Option<LineId>,
+    probe: Option<Probe>,
+    /// The line that a probe was sent by last, of those that are not in use.
+    asked_last: usize,
+    /// When a probe by a line that is not in use is followed by a keepalive by the one that is.
+    calls_back: Option<Instant>,
+    /// When an answer last came to a probe by the line in use.
+    answered: Option<Instant>,
+    /// Bytes received and sent that were counted.
+    counted: (u64, u64),
+}
+
+impl PeerLines {
+    pub(super) fn new(lines: &Lines, address: SocketAddr) -> Self {
+        let mut peer = Self {
+            address,
+            lines: Vec::new(),
+            scheduler: lines.scheduler(),
+            spreads: lines.settings.mode.spreads(),
+            mode: LineMode::Single,
+            switched: None,
+            used: None,
+            probe: None,
+            asked_last: 0,
+            calls_back: None,
+            answered: None,
+            counted: (0, 0),
+        };
+        for line in (0..lines.ends.len()).map(number) {
+            peer.lines.push(OfLine {
+                health: lines.health(line),
+                open: false,
+                metered: lines.line_settings(line).metered,
+                heard: None,
+            });
+            if lines.is_open(line) {
+                peer.opened(line, lines.line_settings(line));
+            }
+        }
+        peer
+    }
+
+    fn line(&mut self, line: LineId) -> Option<&mut OfLine> {
+        self.lines.get_mut(line.index())
+    }
+
+    /// The line has sockets, and the data plane knows the peer by it.
+    pub(super) fn opened(&mut self, line: LineId, settings: LineSettings) {
+        if let Some(of) = self.line(line) {
+            of.open = true;
+        }
+        self.scheduler.add(line, settings);
+    }
+
+    /// The line has no sockets any more.
+    pub(super) fn closed(&mut self, line: LineId, now: Instant) {
+        if let Some(of) = self.line(line) {
+            of.open = false;
+        }
+        self.switched = self.scheduler.remove(line, now).or(self.switched);
+    }
+
+    /// The host says what is wrong with a line.
+    pub(super) fn fault(&mut self, line: LineId, fault: Option<Fault>) {
+        if let Some(of) = self.line(line) {
+            of.health.fault(fault);
+        }
+    }
+
+    /// A handshake message of the peer has come.
+    pub(super) fn heard(&mut self, line: LineId, now: Instant) {
+        let answer = self
+            .probe
+            .as_mut()
+            .filter(|probe| probe.line == line && !probe.answered);
+        let answers = answer.map(|probe| probe.answered = true).is_some();
+        if answers {
+            self.calls_back = None;
+        }
+        if answers && self.used == Some(line) {
+            self.answered = Some(now);
+        }
+        let Some(of) = self.line(line) else { return };
+        of.heard = Some(now);
+        match answers {
+            true => of.health.probe_answered(PROBE, now),
+            false => of.health.received(PROBE, now),
+        }
+    }
+
+    /// The protocol has sent an initiation by the line in use.
+    pub(super) fn asked(&mut self, now: Instant) {
+        let Some(line) = self.used else { return };
+        self.probe = Some(Probe {
+            line,
+            sent: now,
+            answered: false,
+        });
+        if let Some(of) = self.line(line) {
+            of.health.sent(PROBE, true, now);
+        }
+    }
+
+    /// Takes what the data plane knows of the line in use. Returns when to look again.
+    pub(super) fn look(&mut self, state: &PeerState, now: Instant) -> Duration {
+        let (received, sent) = (
+            state.rx_bytes.saturating_sub(self.counted.0),
+            state.tx_bytes.saturating_sub(self.counted.1),
+        );
+        self.counted = (state.rx_bytes, state.tx_bytes);
+        let bytes = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        let moved = state.times.last_sent.max(state.times.last_received);
+        let busy = moved.is_some_and(|at| now < at + RECENT);
+        if self.spreads {
+            // What comes by one line says nothing of the others.
+            let data = state
+                .times
+                .last_data_sent
+                .max(state.times.last_data_received);
+            let interval = match data.is_some_and(|at| now < at + RECENT) {
+                true => PROBE_SPREAD,
+                false => PROBE_IDLE,
+            };
+            for of in self.lines.iter_mut().filter(|of| !of.metered) {
+                of.health.set_probe_interval(interval);
+            }
+        }
+        let spreads = self.spreads;
+        let asked_lately = self.answered.is_some_and(|at| now < at + ANSWERED);
+        let waits = |probe: Probe| !probe.answered && now < probe.sent + PATIENCE;
+        let waiting = self.probe.is_some_and(waits);
+        let Some(of) = self.used.and_then(|line| self.line(line)) else {
+            return if waiting { WAITING } else { BUSY };
+        };
+        if let Some(heard) = state
+            .heard
+            .filter(|heard| of.heard.is_none_or(|before| *heard > before))
+        {
+            of.heard = Some(heard);
+            of.health.received(bytes(received), heard);
+        }
+        let data = state.times.last_data_sent;
+        // A peer that knows nothing of lines answers by one of them, whichever was heard first.
+        let elsewhere = state.times.last_received.filter(|_| spreads);
+        let heard = of.heard.max(elsewhere);
+        let unanswered = data.filter(|sent| heard.is_none_or(|heard| *sent > heard));
+        match unanswered.filter(|_| !asked_lately) {
+            Some(at) => of.health.sent(bytes(sent), true, at),
+            None if sent > 0 => of.health.sent(bytes(sent), false, now),
+            None => {}
+        }
+        match busy {
+            _ if waiting => WAITING,
+            true if unanswered.is_some() => WAITING,
+            true => BUSY,
+            false => IDLE,
+        }
+    }
+
+    /// The line that a probe is to be sent by now. It counts as sent.
+    pub(super) fn probe(&mut self, single: bool, now: Instant) -> Option<LineId> {
+        if self.probe.is_some_and(|probe| now < self.until(&probe)) {
+            return None;
+        }
+        let used = self.used;
+        // One at a time, in turn: the first ones must not keep those behind them from being asked.
+        let (last, count) = (self.asked_last, self.lines.len());
+        let others = (1..=count).map(|after| number((last + after) % count));
+        let others = others.filter(|line| Some(*line) != used && !single);
+        let due = |line: &LineId| {
+            let of = self.lines.get_mut(line.index());
+            of.is_some_and(|of| of.open && of.health.probe_due(now))
+        };
+        let line = used.into_iter().chain(others).find(due)?;
+        self.probe = Some(Probe {
+            line,
+            sent: now,
+            answered: false,
+        });
+        if used != Some(line) {
+            self.asked_last = line.index();
+        }
+        if used.is_some_and(|used| used != line) && !self.spreads {
+            self.calls_back = Some(now);
+        }
+        Some(line)
+    }
+
+    /// Until when no other initiation is sent: it would take the place of this one.
+    fn until(&self, probe: &Probe) -> Instant {
+        if probe.answered {
+            // What is on its way by a slow line was sealed with keys that the next handshake but one ends.
+            let slowest = self.lines.iter().filter_map(|of| of.health.smoothed());
+            let slowest = slowest.max().filter(|_| self.spreads).unwrap_or_default();
+            return probe.sent + APART.max(slowest * 2);
+        }
+        let of = self.lines.get(probe.line.index());
+        let known = of.and_then(|of| of.health.smoothed());
+        let patience = known.map_or(PATIENCE, |it| (it * 2).max(APART));
+        probe.sent + patience
+    }
+
+    /// Whether a keepalive is due by the line in use, so that the peer sends there again: at once, and once more where the
+    /// probe was not answered, as the keepalive may have overtaken it.
+    pub(super) fn calls_back(&mut self, now: Instant) -> bool {
+        let due = self.calls_back.take_if(|at| *at <= now).is_some();
+        let sent = self
+            .probe
+            .filter(|probe| !probe.answered && probe.sent == now);
+        if due && sent.is_some() {
+            self.calls_back = Some(now + PATIENCE / 2);
+        }
+        due
+    }
+
+    /// Judges all lines. Returns what has changed.
+    pub(super) fn judge(&mut self, now: Instant) -> Vec<(LineId, Change)> {
+        let numbered = (0..).map(LineId).zip(&mut self.lines);
+        let changes = numbered.filter_map(|(line, of)| Some((line, of.health.poll(now)?)));
+        changes.collect()
+    }
+
+    /// Whether packets go by a line.
+    pub(super) fn uses(&self, line: LineId) -> bool {
+        let others = match self.mode {
+            LineMode::Single => false,
+            LineMode::Duplicate(lines) | LineMode::Critical(lines) => lines.contains(line),
+            LineMode::Balance(shares) => shares.get(line.index()).is_some_and(|it| *it > 0),
+        };
+        let single = !matches!(self.mode, LineMode::Balance(_) | LineMode::Duplicate(_));
+        others || single && self.used == Some(line)
+    }
+
+    /// How the data plane is to use the lines, if that is another way than before.
+    pub(super) fn spread(&mut self) -> Option<LineMode> {
+        let mode = self.scheduler.line_mode();
+        (std::mem::replace(&mut self.mode, mode) != mode).then_some(mode)
+    }
+
+    /// Follows the states of the lines. Returns the line to use, if it is another, and why.
+    pub(super) fn choose(&mut self, now: Instant) -> Option<(LineId, Option<Switch>)> {
+        let mut switch = self.switched.take();
+        for (line, of) in (0..).map(LineId).zip(&self.lines) {
+            if of.open {
+                let state = of.health.state().0;
+                switch = self.scheduler.set_state(line, state, now).or(switch);
+            }
+        }
+        let line = self.scheduler.active()?;
+        if self.used.replace(line) == Some(line) {
+            return None;
+        }
+        Some((line, switch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Sockets;
+    use super::*;
+    use config::lines::{Line, LineMode as Mode, Lines as Settings};
+
+    /// As many lines, all open.
+    fn lines(count: usize) -> Lines {
+        let mut lines = Lines::new(Settings {
+            mode: Mode::Duplicate,
+            lines: vec![Line::default(); count],
+            ..Settings::default()
+        });
+        for end in &mut lines.ends {
+            end.fault = None;
+            end.sockets = Sockets::Open;
+        }
+        lines
+    }
+
+    #[test]
+    fn each_line_is_asked_although_one_before_it_never_answers() {
+        let lines = lines(8);
+        let address = SocketAddr::from(([192, 0, 2, 1], 51820));
+        let mut peer = PeerLines::new(&lines, address);
+        let mut asked = [0; 8];
+        let start = Instant::now();
+        for step in 0..600 {
+            let now = start + Duration::from_millis(100) * step;
+            let mut state = PeerState::default();
+            // Data goes and comes all the time.
+            state.times.last_data_sent = Some(now);
+            state.times.last_received = Some(now);
+            peer.look(&state, now);
+            if let Some(line) = peer.probe(false, now) {
+                asked[line.index()] += 1;
+                if line != LineId(1) {
+                    peer.heard(line, now);
+                }
+            }
+            peer.judge(now);
+            peer.choose(now);
+        }
+        assert!(asked.iter().all(|times| *times >= 5), "{asked:?}");
+    }
+}

@@ -1,0 +1,51 @@
+//! What reports say of a peer's lines.
+
+use super::{number, why};
+use crate::wireguard::machine::Machine;
+use plane::{LineId, PeerId};
+use std::time::{Duration, Instant};
+
+/// One line of a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineReport {
+    /// Its number.
+    pub line: LineId,
+    /// Its name.
+    pub name: String,
+    /// `unknown`, `up`, `degraded` or `down`.
+    pub state: String,
+    /// Why, in words.
+    pub reason: String,
+    /// When that has changed; `None` while nothing has happened.
+    pub since: Option<Instant>,
+    /// Packets to the peer go by it: those that go by one line only, and those that go by several.
+    pub in_use: bool,
+    /// The smoothed round trip.
+    pub round_trip: Option<Duration>,
+}
+
+impl Machine {
+    /// The lines of a peer: none where there are no lines, or the peer calls and is not called.
+    #[must_use]
+    pub fn line_reports(&self, id: PeerId) -> Vec<LineReport> {
+        let lines = self.lines.as_ref();
+        let Some((lines, peer)) = lines.and_then(|it| Some((it, it.peers.get(&id)?))) else {
+            return Vec::new();
+        };
+        let all = lines.settings.lines.iter().zip(&peer.lines).enumerate();
+        let report = all.map(|(at, (settings, of))| {
+            let state = of.health.state();
+            let line = number(at);
+            LineReport {
+                line,
+                name: settings.name.clone(),
+                state: state.0.to_string(),
+                reason: why(state),
+                since: of.health.since(),
+                in_use: peer.uses(line),
+                round_trip: of.health.smoothed(),
+            }
+        });
+        report.collect()
+    }
+}

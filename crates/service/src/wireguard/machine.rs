@@ -1,0 +1,322 @@
+//! One interface, deciding: events and the time go in, effects come out.
+
+use super::configuration::{Configuration, Job};
+use super::effect::{Effect, Ended, PlaneRequest};
+use super::event::Event;
+use super::lines::{Lines, TheirLines};
+use super::names::Name;
+use super::peers::PeerEntry;
+use super::port::{Bind, REOPEN};
+use crate::now::Now;
+use crate::status::Refusals;
+use config::types::{AllowedIp, Key32};
+use config::uapi::{DeviceState, PeerState};
+use plane::{Endpoint, PeerId, RouteChange};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use wireguard::{Device, Dropped};
+
+/// How often an interface that was moved to another namespace, from which no news come, is
+/// looked at.
+const MOVED_CHECK: Duration = Duration::from_secs(1);
+
+/// How long routes may settle after a change before they are looked at: changes come in bursts,
+/// and a routing daemon's can go on for long.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// An endpoint that is a name.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// Whose it is.
+    pub public_key: Key32,
+    /// The name and the port.
+    pub endpoint: config::types::Endpoint,
+    /// Whether a look-up has ended, well or not.
+    pub is_tried: bool,
+    /// What was found; none yet if it is empty.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// A WireGuard interface: its configuration, its peers and the protocol, without I/O, clocks or threads.
+///
+/// Its owner does what [`Machine::handle`] puts out, in order, and has it handle [`Event::Deadline`] no later than
+/// at [`Machine::next_deadline`].
+#[derive(Debug)]
+pub struct Machine {
+    pub(super) device: Device,
+    pub(super) peers: BTreeMap<PeerId, PeerEntry>,
+    /// Those of the peers whose endpoints are names.
+    pub(super) names: BTreeMap<PeerId, Name>,
+    /// Look-ups that go on.
+    pub(super) lookups: usize,
+    /// Which peer owns which range. Invariant: the range is one of the owner's.
+    pub(super) owners: BTreeMap<AllowedIp, PeerId>,
+    pub(super) private_key: Option<Key32>,
+    /// Handshake messages that led to no keys.
+    refusals: Refusals,
+    /// The configuration that goes on, and what follows it.
+    pub(super) job: Option<Job>,
+    pub(super) waiting: VecDeque<Configuration>,
+    /// The port that was asked for.
+    pub(super) port: u16,
+    pub(super) mark: u32,
+    /// Its lines, if it was told of any.
+    pub(super) lines: Option<Box<Lines>>,
+    /// Lines of its peers, which it sees by where they call from.
+    pub(super) theirs: TheirLines,
+    /// The port of the sockets, if they are open.
+    pub(super) bound: Option<u16>,
+    /// Sockets that were asked for, in the order of the answers to come.
+    pub(super) binds: VecDeque<Bind>,
+    /// When sockets that could not be opened are tried again.
+    pub(super) reopen: Option<Instant>,
+    /// The link was up when last heard of.
+    pub(super) link_up: bool,
+    /// When an interface that was moved is looked at.
+    moved: Option<Instant>,
+    /// When the routes are to be looked at again.
+    recheck: Option<Instant>,
+}
+
+/// What a machine reads of the data plane: what that knows of a peer ([`DataPlane::peer`](plane::DataPlane::peer)).
+pub type View<'a> = dyn Fn(PeerId) -> Option<plane::PeerState> + 'a;
+
+/// What the handling of one event needs.
+pub(super) struct Turn<'a> {
+    pub(super) now: Now,
+    view: &'a View<'a>,
+    pub(super) effects: &'a mut Vec<Effect>,
+    /// Changes of routes that are to take effect together.
+    pub(super) routes: Vec<RouteChange>,
+}
+
+impl Turn<'_> {
+    pub(super) fn plane(&mut self, request: PlaneRequest) {
+        self.effects.push(Effect::Plane(request));
+    }
+
+    /// The changes of routes so far are in force, all at once.
+    pub(super) fn commit_routes(&mut self) {
+        if !self.routes.is_empty() {
+            let changes = std::mem::take(&mut self.routes);
+            self.plane(PlaneRequest::ChangeRoutes(changes));
+        }
+    }
+
+    /// What the data plane knows of a peer: nothing, if it does not have it.
+    pub(super) fn peer(&self, id: PeerId) -> plane::PeerState {
+        (self.view)(id).unwrap_or_default()
+    }
+
+    /// Where a peer is, as last heard or told.
+    pub(super) fn endpoint(&self, id: PeerId) -> Option<Endpoint> {
+        Some(self.peer(id).line?.endpoint)
+    }
+
+    pub(super) fn log(&mut self, level: log::Level, words: String) {
+        self.effects.push(Effect::Log(level, words));
+    }
+}
+
+impl Machine {
+    /// An interface without key, peers and sockets. `seed` is any number that other machines do not have: it spreads the
+    /// repetitions of handshakes.
+    #[must_use]
+    pub fn new(now: Now, seed: u64) -> Self {
+        Self {
+            device: Device::new(now.monotonic, now.wall, seed),
+            peers: BTreeMap::new(),
+            names: BTreeMap::new(),
+            lookups: 0,
+            owners: BTreeMap::new(),
+            private_key: None,
+            refusals: Refusals::new(Dropped::ALL.map(Dropped::name)),
+            job: None,
+            waiting: VecDeque::new(),
+            port: 0,
+            mark: 0,
+            lines: None,
+            theirs: TheirLines::default(),
+            bound: None,
+            binds: VecDeque::new(),
+            reopen: None,
+            link_up: false,
+            moved: None,
+            recheck: None,
+        }
+    }
+
+    /// Under load, IPv4 sources are counted by this many leading bits: see [`Device::set_ipv4_source_prefix`].
+    pub fn set_ipv4_source_prefix(&mut self, bits: u8) {
+        self.device.set_ipv4_source_prefix(bits);
+    }
+
+    /// Takes what happened, and puts out what is to be done for it, in order.
+    pub fn handle(&mut self, event: Event, now: Now, view: &View<'_>, effects: &mut Vec<Effect>) {
+        // Whatever is done next may begin a handshake, and the clock may have been set since it was last told.
+        self.device.set_wall_clock(now.monotonic, now.wall);
+        let turn = &mut Turn {
+            now,
+            view,
+            effects,
+            routes: Vec::new(),
+        };
+        match event {
+            Event::Handshake {
+                from,
+                bytes,
+                waiting,
+            } => return self.handshake(from, &bytes, waiting, turn),
+            Event::Start => self.open(turn),
+            Event::Notices(notices) => self.notices(notices, turn),
+            Event::Configure { client, set } => self.configure(client, set, turn),
+            Event::SetEndpoint {
+                public_key,
+                endpoint,
+            } => self.set_endpoint(&public_key, &endpoint, turn),
+            Event::LookedUp { lookup, found } => self.looked_up(&lookup, found, turn),
+            Event::Bound(result) => self.bound(result, turn),
+            Event::Marked(result) => self.marked(result, turn),
+            Event::NetworkChanged => {
+                self.recheck.get_or_insert(now.monotonic + SETTLE);
+            }
+            Event::LinksChanged => self.links_changed(turn),
+            Event::LinesRead(facts) => self.lines_read(&facts, turn),
+            Event::LineOpened(line, result) => self.line_opened(line, result, turn),
+            Event::RoutesRead(routes) => self.routes_read(routes, turn),
+            Event::Link { up, mtu } => {
+                turn.plane(PlaneRequest::SetMtu(mtu as usize));
+                self.link(up, turn);
+            }
+            Event::LinkMoved => {
+                self.moved = Some(now.monotonic + MOVED_CHECK);
+                // The kernel has taken the link down for it, and that it comes up again over
+                // there is nothing that is heard of here.
+                self.link(true, turn);
+            }
+            Event::LinkGone => turn.effects.push(Effect::End(Ended::LinkDeleted)),
+            Event::SocketRemoved => turn.effects.push(Effect::End(Ended::SocketRemoved)),
+            Event::Terminate(signal) => turn.effects.push(Effect::End(Ended::Signal(signal))),
+            Event::Reload => turn.effects.push(Effect::Reload),
+            Event::Deadline => self.deadline(turn),
+        }
+        self.begin_lookups(turn);
+    }
+
+    /// When there is something to do if nothing happens until then.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let own = [
+            self.recheck,
+            self.reopen,
+            self.moved,
+            self.names_due(),
+            self.lines_due(),
+        ];
+        let own = own.into_iter().flatten();
+        own.chain(self.device.next_deadline()).min()
+    }
+
+    fn deadline(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now.monotonic;
+        if self.recheck.take_if(|at| *at <= now).is_some() {
+            self.read_routes(turn);
+            turn.effects.push(Effect::Changed);
+        }
+        if self.reopen.take_if(|at| *at <= now).is_some() && self.lacks_sockets() {
+            self.reopen = Some(now + REOPEN);
+            self.open(turn);
+        }
+        if let Some(at) = self.moved.as_mut().filter(|at| **at <= now) {
+            *at = now + MOVED_CHECK;
+            turn.effects.push(Effect::CheckLink);
+        }
+        self.expire(turn);
+        self.lines_expire(turn);
+    }
+
+    /// The routing tables have changed. Peers that are now reached through another interface than
+    /// the one their packets come in on are called from whatever address the kernel chooses,
+    /// until they are heard from again. (The kernel module looks at every packet; here one look
+    /// a change must do.)
+    fn read_routes(&mut self, turn: &mut Turn<'_>) {
+        self.hurry_names(turn.now.monotonic);
+        if self.lines.is_some() {
+            // Each line has its own way.
+            return;
+        }
+        let sourced = |id: &PeerId| {
+            let state = turn.peer(*id);
+            let endpoint = state.line?.endpoint;
+            // Without a key nothing is sent, and the handshake will bring a new source.
+            let sends = endpoint.source.is_some() && state.sealed.is_some();
+            sends.then(|| (*id, endpoint.addr.ip()))
+        };
+        let peers: Vec<_> = self.peers.keys().filter_map(sourced).collect();
+        if !peers.is_empty() {
+            let mark = self.mark;
+            turn.effects.push(Effect::ReadRoutes { mark, peers });
+        }
+    }
+
+    fn routes_read(&self, routes: Vec<(PeerId, Option<u32>)>, turn: &mut Turn<'_>) {
+        for (id, dev) in routes {
+            let source = turn.endpoint(id).and_then(|endpoint| endpoint.source);
+            let elsewhere = source.is_some_and(|source| Some(source.ifindex) != dev);
+            if elsewhere && self.peers.contains_key(&id) {
+                turn.plane(PlaneRequest::ForgetSource(id));
+            }
+        }
+    }
+
+    /// The endpoints that are names, by their peers, with the addresses that were found.
+    #[must_use]
+    pub fn names(&self) -> Vec<Named> {
+        let named = self.names.iter().filter_map(|(id, name)| {
+            Some(Named {
+                public_key: self.peers.get(id)?.public_key.clone(),
+                endpoint: name.endpoint().clone(),
+                is_tried: name.is_tried(),
+                addresses: name.addresses().to_vec(),
+            })
+        });
+        named.collect()
+    }
+
+    /// The configuration and the counters, for `wg show`.
+    #[must_use]
+    pub fn state(&self, view: &View<'_>) -> (DeviceState, Vec<PeerState>) {
+        let device = DeviceState {
+            private_key: self.private_key.clone(),
+            listen_port: self.bound.unwrap_or(self.port),
+            fwmark: self.mark,
+        };
+        let peers = self.peers.iter().map(|(id, entry)| {
+            let moved = view(*id).unwrap_or_default();
+            PeerState {
+                endpoint: moved.line.map(|line| line.endpoint.addr.into()),
+                rx_bytes: moved.rx_bytes,
+                tx_bytes: moved.tx_bytes,
+                ..entry.state()
+            }
+        });
+        (device, peers.collect())
+    }
+
+    /// Handshake messages that led to no keys, counted by reason.
+    #[must_use]
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
+    pub(super) fn count(&mut self, why: Dropped) {
+        self.refusals.count(why.name());
+    }
+
+    /// The public key of a peer, if there is one of that number.
+    #[must_use]
+    pub fn public_key_of(&self, peer: PeerId) -> Option<&Key32> {
+        Some(&self.peers.get(&peer)?.public_key)
+    }
+}

@@ -1,0 +1,42 @@
+//! A WireGuard interface: the protocol's state machine on one side, the data plane on the other,
+//! and the three ways in (the `wg` tool, a file, a status reader).
+//!
+//! [`Machine`] decides, and does nothing: it takes an [`Event`] and the time, and puts out [`Effect`]s. [`Interface`] does
+//! those, in the data plane through [`perform`], and [`Daemon`] waits for what happens.
+
+mod configuration;
+mod control;
+mod daemon;
+mod dataplane;
+mod effect;
+mod event;
+mod interface;
+mod lines;
+mod machine;
+mod names;
+mod peers;
+mod port;
+mod query;
+mod resolver;
+mod save;
+mod server;
+mod signals;
+mod sockets;
+mod statusdoc;
+#[cfg(test)]
+mod tests;
+mod want;
+
+pub use self::lines::{LineFacts, LineReport};
+pub use daemon::{Daemon, DaemonOptions, Owner, start_test_tun, test_tun};
+pub use dataplane::perform;
+pub use effect::{Effect, Ended, LOOKUPS_MAX, LookUp, PlaneRequest, Refused};
+pub use event::Event;
+pub use interface::Interface;
+pub use machine::{Machine, Named, View};
+pub use save::{merge, save};
+pub use server::{Listener as SocketListener, SocketError};
+#[cfg(feature = "pptp")]
+pub(crate) use signals::Signals;
+pub use sockets::mtu_discovery;
+pub use want::want;

@@ -1,0 +1,219 @@
+//! Endpoints that a file gives by name: looked up until they are found, every address tried in turn, and looked up anew
+//! when none of them answers.
+
+use super::effect::{Effect, LOOKUPS_MAX, LookUp};
+use super::machine::{Machine, Turn};
+use config::types::{Endpoint, Host};
+use plane::PeerId;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Pause after the first look-up that failed, or that brought nothing new. It doubles.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// The longest pause: a line may come up at any moment, and a query costs little.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// None is needed.
+    Rests,
+    /// To begin at that moment.
+    Due(Instant),
+    /// It goes on.
+    Runs,
+}
+
+/// The name of one peer's endpoint.
+#[derive(Debug)]
+pub(super) struct Name {
+    endpoint: Endpoint,
+    host: String,
+    addresses: Vec<SocketAddr>,
+    /// The address that is in use, or was when the peer was last heard of.
+    at: usize,
+    stage: Stage,
+    pause: Duration,
+    /// Before this no look-up begins.
+    not_before: Instant,
+    /// Whether a look-up has ended.
+    tried: bool,
+    /// Why the last one failed, as it was told.
+    told: Option<String>,
+}
+
+impl Name {
+    /// The name in an endpoint, if it is one, to be looked up at once.
+    pub(super) fn of(endpoint: &Endpoint, now: Instant) -> Option<Self> {
+        let host = match &endpoint.host {
+            Host::Name(name) => name.clone(),
+            // A zone that is no number: the interface may come later, as an answer may.
+            Host::Scoped(addr, zone) if endpoint.socket_addr().is_none() => {
+                format!("{addr}%{zone}")
+            }
+            _ => return None,
+        };
+        Some(Self {
+            endpoint: endpoint.clone(),
+            host,
+            addresses: Vec::new(),
+            at: 0,
+            stage: Stage::Due(now),
+            pause: PAUSE_MIN,
+            not_before: now,
+            tried: false,
+            told: None,
+        })
+    }
+
+    /// The endpoint that the name is of.
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// All its addresses, as last found.
+    pub(super) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Whether a look-up has ended, well or not.
+    pub(super) fn is_tried(&self) -> bool {
+        self.tried
+    }
+
+    /// When it is to be looked up.
+    pub(super) fn due(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Due(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// The network has changed: what failed for the want of a line is tried again at once.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        if self.addresses.is_empty() && matches!(self.stage, Stage::Due(_)) {
+            self.pause = PAUSE_MIN;
+            self.stage = Stage::Due(now);
+        }
+    }
+
+    /// Another handshake message goes to a peer that has not answered the one before. Returns where to send it.
+    pub(super) fn unanswered(&mut self, now: Instant) -> Option<SocketAddr> {
+        self.at += 1;
+        if self.at >= self.addresses.len() {
+            self.at = 0;
+            if self.stage == Stage::Rests {
+                self.stage = Stage::Due(self.not_before.max(now));
+            }
+        }
+        self.addresses.get(self.at).copied()
+    }
+
+    /// The peer has answered.
+    pub(super) fn answered(&mut self) {
+        self.pause = PAUSE_MIN;
+        // What is due is due because of a silence that is over.
+        if !self.addresses.is_empty() && self.stage != Stage::Runs {
+            self.stage = Stage::Rests;
+        }
+    }
+
+    /// The look-up of the name, from now on under way.
+    fn begin(&mut self, peer: PeerId, mark: u32) -> LookUp {
+        self.stage = Stage::Runs;
+        LookUp {
+            peer,
+            endpoint: self.endpoint.clone(),
+            host: self.host.clone(),
+            mark,
+        }
+    }
+
+    /// Takes the end of a look-up. Returns the address to go on with, if it is not `current`, or what to say of a failure.
+    fn looked_up(
+        &mut self,
+        found: Result<Vec<SocketAddr>, String>,
+        current: Option<SocketAddr>,
+        now: Instant,
+    ) -> Result<Option<SocketAddr>, Option<String>> {
+        self.tried = true;
+        self.stage = Stage::Rests;
+        self.not_before = now + self.pause;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        let found = found.and_then(|found| match found.is_empty() {
+            true => Err("the name has no address".to_owned()),
+            false => Ok(found),
+        });
+        let found = found.map_err(|why| self.failed(why))?;
+        self.told = None;
+        let known = current.and_then(|current| found.iter().position(|addr| *addr == current));
+        self.addresses = found;
+        self.at = known.unwrap_or(0);
+        let first = self.addresses.first().copied();
+        Ok(first.filter(|_| known.is_none()))
+    }
+
+    /// Returns what to say of it, unless that was said.
+    fn failed(&mut self, why: String) -> Option<String> {
+        let words = (self.told.as_ref() != Some(&why)).then(|| {
+            let then = match self.addresses.is_empty() {
+                true => "trying again until it is found",
+                false => "its addresses of before are tried",
+            };
+            format!("endpoint {}: {why}; {then}", self.endpoint)
+        });
+        self.told = Some(why);
+        if self.addresses.is_empty() {
+            self.stage = Stage::Due(self.not_before);
+        }
+        words
+    }
+}
+
+impl Machine {
+    /// When the next name is to be looked up. One may have to wait for the end of another's look-up.
+    pub(super) fn names_due(&self) -> Option<Instant> {
+        let names = self.names.values().filter_map(Name::due);
+        names.min().filter(|_| self.lookups < LOOKUPS_MAX)
+    }
+
+    /// Begins the look-ups that are due.
+    pub(super) fn begin_lookups(&mut self, turn: &mut Turn<'_>) {
+        let due = |name: &Name| name.due().is_some_and(|at| at <= turn.now.monotonic);
+        for (id, name) in self.names.iter_mut().filter(|(_, name)| due(name)) {
+            if self.lookups >= LOOKUPS_MAX {
+                break;
+            }
+            self.lookups += 1;
+            let lookup = name.begin(*id, self.mark);
+            turn.effects.push(Effect::LookUp(lookup));
+        }
+    }
+
+    /// Takes the end of a look-up.
+    pub(super) fn looked_up(
+        &mut self,
+        lookup: &LookUp,
+        found: Result<Vec<SocketAddr>, String>,
+        turn: &mut Turn<'_>,
+    ) {
+        self.lookups = self.lookups.saturating_sub(1);
+        turn.effects.push(Effect::Changed);
+        let current = turn.endpoint(lookup.peer).map(|it| it.addr);
+        // The peer may be gone, or another name have taken its place.
+        let name = self.names.get_mut(&lookup.peer);
+        let Some(name) = name.filter(|name| name.endpoint == lookup.endpoint) else {
+            return;
+        };
+        match name.looked_up(found, current, turn.now.monotonic) {
+            Ok(Some(addr)) => self.call_at(lookup.peer, addr, turn),
+            Ok(None) | Err(None) => {}
+            Err(Some(words)) => turn.log(log::Level::Warn, words),
+        }
+    }
+
+    /// The network has changed: names that could not be found are looked up now.
+    pub(super) fn hurry_names(&mut self, now: Instant) {
+        self.names.values_mut().for_each(|name| name.hurry(now));
+    }
+}

@@ -1,0 +1,111 @@
+//! The peers of an interface: what was configured, and what became of it.
+
+use config::types::{AllowedIp, Key32};
+use config::uapi::PeerState;
+use std::collections::BTreeSet;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// One peer as configured.
+#[derive(Debug)]
+pub(super) struct PeerEntry {
+    pub(super) public_key: Key32,
+    pub(super) preshared_key: Option<Key32>,
+    pub(super) persistent_keepalive: u16,
+    pub(super) allowed_ips: BTreeSet<AllowedIp>,
+    /// For people, and for ages that survive a change of the clock.
+    pub(super) last_handshake: Option<(SystemTime, Instant)>,
+    pub(super) silence: Silence,
+}
+
+/// Initiations that a peer leaves unanswered before it is said to be gone: 10 seconds go by until the third.
+const GONE_AFTER: u32 = 3;
+
+/// What people are told of a peer: that it answers, and that it does not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Silence {
+    initiations: u32,
+    said: Said,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Said {
+    #[default]
+    Nothing,
+    Here,
+    Gone,
+}
+
+impl Silence {
+    /// An initiation is sent. Returns how many before it were not answered, and what to say.
+    pub(super) fn initiated(&mut self) -> (u32, Option<&'static str>) {
+        let unanswered = self.initiations;
+        self.initiations = unanswered.saturating_add(1);
+        if self.initiations < GONE_AFTER || self.said == Said::Gone {
+            return (unanswered, None);
+        }
+        let words = match self.said {
+            Said::Here => "does not answer any more; trying on",
+            _ => "does not answer; trying on (is it up, its port open, each side's key right?)",
+        };
+        self.said = Said::Gone;
+        (unanswered, Some(words))
+    }
+
+    /// A handshake is complete. Returns what to say.
+    pub(super) fn answered(&mut self) -> Option<&'static str> {
+        self.initiations = 0;
+        match std::mem::replace(&mut self.said, Said::Here) {
+            Said::Here => None,
+            Said::Nothing => Some("is connected"),
+            Said::Gone => Some("answers again"),
+        }
+    }
+}
+
+impl PeerEntry {
+    pub(super) fn new(public_key: Key32) -> Self {
+        Self {
+            public_key,
+            preshared_key: None,
+            persistent_keepalive: 0,
+            allowed_ips: BTreeSet::new(),
+            last_handshake: None,
+            silence: Silence::default(),
+        }
+    }
+
+    /// For `wg show`; where the peer is and what went there is the data plane's to tell.
+    pub(super) fn state(&self) -> PeerState {
+        let since_1970 = |(at, _): (SystemTime, _)| at.duration_since(UNIX_EPOCH).ok();
+        let handshake = self.last_handshake.and_then(since_1970).unwrap_or_default();
+        PeerState {
+            public_key: self.public_key.clone(),
+            preshared_key: self.preshared_key.clone(),
+            endpoint: None,
+            last_handshake: (handshake.as_secs(), handshake.subsec_nanos()),
+            rx_bytes: 0,
+            tx_bytes: 0,
+            persistent_keepalive: self.persistent_keepalive,
+            allowed_ips: self.allowed_ips.iter().copied().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_and_its_end_are_told_once() {
+        let mut silence = Silence::default();
+        assert_eq!(silence.initiated(), (0, None));
+        assert_eq!(silence.answered(), Some("is connected"));
+        assert_eq!(silence.answered(), None);
+        let told: Vec<_> = (0..5).map(|_| silence.initiated()).collect();
+        let counts = told.iter().map(|(unanswered, _)| *unanswered);
+        assert!(counts.eq(0..5));
+        let said: Vec<bool> = told.iter().map(|(_, words)| words.is_some()).collect();
+        assert_eq!(said, [false, false, true, false, false]);
+        assert_eq!(silence.answered(), Some("answers again"));
+    }
+}

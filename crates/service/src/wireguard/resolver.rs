@@ -1,0 +1,98 @@
+//! Looking names up, each on a thread of its own: the C library's resolver waits.
+
+use super::effect::LookUp;
+use super::event::Event;
+use super::query::{self, Asker};
+use netio::poll::Waker;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+/// Most addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 64;
+
+/// Bytes of a look-up's stack: the C library's resolver needs more than its own buffers.
+const STACK: usize = 256 << 10;
+
+/// A look-up that has ended.
+type Answer = (LookUp, Result<Vec<SocketAddr>, String>);
+
+/// Looks names up without anything waiting for it.
+pub(super) struct Resolver {
+    sender: Sender<Answer>,
+    answers: Receiver<Answer>,
+    wake: Arc<Waker>,
+    /// The host's name servers, as they were when nothing led them into the tunnel.
+    servers: Vec<IpAddr>,
+}
+
+impl Resolver {
+    /// `wake` is rung when an answer is there.
+    pub(super) fn new(wake: Arc<Waker>) -> Self {
+        let (sender, answers) = mpsc::channel();
+        Self {
+            sender,
+            answers,
+            wake,
+            servers: Vec::new(),
+        }
+    }
+
+    /// Begins a look-up. Returns its end, if it cannot begin.
+    pub(super) fn begin(&mut self, lookup: LookUp) -> Option<Event> {
+        // With a mark, what others send goes into the tunnel, and so do the questions of the host's resolver.
+        let past = match lookup.mark {
+            0 => {
+                self.servers = query::servers();
+                None
+            }
+            mark => Some(Asker::new(&self.servers, mark)),
+        };
+        let (sender, wake) = (self.sender.clone(), Arc::clone(&self.wake));
+        let asked = lookup.clone();
+        let thread = thread::Builder::new()
+            .name("resolve".to_owned())
+            .stack_size(STACK)
+            .spawn(move || {
+                host::privileges::confine_this_thread();
+                let found = look_up(&asked.host, asked.endpoint.port, past.as_ref());
+                // The interface may be gone.
+                let _ = sender.send((asked, found.map_err(|e| e.to_string())));
+                wake.wake();
+            });
+        let found = Err(thread.err()?.to_string());
+        Some(Event::LookedUp { lookup, found })
+    }
+
+    /// The end of a look-up, if one has come.
+    pub(super) fn next(&mut self) -> Option<Event> {
+        let (lookup, found) = self.answers.try_recv().ok()?;
+        Some(Event::LookedUp { lookup, found })
+    }
+}
+
+/// Asks the host's resolver, and where that does not know, name servers past the tunnel.
+fn look_up(host: &str, port: u16, past: Option<&Asker>) -> io::Result<Vec<SocketAddr>> {
+    let mut found: Vec<SocketAddr> = Vec::new();
+    let all: Vec<SocketAddr> = match ((host, port).to_socket_addrs(), past) {
+        (Ok(all), _) => all.collect(),
+        (Err(error), None) => return Err(error),
+        (Err(error), Some(past)) => {
+            let all = past.look_up(host).map_err(|past| {
+                log::debug!("{host}: past the tunnel: {past}");
+                error
+            })?;
+            all.into_iter()
+                .map(|ip| SocketAddr::new(ip, port))
+                .collect()
+        }
+    };
+    for addr in all {
+        if !found.contains(&addr) && found.len() < ADDRESSES_MAX {
+            found.push(addr);
+        }
+    }
+    Ok(found)
+}

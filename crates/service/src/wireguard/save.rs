@@ -1,0 +1,157 @@
+//! `SaveConfig`: the file as the tunnel is on its way down.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use config::tunnel::{Peer, Tunnel};
+use config::types::Host;
+use config::uapi::{DeviceState, PeerState};
+
+/// The model of the file with what `wg` may have changed since: keys, port, mark and peers.
+/// The rest is the file's.
+///
+/// `implied_mark` is the mark that the plan chose and the file did not: it is not saved. An
+/// endpoint that the file gives by name keeps its name, unlike with wg-quick: the address
+/// behind it is the resolver's to know, also the next time.
+pub fn merge(
+    file: &Tunnel,
+    device: &DeviceState,
+    peers: &[PeerState],
+    implied_mark: u32,
+) -> Tunnel {
+    let mut saved = file.clone();
+    let interface = &mut saved.interface;
+    interface.private_key = device.private_key.clone();
+    interface.listen_port = Some(device.listen_port).filter(|&port| port != 0);
+    if interface.fwmark.unwrap_or(0) != 0 || device.fwmark != implied_mark {
+        interface.fwmark = Some(device.fwmark).filter(|&mark| mark != 0);
+    }
+    saved.peers = peers
+        .iter()
+        .map(|peer| {
+            let known = file
+                .peers
+                .iter()
+                .find(|old| old.public_key == peer.public_key);
+            merge_peer(known, peer)
+        })
+        .collect();
+    saved
+}
+
+fn merge_peer(known: Option<&Peer>, live: &PeerState) -> Peer {
+    let named = known
+        .and_then(|peer| peer.endpoint.clone())
+        .filter(|endpoint| matches!(endpoint.host, Host::Name(_)));
+    Peer {
+        public_key: live.public_key.clone(),
+        preshared_key: live.preshared_key.clone().filter(|key| !key.is_zero()),
+        allowed_ips: live.allowed_ips.clone(),
+        endpoint: named.or_else(|| live.endpoint.clone()),
+        persistent_keepalive: Some(live.persistent_keepalive).filter(|&seconds| seconds != 0),
+    }
+}
+
+/// Puts the model in the place of the file: the old one stays whole until the new one is on the
+/// disk. Comments are lost, as they are with wg-quick.
+///
+/// # Errors
+/// Those of the file system; the old file is as it was.
+pub fn save(path: &Path, tunnel: &Tunnel) -> io::Result<()> {
+    // A link stays a link, and what it leads to is replaced.
+    let path = fs::canonicalize(path)?;
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".tmp");
+    let temporary = path.with_file_name(name);
+    let written = write(&temporary, tunnel).and_then(|()| fs::rename(&temporary, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn write(path: &Path, tunnel: &Tunnel) -> io::Result<()> {
+    // Left by a crash; removed rather than written into, because of its mode.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file: File = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(tunnel.to_conf().as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use config::types::Key32;
+    use config::wgquick::{self, Options};
+
+    use super::*;
+
+    const FILE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n\
+        Address = 10.0.0.1/24\nSaveConfig = true\nPostUp = true\n[Peer]\n\
+        PublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\nEndpoint = vpn.example:1\n";
+
+    fn file() -> Tunnel {
+        let import = wgquick::parse(FILE, "wg0.conf", Options::default());
+        import.into_tunnel().unwrap().0
+    }
+
+    fn live(key: &Key32) -> PeerState {
+        PeerState {
+            public_key: key.clone(),
+            endpoint: Some("192.0.2.1:1".parse().unwrap()),
+            ..PeerState::default()
+        }
+    }
+
+    #[test]
+    fn live_changes_are_merged_and_the_files_own_kept() {
+        let file = file();
+        let device = DeviceState {
+            private_key: file.interface.private_key.clone(),
+            listen_port: 7,
+            fwmark: 51820,
+        };
+        let new = Key32::new([9; 32]);
+        let peers = [live(&file.peers[0].public_key), live(&new)];
+        let saved = merge(&file, &device, &peers, 51820);
+        assert_eq!(saved.interface.addresses, file.interface.addresses);
+        assert_eq!(saved.interface.scripts, file.interface.scripts);
+        assert_eq!(
+            (saved.interface.listen_port, saved.interface.fwmark),
+            (Some(7), None)
+        );
+        let endpoint = |index: usize| saved.peers[index].endpoint.as_ref().unwrap().to_string();
+        assert_eq!(
+            (endpoint(0), endpoint(1)),
+            ("vpn.example:1".into(), "192.0.2.1:1".into())
+        );
+        let marked = merge(&file, &device, &peers, 1);
+        assert_eq!(marked.interface.fwmark, Some(51820));
+    }
+
+    #[test]
+    fn the_new_file_is_secret_and_whole() {
+        let directory = std::env::temp_dir().join(format!("millrace-save-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("wg0.conf");
+        fs::write(&path, FILE).unwrap();
+        fs::write(directory.join("wg0.conf.tmp"), "left").unwrap();
+        save(&path, &file()).unwrap();
+        let read = wgquick::read(&path, Options::default()).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        let files = fs::read_dir(&directory).unwrap().count();
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(read.into_tunnel().unwrap().0, file());
+        assert_eq!((mode & 0o777, files), (0o600, 1));
+    }
+}

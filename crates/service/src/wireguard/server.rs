@@ -1,0 +1,247 @@
+//! The two UNIX sockets of an interface: the UAPI that `wg` speaks, and Millrace's status.
+
+use super::interface::Interface;
+use config::uapi::{Request, Requests, write_errno, write_get};
+use netio::poll::Waker;
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Where `wg` looks for interfaces of user-space programs.
+const UAPI_DIR: &str = "/var/run/wireguard";
+
+/// Connections served at a time. `wg` uses one.
+const CONNECTIONS: usize = 16;
+
+/// A client that says nothing for this long is hung up on.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Why a socket could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// Another program answers on it.
+    #[error("{0}: another program serves this interface; end it first")]
+    InUse(PathBuf),
+    /// The file system says no.
+    #[error("{path}: {source} (the directory must be writable: run as root)")]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+/// A listening socket that removes its file when dropped.
+pub struct Listener {
+    /// The socket.
+    pub socket: UnixListener,
+    path: PathBuf,
+    /// The file's inode: only what we made is removed.
+    inode: u64,
+}
+
+impl Listener {
+    /// The UAPI socket of an interface.
+    pub(super) fn uapi(ifname: &str) -> Result<Self, SocketError> {
+        Self::open(&Path::new(UAPI_DIR).join(format!("{ifname}.sock")))
+    }
+
+    /// The status socket of an interface.
+    pub fn status(ifname: &str) -> Result<Self, SocketError> {
+        Self::open(&crate::status::socket_path(ifname))
+    }
+
+    pub(super) fn open(path: &Path) -> Result<Self, SocketError> {
+        let io = |source| SocketError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        if let Some(dir) = path.parent() {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create(dir)
+                .map_err(io)?;
+        }
+        if UnixStream::connect(path).is_ok() {
+            return Err(SocketError::InUse(path.to_owned()));
+        }
+        // Under another name until it listens: `wg` takes a socket that refuses connections for
+        // one that a crash left behind, and removes it. Taking the right name afterwards replaces
+        // what a crash really left.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        // Always the same, so that one that a killed daemon left is replaced: no other makes it
+        // meanwhile, as only one has the interface.
+        let early = path.with_file_name(format!(".{name}.new"));
+        match fs::remove_file(&early) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(io(e)),
+            _ => {}
+        }
+        // The keys can be read through it, so no other user may connect, not even for a moment.
+        let mask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+        let socket = UnixListener::bind(&early);
+        nix::sys::stat::umask(mask);
+        let socket = socket.map_err(io)?;
+        fs::set_permissions(&early, fs::Permissions::from_mode(0o600))
+            .and_then(|()| fs::rename(&early, path))
+            .map_err(|error| {
+                let _ = fs::remove_file(&early);
+                io(error)
+            })?;
+        let inode = inode(path).map_err(io)?;
+        Ok(Self {
+            socket,
+            path: path.to_owned(),
+            inode,
+        })
+    }
+
+    /// Whether the file was removed: that is how `wg-quick` ends older programs.
+    pub(super) fn is_removed(&self) -> bool {
+        inode(&self.path).ok() != Some(self.inode)
+    }
+}
+
+fn inode(path: &Path) -> io::Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    Ok(fs::symlink_metadata(path)?.ino())
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if !self.is_removed() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Serves clients on threads of their own, a bounded number at a time.
+pub(super) struct Server {
+    interface: Arc<Mutex<Option<Interface>>>,
+    /// A change of configuration can bring deadlines forward.
+    wake: Arc<Waker>,
+    served: Arc<AtomicUsize>,
+}
+
+impl Server {
+    pub(super) fn new(interface: Arc<Mutex<Option<Interface>>>, wake: Arc<Waker>) -> Self {
+        Self {
+            interface,
+            wake,
+            served: Arc::default(),
+        }
+    }
+
+    /// Takes a waiting client of the UAPI socket, if there is one.
+    ///
+    /// # Errors
+    /// No descriptor can be had for it: it waits still.
+    pub(super) fn accept_uapi(&self, listener: &Listener) -> io::Result<()> {
+        self.accept(listener, |interface, wake, stream| {
+            if let Err(e) = serve(interface, wake, stream) {
+                log::debug!("UAPI client: {e}");
+            }
+        })
+    }
+
+    /// Takes a waiting client of the status socket, if there is one.
+    ///
+    /// # Errors
+    /// As [`Server::accept_uapi`].
+    pub(super) fn accept_status(
+        &self,
+        listener: &Listener,
+        started: std::time::Instant,
+    ) -> io::Result<()> {
+        self.accept(listener, move |interface, _, mut stream| {
+            let document = lock(interface).as_ref().map(|i| i.status(started));
+            if let Some(document) = document
+                && let Ok(text) = serde_json::to_vec(&document)
+            {
+                let _ = stream.write_all(&text);
+            }
+        })
+    }
+
+    fn accept(
+        &self,
+        listener: &Listener,
+        serve: impl FnOnce(&Mutex<Option<Interface>>, &Waker, UnixStream) + Send + 'static,
+    ) -> io::Result<()> {
+        let stream = match listener.socket.accept() {
+            Ok((stream, _)) => stream,
+            // It has gone again.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        if self.served.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS {
+            self.served.fetch_sub(1, Ordering::AcqRel);
+            log::debug!("too many clients of the configuration socket; one was hung up on");
+            return Ok(());
+        }
+        let (interface, wake) = (Arc::clone(&self.interface), Arc::clone(&self.wake));
+        let served = Arc::clone(&self.served);
+        let count_down = Arc::clone(&served);
+        let thread = std::thread::Builder::new()
+            .name("client".into())
+            .spawn(move || {
+                let _ = stream.set_nonblocking(false);
+                let _ = stream.set_read_timeout(Some(SILENCE));
+                let _ = stream.set_write_timeout(Some(SILENCE));
+                serve(&interface, &wake, stream);
+                served.fetch_sub(1, Ordering::AcqRel);
+            });
+        if thread.is_err() {
+            count_down.fetch_sub(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+}
+
+fn serve(interface: &Mutex<Option<Interface>>, wake: &Waker, stream: UnixStream) -> io::Result<()> {
+    let mut out = BufWriter::new(stream.try_clone()?);
+    let mut requests = Requests::new(stream);
+    while let Some(request) = requests.next_request()? {
+        match request {
+            Ok(Request::Get) => {
+                let state = lock(interface).as_ref().map(Interface::get);
+                let Some((device, peers)) = state else {
+                    return Ok(());
+                };
+                write_get(&mut out, &device, peers)?;
+            }
+            Ok(Request::Set(set)) => {
+                let result = lock(interface).as_mut().map(|i| i.set(set));
+                let Some(result) = result else { return Ok(()) };
+                wake.wake();
+                let errno = result.map_or_else(
+                    |(errno, words)| {
+                        log::warn!("configuration refused: {words}");
+                        errno
+                    },
+                    |()| 0,
+                );
+                write_errno(&mut out, errno)?;
+            }
+            Err(e) => {
+                log::warn!("configuration refused, line {}: {}", e.line, e.message);
+                write_errno(&mut out, e.errno)?;
+            }
+        }
+        out.flush()?;
+    }
+    Ok(())
+}
+
+pub(super) fn lock(
+    interface: &Mutex<Option<Interface>>,
+) -> std::sync::MutexGuard<'_, Option<Interface>> {
+    interface.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,244 @@
+//! Plans of typical files on typical hosts; no kernel is asked.
+
+use config::wgquick;
+use host::{EndpointWay, Facts, Plan, PlanError, Resolver, Step};
+
+use super::*;
+
+fn tunnel(lines: &str) -> Tunnel {
+    let text =
+        format!("[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n{lines}");
+    let import = wgquick::parse(&text, "wg0.conf", wgquick::Options::default());
+    import.into_tunnel().unwrap().0
+}
+
+const PEER: &str = "\n[Peer]\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n";
+
+fn facts() -> Facts {
+    Facts {
+        endpoints: vec![EndpointWay {
+            addr: "192.0.2.1".parse().unwrap(),
+            via: Some("198.51.100.1".parse().unwrap()),
+            dev: Some(2),
+            local: false,
+            mtu: Some(1500),
+        }],
+        default_mtu: Some(1492),
+        ipv6: true,
+        suppress_prefixlength: true,
+        strict_rp_filter: false,
+        src_valid_mark: Some("0".to_owned()),
+        used_tables: [51820].into(),
+        first_rule: 32766,
+        resolver: Some(Resolver::Resolvectl),
+        ..Facts::default()
+    }
+}
+
+fn try_plan(lines: &str, facts: &Facts, no_dns: bool) -> Result<Plan, PlanError> {
+    Plan::new(&want(&tunnel(lines), &[], no_dns), facts)
+}
+
+fn plan(lines: &str, facts: &Facts) -> Plan {
+    try_plan(lines, facts, false).unwrap()
+}
+
+fn route(network: &str, table: u32) -> Step {
+    let range: AllowedIp = network.parse().unwrap();
+    Step::Route {
+        dst: range.addr(),
+        prefix: range.prefix(),
+        via: None,
+        metric: None,
+        table,
+        optional: false,
+    }
+}
+
+fn address(text: &str) -> Step {
+    let InterfaceAddr { addr, prefix } = text.parse().unwrap();
+    Step::Address {
+        addr,
+        prefix,
+        peer: None,
+    }
+}
+
+fn host_route() -> Step {
+    Step::HostRoute {
+        dst: "192.0.2.1".parse().unwrap(),
+        via: Some("198.51.100.1".parse().unwrap()),
+        dev: 2,
+    }
+}
+
+#[test]
+fn a_split_tunnel_gets_plain_routes_the_most_specific_first() {
+    let lines = format!(
+        "Address = 10.0.0.2/24, fd00::2/128{PEER}AllowedIPs = 10.0.0.0/24, 10.0.0.7/32, \
+         192.168.0.0/16, 10.9.8.7/32, fd00::/64"
+    );
+    let expected = [
+        Step::Mtu { mtu: 1420 },
+        address("10.0.0.2/24"),
+        address("fd00::2/128"),
+        Step::Up,
+        route("fd00::/64", MAIN),
+        route("10.9.8.7/32", MAIN),
+        route("192.168.0.0/16", MAIN),
+    ];
+    let plan = plan(&lines, &facts());
+    assert_eq!(plan.steps, expected);
+    assert_eq!((plan.fwmark, plan.mtu), (0, 1420));
+    assert!(plan.warnings.is_empty());
+}
+
+#[test]
+fn a_host_address_brings_no_route_of_its_own_in_ipv4() {
+    let lines = format!("Address = 10.0.0.2/32{PEER}AllowedIPs = 10.0.0.2/32");
+    assert!(
+        plan(&lines, &facts())
+            .steps
+            .contains(&route("10.0.0.2/32", MAIN))
+    );
+}
+
+#[test]
+fn a_full_tunnel_gets_a_table_with_rules_of_both_families() {
+    let lines = format!("{PEER}AllowedIPs = 0.0.0.0/0, ::/0");
+    let plan = plan(&lines, &facts());
+    // 51820 was in use.
+    let table = 51821;
+    let rules = |v6| {
+        let unmarked = Step::UnmarkedRule {
+            v6,
+            mark: table,
+            table,
+            priority: 32765,
+        };
+        let priority = 32764;
+        [unmarked, Step::MainRule { v6, priority }]
+    };
+    let [v4_unmarked, v4_main] = rules(false);
+    let [v6_unmarked, v6_main] = rules(true);
+    let sysctl = Step::Sysctl {
+        key: "net/ipv4/conf/all/src_valid_mark".to_owned(),
+        value: "1".to_owned(),
+        before: "0".to_owned(),
+    };
+    let expected = [
+        route("0.0.0.0/0", table),
+        v4_unmarked,
+        v4_main,
+        sysctl,
+        route("::/0", table),
+        v6_unmarked,
+        v6_main,
+    ];
+    assert_eq!(plan.steps[2..], expected);
+    assert_eq!(plan.fwmark, table);
+}
+
+#[test]
+fn the_files_mark_names_the_table() {
+    let lines = format!("FwMark = 0x42{PEER}AllowedIPs = 0.0.0.0/0");
+    let plan = plan(&lines, &facts());
+    assert_eq!(plan.fwmark, 0x42);
+    assert!(plan.steps.contains(&route("0.0.0.0/0", 0x42)));
+}
+
+#[test]
+fn a_strict_reverse_path_filter_needs_host_routes() {
+    let lines = format!("{PEER}AllowedIPs = 0.0.0.0/0");
+    let strict = Facts {
+        strict_rp_filter: true,
+        ..facts()
+    };
+    assert!(plan(&lines, &strict).steps.contains(&host_route()));
+    assert!(!plan(&lines, &facts()).steps.contains(&host_route()));
+}
+
+#[test]
+fn an_old_kernel_gets_halves_and_a_route_to_the_endpoint_before_them() {
+    let lines = format!("{PEER}AllowedIPs = 0.0.0.0/0, ::/0");
+    let mut old = facts();
+    old.suppress_prefixlength = false;
+    let plan = plan(&lines, &old);
+    let expected = [
+        host_route(),
+        route("0.0.0.0/1", MAIN),
+        route("128.0.0.0/1", MAIN),
+        route("::/1", MAIN),
+        route("8000::/1", MAIN),
+    ];
+    assert_eq!(plan.steps[2..], expected);
+    assert_eq!((plan.fwmark, plan.warnings.len()), (0, 1));
+    old.endpoints[0].dev = None;
+    let error = try_plan(&lines, &old, false).unwrap_err();
+    assert_eq!(
+        error,
+        PlanError::NoWayToEndpoint("192.0.2.1".parse().unwrap())
+    );
+}
+
+#[test]
+fn the_table_of_the_file_gets_everything_or_nothing() {
+    let lines = format!("Table = 7{PEER}AllowedIPs = 0.0.0.0/0, 10.0.0.0/8");
+    let steps = plan(&lines, &facts()).steps;
+    assert_eq!(steps[2..], [route("10.0.0.0/8", 7), route("0.0.0.0/0", 7)]);
+    let lines = format!("Table = off{PEER}AllowedIPs = 0.0.0.0/0");
+    assert_eq!(plan(&lines, &facts()).steps.len(), 2);
+}
+
+#[test]
+fn the_mtu_follows_the_way_to_the_endpoints() {
+    let lines = format!("{PEER}AllowedIPs = 10.0.0.0/8");
+    let mut facts = facts();
+    facts.endpoints[0].mtu = Some(9000);
+    assert_eq!(plan(&lines, &facts).mtu, 8920);
+    facts.endpoints.clear();
+    assert_eq!(plan(&lines, &facts).mtu, 1412);
+    facts.default_mtu = None;
+    assert_eq!(plan(&lines, &facts).mtu, 1420);
+    facts.default_mtu = Some(65536);
+    assert_eq!(plan(&lines, &facts).mtu, 65456);
+    assert_eq!(plan(&format!("MTU = 1300\n{lines}"), &facts).mtu, 1300);
+}
+
+#[test]
+fn without_ipv6_its_part_is_left_out_with_a_warning() {
+    let lines = format!("Address = 10.0.0.1/24, fd00::1/64{PEER}AllowedIPs = ::/0");
+    let off = Facts {
+        ipv6: false,
+        ..facts()
+    };
+    for plan in [
+        plan(&lines, &off),
+        plan(&format!("MTU = 1200\n{lines}"), &facts()),
+    ] {
+        assert_eq!(plan.steps.len(), 3);
+        assert_eq!(plan.warnings.len(), 1);
+    }
+}
+
+#[test]
+fn name_servers_are_set_before_any_route_or_the_user_hears_why_not() {
+    let lines = format!("DNS = 10.0.0.1, corp.example{PEER}AllowedIPs = 10.0.0.0/8");
+    let dns = Step::Dns {
+        resolver: Resolver::Resolvectl,
+        wanted: NameServers {
+            servers: vec!["10.0.0.1".parse().unwrap()],
+            search: vec!["corp.example".to_owned()],
+            only: Vec::new(),
+        },
+    };
+    assert_eq!(plan(&lines, &facts()).steps[2], dns);
+    let none = Facts {
+        resolver: None,
+        ..facts()
+    };
+    let plan = plan(&lines, &none);
+    assert!(!plan.steps.contains(&dns) && plan.warnings[0].starts_with("DNS cannot"));
+    let plan = try_plan(&lines, &facts(), true).unwrap();
+    assert!(!plan.steps.contains(&dns) && plan.warnings.len() == 1);
+}

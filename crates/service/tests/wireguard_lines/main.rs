@@ -1,0 +1,226 @@
+//! An interface with two lines and a peer that knows nothing of lines, on a virtual wire and a virtual clock.
+
+// Serves tests only.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod world;
+
+use config::lines::{LineMode, Lines};
+use plane::{LineId, LineSet, Moving, PeerId};
+use service::now::Now;
+use service::wireguard::{Effect, Event, LineFacts, Machine, PlaneRequest};
+use std::time::Duration;
+use world::{A, B, EACH, PORT, World, configuration};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Delays of both lines in milliseconds.
+const DELAYS: [[u64; 2]; 6] = [[1, 1], [5, 40], [40, 5], [10, 300], [300, 10], [290, 310]];
+
+#[test]
+fn probes_cost_no_packet() {
+    for delay in DELAYS {
+        let mut world = World::new(delay);
+        world.run(SECOND * 5, true);
+        assert_eq!(world.states(), ["up", "up"], "{delay:?}: {:?}", world.said);
+        world.run(SECOND, false);
+        let lost = world.sent - world.taken;
+        world.run(SECOND * 120, true);
+        world.run(SECOND, false);
+        assert_eq!(
+            world.sent - world.taken,
+            lost,
+            "{delay:?}: {:?}",
+            world.said
+        );
+        assert_eq!(world.used(A), Some(0));
+        assert_eq!(world.said("used now"), 0, "{delay:?}: {:?}", world.said);
+    }
+}
+
+#[test]
+fn another_line_takes_over_and_the_better_one_is_gone_back_to() {
+    for (delay, number) in DELAYS.into_iter().zip(0..) {
+        let mut world = World::new(delay);
+        // At different points between two probes.
+        world.run(SECOND * 7 + Duration::from_millis(310 * number), true);
+        assert_eq!((world.used(A), world.used(B)), (Some(0), Some(0)));
+        world.cut[0] = true;
+        let round_trip = Duration::from_millis(2 * delay[0].max(delay[1]));
+        world.run(SECOND * 2 + round_trip * 4, true);
+        assert_eq!(world.used(A), Some(1), "{delay:?}: {:?}", world.said);
+        world.run(round_trip * 2, true);
+        let silent = world.now - world.answered;
+        assert!(silent <= round_trip + EACH, "{delay:?}: {silent:?}");
+        assert_eq!(world.states(), ["down", "up"]);
+        assert_eq!(world.said("lte is used now: the line in use has failed"), 1);
+
+        world.run(SECOND * 30, true);
+        assert_eq!(world.used(A), Some(1));
+        world.cut[0] = false;
+        world.run(SECOND * 14, true);
+        assert_eq!((world.used(A), world.used(B)), (Some(0), Some(0)));
+        assert_eq!(world.said("dsl is used now: it is preferred"), 1);
+        assert_eq!(world.said("used now"), 2, "{:?}", world.said);
+    }
+}
+
+#[test]
+fn packets_on_several_lines_survive_each_and_need_no_decision() {
+    for delay in DELAYS {
+        let mut world = World::with_mode(delay, LineMode::Duplicate);
+        world.run(SECOND * 5, true);
+        assert_eq!(world.states(), ["up", "up"], "{delay:?}: {:?}", world.said);
+        let both = LineSet::of(LineId(0)).with(LineId(1));
+        assert_eq!(world.hosts[A].mode.0, plane::LineMode::Duplicate(both));
+        world.run(SECOND, false);
+        let lost = world.sent - world.taken;
+        for line in [0, 1] {
+            world.cut[line] = true;
+            let round_trip = Duration::from_millis(2 * delay[0].max(delay[1]));
+            world.run(SECOND * 5 + round_trip * 10, true);
+            assert_eq!(world.states()[line], "down", "{delay:?}: {:?}", world.said);
+            let only = plane::LineMode::Duplicate(LineSet::of(LineId(1 - line as u8)));
+            assert_eq!(world.hosts[A].mode.0, only);
+            world.cut[line] = false;
+            world.run(SECOND * 20, true);
+            assert_eq!(world.states(), ["up", "up"], "{delay:?}: {:?}", world.said);
+            assert_eq!(world.hosts[A].mode.0, plane::LineMode::Duplicate(both));
+        }
+        world.run(SECOND, false);
+        assert_eq!(world.sent - world.taken, lost, "{delay:?}");
+        // Little else was said to the data plane: at first as lines answer, and twice for each cut.
+        assert!(world.hosts[A].mode.1 <= 8, "{:?}", world.hosts[A].mode);
+    }
+}
+
+#[test]
+fn probes_of_lines_that_are_used_together_are_few() {
+    for mode in [LineMode::Duplicate, LineMode::Critical, LineMode::Balance] {
+        for delay in [[1, 1], [5, 40], [10, 300]] {
+            let mut world = World::with_mode(delay, mode);
+            world.run(SECOND * 5, true);
+            let before = world.hosts[A].begun;
+            world.run(SECOND * 100, true);
+            // Each line once a second.
+            let begun = world.hosts[A].begun - before;
+            assert!(begun <= 210, "{mode:?} {delay:?}: {begun}");
+            assert_eq!(world.states(), ["up", "up"], "{mode:?} {delay:?}");
+            let before = world.hosts[A].begun;
+            world.run(SECOND * 10, false);
+            world.run(SECOND * 100, false);
+            let begun = world.hosts[A].begun - before;
+            assert!(begun <= 50, "{mode:?} {delay:?} idle: {begun}");
+        }
+    }
+}
+
+#[test]
+fn what_is_shared_leaves_a_line_that_is_cut() {
+    for delay in DELAYS {
+        let mut world = World::with_mode(delay, LineMode::Balance);
+        world.run(SECOND * 5, true);
+        assert_eq!(world.states(), ["up", "up"], "{delay:?}: {:?}", world.said);
+        let shares = |world: &World| match world.hosts[A].mode.0 {
+            plane::LineMode::Balance(shares) => [shares[0], shares[1]].map(|share| share > 0),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(shares(&world), [true, true]);
+        world.cut[1] = true;
+        let round_trip = Duration::from_millis(2 * delay[0].max(delay[1]));
+        world.run(SECOND * 3 + round_trip * 4, true);
+        assert_eq!(shares(&world), [true, false], "{delay:?}: {:?}", world.said);
+        world.run(round_trip * 2, true);
+        let (sent, taken) = (world.sent, world.taken);
+        world.run(SECOND, true);
+        world.run(SECOND, false);
+        assert!(world.taken - taken >= world.sent - sent, "{delay:?}");
+        world.cut[1] = false;
+        world.run(SECOND * 15, true);
+        assert_eq!(shares(&world), [true, true], "{delay:?}: {:?}", world.said);
+    }
+}
+
+#[test]
+fn peers_with_several_lines_are_answered_on_each() {
+    let now = Now::read();
+    let mut machine = Machine::new(now, 1);
+    machine.set_lines(&Lines {
+        mode: LineMode::Duplicate,
+        reorder: true,
+        ..Lines::default()
+    });
+    let mut effects = Vec::new();
+    let set = configuration(B);
+    let event = Event::Configure { client: 0, set };
+    machine.handle(event, now, &|_| None, &mut effects);
+    let wanted = |effect: &Effect| match effect {
+        Effect::Plane(PlaneRequest::AddPeer(_, Moving::Gather)) => Some(1),
+        Effect::Plane(PlaneRequest::SetLineMode(_, mode)) => {
+            let first = LineSet::of(LineId::FIRST);
+            assert_eq!(*mode, plane::LineMode::Duplicate(first));
+            Some(2)
+        }
+        Effect::Plane(PlaneRequest::Reorder(_)) => Some(3),
+        _ => None,
+    };
+    let found: Vec<i32> = effects.iter().filter_map(wanted).collect();
+    assert_eq!(found, [1, 2, 3]);
+}
+
+#[test]
+fn an_idle_tunnel_notices_and_one_that_only_listens_does() {
+    let mut world = World::new([10, 20]);
+    world.run(SECOND * 20, false);
+    assert_eq!(world.states(), ["up", "up"]);
+    world.cut[0] = true;
+    world.run(SECOND * 9, false);
+    assert_eq!((world.used(A), world.used(B)), (Some(1), Some(1)));
+    world.run(SECOND, true);
+    assert!(world.taken > 40, "{}", world.taken);
+}
+
+#[test]
+fn a_device_that_goes_takes_its_line_along_at_once() {
+    let mut world = World::new([10, 20]);
+    world.run(SECOND * 5, true);
+    world.facts[0] = None;
+    world.tell(A, Event::LinksChanged);
+    assert_eq!(world.used(A), Some(1));
+    assert_eq!(world.said("line dsl is down: its device does not exist"), 1);
+    world.run(SECOND * 5, true);
+    assert!(world.now - world.answered < SECOND / 10);
+    world.facts[0] = Some(LineFacts {
+        ifindex: 9,
+        running: true,
+        addressed: false,
+    });
+    world.tell(A, Event::LinksChanged);
+    world.run(SECOND * 5, true);
+    assert_eq!(world.states(), ["down", "up"]);
+    assert_eq!(world.said("its device has no address"), 1);
+}
+
+#[test]
+fn without_lines_nothing_is_asked_and_nothing_wakes() {
+    let now = Now::read();
+    let mut machine = Machine::new(now, 1);
+    machine.set_lines(&Lines::default());
+    let mut effects = Vec::new();
+    let view = |_| None;
+    for event in [
+        Event::Start,
+        Event::Bound(Ok(PORT)),
+        Event::LinksChanged,
+        Event::Link {
+            up: true,
+            mtu: 1420,
+        },
+    ] {
+        machine.handle(event, now, &view, &mut effects);
+    }
+    let asks = |effect: &Effect| matches!(effect, Effect::ReadLines | Effect::OpenLine { .. });
+    assert!(!effects.iter().any(asks));
+    assert_eq!(machine.next_deadline(), None);
+    assert_eq!(machine.line_reports(PeerId(0)), []);
+}

@@ -1,0 +1,418 @@
+//! Two interfaces, of which the first has two lines, on a virtual wire and a virtual clock.
+
+use config::lines::{Line as LineOf, LineMode, Lines};
+use config::uapi::{Request, Requests, SetDevice};
+use crypto::x25519::PrivateKey;
+use plane::fake::{Call, FakeDataPlane};
+use plane::{DataPlane as _, Endpoint, Line, LineId, Notice, PeerId, Source};
+use service::now::Now;
+use service::wireguard::{Effect, Event, LineFacts, Machine, perform};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant, SystemTime};
+use wireguard::WireGuard;
+
+/// The one with lines, and its peer.
+pub(crate) const A: usize = 0;
+pub(crate) const B: usize = 1;
+
+pub(crate) const PORT: u16 = 51820;
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9)), PORT);
+
+/// Data goes both ways so often.
+pub(crate) const EACH: Duration = Duration::from_millis(20);
+
+#[derive(Clone)]
+enum Message {
+    Handshake(Vec<u8>),
+    /// The receiver's name for the session, whether it is more than a keepalive, and the packet's number.
+    Data(u32, bool, u64),
+}
+
+pub(crate) struct Host {
+    pub(crate) machine: Machine,
+    plane: FakeDataPlane<WireGuard>,
+    /// The peer's name for each session, and whether the peer must confirm it.
+    sessions: BTreeMap<u32, (u32, bool)>,
+    /// Over which lines packets go, and how often that was said.
+    pub(crate) mode: (plane::LineMode, usize),
+    /// Numbers of the packets that have come.
+    seen: BTreeSet<u64>,
+    /// Handshakes that were begun.
+    pub(crate) begun: usize,
+}
+
+pub(crate) struct World {
+    start: Instant,
+    pub(crate) now: Instant,
+    pub(crate) hosts: [Host; 2],
+    pub(crate) facts: [Option<LineFacts>; 2],
+    delay: [Duration; 2],
+    pub(crate) cut: [bool; 2],
+    queue: BTreeMap<(Instant, u64), (usize, usize, Message)>,
+    number: u64,
+    /// Data packets that A has sent, that B has taken, and when A last took one.
+    pub(crate) sent: u64,
+    pub(crate) taken: u64,
+    pub(crate) answered: Instant,
+    pub(crate) said: Vec<String>,
+}
+
+fn key(host: usize) -> [u8; 32] {
+    [host as u8 + 7; 32]
+}
+
+/// A's address on a line.
+fn address(line: usize) -> IpAddr {
+    Ipv4Addr::new(10, 0, line as u8, 1).into()
+}
+
+pub(crate) fn configuration(host: usize) -> SetDevice {
+    let hex = |bytes: &[u8; 32]| {
+        bytes.iter().fold(String::new(), |mut text, byte| {
+            write!(text, "{byte:02x}").unwrap();
+            text
+        })
+    };
+    let (own, other) = (hex(&key(host)), PrivateKey::new(key(1 - host)).public());
+    let other = hex(other.as_bytes());
+    let mut text = format!("set=1\nprivate_key={own}\nlisten_port={PORT}\npublic_key={other}\n");
+    if host == A {
+        writeln!(text, "endpoint={SERVER}").unwrap();
+    }
+    text += "allowed_ip=0.0.0.0/0\n\n";
+    let request = Requests::new(text.as_bytes()).next_request().unwrap();
+    match request.unwrap() {
+        Ok(Request::Set(set)) => set,
+        other => panic!("{other:?}"),
+    }
+}
+
+impl World {
+    pub(crate) fn new(delay: [u64; 2]) -> Self {
+        Self::with_mode(delay, LineMode::Failover)
+    }
+
+    pub(crate) fn with_mode(delay: [u64; 2], mode: LineMode) -> Self {
+        let now = Instant::now();
+        let line = |name: &str, priority| LineOf {
+            name: name.to_owned(),
+            interface: Some(name.to_owned()),
+            priority,
+            ..LineOf::default()
+        };
+        let lines = Lines {
+            mode,
+            hold: Duration::from_secs(5),
+            reorder: false,
+            lines: vec![line("dsl", 1), line("lte", 2)],
+        };
+        let at = Now {
+            monotonic: now,
+            wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        };
+        let host = |number: usize| Host {
+            machine: Machine::new(at, number as u64),
+            plane: FakeDataPlane::new(WireGuard::new(), "wg0", 1420),
+            sessions: BTreeMap::new(),
+            mode: (plane::LineMode::Single, 0),
+            seen: BTreeSet::new(),
+            begun: 0,
+        };
+        let facts = |ifindex| {
+            Some(LineFacts {
+                ifindex,
+                running: true,
+                addressed: true,
+            })
+        };
+        let mut world = Self {
+            start: now,
+            now,
+            hosts: [host(A), host(B)],
+            facts: [facts(1), facts(2)],
+            delay: delay.map(Duration::from_millis),
+            cut: [false; 2],
+            queue: BTreeMap::new(),
+            number: 0,
+            sent: 0,
+            taken: 0,
+            answered: now,
+            said: Vec::new(),
+        };
+        world.hosts[A].machine.set_lines(&lines);
+        for host in [A, B] {
+            world.tell(host, Event::Start);
+            let (up, mtu) = (true, 1420);
+            world.tell(host, Event::Link { up, mtu });
+            let set = configuration(host);
+            world.tell(host, Event::Configure { client: 0, set });
+        }
+        world
+    }
+
+    pub(crate) fn tell(&mut self, at: usize, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let host = &mut self.hosts[at];
+            let now = Now {
+                monotonic: self.now,
+                wall: SystemTime::UNIX_EPOCH
+                    + Duration::from_secs(1_700_000_000)
+                    + (self.now - self.start),
+            };
+            let (mut effects, plane) = (Vec::new(), &host.plane);
+            let view = |id| plane.peer(id);
+            host.machine.handle(event, now, &view, &mut effects);
+            for effect in effects {
+                events.extend(self.perform(at, effect));
+            }
+        }
+        assert_eq!(self.hosts[at].plane.astray(), []);
+    }
+
+    fn perform(&mut self, at: usize, effect: Effect) -> Option<Event> {
+        let host = &mut self.hosts[at];
+        match effect {
+            Effect::Plane(request) => {
+                let event = perform(&host.plane, request, self.now);
+                for call in host.plane.take_calls() {
+                    self.follow(at, call);
+                }
+                return event;
+            }
+            Effect::Bind { .. } => {
+                assert_eq!(at, B, "with lines there are no other sockets");
+                return Some(Event::Bound(Ok(PORT)));
+            }
+            Effect::ReadLines => return Some(Event::LinesRead(self.facts.to_vec())),
+            Effect::OpenLine { line, port, .. } => {
+                return Some(Event::LineOpened(line, Ok(port)));
+            }
+            Effect::Mark(_) => return Some(Event::Marked(Ok(()))),
+            Effect::LogPeer(_, words) if at == A => self.said.push(words.into_owned()),
+            Effect::ReadRoutes { .. } => panic!("each line has its own way"),
+            _ => {}
+        }
+        None
+    }
+
+    /// The line by which a host sends to the other.
+    pub(crate) fn used(&self, at: usize) -> Option<usize> {
+        let line = self.hosts[at].plane.peer(PeerId(0))?.line?;
+        Some(match at {
+            A => line.id.index(),
+            _ => usize::from(line.endpoint.addr.ip() != address(0)),
+        })
+    }
+
+    /// The lines of a packet, or of a message.
+    fn ways(&self, at: usize, message: bool) -> Vec<usize> {
+        let several: Vec<usize> = match self.hosts[at].mode.0 {
+            plane::LineMode::Duplicate(lines) => lines.map(|line| line.index()).collect(),
+            plane::LineMode::Critical(lines) if message => lines.map(|line| line.index()).collect(),
+            plane::LineMode::Balance(shares) => {
+                let lines: Vec<usize> = (0..2).filter(|at| shares[*at] > 0).collect();
+                // Packets are flows of their own.
+                let turn = self.number as usize % lines.len().max(1);
+                match message {
+                    true => lines,
+                    false => lines.get(turn).copied().into_iter().collect(),
+                }
+            }
+            _ => Vec::new(),
+        };
+        match several.is_empty() {
+            true => self.used(at).into_iter().collect(),
+            false => several,
+        }
+    }
+
+    fn follow(&mut self, at: usize, call: Call) {
+        match call {
+            Call::SetLineMode(_, mode) => {
+                let host = &mut self.hosts[at];
+                host.mode = (mode, host.mode.1 + 1);
+            }
+            Call::Send(line, bytes) => {
+                let by = match at {
+                    A => line.id.index(),
+                    _ => usize::from(line.endpoint.addr.ip() != address(0)),
+                };
+                self.throw(at, by, Message::Handshake(bytes));
+            }
+            Call::SendToPeer(_, None, bytes) => {
+                for by in self.ways(at, true) {
+                    self.throw(at, by, Message::Handshake(bytes.clone()));
+                }
+            }
+            Call::AddKeys {
+                session,
+                remote,
+                confirm,
+                ..
+            } => {
+                self.hosts[at].sessions.insert(session, (remote, confirm));
+                self.hosts[at].begun += usize::from(!confirm);
+            }
+            Call::SendKeepalive(_) => {
+                self.data(at, false);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends a data packet. Returns whether there was a key.
+    fn data(&mut self, at: usize, full: bool) -> bool {
+        let host = &self.hosts[at];
+        let ways = self.ways(at, !full);
+        let Some(session) = host.plane.sealing(PeerId(0)).filter(|_| !ways.is_empty()) else {
+            return false;
+        };
+        let (remote, _) = host.sessions[&session];
+        let now = self.now;
+        host.plane.change_peer(PeerId(0), |state| {
+            state.times.last_sent = Some(now);
+            if full {
+                state.times.last_data_sent = Some(now);
+                state.times.unanswered_since.get_or_insert(now);
+            }
+        });
+        self.number += 1;
+        let number = self.number;
+        for by in ways {
+            self.throw(at, by, Message::Data(remote, full, number));
+        }
+        true
+    }
+
+    fn throw(&mut self, from: usize, by: usize, message: Message) {
+        if !self.cut[by] {
+            self.number += 1;
+            let key = (self.now + self.delay[by], self.number);
+            self.queue.insert(key, (1 - from, by, message));
+        }
+    }
+
+    fn arrive(&mut self, at: usize, by: usize, message: Message) {
+        if self.cut[by] {
+            return;
+        }
+        let from = match at {
+            A => Endpoint {
+                addr: SERVER,
+                source: Some(Source {
+                    ip: address(by),
+                    ifindex: by as u32 + 1,
+                }),
+            },
+            _ => Endpoint {
+                addr: (address(by), PORT).into(),
+                source: Some(Source {
+                    ip: SERVER.ip(),
+                    ifindex: 1,
+                }),
+            },
+        };
+        let now = self.now;
+        match message {
+            Message::Handshake(bytes) => self.tell(
+                at,
+                Event::Handshake {
+                    from: Line {
+                        id: LineId(if at == A { by as u8 } else { 0 }),
+                        ..Line::udp(from)
+                    },
+                    bytes: bytes.into(),
+                    waiting: 0,
+                },
+            ),
+            Message::Data(session, full, number) => {
+                let host = &mut self.hosts[at];
+                if !host.plane.sessions(PeerId(0)).contains(&session) {
+                    return;
+                }
+                let used = host.plane.peer(PeerId(0)).unwrap().line.unwrap();
+                if !host.seen.insert(number) {
+                    host.plane.change_peer(PeerId(0), |state| {
+                        if at == A && used.id.index() == by {
+                            state.heard = Some(now);
+                        }
+                    });
+                    return;
+                }
+                host.plane.change_peer(PeerId(0), |state| {
+                    state.times.last_received = Some(now);
+                    state.times.unanswered_since = None;
+                    if at == A && used.id.index() == by {
+                        state.heard = Some(now);
+                    }
+                    if at == B {
+                        // Peers roam.
+                        state.line.as_mut().unwrap().endpoint = from;
+                    }
+                });
+                let confirm = host.sessions.get_mut(&session);
+                let index = session;
+                if confirm.is_some_and(|(_, confirm)| std::mem::take(confirm)) {
+                    host.plane.send_with(PeerId(0), session);
+                    host.plane.take_calls();
+                    let notices = vec![(PeerId(0), Notice::Confirmed { index })];
+                    self.tell(at, Event::Notices(notices));
+                }
+                match (at, full) {
+                    (A, true) => self.answered = now,
+                    (B, true) => {
+                        self.taken += 1;
+                        self.data(B, true);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Lets time go by, with data where `talks` is set.
+    pub(crate) fn run(&mut self, time: Duration, talks: bool) {
+        let end = self.now + time;
+        let mut next = self.now;
+        loop {
+            let deadlines = self.hosts.each_ref().map(|it| it.machine.next_deadline());
+            let timer = (0..2).filter_map(|at| Some((deadlines[at]?, at))).min();
+            let queued = self.queue.first_key_value().map(|(key, _)| key.0);
+            let timer_at = timer.map(|(at, _)| at);
+            let first = [queued, timer_at, talks.then_some(next)];
+            let Some(at) = first.into_iter().flatten().min().filter(|at| *at <= end) else {
+                break;
+            };
+            self.now = self.now.max(at);
+            if talks && at == next {
+                next += EACH;
+                if self.data(A, true) {
+                    self.sent += 1;
+                } else {
+                    let notices = vec![(PeerId(0), Notice::NeedSession)];
+                    self.tell(A, Event::Notices(notices));
+                }
+            } else if queued == Some(at) {
+                let (_, (to, by, message)) = self.queue.pop_first().unwrap();
+                self.arrive(to, by, message);
+            } else if let Some((_, host)) = timer {
+                self.tell(host, Event::Deadline);
+                let later = self.hosts[host].machine.next_deadline();
+                assert!(later.is_none_or(|later| later > self.now), "still due");
+            }
+        }
+        self.now = end;
+    }
+
+    pub(crate) fn states(&self) -> Vec<String> {
+        let reports = self.hosts[A].machine.line_reports(PeerId(0));
+        reports.into_iter().map(|report| report.state).collect()
+    }
+
+    pub(crate) fn said(&self, words: &str) -> usize {
+        self.said.iter().filter(|it| it.contains(words)).count()
+    }
+}

@@ -1,0 +1,125 @@
+//! A machine of the world: an interface, its data plane and its clocks.
+
+use crate::plane::Plane;
+use config::uapi::{Request, Requests, SetDevice, write_get};
+use crypto::x25519::PrivateKey;
+use plane::DataPlane as _;
+use service::now::Now;
+use service::wireguard::{LookUp, Machine, Refused};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What a host says of one of its peers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Saying {
+    pub(crate) preshared: Option<[u8; 32]>,
+    pub(crate) endpoint: Option<SocketAddr>,
+    pub(crate) keepalive: u16,
+}
+
+pub(crate) struct Host {
+    pub(crate) machine: Machine,
+    pub(crate) plane: Plane,
+    pub(crate) key: [u8; 32],
+    /// Its address on the wire, which may change, and the interface that has it.
+    pub(crate) ip: IpAddr,
+    pub(crate) ifindex: u32,
+    /// Its address in the tunnel.
+    pub(crate) inner: IpAddr,
+    pub(crate) bound: Option<u16>,
+    pub(crate) link_up: bool,
+    /// The time of day when the world began, by its clock.
+    pub(crate) wall: SystemTime,
+    /// Until then, more handshake messages wait than it can serve.
+    pub(crate) load: Option<Instant>,
+    pub(crate) lookups: Vec<LookUp>,
+    pub(crate) asked: u64,
+    pub(crate) answers: BTreeMap<u64, Result<(), Refused>>,
+    /// Answers of the world that are on their way.
+    pub(crate) awaited: usize,
+    /// What came in, by whom it was sent.
+    pub(crate) heard: BTreeMap<u64, IpAddr>,
+    pub(crate) ended: bool,
+}
+
+pub(crate) fn hex(bytes: &[u8; 32]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        write!(text, "{byte:02x}").unwrap();
+    }
+    text
+}
+
+impl Host {
+    pub(crate) fn new(number: usize, key: [u8; 32], now: Now) -> Self {
+        let number = number as u8;
+        Self {
+            machine: Machine::new(now, u64::from(number)),
+            plane: Plane::new(),
+            key,
+            ip: Ipv4Addr::new(10, 0, 0, number + 1).into(),
+            ifindex: 1,
+            inner: Ipv4Addr::new(192, 168, 0, number + 1).into(),
+            bound: None,
+            link_up: false,
+            wall: now.wall,
+            load: None,
+            lookups: Vec::new(),
+            asked: 0,
+            answers: BTreeMap::new(),
+            awaited: 0,
+            heard: BTreeMap::new(),
+            ended: false,
+        }
+    }
+
+    pub(crate) fn public(&self) -> [u8; 32] {
+        *PrivateKey::new(self.key).public().as_bytes()
+    }
+
+    pub(crate) fn now(&self, now: Instant, elapsed: Duration) -> Now {
+        Now {
+            monotonic: now,
+            wall: self.wall + elapsed,
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.ip, self.bound.unwrap_or(51820))
+    }
+
+    /// What `wg show` would be told.
+    pub(crate) fn told(&self) -> String {
+        let (device, peers) = self.machine.state(&|id| self.plane.fake.peer(id));
+        let mut text = Vec::new();
+        write_get(&mut text, &device, peers).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+}
+
+/// What `wg` would ask for with this text.
+pub(crate) fn configuration(text: &str) -> SetDevice {
+    let text = format!("set=1\n{text}\n");
+    let request = Requests::new(text.as_bytes()).next_request().unwrap();
+    match request.unwrap() {
+        Ok(Request::Set(set)) => set,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// The lines for a peer that is called `inner` in the tunnel.
+pub(crate) fn peer_text(public: &[u8; 32], inner: IpAddr, saying: &Saying) -> String {
+    let mut text = format!("public_key={}\n", hex(public));
+    if let Some(key) = &saying.preshared {
+        writeln!(text, "preshared_key={}", hex(key)).unwrap();
+    }
+    if let Some(endpoint) = saying.endpoint {
+        writeln!(text, "endpoint={endpoint}").unwrap();
+    }
+    let keepalive = saying.keepalive;
+    writeln!(text, "persistent_keepalive_interval={keepalive}").unwrap();
+    writeln!(text, "replace_allowed_ips=true\nallowed_ip={inner}/32").unwrap();
+    text
+}

@@ -1,0 +1,33 @@
+//! Whole WireGuard interfaces on a virtual wire and a virtual clock, with a data plane that is not there.
+//!
+//! `MILLRACE_SEEDS` says how many worlds are run (200 if unset), `MILLRACE_SEED` with which number they begin: a failure
+//! names its seed, and that seed fails again.
+
+// Serves tests only.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod host;
+mod plane;
+mod random;
+mod scenes;
+mod story;
+mod world;
+
+use story::Story;
+
+fn number(variable: &str, default: u64) -> u64 {
+    let text = std::env::var(variable).ok();
+    text.map_or(default, |text| text.parse().unwrap())
+}
+
+#[test]
+fn sessions_come_up_and_nothing_is_left_behind_whatever_happened_before() {
+    let (first, seeds) = (number("MILLRACE_SEED", 0), number("MILLRACE_SEEDS", 200));
+    for seed in first..first + seeds {
+        let run = std::panic::catch_unwind(|| Story::new(seed).run());
+        assert!(
+            run.is_ok(),
+            "seed {seed}: MILLRACE_SEED={seed} MILLRACE_SEEDS=1"
+        );
+    }
+}

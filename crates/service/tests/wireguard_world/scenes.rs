@@ -1,0 +1,205 @@
+//! Single things that may befall an interface, each by itself.
+
+use crate::host::{Host, Saying, hex};
+use crate::world::World;
+use config::types::Key32;
+use plane::DataPlane as _;
+use service::wireguard::Event;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Two hosts that know each other, the second calling the first.
+fn pair() -> World {
+    let mut world = World::new(0, 2);
+    for at in [0, 1] {
+        let key = hex(&world.hosts[at].key);
+        world.configure(at, &format!("private_key={key}\nlisten_port=51820\n"));
+        up(&mut world, at, true);
+        pass(&mut world, 1);
+    }
+    let endpoint = Some(world.hosts[0].address());
+    world.say(0, 1, &Saying::default());
+    let saying = Saying {
+        endpoint,
+        ..Saying::default()
+    };
+    world.say(1, 0, &saying);
+    world
+}
+
+fn up(world: &mut World, at: usize, up: bool) {
+    world.hosts[at].link_up = up;
+    world.tell(at, Event::Link { up, mtu: 1420 });
+}
+
+fn pass(world: &mut World, secs: u64) {
+    let end = world.now + Duration::from_secs(secs);
+    assert!(world.run(end).is_none());
+}
+
+/// Whether data gets from the second host to the first.
+fn reaches(world: &mut World) -> bool {
+    world.heard(0);
+    world.send(1, 0);
+    pass(world, 1);
+    !world.heard(0).is_empty()
+}
+
+fn refused(host: &Host, why: &str) -> u64 {
+    host.machine.refusals().to_map()[why]
+}
+
+fn public(host: &Host) -> String {
+    hex(&host.public())
+}
+
+#[test]
+fn a_clock_that_goes_back_costs_no_handshake() {
+    let mut world = pair();
+    assert!(reaches(&mut world));
+    for day in 1..4 {
+        world.hosts[1].wall -= Duration::from_secs(86_400 * day);
+        // Longer than a key lives, and quiet: the next packet needs a handshake.
+        pass(&mut world, 200);
+        assert!(reaches(&mut world), "day {day}");
+    }
+    assert_eq!(refused(&world.hosts[0], "replayed"), 0);
+}
+
+#[test]
+fn a_peer_that_is_removed_in_the_middle_of_a_handshake_is_asked_for_nothing_more() {
+    for at in [0, 1] {
+        let mut world = pair();
+        world.send(1, 0);
+        world.configure(at, "replace_peers=true\n");
+        // The data plane of the world refuses requests for peers that are not there.
+        pass(&mut world, 200);
+        assert!(world.hosts[at].plane.is_empty());
+        assert_eq!(world.hosts[at].machine.next_deadline(), None);
+    }
+}
+
+#[test]
+fn a_configuration_that_waits_for_a_port_is_followed_by_the_next_in_order() {
+    let mut world = pair();
+    let key = public(&world.hosts[1]);
+    let first = world.configure(0, "fwmark=7\nlisten_port=5000\nreplace_peers=true\n");
+    let second = world.configure(0, &format!("public_key={key}\n"));
+    assert!(!world.hosts[0].answers.contains_key(&second), "it waits");
+    pass(&mut world, 1);
+    assert_eq!(world.hosts[0].answers[&first], Ok(()));
+    assert_eq!(world.hosts[0].answers[&second], Ok(()));
+    let told = world.hosts[0].told();
+    assert!(told.contains("listen_port=5000\nfwmark=7\n"), "{told}");
+    assert!(told.contains(&format!("public_key={key}\n")), "{told}");
+    assert!(
+        !told.contains("allowed_ip="),
+        "the peer of before is gone: {told}"
+    );
+}
+
+#[test]
+fn a_port_that_cannot_be_had_is_refused_and_the_old_one_stays() {
+    let mut world = pair();
+    world.no_ports = 100;
+    let client = world.configure(0, "listen_port=5000\nreplace_peers=true\n");
+    pass(&mut world, 1);
+    let refused = world.hosts[0].answers[&client].clone();
+    assert_eq!(refused.map_err(|it| it.errno), Err(98), "EADDRINUSE");
+    let told = world.hosts[0].told();
+    assert!(told.contains("listen_port=51820\n"), "{told}");
+    assert!(told.contains("public_key="), "what follows is not applied");
+    assert!(reaches(&mut world));
+}
+
+#[test]
+fn sockets_that_a_link_that_goes_down_has_closed_are_opened_again_when_it_comes_up() {
+    let mut world = pair();
+    let client = world.configure(0, "listen_port=5000\n");
+    // Before the answer has come.
+    up(&mut world, 0, false);
+    up(&mut world, 0, true);
+    pass(&mut world, 1);
+    assert_eq!(world.hosts[0].answers[&client], Ok(()));
+    assert_eq!(world.hosts[0].bound, Some(5000));
+    assert_eq!(world.hosts[0].machine.next_deadline(), None);
+}
+
+#[test]
+fn sockets_that_cannot_be_opened_are_tried_again_until_they_can() {
+    let mut world = pair();
+    up(&mut world, 0, false);
+    world.no_ports = 100;
+    up(&mut world, 0, true);
+    pass(&mut world, 30);
+    assert_eq!(world.hosts[0].bound, None);
+    world.no_ports = 0;
+    pass(&mut world, 1);
+    assert_eq!(world.hosts[0].bound, Some(51820));
+}
+
+#[test]
+fn a_name_is_looked_up_until_it_is_found_and_again_when_its_address_is_silent() {
+    let mut world = pair();
+    let public_key = Key32::new(world.hosts[0].public());
+    let key = public(&world.hosts[0]);
+    let inner = world.hosts[0].inner;
+    let again = format!("public_key={key}\nremove=true\npublic_key={key}\nallowed_ip={inner}/32\n");
+    world.configure(1, &again);
+    let endpoint = "office.example:51820".parse().unwrap();
+    world.tell(
+        1,
+        Event::SetEndpoint {
+            public_key,
+            endpoint,
+        },
+    );
+    world.send(1, 0);
+    pass(&mut world, 60);
+    assert!(!reaches(&mut world), "there is no such name");
+    let now = world.hosts[0].address();
+    world.names.insert("office.example".to_owned(), now);
+    pass(&mut world, 40);
+    assert!(reaches(&mut world));
+    // It moves while nothing is said, and the name follows.
+    world.hosts[0].ip = [10, 9, 9, 9].into();
+    let moved: SocketAddr = world.hosts[0].address();
+    world.names.insert("office.example".to_owned(), moved);
+    pass(&mut world, 200);
+    world.send(1, 0);
+    pass(&mut world, 40);
+    assert!(reaches(&mut world));
+}
+
+#[test]
+fn peers_that_are_reached_through_another_interface_are_called_from_any_address() {
+    let mut world = pair();
+    assert!(reaches(&mut world));
+    let source = |world: &World| {
+        let fake = &world.hosts[0].plane.fake;
+        fake.peer(fake.peers()[0])?.line?.endpoint.source
+    };
+    assert!(source(&world).is_some());
+    world.tell(0, Event::NetworkChanged);
+    pass(&mut world, 1);
+    assert!(source(&world).is_some(), "nothing is other for this peer");
+    world.hosts[0].ifindex = 7;
+    world.tell(0, Event::NetworkChanged);
+    pass(&mut world, 1);
+    assert!(source(&world).is_none());
+}
+
+#[test]
+fn under_load_who_comes_back_with_a_cookie_is_served() {
+    let mut world = pair();
+    world.hosts[0].load = Some(world.now + Duration::from_secs(60));
+    world.send(1, 0);
+    pass(&mut world, 4);
+    assert_eq!(refused(&world.hosts[0], "cookie"), 1);
+    assert!(world.heard(0).is_empty());
+    pass(&mut world, 3);
+    assert!(
+        !world.heard(0).is_empty(),
+        "the second initiation has the cookie"
+    );
+}

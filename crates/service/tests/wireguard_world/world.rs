@@ -1,0 +1,359 @@
+//! The wire, the clock and the rest of the world around the hosts.
+
+use crate::host::{Host, Saying, configuration, peer_text};
+use crate::plane::DATA;
+use crate::random::Random;
+use plane::{DataPlane as _, Endpoint, Source};
+use service::now::Now;
+use service::wireguard::{Effect, Event, LOOKUPS_MAX};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What is to happen.
+pub(crate) enum Happening {
+    Datagram {
+        from: SocketAddr,
+        to: SocketAddr,
+        bytes: Vec<u8>,
+    },
+    /// The world's answer to what a host asked for.
+    Answer(usize, Event),
+    /// The end of a look-up, and what the name was then.
+    Found(usize, service::wireguard::LookUp),
+    /// A part of the story.
+    Act(crate::story::Act),
+}
+
+/// How bad the wire is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wire {
+    /// Datagrams lost, in percent.
+    pub(crate) loss: u64,
+    /// Datagrams that arrive twice, in percent.
+    pub(crate) twice: u64,
+    /// The longest delay in milliseconds: those that take less overtake.
+    pub(crate) delay: usize,
+}
+
+pub(crate) struct World {
+    pub(crate) random: Random,
+    pub(crate) start: Instant,
+    pub(crate) now: Instant,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) wire: Wire,
+    pub(crate) names: BTreeMap<String, SocketAddr>,
+    /// Names are not found until then.
+    pub(crate) no_names: Option<Instant>,
+    /// Ports cannot be had, in percent.
+    pub(crate) no_ports: u64,
+    /// Datagrams of handshakes, of which one may be sent again by someone who recorded it.
+    pub(crate) recorded: Vec<(SocketAddr, SocketAddr, Vec<u8>)>,
+    queue: BTreeMap<(Instant, u64), Happening>,
+    number: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, hosts: usize) -> Self {
+        let mut random = Random(seed);
+        let now = Instant::now();
+        let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let at = Now {
+            monotonic: now,
+            wall,
+        };
+        let hosts = (0..hosts).map(|number| Host::new(number, random.bytes(), at));
+        let hosts = hosts.collect();
+        let mut world = Self {
+            random,
+            start: now,
+            now,
+            hosts,
+            wire: Wire {
+                delay: 10,
+                ..Wire::default()
+            },
+            names: BTreeMap::new(),
+            no_names: None,
+            no_ports: 0,
+            recorded: Vec::new(),
+            queue: BTreeMap::new(),
+            number: 0,
+        };
+        for at in 0..world.hosts.len() {
+            world.tell(at, Event::Start);
+        }
+        world
+    }
+
+    pub(crate) fn plan(&mut self, after: Duration, happening: Happening) {
+        self.number += 1;
+        let key = (self.now + after, self.number);
+        self.queue.insert(key, happening);
+    }
+
+    /// A host handles an event, and what it asks for is done.
+    pub(crate) fn tell(&mut self, at: usize, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let mut effects = Vec::new();
+            let elapsed = self.now - self.start;
+            let host = &mut self.hosts[at];
+            let now = host.now(self.now, elapsed);
+            let view = |id| host.plane.fake.peer(id);
+            host.machine.handle(event, now, &view, &mut effects);
+            for effect in effects {
+                events.extend(self.perform(at, effect));
+            }
+            self.carry(at, &mut events);
+        }
+        self.check(at);
+    }
+
+    /// Does one thing. Returns what came of it at once.
+    fn perform(&mut self, at: usize, effect: Effect) -> Option<Event> {
+        let host = &mut self.hosts[at];
+        match effect {
+            Effect::Plane(request) => return host.plane.perform(request, self.now),
+            Effect::Bind { port, .. } => {
+                let refused = self.random.chance(self.no_ports);
+                let result = match refused {
+                    true => Err("address in use".to_owned()),
+                    false => Ok(if port == 0 { 51820 } else { port }),
+                };
+                // What a machine sends before it has heard of it leaves by the new port already.
+                if let Ok(port) = result {
+                    host.bound = Some(port);
+                }
+                self.answer(at, Event::Bound(result));
+            }
+            Effect::Unbind => host.bound = None,
+            Effect::Mark(_) => self.answer(at, Event::Marked(Ok(()))),
+            Effect::LookUp(lookup) => {
+                host.lookups.push(lookup.clone());
+                assert!(
+                    host.lookups.len() <= LOOKUPS_MAX,
+                    "too many look-ups at a time"
+                );
+                let after = Duration::from_millis(self.random.next() % 3000);
+                self.plan(after, Happening::Found(at, lookup));
+            }
+            Effect::ReadRoutes { peers, .. } => {
+                let dev = host.ifindex;
+                let routes = peers.iter().map(|(id, _)| (*id, Some(dev)));
+                let event = Event::RoutesRead(routes.collect());
+                self.answer(at, event);
+            }
+            Effect::Answer { client, result } => {
+                let before = host.answers.insert(client, result);
+                assert!(before.is_none(), "client {client} is answered twice");
+            }
+            Effect::End(_) => host.ended = true,
+            // The hosts have no lines.
+            Effect::ReadLines
+            | Effect::OpenLine { .. }
+            | Effect::CloseLine(_)
+            | Effect::CheckLink
+            | Effect::Changed
+            | Effect::Reload
+            | Effect::Log(..)
+            | Effect::LogPeer(..)
+            | Effect::LogDropped(..) => {}
+        }
+        None
+    }
+
+    /// Answers a host after a moment, in which other things may happen.
+    fn answer(&mut self, at: usize, event: Event) {
+        self.hosts[at].awaited += 1;
+        // In the order in which they were asked for.
+        self.plan(Duration::from_millis(1), Happening::Answer(at, event));
+    }
+
+    /// Takes datagrams and notices out of a data plane.
+    fn carry(&mut self, at: usize, events: &mut VecDeque<Event>) {
+        let host = &mut self.hosts[at];
+        let notices = std::mem::take(&mut host.plane.notices);
+        if !notices.is_empty() {
+            events.push_back(Event::Notices(notices));
+        }
+        for (to, bytes) in std::mem::take(&mut host.plane.datagrams) {
+            let host = &mut self.hosts[at];
+            if to.source.is_some_and(|source| source.ip != host.ip) {
+                host.plane.forget_source(to.addr);
+                continue;
+            }
+            if host.bound.is_some() {
+                let from = host.address();
+                self.throw(from, to.addr, bytes);
+            }
+        }
+    }
+
+    #[allow(clippy::needless_pass_by_value, reason = "the wire takes it over")]
+    pub(crate) fn throw(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
+        if bytes[0] != DATA && self.recorded.len() < 1000 {
+            self.recorded.push((from, to, bytes.clone()));
+        }
+        let copies = match self.random.next() % 100 {
+            it if it < self.wire.loss => 0,
+            it if it < self.wire.loss + self.wire.twice => 2,
+            _ => 1,
+        };
+        for _ in 0..copies {
+            let after = Duration::from_millis(1 + self.random.below(self.wire.delay) as u64);
+            let bytes = bytes.clone();
+            self.plan(after, Happening::Datagram { from, to, bytes });
+        }
+    }
+
+    /// Data from one host to another, by the addresses in the tunnel.
+    pub(crate) fn send(&mut self, from: usize, to: usize) {
+        self.number += 1;
+        let (data, inner, now) = (self.number, self.hosts[to].inner, self.now);
+        let mut events = VecDeque::new();
+        self.hosts[from].plane.send(inner, data, now);
+        self.carry(from, &mut events);
+        for event in events {
+            self.tell(from, event);
+        }
+    }
+
+    fn arrive(&mut self, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
+        let called = |host: &Host| host.ip == to.ip() && host.bound == Some(to.port());
+        let Some(at) = self.hosts.iter().position(called) else {
+            return;
+        };
+        let inner: Vec<IpAddr> = self.hosts.iter().map(|host| host.inner).collect();
+        let host = &mut self.hosts[at];
+        let source = Source {
+            ip: host.ip,
+            ifindex: host.ifindex,
+        };
+        let from = Endpoint {
+            addr: from,
+            source: Some(source),
+        };
+        if bytes[0] != DATA {
+            let waiting = if host.load.is_some_and(|it| it > self.now) {
+                500
+            } else {
+                0
+            };
+            let bytes = bytes.into();
+            return self.tell(
+                at,
+                Event::Handshake {
+                    from: plane::Line::udp(from),
+                    bytes,
+                    waiting,
+                },
+            );
+        }
+        if let Some((peer, data)) = host.plane.open(from, &bytes, self.now) {
+            let mut inner = inner.into_iter();
+            let owner = inner.find(|inner| host.plane.fake.route(*inner) == Some(peer));
+            let before = host.heard.insert(data, owner.unwrap_or(host.inner));
+            assert!(before.is_none(), "data came in twice");
+        }
+        let mut events = VecDeque::new();
+        self.carry(at, &mut events);
+        for event in events {
+            self.tell(at, event);
+        }
+    }
+
+    /// Lets the world go on for that long. Parts of the story that come up are returned one by one.
+    pub(crate) fn run(&mut self, end: Instant) -> Option<crate::story::Act> {
+        loop {
+            let hosts = self.hosts.iter().enumerate();
+            let deadlines = hosts.filter_map(|(at, it)| Some((it.machine.next_deadline()?, at)));
+            let deadline = deadlines.min();
+            let next = self.queue.first_key_value().map(|(key, _)| key.0);
+            match (next, deadline) {
+                (Some(at), timer) if at <= end && timer.is_none_or(|(timer, _)| at <= timer) => {
+                    self.now = self.now.max(at);
+                    let (_, happening) = self.queue.pop_first()?;
+                    match happening {
+                        Happening::Act(act) => return Some(act),
+                        Happening::Datagram { from, to, bytes } => self.arrive(from, to, bytes),
+                        Happening::Answer(at, event) => {
+                            self.hosts[at].awaited -= 1;
+                            self.tell(at, event);
+                        }
+                        Happening::Found(at, lookup) => self.found(at, lookup),
+                    }
+                }
+                (_, Some((due, at))) if due <= end => {
+                    self.now = self.now.max(due);
+                    self.tell(at, Event::Deadline);
+                    let next = self.hosts[at].machine.next_deadline();
+                    let later = next.is_none_or(|next| next > self.now);
+                    assert!(later, "a deadline that was dealt with is still due");
+                }
+                _ => break,
+            }
+        }
+        self.now = end;
+        None
+    }
+
+    fn found(&mut self, at: usize, lookup: service::wireguard::LookUp) {
+        let host = &mut self.hosts[at];
+        let begun = host.lookups.iter().position(|it| *it == lookup);
+        host.lookups.remove(begun.unwrap());
+        let known = self.names.get(&lookup.host).copied();
+        let known = known.filter(|_| self.no_names.is_none_or(|until| until <= self.now));
+        let found = known
+            .map(|it| vec![it])
+            .ok_or_else(|| "no such name".to_owned());
+        self.tell(at, Event::LookedUp { lookup, found });
+    }
+
+    /// Has a client configure a host. Returns its number.
+    pub(crate) fn configure(&mut self, at: usize, text: &str) -> u64 {
+        let host = &mut self.hosts[at];
+        host.asked += 1;
+        let (client, set) = (host.asked, configuration(text));
+        self.tell(at, Event::Configure { client, set });
+        client
+    }
+
+    /// Has a host say this of another.
+    pub(crate) fn say(&mut self, at: usize, of: usize, saying: &Saying) {
+        let (public, inner) = (self.hosts[of].public(), self.hosts[of].inner);
+        self.configure(at, &peer_text(&public, inner, saying));
+    }
+
+    /// What must be so at any moment: what waits for something wakes up some day.
+    fn check(&self, at: usize) {
+        let host = &self.hosts[at];
+        let awake = host.machine.next_deadline().is_some() || host.awaited > 0;
+        let mut waiting = host.plane.waiting();
+        let waits = waiting.any(|peer| peer.line.is_some());
+        assert!(
+            !waits || awake,
+            "packets wait, and nothing will ever happen"
+        );
+        let lacks = host.link_up && host.bound.is_none();
+        assert!(
+            !lacks || awake,
+            "the sockets are not there, and nothing will ever happen"
+        );
+        if host.lookups.is_empty() {
+            let names = host.machine.names();
+            let lacks = names.iter().any(|name| name.addresses.is_empty());
+            assert!(
+                !lacks || awake,
+                "a name is not found, and nothing will ever happen"
+            );
+        }
+    }
+
+    /// The addresses in the tunnel from which a host has heard since it was last asked.
+    pub(crate) fn heard(&mut self, at: usize) -> BTreeSet<IpAddr> {
+        std::mem::take(&mut self.hosts[at].heard)
+            .into_values()
+            .collect()
+    }
+}

@@ -1,0 +1,79 @@
+//! Another build of this program, to compare with: what is measured of both, and where it is.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use super::contender::Contender;
+use super::openvpn::{Ends, Suite};
+use super::test::Test;
+
+/// The OpenVPN suites of the comparison; WireGuard is beside them.
+pub(super) const SUITES: [Suite; 3] = [Suite::Gcm, Suite::Cbc, Suite::GcmTcp];
+
+/// The tests of the comparison.
+pub(super) const TESTS: [Test; 3] = [Test::Tcp1, Test::Tcp1Back, Test::Memory];
+
+/// Repetitions of the comparison: differences are small.
+pub(super) const REPETITIONS: u32 = 5;
+
+/// This program and the other one, pair by pair: WireGuard, then each suite.
+pub(super) fn pairs() -> impl Iterator<Item = (Contender, Contender)> {
+    let of = |suite| [Ends::Millrace, Ends::Other].map(|ends| Contender::OpenVpn(ends, suite));
+    let pairs = SUITES
+        .into_iter()
+        .map(of)
+        .map(|[ours, other]| (ours, other));
+    std::iter::once((Contender::Millrace, Contender::Other)).chain(pairs)
+}
+
+/// The program that a path names.
+///
+/// # Errors
+/// What is wrong with it, for the command line: nothing is there, or nothing that can be run.
+pub(super) fn program(path: &str) -> Result<PathBuf, String> {
+    // Hosts of the lab are in another directory.
+    let found = fs::canonicalize(path).map_err(|error| error.to_string())?;
+    let metadata = fs::metadata(&found).map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
+        return Err(
+            "it is no file; name a program, target/release/millrace for example".to_owned(),
+        );
+    }
+    if metadata.permissions().mode() & 0o111 == 0 {
+        return Err("it is not executable".to_owned());
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pair_differs_in_the_program_only() {
+        let names: Vec<_> = pairs().map(|(a, b)| [a.name(), b.name()]).collect();
+        assert_eq!(
+            names,
+            [
+                ["millrace", "other"],
+                ["ovpn-gcm", "other-gcm"],
+                ["ovpn-cbc", "other-cbc"],
+                ["ovpn-gcm-tcp", "other-gcm-tcp"],
+            ]
+        );
+    }
+
+    #[test]
+    fn only_a_program_is_taken() {
+        assert!(program("/bin/sh").is_ok());
+        let error = program("/no/such/file").unwrap_err();
+        assert!(error.contains("No such file"), "{error}");
+        assert!(
+            program("/etc/passwd")
+                .unwrap_err()
+                .contains("not executable")
+        );
+        assert!(program("/etc").unwrap_err().contains("no file"));
+    }
+}

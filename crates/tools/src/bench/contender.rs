@@ -1,0 +1,200 @@
+//! The implementations that are compared.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use lab::openvpn::{OpenVpn as _, StockOpenVpn};
+use lab::peer::{
+    BoringTun, GotaTun, Millrace, PeerOptions, WireGuardPeer, WireguardGo, WireguardGoPackaged,
+};
+use lab::{Carrier, LabError, tools};
+
+use super::openvpn::{self, Ends, Suite};
+
+/// One way to carry packets from one host to the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contender {
+    Millrace,
+    MillracePlain,
+    MillraceNull,
+    WireguardGo,
+    WireguardGoPackaged,
+    BoringTun,
+    GotaTun,
+    Forwarder,
+    Nothing,
+    /// Another build of this program, at a path that the command line names.
+    Other,
+    OpenVpn(Ends, Suite),
+}
+
+/// The settings of `millrace-plain`: every segmentation and receive offload off. sendmmsg and recvmmsg
+/// stay, for they are no offload and older than any kernel of a router.
+const PLAIN: [&str; 5] = ["tun-gso", "tun-uso", "tun-gro", "udp-gso", "udp-gro"];
+
+impl Contender {
+    /// Those with WireGuard, and what they are compared with.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Millrace,
+        Self::WireguardGo,
+        Self::WireguardGoPackaged,
+        Self::BoringTun,
+        Self::GotaTun,
+        Self::MillracePlain,
+        Self::MillraceNull,
+        Self::Forwarder,
+        Self::Nothing,
+    ];
+
+    /// Those with OpenVPN: all pairs of programs, cipher by cipher.
+    pub(crate) fn openvpn() -> impl Iterator<Item = Self> {
+        let of = |suite| Ends::ALL.map(|ends| Self::OpenVpn(ends, suite));
+        Suite::ALL.into_iter().flat_map(of)
+    }
+
+    /// All of them.
+    pub(crate) fn every() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().chain(Self::openvpn())
+    }
+
+    /// The name on the command line and in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Millrace => "millrace",
+            Self::MillracePlain => "millrace-plain",
+            Self::MillraceNull => "millrace-null",
+            Self::WireguardGo => "wireguard-go",
+            Self::WireguardGoPackaged => "wireguard-go-packaged",
+            Self::BoringTun => "boringtun",
+            Self::GotaTun => "gotatun",
+            Self::Forwarder => "forwarder",
+            Self::Nothing => "none",
+            Self::Other => "other",
+            Self::OpenVpn(ends, suite) => openvpn::name(ends, suite),
+        }
+    }
+
+    /// What it is, for a person who reads the table.
+    pub(crate) fn what(self) -> String {
+        let words = match self {
+            Self::OpenVpn(ends, suite) => return format!("{}: {}", ends.what(), suite.what()),
+            Self::Millrace => "this program",
+            Self::MillracePlain => "this program, all segmentation and receive offloads off",
+            Self::MillraceNull => "this program with a cipher that does nothing",
+            Self::WireguardGo => "the newest wireguard-go",
+            Self::WireguardGoPackaged => {
+                "the wireguard-go of the distribution (Debian 12: no offloads, no batches)"
+            }
+            Self::BoringTun => "boringtun-cli, by Cloudflare",
+            Self::GotaTun => "gotatun, by Mullvad",
+            Self::Forwarder => "packets to datagrams and back without a cipher: the ceiling",
+            Self::Nothing => "no tunnel",
+            Self::Other => "the other program",
+        };
+        words.to_owned()
+    }
+
+    /// The one with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::every().find(|one| one.name() == name)
+    }
+
+    /// How to start it, or nothing if there is nothing to start.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] if it is not installed.
+    pub(crate) fn carrier(self) -> Result<Option<Carrier>, LabError> {
+        self.carrier_beside(None)
+    }
+
+    /// The same where there is another build of this program.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] if it is not installed.
+    pub(crate) fn carrier_beside(self, other: Option<&Path>) -> Result<Option<Carrier>, LabError> {
+        let arguments = |arguments: Vec<String>| PeerOptions {
+            arguments,
+            ..PeerOptions::default()
+        };
+        let wireguard = |program: Box<dyn WireGuardPeer>, options| {
+            program.available()?;
+            Ok(Some(Carrier::WireGuard(program, options)))
+        };
+        let none = PeerOptions::default();
+        match self {
+            Self::Millrace => wireguard(Box::new(Millrace::new(own_program())), none),
+            Self::MillracePlain => {
+                let set = |key| ["--set".to_owned(), format!("dataplane.{key}=off")];
+                let options = arguments(PLAIN.into_iter().flat_map(set).collect());
+                wireguard(Box::new(Millrace::new(own_program())), options)
+            }
+            Self::MillraceNull => {
+                let options = arguments(vec!["--null-cipher".to_owned()]);
+                wireguard(Box::new(Millrace::new(null_program()?)), options)
+            }
+            Self::WireguardGo => wireguard(Box::new(WireguardGo), none),
+            Self::WireguardGoPackaged => wireguard(Box::new(WireguardGoPackaged), none),
+            Self::BoringTun => wireguard(Box::new(BoringTun), none),
+            Self::GotaTun => wireguard(Box::new(GotaTun), none),
+            Self::Forwarder => Ok(Some(Carrier::Forwarder {
+                program: own_program(),
+                arguments: ["lab", "forward"].map(str::to_owned).to_vec(),
+            })),
+            Self::Nothing => Ok(None),
+            Self::Other => wireguard(Box::new(Millrace::new(other_program(other)?)), none),
+            Self::OpenVpn(ends, suite) => openvpn::carrier(ends, suite, other).map(Some),
+        }
+    }
+
+    /// What its program says of its version; empty for one that has none of its own.
+    pub(crate) fn version(self) -> String {
+        if let Self::OpenVpn(..) = self {
+            let stock = StockOpenVpn.available().ok();
+            return stock
+                .and_then(|path| tools::version(&path))
+                .unwrap_or_default();
+        }
+        match self.carrier() {
+            Ok(Some(Carrier::WireGuard(program, _))) => program.version().unwrap_or_default(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// The program that `make null-cipher` builds, beside this one. Programs that ship have no such cipher.
+fn null_program() -> Result<PathBuf, LabError> {
+    let own = own_program();
+    let target = own.parent().and_then(Path::parent);
+    let built = target.map(|target| target.join("null/release/millrace"));
+    let there = built.filter(|program| program.is_file());
+    there.ok_or_else(|| LabError::Missing {
+        tool: "a program with a cipher that does nothing".to_owned(),
+        hint: "`make null-cipher` builds it".to_owned(),
+    })
+}
+
+/// The other build of this program.
+pub(super) fn other_program(other: Option<&Path>) -> Result<PathBuf, LabError> {
+    other.map(Path::to_owned).ok_or_else(|| LabError::Missing {
+        tool: "another build of this program".to_owned(),
+        hint: "name it with --against".to_owned(),
+    })
+}
+
+/// The file of this program. Where /proc is missing there are no namespaces either.
+pub(crate) fn own_program() -> PathBuf {
+    env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_different_and_found() {
+        for one in Contender::every() {
+            assert_eq!(Contender::named(one.name()), Some(one));
+        }
+        assert_eq!(Contender::named("pptp"), None);
+    }
+}

@@ -1,0 +1,298 @@
+//! `millrace bench`: tunnels side by side.
+
+mod against;
+mod clients;
+pub(super) mod contender;
+mod document;
+pub(super) mod openvpn;
+mod options;
+mod plot;
+mod records;
+mod report;
+mod rig;
+pub(super) mod statistics;
+pub(super) mod table;
+mod targets;
+mod test;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+use lab::{LabError, Offloads, tools};
+
+use contender::Contender;
+use host::machine::Machine;
+use options::Options;
+use records::{Failure, Record, Records};
+use report::Run;
+use rig::{Effort, Ground, Rig, RigError};
+use statistics::number;
+use terminal::Progress;
+use test::{Metric, Test};
+
+/// The command's own command line.
+pub fn command() -> Command {
+    options::command()
+}
+
+/// Runs the command: 0 unless something failed to run.
+pub fn run(matches: &ArgMatches) -> ExitCode {
+    let options = Options::from(matches);
+    match bench(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            terminal::note(format_args!("millrace: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures and reports; true if nothing failed.
+fn bench(options: &Options) -> Result<bool, RigError> {
+    if let Some(clients) = options.clients {
+        return scale(options, clients);
+    }
+    let mut needed = vec!["ping", "iperf3"];
+    for contender in &options.contenders {
+        needed.push(match contender {
+            Contender::OpenVpn(..) => "openssl",
+            _ => "wg",
+        });
+    }
+    prepare(&needed)?;
+    tools::tun()?;
+    let mut run = plan(options);
+    let offloads = if options.segmentation {
+        Offloads::On
+    } else {
+        Offloads::NoSegmentation
+    };
+    let grounds = run
+        .contenders
+        .iter()
+        .map(|contender| Ok((*contender, Ground::new(offloads)?)))
+        .collect::<Result<Vec<_>, LabError>>()?;
+    let mut records = Records::default();
+    let mut rigs = Vec::new();
+    for (contender, ground) in &grounds {
+        match Rig::new(*contender, ground, options.against.as_deref()) {
+            Ok(rig) => rigs.push(rig),
+            Err(error) => {
+                let test = Test::Setup;
+                records.fail(0, test, *contender, &error);
+            }
+        }
+    }
+    run.contenders = rigs.iter().map(|rig| rig.contender).collect();
+    measure(options, &rigs, &mut records);
+    drop(rigs);
+    drop(grounds);
+
+    let text = report::markdown(&run, &records);
+    terminal::say(&text);
+    let mut good = records.failures.is_empty();
+    if let Some(path) = &options.markdown {
+        good &= write(path, &text);
+    }
+    if let Some(path) = &options.plot {
+        for (path, svg) in plot::files(path, &run, &records) {
+            good &= write(&path, &svg);
+        }
+    }
+    if let Some(path) = &options.json {
+        match document::json(&run, &records) {
+            Ok(text) => good &= write(path, &text),
+            Err(error) => {
+                terminal::note(format_args!("millrace: cannot write JSON: {error}"));
+                good = false;
+            }
+        }
+    }
+    Ok(good)
+}
+
+/// Lets many clients come to one server, of each implementation with OpenVPN.
+fn scale(options: &Options, clients: u32) -> Result<bool, RigError> {
+    prepare(&["openssl", "iperf3"])?;
+    tools::tun()?;
+    let mut outcomes = Vec::new();
+    for contender in &options.contenders {
+        if let Contender::OpenVpn(ends, suite) = *contender {
+            outcomes.push(clients::measure(ends, suite, clients, options.seconds)?);
+        }
+    }
+    let text = clients::markdown(&outcomes);
+    terminal::say(&text);
+    Ok(match &options.markdown {
+        Some(path) => write(path, &text),
+        None => true,
+    })
+}
+
+/// Everything that has to be there before networks are built.
+pub(super) fn prepare(needed: &[&str]) -> Result<(), LabError> {
+    lab::enter()?;
+    // It configures tunnels, and those are made of TUN interfaces.
+    if needed.contains(&"wg") {
+        tools::tun()?;
+    }
+    for tool in needed {
+        tools::find(tool)?;
+    }
+    let last = || {
+        terminal::note(format_args!(
+            "\nmillrace: interrupted; hosts and programs are gone"
+        ));
+    };
+    if let Err(error) = lab::cleanup_on_signal_then(last) {
+        log::warn!("Ctrl-C may leave processes behind: {error}");
+    }
+    Ok(())
+}
+
+/// What there is to measure, and what is known before.
+fn plan(options: &Options) -> Run {
+    let mut run = Run {
+        machine: Machine::this(),
+        repetitions: options.repetitions,
+        seconds: options.seconds,
+        segmentation: options.segmentation,
+        reference: options.reference,
+        against: options.against.is_some(),
+        contenders: Vec::new(),
+        missing: Vec::new(),
+        versions: vec![("millrace".to_owned(), env!("CARGO_PKG_VERSION").to_owned())],
+    };
+    for contender in &options.contenders {
+        match contender.carrier_beside(options.against.as_deref()) {
+            Ok(_) => run.contenders.push(*contender),
+            Err(error) => {
+                terminal::note(format_args!("bench: without {}: {error}", contender.name()));
+                run.missing.push((*contender, error.to_string()));
+            }
+        }
+    }
+    if let Some(other) = &options.against {
+        let version = tools::version(other).unwrap_or_default();
+        let version = format!("{version} ({})", other.display());
+        run.versions
+            .push((Contender::Other.name().to_owned(), version));
+    }
+    for contender in [
+        Contender::WireguardGo,
+        Contender::WireguardGoPackaged,
+        Contender::BoringTun,
+        Contender::GotaTun,
+    ] {
+        if run.contenders.contains(&contender) {
+            let version = (contender.name().to_owned(), contender.version());
+            run.versions.push(version);
+        }
+    }
+    let stock = Contender::openvpn().find(|one| run.contenders.contains(one));
+    if let Some(stock) = stock {
+        run.versions.push(("openvpn".to_owned(), stock.version()));
+    }
+    if let Some(version) = tools::find("iperf3").ok().and_then(|p| tools::version(&p)) {
+        run.versions.push(("iperf3".to_owned(), version));
+    }
+    let of_one = |test: &Test| test.duration(options.seconds);
+    let once: f64 = options.tests.iter().map(of_one).sum();
+    let all = once * f64::from(options.repetitions) * run.contenders.len() as f64;
+    terminal::note(format_args!("bench: {}", run.machine.show()));
+    terminal::note(format_args!(
+        "bench: {} implementations, {} tests, {} repetitions: about {:.0} min",
+        run.contenders.len(),
+        options.tests.len(),
+        options.repetitions,
+        (all / 60.0).ceil()
+    ));
+    let references = run.contenders.iter().map(|one| run.reference_of(*one));
+    let missing: BTreeSet<&str> = references
+        .filter(|one| !run.contenders.contains(one))
+        .map(Contender::name)
+        .collect();
+    for name in missing {
+        terminal::note(format_args!(
+            "bench: no ratios to {name}, which is not measured (--reference names another)"
+        ));
+    }
+    run
+}
+
+/// The interleaving: every implementation has its turn at a test before the next test comes.
+fn measure(options: &Options, rigs: &[Rig<'_>], records: &mut Records) {
+    let effort = Effort {
+        seconds: options.seconds,
+        requests: options.requests,
+    };
+    let steps = options.repetitions as usize * options.tests.len() * rigs.len();
+    let mut progress = Progress::new(steps, false);
+    for repetition in 0..options.repetitions {
+        for test in &options.tests {
+            for rig in rigs {
+                let place = format!("{} {}", test.name(), rig.contender.name());
+                progress.begin(&place);
+                let result = rig.measure(*test, effort);
+                progress.clear();
+                match result {
+                    // Nothing to measure without a tunnel.
+                    Ok(values) if values.is_empty() => {}
+                    Ok(values) => {
+                        if io::stderr().is_terminal() {
+                            terminal::note(format_args!("bench: {place}: {}", show(&values)));
+                        }
+                        records.records.push(Record {
+                            repetition,
+                            test: *test,
+                            contender: rig.contender,
+                            values,
+                        });
+                    }
+                    Err(error) => records.fail(repetition, *test, rig.contender, &error),
+                }
+            }
+        }
+    }
+}
+
+impl Records {
+    fn fail(&mut self, repetition: u32, test: Test, contender: Contender, error: &RigError) {
+        terminal::note(format_args!(
+            "bench: {} {} FAILED: {error}",
+            test.name(),
+            contender.name()
+        ));
+        self.failures.push(Failure {
+            repetition,
+            test,
+            contender,
+            error: error.to_string(),
+        });
+    }
+}
+
+fn show(values: &[(Metric, f64)]) -> String {
+    let shown = values
+        .iter()
+        .map(|(metric, value)| format!("{} {}", metric.key(), number(*value)));
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+fn write(path: &Path, text: &str) -> bool {
+    match fs::write(path, text) {
+        Ok(()) => true,
+        Err(error) => {
+            terminal::note(format_args!(
+                "millrace: cannot write {}: {error}",
+                path.display()
+            ));
+            false
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The OpenVPN contenders: which program is at which end, with which cipher.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lab::openvpn::{
+    Cipher, Credentials, Digest, KeyKind, MillraceOpenVpn, OpenVpn, Setup, StockOpenVpn, Transport,
+};
+use lab::{Carrier, LabError};
+
+use super::contender::{other_program, own_program};
+
+/// Which program is at which end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// Millrace at both.
+    Millrace,
+    /// Millrace calls the stock server.
+    Client,
+    /// The stock client calls Millrace.
+    Server,
+    /// The stock program at both, to which the others are compared.
+    Stock,
+    /// Another build of Millrace at both.
+    Other,
+}
+
+impl Ends {
+    /// All that need no other build of this program.
+    pub(crate) const ALL: [Self; 4] = [Self::Millrace, Self::Client, Self::Server, Self::Stock];
+
+    /// What they are, for a person who reads the table.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Self::Millrace => "OpenVPN by this program at both ends",
+            Self::Client => "OpenVPN by this program at the end that calls, and the stock server",
+            Self::Server => "OpenVPN by this program at the end that listens, and the stock client",
+            Self::Stock => "OpenVPN by the stock program at both ends",
+            Self::Other => "OpenVPN by the other program at both ends",
+        }
+    }
+
+    /// Whether this program is at end `number`: 0 calls, 1 listens.
+    fn millrace_at(self, number: usize) -> bool {
+        match self {
+            Self::Millrace => true,
+            Self::Client => number == 0,
+            Self::Server => number == 1,
+            Self::Stock | Self::Other => false,
+        }
+    }
+
+    /// The program at end `number`: 0 calls, 1 listens. `other` is another build of this one.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] if it is the other one, and there is none.
+    pub(super) fn program(
+        self,
+        number: usize,
+        other: Option<&Path>,
+    ) -> Result<Box<dyn OpenVpn>, LabError> {
+        Ok(if self == Self::Other {
+            Box::new(MillraceOpenVpn::new(other_program(other)?))
+        } else if self.millrace_at(number) {
+            Box::new(MillraceOpenVpn::new(own_program()))
+        } else {
+            Box::new(StockOpenVpn)
+        })
+    }
+}
+
+/// A cipher with its digest, and the size of what it seals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Suite {
+    None,
+    Gcm,
+    ChaCha,
+    Cbc,
+    Bf,
+    NoneJumbo,
+    GcmJumbo,
+    GcmTcp,
+}
+
+/// The MTU of jumbo packets, where the cost of each packet counts least.
+const JUMBO: u16 = 9000;
+
+impl Suite {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::None,
+        Self::Gcm,
+        Self::ChaCha,
+        Self::Cbc,
+        Self::Bf,
+        Self::NoneJumbo,
+        Self::GcmJumbo,
+        Self::GcmTcp,
+    ];
+
+    /// The name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gcm => "gcm",
+            Self::ChaCha => "chacha",
+            Self::Cbc => "cbc",
+            Self::Bf => "bf",
+            Self::NoneJumbo => "none-9k",
+            Self::GcmJumbo => "gcm-9k",
+            Self::GcmTcp => "gcm-tcp",
+        }
+    }
+
+    /// The cipher in a word, for a picture.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::None | Self::NoneJumbo => "none",
+            Self::Gcm | Self::GcmJumbo | Self::GcmTcp => "AES-GCM",
+            Self::ChaCha => "ChaCha20",
+            Self::Cbc => "AES-CBC",
+            Self::Bf => "Blowfish",
+        }
+    }
+
+    /// What it is, for a person.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Self::None => "no cipher and no digest",
+            Self::Gcm => "AES-256-GCM",
+            Self::ChaCha => "ChaCha20-Poly1305",
+            Self::Cbc => "AES-256-CBC with SHA1",
+            Self::Bf => "BF-CBC with SHA1",
+            Self::NoneJumbo => "no cipher and no digest, tun-mtu 9000, mssfix 0",
+            Self::GcmJumbo => "AES-256-GCM, tun-mtu 9000, mssfix 0",
+            Self::GcmTcp => "AES-256-GCM over TCP",
+        }
+    }
+
+    /// The one with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    pub(super) fn setup(self) -> Setup {
+        let (cipher, auth) = match self {
+            Self::None | Self::NoneJumbo => (Cipher::None, Digest::None),
+            Self::Gcm | Self::GcmJumbo | Self::GcmTcp => (Cipher::Aes256Gcm, Digest::Sha1),
+            Self::ChaCha => (Cipher::ChaCha20Poly1305, Digest::Sha1),
+            Self::Cbc => (Cipher::Aes256Cbc, Digest::Sha1),
+            Self::Bf => (Cipher::BlowfishCbc, Digest::Sha1),
+        };
+        let jumbo = matches!(self, Self::NoneJumbo | Self::GcmJumbo);
+        let mut setup = Setup {
+            cipher,
+            auth,
+            tun_mtu: jumbo.then_some(JUMBO),
+            mssfix: jumbo.then_some(0),
+            transport: match self {
+                Self::GcmTcp => Transport::Tcp,
+                _ => Transport::Udp,
+            },
+            ..Setup::default()
+        };
+        // Keys renewed because of their age or use would be measured in one repetition and not in the next.
+        for end in [&mut setup.server, &mut setup.client] {
+            end.line("reneg-sec 0");
+        }
+        setup
+    }
+}
+
+/// The name of every pair in tables and on the command line.
+pub(crate) fn name(ends: Ends, suite: Suite) -> &'static str {
+    let names: [&'static str; 5] = match suite {
+        Suite::None => [
+            "ovpn-none",
+            "ovpn-client-none",
+            "ovpn-server-none",
+            "openvpn-none",
+            "other-none",
+        ],
+        Suite::Gcm => [
+            "ovpn-gcm",
+            "ovpn-client-gcm",
+            "ovpn-server-gcm",
+            "openvpn-gcm",
+            "other-gcm",
+        ],
+        Suite::ChaCha => [
+            "ovpn-chacha",
+            "ovpn-client-chacha",
+            "ovpn-server-chacha",
+            "openvpn-chacha",
+            "other-chacha",
+        ],
+        Suite::Cbc => [
+            "ovpn-cbc",
+            "ovpn-client-cbc",
+            "ovpn-server-cbc",
+            "openvpn-cbc",
+            "other-cbc",
+        ],
+        Suite::Bf => [
+            "ovpn-bf",
+            "ovpn-client-bf",
+            "ovpn-server-bf",
+            "openvpn-bf",
+            "other-bf",
+        ],
+        Suite::NoneJumbo => [
+            "ovpn-none-9k",
+            "ovpn-client-none-9k",
+            "ovpn-server-none-9k",
+            "openvpn-none-9k",
+            "other-none-9k",
+        ],
+        Suite::GcmJumbo => [
+            "ovpn-gcm-9k",
+            "ovpn-client-gcm-9k",
+            "ovpn-server-gcm-9k",
+            "openvpn-gcm-9k",
+            "other-gcm-9k",
+        ],
+        Suite::GcmTcp => [
+            "ovpn-gcm-tcp",
+            "ovpn-client-gcm-tcp",
+            "ovpn-server-gcm-tcp",
+            "openvpn-gcm-tcp",
+            "other-gcm-tcp",
+        ],
+    };
+    match ends {
+        Ends::Millrace => names[0],
+        Ends::Client => names[1],
+        Ends::Server => names[2],
+        Ends::Stock => names[3],
+        Ends::Other => names[4],
+    }
+}
+
+/// How to start a pair.
+///
+/// # Errors
+/// [`LabError::Missing`] if one of the programs is not installed.
+pub(super) fn carrier(ends: Ends, suite: Suite, other: Option<&Path>) -> Result<Carrier, LabError> {
+    let [client, server] = [0, 1].map(|number| ends.program(number, other));
+    let (client, server) = (client?, server?);
+    client.available()?;
+    server.available()?;
+    Ok(Carrier::OpenVpn {
+        client,
+        server,
+        setup: Box::new(suite.setup()),
+        credentials: credentials()?,
+    })
+}
+
+/// One authority for all: RSA, as most have it.
+pub(super) fn credentials() -> Result<Arc<Credentials>, LabError> {
+    static MADE: Mutex<Option<Arc<Credentials>>> = Mutex::new(None);
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(credentials) = &*made {
+        return Ok(Arc::clone(credentials));
+    }
+    let fresh = Arc::new(Credentials::new(KeyKind::Rsa)?);
+    *made = Some(Arc::clone(&fresh));
+    Ok(fresh)
+}

@@ -1,0 +1,141 @@
+//! One figure, and its JSON.
+
+use std::io::{self, Write};
+
+use crypto::Backend;
+use crypto::primitives::{Algorithm, Operation};
+use serde::Serialize;
+
+/// Whose code it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum By {
+    Millrace(Backend),
+    OpenSsl,
+}
+
+impl By {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Millrace(backend) => backend.name(),
+            Self::OpenSsl => "openssl",
+        }
+    }
+}
+
+/// What was measured, and what came out.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Figure {
+    pub algorithm: Algorithm,
+    pub operation: Operation,
+    pub by: By,
+    /// Packets at a time.
+    pub batch: usize,
+    /// Of each; nothing for public keys.
+    pub bytes: usize,
+    /// Bytes or operations a second.
+    pub rate: f64,
+    /// So many threads, and what they did together, in bytes a second.
+    pub all: Option<(usize, f64)>,
+    /// Whose code, for which instructions.
+    pub implementation: String,
+}
+
+/// A line of `--json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    algorithm: String,
+    operation: &'static str,
+    backend: &'static str,
+    batch: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kilobytes_per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operations_per_second: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threads: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kilobytes_per_second_all: Option<f64>,
+    implementation: &'a str,
+}
+
+impl Figure {
+    /// Writes it as a line of JSON.
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let operations = self.algorithm.is_public_key();
+        let kilobytes = |rate: f64| hundredths(rate / 1000.0);
+        let line = Line {
+            algorithm: self.algorithm.to_string(),
+            operation: self.operation.name(),
+            backend: self.by.name(),
+            batch: self.batch,
+            bytes: (!operations).then_some(self.bytes),
+            kilobytes_per_second: (!operations).then(|| kilobytes(self.rate)),
+            operations_per_second: operations.then(|| hundredths(self.rate)),
+            threads: self.all.map(|(threads, _)| threads),
+            kilobytes_per_second_all: self.all.map(|(_, rate)| kilobytes(rate)),
+            implementation: &self.implementation,
+        };
+        serde_json::to_writer(&mut *out, &line)?;
+        writeln!(out)
+    }
+}
+
+/// Two places, as `openssl speed` has them.
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(figure: &Figure) -> String {
+        let mut text = Vec::new();
+        figure.write(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn a_line_says_what_it_is_of() {
+        let seal = Figure {
+            algorithm: Algorithm::from_name("aes-256-cbc+hmac-sha1").unwrap(),
+            operation: Operation::Seal,
+            by: By::Millrace(Backend::Simd),
+            batch: 32,
+            bytes: 1408,
+            rate: 1_234_567_891.0,
+            all: None,
+            implementation: "own".to_owned(),
+        };
+        assert_eq!(
+            written(&seal),
+            "{\"algorithm\":\"aes-256-cbc+hmac-sha1\",\"operation\":\"seal\",\"backend\":\"simd\",\"batch\":32,\
+             \"bytes\":1408,\"kilobytes_per_second\":1234567.89,\"implementation\":\"own\"}\n"
+        );
+        let all = Figure {
+            all: Some((4, 4e9)),
+            ..seal.clone()
+        };
+        assert!(
+            written(&all).contains(",\"threads\":4,\"kilobytes_per_second_all\":4000000.0,"),
+            "{}",
+            written(&all)
+        );
+        let sign = Figure {
+            algorithm: Algorithm::Rsa2048,
+            operation: Operation::Sign,
+            by: By::OpenSsl,
+            batch: 1,
+            bytes: 0,
+            rate: 27.4,
+            ..seal
+        };
+        assert_eq!(
+            written(&sign),
+            "{\"algorithm\":\"rsa-2048\",\"operation\":\"sign\",\"backend\":\"openssl\",\"batch\":1,\
+             \"operations_per_second\":27.4,\"implementation\":\"own\"}\n"
+        );
+    }
+}

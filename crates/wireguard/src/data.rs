@@ -1,0 +1,329 @@
+//! WireGuard's data packets, as a data plane needs to know them (white paper, section 5.4.6).
+
+use crate::message::{TAG_LEN, TYPE_DATA, kind};
+use crypto::packet_aead::{self, AeadLayout};
+use crypto::{Cipher, Key, PacketCipher};
+use plane::{
+    Batch, CipherName, Class, Endpoint, Format, Formats, Packet, Payload, Protocol, ReplayWindow,
+    SessionName, Wire, ZeroizeOnDrop,
+};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Bytes before the sealed packet in a data packet.
+pub const DATA_HEADER_LEN: usize = 16;
+/// Bytes of the shortest data packet, which is a keepalive: a header and a tag.
+pub const DATA_MIN_LEN: usize = DATA_HEADER_LEN + TAG_LEN;
+
+/// What stands before the sealed bytes of a data packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataHeader {
+    /// The receiver's index of the key.
+    pub receiver: u32,
+    /// The packet's number under that key.
+    pub counter: u64,
+}
+
+impl DataHeader {
+    /// Reads the header of a whole datagram, or `None` if it is not a data packet with room for a tag.
+    #[must_use]
+    pub fn parse(datagram: &[u8]) -> Option<Self> {
+        if datagram.len() < DATA_MIN_LEN || kind(datagram) != Some(TYPE_DATA) {
+            return None;
+        }
+        let (receiver, rest) = datagram[4..].split_first_chunk()?;
+        let counter = rest.first_chunk()?;
+        Some(Self {
+            receiver: u32::from_le_bytes(*receiver),
+            counter: u64::from_le_bytes(*counter),
+        })
+    }
+
+    /// The header's bytes.
+    #[must_use]
+    pub fn emit(&self) -> [u8; DATA_HEADER_LEN] {
+        let mut bytes = [0; DATA_HEADER_LEN];
+        bytes[..4].copy_from_slice(&TYPE_DATA.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.receiver.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.counter.to_le_bytes());
+        bytes
+    }
+}
+
+/// The data packet format: type, receiver index, counter; ChaCha20-Poly1305's tag behind.
+#[derive(Clone, Copy, Debug)]
+pub struct WireGuard {
+    /// Schedules a key. Called for each key, never for a packet.
+    schedule: fn(&Key) -> Arc<dyn PacketCipher>,
+}
+
+impl WireGuard {
+    /// The protocol as it is.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_cipher(|key| {
+            let (cipher, layout) = (Cipher::ChaCha20Poly1305, AeadLayout::NoNumber);
+            // It is an AEAD, and if no back end is asked for there is always one.
+            #[allow(clippy::unwrap_used)]
+            packet_aead::new(None, cipher, key.as_bytes(), layout).unwrap()
+        })
+    }
+
+    /// The same packets under another cipher, which no other program speaks: to measure a data plane without one.
+    #[must_use]
+    pub const fn with_cipher(schedule: fn(&Key) -> Arc<dyn PacketCipher>) -> Self {
+        Self { schedule }
+    }
+
+    /// What seals and opens packets.
+    #[must_use]
+    pub fn cipher(&self) -> CipherName {
+        name(&*(self.schedule)(&Key::ZERO))
+    }
+}
+
+impl Default for WireGuard {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn name(cipher: &dyn PacketCipher) -> CipherName {
+    CipherName {
+        cipher: cipher.name(),
+        backend: cipher.backend(),
+    }
+}
+
+/// What the packets of one session depend on. The keys are erased when this is dropped.
+#[derive(Debug)]
+pub struct DataKeys {
+    /// The peer's name for the session: what packets to it carry.
+    pub remote_index: u32,
+    /// Seals packets to the peer.
+    pub seal: Key,
+    /// Opens packets from the peer.
+    pub open: Key,
+}
+
+// Each `Key` erases itself.
+impl ZeroizeOnDrop for DataKeys {}
+
+impl Protocol for WireGuard {
+    type Keys = DataKeys;
+    type Error = Infallible;
+
+    fn formats(&self, keys: &DataKeys) -> Result<Formats, Infallible> {
+        let format = |key: &Key| DataFormat {
+            receiver: keys.remote_index,
+            cipher: (self.schedule)(key),
+        };
+        let seal = format(&keys.seal);
+        Ok(Formats {
+            cipher: name(&*seal.cipher),
+            seal: Arc::new(seal),
+            open: Arc::new(format(&keys.open)),
+        })
+    }
+}
+
+impl Wire for WireGuard {
+    const HEAD_MAX: usize = DATA_HEADER_LEN;
+    const TAIL_MAX: usize = TAG_LEN;
+    const STAGES: bool = true;
+    const ECN: bool = true;
+    type Window = ReplayWindow;
+
+    #[inline]
+    fn classify(&self, datagram: &[u8]) -> Class {
+        if let Some(header) = DataHeader::parse(datagram) {
+            return Class::Data {
+                session: SessionName::Index(header.receiver),
+                counter: header.counter,
+                header: DATA_HEADER_LEN,
+            };
+        }
+        match kind(datagram) {
+            // A data packet too short for a tag.
+            None | Some(TYPE_DATA) => Class::Malformed,
+            Some(_) => Class::Control,
+        }
+    }
+
+    /// Wrapped once more it would come back, longer each time and in the end in pieces, and each
+    /// piece would go round as well.
+    #[inline]
+    fn loops(&self, datagram: &[u8], _to: SocketAddr, receiver: u32, _endpoint: &Endpoint) -> bool {
+        DataHeader::parse(datagram).is_some_and(|header| header.receiver == receiver)
+    }
+
+    /// To a multiple of 16 bytes, but not beyond the MTU (white paper section 5.4.6). A packet
+    /// longer than the MTU, which a super-packet cut by the kernel may be, is padded as its last
+    /// MTU's worth would be.
+    #[inline]
+    fn padded(&self, len: usize, mtu: usize) -> usize {
+        let last = if mtu > 0 && len > mtu { len % mtu } else { len };
+        let padded = last.next_multiple_of(16);
+        len - last
+            + if mtu > 0 {
+                padded.min(mtu).max(last)
+            } else {
+                padded
+            }
+    }
+}
+
+/// One key's packets: the receiver's name for the session in front, the tag behind.
+struct DataFormat {
+    /// The receiver's name for the session. Opening does not look at it: a session was found by it.
+    receiver: u32,
+    /// The key's cipher.
+    cipher: Arc<dyn PacketCipher>,
+}
+
+impl Format for DataFormat {
+    fn head(&self) -> usize {
+        DATA_HEADER_LEN
+    }
+
+    fn tail(&self, len: usize) -> usize {
+        self.cipher.tail(len)
+    }
+
+    fn seal(&self, batch: &mut Batch<'_>) {
+        for packet in batch.packets.iter() {
+            let start = packet.start as usize;
+            let header = DataHeader {
+                receiver: self.receiver,
+                counter: packet.counter,
+            };
+            batch.memory[start - DATA_HEADER_LEN..start].copy_from_slice(&header.emit());
+        }
+        self.cipher.seal(batch);
+    }
+
+    fn open(&self, batch: &mut Batch<'_>) {
+        self.cipher.open(batch);
+    }
+
+    fn reveal(&self, _memory: &mut [u8], packet: &mut Packet) -> Payload {
+        if packet.len == 0 {
+            Payload::Keepalive
+        } else {
+            Payload::Inner
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn fields_lie_where_the_paper_puts_them() {
+        let mut data: Vec<u8> = (0..32).collect();
+        data[..4].copy_from_slice(&[4, 0, 0, 0]);
+        let parsed = DataHeader::parse(&data).unwrap();
+        assert_eq!(
+            parsed,
+            DataHeader {
+                receiver: 0x0706_0504,
+                counter: 0x0f0e_0d0c_0b0a_0908
+            }
+        );
+        assert_eq!(parsed.emit(), data[..16]);
+        assert_eq!(DataHeader::parse(&data[..31]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_header_that_parses_emits_itself(kind in 0_u32..6, mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Some(front) = bytes.first_chunk_mut::<4>() {
+                *front = kind.to_le_bytes();
+            }
+            if let Some(header) = DataHeader::parse(&bytes) {
+                prop_assert_eq!(&header.emit()[..], &bytes[..16]);
+            }
+        }
+    }
+
+    #[test]
+    fn packets_are_padded_to_sixteen_but_not_beyond_the_mtu() {
+        for (len, mtu, padded) in [
+            (0, 1420, 0),
+            (1, 1420, 16),
+            (84, 1420, 96),
+            (1420, 1420, 1420),
+            (1409, 1420, 1420),
+            (1500, 1420, 1500),
+            (1510, 1420, 1516),
+            (30, 0, 32),
+        ] {
+            assert_eq!(WireGuard::new().padded(len, mtu), padded, "{len} at {mtu}");
+        }
+    }
+
+    #[test]
+    fn what_a_stranger_sends_is_classified_without_reading_too_far() {
+        assert_eq!(WireGuard::new().classify(&[]), Class::Malformed);
+        assert_eq!(
+            WireGuard::new().classify(&[4, 0, 0, 0, 1]),
+            Class::Malformed
+        );
+        assert_eq!(WireGuard::new().classify(&[1, 0, 0, 0]), Class::Control);
+        let mut data = [0; 32];
+        let header = DataHeader {
+            receiver: 7,
+            counter: 1 << 40,
+        };
+        data[..DATA_HEADER_LEN].copy_from_slice(&header.emit());
+        assert_eq!(
+            WireGuard::new().classify(&data),
+            Class::Data {
+                session: SessionName::Index(7),
+                counter: 1 << 40,
+                header: DATA_HEADER_LEN
+            }
+        );
+    }
+
+    #[test]
+    fn what_one_end_seals_the_other_opens_and_carries_the_index_of_the_receiver() {
+        let ends = |remote_index, seal, open| {
+            let keys = DataKeys {
+                remote_index,
+                seal: Key::from([seal; 32]),
+                open: Key::from([open; 32]),
+            };
+            WireGuard::new().formats(&keys).unwrap()
+        };
+        let (here, there) = (ends(7, 1, 2), ends(9, 2, 1));
+        assert_eq!(here.cipher, WireGuard::new().cipher());
+        for (from, to, receiver) in [(&here, &there, 7), (&there, &here, 9)] {
+            let (head, tail) = (from.seal.head(), from.seal.tail(16));
+            let mut memory = vec![5; head + 16 + tail];
+            let packet = Packet {
+                start: head as u32,
+                len: 16,
+                counter: 3,
+                authentic: false,
+            };
+            let packets = &mut [packet];
+            let memory = &mut memory[..];
+            from.seal.seal(&mut Batch { memory, packets });
+            let header = DataHeader::parse(memory).unwrap();
+            assert_eq!((header.receiver, header.counter), (receiver, 3));
+            packets[0].len += tail as u32;
+            let opens = |format: &dyn Format, memory: &mut [u8]| {
+                let packets = &mut packets.clone();
+                format.open(&mut Batch { memory, packets });
+                packets[0].authentic
+            };
+            assert!(!opens(&*from.open, &mut memory.to_vec()));
+            assert!(opens(&*to.open, memory));
+            assert_eq!(memory[head..head + 16], [5; 16]);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Devices on a virtual wire with a virtual clock: handshakes, timers, load, and what no peer should send.
+
+// Every function serves tests only.
+#![allow(clippy::unwrap_used)]
+
+mod handshake;
+mod hostile;
+mod load;
+mod sim;
+mod timers;

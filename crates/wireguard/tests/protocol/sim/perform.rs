@@ -1,0 +1,107 @@
+//! What becomes of a device's output.
+
+use plane::ReplayWindow;
+use wireguard::Output;
+
+use super::host::{ReceiveKey, SendKey};
+use super::{Event, Sim};
+
+impl Sim {
+    /// Does what a device has put out.
+    pub(super) fn perform(&mut self, at: usize, out: Vec<Output>) {
+        let now = self.now;
+        for output in out {
+            match output {
+                Output::Send { peer, to, datagram } => {
+                    if let Some(peer) = peer {
+                        let plane = self.hosts[at].planes.entry(peer).or_default();
+                        plane.notes.unacknowledged_since = None;
+                        plane.notes.last_traversal = Some(now);
+                    }
+                    let event = match datagram.as_bytes()[0] {
+                        1 => Event::Initiation,
+                        2 => Event::Response,
+                        _ => Event::CookieReply,
+                    };
+                    self.log(at, event);
+                    self.throw(at, to, datagram.as_bytes().to_vec());
+                }
+                Output::Heard { peer, from } => {
+                    let plane = self.hosts[at].planes.entry(peer).or_default();
+                    plane.endpoint = Some(from);
+                    plane.notes.unanswered_since = None;
+                    plane.notes.last_traversal = Some(now);
+                }
+                Output::AddKeys { peer, keys } => {
+                    let send = SendKey {
+                        remote_index: keys.material.remote_index,
+                        local_index: keys.session,
+                        key: keys.material.seal.clone(),
+                        limits: keys.send,
+                        counter: 0,
+                        reported: false,
+                    };
+                    let key = ReceiveKey {
+                        peer,
+                        key: keys.material.open.clone(),
+                        limits: keys.receive,
+                        confirm: keys.confirm,
+                        window: ReplayWindow::new(),
+                        send: Some(send),
+                    };
+                    assert!(self.hosts[at].receive.insert(keys.session, key).is_none());
+                }
+                Output::SendWith {
+                    peer,
+                    local_index,
+                    confirm,
+                } => {
+                    let key = self.hosts[at].receive.get_mut(&local_index).unwrap();
+                    let send = key.send.take();
+                    assert!(send.is_some(), "{local_index} is sent with twice");
+                    let plane = self.hosts[at].planes.entry(peer).or_default();
+                    plane.send = send;
+                    if confirm && plane.staged.is_empty() {
+                        self.seal(at, peer, &[]);
+                    }
+                    self.flush(at, peer);
+                }
+                Output::RemoveKeys { local_index, .. } => {
+                    assert!(self.hosts[at].receive.remove(&local_index).is_some());
+                }
+                Output::StopSending { peer } => {
+                    let plane = self.hosts[at].planes.entry(peer).or_default();
+                    plane.send = None;
+                    plane.notes.unacknowledged_since = None;
+                    plane.notes.unanswered_since = None;
+                    self.log(at, Event::Cleared);
+                }
+                Output::SendKeepalive { peer } => {
+                    let plane = self.hosts[at].planes.entry(peer).or_default();
+                    if plane.staged.is_empty() {
+                        self.seal(at, peer, &[]);
+                    }
+                    self.flush(at, peer);
+                }
+                Output::DropStaged { peer } => {
+                    self.hosts[at]
+                        .planes
+                        .entry(peer)
+                        .or_default()
+                        .staged
+                        .clear();
+                    self.log(at, Event::DropStaged);
+                }
+                Output::Disarmed { peer } => {
+                    self.hosts[at].planes.entry(peer).or_default().armed = false;
+                    self.log(at, Event::Disarmed);
+                    self.noted(at, peer);
+                }
+                Output::HandshakeComplete { .. } => self.log(at, Event::Complete),
+                Output::PeerRemoved { peer } => {
+                    self.hosts[at].planes.remove(&peer);
+                }
+            }
+        }
+    }
+}

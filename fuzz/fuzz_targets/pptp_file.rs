@@ -1,0 +1,10 @@
+//! A PPTP file: what is refused gives no model, and no value is repeated in the report.
+#![no_main]
+
+use std::path::Path;
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let import = config::pptp::parse(text, Path::new("office.toml"));
+    assert!(!import.is_usable() || import.report.is_clean());
+    assert!(import.is_usable() == import.into_model().is_ok());
+});
