@@ -209,16 +209,20 @@ const DUPLICATE: &str = "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n\
     #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
     #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20";
 
-/// 20,000 small packets, of which a line of 5 % loss would lose 1,000, and two 50, one after another.
+/// Packets that [`mostly_arrive`] sends. No more in a second than the queue of an interface holds of half a second, for
+/// a machine that is busy with others sends late, and then all that is due at once.
+const SENT: u64 = 5_000;
+
+/// Small packets, of which a line of 5 % loss would lose 250, and two 12 or 13: 50 are 10 standard deviations more.
 fn mostly_arrive(from: &Host, to: &Host, address: &str) {
     let load = UdpLoad {
         target: (ip(address), 5000).into(),
         size: 200,
-        rate: 4000.0,
+        rate: SENT as f64 / 5.0,
         duration: Duration::from_secs(5),
     };
     let report = udp_load(from, to, &load).unwrap();
-    assert!(report.loss() <= 0.005, "{report:?}");
+    assert!(report.loss() <= 0.01, "{report:?}");
     assert_eq!(report.duplicated, 0, "{report:?}");
 }
 
@@ -309,11 +313,11 @@ fn a_peer_that_answers_on_each_line_is_heard_by_either() {
         let peer = &status["peers"][0];
         let order = &peer["order"];
         let number = |value: &Value| value.as_u64().unwrap();
-        assert!(number(&order["accepted"]) > 19_000, "{peer}");
-        assert!(number(&order["lost"]) < 500, "{peer}");
+        assert!(number(&order["accepted"]) > SENT / 100 * 95, "{peer}");
+        assert!(number(&order["lost"]) < SENT / 40, "{peer}");
         let copies = peer["lines"].as_array().unwrap().iter();
         let copies: u64 = copies.map(|line| number(&line["duplicated"])).sum();
-        assert!(copies > 10_000, "{peer}");
+        assert!(copies > SENT / 2, "{peer}");
     }
     client.stop().unwrap().success().unwrap();
     server.stop().unwrap().success().unwrap();
