@@ -83,22 +83,25 @@ pub enum LineMode {
     Critical,
     /// Each connection by one of the lines that work, as many to a line as its rate says.
     Balance,
+    /// Each packet by one of the lines that work, as many bytes to a line as its rate says.
+    BalancePackets,
 }
 
 impl LineMode {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Single,
         Self::Failover,
         Self::Duplicate,
         Self::Critical,
         Self::Balance,
+        Self::BalancePackets,
     ];
 
     /// Whether packets of one peer go by several lines at a time.
     #[must_use]
     pub const fn spreads(self) -> bool {
-        matches!(self, Self::Duplicate | Self::Critical | Self::Balance)
+        !matches!(self, Self::Single | Self::Failover)
     }
 
     /// The word for it.
@@ -110,6 +113,7 @@ impl LineMode {
             Self::Duplicate => "duplicate",
             Self::Critical => "critical",
             Self::Balance => "balance",
+            Self::BalancePackets => "balance-packets",
         }
     }
 }
@@ -129,7 +133,7 @@ pub struct Line {
     pub priority: u8,
     /// What it carries costs money: it is used only where no other works.
     pub metered: bool,
-    /// What it carries upwards, in bits a second, for its share of the connections.
+    /// What it carries upwards, in bits a second, for its share of connections or packets.
     pub rate: Option<u64>,
 }
 
@@ -168,8 +172,9 @@ impl Lines {
         match name {
             "Mode" => {
                 let mode = LineMode::ALL.into_iter().find(|it| it.as_str() == value);
-                self.mode = mode
-                    .ok_or("must be `failover`, `single`, `duplicate`, `critical` or `balance`")?;
+                self.mode = mode.ok_or(
+                    "must be `failover`, `single`, `duplicate`, `critical`, `balance` or `balance-packets`",
+                )?;
             }
             "Reorder" => self.reorder = yes_or_no(value)?,
             _ => {

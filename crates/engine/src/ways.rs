@@ -3,9 +3,10 @@
 use crate::gathered::{ALIVE, ALIVE_FOR_SHARES};
 use crate::peer_line::PeerLines;
 use lines::inner::Reader;
-use lines::scheduler::FlowTable;
+use lines::scheduler::{FlowTable, PacketShare};
 use netio::udp::Endpoint;
-use plane::{LineId, LineMode, LineSet};
+use plane::{LINES_MAX, LineId, LineMode, LineSet};
+use std::sync::{Mutex, PoisonError};
 
 /// One line, and an address that it leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,46 @@ pub(crate) enum Plan {
         lines: LineSet,
         flows: Box<FlowTable>,
     },
+    BalancePackets {
+        lines: LineSet,
+        /// Only the worker that fills batches uses it.
+        packets: Mutex<Packets>,
+    },
+}
+
+/// Packets in turn among lines, and among the addresses of one line.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Packets {
+    lines: PacketShare,
+    /// By position.
+    addresses: PacketShare,
+    count: usize,
+}
+
+impl Packets {
+    /// The way of a packet, if the line that is next has one.
+    fn next(&mut self, ways: &[Way], bytes: usize) -> Option<Way> {
+        let line = self.lines.next(bytes)?;
+        let same = || ways.iter().filter(|way| way.line == line);
+        let count = same().count().min(LINES_MAX);
+        if count < 2 {
+            return same().next().copied();
+        }
+        if self.count != count {
+            self.count = count;
+            self.addresses
+                .share(&std::array::from_fn(|at| u64::from(at < count)));
+        }
+        let turn = self.addresses.next(bytes)?;
+        same().nth(turn.index()).copied()
+    }
+}
+
+/// The lines that have a share.
+fn sharing(shares: &[u64; LINES_MAX]) -> LineSet {
+    let numbered = (0..).map(LineId).zip(shares);
+    let lines = numbered.filter(|(_, share)| **share > 0);
+    lines.map(|(line, _)| line).collect()
 }
 
 impl Plan {
@@ -38,11 +79,18 @@ impl Plan {
                     _ => Box::default(),
                 };
                 flows.share(&shares);
-                let numbered = (0..).map(LineId).zip(shares);
-                let lines = numbered.filter(|(_, share)| *share > 0);
-                Self::Balance {
-                    lines: lines.map(|(line, _)| line).collect(),
-                    flows,
+                let lines = sharing(&shares);
+                Self::Balance { lines, flows }
+            }
+            LineMode::BalancePackets(shares) => {
+                let mut packets = match before {
+                    Some(Self::BalancePackets { packets, .. }) => locked(packets).clone(),
+                    _ => Packets::default(),
+                };
+                packets.lines.share(&shares);
+                Self::BalancePackets {
+                    lines: sharing(&shares),
+                    packets: Mutex::new(packets),
                 }
             }
         })
@@ -61,9 +109,9 @@ impl Plan {
                 }
                 (*lines, true)
             }
-            Self::Balance { lines, .. } => (*lines, false),
+            Self::Balance { lines, .. } | Self::BalancePackets { lines, .. } => (*lines, false),
         };
-        let shares = matches!(self, Self::Balance { .. });
+        let shares = matches!(self, Self::Balance { .. } | Self::BalancePackets { .. });
         let within = if shares { ALIVE_FOR_SHARES } else { ALIVE };
         if first {
             add(peer, used, within, ways);
@@ -104,8 +152,20 @@ impl Plan {
                 let turn = flow as usize % same().count().max(1);
                 same().nth(turn).map(|way| (*way, &[][..]))
             }
+            Self::BalancePackets { packets, .. } => {
+                let inner = reader.read(packet).filter(|_| inner)?;
+                if inner.critical() {
+                    return None;
+                }
+                let way = locked(packets).next(ways, packet.len())?;
+                Some((way, &[]))
+            }
         }
     }
+}
+
+fn locked(packets: &Mutex<Packets>) -> std::sync::MutexGuard<'_, Packets> {
+    packets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Adds the ways of one line, where copies can go: not those of streams.

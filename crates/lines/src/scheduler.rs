@@ -19,8 +19,7 @@ pub use plane::LineSet;
 
 use crate::health::LineState;
 use crate::inner::Inner;
-pub use balance::FlowTable;
-use balance::PacketShare;
+pub use balance::{FlowTable, PacketShare};
 use failover::{Failover, Rank};
 use plane::{LINES_MAX, LineId, LineMode};
 use std::time::Instant;
@@ -39,7 +38,8 @@ pub enum Mode {
     Critical,
     /// Each inner flow on one of the lines that work, by their rates.
     BalanceFlows,
-    /// Each packet on one of the lines that work, by their rates. The other end must put them back into order.
+    /// Each packet on one of the lines that work, by their rates; [critical](Inner::critical) ones as with failover. The
+    /// other end must put them back into order.
     BalancePackets,
 }
 
@@ -201,6 +201,7 @@ impl Scheduler {
             Mode::Critical if inner.critical() => return self.several,
             Mode::Critical => return self.single,
             Mode::BalanceFlows => self.flows.line(inner.flow),
+            Mode::BalancePackets if inner.critical() => None,
             Mode::BalancePackets => self.packets.next(inner.length),
         };
         share.map_or(self.single, LineSet::of)
@@ -222,14 +223,15 @@ impl Scheduler {
     }
 
     /// The same choice for a data plane that makes it by itself for each packet, beside [`Self::active`]. Tell it both
-    /// after each change. One that shares packets by flows does so with [`Mode::BalancePackets`] as well.
+    /// after each change.
     #[must_use]
     pub fn line_mode(&self) -> LineMode {
         match self.mode {
             Mode::Single | Mode::Failover => LineMode::Single,
             Mode::Duplicate => LineMode::Duplicate(self.several),
             Mode::Critical => LineMode::Critical(self.several),
-            Mode::BalanceFlows | Mode::BalancePackets => LineMode::Balance(self.weights),
+            Mode::BalanceFlows => LineMode::Balance(self.weights),
+            Mode::BalancePackets => LineMode::BalancePackets(self.weights),
         }
     }
 

@@ -21,6 +21,10 @@ pub enum LineMode {
     /// Each inner flow by one line: as many to a line as its share of the sum, by number. A line of share 0 gets none. The
     /// unit is of no account: bits a second, or anything.
     Balance([u64; LINES_MAX]),
+    /// Each packet by one line: of the bytes, as large a part as its share of the sum. One inner flow fills all lines,
+    /// and arrives out of order, so the peer must put packets back into order ([`Reorder`]). What is
+    /// [critical](Self::Critical) goes by the line in use.
+    BalancePackets([u64; LINES_MAX]),
 }
 
 /// How packets are put back into order before they are written.

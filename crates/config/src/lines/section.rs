@@ -128,7 +128,7 @@ impl Sections {
         let unused = lines.is_empty() && !self.lines.mode.spreads() && !self.lines.reorder;
         if let Some(head) = self.lines_head.filter(|_| unused) {
             let why = "[Lines] without a [Line] is for peers that call by several lines, with a Mode that answers on each \
-                       of them (`duplicate`, `critical`, `balance`) or `Reorder = yes`";
+                       of them (`duplicate`, `critical`, `balance`, `balance-packets`) or `Reorder = yes`";
             faults.push((head, why.to_owned()));
         }
         for (at, (line, head)) in lines.iter().zip(&self.heads).enumerate() {
@@ -167,17 +167,18 @@ impl Sections {
         let metered = lines.iter().filter(|line| line.metered).count();
         let goes_back = match mode {
             LineMode::Single => false,
-            LineMode::Failover | LineMode::Critical => true,
+            LineMode::Failover | LineMode::Critical | LineMode::BalancePackets => true,
             // Of metered lines one is used at a time.
             LineMode::Duplicate | LineMode::Balance => metered > 1,
         };
+        let shares = matches!(mode, LineMode::Balance | LineMode::BalancePackets);
         match key {
             "Mode" | "Hold" | "Rate" if !lines.is_empty() && !calls => Some(
                 "no peer has an Endpoint; one that calls is answered on the line that it called",
             ),
             "Hold" if lines.is_empty() => Some("there is no [Line] to go back to"),
             "Hold" if !goes_back => Some("with this Mode no line is gone back to"),
-            "Rate" if *mode != LineMode::Balance => Some("only `Mode = balance` shares by rates"),
+            "Rate" if !shares => Some("only `Mode = balance` and `balance-packets` share by rates"),
             _ => None,
         }
     }
@@ -217,6 +218,7 @@ mod tests {
         assert_eq!(idle(&with("failover"), false), [2, 3, 7]);
         assert_eq!(idle(&with("critical"), true), [7]);
         assert_eq!(idle(&with("balance"), true), [3]);
+        assert_eq!(idle(&with("balance-packets"), true), [0; 0]);
         assert_eq!(idle(&with("duplicate"), true), [3, 7]);
         assert_eq!(idle(&with("single"), true), [3, 7]);
         assert_eq!(idle("[Lines]\nHold = 5\nReorder = yes", false), [2]);

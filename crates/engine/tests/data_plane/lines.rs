@@ -137,6 +137,59 @@ fn each_flow_stays_on_one_line_and_all_lines_are_used() {
 }
 
 #[test]
+fn one_flow_fills_all_lines_by_bytes_and_what_is_small_stays_on_one() {
+    let site = site(Moving::Stay, &[0, 1]);
+    let mut shares = [0; LINES_MAX];
+    shares[..2].copy_from_slice(&[2, 1]);
+    site.plane
+        .set_line_mode(PEER, LineMode::BalancePackets(shares));
+    site.plane.use_line(PEER, LineId(1));
+    let send = |packet: &[u8]| {
+        site.host_sends(packet);
+        site.peer_receives().0
+    };
+    let large = inner(6, 1, 1);
+    let ports: Vec<_> = (0..60).map(|_| send(&large)).collect();
+    let on_first = ports.iter().filter(|port| **port == site.port(0)).count();
+    assert_eq!(on_first, 40);
+    let mut small = packet(1, 2, 1);
+    small[9] = 17;
+    assert!((0..9).all(|_| send(&small) == site.port(1)));
+    // A line without a share gets nothing, and does not catch up when it has one again.
+    for (share, least) in [(0, 60), (1, 40)] {
+        shares[1] = share;
+        site.plane
+            .set_line_mode(PEER, LineMode::BalancePackets(shares));
+        let ports: Vec<_> = (0..60).map(|_| send(&large)).collect();
+        let on_first = ports.iter().filter(|port| **port == site.port(0)).count();
+        assert_eq!(on_first, least);
+    }
+}
+
+#[test]
+fn a_client_at_two_addresses_gets_packets_at_both_in_turn() {
+    let site = site(Moving::Gather, &[0]);
+    let mut shares = [0; LINES_MAX];
+    shares[0] = 1;
+    site.plane
+        .set_line_mode(PEER, LineMode::BalancePackets(shares));
+    let other = socket();
+    site.peer_sends(0, 24, 0, 1);
+    assert_eq!(site.written(), 1);
+    site.sends_from(&other, 0, 24, (1, &packet(2, 1, 2)));
+    assert_eq!(site.written(), 2);
+    let large = inner(6, 1, 1);
+    for _ in 0..20 {
+        site.host_sends(&large);
+    }
+    for socket in [&site.peer, &other] {
+        for _ in 0..10 {
+            receive(socket);
+        }
+    }
+}
+
+#[test]
 fn copies_are_counted_as_duplicates_of_the_line_that_they_came_by() {
     let site = site(Moving::Stay, &[0, 1]);
     for number in 0..100 {
@@ -279,6 +332,7 @@ fn a_tunnel_with_one_line_is_the_same_in_every_mode() {
         LineMode::Duplicate(one),
         LineMode::Critical(one),
         LineMode::Balance(shares),
+        LineMode::BalancePackets(shares),
     ];
     let runs = modes.map(|mode| {
         let site = site(Moving::Follow, &[0]);

@@ -84,7 +84,7 @@ impl FlowTable {
 /// Packets in turn, by rate: each line has a time at which it is done with what it was given, and the next packet goes
 /// to the one that will be done with it first.
 #[derive(Clone, Debug)]
-pub(super) struct PacketShare {
+pub struct PacketShare {
     /// In bytes times `cost`.
     done: [u64; LINES_MAX],
     /// What a byte costs; the less the faster the line.
@@ -92,8 +92,16 @@ pub(super) struct PacketShare {
     lines: LineSet,
 }
 
+impl Default for PacketShare {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl PacketShare {
-    pub(super) const fn new() -> Self {
+    /// Without lines.
+    #[must_use]
+    pub const fn new() -> Self {
         Self {
             done: [0; LINES_MAX],
             cost: [1; LINES_MAX],
@@ -101,11 +109,10 @@ impl PacketShare {
         }
     }
 
-    pub(super) fn share(&mut self, weights: &[u64; LINES_MAX]) {
+    /// Shares bytes among lines by their weights from now on. A line that was away does not catch up on what it missed.
+    pub fn share(&mut self, weights: &[u64; LINES_MAX]) {
         let greatest = weights.iter().copied().max().unwrap_or(0).max(1);
-        // A line that was away does not catch up on what it missed, and times stay small.
-        let begin = self.lines.map(|line| self.done[line.index()]).min();
-        let begin = begin.unwrap_or(0);
+        let begin = self.begin();
         let before = self.lines;
         self.lines = LineSet::EMPTY;
         for (line, weight) in weights
@@ -126,11 +133,25 @@ impl PacketShare {
         }
     }
 
-    pub(super) fn next(&mut self, bytes: usize) -> Option<LineId> {
+    /// The line of a packet of so many bytes.
+    pub fn next(&mut self, bytes: usize) -> Option<LineId> {
         let done = |line: LineId| self.done[line.index()] + bytes as u64 * self.cost[line.index()];
         let line = self.lines.min_by_key(|line| done(*line))?;
         self.done[line.index()] = done(line);
+        if self.done[line.index()] > u64::MAX / 2 {
+            // Only differences matter.
+            let begin = self.begin();
+            for done in &mut self.done {
+                *done = done.saturating_sub(begin);
+            }
+        }
         Some(line)
+    }
+
+    /// When the first of the lines is done.
+    fn begin(&self) -> u64 {
+        let done = self.lines.map(|line| self.done[line.index()]);
+        done.min().unwrap_or(0)
     }
 }
 

@@ -220,6 +220,8 @@ fn packets_are_balanced_by_rates() {
         .filter(|_| scheduler.pick(&DATA) == set(&[A]))
         .count();
     assert!((1990..2010).contains(&on_a), "{on_a}");
+    let mut call = || scheduler.pick(&packet(Kind::Udp, 200, 1));
+    assert!((0..10).all(|_| call() == set(&[A])), "a call is not spread");
 }
 
 #[test]
@@ -239,6 +241,8 @@ fn a_data_plane_is_told_the_choice_that_the_scheduler_makes() {
         panic!("flows are shared");
     };
     assert_eq!(shares[A.index()], 2 * shares[B.index()]);
+    let by_packets = LineMode::BalancePackets(shares);
+    assert_eq!(told(Mode::BalancePackets), (Some(A), by_packets));
     let mut scheduler = two(Mode::Duplicate, now);
     scheduler.set_state(A, Down, now);
     assert_eq!(scheduler.line_mode(), LineMode::Duplicate(set(&[B])));

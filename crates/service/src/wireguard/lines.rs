@@ -130,7 +130,7 @@ impl Lines {
                 LineMode::Single | LineMode::Failover => 2,
                 // A line that loses much is not dead, and copies go on meanwhile.
                 LineMode::Duplicate => 4,
-                LineMode::Critical | LineMode::Balance => 3,
+                LineMode::Critical | LineMode::Balance | LineMode::BalancePackets => 3,
             },
             answers: 2,
             ..health::Settings::default()
@@ -149,6 +149,7 @@ impl Lines {
             LineMode::Duplicate => Mode::Duplicate,
             LineMode::Critical => Mode::Critical,
             LineMode::Balance => Mode::BalanceFlows,
+            LineMode::BalancePackets => Mode::BalancePackets,
         };
         let hold = self.settings.hold;
         let usual = FailoverSettings::default();

@@ -96,7 +96,7 @@ fn packets_on_several_lines_survive_each_and_need_no_decision() {
 
 #[test]
 fn probes_of_lines_that_are_used_together_are_few() {
-    for mode in [LineMode::Duplicate, LineMode::Critical, LineMode::Balance] {
+    for mode in LineMode::ALL.into_iter().filter(|mode| mode.spreads()) {
         for delay in [[1, 1], [5, 40], [10, 300]] {
             let mut world = World::with_mode(delay, mode);
             world.run(SECOND * 5, true);
@@ -117,12 +117,18 @@ fn probes_of_lines_that_are_used_together_are_few() {
 
 #[test]
 fn what_is_shared_leaves_a_line_that_is_cut() {
-    for delay in DELAYS {
-        let mut world = World::with_mode(delay, LineMode::Balance);
+    let modes = [LineMode::Balance, LineMode::BalancePackets];
+    for (delay, mode) in DELAYS
+        .into_iter()
+        .flat_map(|delay| modes.map(|mode| (delay, mode)))
+    {
+        let mut world = World::with_mode(delay, mode);
         world.run(SECOND * 5, true);
         assert_eq!(world.states(), ["up", "up"], "{delay:?}: {:?}", world.said);
         let shares = |world: &World| match world.hosts[A].mode.0 {
-            plane::LineMode::Balance(shares) => [shares[0], shares[1]].map(|share| share > 0),
+            plane::LineMode::Balance(shares) | plane::LineMode::BalancePackets(shares) => {
+                [shares[0], shares[1]].map(|share| share > 0)
+            }
             other => panic!("{other:?}"),
         };
         assert_eq!(shares(&world), [true, true]);

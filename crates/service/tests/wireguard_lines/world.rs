@@ -212,7 +212,7 @@ impl World {
         let several: Vec<usize> = match self.hosts[at].mode.0 {
             plane::LineMode::Duplicate(lines) => lines.map(|line| line.index()).collect(),
             plane::LineMode::Critical(lines) if message => lines.map(|line| line.index()).collect(),
-            plane::LineMode::Balance(shares) => {
+            plane::LineMode::Balance(shares) | plane::LineMode::BalancePackets(shares) => {
                 let lines: Vec<usize> = (0..2).filter(|at| shares[*at] > 0).collect();
                 // Packets are flows of their own.
                 let turn = self.number as usize % lines.len().max(1);

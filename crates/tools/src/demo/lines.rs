@@ -64,7 +64,7 @@ struct Way {
     what: &'static str,
 }
 
-const WAYS: [Way; 6] = [
+const WAYS: [Way; 7] = [
     Way {
         name: "dsl",
         mode: "single",
@@ -100,6 +100,12 @@ const WAYS: [Way; 6] = [
         mode: "balance",
         lines: &[0, 1],
         what: "each connection by one of them",
+    },
+    Way {
+        name: "packets",
+        mode: "balance-packets",
+        lines: &[0, 1],
+        what: "each packet of a download by one of them, put back into order",
     },
 ];
 
@@ -255,7 +261,7 @@ fn branch_file(way: &Way, keys: &[Keys; 2]) -> String {
 
 fn office_file(way: &Way, keys: &[Keys; 2]) -> String {
     let mut text = String::new();
-    if matches!(way.mode, "duplicate" | "critical" | "balance") {
+    if !matches!(way.mode, "single" | "failover") {
         text = format!("#! [Lines]\n#! Mode = {}\n", way.mode);
         if reorders(way) {
             text += "#! Reorder = yes\n";
@@ -270,7 +276,7 @@ fn office_file(way: &Way, keys: &[Keys; 2]) -> String {
 
 /// Whether packets of one connection come by several lines.
 fn reorders(way: &Way) -> bool {
-    matches!(way.mode, "duplicate" | "critical")
+    matches!(way.mode, "duplicate" | "critical" | "balance-packets")
 }
 
 /// Waits until the branch says that the peer answers on all lines.

@@ -282,7 +282,9 @@ impl PeerLines {
         let others = match self.mode {
             LineMode::Single => false,
             LineMode::Duplicate(lines) | LineMode::Critical(lines) => lines.contains(line),
-            LineMode::Balance(shares) => shares.get(line.index()).is_some_and(|it| *it > 0),
+            LineMode::Balance(shares) | LineMode::BalancePackets(shares) => {
+                shares.get(line.index()).is_some_and(|it| *it > 0)
+            }
         };
         let single = !matches!(self.mode, LineMode::Balance(_) | LineMode::Duplicate(_));
         others || single && self.used == Some(line)

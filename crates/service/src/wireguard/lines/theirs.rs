@@ -18,15 +18,14 @@ impl TheirLines {
     /// of ours leads there.
     pub(in crate::wireguard) fn new(settings: &Settings) -> Self {
         let first = LineSet::of(LineId::FIRST);
+        let mut shares = [0; LINES_MAX];
+        shares[LineId::FIRST.index()] = 1;
         let mode = match settings.mode {
             LineMode::Single | LineMode::Failover => None,
             LineMode::Duplicate => Some(plane::LineMode::Duplicate(first)),
             LineMode::Critical => Some(plane::LineMode::Critical(first)),
-            LineMode::Balance => {
-                let mut shares = [0; LINES_MAX];
-                shares[LineId::FIRST.index()] = 1;
-                Some(plane::LineMode::Balance(shares))
-            }
+            LineMode::Balance => Some(plane::LineMode::Balance(shares)),
+            LineMode::BalancePackets => Some(plane::LineMode::BalancePackets(shares)),
         };
         Self {
             gathered: mode.filter(|_| settings.lines.is_empty()),
