@@ -14,6 +14,8 @@ mod down;
 mod keys;
 #[cfg(feature = "manual")]
 mod manual;
+#[cfg(feature = "pptp")]
+mod migrate;
 mod openvpn;
 mod settings;
 mod status;
@@ -49,6 +51,8 @@ fn cli() -> Command {
         .subcommand(check::command())
         .subcommands(keys::commands())
         .subcommand(tune::command());
+    #[cfg(feature = "pptp")]
+    let cli = cli.subcommand(migrate::command());
     #[cfg(feature = "manual")]
     let cli = cli.subcommands(manual::commands());
     #[cfg(feature = "speed")]
@@ -119,6 +123,8 @@ pub fn run() -> ExitCode {
         Some(("pubkey", _)) => keys::pubkey(),
         Some(("wireguard", m)) => wireguard::run(m),
         Some(("status", m)) => status::run(&m.into()),
+        #[cfg(feature = "pptp")]
+        Some(("migrate", m)) => migrate::run(m),
         #[cfg(feature = "manual")]
         Some(("man", m)) => manual::man(m),
         #[cfg(feature = "manual")]

@@ -37,7 +37,7 @@ const FILE_MAX: u64 = 64 * 1024;
 
 /// What is said of a file that does not allow it.
 pub const INSECURE: &str = "PPTP protects nothing: a recording of one login opens everything that was ever sent, and packets \
-    can be changed on their way. Use WireGuard, or OpenVPN where that is all the other end has. If it has to be PPTP, write \
+    can be changed on their way. Use WireGuard (`millrace migrate` writes its files), or OpenVPN where that is all the other end has. If it has to be PPTP, write \
     allow-insecure = \"pptp\", and use a password that is used for nothing else";
 
 /// What is said of any file by a program that was built without PPTP.

@@ -1,0 +1,391 @@
+//! `millrace migrate`: what an office with PPTP looks like with WireGuard.
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use config::error::ImportError;
+use config::pptp::{self, Client, Role, Server};
+use config::types::{Key32, is_ifname};
+use crypto::x25519::PrivateKey;
+use std::collections::BTreeSet;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// WireGuard's usual port.
+const PORT: u16 = 51820;
+
+/// The longest name of a file before `.conf`: that of an interface.
+const NAME_MAX: usize = 15;
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    let path = |name: &'static str, help: &'static str| {
+        let argument = Arg::new(name).required(true).help(help);
+        argument.value_parser(value_parser!(PathBuf))
+    };
+    Command::new("migrate")
+        .about("Write WireGuard files for the same office as a PPTP file's, with new keys")
+        .arg(path("FILE", "NAME.toml of a PPTP server or client"))
+        .arg(path(
+            "DIRECTORY",
+            "A new directory for the files, which only this user can read",
+        ))
+        .arg(
+            Arg::new("endpoint")
+                .long("endpoint")
+                .value_name("HOST[:PORT]")
+                .help("Where the users call the office, for the file of a server"),
+        )
+}
+
+/// Why nothing was written, or not everything.
+#[derive(Debug, Error)]
+enum MigrateError {
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    #[error("{0}: a PPTP file ends in .toml")]
+    NotPptp(PathBuf),
+    #[error("say where the users call the office: --endpoint vpn.example")]
+    NoEndpoint,
+    #[error("--endpoint {0}: write HOST or HOST:PORT")]
+    Endpoint(String),
+    #[error("{users} users, but the pool has {pool} addresses: make it larger")]
+    Pool { users: usize, pool: usize },
+    #[error("{}: {error}", .path.display())]
+    Write { path: PathBuf, error: io::Error },
+}
+
+/// A file to be written.
+struct New {
+    /// Before `.conf`.
+    name: String,
+    text: Zeroizing<String>,
+}
+
+/// Runs the command.
+#[must_use]
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let path = |name| matches.get_one::<PathBuf>(name).cloned();
+    let (file, directory) = (path("FILE"), path("DIRECTORY"));
+    let endpoint = matches.get_one::<String>("endpoint").map(String::as_str);
+    let done = migrate(
+        &file.unwrap_or_default(),
+        &directory.unwrap_or_default(),
+        endpoint,
+    );
+    match done {
+        Ok(words) => {
+            terminal::say(words);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            terminal::note(format_args!("millrace: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes the files. Returns what to do with them.
+fn migrate(file: &Path, directory: &Path, endpoint: Option<&str>) -> Result<String, MigrateError> {
+    if !pptp::is_toml(file) {
+        return Err(MigrateError::NotPptp(file.to_owned()));
+    }
+    let model = pptp::read(file)?.into_model()?;
+    let office = interface(&model.interface, &mut BTreeSet::new());
+    let (files, words) = match &model.role {
+        Role::Server(server) => {
+            let endpoint = endpoint.ok_or(MigrateError::NoEndpoint)?;
+            server_files(server, &office, &with_port(endpoint)?)?
+        }
+        Role::Client(client) => client_file(client, &office),
+    };
+    let mut builder = DirBuilder::new();
+    let failed = |path: &Path, error| MigrateError::Write {
+        path: path.to_owned(),
+        error,
+    };
+    builder
+        .mode(0o700)
+        .create(directory)
+        .map_err(|error| failed(directory, error))?;
+    for New { name, text } in &files {
+        let path = directory.join(format!("{name}.conf"));
+        write(&path, text).map_err(|error| failed(&path, error))?;
+    }
+    Ok(words.replace("DIRECTORY", &directory.display().to_string()))
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options.open(path)?.write_all(text.as_bytes())
+}
+
+/// A private key, and what belongs to it.
+fn pair() -> (Key32, Key32) {
+    let private = PrivateKey::generate();
+    let public = Key32::new(*private.public().as_bytes());
+    (Key32::new(*private.as_bytes()), public)
+}
+
+fn with_port(endpoint: &str) -> Result<String, MigrateError> {
+    let wrong = || MigrateError::Endpoint(endpoint.to_owned());
+    let (host, port) = match endpoint.rsplit_once(':') {
+        // An IPv6 address in brackets, without a port.
+        Some((_, port)) if port.ends_with(']') => (endpoint, PORT),
+        Some((host, port)) => (host, port.parse().map_err(|_| wrong())?),
+        None => (endpoint, PORT),
+    };
+    let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let is_host = match bare {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            let of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+            !host.is_empty() && host.chars().all(of_name)
+        }
+    };
+    match is_host && port != 0 {
+        true => Ok(format!("{host}:{port}")),
+        false => Err(wrong()),
+    }
+}
+
+/// A name for an interface, from any text, that none of `taken` is.
+fn interface(text: &str, taken: &mut BTreeSet<String>) -> String {
+    // The domain of `DOMAIN\user` is not the user's.
+    let own = text.rsplit('\\').next().unwrap_or(text);
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    let fitting = own.chars().map(|c| if fits(c) { c } else { '-' });
+    let mut name: String = fitting.take(NAME_MAX).collect();
+    if !is_ifname(&name) || name.starts_with(['-', '.']) {
+        name = format!("user{name}").chars().take(NAME_MAX).collect();
+    }
+    let first = name.clone();
+    for number in 2.. {
+        if taken.insert(name.to_ascii_lowercase()) {
+            break;
+        }
+        let number = format!("-{number}");
+        let keep = NAME_MAX - number.len();
+        name = first.chars().take(keep).collect::<String>() + &number;
+    }
+    name
+}
+
+/// A line for a comment: names are anything.
+fn comment(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+fn server_files(
+    server: &Server,
+    office: &str,
+    endpoint: &str,
+) -> Result<(Vec<New>, String), MigrateError> {
+    let (users, pool) = (server.users.len(), server.pool.len());
+    if users > pool {
+        return Err(MigrateError::Pool { users, pool });
+    }
+    let (address, bits) = server.address;
+    let port = endpoint.rsplit(':').next().unwrap_or_default();
+    let (private, public) = pair();
+    let mut text = Zeroizing::new(format!(
+        "[Interface]\nPrivateKey = {}\nListenPort = {port}\nAddress = {address}/{bits}\n",
+        private.to_base64().as_str()
+    ));
+    let mut files = Vec::new();
+    let mut taken = BTreeSet::from([office.to_ascii_lowercase()]);
+    for ((user, _), inside) in server.users.iter().zip(&server.pool) {
+        let name = interface(user, &mut taken);
+        let user = comment(user);
+        let (own, theirs) = pair();
+        *text += &format!(
+            "\n# {user}\n[Peer]\nPublicKey = {}\nAllowedIPs = {inside}/32\n",
+            theirs.to_base64().as_str()
+        );
+        let dns: Vec<String> = server.dns.iter().map(Ipv4Addr::to_string).collect();
+        let dns = match dns.is_empty() {
+            true => String::new(),
+            false => format!("DNS = {}\n", dns.join(", ")),
+        };
+        let network = network(address, bits);
+        let of_user = format!(
+            "# {user}\n[Interface]\nPrivateKey = {}\nAddress = {inside}/32\n{dns}\n[Peer]\nPublicKey = {}\n\
+             Endpoint = {endpoint}\n# All of IPv4, as with a default route: 0.0.0.0/0\nAllowedIPs = {network}/{bits}\n\
+             PersistentKeepalive = 25\n",
+            own.to_base64().as_str(),
+            public.to_base64().as_str()
+        );
+        files.push(New {
+            name,
+            text: Zeroizing::new(of_user),
+        });
+    }
+    let words = format!(
+        "DIRECTORY/{office}.conf is the office's: `millrace up` it, and let UDP port {port} in. The others are the \
+         users', one each: hand each over by a way that others cannot read, then delete it here. They work with \
+         WireGuard's own programs on any system. Networks behind the office go into AllowedIPs of the users' files. \
+         When the last user has changed, end PPTP and close TCP port {} and protocol 47.",
+        server.listen.port()
+    );
+    files.insert(
+        0,
+        New {
+            name: office.to_owned(),
+            text,
+        },
+    );
+    Ok((files, words))
+}
+
+/// The address of a network.
+fn network(address: Ipv4Addr, bits: u8) -> Ipv4Addr {
+    let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+    Ipv4Addr::from_bits(address.to_bits() & mask)
+}
+
+/// What a client can do by itself: its key. The rest is the office's to say.
+fn client_file(client: &Client, office: &str) -> (Vec<New>, String) {
+    let (private, public) = pair();
+    let routes: Vec<String> = client.routes.iter().map(ToString::to_string).collect();
+    let routes = match client.default_route {
+        true => "0.0.0.0/0".to_owned(),
+        false => routes.join(", "),
+    };
+    let text = format!(
+        "[Interface]\nPrivateKey = {}\n# From the office:\nAddress =\n\n[Peer]\n# From the office:\nPublicKey =\n\
+         Endpoint = {}:{PORT}\nAllowedIPs = {routes}\nPersistentKeepalive = 25\n",
+        private.to_base64().as_str(),
+        client.host
+    );
+    let words = format!(
+        "DIRECTORY/{office}.conf is this end's, but for what the office says: the Address of this end, and the office's \
+         PublicKey. It needs a [Peer] with this end's public key,\n\n    {}\n\nand with AllowedIPs that is this end's \
+         Address. With Millrace at the office, `millrace migrate` there writes the files of all users.",
+        public.to_base64().as_str()
+    );
+    let file = New {
+        name: office.to_owned(),
+        text: Zeroizing::new(text),
+    };
+    (vec![file], words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::tunnel::Tunnel;
+    use config::wgquick::{self, Options};
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    const SERVER: &str = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nlisten = \"0.0.0.0\"\naddress = \"10.9.0.1/24\"\n\
+        dns = [\"10.9.0.1\"]\n[users]\n";
+
+    /// The files that come of a text, and what is said.
+    fn migrated(
+        text: &str,
+        endpoint: Option<&str>,
+    ) -> Result<(tempfile::TempDir, String), MigrateError> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("office.toml");
+        fs::write(&file, text).unwrap();
+        let words = migrate(&file, &directory.path().join("new"), endpoint)?;
+        Ok((directory, words))
+    }
+
+    fn tunnel(directory: &tempfile::TempDir, name: &str) -> Tunnel {
+        let path = directory.path().join("new").join(name);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let text = fs::read_to_string(path).unwrap();
+        let import = wgquick::parse(&text, name, Options::default());
+        import.into_tunnel().unwrap().0
+    }
+
+    #[test]
+    fn both_ends_of_each_user_know_each_other() {
+        let text = format!("{SERVER}alice = \"a\"\n'HOME\\bob smith' = \"b\"\n");
+        let (directory, words) = migrated(&text, Some("vpn.example")).unwrap();
+        assert!(
+            words.contains("office.conf") && words.contains("1723"),
+            "{words}"
+        );
+        let office = tunnel(&directory, "office.conf");
+        let key = |tunnel: &Tunnel| {
+            let private = tunnel.interface.private_key.as_ref().unwrap().as_bytes();
+            Key32::new(*PrivateKey::new(*private).public().as_bytes())
+        };
+        assert_eq!(office.peers.len(), 2);
+        for (peer, name) in office.peers.iter().zip(["bob-smith.conf", "alice.conf"]) {
+            let user = tunnel(&directory, name);
+            assert_eq!(peer.public_key, key(&user));
+            assert_eq!(user.peers[0].public_key, key(&office));
+            assert_eq!(
+                peer.allowed_ips[0].to_string(),
+                user.interface.addresses[0].to_string()
+            );
+            assert_eq!(user.peers[0].allowed_ips[0].to_string(), "10.9.0.0/24");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_nothing_written() {
+        let text = format!("{SERVER}alice = \"a\"\n");
+        let says = |text: &str, endpoint| match migrated(text, endpoint) {
+            Err(error) => error.to_string(),
+            Ok((_, words)) => panic!("{words}"),
+        };
+        assert!(says(&text, None).contains("--endpoint"));
+        for wrong in ["", ":1", "a b", "host:0", "host:x", "[::1", "fe80::1"] {
+            assert!(says(&text, Some(wrong)).contains("HOST"), "{wrong}");
+        }
+        let small = text.replace("dns", "pool = \"10.9.0.9\"\ndns") + "bob = \"b\"\n";
+        assert!(says(&small, Some("h")).contains("pool"));
+        assert!(says("x = 1\n", Some("h")).contains("protocol"));
+        // What is there stays as it is.
+        let (directory, _) = migrated(&text, Some("[::1]:5")).unwrap();
+        let again = migrate(
+            &directory.path().join("office.toml"),
+            &directory.path().join("new"),
+            Some("h"),
+        );
+        assert!(matches!(again, Err(MigrateError::Write { .. })));
+    }
+
+    #[test]
+    fn a_client_gets_its_key_and_is_told_what_is_missing() {
+        let text = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nserver = \"vpn.example\"\nusername = \"a\"\n\
+            password = \"b\"\nroutes = [\"10.20.0.0/16\"]\n";
+        let (directory, words) = migrated(text, None).unwrap();
+        assert!(words.contains("public key"), "{words}");
+        let text = fs::read_to_string(directory.path().join("new/office.conf")).unwrap();
+        assert!(text.contains("AllowedIPs = 10.20.0.0/16") && text.contains("vpn.example:51820"));
+    }
+
+    #[test]
+    fn names_of_users_become_names_of_interfaces() {
+        let mut taken = BTreeSet::new();
+        for (user, name) in [
+            ("alice", "alice"),
+            ("Alice", "Alice-2"),
+            ("..", "user.."),
+            ("-x", "user-x"),
+            ("a/b c", "a-b-c"),
+            ("averyveryverylongname", "averyveryverylo"),
+            ("averyveryverylong", "averyveryvery-2"),
+            ("ä", "user-"),
+            ("", "user"),
+        ] {
+            let made = interface(user, &mut taken);
+            assert_eq!(made, name);
+            assert!(is_ifname(&made));
+        }
+    }
+}
