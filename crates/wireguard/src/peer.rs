@@ -21,6 +21,8 @@ pub(crate) struct Pending {
     pub(crate) local_index: u32,
     pub(crate) initiator: Initiator,
     pub(crate) sent: Instant,
+    /// It asks only whether the peer answers: where there are keys, these stay.
+    pub(crate) asks: bool,
 }
 
 /// The secret of both static keys, which costs a multiplication.

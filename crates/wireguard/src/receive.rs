@@ -227,11 +227,18 @@ impl Device {
                 &mut [0; TAG_LEN],
             )
             .map_err(|_| Dropped::Unauthentic)?;
+        let asks = pending.asks;
         peer.pending = None;
         peer.endpoint = Some(from);
         out.push(Output::Heard { peer: id, from });
 
         let local_index = message.receiver;
+        let usable = peer.keys.current().is_some_and(|keys| keys.usable(now));
+        if asks && usable && peer.timers.attempt_since.is_none() {
+            indices.release(local_index);
+            out.push(Output::SendKeepalive { peer: id });
+            return Ok(());
+        }
         let new = Keypair {
             local_index,
             created: now,

@@ -51,9 +51,13 @@ impl Device {
     /// Begins a handshake to find out whether the peer answers, now and whatever else goes on. Nothing is repeated if it
     /// does not, and handshakes that the protocol wants come when they would have come.
     ///
+    /// Without `renew` the keys that are in use stay, if there are any: new ones would begin a session whose packets overtake
+    /// those of the last. The peer drops what it has made when it never sees it used. With it they are replaced, for a peer
+    /// that may have lost them.
+    ///
     /// The initiation takes the place of one that is under way. The caller leaves time between two: an answer to the
     /// earlier is not understood any more.
-    pub fn probe(&mut self, id: PeerId, now: Instant, out: &mut Vec<Output>) {
+    pub fn probe(&mut self, id: PeerId, renew: bool, now: Instant, out: &mut Vec<Output>) {
         let Some(timers) = self.peer_mut(id).map(|peer| &mut peer.timers) else {
             return;
         };
@@ -62,6 +66,9 @@ impl Device {
         let kept = (timers.retransmit, timers.attempt_since, timers.wanted);
         self.initiate(id, false, now, out);
         if let Some(peer) = self.peer_mut(id) {
+            if let Some(pending) = &mut peer.pending {
+                pending.asks = !renew;
+            }
             let timers = &mut peer.timers;
             timers.handshake_sent = sent;
             timers.probe_sent = Some(now);
@@ -152,6 +159,7 @@ impl Device {
             local_index,
             initiator,
             sent: now,
+            asks: false,
         }));
         peer.timers.wanted = false;
         peer.timers.handshake_sent(now);

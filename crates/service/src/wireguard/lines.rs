@@ -33,6 +33,9 @@ const PROBE_IDLE: Duration = Duration::from_secs(5);
 const PROBE_SPREAD: Duration = Duration::from_secs(1);
 const PROBE_METERED: Duration = Duration::from_secs(60);
 
+/// A session by which the peer was heard so lately needs no other in its place.
+const WORKS: Duration = Duration::from_secs(2);
+
 /// How often sockets that could not be opened are tried again.
 const REOPEN: Duration = Duration::from_secs(5);
 
@@ -332,7 +335,9 @@ impl Machine {
             if let Some(line) = peer.probe(single, now) {
                 let to = peer.address;
                 let mut out = Vec::new();
-                self.device.probe(*id, now, &mut out);
+                let works = state.times.last_received;
+                let renew = works.is_none_or(|at| at + WORKS < now);
+                self.device.probe(*id, renew, now, &mut out);
                 for output in out {
                     if let Output::Send { datagram, .. } = output {
                         let bytes = datagram.as_bytes().len();

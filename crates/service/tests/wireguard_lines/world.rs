@@ -39,7 +39,9 @@ pub(crate) struct Host {
     pub(crate) mode: (plane::LineMode, usize),
     /// Numbers of the packets that have come.
     seen: BTreeSet<u64>,
-    /// Handshakes that were begun.
+    /// Initiations that were sent.
+    pub(crate) asked: usize,
+    /// Sessions that were made as the one that calls.
     pub(crate) begun: usize,
 }
 
@@ -118,6 +120,7 @@ impl World {
             sessions: BTreeMap::new(),
             mode: (plane::LineMode::Single, 0),
             seen: BTreeSet::new(),
+            asked: 0,
             begun: 0,
         };
         let facts = |ifindex| {
@@ -236,6 +239,7 @@ impl World {
                 host.mode = (mode, host.mode.1 + 1);
             }
             Call::Send(line, bytes) => {
+                self.hosts[at].asked += usize::from(bytes.first() == Some(&1));
                 let by = match at {
                     A => line.id.index(),
                     _ => usize::from(line.endpoint.addr.ip() != address(0)),

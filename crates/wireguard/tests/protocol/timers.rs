@@ -50,6 +50,30 @@ fn an_initiator_with_nothing_to_say_confirms_with_a_keepalive() {
 }
 
 #[test]
+fn a_probe_is_answered_and_changes_no_keys_unless_it_is_to_renew_them() {
+    let (mut sim, b, _) = established();
+    for renew in [false, true] {
+        let now = sim.now;
+        let complete = sim.hosts[0].count(&Event::Complete);
+        let keepalives = sim.hosts[0].count(&Event::Keepalive);
+        sim.with(0, |device, out| device.probe(b, renew, now, out));
+        sim.run_for(secs(1));
+        let renewed = sim.hosts[0].count(&Event::Complete) - complete;
+        assert_eq!(renewed, usize::from(renew));
+        assert_eq!(sim.hosts[0].count(&Event::Keepalive), keepalives + 1);
+        sim.send(0, b, b"data");
+        sim.run_for(secs(1));
+        assert_eq!(sim.hosts[1].received().pop().as_deref(), Some(&b"data"[..]));
+    }
+    // One that finds no keys makes some.
+    let (mut sim, b, _) = Sim::pair();
+    let now = sim.now;
+    sim.with(0, |device, out| device.probe(b, false, now, out));
+    sim.run_for(secs(1));
+    assert_eq!(sim.hosts[0].count(&Event::Complete), 1);
+}
+
+#[test]
 fn data_without_an_answer_gets_a_keepalive_after_ten_seconds_and_a_keepalive_gets_none() {
     let (mut sim, _, _) = established();
     sim.run_until(secs(100));
