@@ -5,9 +5,10 @@
 //! a batch is used again.
 
 use crate::peer_order::PeerOrder;
-use lines::inner::Reader;
+use lines::inner::{Kind, Reader};
 use lines::reorder::{Arrival, Settings, Verdict, Window};
-use plane::{LineId, OrderCounts, Reorder};
+use plane::{LINES_MAX, LineId, OrderCounts, Reorder};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,10 @@ pub(crate) struct Order {
     before: OrderCounts,
     /// What the peer's counters know.
     told: OrderCounts,
+    /// Where a peer with several addresses was heard: the window counts each as a line.
+    addresses: Vec<(LineId, SocketAddr)>,
+    /// The one that makes room for another.
+    oldest: usize,
     /// Whether the session is among those that are looked at when a deadline comes.
     pub(crate) listed: bool,
 }
@@ -40,6 +45,8 @@ impl Order {
             epoch: 0,
             before: OrderCounts::default(),
             told: OrderCounts::default(),
+            addresses: Vec::new(),
+            oldest: 0,
             listed: false,
         }))
     }
@@ -56,6 +63,25 @@ impl Order {
             self.window.flush();
         }
         ends
+    }
+
+    /// The window's line for an address of a peer that calls by several lines, of which this end sees no more than that.
+    pub(crate) fn line_at(&mut self, line: LineId, address: SocketAddr) -> LineId {
+        let way = (line, address);
+        let at = match self.addresses.iter().position(|known| *known == way) {
+            Some(at) => at,
+            None if self.addresses.len() < LINES_MAX => {
+                self.addresses.push(way);
+                self.addresses.len() - 1
+            }
+            None => {
+                let at = self.oldest;
+                self.oldest = (at + 1) % LINES_MAX;
+                self.addresses[at] = way;
+                at
+            }
+        };
+        LineId(at as u8)
     }
 
     /// All that waits becomes due.
@@ -105,7 +131,11 @@ impl Order {
         }
         let inner = reader.read(packet);
         let arrival = Arrival {
-            flow: inner.map(|inner| inner.flow),
+            // Linux takes a segment for lost a quarter of a round trip after a later one has come (RFC 8985), however few
+            // came: bulk transfers wait for each gap.
+            flow: inner
+                .filter(|inner| inner.kind != Kind::Tcp)
+                .map(|inner| inner.flow),
             urgent: !room || inner.is_some_and(|inner| inner.urgent()),
             ..Arrival::new(low(number), line, packet.len())
         };

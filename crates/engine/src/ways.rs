@@ -27,7 +27,7 @@ pub(crate) enum Plan {
     BalancePackets {
         lines: LineSet,
         /// Only the worker that fills batches uses it.
-        packets: Mutex<Packets>,
+        packets: Box<Mutex<Packets>>,
     },
 }
 
@@ -90,7 +90,7 @@ impl Plan {
                 packets.lines.share(&shares);
                 Self::BalancePackets {
                     lines: sharing(&shares),
-                    packets: Mutex::new(packets),
+                    packets: Box::new(Mutex::new(packets)),
                 }
             }
         })

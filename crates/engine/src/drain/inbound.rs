@@ -140,6 +140,10 @@ impl<W: Wire> InboundDrain<W> {
         let Received { replay, order } = &mut *received;
         self.held -= order.as_ref().map_or(0, |order| order.held());
         self.follow(shared, run, order, memory, now);
+        let line = match order {
+            Some(order) if peer.gathers() => order.line_at(run.line, run.from.addr),
+            _ => run.line,
+        };
         for (packet, inner) in packets.iter().zip(inner) {
             if *inner == Inner::NotAuthentic {
                 forged += 1;
@@ -165,7 +169,7 @@ impl<W: Wire> InboundDrain<W> {
                         order.dropped();
                     } else {
                         // What copies tell of the lines is all that is wanted of them.
-                        order.passed(packet.counter, run.line, now);
+                        order.passed(packet.counter, line, now);
                     }
                     self.release(shared, order, memory, now);
                 }
@@ -185,9 +189,9 @@ impl<W: Wire> InboundDrain<W> {
                     if let Some(order) = order {
                         // Here packets of several lines are put back into order.
                         let room = self.held + order.held() + whole.len() <= HELD_MAX;
-                        let at = (packet.counter, run.line);
+                        let at = (packet.counter, line);
                         verdict = if passed_on {
-                            order.passed(packet.counter, run.line, now)
+                            order.passed(packet.counter, line, now)
                         } else {
                             order.arrived(at, whole, &self.reader, room, now)
                         };
@@ -203,7 +207,7 @@ impl<W: Wire> InboundDrain<W> {
                 }
                 _ => {
                     if let Some(order) = order {
-                        verdict = order.passed(packet.counter, run.line, now);
+                        verdict = order.passed(packet.counter, line, now);
                     }
                     inner_bytes += self.deal_with(shared, run, *inner, payload, hairpin);
                     data += u64::from(!matches!(inner, Inner::Message | Inner::Keepalive));

@@ -355,3 +355,55 @@ fn a_line_that_dies_holds_nothing_up_for_long() {
     assert!(longest <= Duration::from_millis(340), "{longest:?}");
     assert!(held_since.len() < 200, "{}", held_since.len());
 }
+
+/// An IPv4 packet of TCP with data, or of UDP.
+fn inner(protocol: u8) -> Vec<u8> {
+    let mut packet = vec![0; 100];
+    packet[0] = 0x45;
+    packet[3] = 100;
+    packet[9] = protocol;
+    // The length of TCP's header.
+    packet[32] = 0x50;
+    packet
+}
+
+#[test]
+fn each_address_of_a_peer_is_a_line_that_is_waited_for() {
+    let mut order = Order::new(&Arc::new(Reorder::default())).unwrap();
+    let reader = Reader::new(1);
+    let address = |last: u8| ([192, 0, 2, last], 1).into();
+    let line = |order: &mut Order, last| order.line_at(LineId(0), address(last));
+    assert_eq!([1, 2, 1].map(|last| line(&mut order, last).0), [0, 1, 0]);
+    let start = Instant::now();
+    let packet = inner(6);
+    let mut come = |number, last, millis| {
+        let at = (number, line(&mut order, last));
+        let now = start + Duration::from_millis(millis);
+        let verdict = order.arrived(at, &packet, &reader, true, now);
+        (verdict, order.due(now).is_some(), order.deadline())
+    };
+    come(0, 1, 0);
+    come(1, 2, 1);
+    // What is between comes by the line that is slow: that the other is past it says nothing.
+    let (verdict, _, deadline) = come(3, 1, 2);
+    assert_eq!(verdict, Verdict::Held);
+    assert!(deadline.unwrap() > start + Duration::from_millis(30));
+    let (verdict, due, _) = come(2, 2, 30);
+    assert!(verdict.deliver() && due);
+    // More addresses than lines take each other's places.
+    for last in 0..100 {
+        assert!(line(&mut order, last).index() < LINES_MAX);
+    }
+}
+
+#[test]
+fn bulk_transfers_wait_for_each_gap_and_calls_go_past_two() {
+    for (protocol, past) in [(6, [Verdict::Held; 2]), (17, [Verdict::DeliverPast; 2])] {
+        let mut order = Order::new(&Arc::new(Reorder::default())).unwrap();
+        let (reader, now, packet) = (Reader::new(1), Instant::now(), inner(protocol));
+        let mut come = |number| order.arrived((number, LineId(0)), &packet, &reader, true, now);
+        come(0);
+        assert_eq!([come(2), come(3)], past);
+        assert_eq!(come(4), Verdict::Held);
+    }
+}

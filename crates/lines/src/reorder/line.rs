@@ -4,10 +4,14 @@
 use super::counters::Copies;
 use super::trail::Trail;
 
-/// A line that was silent for less than this is alive, however often it had delivered before.
-const SILENCE_MIN: u64 = 100_000;
+/// A line that was silent for less than this is alive, however often it had delivered before: a transfer over a long path
+/// comes in bursts, one each round trip. What waits for a line that is dead waits no longer than its packets used to be
+/// late.
+const SILENCE_MIN: u64 = 1_000_000;
 /// Least slack of a line: what clocks and batches blur.
 const SLACK_MIN: u64 = 500;
+/// The mean deviation of a line of which nothing is known: four of them are waited for.
+const UNKNOWN: u64 = 80_000;
 /// Within this time a greatest displacement is forgotten.
 const PEAK_LIFE: u64 = 30_000_000;
 
@@ -41,11 +45,11 @@ struct Lateness {
 }
 
 impl Default for Lateness {
-    /// Nothing is known: packets may be late by a few milliseconds.
+    /// Nothing is known: packets may be late by as much as two lines differ.
     fn default() -> Self {
         Self {
             mean: 0,
-            deviation: 2500 * 256,
+            deviation: UNKNOWN * 256,
         }
     }
 }
@@ -192,8 +196,8 @@ mod tests {
         let mut line = LineTrack::new();
         assert_eq!(line.alive_until(0), None);
         line.delivered(1, Some(0), 1000);
-        assert_eq!(line.alive_until(0), Some(101_000));
-        assert_eq!(line.alive_until(5_000_000), Some(5_100_000));
+        assert_eq!(line.alive_until(0), Some(1_001_000));
+        assert_eq!(line.alive_until(5_000_000), Some(6_000_000));
         line.down();
         assert_eq!(line.alive_until(5_000_000), None);
     }
