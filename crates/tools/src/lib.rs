@@ -10,3 +10,5 @@ pub mod demo;
 pub mod lab;
 #[cfg(feature = "speed")]
 pub mod speed;
+#[cfg(feature = "lab")]
+mod two_lines;

@@ -27,7 +27,7 @@ pub enum Direction {
 /// What is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// TCP with cubic congestion control, as fast as it goes.
+    /// TCP, as fast as it goes.
     Tcp,
     /// UDP datagrams.
     Udp {
@@ -49,6 +49,8 @@ pub struct Iperf {
     pub direction: Direction,
     /// For how long, whole seconds.
     pub seconds: u32,
+    /// TCP's congestion control, by the kernel's name for it.
+    pub congestion: &'static str,
 }
 
 impl Default for Iperf {
@@ -58,6 +60,8 @@ impl Default for Iperf {
             streams: 1,
             direction: Direction::Forward,
             seconds: 3,
+            // The machine's default may be bbr, which hides reordering.
+            congestion: "cubic",
         }
     }
 }
@@ -156,8 +160,7 @@ impl Iperf {
             Direction::Both => command.arg("--bidir"),
         };
         command = match self.transport {
-            // The machine's default may be bbr, which hides reordering.
-            Transport::Tcp => command.args(["-C", "cubic"]),
+            Transport::Tcp => command.args(["-C", self.congestion]),
             Transport::Udp { rate, size } => {
                 command.args(["-u", "-b", &rate.to_string(), "-l", &size.to_string()])
             }

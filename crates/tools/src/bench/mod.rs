@@ -4,6 +4,7 @@ mod against;
 mod clients;
 pub(super) mod contender;
 mod document;
+mod lines;
 pub(super) mod openvpn;
 mod options;
 mod plot;
@@ -54,6 +55,9 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 
 /// Measures and reports; true if nothing failed.
 fn bench(options: &Options) -> Result<bool, RigError> {
+    if options.lines {
+        return lines(options);
+    }
     if let Some(clients) = options.clients {
         return scale(options, clients);
     }
@@ -127,6 +131,17 @@ fn scale(options: &Options, clients: u32) -> Result<bool, RigError> {
         }
     }
     let text = clients::markdown(&outcomes);
+    terminal::say(&text);
+    Ok(match &options.markdown {
+        Some(path) => write(path, &text),
+        None => true,
+    })
+}
+
+/// Measures one stream over lines that vary, and over two of them.
+fn lines(options: &Options) -> Result<bool, RigError> {
+    prepare(&["wg", "iperf3"])?;
+    let text = lines::measure(options.repetitions, options.seconds)?;
     terminal::say(&text);
     Ok(match &options.markdown {
         Some(path) => write(path, &text),

@@ -48,6 +48,8 @@ pub(super) struct Options {
     pub seconds: u32,
     /// How many clients shall come to one OpenVPN server, instead of all tests.
     pub clients: Option<u32>,
+    /// One stream over lines that vary and over two lines, instead of all tests.
+    pub lines: bool,
     /// Files that the HTTP test fetches.
     pub requests: u64,
     pub segmentation: bool,
@@ -128,6 +130,15 @@ pub(super) fn command() -> Command {
             60_000,
             "Let so many clients come to one OpenVPN server, instead of the tests [default of --impl: ovpn-gcm]",
         ))
+        .arg(
+            flag(
+                "lines",
+                "Measure one TCP stream over lines that delay and vary, and over two at a time, instead of the tests",
+            )
+            .conflicts_with_all([
+                "impl", "openvpn", "cipher", "http", "test", "clients", "null", "against", "json", "plot",
+            ]),
+        )
         .arg(number("reps", 1000, "Repetitions [default: 3, 5 with --against]"))
         .arg(number("seconds", 3600, "Seconds of each load [default: 3]"))
         .arg(flag(
@@ -222,6 +233,7 @@ impl From<&ArgMatches> for Options {
             repetitions: number("reps", against.as_ref().map_or(3, |_| against::REPETITIONS)),
             seconds: number("seconds", 3),
             clients,
+            lines: matches.get_flag("lines"),
             requests: if quick { 16 } else { 500 },
             segmentation: !matches.get_flag("nogso"),
             reference: reference

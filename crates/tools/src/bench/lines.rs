@@ -1,0 +1,342 @@
+//! `millrace bench --lines`: one TCP stream over a line that delays and varies, with packets put back into order and
+//! without; and over two lines at a time.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use host::machine::Machine;
+use lab::load::{EchoServer, Iperf, IperfServer};
+use lab::openvpn::Directory;
+use lab::peer::Keys;
+use lab::{Emulator, Host, Impairment, LabError, LinkOptions, Process};
+
+use super::contender::own_program;
+use super::rig::RigError;
+use super::statistics::{Spread, number};
+use super::table::Table;
+use crate::two_lines::{INNER, TwoLines, Use};
+
+/// How long a tunnel gets to come up, and to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+const ECHO_PORT: u16 = 7;
+const IPERF_PORT: u16 = 5201;
+
+/// What the project wants: of the rate without a tunnel on a line that varies; Mbit/s of one stream over both lines;
+/// times the better line where one of them loses.
+const TARGETS: [f64; 3] = [0.9, 135.0, 1.2];
+
+/// A line, and the memory of TCP at both ends in bytes.
+struct Path {
+    delay: u64,
+    jitter: u64,
+    memory: u32,
+}
+
+/// As the sequence window for the Linux kernel's PPTP was measured.
+const PATHS: [Path; 7] = [
+    path(0, 0, 256 << 10),
+    path(3, 0, 256 << 10),
+    path(3, 1, 256 << 10),
+    path(200, 0, 256 << 10),
+    path(200, 50, 256 << 10),
+    path(200, 0, 8 << 20),
+    path(200, 50, 8 << 20),
+];
+
+const fn path(delay: u64, jitter: u64, memory: u32) -> Path {
+    Path {
+        delay,
+        jitter,
+        memory,
+    }
+}
+
+impl Path {
+    fn name(&self) -> String {
+        let varies = match self.jitter {
+            0 => String::new(),
+            jitter => format!(" ± {jitter}"),
+        };
+        let memory = match self.memory >> 10 {
+            kilo @ ..1024 => format!("{kilo} KiB"),
+            kilo => format!("{} MiB", kilo >> 10),
+        };
+        format!("{}{varies} ms, {memory}", self.delay)
+    }
+
+    fn line(&self) -> Impairment {
+        Impairment {
+            jitter: Duration::from_millis(self.jitter),
+            ..Impairment::delay(Duration::from_millis(self.delay))
+        }
+    }
+}
+
+/// What carries the stream over one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Carrier {
+    Nothing,
+    WireGuard { reorder: bool },
+    Pptp { reorder: bool },
+}
+
+const CARRIERS: [Carrier; 5] = [
+    Carrier::Nothing,
+    Carrier::WireGuard { reorder: false },
+    Carrier::WireGuard { reorder: true },
+    Carrier::Pptp { reorder: false },
+    Carrier::Pptp { reorder: true },
+];
+
+impl Carrier {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "no tunnel",
+            Self::WireGuard { reorder: false } => "WireGuard",
+            Self::WireGuard { reorder: true } => "in order",
+            Self::Pptp { reorder: false } => "PPTP",
+            Self::Pptp { reorder: true } => "PPTP in order",
+        }
+    }
+
+    /// The files of both ends, the caller's first, and the target behind the tunnel.
+    fn files(
+        self,
+        hosts: [&Host; 2],
+        at: IpAddr,
+        directory: &Directory,
+    ) -> Result<Option<[PathBuf; 2]>, LabError> {
+        let (names, texts) = match self {
+            Self::Nothing => return Ok(None),
+            Self::WireGuard { reorder } => {
+                let keys = [Keys::generate(hosts[0])?, Keys::generate(hosts[1])?];
+                let lines = match reorder {
+                    true => "#! [Lines]\n#! Reorder = yes\n",
+                    false => "",
+                };
+                let text = |own: usize, more: String| {
+                    let (private, public) = (&keys[own].private, &keys[1 - own].public);
+                    let (here, there) = (INNER[own], INNER[1 - own]);
+                    format!(
+                        "{lines}[Interface]\nPrivateKey = {private}\nAddress = {here}/24\nListenPort = 51820\n\
+                         [Peer]\nPublicKey = {public}\nAllowedIPs = {there}/32\n{more}"
+                    )
+                };
+                let calls = text(0, format!("Endpoint = {at}:51820\n"));
+                (["a.conf", "b.conf"], [calls, text(1, String::new())])
+            }
+            Self::Pptp { reorder } => {
+                let both = format!(
+                    "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nreorder = {reorder}\n"
+                );
+                let calls = format!(
+                    "{both}server = \"{at}\"\nusername = \"a\"\npassword = \"bench\"\ninterface = \"a\"\n"
+                );
+                let answers = format!(
+                    "{both}listen = \"0.0.0.0\"\naddress = \"{}/24\"\ninterface = \"b\"\n[users]\na = \"bench\"\n",
+                    INNER[1]
+                );
+                (["a.toml", "b.toml"], [calls, answers])
+            }
+        };
+        let [a, b] = texts;
+        Ok(Some([
+            directory.file(names[0], a)?,
+            directory.file(names[1], b)?,
+        ]))
+    }
+}
+
+/// Starts a program that brings a tunnel up, and waits until it is.
+fn up(host: &Host, file: &PathBuf) -> Result<Process, LabError> {
+    let mut process = host.command(own_program()).arg("up").arg(file).spawn()?;
+    process.wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))?;
+    Ok(process)
+}
+
+/// Mbit/s of one stream from `a` to `b`.
+fn stream(
+    [a, b]: [&Host; 2],
+    target: IpAddr,
+    seconds: u32,
+    congestion: &'static str,
+) -> Result<f64, RigError> {
+    let echo = EchoServer::start(b, ECHO_PORT)?;
+    echo.first_answer(a, target, PATIENCE)?
+        .ok_or(RigError::Silent)?;
+    let server = IperfServer::start(b, target, IPERF_PORT)?;
+    let iperf = Iperf {
+        seconds,
+        congestion,
+        ..Iperf::default()
+    };
+    Ok(iperf.run(a, &server)?.bits_per_second() / 1e6)
+}
+
+/// Mbit/s of one stream over one line.
+fn over_one(path: &Path, carrier: Carrier, seconds: u32) -> Result<f64, RigError> {
+    let (a, b) = (Host::private("a")?, Host::private("b")?);
+    let memory = format!("4096 131072 {}", path.memory);
+    for host in [&a, &b] {
+        host.sysctl("net/ipv4/tcp_rmem", &memory)?;
+        host.sysctl("net/ipv4/tcp_wmem", &memory)?;
+    }
+    let link = LinkOptions::numbered(1);
+    let _line = Emulator::new(&a, "eth0", &b, "eth0", &link, [path.line(); 2], 1)?;
+    let directory = Directory::new()?;
+    let Some([calls, answers]) = carrier.files([&a, &b], link.b4(), &directory)? else {
+        return stream([&a, &b], link.b4(), seconds, "cubic");
+    };
+    let _b = up(&b, &answers)?;
+    let _a = up(&a, &calls)?;
+    stream([&a, &b], INNER[1].into(), seconds, "cubic")
+}
+
+/// Two lines of 100 Mbit/s with 10 ms and 50 Mbit/s with 40 ms, each with room for 50 ms.
+fn pair(loss: [f64; 2]) -> [Impairment; 2] {
+    let line = |rate: u64, delay, loss| Impairment {
+        rate: Some(rate * 1_000_000),
+        loss,
+        queue: rate as usize * 6250,
+        ..Impairment::delay(Duration::from_millis(delay))
+    };
+    [line(100, 10, loss[0]), line(50, 40, loss[1])]
+}
+
+/// Ways to use them.
+const USES: [(&str, Use); 3] = [
+    (
+        "first line",
+        Use {
+            mode: "single",
+            lines: &[0],
+        },
+    ),
+    (
+        "second line",
+        Use {
+            mode: "single",
+            lines: &[1],
+        },
+    ),
+    (
+        "balance-packets",
+        Use {
+            mode: "balance-packets",
+            lines: &[0, 1],
+        },
+    ),
+];
+
+/// Losses in percent on the one line and the other.
+const LOSSES: [[u32; 2]; 3] = [[0, 0], [1, 0], [0, 1]];
+
+/// Mbit/s of one stream over two lines.
+fn over_two(
+    loss: [u32; 2],
+    how: Use,
+    congestion: &'static str,
+    seconds: u32,
+) -> Result<f64, RigError> {
+    let lines = pair(loss.map(|percent| f64::from(percent) / 100.0));
+    let world = TwoLines::new(lines, how)?;
+    let hosts = [&world.branch, &world.office];
+    stream(hosts, INNER[1].into(), seconds, congestion)
+}
+
+/// The medians of some measurements, all of them made so many times in turn.
+fn medians<const N: usize>(
+    repetitions: u32,
+    measurements: [impl Fn() -> Result<f64, RigError>; N],
+) -> Result<[f64; N], RigError> {
+    let mut values = [(); N].map(|()| Vec::new());
+    for _ in 0..repetitions {
+        for (values, measure) in values.iter_mut().zip(&measurements) {
+            values.push(measure()?);
+        }
+    }
+    let median = |values| Spread::of(values).map_or(0.0, |it| it.median);
+    Ok(values.map(median))
+}
+
+/// Congestion controls that this kernel has, of those that are measured.
+fn congestions() -> Vec<&'static str> {
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let known = std::fs::read_to_string(path).unwrap_or_default();
+    let there = |name: &&str| known.split_whitespace().any(|word| word == *name);
+    ["cubic", "bbr"].into_iter().filter(there).collect()
+}
+
+/// Measures all of it. Returns the report.
+///
+/// # Errors
+/// [`RigError`] if something cannot be built or does not answer.
+pub(super) fn measure(repetitions: u32, seconds: u32) -> Result<String, RigError> {
+    let mut verdicts = Table::of_words(["target", "wanted", "measured", "verdict"]);
+    let mut judge = |what: String, wanted: f64, value: f64| {
+        let verdict = if value >= wanted { "PASS" } else { "short" };
+        let (wanted, value) = (format!(">= {}", number(wanted)), number(value));
+        verdicts.row([what, wanted, value, verdict.to_owned()]);
+    };
+    let [of_direct, both, of_better] = TARGETS;
+
+    let mut one = Table::new(std::iter::once("").chain(CARRIERS.map(Carrier::name)));
+    for path in &PATHS {
+        let name = path.name();
+        terminal::note(format_args!("bench: {name}"));
+        let measure = CARRIERS.map(|carrier| move || over_one(path, carrier, seconds));
+        let values = medians(repetitions, measure)?;
+        let cells = values.iter().map(|value| number(*value));
+        one.row(std::iter::once(name.clone()).chain(cells));
+        if path.jitter > 0 {
+            for (carrier, value) in CARRIERS.into_iter().zip(&values) {
+                let protocol = match carrier {
+                    Carrier::WireGuard { reorder: true } => "WireGuard",
+                    Carrier::Pptp { reorder: true } => "PPTP",
+                    _ => continue,
+                };
+                let what = format!("{name}: {protocol} in order, of no tunnel");
+                judge(what, of_direct, value / values[0].max(1e-9));
+            }
+        }
+    }
+
+    let mut two = Table::new(["", "first line", "second line", "balance-packets", "ratio"]);
+    for congestion in congestions() {
+        for loss in LOSSES {
+            let name = match loss {
+                [0, 0] => format!("{congestion}, no loss"),
+                [first, 0] => format!("{congestion}, {first} % loss on the first"),
+                [_, second] => format!("{congestion}, {second} % loss on the second"),
+            };
+            terminal::note(format_args!("bench: two lines, {name}"));
+            let measure = USES.map(|(_, how)| move || over_two(loss, how, congestion, seconds));
+            let values = medians(repetitions, measure)?;
+            let better = values[0].max(values[1]).max(1e-9);
+            let ratio = values[2] / better;
+            let cells = values.iter().chain([&ratio]).map(|value| number(*value));
+            two.row(std::iter::once(name.clone()).chain(cells));
+            match loss {
+                [0, 0] => judge(format!("both lines, {name}: Mbit/s"), both, values[2]),
+                _ => judge(
+                    format!("both lines, {name}: of the better"),
+                    of_better,
+                    ratio,
+                ),
+            }
+        }
+    }
+    Ok(format!(
+        "# millrace bench --lines\n\n{}.\n\nMbit/s of one TCP stream of {seconds} s between two Millraces, medians of \
+         {repetitions}. Both ends, the load and the lines, which are emulated in user space, share this machine.\n\n\
+         ## One line\n\nDelay each way, and the most memory of TCP's buffers; cubic. *In order*: packets that overtook \
+         others are put back.\n\n{}\n\
+         ## Two lines\n\n100 Mbit/s with 10 ms and 50 Mbit/s with 40 ms each way: each by itself, and each packet by one \
+         of them.\n\n{}\n{}",
+        Machine::this().show(),
+        one.render(),
+        two.render(),
+        verdicts.render()
+    ))
+}

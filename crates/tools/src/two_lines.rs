@@ -1,0 +1,171 @@
+//! A branch with two emulated lines to its office, and a WireGuard tunnel between two Millraces over them.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::openvpn::Directory;
+use lab::peer::Keys;
+use lab::{Emulator, Host, Impairment, LabError, LinkOptions, Process};
+use netio::netlink::Route;
+use serde_json::Value;
+
+use crate::bench::contender::own_program;
+
+/// The lines' names: the preferred one first.
+pub(crate) const NAMES: [&str; 2] = ["dsl", "lte"];
+/// The ends of the tunnel.
+pub(crate) const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 99, 0, 1), Ipv4Addr::new(10, 99, 0, 2)];
+/// Where the branch calls the office: an address that is on neither of the lines.
+const OFFICE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
+const PORT: u16 = 51820;
+/// How long a tunnel and its lines get to work.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One way to use the lines.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    /// As `Mode =` says it.
+    pub(crate) mode: &'static str,
+    /// Those that the file names.
+    pub(crate) lines: &'static [usize],
+}
+
+impl Use {
+    /// Whether packets of one connection come by several lines.
+    fn reorders(&self) -> bool {
+        matches!(self.mode, "duplicate" | "critical" | "balance-packets")
+    }
+}
+
+/// Both ends and what is between them. Dropping it takes all away.
+pub(crate) struct TwoLines {
+    _ends: Vec<Process>,
+    pub(crate) cables: [Emulator; 2],
+    pub(crate) branch: Host,
+    pub(crate) office: Host,
+    _directory: Directory,
+}
+
+impl TwoLines {
+    /// Builds both ends, the lines, and a tunnel that uses them one way, and waits until the peer answers on each of the
+    /// lines that it uses.
+    ///
+    /// # Errors
+    /// [`LabError`] if something cannot be built or does not come up.
+    pub(crate) fn new(lines: [Impairment; 2], how: Use) -> Result<Self, LabError> {
+        let (branch, office) = (Host::private("branch")?, Host::private("office")?);
+        let cables = cables(&branch, &office, lines)?;
+        let directory = Directory::new()?;
+        let keys = [Keys::generate(&branch)?, Keys::generate(&office)?];
+        let files = [
+            directory.file("branch.conf", branch_file(how, lines, &keys))?,
+            directory.file("office.conf", office_file(how, &keys))?,
+        ];
+        let mut ends: Vec<Process> = Vec::new();
+        for (host, file) in [(&office, &files[1]), (&branch, &files[0])] {
+            let command = host.command(own_program()).arg("up").arg(file);
+            let mut process = command.spawn()?;
+            process.wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))?;
+            ends.push(process);
+        }
+        wait_for_lines(&branch, how.lines.len())?;
+        Ok(Self {
+            _ends: ends,
+            cables,
+            branch,
+            office,
+            _directory: directory,
+        })
+    }
+}
+
+/// The lines between branch and office, and the branch's routes by each.
+fn cables(branch: &Host, office: &Host, lines: [Impairment; 2]) -> Result<[Emulator; 2], LabError> {
+    let links = [LinkOptions::numbered(1), LinkOptions::numbered(2)];
+    let cable = |at: usize| {
+        let (name, line) = (NAMES[at], [lines[at]; 2]);
+        Emulator::new(branch, name, office, name, &links[at], line, at as u64 + 1)
+    };
+    let cables = [cable(0)?, cable(1)?];
+    office.add_address("lo", OFFICE.into(), 32)?;
+    let mut netlink = branch.netlink()?;
+    for (at, link) in links.iter().enumerate() {
+        let failed = |error| LabError::Load {
+            what: format!("cannot lead the branch to the office by {}", NAMES[at]),
+            error,
+        };
+        let mut route = Route::new(OFFICE.into(), 32).via(link.b4());
+        route.dev = Some(
+            netlink
+                .index_of(NAMES[at])
+                .map_err(|e| failed(io::Error::other(e)))?,
+        );
+        route.metric = Some(at as u32 + 1);
+        netlink
+            .add_route(&route)
+            .map_err(|e| failed(io::Error::other(e)))?;
+    }
+    Ok(cables)
+}
+
+fn branch_file(how: Use, lines: [Impairment; 2], keys: &[Keys; 2]) -> String {
+    let mut text = format!("#! [Lines]\n#! Mode = {}\n#! Hold = 2\n", how.mode);
+    if how.reorders() {
+        text += "#! Reorder = yes\n";
+    }
+    for line in how.lines {
+        let (name, priority) = (NAMES[*line], line + 1);
+        text += &format!(
+            "#! [Line]\n#! Name = {name}\n#! Interface = {name}\n#! Priority = {priority}\n"
+        );
+        if let Some(rate) = lines[*line].rate {
+            text += &format!("#! Rate = {rate}\n");
+        }
+    }
+    text + &format!(
+        "[Interface]\nPrivateKey = {}\nAddress = {}/24\n[Peer]\nPublicKey = {}\nEndpoint = {OFFICE}:{PORT}\n\
+         AllowedIPs = {}/32\n",
+        keys[0].private, INNER[0], keys[1].public, INNER[1]
+    )
+}
+
+fn office_file(how: Use, keys: &[Keys; 2]) -> String {
+    let mut text = String::new();
+    if !matches!(how.mode, "single" | "failover") {
+        text = format!("#! [Lines]\n#! Mode = {}\n", how.mode);
+        if how.reorders() {
+            text += "#! Reorder = yes\n";
+        }
+    }
+    text + &format!(
+        "[Interface]\nPrivateKey = {}\nListenPort = {PORT}\nAddress = {}/24\n[Peer]\nPublicKey = {}\n\
+         AllowedIPs = {}/32\n",
+        keys[1].private, INNER[1], keys[0].public, INNER[0]
+    )
+}
+
+/// Waits until the branch says that the peer answers on so many lines.
+fn wait_for_lines(branch: &Host, count: usize) -> Result<(), LabError> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let arguments = ["status", "branch", "--json", "--no-rate"];
+        let text = branch.output(own_program(), arguments)?;
+        let status: Value = serde_json::from_str(&text).unwrap_or_default();
+        let lines = status[0]["peers"][0]["lines"].as_array();
+        let up = lines.map_or(0, |lines| {
+            lines.iter().filter(|line| line["state"] == "up").count()
+        });
+        if up == count {
+            return Ok(());
+        }
+        if Instant::now() >= end {
+            return Err(LabError::Load {
+                what: format!("wait for the lines of the branch: {text}"),
+                error: io::ErrorKind::TimedOut.into(),
+            });
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
