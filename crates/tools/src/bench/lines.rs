@@ -248,11 +248,11 @@ fn over_two(
 /// The medians of some measurements, all of them made so many times in turn.
 fn medians<const N: usize>(
     repetitions: u32,
-    measurements: [impl Fn() -> Result<f64, RigError>; N],
+    measurements: &[impl Fn() -> Result<f64, RigError>; N],
 ) -> Result<[f64; N], RigError> {
     let mut values = [(); N].map(|()| Vec::new());
     for _ in 0..repetitions {
-        for (values, measure) in values.iter_mut().zip(&measurements) {
+        for (values, measure) in values.iter_mut().zip(measurements) {
             values.push(measure()?);
         }
     }
@@ -286,7 +286,7 @@ pub(super) fn measure(repetitions: u32, seconds: u32) -> Result<String, RigError
         let name = path.name();
         terminal::note(format_args!("bench: {name}"));
         let measure = CARRIERS.map(|carrier| move || over_one(path, carrier, seconds));
-        let values = medians(repetitions, measure)?;
+        let values = medians(repetitions, &measure)?;
         let cells = values.iter().map(|value| number(*value));
         one.row(std::iter::once(name.clone()).chain(cells));
         if path.jitter > 0 {
@@ -312,7 +312,7 @@ pub(super) fn measure(repetitions: u32, seconds: u32) -> Result<String, RigError
             };
             terminal::note(format_args!("bench: two lines, {name}"));
             let measure = USES.map(|(_, how)| move || over_two(loss, how, congestion, seconds));
-            let values = medians(repetitions, measure)?;
+            let values = medians(repetitions, &measure)?;
             let better = values[0].max(values[1]).max(1e-9);
             let ratio = values[2] / better;
             let cells = values.iter().chain([&ratio]).map(|value| number(*value));
