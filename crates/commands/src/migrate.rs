@@ -53,6 +53,10 @@ enum MigrateError {
     NoEndpoint,
     #[error("--endpoint {0}: write HOST or HOST:PORT")]
     Endpoint(String),
+    #[error(
+        "this is a client's file: it names the office itself, --endpoint is for the office's own file"
+    )]
+    EndpointOfClient,
     #[error("{users} users, but the pool has {pool} addresses: make it larger")]
     Pool { users: usize, pool: usize },
     #[error("{}: {error}", .path.display())]
@@ -94,13 +98,14 @@ fn migrate(file: &Path, directory: &Path, endpoint: Option<&str>) -> Result<Stri
     if !pptp::is_toml(file) {
         return Err(MigrateError::NotPptp(file.to_owned()));
     }
-    let model = pptp::read(file)?.into_model()?;
+    let model = pptp::read_to_leave(file)?.into_model()?;
     let office = interface(&model.interface, &mut BTreeSet::new());
     let (files, words) = match &model.role {
         Role::Server(server) => {
             let endpoint = endpoint.ok_or(MigrateError::NoEndpoint)?;
             server_files(server, &office, &with_port(endpoint)?)?
         }
+        Role::Client(_) if endpoint.is_some() => return Err(MigrateError::EndpointOfClient),
         Role::Client(client) => client_file(client, &office),
     };
     let mut builder = DirBuilder::new();
@@ -215,9 +220,13 @@ fn server_files(
             false => format!("DNS = {}\n", dns.join(", ")),
         };
         let network = network(address, bits);
+        // A name server elsewhere is reached through the tunnel as well.
+        let outside = |dns: &&Ipv4Addr| self::network(**dns, bits) != network;
+        let outside = server.dns.iter().filter(outside);
+        let outside: String = outside.map(|dns| format!(", {dns}/32")).collect();
         let of_user = format!(
             "# {user}\n[Interface]\nPrivateKey = {}\nAddress = {inside}/32\n{dns}\n[Peer]\nPublicKey = {}\n\
-             Endpoint = {endpoint}\n# All of IPv4, as with a default route: 0.0.0.0/0\nAllowedIPs = {network}/{bits}\n\
+             Endpoint = {endpoint}\n# All of IPv4, as with a default route: 0.0.0.0/0\nAllowedIPs = {network}/{bits}{outside}\n\
              PersistentKeepalive = 25\n",
             own.to_base64().as_str(),
             public.to_base64().as_str()
@@ -267,7 +276,7 @@ fn client_file(client: &Client, office: &str) -> (Vec<New>, String) {
     let words = format!(
         "DIRECTORY/{office}.conf is this end's, but for what the office says: the Address of this end, and the office's \
          PublicKey. It needs a [Peer] with this end's public key,\n\n    {}\n\nand with AllowedIPs that is this end's \
-         Address. With Millrace at the office, `millrace migrate` there writes the files of all users.",
+         Address. What the tunnel is to carry is AllowedIPs; name servers are DNS of [Interface]. With Millrace at the office, `millrace migrate` there writes the files of all users.",
         public.to_base64().as_str()
     );
     let file = New {
@@ -285,8 +294,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
-    const SERVER: &str = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nlisten = \"0.0.0.0\"\naddress = \"10.9.0.1/24\"\n\
-        dns = [\"10.9.0.1\"]\n[users]\n";
+    /// It does not allow what is insecure: it is to be left.
+    const SERVER: &str = "protocol = \"pptp\"\nlisten = \"0.0.0.0\"\naddress = \"10.9.0.1/24\"\n\
+        dns = [\"10.9.0.1\", \"192.168.1.1\"]\n[users]\n";
 
     /// The files that come of a text, and what is said.
     fn migrated(
@@ -331,7 +341,12 @@ mod tests {
                 peer.allowed_ips[0].to_string(),
                 user.interface.addresses[0].to_string()
             );
-            assert_eq!(user.peers[0].allowed_ips[0].to_string(), "10.9.0.0/24");
+            let allowed: Vec<String> = user.peers[0]
+                .allowed_ips
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            assert_eq!(allowed, ["10.9.0.0/24", "192.168.1.1/32"]);
         }
     }
 
@@ -365,6 +380,8 @@ mod tests {
             password = \"b\"\nroutes = [\"10.20.0.0/16\"]\n";
         let (directory, words) = migrated(text, None).unwrap();
         assert!(words.contains("public key"), "{words}");
+        let wrong = migrated(text, Some("vpn.example"));
+        assert!(matches!(wrong, Err(MigrateError::EndpointOfClient)));
         let text = fs::read_to_string(directory.path().join("new/office.conf")).unwrap();
         assert!(text.contains("AllowedIPs = 10.20.0.0/16") && text.contains("vpn.example:51820"));
     }

@@ -37,7 +37,8 @@ const FILE_MAX: u64 = 64 * 1024;
 
 /// What is said of a file that does not allow it.
 pub const INSECURE: &str = "PPTP protects nothing: a recording of one login opens everything that was ever sent, and packets \
-    can be changed on their way. Use WireGuard (`millrace migrate` writes its files), or OpenVPN where that is all the other end has. If it has to be PPTP, write \
+    can be changed on their way. Use WireGuard (`millrace migrate` writes its files), or OpenVPN where that is all the other \
+    end has. If it has to be PPTP, write \
     allow-insecure = \"pptp\", and use a password that is used for nothing else";
 
 /// What is said of any file by a program that was built without PPTP.
@@ -195,6 +196,18 @@ pub fn is_toml(path: &Path) -> bool {
 /// # Errors
 /// It cannot be read, or is no text. What is wrong in its lines is in the report.
 pub fn read(path: &Path) -> Result<Import, ImportError> {
+    Ok(parse(&text(path)?, path))
+}
+
+/// Reads a file of which nothing is to be started: it need not allow what is insecure.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_to_leave(path: &Path) -> Result<Import, ImportError> {
+    Ok(parse_with(&text(path)?, path, false))
+}
+
+fn text(path: &Path) -> Result<String, ImportError> {
     let bytes = file::read(path, FILE_MAX).map_err(|error| ImportError::Read {
         path: path.to_owned(),
         error,
@@ -203,19 +216,23 @@ pub fn read(path: &Path) -> Result<Import, ImportError> {
         path: path.to_owned(),
         line,
     })?;
-    Ok(parse(&text, path))
+    Ok(text.to_string())
 }
 
 /// Parses the text of a file; `path` gives the interface its name where the text does not, and other files their
 /// directory.
 #[must_use]
 pub fn parse(text: &str, path: &Path) -> Import {
+    parse_with(text, path, true)
+}
+
+fn parse_with(text: &str, path: &Path, starts: bool) -> Import {
     let mut report = Report {
         file: path.display().to_string(),
         ..Report::default()
     };
     let model = match Keys::parse(text, &mut report) {
-        Some(keys) => model(keys, path),
+        Some(keys) => model(keys, path, starts),
         None => None,
     };
     report.entries.sort_by_key(|entry| entry.line);
@@ -224,7 +241,7 @@ pub fn parse(text: &str, path: &Path) -> Import {
 }
 
 /// Takes everything out of the keys. `None` where something that nothing goes without is missing.
-fn model(mut keys: Keys<'_, '_>, path: &Path) -> Option<Pptp> {
+fn model(mut keys: Keys<'_, '_>, path: &Path, starts: bool) -> Option<Pptp> {
     let protocol = keys.string("protocol", |it| match it {
         "pptp" => Ok(()),
         _ => Err("the only protocol of these files is \"pptp\"; WireGuard has .conf files, OpenVPN .ovpn files".to_owned()),
@@ -235,12 +252,16 @@ fn model(mut keys: Keys<'_, '_>, path: &Path) -> Option<Pptp> {
         }
         return None;
     }
-    let allowed = keys.string("allow-insecure", |it| match it {
-        "pptp" => Ok(()),
-        _ => Err(INSECURE.to_owned()),
-    });
-    if allowed.is_none() && !keys.has("allow-insecure") {
-        keys.missing("allow-insecure", INSECURE);
+    if starts {
+        let allowed = keys.string("allow-insecure", |it| match it {
+            "pptp" => Ok(()),
+            _ => Err(INSECURE.to_owned()),
+        });
+        if allowed.is_none() && !keys.has("allow-insecure") {
+            keys.missing("allow-insecure", INSECURE);
+        }
+    } else {
+        keys.skip("allow-insecure");
     }
     let interface = keys.string("interface", values::interface);
     let mppe = keys.string("mppe", values::mppe);

@@ -65,23 +65,30 @@ impl Order {
         ends
     }
 
-    /// The window's line for an address of a peer that calls by several lines, of which this end sees no more than that.
+    /// The window's line for an address of a peer that calls by several lines, of which this end sees no more than that. A
+    /// packet has come from there that is no copy.
     pub(crate) fn line_at(&mut self, line: LineId, address: SocketAddr) -> LineId {
+        if let Some(known) = self.line_known_at(line, address) {
+            return known;
+        }
         let way = (line, address);
-        let at = match self.addresses.iter().position(|known| *known == way) {
-            Some(at) => at,
-            None if self.addresses.len() < LINES_MAX => {
-                self.addresses.push(way);
-                self.addresses.len() - 1
-            }
-            None => {
-                let at = self.oldest;
-                self.oldest = (at + 1) % LINES_MAX;
-                self.addresses[at] = way;
-                at
-            }
+        let at = if self.addresses.len() < LINES_MAX {
+            self.addresses.push(way);
+            self.addresses.len() - 1
+        } else {
+            let at = self.oldest;
+            self.oldest = (at + 1) % LINES_MAX;
+            self.addresses[at] = way;
+            at
         };
         LineId(at as u8)
+    }
+
+    /// The same, if a packet has come from there before.
+    pub(crate) fn line_known_at(&self, line: LineId, address: SocketAddr) -> Option<LineId> {
+        let way = (line, address);
+        let at = self.addresses.iter().position(|known| *known == way)?;
+        Some(LineId(at as u8))
     }
 
     /// All that waits becomes due.

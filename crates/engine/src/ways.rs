@@ -26,7 +26,7 @@ pub(crate) enum Plan {
     },
     BalancePackets {
         lines: LineSet,
-        /// Only the worker that fills batches uses it.
+        /// The worker that fills batches uses it; control copies it when the mode changes.
         packets: Box<Mutex<Packets>>,
     },
 }

@@ -209,8 +209,8 @@ const DUPLICATE: &str = "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n\
     #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
     #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20";
 
-/// Packets that [`mostly_arrive`] sends. No more in a second than the queue of an interface holds of half a second, for
-/// a machine that is busy with others sends late, and then all that is due at once.
+/// Packets that [`mostly_arrive`] sends, 1,000 a second: the queue of an interface, of 500, holds those of half a second. A
+/// sender that is late on a busy machine sends all that is due at once.
 const SENT: u64 = 5_000;
 
 /// Small packets, of which a line of 5 % loss would lose 250, and two 12 or 13: 50 are 10 standard deviations more.

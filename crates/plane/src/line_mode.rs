@@ -29,8 +29,8 @@ pub enum LineMode {
 
 /// How packets are put back into order before they are written.
 ///
-/// A packet waits for those in front of it, of the same inner flow, for as long as they can still come by one of the
-/// lines, and no longer than is said here.
+/// A packet waits for those in front of it for as long as they can still come by one of the lines, and no longer than is
+/// said here. Two of an inner flow may go past a gap, but for TCP's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reorder {
     /// Most packets that wait, 1 to 2048.

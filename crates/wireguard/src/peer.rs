@@ -85,7 +85,11 @@ impl Peer {
     /// Ours may be lost or on its way to where the peer no longer is: so never twice in a row, and only if the peer is
     /// where we sent ours to.
     pub(crate) fn crossed(&self, own: &PublicKey, from: SocketAddr, now: Instant) -> bool {
-        let recent = |pending: &Pending| now.saturating_duration_since(pending.sent) < CROSSING;
+        let recent = |pending: &Pending| {
+            let age = now.saturating_duration_since(pending.sent);
+            // One that only asks leads to no keys.
+            !pending.asks && age < CROSSING
+        };
         self.pending.as_deref().is_some_and(recent)
             && *own > self.public
             && self.endpoint == Some(from)

@@ -140,10 +140,7 @@ impl<W: Wire> InboundDrain<W> {
         let Received { replay, order } = &mut *received;
         self.held -= order.as_ref().map_or(0, |order| order.held());
         self.follow(shared, run, order, memory, now);
-        let line = match order {
-            Some(order) if peer.gathers() => order.line_at(run.line, run.from.addr),
-            _ => run.line,
-        };
+        let gathers = peer.gathers();
         for (packet, inner) in packets.iter().zip(inner) {
             if *inner == Inner::NotAuthentic {
                 forged += 1;
@@ -165,16 +162,26 @@ impl<W: Wire> InboundDrain<W> {
                 counts.ancient += u64::from(old);
                 counts.duplicated += u64::from(!old);
                 if let Some(order) = order {
-                    if old {
-                        order.dropped();
-                    } else {
+                    let line = match gathers {
+                        // A copy may come from anywhere.
+                        true => order.line_known_at(run.line, run.from.addr),
+                        false => Some(run.line),
+                    };
+                    match line.filter(|_| !old) {
                         // What copies tell of the lines is all that is wanted of them.
-                        order.passed(packet.counter, line, now);
+                        Some(line) => {
+                            order.passed(packet.counter, line, now);
+                        }
+                        None => order.dropped(),
                     }
                     self.release(shared, order, memory, now);
                 }
                 continue;
             }
+            let line = match order {
+                Some(order) if gathers => order.line_at(run.line, run.from.addr),
+                _ => run.line,
+            };
             heard += 1;
             counts.received_bytes += u64::from(packet.len) + overhead(&*run.key.format) as u64;
             let start = packet.start as usize;

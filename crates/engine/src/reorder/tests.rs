@@ -390,6 +390,7 @@ fn each_address_of_a_peer_is_a_line_that_is_waited_for() {
     assert!(deadline.unwrap() > start + Duration::from_millis(30));
     let (verdict, due, _) = come(2, 2, 30);
     assert!(verdict.deliver() && due);
+    assert_eq!(order.line_known_at(LineId(0), address(9)), None);
     // More addresses than lines take each other's places.
     for last in 0..100 {
         assert!(line(&mut order, last).index() < LINES_MAX);

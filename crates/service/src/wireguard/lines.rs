@@ -9,7 +9,7 @@ use super::machine::{Machine, Turn};
 use config::lines::{LineMode, Lines as Settings};
 use lines::health::{self, Fault, Health, LineState, Reason};
 use lines::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, Switch};
-use plane::{Endpoint, Line, LineId, PeerId, Transport};
+use plane::{Endpoint, Line, LineId, PeerId, PeerState, Transport};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ const PROBE_IDLE: Duration = Duration::from_secs(5);
 const PROBE_SPREAD: Duration = Duration::from_secs(1);
 const PROBE_METERED: Duration = Duration::from_secs(60);
 
-/// A session by which the peer was heard so lately needs no other in its place.
+/// A session by which data came so lately works, so that a probe needs no other in its place.
 const WORKS: Duration = Duration::from_secs(2);
 
 /// How often sockets that could not be opened are tried again.
@@ -143,6 +143,14 @@ impl Lines {
             health.fault(fault);
         }
         health
+    }
+
+    /// Whether the session that a probe makes is used. Where packets of one connection go by several lines it is better not
+    /// to be: those of a new session overtake those of the last. The peer is a Millrace then, which keeps the session in
+    /// use; others have room for a few unused ones only (boringtun: eight of all).
+    fn renews(mode: LineMode, peer: &PeerState, now: Instant) -> bool {
+        let works = peer.times.last_data_received;
+        mode != LineMode::BalancePackets || works.is_none_or(|at| at + WORKS < now)
     }
 
     fn scheduler(&self) -> Scheduler {
@@ -335,8 +343,7 @@ impl Machine {
             if let Some(line) = peer.probe(single, now) {
                 let to = peer.address;
                 let mut out = Vec::new();
-                let works = state.times.last_received;
-                let renew = works.is_none_or(|at| at + WORKS < now);
+                let renew = Lines::renews(lines.settings.mode, &state, now);
                 self.device.probe(*id, renew, now, &mut out);
                 for output in out {
                     if let Output::Send { datagram, .. } = output {

@@ -54,6 +54,8 @@ pub(crate) struct World {
     pub(crate) cut: [bool; 2],
     queue: BTreeMap<(Instant, u64), (usize, usize, Message)>,
     number: u64,
+    /// Sessions that B does not know any more.
+    forgotten: BTreeSet<u32>,
     /// Data packets that A has sent, that B has taken, and when A last took one.
     pub(crate) sent: u64,
     pub(crate) taken: u64,
@@ -139,6 +141,7 @@ impl World {
             cut: [false; 2],
             queue: BTreeMap::new(),
             number: 0,
+            forgotten: BTreeSet::new(),
             sent: 0,
             taken: 0,
             answered: now,
@@ -263,8 +266,20 @@ impl World {
             Call::SendKeepalive(_) => {
                 self.data(at, false);
             }
+            Call::NoteReceived(..) => {
+                let now = self.now;
+                self.hosts[at].plane.change_peer(PeerId(0), |state| {
+                    state.times.last_received = Some(now);
+                    state.times.unanswered_since = None;
+                });
+            }
             _ => {}
         }
+    }
+
+    /// B has lost its sessions, as if it had been started anew.
+    pub(crate) fn forget(&mut self) {
+        self.forgotten.extend(self.hosts[B].sessions.keys());
     }
 
     /// Sends a data packet. Returns whether there was a key.
@@ -334,7 +349,8 @@ impl World {
             ),
             Message::Data(session, full, number) => {
                 let host = &mut self.hosts[at];
-                if !host.plane.sessions(PeerId(0)).contains(&session) {
+                let forgotten = at == B && self.forgotten.contains(&session);
+                if forgotten || !host.plane.sessions(PeerId(0)).contains(&session) {
                     return;
                 }
                 let used = host.plane.peer(PeerId(0)).unwrap().line.unwrap();
@@ -348,6 +364,9 @@ impl World {
                 }
                 host.plane.change_peer(PeerId(0), |state| {
                     state.times.last_received = Some(now);
+                    if full {
+                        state.times.last_data_received = Some(now);
+                    }
                     state.times.unanswered_since = None;
                     if at == A && used.id.index() == by {
                         state.heard = Some(now);

@@ -140,7 +140,7 @@ pub(super) fn command() -> Command {
             ]),
         )
         .arg(number("reps", 1000, "Repetitions [default: 3, 5 with --against]"))
-        .arg(number("seconds", 3600, "Seconds of each load [default: 3]"))
+        .arg(number("seconds", 3600, "Seconds of each load [default: 3, 10 with --lines]"))
         .arg(flag(
             "null",
             "Also measure millrace-null: the same engine with a cipher that does nothing",
@@ -197,6 +197,7 @@ impl From<&ArgMatches> for Options {
             contenders.extend(Contender::openvpn().filter(wanted));
         }
         let clients = matches.get_one::<u32>("clients").copied();
+        let lines = matches.get_flag("lines");
         let against = matches.get_one::<PathBuf>("against").cloned();
         if contenders.is_empty() && clients.is_some() {
             contenders.push(Contender::OpenVpn(Ends::Millrace, Suite::Gcm));
@@ -231,9 +232,10 @@ impl From<&ArgMatches> for Options {
             contenders,
             tests,
             repetitions: number("reps", against.as_ref().map_or(3, |_| against::REPETITIONS)),
-            seconds: number("seconds", 3),
+            // On a long path TCP takes seconds to begin.
+            seconds: number("seconds", if lines { 10 } else { 3 }),
             clients,
-            lines: matches.get_flag("lines"),
+            lines,
             requests: if quick { 16 } else { 500 },
             segmentation: !matches.get_flag("nogso"),
             reference: reference
@@ -311,6 +313,10 @@ mod tests {
         let options = parse("--clients 1000").unwrap();
         assert_eq!(options.clients, Some(1000));
         assert_eq!(options.contenders[0].name(), "ovpn-gcm");
+        let options = parse("--lines").unwrap();
+        assert!(options.lines);
+        assert_eq!((options.repetitions, options.seconds), (3, 10));
+        assert!(parse("--lines --clients 5").is_err());
         let options = parse("--impl openvpn-gcm,millrace --http --test ping").unwrap();
         assert_eq!(options.contenders[0], Contender::Millrace);
         assert_eq!(options.tests, [Test::Ping, Test::Http]);
