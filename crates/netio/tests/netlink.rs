@@ -3,12 +3,17 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use netio::ethtool;
 use netio::netlink::{
     Event, Family, Monitor, Netlink, Route, RouteKind, Rule, TABLE_MAIN, VethEnd, Watch,
 };
 use netio::packet::{BATCH, FrameBatch, NOTE_SIZE, PacketSocket};
+use netio::poll::Poller;
+
+/// How long an interface may be silent before a test gives it up: far beyond what a busy machine takes.
+const CARRIER: Duration = Duration::from_secs(30);
 
 /// Runs `test` in a thread in a fresh network namespace, which is gone with the thread. Without the
 /// right to make one nothing is tested, which is noted.
@@ -31,8 +36,9 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// A veth pair called a and b, both up, and the index of a.
+/// A veth pair called a and b, both up and with a carrier, and the index of a.
 fn pair(netlink: &mut Netlink) -> u32 {
+    let mut monitor = Monitor::open(Watch::LINKS).unwrap();
     netlink
         .create_veth(VethEnd::new("a"), VethEnd::new("b"))
         .unwrap();
@@ -40,6 +46,17 @@ fn pair(netlink: &mut Netlink) -> u32 {
     netlink.set_up(b).unwrap();
     let a = netlink.index_of("a").unwrap();
     netlink.set_up(a).unwrap();
+    // The kernel acknowledges the change first and looks at the carrier later, at most once a second.
+    let poller = Poller::new().unwrap();
+    poller.add(&monitor, 0).unwrap();
+    while !["a", "b"]
+        .iter()
+        .all(|name| netlink.link(name).unwrap().running)
+    {
+        let ready = poller.wait(Some(CARRIER)).unwrap();
+        assert!(!ready.is_empty(), "no carrier after {CARRIER:?}");
+        while monitor.next().unwrap().is_some() {}
+    }
     a
 }
 
