@@ -66,8 +66,9 @@ arm: ## Build static programs for ARM routers; CHIP="ipq8065 mt7622": for those
 test-arm: ## Test on ARM under qemu: ciphers, protocols, and a tunnel in a virtual router
 	@scripts/test-arm $(ARGS)
 
-test-vm: ## Test the accelerator path on a virtual machine that has one
+test-vm: ## Test in virtual machines: accelerators, and peers that need a kernel of their own (WireGuard, PPTP)
 	@scripts/test-vm $(ARGS)
+	@$(if $(ARGS),,scripts/test-vm-peers)
 
 count-arm: ## Count instructions per byte of every cipher on ARM (ARGS="armv7 -- 32 1408 AES-256-GCM")
 	@scripts/count-arm $(ARGS)

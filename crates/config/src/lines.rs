@@ -45,6 +45,8 @@ pub struct Lines {
     pub hold: Duration,
     /// Packets of a peer are put back into order before they are written. For peers that send by several lines.
     pub reorder: bool,
+    /// Packets wait for their turn in a fair queue, and leave no faster than the lines' rates say. Each line has one.
+    pub shape: bool,
     /// The lines, at most [`LINES_MAX`], with different names and different local ends. There may be none where peers
     /// call by several lines of theirs and are answered on each of them.
     pub lines: Vec<Line>,
@@ -64,6 +66,7 @@ impl Default for Lines {
             mode: LineMode::default(),
             hold: HOLD_DEFAULT,
             reorder: false,
+            shape: false,
             lines: Vec::new(),
         }
     }
@@ -133,7 +136,7 @@ pub struct Line {
     pub priority: u8,
     /// What it carries costs money: it is used only where no other works.
     pub metered: bool,
-    /// What it carries upwards, in bits a second, for its share of connections or packets.
+    /// What it carries upwards, in bits a second: its share of connections or packets, and how fast they may leave.
     pub rate: Option<u64>,
 }
 
@@ -152,7 +155,7 @@ impl Default for Line {
 }
 
 /// Keys of `[Lines]`.
-const LINES_KEYS: [&str; 3] = ["Mode", "Hold", "Reorder"];
+const LINES_KEYS: [&str; 4] = ["Mode", "Hold", "Reorder", "Shape"];
 
 /// Keys of `[Line]`.
 const LINE_KEYS: [&str; 7] = [
@@ -177,6 +180,7 @@ impl Lines {
                 )?;
             }
             "Reorder" => self.reorder = yes_or_no(value)?,
+            "Shape" => self.shape = yes_or_no(value)?,
             _ => {
                 let seconds = decimal(value).filter(|&seconds| seconds <= HOLD_MAX);
                 let seconds = seconds.ok_or("must be a number of seconds up to 3600")?;
@@ -196,6 +200,9 @@ impl Lines {
         let mut out = format!("#! [Lines]\n#! Mode = {mode}\n#! Hold = {hold}\n");
         if self.reorder {
             out += "#! Reorder = yes\n";
+        }
+        if self.shape {
+            out += "#! Shape = yes\n";
         }
         for line in &self.lines {
             out += "#! [Line]\n";

@@ -6,15 +6,13 @@ use crate::line::Sockets;
 use crate::peer::Peer;
 use crate::peers::Peers;
 use crate::session::ReceiveKey;
-use crate::stats::PipelineStats;
 use crate::stream::Stream;
 use crate::tunnel::Tunnel;
 use crate::ways::Way;
-use netio::rung::Rung;
 use plane::{
     CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode,
-    LineState, Moving, PeerId, PeerLines, PeerState, PipelineCounts, Protocol, Reorder,
-    RouteChange, Sender, SessionKeys, Statistics, StreamId, Transport, Wire,
+    LineState, Moving, PeerId, PeerLines, PeerState, Protocol, Reorder, RouteChange, Sender,
+    SessionKeys, Statistics, StreamId, Transport,
 };
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -410,6 +408,20 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
         self.set_routes(peers.routes().clone());
     }
 
+    fn set_rate(&self, rate: Option<u64>) {
+        let shared = self.shared();
+        if shared.rate() == rate {
+            return;
+        }
+        // A super-packet is one packet for the queue: on a slow line it would be in the way for too long.
+        if let Err(error) = shared.tun.set_super_packets(rate.is_none()) {
+            log::warn!(
+                "the interface goes on giving super-packets, which are in the way of others for long: {error}"
+            );
+        }
+        shared.set_rate(rate);
+    }
+
     fn set_mtu(&self, mtu: usize) {
         Self::set_mtu(self, mtu);
     }
@@ -431,53 +443,6 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
     }
 }
 
-impl<W: Wire> Tunnel<W> {
-    /// What was done since the start.
-    #[must_use]
-    pub fn statistics(&self) -> Statistics {
-        Statistics {
-            outbound: counts(self.outbound()),
-            inbound: counts(self.inbound()),
-            drops: self.drops().iter().collect(),
-            rungs: self.rungs(),
-            workers: self.workers(),
-            parallel: self.is_parallel(),
-        }
-    }
-
-    fn rungs(&self) -> Vec<(&'static str, String)> {
-        let tun = self.tun();
-        let mut rungs: Vec<_> = [&tun.tso, &tun.uso, &tun.gro]
-            .map(|rung| (rung.name(), rung.to_string()))
-            .into();
-        let lines = self.shared().lines.load();
-        let mut note = |rung: &Rung| match rungs.iter_mut().find(|(name, _)| *name == rung.name()) {
-            // Sockets climb alike; the one that got less far is the one to know about.
-            Some((_, state)) if state == "on" => *state = rung.to_string(),
-            Some(_) => {}
-            None => rungs.push((rung.name(), rung.to_string())),
-        };
-        for socket in lines.iter() {
-            for rung in [&socket.gso, &socket.gro, &socket.mmsg] {
-                note(rung);
-            }
-        }
-        rungs
-    }
-}
-
 fn transport(stream: Option<Arc<Stream>>) -> Transport {
     stream.map_or(Transport::Udp, |stream| Transport::Tcp(stream.id()))
-}
-
-fn counts(stats: &PipelineStats) -> PipelineCounts {
-    PipelineCounts {
-        batches: stats.batches.value(),
-        packets: stats.packets.value(),
-        bytes: stats.bytes.value(),
-        super_packets: stats.super_packets.value(),
-        unpacked: stats.unpacked.value(),
-        syscalls: stats.syscalls.value(),
-        parallel_batches: stats.parallel_batches.value(),
-    }
 }

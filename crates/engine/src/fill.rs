@@ -1,6 +1,7 @@
 //! Fill: reading a batch from the TUN or from the sockets, until nothing waits or the slot is full.
 
 use crate::lookup::{InboundLookup, Origin, OutboundLookup};
+use crate::shaper::{Gone, Shaper};
 use crate::shared::{Shared, tun_is_gone};
 use crate::slot::{BATCH_PACKETS, InboundSlot, OutboundSlot};
 use crate::stream::{RECORD_MAX, Stream};
@@ -29,6 +30,8 @@ pub(crate) enum Filled {
 pub(crate) struct OutboundFill<W: Wire> {
     shared: Arc<Shared<W>>,
     lookup: OutboundLookup<W>,
+    /// Only while lines have a rate.
+    shaper: Option<Box<Shaper>>,
 }
 
 impl<W: Wire> OutboundFill<W> {
@@ -36,6 +39,7 @@ impl<W: Wire> OutboundFill<W> {
         Self {
             lookup: OutboundLookup::new(Arc::clone(&shared)),
             shared,
+            shaper: None,
         }
     }
 
@@ -46,6 +50,22 @@ impl<W: Wire> OutboundFill<W> {
         for (peer, payload) in self.shared.take_injected() {
             self.lookup.inject(slot, &peer, &payload);
         }
+        self.follow_rate();
+        let filled = if self.shaper.is_some() {
+            self.take_shaped(slot)
+        } else {
+            self.read(slot)
+        };
+        self.lookup.finish(slot);
+        // The worker is not woken again for payloads of our own that waited already.
+        if filled == Filled::Drained && self.shared.has_injected() {
+            return Filled::Full;
+        }
+        filled
+    }
+
+    /// Reads into the slot.
+    fn read(&mut self, slot: &mut OutboundSlot) -> Filled {
         let vnet = if self.shared.tun.vnet_hdr() {
             VNET_HDR_LEN
         } else {
@@ -93,12 +113,84 @@ impl<W: Wire> OutboundFill<W> {
             }
         };
         self.shared.outbound.syscalls.add(reads);
-        self.lookup.finish(slot);
-        // The worker is not woken again for payloads of our own that waited already.
-        if filled == Filled::Drained && self.shared.has_injected() {
-            return Filled::Full;
-        }
         filled
+    }
+
+    /// When packets that wait for their turn on a line may go. Not while the lines take nothing.
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
+        let shaper = self.shaper.as_ref()?;
+        if self.shared.congested() {
+            return None;
+        }
+        shaper.deadline(now)
+    }
+
+    /// Whether there are such packets at all, which costs no look at the clock.
+    pub(crate) const fn shapes(&self) -> bool {
+        self.shaper.is_some()
+    }
+
+    /// Whether the lines have another rate than what waits was last told of.
+    pub(crate) fn rate_changed(&self) -> bool {
+        let followed = self.shaper.as_ref().and_then(|shaper| shaper.rate());
+        followed != self.shared.rate()
+    }
+
+    /// Packets have to wait for their turn, or not any more.
+    fn follow_rate(&mut self) {
+        let rate = self.shared.rate();
+        match (&mut self.shaper, rate) {
+            (None, None) => {}
+            (None, Some(rate)) => self.shaper = Some(Box::new(Shaper::new::<W>(rate))),
+            (Some(shaper), rate) => {
+                shaper.follow(rate);
+                if !shaper.engaged() {
+                    self.shaper = None;
+                }
+            }
+        }
+    }
+
+    /// Reads all that the TUN has into the queue, and takes out what may go.
+    fn take_shaped(&mut self, slot: &mut OutboundSlot) -> Filled {
+        let Some(shaper) = &mut self.shaper else {
+            return Filled::Drained;
+        };
+        let mut reads = 0;
+        let mut more = !self.shared.congested();
+        while more && reads < READS_MAX {
+            reads += 1;
+            more = match shaper.read(&self.shared, slot.now) {
+                Ok(more) => more,
+                Err(Gone) => return Filled::Gone,
+            };
+        }
+        self.shared.outbound.syscalls.add(reads);
+        let mut taken = 0;
+        while !slot.is_full() && !self.shared.congested() {
+            let Some(held) = shaper.pop(slot.now) else {
+                break;
+            };
+            taken += 1;
+            let (used, packets) = (slot.used, slot.packets.len());
+            let start = slot.used + self.lookup.head();
+            let len = held.packet.len();
+            // There is room for a super-packet wherever a slot is not full.
+            slot.memory[start..start + len].copy_from_slice(&held.packet);
+            self.lookup.accept(slot, start, len, held.hdr);
+            let v6 = slot
+                .runs
+                .last()
+                .is_some_and(|run| run.endpoint.addr.is_ipv6());
+            shaper.settle(slot.packets.len() - packets, slot.used - used, v6);
+        }
+        self.shared.drops.queue.add(shaper.dropped());
+        // Where nothing may leave, what the TUN still has can wait until others had their turn.
+        if slot.is_full() || (more && taken > 0) {
+            Filled::Full
+        } else {
+            Filled::Drained
+        }
     }
 }
 

@@ -131,7 +131,8 @@ pub(crate) fn encapsulate_ecn(inner: Ecn) -> Ecn {
     inner
 }
 
-fn set_ecn(packet: &mut [u8], ecn: Ecn) {
+/// Sets the ECN field, and the checksum of an IPv4 header.
+pub(crate) fn set_ecn(packet: &mut [u8], ecn: Ecn) {
     match packet[0] >> 4 {
         4 => {
             packet[1] = (packet[1] & !3) | ecn.bits();

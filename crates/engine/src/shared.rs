@@ -61,6 +61,8 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) backpressure: bool,
     /// The lines with a stream that has no room.
     congested: HeldBack,
+    /// Bits a second that the lines carry; 0 where that is not known, and nothing is held back for it.
+    rate: AtomicU64,
     /// Packets for other peers do not go through the kernel.
     pub(crate) hairpin: AtomicBool,
     unreachable: UnreachableLimit,
@@ -96,6 +98,7 @@ impl<W: Wire> Shared<W> {
             alarm: Alarm::new(),
             backpressure,
             congested: HeldBack::new(),
+            rate: AtomicU64::new(0),
             hairpin: AtomicBool::new(false),
             unreachable: UnreachableLimit::default(),
         }
@@ -156,6 +159,17 @@ impl<W: Wire> Shared<W> {
         self.has_injected
             .store(!injected.is_empty(), Ordering::Release);
         taken
+    }
+
+    /// Bits a second that the lines carry together, if packets have to wait for that.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate != 0)
+    }
+
+    /// The lines have another rate.
+    pub(crate) fn set_rate(&self, rate: Option<u64>) {
+        self.rate.store(rate.unwrap_or(0), Ordering::Relaxed);
+        self.wake_tun();
     }
 
     /// Whether the TUN must not be read for now.

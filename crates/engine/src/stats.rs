@@ -61,6 +61,8 @@ macro_rules! drops {
 drops! {
     /// The TUN gave something that is not an IP packet or contradicts its own header.
     tun_malformed,
+    /// The fair queue in front of the lines was full, or packets of a flow had stood in it for too long (RFC 8290).
+    queue,
     /// No peer owns the destination.
     no_route,
     /// The peer's address is not known.

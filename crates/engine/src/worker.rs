@@ -20,13 +20,17 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const WAKE: u64 = 0;
 const TUN: u64 = 1;
 /// The first stream's, behind those of the lines' sockets; the others follow by number.
 const STREAMS: u64 = 64;
 const _: () = assert!(TOKENS_END <= STREAMS);
+
+/// Batches that one descriptor fills before another has its turn; fewer where packets wait for the time to leave.
+const ROUNDS: usize = 64;
+const ROUNDS_SHAPED: usize = 4;
 
 /// Batches that must wait before another worker is woken: waking one costs more than one batch.
 const BACKLOG: usize = 2;
@@ -216,7 +220,7 @@ impl<W: Wire> Workers<W> {
             self.follow_lines(&poller, &mut lines)?;
         }
         while !self.stop.load(Ordering::Acquire) {
-            for token in self.wait(me, &poller, owns_udp)?.iter() {
+            for token in self.wait(me, &poller, owns_udp, tun.as_ref())?.iter() {
                 match (token, &mut tun, &mut udp) {
                     (WAKE, ..) => {
                         self.all[me].waker.clear();
@@ -225,7 +229,7 @@ impl<W: Wire> Workers<W> {
                             tun_waits = false;
                         }
                         if let Some(fill) = &mut tun
-                            && self.shared.has_injected()
+                            && (self.shared.has_injected() || fill.rate_changed())
                         {
                             self.pump_tun(fill);
                         }
@@ -251,6 +255,13 @@ impl<W: Wire> Workers<W> {
                     }
                     _ => {}
                 }
+            }
+            // Packets whose turn on a line has come.
+            if let Some(fill) = tun
+                .as_mut()
+                .filter(|fill| Self::held(fill).is_some_and(|wait| wait.is_zero()))
+            {
+                self.pump_tun(fill);
             }
             self.help();
             // The worker that owns the sockets is the one that looks after packets from them that are held.
@@ -308,8 +319,25 @@ impl<W: Wire> Workers<W> {
         }
     }
 
-    /// Waits for something to do. The worker that owns the sockets waits no longer than packets may be held.
-    fn wait(&self, me: usize, poller: &Poller, owns_udp: bool) -> io::Result<netio::poll::Ready> {
+    /// How long packets that were read have to wait for their turn on a line, if some do.
+    fn held(fill: &OutboundFill<W>) -> Option<Duration> {
+        if !fill.shapes() {
+            return None;
+        }
+        let now = Instant::now();
+        let deadline = fill.deadline(now)?;
+        Some(deadline.saturating_duration_since(now))
+    }
+
+    /// Waits for something to do: no longer than until the turn of a packet that was read from the TUN, and the worker that
+    /// owns the sockets no longer than packets may be held that came from them.
+    fn wait(
+        &self,
+        me: usize,
+        poller: &Poller,
+        owns_udp: bool,
+        tun: Option<&OutboundFill<W>>,
+    ) -> io::Result<netio::poll::Ready> {
         let idle = &self.all[me].idle;
         if self.parallel {
             idle.store(true, Ordering::SeqCst);
@@ -318,7 +346,8 @@ impl<W: Wire> Workers<W> {
         }
         let alarm = owns_udp.then_some(&self.shared.alarm);
         let timeout = alarm.and_then(|alarm| alarm.sleep(self.shared.epoch));
-        let ready = poller.wait(timeout);
+        let held = tun.and_then(Self::held);
+        let ready = poller.wait(timeout.into_iter().chain(held).min());
         if let Some(alarm) = alarm {
             alarm.awake();
         }
@@ -340,7 +369,11 @@ impl<W: Wire> Workers<W> {
         filled_any: impl Fn(&D::Slot) -> bool,
     ) -> Filled {
         // A bound, so that one descriptor cannot keep a worker that owns both from the other.
-        for _ in 0..64 {
+        let rounds = match self.shared.rate() {
+            Some(_) => ROUNDS_SHAPED,
+            None => ROUNDS,
+        };
+        for _ in 0..rounds {
             let mut slot = loop {
                 match pipeline.spare() {
                     Some(slot) => break slot,

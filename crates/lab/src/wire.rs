@@ -12,6 +12,10 @@ use netio::packet::Note;
 
 use crate::random::Random;
 
+mod fair;
+
+use fair::FairQueue;
+
 /// What happens to frames in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Impairment {
@@ -34,6 +38,8 @@ pub struct Impairment {
     pub rate: Option<u64>,
     /// Bytes that may wait for the line when there is a rate.
     pub queue: usize,
+    /// Frames wait in a fair queue (FQ-CoDel, RFC 8290) and not one behind the other. What it would mark it drops.
+    pub fair: bool,
     /// The cable is pulled: nothing gets through.
     pub cut: bool,
 }
@@ -50,6 +56,7 @@ impl Impairment {
         reorder: 0.0,
         rate: None,
         queue: 256 * 1024,
+        fair: false,
         cut: false,
     };
 
@@ -112,6 +119,8 @@ pub(crate) struct Wire {
     in_burst: bool,
     held: BinaryHeap<Reverse<Held>>,
     held_bytes: usize,
+    /// Where frames wait for a line that is fair.
+    queue: Option<FairQueue>,
     /// Order of arrival, which decides between frames that are due at the same time.
     sequence: u64,
     /// Memory of frames that have left.
@@ -138,6 +147,7 @@ impl Wire {
             in_burst: false,
             held: BinaryHeap::new(),
             held_bytes: 0,
+            queue: FairQueue::of(&impairment),
             sequence: 0,
             spare: Vec::new(),
             counters: WireCounters::default(),
@@ -152,15 +162,36 @@ impl Wire {
                 self.recycle(held);
             }
         }
+        if (impairment.fair, impairment.rate) != (self.impairment.fair, self.impairment.rate) {
+            self.queue = FairQueue::of(&impairment);
+        }
         self.impairment = impairment;
     }
 
     /// A frame has arrived at `now`.
     pub(crate) fn push(&mut self, now: Duration, note: Note, frame: &[u8]) {
+        self.counters.received += 1;
+        self.counters.received_bytes += frame.len() as u64;
+        let queue = self.queue.as_mut();
+        if queue.is_some_and(|queue| queue.push(now, note, frame)) {
+            return self.advance(now);
+        }
+        self.pass(now, note, frame);
+    }
+
+    /// Passes on what a fair queue lets go by `now`.
+    fn advance(&mut self, now: Duration) {
+        while let Some((note, frame)) = self.queue.as_mut().and_then(|queue| queue.pop(now)) {
+            self.pass(now, note, &frame);
+        }
+        let dropped = self.queue.as_mut().map_or(0, FairQueue::dropped);
+        self.counters.queue_full += dropped;
+    }
+
+    /// A frame is sent over the line.
+    fn pass(&mut self, now: Duration, note: Note, frame: &[u8]) {
         let line = self.impairment;
         let counters = &mut self.counters;
-        counters.received += 1;
-        counters.received_bytes += frame.len() as u64;
         let [lost, twice, early, sway] = [(); 4].map(|()| self.random.fraction());
         if line.cut {
             counters.cut += 1;
@@ -213,6 +244,10 @@ impl Wire {
         let Some(rate) = self.impairment.rate.filter(|&rate| rate > 0) else {
             return Some(now);
         };
+        if self.queue.is_some() {
+            // It waited there.
+            return Some(now + Duration::from_secs_f64(bytes as f64 * 8.0 / rate as f64));
+        }
         let waiting = self.free_at.saturating_sub(now).as_secs_f64() * rate as f64 / 8.0;
         if waiting + bytes as f64 > self.impairment.queue as f64 {
             return None;
@@ -241,12 +276,15 @@ impl Wire {
 
     /// When the next frame is due.
     pub(crate) fn next_due(&self) -> Option<Duration> {
-        self.held.peek().map(|Reverse(held)| held.due)
+        let held = self.held.peek().map(|Reverse(held)| held.due);
+        let queue = self.queue.as_ref().and_then(FairQueue::next_due);
+        held.into_iter().chain(queue).min()
     }
 
     /// The next frame that is due by `now`.
     pub(crate) fn pop(&mut self, now: Duration) -> Option<Held> {
-        if self.next_due()? > now {
+        self.advance(now);
+        if self.held.peek()?.0.due > now {
             return None;
         }
         let Reverse(held) = self.held.pop()?;
@@ -267,6 +305,7 @@ impl Wire {
 
 #[cfg(test)]
 mod tests {
+    use super::fair::HEADER;
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -386,5 +425,39 @@ mod tests {
         wire.push(2 * MS, Note::default(), &[0; 100]);
         assert_eq!(wire.next_due(), None);
         assert_eq!((wire.counters.cut, wire.held_bytes), (2, 0));
+    }
+
+    #[test]
+    fn a_fair_line_lets_a_short_flow_pass_a_long_one() {
+        let line = Impairment {
+            rate: Some(1_000_000),
+            queue: 1 << 20,
+            fair: true,
+            ..Impairment::NONE
+        };
+        let mut wire = Wire::new(line, 1);
+        let frame = |port: u8, bytes| {
+            let mut frame = vec![0; HEADER + 28 + bytes];
+            frame[HEADER] = 0x45;
+            (frame[HEADER + 9], frame[HEADER + 21]) = (17, port);
+            frame
+        };
+        for _ in 0..8 {
+            wire.push(Duration::ZERO, Note::default(), &frame(1, 1000));
+        }
+        wire.push(MS, Note::default(), &frame(2, 100));
+        let mut out = Vec::new();
+        while let Some(due) = wire.next_due() {
+            while let Some(held) = wire.pop(due) {
+                out.push((held.frame[HEADER + 21], held.due));
+                wire.recycle(held);
+            }
+        }
+        assert_eq!(out.len(), 9);
+        assert_eq!(out.iter().position(|(port, _)| *port == 2), Some(1));
+        // The line is as fast as it is said to be.
+        let bits = (8 * 1042 + 142) * 8;
+        let wanted = Duration::from_micros(bits);
+        assert!(out[8].1.abs_diff(wanted) < MS * 2, "{out:?}");
     }
 }

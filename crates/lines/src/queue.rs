@@ -94,8 +94,9 @@ pub struct Queue<T> {
     settings: Settings,
     parameters: Parameters,
     flows: Flows<T>,
-    /// When the line has sent what was taken out.
+    /// When the line has sent what was taken out, and when it began with the last of it.
     idle_at: Option<Instant>,
+    began: Option<Instant>,
     counters: Counters,
 }
 
@@ -108,6 +109,7 @@ impl<T> Queue<T> {
             parameters: parameters(&settings),
             flows: Flows::new(settings.flows),
             idle_at: None,
+            began: None,
             counters: Counters::default(),
         }
     }
@@ -118,9 +120,10 @@ impl<T> Queue<T> {
         self.settings.rate.is_some() || self.flows.packets() > 0
     }
 
-    /// The rate of the line is another.
+    /// The rate of the line is another. For how long it was busy at the last one says nothing.
     pub fn set_rate(&mut self, rate: Option<u64>) {
         self.settings.rate = rate;
+        (self.idle_at, self.began) = (None, None);
         self.parameters = parameters(&self.settings);
     }
 
@@ -160,6 +163,13 @@ impl<T> Queue<T> {
             });
         }
         None
+    }
+
+    /// The packet that was taken out last costs the line so many bytes, and not what the settings say of it.
+    pub fn settle(&mut self, bytes: usize) {
+        if let Some(began) = self.began {
+            self.idle_at = Some(began + self.takes(bytes));
+        }
     }
 
     /// When the line can send the next packet that waits.
@@ -230,15 +240,21 @@ impl<T> Queue<T> {
 
     /// The line is busy with this many bytes more.
     fn occupy(&mut self, bytes: usize, now: Instant) {
-        let Some(rate) = self.settings.rate.filter(|rate| *rate > 0) else {
-            self.idle_at = None;
+        if self.settings.rate.is_none_or(|rate| rate == 0) {
+            (self.idle_at, self.began) = (None, None);
             return;
-        };
+        }
         // What a late timer has let pass may be made up for, up to the burst.
         let earliest = now.checked_sub(self.settings.burst).unwrap_or(now);
         let from = self.idle_at.map_or(now, |idle| idle.max(earliest));
-        let nanos = (bytes as u64).saturating_mul(8_000_000_000) / rate;
-        self.idle_at = Some(from + Duration::from_nanos(nanos));
+        self.began = Some(from);
+        self.idle_at = Some(from + self.takes(bytes));
+    }
+
+    /// How long the line takes for so many bytes.
+    fn takes(&self, bytes: usize) -> Duration {
+        let rate = self.settings.rate.unwrap_or(0).max(1);
+        Duration::from_nanos((bytes as u64).saturating_mul(8_000_000_000) / rate)
     }
 }
 

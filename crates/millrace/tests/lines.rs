@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use acceptance::{
-    A4, B4, Directory, Net, PATIENCE, PORT_A, PORT_B, PROGRAM, WG, interface, ip, peer, pings,
-    ready, status_of, tcp_both_ways_while, until, wireguard_go,
+    A4, B4, Directory, Net, PATIENCE, PORT_A, PORT_B, PROGRAM, WG, drops, interface, ip, peer,
+    pings, ready, status_of, tcp_both_ways_while, until, wireguard_go,
 };
 use lab::load::{PingOptions, UdpLoad, ping, udp_load};
 use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer};
@@ -336,4 +336,75 @@ fn without_lines_there_is_one_way_and_no_word_of_lines() {
     let status = status_of(&world.a, WG);
     assert_eq!(status["peers"][0]["lines"], Value::Null);
     client.stop().unwrap().success().unwrap();
+}
+
+const FULL: &str = "#! [Line]\n#! Name = dsl\n#! Interface = dsl\n#! Rate = 5M";
+
+/// Three times what the line carries. Without a rate it fills the queue of the modem, which all others wait in.
+#[test]
+fn what_is_too_much_for_a_line_is_dropped_before_it_and_not_in_its_queue() {
+    if !ready() {
+        return;
+    }
+    let world = World::new();
+    let Some(_b) = world.server() else { return };
+    world.cables[0].set_both(Impairment {
+        rate: Some(5_000_000),
+        queue: 32 << 10,
+        ..Impairment::NONE
+    });
+    let lost = |lines: &str| {
+        let _client = world.client(lines);
+        world.is(0, "up");
+        let modem = || world.cables[0].counters(Side::A).queue_full;
+        let before = modem();
+        let load = UdpLoad {
+            target: (ip(B4), 5000).into(),
+            size: 1200,
+            rate: 1500.0,
+            duration: Duration::from_secs(2),
+        };
+        let report = udp_load(&world.a, &world.b, &load).unwrap();
+        assert!(report.received > 0, "{report:?}");
+        (drops(&world.a, "queue"), modem() - before)
+    };
+    let (ours, modems) = lost(&format!("#! [Lines]\n#! Mode = single\n{FULL}"));
+    assert!(ours == 0 && modems > 0, "{ours} {modems}");
+    let (ours, modems) = lost(&format!(
+        "#! [Lines]\n#! Mode = single\n#! Shape = yes\n{FULL}"
+    ));
+    assert!(ours > 0 && modems == 0, "{ours} {modems}");
+}
+
+/// Each block of the page stands before a plain file, as the page says, and nothing of it is refused or does nothing.
+#[test]
+fn the_recipes_are_honoured_word_by_word() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lines-recipes.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let blocks = text.split("```ini\n").skip(1);
+    let blocks: Vec<&str> = blocks.filter_map(|it| it.split("```").next()).collect();
+    assert_eq!(blocks.len(), 6);
+    let directory = Directory::new();
+    for block in blocks {
+        let private = "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
+        let public = "YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmI=";
+        let calls = match block.contains("[Line]") && !block.contains("eth0") {
+            true => "Endpoint = vpn.example.com:51820\n",
+            false => "",
+        };
+        let file = format!(
+            "{block}[Interface]\nPrivateKey = {private}\nAddress = 10.0.0.2/24\n[Peer]\nPublicKey = {public}\n{calls}\
+             AllowedIPs = 10.0.0.1/32\n"
+        );
+        let path = directory.file("office.conf", &file);
+        let output = std::process::Command::new(PROGRAM)
+            .args(["check", "--json"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["usable"], true, "{block}{report:#}");
+        let others = ["ignored", "refused"].map(|verdict| report[verdict].as_u64());
+        assert_eq!(others, [Some(0), Some(0)], "{block}{report:#}");
+    }
 }

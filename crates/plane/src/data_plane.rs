@@ -209,6 +209,11 @@ pub trait DataPlane: Send + Sync {
     /// Changes which peer owns which addresses, in this order. Packets see all of the changes or none.
     fn change_routes(&self, changes: &[RouteChange]);
 
+    /// Holds packets back in front of the lines, which carry so many bits a second together, all headers included:
+    /// in a fair queue of inner flows (RFC 8290), where a call does not wait for a download. `None`, as until then: lines
+    /// that are not the bottleneck, for which nothing waits here.
+    fn set_rate(&self, rate: Option<u64>);
+
     /// The interface's MTU in bytes has changed.
     fn set_mtu(&self, mtu: usize);
 

@@ -131,6 +131,19 @@ impl Sections {
                        of them (`duplicate`, `critical`, `balance`, `balance-packets`) or `Reorder = yes`";
             faults.push((head, why.to_owned()));
         }
+        if let Some(head) = self.lines_head.filter(|_| self.lines.shape)
+            && (lines.is_empty() || lines.iter().any(|line| line.rate.is_none()))
+        {
+            let why = "`Shape = yes` needs a [Line], and a Rate for each";
+            faults.push((head, why.to_owned()));
+        }
+        if let Some(head) = self.lines_head.filter(|_| self.lines.shape)
+            && self.lines.mode == LineMode::Balance
+        {
+            let why = "`Shape = yes` holds back all lines together: with `Mode = balance`, which puts whole connections on \
+                       one, that line would be full all the same; use `balance-packets`";
+            faults.push((head, why.to_owned()));
+        }
         for (at, (line, head)) in lines.iter().zip(&self.heads).enumerate() {
             let mut fault = |reason: &str| faults.push((*head, reason.to_owned()));
             let earlier = lines.get(..at).unwrap_or_default();
@@ -163,7 +176,9 @@ impl Sections {
 
     /// Why a key has no effect with the others of the file, if it has none.
     fn does_nothing(&self, key: &str, calls: bool) -> Option<&'static str> {
-        let Lines { mode, lines, .. } = &self.lines;
+        let Lines {
+            mode, lines, shape, ..
+        } = &self.lines;
         let metered = lines.iter().filter(|line| line.metered).count();
         let goes_back = match mode {
             LineMode::Single => false,
@@ -173,12 +188,15 @@ impl Sections {
         };
         let shares = matches!(mode, LineMode::Balance | LineMode::BalancePackets);
         match key {
+            "Rate" if *shape => None,
             "Mode" | "Hold" | "Rate" if !lines.is_empty() && !calls => Some(
-                "no peer has an Endpoint; one that calls is answered on the line that it called",
+                "no peer has an Endpoint; with a [Line], one that calls is answered on the line that it called",
             ),
             "Hold" if lines.is_empty() => Some("there is no [Line] to go back to"),
             "Hold" if !goes_back => Some("with this Mode no line is gone back to"),
-            "Rate" if !shares => Some("only `Mode = balance` and `balance-packets` share by rates"),
+            "Rate" if !shares => Some(
+                "only `Mode = balance` and `balance-packets` share by rates, and `Shape = yes` sends by them",
+            ),
             _ => None,
         }
     }
@@ -221,6 +239,14 @@ mod tests {
         assert_eq!(idle(&with("balance-packets"), true), [0; 0]);
         assert_eq!(idle(&with("duplicate"), true), [3, 7]);
         assert_eq!(idle(&with("single"), true), [3, 7]);
+        let shaped =
+            "[Lines]\nMode = single\nShape = yes\n[Line]\nName = a\nInterface = e\nRate = 5M";
+        assert_eq!(idle(shaped, true), [0; 0]);
+        assert_eq!(
+            idle(shaped, false),
+            [2],
+            "a rate counts for those who call, too"
+        );
         assert_eq!(idle("[Lines]\nHold = 5\nReorder = yes", false), [2]);
         let metered = "Metered = yes\n[Line]\nName = b\nInterface = f\nMetered = yes";
         let two = format!("{}\n{metered}", with("balance"));
@@ -230,7 +256,7 @@ mod tests {
 
     #[test]
     fn lines_are_read_and_written_again() {
-        let text = "a comment\n[Lines]\nmode = single\nHold = 5\n[Line]\nName = fibre\nInterface = eth1\n\
+        let text = "a comment\n[Lines]\nmode = single\nHold = 5\nShape = yes\n[Line]\nName = fibre\nInterface = eth1\nRate = 5M\n\
             [Line]\nName = lte\nInterface = wwan0\nSource = 192.0.2.1\nMark = 0x10\nPriority = 20\nMetered = yes\nRate = 50M";
         let (lines, faults) = read(text);
         assert_eq!(faults, []);
@@ -238,7 +264,7 @@ mod tests {
             (lines.mode, lines.hold, lines.lines.len()),
             (LineMode::Single, Duration::from_secs(5), 2)
         );
-        assert_eq!(lines.lines[0].priority, 10);
+        assert_eq!((lines.lines[0].priority, lines.shape), (10, true));
         let lte = &lines.lines[1];
         assert_eq!((lte.mark, lte.priority, lte.metered), (Some(16), 20, true));
         assert_eq!(lte.rate, Some(50_000_000));
@@ -264,6 +290,17 @@ mod tests {
             ("[Lines]\nMode = fast", 2, "`duplicate`"),
             ("[Lines]\nMode = failover", 1, "without a [Line]"),
             ("[Lines]\nReorder = 1", 2, "`yes` or `no`"),
+            ("[Lines]\nShape = yes\nReorder = yes", 1, "a Rate for each"),
+            (
+                "[Lines]\nShape = yes\nMode = balance\n[Line]\nName = a\nInterface = e\nRate = 5M",
+                1,
+                "balance-packets",
+            ),
+            (
+                "[Lines]\nShape = yes\n[Line]\nName = a\nInterface = e",
+                1,
+                "a Rate for each",
+            ),
             ("[Line]\nRate = 5T", 2, "bits a second"),
             ("[Line]\nRate = 99999999999999999999G", 2, "bits a second"),
             ("[Line]\nRate = 0", 2, "bits a second"),

@@ -19,7 +19,7 @@ fn faults_in_a_block_are_found_on_their_line() {
 }
 
 /// Lines beside a sound client or server, the directive that is refused, and part of the reason.
-const CONFLICTS: [(&str, &str, &str, &str); 61] = [
+const CONFLICTS: [(&str, &str, &str, &str); 62] = [
     (CLIENT, "secret static.key", "secret", "peer-fingerprint"),
     (CLIENT, "dev tap", "dev", "dev tun"),
     (CLIENT, "dev-type tap", "dev-type", "dev tun"),
@@ -127,7 +127,8 @@ const CONFLICTS: [(&str, &str, &str, &str); 61] = [
     ),
     (CLIENT, "plugin auth-pam.so", "plugin", "script"),
     (CLIENT, "no-replay", "no-replay", "remove"),
-    (CLIENT, "shaper 1000", "shaper", "tc qdisc"),
+    (CLIENT, "shaper 99", "shaper", "100"),
+    (SERVER, "shaper 1000", "shaper", "tc qdisc"),
     (CLIENT, "dns server 1 dnssec yes", "dns", "no address"),
     (CLIENT, "setenv GENERIC_CONFIG", "setenv", "template"),
     (

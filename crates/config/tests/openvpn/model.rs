@@ -250,3 +250,13 @@ fn the_last_of_several_holds_and_the_report_says_so() {
     assert!(verb[0].reason.contains("a.ovpn:8"));
     assert_eq!(import.into_model().unwrap().0.service.verb, 4);
 }
+
+#[test]
+fn what_is_sent_may_be_held_back_and_what_comes_put_into_order() {
+    let model = built(CLIENT, "shaper 12500\nsetenv opt reorder");
+    assert_eq!(model.sockets.shaper, Some(12_500));
+    assert!(model.data.reorder);
+    let model = built(CLIENT, "");
+    assert_eq!(model.sockets.shaper, None);
+    assert!(!model.data.reorder);
+}

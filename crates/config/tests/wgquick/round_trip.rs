@@ -131,6 +131,7 @@ fn lines() -> Lines {
     let fibre = Line {
         name: "fibre".to_owned(),
         interface: Some("eth1".to_owned()),
+        rate: Some(50_000_000),
         ..Line::default()
     };
     let lte = Line {
@@ -144,6 +145,7 @@ fn lines() -> Lines {
     };
     Lines {
         mode: LineMode::Single,
+        shape: true,
         lines: vec![fibre, lte],
         ..Lines::default()
     }

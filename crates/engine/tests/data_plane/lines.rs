@@ -359,3 +359,38 @@ fn a_tunnel_with_one_line_is_the_same_in_every_mode() {
     });
     assert!(runs.iter().all(|run| *run == runs[0]));
 }
+
+#[test]
+fn packets_wait_for_their_turn_in_front_of_a_slow_line_and_none_is_lost() {
+    let site = site(Moving::Stay, &[0]);
+    // What stands for long is marked and not dropped.
+    let capable = |protocol, port, mark| {
+        let mut packet = inner(protocol, port, mark);
+        packet[1] = 2;
+        packet
+    };
+    // After the first one nothing leaves for ten seconds.
+    site.plane.set_rate(Some(1_000));
+    for _ in 0..30 {
+        site.host_sends(&capable(6, 1, 1));
+    }
+    site.host_sends(&capable(17, 2, 2));
+    // All of these are read before the next one leaves.
+    site.plane.set_rate(Some(10_000_000));
+    let marks: Vec<u8> = (0..31).map(|_| site.peer_receives().3).collect();
+    assert_eq!(marks.iter().filter(|mark| **mark == 1).count(), 30);
+    let turn = marks.iter().position(|mark| *mark == 2).unwrap();
+    assert!(turn < 3, "the other flow was number {turn}");
+
+    // What waits when the line is no bottleneck any more goes at once.
+    site.plane.set_rate(Some(1_000));
+    for _ in 0..30 {
+        site.host_sends(&capable(6, 1, 3));
+    }
+    site.plane.set_rate(None);
+    site.outward(4);
+    let mut last: Vec<u8> = (0..31).map(|_| site.peer_receives().3).collect();
+    last.sort_unstable();
+    assert_eq!((last[0], last[29], last[30]), (3, 3, 4));
+    assert_eq!(site.drops("queue"), 0);
+}

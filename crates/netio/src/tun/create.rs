@@ -6,6 +6,7 @@ use crate::rung::Rung;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 
 const TUNSETIFF: libc::Ioctl = 0x4004_54ca_u32 as libc::Ioctl;
 const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0_u32 as libc::Ioctl;
@@ -123,6 +124,7 @@ impl Tun {
             name,
             vnet_hdr,
             null: false,
+            singly: AtomicBool::new(false),
             tso,
             uso,
             gro,
@@ -156,14 +158,31 @@ fn open(name: &str, extra: i16) -> Result<(OwnedFd, IfReq), OpenError> {
     Ok((fd, req))
 }
 
+/// Says which super-packets the kernel may give.
+pub(super) fn set_offloads(fd: &OwnedFd, tso: bool, uso: bool) -> io::Result<()> {
+    let mut bits = TUN_F_CSUM;
+    if uso {
+        bits |= TUN_F_USO4 | TUN_F_USO6;
+    }
+    if tso {
+        bits |= TUN_F_TSO4 | TUN_F_TSO6;
+        // Old kernels do not know it; nothing is lost without it.
+        if set_bits(fd, bits | TUN_F_TSO_ECN).is_ok() {
+            return Ok(());
+        }
+    }
+    set_bits(fd, bits).map(drop)
+}
+
+fn set_bits(fd: &OwnedFd, bits: u32) -> io::Result<i32> {
+    // SAFETY: TUNSETOFFLOAD takes its argument by value.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD, libc::c_ulong::from(bits)) })
+}
+
 fn probe(fd: &OwnedFd, options: TunOptions, vnet_hdr: bool) -> (Rung, Rung, Rung) {
     const TSO: &str = "tun-gso";
     const USO: &str = "tun-uso";
     const GRO: &str = "tun-gro";
-    let offload = |bits: u32| {
-        // SAFETY: TUNSETOFFLOAD takes its argument by value.
-        check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD, libc::c_ulong::from(bits)) })
-    };
     let off = |name, wanted: bool, why: &io::Result<i32>| {
         let why = match (wanted, vnet_hdr, why) {
             (false, ..) => "setting".to_owned(),
@@ -182,12 +201,12 @@ fn probe(fd: &OwnedFd, options: TunOptions, vnet_hdr: bool) -> (Rung, Rung, Rung
         );
     }
     let mut bits = TUN_F_CSUM;
-    let csum = offload(bits);
+    let csum = set_bits(fd, bits);
     let mut ask = |wanted: bool, more: u32| -> io::Result<i32> {
         if !wanted {
             return Err(io::Error::from(io::ErrorKind::Unsupported));
         }
-        let result = offload(bits | more);
+        let result = set_bits(fd, bits | more);
         if result.is_ok() {
             bits |= more;
         }

@@ -13,11 +13,15 @@ use std::ffi::CStr;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const TUNGETIFF: libc::Ioctl = 0x8004_54d2_u32 as libc::Ioctl;
 const TUNSETPERSIST: libc::Ioctl = 0x4004_54cb_u32 as libc::Ioctl;
 /// Bytes of a [`VnetHdr`].
 pub const VNET_HDR_LEN: usize = 10;
+
+/// The name of an interface that the kernel does not know; longer than [`NAME_MAX`].
+const SIMULATED: &str = "simulated interface";
 
 const F_NEEDS_CSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
@@ -33,6 +37,7 @@ pub struct Tun {
     name: String,
     vnet_hdr: bool,
     null: bool,
+    singly: AtomicBool,
     /// TCP super-packets are read.
     pub tso: Rung,
     /// UDP super-packets are read, and may be written.
@@ -67,6 +72,7 @@ impl Tun {
             name: "null".to_owned(),
             vnet_hdr: false,
             null: true,
+            singly: AtomicBool::new(false),
             tso: Rung::new_off("tun-gso", WHY),
             uso: Rung::new_off("tun-uso", WHY),
             gro: Rung::new_off("tun-gro", WHY),
@@ -86,9 +92,10 @@ impl Tun {
         ours.set_nonblocking(true)?;
         let tun = Self {
             fd: ours.into(),
-            name: "simulated".to_owned(),
+            name: SIMULATED.to_owned(),
             vnet_hdr: true,
             null: false,
+            singly: AtomicBool::new(false),
             tso: Rung::new_on("tun-gso"),
             uso: Rung::new_on("tun-uso"),
             gro: Rung::new_on("tun-gro"),
@@ -163,6 +170,26 @@ impl Tun {
     #[must_use]
     pub fn vnet_hdr(&self) -> bool {
         self.vnet_hdr
+    }
+
+    /// Whether the kernel gives super-packets where it can, as it does from the start, or packets one by one. Those that
+    /// wait in the interface stay as they are.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn set_super_packets(&self, wanted: bool) -> io::Result<()> {
+        // An interface that is none, or only simulated, has nothing to set.
+        if self.vnet_hdr && !self.null && self.name != SIMULATED {
+            create::set_offloads(&self.fd, wanted && self.tso.on(), wanted && self.uso.on())?;
+        }
+        self.singly.store(!wanted, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether packets come one by one because that was asked for.
+    #[must_use]
+    pub fn gives_singly(&self) -> bool {
+        self.singly.load(Ordering::Relaxed)
     }
 
     /// Reads one packet (or super-packet), preceded by its header if [`Tun::vnet_hdr`].

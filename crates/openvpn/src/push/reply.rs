@@ -101,6 +101,8 @@ pub struct PushReply {
     pub sndbuf: Option<u32>,
     /// Bytes of the socket's receive buffer.
     pub rcvbuf: Option<u32>,
+    /// Bytes a second that we send at most, 100 to 100,000,000.
+    pub shaper: Option<u32>,
     /// `setenv-safe`: for scripts, with `OPENVPN_` in front of the name.
     pub setenv_safe: Vec<(String, String)>,
     /// `echo` and `parameter`: for graphical programs.
@@ -205,6 +207,7 @@ impl PushReply {
             ("dhcp-option", words) => self.dns.dhcp(words)?,
             ("dns", words) => self.dns.dns(words)?,
             ("tun-mtu", _) => self.tun_mtu = Some(number(first, 576, 65_535)?),
+            ("shaper", _) => self.shaper = Some(number(first, 100, 100_000_000)?),
             ("peer-id", _) => self.peer_id = Some(number(first, 0, 0x00ff_ffff)?),
             ("cipher", [name]) => self.cipher = Some(name.clone()),
             ("auth-token", [token]) => self.auth_token = Some(Zeroizing::new(token.clone())),
@@ -245,11 +248,10 @@ impl PushReply {
             ("echo" | "parameter", words) => bounded(&mut self.echo, words.join(" "), 64)?,
             // Taken by stock, and nothing that would be different here.
             (
-                "socket-flags" | "max-routes" | "shaper" | "persist-tun" | "persist-key"
-                | "persist-local-ip" | "persist-remote-ip" | "verb" | "mute" | "route-method"
-                | "client-nat" | "register-dns" | "block-outside-dns" | "ip-win32" | "dhcp-renew"
-                | "dhcp-release" | "dhcp-pre-release" | "win-sys" | "tun-ipv6"
-                | "push-continuation" | "tap-sleep",
+                "socket-flags" | "max-routes" | "persist-tun" | "persist-key" | "persist-local-ip"
+                | "persist-remote-ip" | "verb" | "mute" | "route-method" | "client-nat"
+                | "register-dns" | "block-outside-dns" | "ip-win32" | "dhcp-renew" | "dhcp-release"
+                | "dhcp-pre-release" | "win-sys" | "tun-ipv6" | "push-continuation" | "tap-sleep",
                 _,
             ) => return Err(Refusal::NoEffect),
             (

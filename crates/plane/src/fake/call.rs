@@ -79,6 +79,8 @@ pub enum Call {
     DropStaged(PeerId),
     /// [`DataPlane::change_routes`].
     ChangeRoutes(Vec<RouteChange>),
+    /// [`DataPlane::set_rate`].
+    SetRate(Option<u64>),
     /// [`DataPlane::set_mtu`].
     SetMtu(usize),
     /// [`DataPlane::set_hairpin`].

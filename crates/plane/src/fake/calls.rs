@@ -332,6 +332,10 @@ impl<P: Protocol> DataPlane for FakeDataPlane<P> {
         });
     }
 
+    fn set_rate(&self, rate: Option<u64>) {
+        self.on(Call::SetRate(rate), |_| Some(()));
+    }
+
     fn set_mtu(&self, mtu: usize) {
         self.on(Call::SetMtu(mtu), |state| {
             state.mtu = mtu;

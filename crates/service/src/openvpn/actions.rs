@@ -69,6 +69,9 @@ millrace openvpn: OpenVPN's own command line
   --allow-insecure-ciphers
                         permit BF-CBC, DES-CBC, DES-EDE3-CBC and `cipher none`,
                         which can be broken; only to reach old servers
+  --reorder             put packets over UDP that overtook others back into
+                        order; in files that stock reads, too:
+                        `setenv opt reorder`
 
   --genkey [KIND] FILE  make a key: secret, tls-crypt-v2-server,
                         tls-crypt-v2-client (with --tls-crypt-v2 SERVERKEY),

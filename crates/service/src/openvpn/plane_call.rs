@@ -3,8 +3,8 @@
 use openvpn::data::protocol::{Material, session, session_keys};
 use openvpn::data::wire::OpenVpn as Packets;
 use plane::{
-    CipherName, KeyUsage, Line, LineId, Moving, PeerId, PeerState, RouteChange, Sender, StreamId,
-    Transport,
+    CipherName, KeyUsage, Line, LineId, Moving, PeerId, PeerState, Reorder, RouteChange, Sender,
+    StreamId, Transport,
 };
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -32,6 +32,8 @@ pub(crate) enum PlaneCall<W> {
     RemovePeer(PeerId),
     /// `set_line`.
     SetLine(PeerId, Line),
+    /// `set_reorder`, with the usual bounds.
+    Reorder(PeerId),
     /// `set_sender`.
     SetSender(PeerId, Sender, u32),
     /// `clear_sender`.
@@ -52,6 +54,8 @@ pub(crate) enum PlaneCall<W> {
     ChangeRoutes(Vec<RouteChange>),
     /// `set_mtu`.
     SetMtu(u16),
+    /// `set_rate`.
+    SetRate(Option<u64>),
     /// `set_hairpin`.
     #[cfg(feature = "server")]
     SetHairpin(bool),
@@ -108,6 +112,7 @@ impl<W: Copy + Into<PeerId>> PlaneCall<W> {
             }
             Self::RemovePeer(id) => plane.remove_peer(id),
             Self::SetLine(id, line) => plane.set_line(id, line),
+            Self::Reorder(id) => plane.set_reorder(id, Some(Reorder::default())),
             Self::SetSender(id, from, first) => plane.set_sender(id, from, first),
             Self::ClearSender(id, from) => plane.clear_sender(id, from),
             Self::Peer(whose, look) => {
@@ -131,6 +136,7 @@ impl<W: Copy + Into<PeerId>> PlaneCall<W> {
             Self::Inject(id, payload) => plane.inject(id, &payload),
             Self::ChangeRoutes(changes) => plane.change_routes(&changes),
             Self::SetMtu(mtu) => plane.set_mtu(mtu.into()),
+            Self::SetRate(rate) => plane.set_rate(rate),
             #[cfg(feature = "server")]
             Self::SetHairpin(hairpin) => plane.set_hairpin(hairpin),
         }

@@ -11,7 +11,7 @@ use plane::LineId;
 use std::time::{Duration, Instant};
 
 /// Most packets and bytes that wait.
-const MAX: (usize, usize) = (512, 1 << 20);
+const MAX: (usize, usize) = (2048, 4 << 20);
 
 /// How long a missing packet of one stream is waited for at least.
 const STREAM_FLOOR: Duration = Duration::from_millis(20);

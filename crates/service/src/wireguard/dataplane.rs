@@ -49,6 +49,7 @@ where
             plane.disarm(id);
             return active(plane, id);
         }
+        PlaneRequest::SetRate(rate) => plane.set_rate(Some(rate)),
         PlaneRequest::SetMtu(mtu) => plane.set_mtu(mtu),
     }
     None

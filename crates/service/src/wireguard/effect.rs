@@ -120,6 +120,8 @@ pub enum PlaneRequest {
     DropStaged(PeerId),
     /// [`DataPlane::disarm`], and one more look at the times: what happened meanwhile is to be told at once.
     Disarm(PeerId),
+    /// [`DataPlane::set_rate`], in bits a second.
+    SetRate(u64),
     /// [`DataPlane::set_mtu`], in bytes.
     SetMtu(usize),
 }

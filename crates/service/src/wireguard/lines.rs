@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use wireguard::Output;
 
 mod peer;
+mod rate;
 mod report;
 mod theirs;
 
@@ -88,7 +89,11 @@ pub(super) struct Lines {
     ends: Vec<End>,
     /// The peers that are called. Others are answered where they call from.
     peers: BTreeMap<PeerId, PeerLines>,
+    /// By which line each of the others has called.
+    callers: BTreeMap<PeerId, LineId>,
     look: Option<Instant>,
+    /// Bits a second that the data plane was told.
+    rate: Option<u64>,
 }
 
 /// A line's number. There are at most [`config::lines::LINES_MAX`].
@@ -108,7 +113,9 @@ impl Lines {
             ends: vec![end; settings.lines.len()],
             settings,
             peers: BTreeMap::new(),
+            callers: BTreeMap::new(),
             look: None,
+            rate: None,
         }
     }
 
@@ -268,6 +275,7 @@ impl Machine {
             None => PeerLines::new(lines, to),
         };
         peer.address = to;
+        lines.callers.remove(&id);
         for line in lines.open() {
             turn.plane(PlaneRequest::SetLine(id, on(line, Endpoint::new(to))));
         }
@@ -283,7 +291,11 @@ impl Machine {
         };
         match lines.peers.get_mut(&id) {
             Some(peer) => peer.heard(from.id, turn.now.monotonic),
-            None => turn.plane(PlaneRequest::UseLine(id, from.id)),
+            None => {
+                turn.plane(PlaneRequest::UseLine(id, from.id));
+                lines.callers.insert(id, from.id);
+                lines.tell_rate(turn);
+            }
         }
     }
 
@@ -299,6 +311,7 @@ impl Machine {
     pub(super) fn forget_lines(&mut self, id: PeerId) {
         if let Some(lines) = &mut self.lines {
             lines.peers.remove(&id);
+            lines.callers.remove(&id);
         }
     }
 
@@ -379,6 +392,7 @@ impl Machine {
                 turn.plane(PlaneRequest::SetLineMode(*id, mode));
             }
         }
+        lines.tell_rate(turn);
         lines.look = Some(now + next);
     }
 }

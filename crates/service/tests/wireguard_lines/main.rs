@@ -251,3 +251,30 @@ fn without_lines_nothing_is_asked_and_nothing_wakes() {
     assert_eq!(machine.next_deadline(), None);
     assert_eq!(machine.line_reports(PeerId(0)), []);
 }
+
+#[test]
+fn the_data_plane_is_told_what_the_lines_in_use_carry() {
+    let rates = [5_000_000, 2_000_000];
+    for (mode, both, gone) in [
+        (LineMode::Single, rates[0], 1),
+        (LineMode::Failover, rates[0], 0),
+        (LineMode::Critical, rates[0], 0),
+        (LineMode::Duplicate, rates[1], 1),
+        (LineMode::BalancePackets, rates[0] + rates[1], 0),
+    ] {
+        let mut world = World::with_lines([10, 20], mode, rates.map(Some));
+        world.run(SECOND * 10, true);
+        assert_eq!(world.hosts[A].rate, Some(both), "{mode:?}");
+        let facts = world.facts[gone].take();
+        world.tell(A, Event::LinksChanged);
+        world.run(SECOND * 5, true);
+        assert_eq!(world.hosts[A].rate, Some(rates[1 - gone]), "{mode:?}");
+        world.facts[gone] = facts;
+        world.tell(A, Event::LinksChanged);
+        world.run(SECOND * 60, true);
+        assert_eq!(world.hosts[A].rate, Some(both), "{mode:?}, back again");
+    }
+    let mut world = World::new([10, 20]);
+    world.run(SECOND * 5, true);
+    assert_eq!(world.hosts[A].rate, None);
+}

@@ -37,6 +37,8 @@ pub(crate) struct Host {
     sessions: BTreeMap<u32, (u32, bool)>,
     /// Over which lines packets go, and how often that was said.
     pub(crate) mode: (plane::LineMode, usize),
+    /// Bits a second that the data plane was told.
+    pub(crate) rate: Option<u64>,
     /// Numbers of the packets that have come.
     seen: BTreeSet<u64>,
     /// Initiations that were sent.
@@ -99,18 +101,25 @@ impl World {
     }
 
     pub(crate) fn with_mode(delay: [u64; 2], mode: LineMode) -> Self {
+        Self::with_lines(delay, mode, [None; 2])
+    }
+
+    /// Packets wait for lines that have a rate.
+    pub(crate) fn with_lines(delay: [u64; 2], mode: LineMode, rates: [Option<u64>; 2]) -> Self {
         let now = Instant::now();
-        let line = |name: &str, priority| LineOf {
+        let line = |name: &str, at: u8| LineOf {
             name: name.to_owned(),
             interface: Some(name.to_owned()),
-            priority,
+            priority: at + 1,
+            rate: rates[usize::from(at)],
             ..LineOf::default()
         };
         let lines = Lines {
             mode,
             hold: Duration::from_secs(5),
             reorder: false,
-            lines: vec![line("dsl", 1), line("lte", 2)],
+            shape: rates[0].is_some(),
+            lines: vec![line("dsl", 0), line("lte", 1)],
         };
         let at = Now {
             monotonic: now,
@@ -121,6 +130,7 @@ impl World {
             plane: FakeDataPlane::new(WireGuard::new(), "wg0", 1420),
             sessions: BTreeMap::new(),
             mode: (plane::LineMode::Single, 0),
+            rate: None,
             seen: BTreeSet::new(),
             asked: 0,
             begun: 0,
@@ -241,6 +251,7 @@ impl World {
                 let host = &mut self.hosts[at];
                 host.mode = (mode, host.mode.1 + 1);
             }
+            Call::SetRate(rate) => self.hosts[at].rate = rate,
             Call::Send(line, bytes) => {
                 self.hosts[at].asked += usize::from(bytes.first() == Some(&1));
                 let by = match at {

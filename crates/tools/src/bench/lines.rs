@@ -1,13 +1,15 @@
 //! `millrace bench --lines`: one TCP stream over a line that delays and varies, with packets put back into order and
 //! without; and over two lines at a time.
 
+mod bloat;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use host::machine::Machine;
 use lab::load::{EchoServer, Iperf, IperfServer};
-use lab::openvpn::Directory;
+use lab::openvpn::{Credentials, Directory, KeyKind, MillraceOpenVpn, OpenVpn, Setup};
 use lab::peer::Keys;
 use lab::{Emulator, Host, Impairment, LabError, LinkOptions, Process};
 
@@ -17,6 +19,31 @@ use super::statistics::{Spread, number};
 use super::table::Table;
 use crate::two_lines::{INNER, TwoLines, Use};
 
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// One stream over one line.
+    One,
+    /// One stream over two lines.
+    Two,
+    /// Pings beside streams that fill a line.
+    Full,
+}
+
+impl Part {
+    /// All of them.
+    pub(super) const ALL: [Self; 3] = [Self::One, Self::Two, Self::Full];
+
+    /// What `--lines` calls it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::Two => "two",
+            Self::Full => "full",
+        }
+    }
+}
+
 /// How long a tunnel gets to come up, and to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 const ECHO_PORT: u16 = 7;
@@ -25,6 +52,10 @@ const IPERF_PORT: u16 = 5201;
 /// What the project wants: of the rate without a tunnel on a line that varies; Mbit/s of one stream over both lines;
 /// times the better line where one of them loses.
 const TARGETS: [f64; 3] = [0.9, 135.0, 1.2];
+
+/// On a line that is full: of the rate that the tunnel reaches when it does not hold back, and of the round trips that a
+/// fair queue on the line gives.
+const SHAPED: [f64; 2] = [0.95, 1.3];
 
 /// A line, and the memory of TCP at both ends in bytes.
 struct Path {
@@ -78,13 +109,16 @@ impl Path {
 enum Carrier {
     Nothing,
     WireGuard { reorder: bool },
+    OpenVpn { reorder: bool },
     Pptp { reorder: bool },
 }
 
-const CARRIERS: [Carrier; 5] = [
+const CARRIERS: [Carrier; 7] = [
     Carrier::Nothing,
     Carrier::WireGuard { reorder: false },
     Carrier::WireGuard { reorder: true },
+    Carrier::OpenVpn { reorder: false },
+    Carrier::OpenVpn { reorder: true },
     Carrier::Pptp { reorder: false },
     Carrier::Pptp { reorder: true },
 ];
@@ -94,13 +128,15 @@ impl Carrier {
         match self {
             Self::Nothing => "no tunnel",
             Self::WireGuard { reorder: false } => "WireGuard",
-            Self::WireGuard { reorder: true } => "in order",
+            Self::WireGuard { reorder: true } => "WireGuard in order",
+            Self::OpenVpn { reorder: false } => "OpenVPN",
+            Self::OpenVpn { reorder: true } => "OpenVPN in order",
             Self::Pptp { reorder: false } => "PPTP",
             Self::Pptp { reorder: true } => "PPTP in order",
         }
     }
 
-    /// The files of both ends, the caller's first, and the target behind the tunnel.
+    /// The files of both ends, the caller's first, for `millrace up`.
     fn files(
         self,
         hosts: [&Host; 2],
@@ -108,7 +144,7 @@ impl Carrier {
         directory: &Directory,
     ) -> Result<Option<[PathBuf; 2]>, LabError> {
         let (names, texts) = match self {
-            Self::Nothing => return Ok(None),
+            Self::Nothing | Self::OpenVpn { .. } => return Ok(None),
             Self::WireGuard { reorder } => {
                 let keys = [Keys::generate(hosts[0])?, Keys::generate(hosts[1])?];
                 let lines = match reorder {
@@ -155,6 +191,14 @@ fn up(host: &Host, file: &PathBuf) -> Result<Process, LabError> {
     Ok(process)
 }
 
+/// Waits until a host answers across what was built.
+fn answers([a, b]: [&Host; 2], target: IpAddr) -> Result<(), RigError> {
+    let echo = EchoServer::start(b, ECHO_PORT)?;
+    echo.first_answer(a, target, PATIENCE)?
+        .ok_or(RigError::Silent)?;
+    Ok(())
+}
+
 /// Mbit/s of one stream from `a` to `b`.
 fn stream(
     [a, b]: [&Host; 2],
@@ -162,9 +206,7 @@ fn stream(
     seconds: u32,
     congestion: &'static str,
 ) -> Result<f64, RigError> {
-    let echo = EchoServer::start(b, ECHO_PORT)?;
-    echo.first_answer(a, target, PATIENCE)?
-        .ok_or(RigError::Silent)?;
+    answers([a, b], target)?;
     let server = IperfServer::start(b, target, IPERF_PORT)?;
     let iperf = Iperf {
         seconds,
@@ -184,6 +226,9 @@ fn over_one(path: &Path, carrier: Carrier, seconds: u32) -> Result<f64, RigError
     }
     let link = LinkOptions::numbered(1);
     let _line = Emulator::new(&a, "eth0", &b, "eth0", &link, [path.line(); 2], 1)?;
+    if let Carrier::OpenVpn { reorder } = carrier {
+        return over_openvpn([&a, &b], link.b4(), reorder, seconds);
+    }
     let directory = Directory::new()?;
     let Some([calls, answers]) = carrier.files([&a, &b], link.b4(), &directory)? else {
         return stream([&a, &b], link.b4(), seconds, "cubic");
@@ -191,6 +236,25 @@ fn over_one(path: &Path, carrier: Carrier, seconds: u32) -> Result<f64, RigError
     let _b = up(&b, &answers)?;
     let _a = up(&a, &calls)?;
     stream([&a, &b], INNER[1].into(), seconds, "cubic")
+}
+
+/// Mbit/s of one stream through OpenVPN.
+fn over_openvpn(
+    [a, b]: [&Host; 2],
+    at: IpAddr,
+    reorder: bool,
+    seconds: u32,
+) -> Result<f64, RigError> {
+    let mut setup = Setup::default();
+    if reorder {
+        setup.server.line("reorder");
+        setup.client.line("reorder");
+    }
+    let program = MillraceOpenVpn::new(own_program());
+    let credentials = Credentials::new(KeyKind::Ecdsa)?;
+    let _server = program.start(b, &setup.server_file(&program, &credentials, at)?)?;
+    let _client = program.start(a, &setup.client_file(&program, &credentials, at)?)?;
+    stream([a, b], setup.inner4(1), seconds, "cubic")
 }
 
 /// Two lines of 100 Mbit/s with 10 ms and 50 Mbit/s with 40 ms, each with room for 50 ms.
@@ -268,23 +332,62 @@ fn congestions() -> Vec<&'static str> {
     ["cubic", "bbr"].into_iter().filter(there).collect()
 }
 
+/// What is wanted, what was measured, and whether that is enough.
+struct Verdicts(Table);
+
+impl Verdicts {
+    fn at_least(&mut self, what: String, wanted: f64, value: f64) {
+        self.row(what, ">=", wanted, value, value >= wanted);
+    }
+
+    fn at_most(&mut self, what: String, wanted: f64, value: f64) {
+        self.row(what, "<=", wanted, value, value <= wanted);
+    }
+
+    fn row(&mut self, what: String, sign: &str, wanted: f64, value: f64, met: bool) {
+        let verdict = if met { "PASS" } else { "short" };
+        let (wanted, value) = (format!("{sign} {}", number(wanted)), number(value));
+        self.0.row([what, wanted, value, verdict.to_owned()]);
+    }
+}
+
 /// Measures all of it. Returns the report.
 ///
 /// # Errors
 /// [`RigError`] if something cannot be built or does not answer.
-pub(super) fn measure(repetitions: u32, seconds: u32) -> Result<String, RigError> {
-    let mut verdicts = Table::of_words(["target", "wanted", "measured", "verdict"]);
-    let mut judge = |what: String, wanted: f64, value: f64| {
-        let verdict = if value >= wanted { "PASS" } else { "short" };
-        let (wanted, value) = (format!(">= {}", number(wanted)), number(value));
-        verdicts.row([what, wanted, value, verdict.to_owned()]);
-    };
-    let [of_direct, both, of_better] = TARGETS;
+pub(super) fn measure(parts: &[Part], repetitions: u32, seconds: u32) -> Result<String, RigError> {
+    let mut verdicts = Verdicts(Table::of_words(["target", "wanted", "measured", "verdict"]));
+    let mut report = format!(
+        "# millrace bench --lines\n\n{}.\n\nMbit/s of TCP for {seconds} s between two Millraces, medians of \
+         {repetitions}. Both ends, the load and the lines, which are emulated in user space, share this machine.\n\n",
+        Machine::this().show()
+    );
+    for part in parts {
+        let (text, table) = match part {
+            Part::One => (ONE, one_line(repetitions, seconds, &mut verdicts)?),
+            Part::Two => (TWO, two_lines(repetitions, seconds, &mut verdicts)?),
+            Part::Full => (FULL, full_line(repetitions, seconds, &mut verdicts)?),
+        };
+        report += &format!("{text}\n\n{}\n", table.render());
+    }
+    Ok(report + &verdicts.0.render())
+}
 
+const ONE: &str = "## One line\n\nOne stream, cubic. Delay each way, and the most memory of TCP's buffers. *In order*: \
+                   packets that overtook others are put back.";
+const TWO: &str = "## Two lines\n\nOne stream. 100 Mbit/s with 10 ms and 50 Mbit/s with 40 ms each way: each by itself, \
+                   and each packet by one of them.";
+const FULL: &str = "## A line that is full\n\n5 Mbit/s up and 20 down, 10 ms each way, with a queue of 300 ms; eight \
+                    streams, cubic. Mbit/s of them together, and milliseconds that one of a hundred pings takes longer \
+                    than. *FQ-CoDel*: the line's queue is fair. *Shaped*: both ends of the tunnel know the rates \
+                    (`Shape = yes`).";
+
+/// One stream over one line, by each carrier.
+fn one_line(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<Table, RigError> {
     // Those with PPTP come last.
     let carriers = match cfg!(feature = "pptp") {
         true => &CARRIERS[..],
-        false => &CARRIERS[..3],
+        false => &CARRIERS[..5],
     };
     let names = carriers.iter().map(|carrier| carrier.name());
     let mut one = Table::new(std::iter::once("").chain(names));
@@ -303,15 +406,22 @@ pub(super) fn measure(repetitions: u32, seconds: u32) -> Result<String, RigError
             for (carrier, value) in carriers.iter().zip(&values) {
                 let protocol = match carrier {
                     Carrier::WireGuard { reorder: true } => "WireGuard",
+                    Carrier::OpenVpn { reorder: true } => "OpenVPN",
                     Carrier::Pptp { reorder: true } => "PPTP",
                     _ => continue,
                 };
                 let what = format!("{name}: {protocol} in order, of no tunnel");
-                judge(what, of_direct, value / values[0].max(1e-9));
+                verdicts.at_least(what, TARGETS[0], value / values[0].max(1e-9));
             }
         }
     }
 
+    Ok(one)
+}
+
+/// One stream over two lines.
+fn two_lines(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<Table, RigError> {
+    let [_, both, of_better] = TARGETS;
     let mut two = Table::new(["", "first line", "second line", "balance-packets", "ratio"]);
     for congestion in congestions() {
         for loss in LOSSES {
@@ -328,8 +438,8 @@ pub(super) fn measure(repetitions: u32, seconds: u32) -> Result<String, RigError
             let cells = values.iter().chain([&ratio]).map(|value| number(*value));
             two.row(std::iter::once(name.clone()).chain(cells));
             match loss {
-                [0, 0] => judge(format!("both lines, {name}: Mbit/s"), both, values[2]),
-                _ => judge(
+                [0, 0] => verdicts.at_least(format!("both lines, {name}: Mbit/s"), both, values[2]),
+                _ => verdicts.at_least(
                     format!("both lines, {name}: of the better"),
                     of_better,
                     ratio,
@@ -337,16 +447,43 @@ pub(super) fn measure(repetitions: u32, seconds: u32) -> Result<String, RigError
             }
         }
     }
-    Ok(format!(
-        "# millrace bench --lines\n\n{}.\n\nMbit/s of one TCP stream of {seconds} s between two Millraces, medians of \
-         {repetitions}. Both ends, the load and the lines, which are emulated in user space, share this machine.\n\n\
-         ## One line\n\nDelay each way, and the most memory of TCP's buffers; cubic. *In order*: packets that overtook \
-         others are put back.\n\n{}\n\
-         ## Two lines\n\n100 Mbit/s with 10 ms and 50 Mbit/s with 40 ms each way: each by itself, and each packet by one \
-         of them.\n\n{}\n{}",
-        Machine::this().show(),
-        one.render(),
-        two.render(),
-        verdicts.render()
-    ))
+    Ok(two)
+}
+
+/// A line that eight streams fill, and pings beside them.
+fn full_line(repetitions: u32, seconds: u32, verdicts: &mut Verdicts) -> Result<Table, RigError> {
+    let mut table = Table::new(std::iter::once("").chain(bloat::WAYS.map(|(name, _)| name)));
+    for (name, direction) in bloat::DIRECTIONS {
+        terminal::note(format_args!("bench: a line that is full, {name}"));
+        let mut filled = vec![Vec::new(); bloat::WAYS.len()];
+        for _ in 0..repetitions {
+            for (filled, (_, way)) in filled.iter_mut().zip(bloat::WAYS) {
+                filled.push(bloat::fill(way, direction, seconds)?);
+            }
+        }
+        let median = |of: fn(&bloat::Filled) -> f64| -> Vec<f64> {
+            let median = |all: &Vec<_>| {
+                let values: Vec<f64> = all.iter().map(of).collect();
+                Spread::of(values).map_or(0.0, |it| it.median)
+            };
+            filled.iter().map(median).collect()
+        };
+        let (rates, pings) = (median(|it| it.rate), median(|it| it.ping));
+        for (what, values) in [("Mbit/s", &rates), ("ping p99, ms", &pings)] {
+            let cells = values.iter().map(|value| number(*value));
+            table.row(std::iter::once(format!("{name}: {what}")).chain(cells));
+        }
+        let [_, fair, plain, shaped] = [0, 1, 2, 3];
+        verdicts.at_least(
+            format!("{name}: shaped, of the rate of a tunnel that is not"),
+            SHAPED[0],
+            rates[shaped] / rates[plain].max(1e-9),
+        );
+        verdicts.at_most(
+            format!("{name}: shaped, ping p99 of FQ-CoDel without a tunnel"),
+            SHAPED[1],
+            pings[shaped] / pings[fair].max(1e-9),
+        );
+    }
+    Ok(table)
 }

@@ -55,7 +55,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 
 /// Measures and reports; true if nothing failed.
 fn bench(options: &Options) -> Result<bool, RigError> {
-    if options.lines {
+    if !options.lines.is_empty() {
         return lines(options);
     }
     if let Some(clients) = options.clients {
@@ -138,10 +138,10 @@ fn scale(options: &Options, clients: u32) -> Result<bool, RigError> {
     })
 }
 
-/// Measures one stream over lines that vary, and over two of them.
+/// Measures streams over lines that vary, over two of them, and over one that is full.
 fn lines(options: &Options) -> Result<bool, RigError> {
     prepare(&["wg", "iperf3"])?;
-    let text = lines::measure(options.repetitions, options.seconds)?;
+    let text = lines::measure(&options.lines, options.repetitions, options.seconds)?;
     terminal::say(&text);
     Ok(match &options.markdown {
         Some(path) => write(path, &text),

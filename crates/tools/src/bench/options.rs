@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
-use super::against;
 use super::contender::Contender;
 use super::openvpn::{Ends, Suite};
 use super::test::Test;
+use super::{against, lines};
 
 const COLUMNS: &str = "\
 What the columns say:
@@ -48,8 +48,8 @@ pub(super) struct Options {
     pub seconds: u32,
     /// How many clients shall come to one OpenVPN server, instead of all tests.
     pub clients: Option<u32>,
-    /// One stream over lines that vary and over two lines, instead of all tests.
-    pub lines: bool,
+    /// What is measured of lines instead of all tests.
+    pub lines: Vec<lines::Part>,
     /// Files that the HTTP test fetches.
     pub requests: u64,
     pub segmentation: bool,
@@ -131,10 +131,19 @@ pub(super) fn command() -> Command {
             "Let so many clients come to one OpenVPN server, instead of the tests [default of --impl: ovpn-gcm]",
         ))
         .arg(
-            flag(
-                "lines",
-                "Measure one TCP stream over lines that delay and vary, and over two at a time, instead of the tests",
-            )
+            Arg::new("lines")
+                .long("lines")
+                .value_name("PARTS")
+                .num_args(0..=1)
+                .require_equals(true)
+                .value_delimiter(',')
+                .value_parser(lines::Part::ALL.map(lines::Part::name))
+                .default_missing_values(lines::Part::ALL.map(lines::Part::name))
+                .hide_possible_values(true)
+                .help(
+                    "Measure one TCP stream over lines that delay and vary (one), over two at a time (two), and pings \
+                     beside streams that fill a line (full), instead of the tests",
+                )
             .conflicts_with_all([
                 "impl", "openvpn", "cipher", "http", "test", "clients", "null", "against", "json", "plot",
             ]),
@@ -197,7 +206,13 @@ impl From<&ArgMatches> for Options {
             contenders.extend(Contender::openvpn().filter(wanted));
         }
         let clients = matches.get_one::<u32>("clients").copied();
-        let lines = matches.get_flag("lines");
+        let lines: Vec<_> = matches
+            .get_many::<String>("lines")
+            .into_iter()
+            .flatten()
+            .collect();
+        let part = |part: &lines::Part| lines.iter().any(|name| *name == part.name());
+        let lines: Vec<_> = lines::Part::ALL.into_iter().filter(part).collect();
         let against = matches.get_one::<PathBuf>("against").cloned();
         if contenders.is_empty() && clients.is_some() {
             contenders.push(Contender::OpenVpn(Ends::Millrace, Suite::Gcm));
@@ -233,7 +248,7 @@ impl From<&ArgMatches> for Options {
             tests,
             repetitions: number("reps", against.as_ref().map_or(3, |_| against::REPETITIONS)),
             // On a long path TCP takes seconds to begin.
-            seconds: number("seconds", if lines { 10 } else { 3 }),
+            seconds: number("seconds", if lines.is_empty() { 3 } else { 10 }),
             clients,
             lines,
             requests: if quick { 16 } else { 500 },
@@ -314,7 +329,10 @@ mod tests {
         assert_eq!(options.clients, Some(1000));
         assert_eq!(options.contenders[0].name(), "ovpn-gcm");
         let options = parse("--lines").unwrap();
-        assert!(options.lines);
+        assert_eq!(options.lines, lines::Part::ALL);
+        let options = parse("--lines=full,one").unwrap();
+        assert_eq!(options.lines, [lines::Part::One, lines::Part::Full]);
+        assert!(parse("--lines=three").is_err());
         assert_eq!((options.repetitions, options.seconds), (3, 10));
         assert!(parse("--lines --clients 5").is_err());
         let options = parse("--impl openvpn-gcm,millrace --http --test ping").unwrap();

@@ -68,7 +68,7 @@ const IDLE_IN_SERVER: [&str; 17] = [
 ];
 
 /// Directives that stock refuses in a server, and what to do.
-const CLIENT_ONLY: [(&str, &str); 6] = [
+const CLIENT_ONLY: [(&str, &str); 7] = [
     (
         "auth-user-pass",
         "is for clients; a server has `auth-user-pass-verify`",
@@ -81,6 +81,10 @@ const CLIENT_ONLY: [(&str, &str); 6] = [
         "is for clients; write `push \"redirect-gateway def1\"`",
     ),
     ("allow-recursive-routing", "is for clients; remove the line"),
+    (
+        "shaper",
+        "is for clients; use `tc qdisc` on the server's interface",
+    ),
 ];
 
 const HOOKS: [&str; 12] = [

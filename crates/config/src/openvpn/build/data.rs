@@ -46,6 +46,10 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
         "compress" => compress(builder, directive),
         "allow-compression" => allow_compression(builder, value),
         "replay-window" => replay_window(directive),
+        "reorder" => {
+            builder.data.reorder = true;
+            OK
+        }
         _ => return None,
     })
 }

@@ -58,6 +58,10 @@ pub(super) fn apply(builder: &mut Builder, directive: &Directive) -> Option<Outc
             sockets.receive_buffer = size;
             Remark::Plain
         }),
+        "shaper" => number(value, 100..=100_000_000).map(|rate| {
+            sockets.shaper = Some(rate);
+            Remark::Plain
+        }),
         "mark" => mark(value).map(|mark| {
             sockets.mark = Some(mark);
             Remark::Plain

@@ -40,6 +40,9 @@ pub struct DataChannel {
     pub unpack: bool,
     /// `compress migrate`: a server moves clients to [`Framing::StubV2`] or `comp-lzo no`.
     pub migrate: bool,
+    /// `reorder`, a Millrace switch: packets over UDP that overtook others are put back into order before they are
+    /// written.
+    pub reorder: bool,
 }
 
 impl Default for DataChannel {
@@ -57,6 +60,7 @@ impl Default for DataChannel {
             framing: Framing::default(),
             unpack: true,
             migrate: false,
+            reorder: false,
         }
     }
 }

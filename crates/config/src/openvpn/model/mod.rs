@@ -50,6 +50,8 @@ pub struct Sockets {
     pub send_buffer: Option<u32>,
     /// `rcvbuf` in bytes.
     pub receive_buffer: Option<u32>,
+    /// `shaper`: bytes a second that leave at most, 100 to 100,000,000. What would be more waits in a fair queue.
+    pub shaper: Option<u32>,
     /// `mark`: firewall mark of outer packets.
     pub mark: Option<u32>,
     /// `bind-dev`: the device that outer packets leave through.

@@ -107,6 +107,7 @@ pub(super) const DATA: &[Entry] = &[
     yes("allow-compression", 1, 1),
     skip("comp-noadapt", "nothing is compressed").client(),
     yes("replay-window", 1, 2),
+    yes("reorder", 0, 0),
     skip(
         "mute-replay-warnings",
         "replays are counted, not logged one by one",

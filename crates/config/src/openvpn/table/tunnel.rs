@@ -87,10 +87,7 @@ pub(super) const CONNECTION: &[Entry] = &[
     skip("fast-io", KERNEL),
     skip("preresolve", "names are resolved when they are needed"),
     skip("ip-remote-hint", "a hint for other systems"),
-    no(
-        "shaper",
-        "sending is not slowed down; use `tc qdisc` on the tunnel's interface",
-    ),
+    yes("shaper", 1, 1),
     no("gremlin", "a test mode of stock; remove the line"),
     no(
         "client-nat",

@@ -138,6 +138,10 @@ impl Machine<'_> {
             }
         };
         let peer = Peer::new(remote, stream, connection.float, out);
+        // A stream keeps order by itself.
+        if self.config.data.reorder && stream.is_none() {
+            out.plane(PlaneCall::Reorder(SERVER));
+        }
         out.push(Effect::RefreshRevocations);
         let patience = Duration::from_secs(connection.connect_timeout.into());
         self.phase = Phase::Connection(Box::new(Connection {

@@ -54,6 +54,8 @@ impl Machine<'_> {
             }
         }
         out.plane(PlaneCall::SetMtu(mtu));
+        let bytes = reply.shaper.or(config.sockets.shaper);
+        out.plane(PlaneCall::SetRate(bytes.map(|it| u64::from(it) * 8)));
         out.state(State::AssignIp, "");
         // What must stay outside of the tunnel is where the outer packets go: a proxy, maybe.
         let remote = it.target.remote;

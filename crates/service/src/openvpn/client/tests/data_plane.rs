@@ -30,6 +30,10 @@ pub(super) struct DataPlane {
     pub(super) times: Times,
     /// How many keys were ever installed.
     pub(super) installed: usize,
+    /// Packets are put back into order.
+    pub(super) reorders: bool,
+    /// Bits a second that may leave.
+    pub(super) rate: Option<u64>,
 }
 
 impl DataPlane {

@@ -217,6 +217,8 @@ impl World {
             | PlaneCall::ClearSender(SERVER, _)
             | PlaneCall::ChangeRoutes(_)
             | PlaneCall::SetMtu(_) => {}
+            PlaneCall::Reorder(SERVER) => self.plane.reorders = true,
+            PlaneCall::SetRate(rate) => self.plane.rate = rate,
             _ => panic!("a call that a client does not make"),
         }
         None

@@ -265,3 +265,22 @@ fn tcp_connects_again_when_its_connection_ends() {
     world.run_for(secs(60));
     assert!(world.is_connected());
 }
+
+#[test]
+fn the_rate_is_the_servers_or_that_of_the_file() {
+    let mut world = begin("--shaper 1000 --reorder", 1);
+    world.run_for(secs(20));
+    assert_eq!(world.plane.rate, Some(8000));
+    assert!(world.plane.reorders, "its own switch");
+    world.servers[0].options.push("shaper 500".to_owned());
+    world.handle(Event::Signal(Signal::Restart));
+    world.run_for(secs(30));
+    assert!(world.is_connected());
+    assert_eq!(world.plane.rate, Some(4000));
+    world.servers[0].options.pop();
+    world.handle(Event::Signal(Signal::Restart));
+    world.run_for(secs(30));
+    assert!(world.is_connected());
+    assert_eq!(world.plane.rate, Some(8000), "the file's again");
+    assert!(world.plane.reorders, "also of the new peer");
+}

@@ -38,6 +38,9 @@ impl Machine<'_> {
         for call in PlaneCall::new_peer(peer(id), line, Moving::Tell) {
             self.plane(call);
         }
+        if self.config.data.reorder && from.connection.is_none() {
+            self.plane(PlaneCall::Reorder(peer(id)));
+        }
         let number = self.counted;
         self.counted += 1;
         let mut environment = self.hooks.base.clone();

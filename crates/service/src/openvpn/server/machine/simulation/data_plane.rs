@@ -133,6 +133,8 @@ impl DataPlane {
             | PlaneCall::CloseLine(_)
             | PlaneCall::SendToPeer(..)
             | PlaneCall::SetMtu(_)
+            | PlaneCall::SetRate(_)
+            | PlaneCall::Reorder(_)
             | PlaneCall::SetHairpin(_) => {}
         }
         (None, None)
