@@ -5,6 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use host::background;
 use host::logging;
 use host::privileges;
+use host::startup;
 use service::wireguard::{Daemon, DaemonOptions, Owner, test_tun};
 use std::error::Error;
 use std::process::ExitCode;
@@ -87,6 +88,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
                 log::warn!("cannot let go of the terminal: {e}");
             }
         }
+        startup::is_over();
         daemon.run(&mut Unowned)
     };
     let result = daemon.map_err(Box::from).and_then(serve);

@@ -37,6 +37,7 @@ pub mod machine;
 mod plan;
 pub mod privileges;
 mod scripts;
+pub mod startup;
 mod step;
 pub mod syslog;
 mod system;

@@ -8,6 +8,7 @@ pub mod child;
 #[cfg(feature = "lab")]
 pub mod ethtool;
 pub mod gre;
+pub mod memory;
 pub mod namespace;
 pub mod netlink;
 #[cfg(feature = "lab")]

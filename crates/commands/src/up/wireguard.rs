@@ -13,7 +13,7 @@ use config::uapi::{SetDevice, SetPeer};
 use config::wgquick;
 use host::background;
 use host::{Applied, Facts, Plan, PlanError, Want};
-use host::{logging, privileges};
+use host::{logging, privileges, startup};
 use netio::netlink::Netlink;
 use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner, test_tun};
 use std::collections::HashSet;
@@ -322,6 +322,7 @@ impl Up<'_> {
         if !self.switches.daemon {
             terminal::note(format_args!("{} is up; Ctrl-C takes it down", self.ifname));
         }
+        startup::is_over();
         self.let_go()
     }
 

@@ -15,7 +15,7 @@ use super::signals::Signals;
 use super::{RunOptions, process};
 use config::openvpn::{AuthRetry, OpenVpn, ScriptSecurity};
 use config::settings::DataplaneSettings;
-use host::{background, privileges};
+use host::{background, privileges, startup};
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
 use std::cell::{Cell, RefCell};
@@ -131,6 +131,7 @@ impl Context {
                 terminal::note("the tunnel is up; Ctrl-C takes it down");
             }
             process::into_background();
+            startup::is_over();
         }
         if self.lost.take() {
             log::info!(target: UP, "the tunnel is up again");

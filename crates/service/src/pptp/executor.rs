@@ -17,7 +17,7 @@ use ::config::pptp::{Pptp, Role};
 use ::pptp::session::{StartError, Up};
 use control::Control;
 use host::background;
-use host::{ApplyError, logging, privileges};
+use host::{ApplyError, logging, privileges, startup};
 use netio::gre::{GreSocket, Outgoing, Received};
 use netio::netlink::{Monitor, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
@@ -345,6 +345,9 @@ impl<'m, M: Machine> Executor<'m, M> {
 
     /// Says once that the tunnel is up.
     fn is_up(&mut self) {
+        if !self.told {
+            startup::is_over();
+        }
         if self.options.daemon {
             self.let_go();
         } else if !std::mem::replace(&mut self.told, true) {

@@ -1,0 +1,88 @@
+//! Memory that only the start of a program needs.
+
+use std::io;
+
+/// Lets go of the code that has run until now. What runs again is mapped again, a few pages at a time, from the kernel's
+/// page cache; what only the start needed is the first that a router short of memory takes back.
+///
+/// # Errors
+/// `/proc` is not there, or must not be read.
+pub fn let_go_of_code() -> io::Result<()> {
+    let maps = std::fs::read_to_string("/proc/self/smaps")?;
+    for (start, length) in code_of_files(&maps) {
+        // SAFETY: the range is a mapping of this process that is not writable and that no page of has been written to, so
+        // that the kernel finds in the file what it drops here. Nothing is unmapped.
+        let _ = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
+    }
+    Ok(())
+}
+
+/// Start and length of mappings of files that can be executed and have no page of their own: relocations in the code, or a
+/// debugger's breakpoints, would be lost.
+fn code_of_files(smaps: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut current = None;
+    for line in smaps.lines() {
+        let mut words = line.split_whitespace();
+        let (first, second) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        if let Some(range) = range(first) {
+            let is_file = words.nth(3).is_some_and(|path| path.starts_with('/'));
+            current = Some(range).filter(|_| second == "r-xp" && is_file);
+        } else if matches!(first, "Anonymous:" | "Swap:") && second != "0" {
+            current = None;
+        } else if first == "VmFlags:" {
+            // The last line of each.
+            found.extend(current.take());
+        }
+    }
+    found
+}
+
+/// Start and length from `start-end` in hexadecimal digits.
+fn range(word: &str) -> Option<(usize, usize)> {
+    let (start, end) = word.split_once('-')?;
+    let number = |digits| usize::from_str_radix(digits, 16).ok();
+    let (start, end) = (number(start)?, number(end)?);
+    Some((start, end.checked_sub(start)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_clean_code_of_files_is_let_go() {
+        let of = |range: &str, rights: &str, path: &str, anonymous: u32| {
+            format!(
+                "{range} {rights} 00001000 fe:00 77 {path}\nRss: 8 kB\nAnonymous: {anonymous} kB\nSwap: 0 kB\n\
+                 VmFlags: rd ex mr mw me\n"
+            )
+        };
+        let smaps = [
+            of("1000-3000", "r-xp", "/usr/bin/millrace", 0),
+            of("3000-4000", "r--p", "/usr/bin/millrace", 0),
+            of("4000-5000", "rw-p", "/usr/bin/millrace", 4),
+            of("5000-6000", "r-xp", "/lib/with relocations.so", 4),
+            of("6000-7000", "r-xp", "[vdso]", 0),
+            of("7000-8000", "r-xp", "", 0),
+            of(
+                "7f0000008000-7f000000a000",
+                "r-xp",
+                "/lib/libc.so.6 (deleted)",
+                0,
+            ),
+        ];
+        let found = code_of_files(&smaps.concat());
+        assert_eq!(found, [(0x1000, 0x2000), (0x7f00_0000_8000, 0x2000)]);
+        assert_eq!(code_of_files("nonsense\n\n-\nVmFlags:\n"), []);
+    }
+
+    #[test]
+    fn the_program_goes_on() {
+        let all = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        assert!(!code_of_files(&all).is_empty());
+        let_go_of_code().unwrap();
+        let words: Vec<String> = (0..1000).map(|number| format!("{number:x}")).collect();
+        assert_eq!(words.concat().len(), 16 + 240 * 2 + 744 * 3);
+    }
+}
