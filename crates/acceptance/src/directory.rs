@@ -1,6 +1,7 @@
 //! A directory of a test's own.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,11 +18,17 @@ impl Directory {
     /// An empty one.
     pub fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("millrace-test-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
-        Self(path)
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("millrace-test-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match fs::create_dir(&path) {
+                Ok(()) => return Self(path),
+                // Left by a process of the same number that was killed, or that began anew.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("{}: {error}", path.display()),
+            }
+        }
     }
 
     /// Where it is.

@@ -127,7 +127,7 @@ mod tests {
     }
 
     fn readable(poller: &Poller) -> Vec<u64> {
-        let ready = poller.wait(Some(Duration::from_secs(10))).unwrap();
+        let ready = poller.wait(Some(Duration::from_secs(40))).unwrap();
         ready.iter().collect()
     }
 

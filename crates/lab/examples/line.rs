@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lab::load::{Iperf, IperfServer, PingOptions, UdpLoad, ping, udp_load};
+use lab::load::{Iperf, IperfServer, PingOptions, UDP_QUIET, UdpLoad, ping, udp_load};
 use lab::{Emulator, Host, Impairment, LabError, LinkOptions, Side};
 
 fn main() -> Result<(), LabError> {
@@ -55,6 +55,7 @@ fn main() -> Result<(), LabError> {
             size: 64,
             rate,
             duration: Duration::from_secs(1),
+            quiet: UDP_QUIET,
         };
         let report = udp_load(&a, &b, &load)?;
         println!("{report:?} {:.0}/s", report.sent_rate());
@@ -68,6 +69,7 @@ fn main() -> Result<(), LabError> {
             size: 64,
             rate,
             duration: Duration::from_secs(1),
+            quiet: UDP_QUIET,
         };
         let report = udp_load(&a, &b, &load)?;
         println!("{report:?} {:.0}/s", report.sent_rate());

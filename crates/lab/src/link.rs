@@ -25,7 +25,7 @@ pub enum Offloads {
 }
 
 /// How long a carrier may take.
-const CARRIER: Duration = Duration::from_secs(10);
+const CARRIER: Duration = Duration::from_secs(40);
 
 /// Features whose absence makes a port without segmentation.
 const SEGMENTATION: [&str; 6] = [

@@ -21,9 +21,9 @@ const LINE_BYTES: u64 = 1 << 20;
 const POLL: Duration = Duration::from_millis(3);
 /// How long the output of a program that has ended is waited for: what it has left behind in the
 /// background may hold the other end of the pipe forever.
-const DRAIN: Duration = Duration::from_millis(500);
+const DRAIN: Duration = Duration::from_secs(2);
 /// What a program gets to end by itself after SIGTERM.
-const GRACE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_secs(40);
 
 /// A program in a host. Dropping it kills it and all that it started.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::peer::{Invocation, Keys, PeerOptions, RunningPeer, WgInterface, WgPee
 use crate::{Host, LabError, LinkOptions, Process};
 
 /// How long a forwarder gets to make its interface.
-const READY: Duration = Duration::from_secs(10);
+const READY: Duration = Duration::from_secs(40);
 
 /// What carries the packets.
 pub enum Carrier {

@@ -71,11 +71,11 @@ fn drop_leaves_nothing() {
         processes.extend([sleeper.id().to_string(), parent.id().to_string()]);
         drop((line, a, b, sleeper, parent));
         for process in &processes {
-            assert!(gone(process), "{process} lives");
+            eventually("its end", || gone(process));
         }
     }
     eventually("the number of descriptors before", || {
-        descriptors() == before
+        descriptors() <= before
     });
 }
 
@@ -131,11 +131,11 @@ fn killed_process_leaves_nothing(signal: Signal) {
         assert_eq!(status.code(), Some(130));
     }
     for process in &processes {
-        // The grandchild of a process killed without notice is the one thing that cannot be caught.
-        if signal == Signal::SIGKILL && is_grandchild(process) {
-            kill(Pid::from_raw(process.parse().unwrap()), Signal::SIGKILL).unwrap();
-        }
         eventually(&format!("end of process {process} after {signal}"), || {
+            // The grandchild of a process killed without notice is the one thing that cannot be caught.
+            if signal == Signal::SIGKILL && is_grandchild(process) {
+                let _ = kill(Pid::from_raw(process.parse().unwrap()), Signal::SIGKILL);
+            }
             gone(process)
         });
     }

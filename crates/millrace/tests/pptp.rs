@@ -109,10 +109,10 @@ fn moves_packets(mppe: &str, cipher: &str) {
         assert!(status["peers"][0]["rx_bytes"].as_u64().unwrap() > SIZE as u64);
         // One stream is broken for a round trip where a packet was waited for too short, as happens on a busy machine.
         let broken = status["dataplane"]["drops"]["undecryptable"].as_u64();
-        let most = if cipher.ends_with("stateful") {
-            2_000
-        } else {
-            0
+        // Not half of what came, of packets of a thousand bytes.
+        let most = match cipher.ends_with("stateful") {
+            true => status["peers"][0]["rx_bytes"].as_u64().unwrap() / 2_000,
+            false => 0,
         };
         assert!(broken.unwrap() <= most, "{status}");
     }

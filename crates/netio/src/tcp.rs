@@ -280,7 +280,7 @@ mod tests {
         poller.modify(&fd, 0, writable).unwrap();
         assert!(
             !poller
-                .wait(Some(Duration::from_secs(10)))
+                .wait(Some(Duration::from_secs(40)))
                 .unwrap()
                 .is_empty()
         );

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{Host, LabError, Process, tools};
 
 /// How long a server gets to listen.
-const READY: Duration = Duration::from_secs(5);
+const READY: Duration = Duration::from_secs(40);
 /// What a client gets beyond the time of its test: a lossy line delays the end.
 const SLACK: Duration = Duration::from_secs(30);
 

@@ -10,7 +10,7 @@ pub use echo::EchoServer;
 pub use http::{HttpLoad, HttpReport, HttpServer, HttpWatch};
 pub use iperf::{Direction, Flow, Iperf, IperfReport, IperfServer, Transport};
 pub use ping::{PingOptions, PingReport, ping};
-pub use udp::{LossFree, UdpLoad, UdpReport, highest_loss_free, udp_load};
+pub use udp::{LossFree, UDP_QUIET, UdpLoad, UdpReport, highest_loss_free, udp_load};
 
 use std::time::Duration;
 

@@ -12,8 +12,8 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::{Host, LabError};
 
-/// How long the sink waits for stragglers after the last datagram was sent.
-const QUIET: Duration = Duration::from_millis(150);
+/// How long the sink waits for stragglers after the last datagram was sent, where what is late counts as lost.
+pub const UDP_QUIET: Duration = Duration::from_millis(150);
 /// Bytes that the sink's kernel may hold for it, bookkeeping included.
 const SINK_BUFFER: usize = 16 << 20;
 /// Datagrams that are sent between two looks at the clock, at most.
@@ -34,6 +34,8 @@ pub struct UdpLoad {
     pub rate: f64,
     /// For how long.
     pub duration: Duration,
+    /// How long the sink waits for what is late, since the last that came.
+    pub quiet: Duration,
 }
 
 /// What arrived of a stream.
@@ -84,8 +86,8 @@ pub fn udp_load(sender: &Host, receiver: &Host, load: &UdpLoad) -> Result<UdpRep
     // A schedule has at most so many; a number beyond is none of ours.
     let numbers = (load.rate * load.duration.as_secs_f64()) as usize + BURST as usize + 1;
     let sink = receiver.spawn("udp sink", {
-        let (finished, size) = (Arc::clone(&finished), load.size);
-        move || sink(&socket, size, numbers, &finished)
+        let (finished, load) = (Arc::clone(&finished), *load);
+        move || sink(&socket, &load, numbers, &finished)
     })?;
     let sent = sender.run(|| generate(load));
     finished.store(true, Ordering::Release);
@@ -165,11 +167,11 @@ fn is_transient(error: &io::Error) -> bool {
 /// Counts what arrives until the sender has finished and nothing came for a while.
 fn sink(
     socket: &UdpSocket,
-    size: usize,
+    load: &UdpLoad,
     numbers: usize,
     finished: &AtomicBool,
 ) -> io::Result<UdpReport> {
-    socket.set_read_timeout(Some(QUIET))?;
+    socket.set_read_timeout(Some(load.quiet))?;
     // A sink that is not scheduled for some milliseconds must not be taken for a bad line. Beyond the
     // system's limit only with root's rights.
     if setsockopt(socket, sockopt::RcvBufForce, &SINK_BUFFER).is_err() {
@@ -178,7 +180,7 @@ fn sink(
     let mut seen = vec![0u64; numbers.div_ceil(64)];
     let mut report = UdpReport::default();
     let mut highest = 0;
-    let mut buffer = vec![0; size.max(8) + 1];
+    let mut buffer = vec![0; load.size.max(8) + 1];
     loop {
         let last = finished.load(Ordering::Acquire);
         let length = match socket.recv(&mut buffer) {

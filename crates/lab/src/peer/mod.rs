@@ -20,7 +20,7 @@ pub use wireguard_go::{WireguardGo, WireguardGoPackaged};
 use crate::{Host, LabError, Process, tools};
 
 /// How long a program gets to answer `wg show`.
-const READY: Duration = Duration::from_secs(10);
+const READY: Duration = Duration::from_secs(40);
 
 /// How a peer shall be started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -230,7 +230,7 @@ impl ServerEnd {
                         "topology subnet",
                         "ifconfig 10.8.0.2 255.255.255.0",
                         "ping 1",
-                        "ping-restart 4",
+                        "ping-restart 60",
                     ];
                     let options = PushOptions {
                         options: options.map(str::to_owned).to_vec(),

@@ -112,7 +112,7 @@ fn client_case(wrapped: &Wrapped, exporter: bool, cipher: Cipher) {
         "--ping",
         "1",
         "--ping-restart",
-        "4",
+        "60",
         "--push",
         "ping 1",
         "--push",
@@ -164,7 +164,7 @@ fn server_case(wrapped: &Wrapped, exporter: bool, cipher: Cipher) {
     common.data_ciphers = CipherList::of(&[cipher]);
     common.renegotiate = Renegotiate::every(Duration::from_secs(4));
     common.timers.ping = Some(Duration::from_secs(1));
-    common.timers.ping_restart = Some(Duration::from_secs(4));
+    common.timers.ping_restart = Some(Duration::from_secs(60));
     let server = ServerSettings::new(common);
     let mut server = ServerEnd::begin(server, wrapped.server.clone());
     let stock = Stock::client(

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lab::cpu::{CpuMeter, CpuReport, usage};
 use lab::load::{
     Direction, EchoServer, HttpLoad, HttpServer, Iperf, IperfServer, LossFree, PingOptions,
-    PingReport, UdpLoad, highest_loss_free, ping, udp_load,
+    PingReport, UDP_QUIET, UdpLoad, highest_loss_free, ping, udp_load,
 };
 use lab::{Host, LabError, Link, LinkOptions, Offloads, Tunnel, TunnelOptions};
 
@@ -16,7 +16,7 @@ use super::contender::Contender;
 use super::test::{Metric, Test};
 
 /// How long a tunnel gets to answer for the first time.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(40);
 /// Time between pings while there is load.
 const PING_EVERY: Duration = Duration::from_millis(5);
 /// Time that a load gets before the pings begin: TCP starts slowly.
@@ -266,6 +266,7 @@ impl<'g> Rig<'g> {
                 size,
                 rate,
                 duration,
+                quiet: UDP_QUIET,
             };
             let meter = CpuMeter::start(&processes)?;
             let report = udp_load(&self.ground.a, &self.ground.b, &load)?;

@@ -15,7 +15,7 @@ use crate::bench::contender::Contender;
 const WEB_PORT: u16 = 80;
 const ECHO_PORT: u16 = 7;
 /// How long a tunnel gets to answer for the first time.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(40);
 /// How often the rate is printed.
 const EVERY: Duration = Duration::from_secs(1);
 
