@@ -110,7 +110,7 @@ fn free_port(proto: &str) -> u16 {
 fn server(pki: &Pki, proto: &str, port: u16, directory: &Directory) -> String {
     format!(
         "dev null\nproto {proto}\nlocal 127.0.0.1\nport {port}\ndh none\ntopology subnet\nverb 4\n\
-         server 10.8.0.0 255.255.255.0\nserver-ipv6 fd00:8::/64\nclient-to-client\nkeepalive 1 60\n\
+         server 10.8.0.0 255.255.255.0\nserver-ipv6 fd00:8::/64\nclient-to-client\nkeepalive 1 10\n\
          push \"route 192.168.7.0 255.255.255.0\"\npush \"dhcp-option DNS 10.8.0.1\"\n\
          status {status} 1\nwritepid {pid}\nreneg-sec 3600\n{identity}",
         status = directory.join("server.status").display(),
