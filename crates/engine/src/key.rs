@@ -77,7 +77,9 @@ impl SendKey {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use plane::{Batch, Class, Endpoint, Packet, Payload, ReplayWindow, Wire};
+    use plane::{
+        Batch, Class, Control, Endpoint, Line, Notice, Packet, Payload, PeerId, ReplayWindow, Wire,
+    };
     use std::net::SocketAddr;
     use std::time::Duration;
 
@@ -96,6 +98,17 @@ pub(crate) mod tests {
         fn reveal(&self, _: &mut [u8], _: &mut Packet) -> Payload {
             Payload::Inner
         }
+    }
+
+    /// A control that hears nothing.
+    pub(crate) struct Deaf;
+
+    impl Control for Deaf {
+        fn datagram(&self, _: Line, _: &[u8]) -> bool {
+            true
+        }
+        fn notify(&self, _: PeerId, _: Notice) {}
+        fn device_gone(&self) {}
     }
 
     /// A protocol without messages.

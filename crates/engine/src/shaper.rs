@@ -27,7 +27,6 @@ pub(crate) struct Held {
 /// The queue of the worker that reads the TUN. It is there only while lines have a rate.
 pub(crate) struct Shaper {
     queue: Queue<Held>,
-    rate: Option<u64>,
     reader: Reader,
     /// Where packets are read to.
     buffer: Box<[u8]>,
@@ -47,7 +46,6 @@ impl Shaper {
         };
         Self {
             queue: Queue::new(settings),
-            rate: Some(rate),
             reader: Reader::new(RandomState::new().hash_one(0_u8)),
             buffer: vec![0; VNET_HDR_LEN + TRAIN_ROOM].into_boxed_slice(),
             told: 0,
@@ -56,15 +54,14 @@ impl Shaper {
 
     /// The lines have another rate. `None`: what waits goes at once.
     pub(crate) fn follow(&mut self, rate: Option<u64>) {
-        if self.rate != rate {
-            self.rate = rate;
+        if self.rate() != rate {
             self.queue.set_rate(rate);
         }
     }
 
     /// Bits a second that it holds packets back to.
     pub(crate) const fn rate(&self) -> Option<u64> {
-        self.rate
+        self.queue.rate()
     }
 
     /// Whether packets have to pass through it.
@@ -145,23 +142,12 @@ mod tests {
     use super::*;
     use crate::ip::UDP;
     use crate::ip::tests::ipv4;
-    use crate::key::tests::PlainWire;
+    use crate::key::tests::{Deaf, PlainWire};
     use netio::tun::Tun;
-    use plane::{Control, Line, Notice, PeerId};
     use std::os::unix::net::UnixDatagram;
     use std::sync::Arc;
 
     const MEGABIT: u64 = 1_000_000;
-
-    struct Deaf;
-
-    impl Control for Deaf {
-        fn datagram(&self, _: Line, _: &[u8]) -> bool {
-            true
-        }
-        fn notify(&self, _: PeerId, _: Notice) {}
-        fn device_gone(&self) {}
-    }
 
     /// An interface, its other side, and a queue for a line of a megabit.
     struct World {

@@ -264,19 +264,9 @@ pub(crate) fn tun_is_gone(error: &std::io::Error) -> bool {
 mod tests {
     use super::*;
     use crate::commit::RING_SLOTS;
-    use crate::key::tests::PlainWire;
+    use crate::key::tests::{Deaf, PlainWire};
     use crate::slot::BATCH_BYTES;
-    use plane::{Line, Notice, PeerId, StreamId};
-
-    struct Deaf;
-
-    impl Control for Deaf {
-        fn datagram(&self, _: Line, _: &[u8]) -> bool {
-            true
-        }
-        fn notify(&self, _: PeerId, _: Notice) {}
-        fn device_gone(&self) {}
-    }
+    use plane::StreamId;
 
     #[test]
     fn a_stream_that_was_closed_meanwhile_does_not_hold_the_interface_back() {

@@ -114,6 +114,12 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Bits a second that the line carries, if that is known.
+    #[must_use]
+    pub const fn rate(&self) -> Option<u64> {
+        self.settings.rate
+    }
+
     /// Whether packets must pass through the queue: the line has a rate, or something waits still.
     #[must_use]
     pub const fn engaged(&self) -> bool {

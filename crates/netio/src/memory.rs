@@ -6,7 +6,7 @@ use std::io;
 /// page cache; what only the start needed is the first that a router short of memory takes back.
 ///
 /// # Errors
-/// `/proc` is not there, or must not be read.
+/// `/proc/self/smaps` cannot be read: no `/proc`, or a kernel without `CONFIG_PROC_PAGE_MONITOR`.
 pub fn let_go_of_code() -> io::Result<()> {
     let maps = std::fs::read_to_string("/proc/self/smaps")?;
     for (start, length) in code_of_files(&maps) {

@@ -2,25 +2,15 @@ use super::*;
 use crate::clock::Epoch;
 use crate::drain::InboundDrain;
 use crate::gro::Shape;
-use crate::key::tests::{Plain, PlainWire};
+use crate::key::tests::{Deaf, Plain, PlainWire};
 use crate::peer::Peer;
 use crate::session::ReceiveKey;
 use crate::shared::Shared;
 use crate::slot::{InboundRun, InboundSlot, Inner};
 use netio::tun::{Tun, VNET_HDR_LEN};
-use plane::{Control, Ecn, Endpoint, KeyLimits, Line, Notice, Packet, PeerId};
+use plane::{Ecn, Endpoint, KeyLimits, Packet, PeerId};
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixDatagram;
-
-struct Deaf;
-
-impl Control for Deaf {
-    fn datagram(&self, _: Line, _: &[u8]) -> bool {
-        true
-    }
-    fn notify(&self, _: PeerId, _: Notice) {}
-    fn device_gone(&self) {}
-}
 
 /// A data plane that drains what is put in front of it, for one peer.
 struct World {

@@ -10,11 +10,11 @@ use plane::LineId;
 impl Lines {
     /// Tells the data plane at which rate packets may go, if that has changed. While no line works the last one holds.
     pub(super) fn tell_rate(&mut self, turn: &mut Turn<'_>) {
-        let rate = self.rate_in_use().filter(|_| self.settings.shape);
-        if rate.is_some() && rate != self.rate {
-            self.rate = rate;
-            rate.into_iter()
-                .for_each(|rate| turn.plane(PlaneRequest::SetRate(rate)));
+        if self.settings.shape
+            && let Some(rate) = self.rate_in_use()
+            && self.rate.replace(rate) != Some(rate)
+        {
+            turn.plane(PlaneRequest::SetRate(rate));
         }
     }
 
