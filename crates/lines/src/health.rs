@@ -169,6 +169,14 @@ impl Health {
         self.settings.probe_interval = interval;
     }
 
+    /// The peer answers probes, or, where `every` says how long the next may take, only what it sends by itself counts.
+    pub const fn set_answers(&mut self, every: Option<Duration>) {
+        self.settings.probes = every.is_none();
+        if let Some(every) = every {
+            self.settings.silence_without_probes = every;
+        }
+    }
+
     /// The state, and why it is that; `None` while nothing has happened.
     #[must_use]
     pub const fn state(&self) -> (LineState, Option<Reason>) {

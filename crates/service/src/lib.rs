@@ -8,6 +8,7 @@
 mod backends;
 mod gate;
 pub mod inbox;
+mod lines;
 pub mod now;
 pub mod openvpn;
 #[cfg(feature = "pptp")]

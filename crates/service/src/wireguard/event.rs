@@ -1,7 +1,7 @@
 //! What an interface is told.
 
 use super::effect::LookUp;
-use super::lines::LineFacts;
+use crate::lines::LineFacts;
 use config::types::{self, Key32};
 use config::uapi::SetDevice;
 use plane::{Line, LineId, Notice, PeerId};

@@ -3,17 +3,17 @@
 use super::dataplane::perform;
 use super::effect::{Effect, Ended, Refused};
 use super::event::Event;
-use super::lines::LineFacts;
 use super::machine::{Machine, Named};
 use super::resolver::Resolver;
 use super::sockets::SocketPlan;
 use crate::inbox::Inbox;
+use crate::lines;
 use crate::now::Now;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
 use config::types::Key32;
 use config::uapi::{DeviceState, PeerState, SetDevice};
-use netio::netlink::{Address, Netlink};
+use netio::netlink::Netlink;
 use netio::udp::SocketError;
 use plane::{Line, LineId, PeerId};
 use std::collections::VecDeque;
@@ -120,7 +120,7 @@ impl Interface {
                 let marked = self.mark(mark);
                 return Some(Event::Marked(marked.map_err(|e| e.to_string())));
             }
-            Effect::ReadLines => return Some(Event::LinesRead(read_lines(&self.lines))),
+            Effect::ReadLines => return Some(Event::LinesRead(lines::read(&self.lines))),
             Effect::OpenLine { line, port, mark } => {
                 let opened = self.open_line(line, port, mark);
                 return Some(Event::LineOpened(line, opened.map_err(|e| e.to_string())));
@@ -286,40 +286,4 @@ fn read_routes(mark: u32, peers: Vec<(PeerId, IpAddr)>) -> Option<Event> {
     let mut dev = |addr| Some(netlink.route_get(addr, mark).ok()?.dev);
     let routes = peers.into_iter().map(|(id, addr)| (id, dev(addr)));
     Some(Event::RoutesRead(routes.collect()))
-}
-
-/// What the host says of the lines' devices.
-fn read_lines(lines: &Lines) -> Vec<Option<LineFacts>> {
-    let netlink = Netlink::open().inspect_err(|e| log::warn!("{e}"));
-    let Ok(mut netlink) = netlink else {
-        return Vec::new();
-    };
-    let mut read = |line: &config::lines::Line| {
-        let all = netlink.addresses(None).ok()?;
-        let own = line.source.and_then(|ip| all.iter().find(|it| it.ip == ip));
-        let link = match &line.interface {
-            Some(name) => netlink.link(name),
-            None => netlink.link_by_index(own?.index),
-        };
-        let link = link.ok()?;
-        let here = |it: &&Address| it.index == link.index && !is_link_local(it.ip);
-        let addressed = match line.source {
-            Some(_) => own.is_some(),
-            None => all.iter().any(|it| here(&it) && !it.tentative),
-        };
-        Some(LineFacts {
-            ifindex: link.index,
-            running: link.running,
-            addressed,
-        })
-    };
-    lines.lines.iter().map(&mut read).collect()
-}
-
-/// Whether only neighbours can be reached from the address.
-const fn is_link_local(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unicast_link_local(),
-    }
 }

@@ -3,10 +3,10 @@
 use super::configuration::{Configuration, Job};
 use super::effect::{Effect, Ended, PlaneRequest};
 use super::event::Event;
-use super::lines::{Lines, TheirLines};
 use super::names::Name;
 use super::peers::PeerEntry;
 use super::port::{Bind, REOPEN};
+use crate::lines::{Lines, TheirLines};
 use crate::now::Now;
 use crate::status::Refusals;
 use config::types::{AllowedIp, Key32};

@@ -27,7 +27,7 @@ mod statusdoc;
 mod tests;
 mod want;
 
-pub use self::lines::{LineFacts, LineReport};
+pub use crate::lines::{LineFacts, LineReport};
 pub use daemon::{Daemon, DaemonOptions, Owner, start_test_tun, test_tun};
 pub use dataplane::perform;
 pub use effect::{Effect, Ended, LOOKUPS_MAX, LookUp, PlaneRequest, Refused};

@@ -1,7 +1,7 @@
 //! The status document of a running interface.
 
 use super::interface::Interface;
-use super::lines::LineReport;
+use crate::lines::LineReport;
 use crate::status::{
     DataplaneStatus, LineStatus, MeasuredStatus, OrderStatus, PeerStatus, Status, dataplane,
 };

@@ -1,7 +1,6 @@
 //! What reports say of a peer's lines.
 
-use super::{number, why};
-use crate::wireguard::machine::Machine;
+use super::{Lines, number, why};
 use plane::{LineId, PeerId};
 use std::time::{Duration, Instant};
 
@@ -24,15 +23,13 @@ pub struct LineReport {
     pub round_trip: Option<Duration>,
 }
 
-impl Machine {
-    /// The lines of a peer: none where there are no lines, or the peer calls and is not called.
-    #[must_use]
-    pub fn line_reports(&self, id: PeerId) -> Vec<LineReport> {
-        let lines = self.lines.as_ref();
-        let Some((lines, peer)) = lines.and_then(|it| Some((it, it.peers.get(&id)?))) else {
+impl Lines {
+    /// The lines of a peer: none where the peer calls and is not called.
+    pub(crate) fn reports(&self, id: PeerId) -> Vec<LineReport> {
+        let Some(peer) = self.peers.get(&id) else {
             return Vec::new();
         };
-        let all = lines.settings.lines.iter().zip(&peer.lines).enumerate();
+        let all = self.settings.lines.iter().zip(&peer.lines).enumerate();
         let report = all.map(|(at, (settings, of))| {
             let state = of.health.state();
             let line = number(at);

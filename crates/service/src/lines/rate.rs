@@ -1,20 +1,18 @@
 //! What the lines carry together, where packets wait for that in a queue of ours.
 
-use super::Lines;
 use super::peer::PeerLines;
-use crate::wireguard::effect::PlaneRequest;
-use crate::wireguard::machine::Turn;
+use super::{LineEffect, Lines};
 use config::lines::LineMode;
 use plane::LineId;
 
 impl Lines {
     /// Tells the data plane at which rate packets may go, if that has changed. While no line works the last one holds.
-    pub(super) fn tell_rate(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn tell_rate(&mut self, out: &mut Vec<LineEffect>) {
         if self.settings.shape
             && let Some(rate) = self.rate_in_use()
             && self.rate.replace(rate) != Some(rate)
         {
-            turn.plane(PlaneRequest::SetRate(rate));
+            out.push(LineEffect::SetRate(rate));
         }
     }
 

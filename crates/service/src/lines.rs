@@ -1,0 +1,486 @@
+//! The lines of a tunnel: which are there, how well each peer answers on each, and which one is used.
+//!
+//! What is measured costs nothing while packets come and go. For the rest there are *probes*, messages that the peer
+//! answers at once: with WireGuard handshakes, with OpenVPN requests of its options check. Either makes the peer send to
+//! where it came from, so a probe by a line that is not in use is followed by a keepalive by the one that is.
+//!
+//! [`Lines`] decides, and does nothing: what happened and the time go in, [`LineEffect`]s come out.
+
+use config::lines::{LineMode, Lines as Settings};
+use lines::health::{self, Fault, Health, LineState, Reason};
+use lines::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, Switch};
+use plane::{Endpoint, Line, LineId, PeerId, PeerState, Transport};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+mod effect;
+mod host;
+mod peer;
+mod rate;
+mod report;
+mod theirs;
+
+pub(crate) use effect::LineEffect;
+pub(crate) use host::read;
+use peer::PeerLines;
+pub use report::LineReport;
+pub(crate) use theirs::TheirLines;
+
+/// How often lines are looked at while nothing moves, while something does, and while an answer is waited for.
+const IDLE: Duration = Duration::from_secs(1);
+const BUSY: Duration = Duration::from_millis(250);
+const WAITING: Duration = Duration::from_millis(100);
+
+/// How often a line of which nothing is heard is asked; while packets go by several lines at a time; one that costs money.
+const PROBE_IDLE: Duration = Duration::from_secs(5);
+const PROBE_SPREAD: Duration = Duration::from_secs(1);
+const PROBE_METERED: Duration = Duration::from_secs(60);
+
+/// A session by which data came so lately works, so that a probe needs no other in its place.
+const WORKS: Duration = Duration::from_secs(2);
+
+/// How often sockets that could not be opened are tried again.
+const REOPEN: Duration = Duration::from_secs(5);
+
+/// What the host says of a line's device, or of the interface that has its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineFacts {
+    /// Its index.
+    pub ifindex: u32,
+    /// It is up and has a carrier.
+    pub running: bool,
+    /// It has an address from which others can be reached, or the one that the line is bound to.
+    pub addressed: bool,
+}
+
+impl LineFacts {
+    const fn fault(self) -> Option<Fault> {
+        match self {
+            Self { running: false, .. } => Some(Fault::NoCarrier),
+            Self {
+                addressed: false, ..
+            } => Some(Fault::NoAddress),
+            _ => None,
+        }
+    }
+}
+
+/// The local end of a line.
+#[derive(Clone, Debug)]
+struct End {
+    facts: Option<LineFacts>,
+    fault: Option<Fault>,
+    sockets: Sockets,
+    /// Why they could last not be opened.
+    refused: Option<String>,
+}
+
+/// Whether a line has sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sockets {
+    /// None; not to be tried before then.
+    Closed(Option<Instant>),
+    Asked,
+    Open,
+}
+
+/// All lines of an interface.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    settings: Settings,
+    ends: Vec<End>,
+    /// The peers that are called. Others are answered where they call from.
+    peers: BTreeMap<PeerId, PeerLines>,
+    /// By which line each of the others has called.
+    callers: BTreeMap<PeerId, LineId>,
+    look: Option<Instant>,
+    /// Bits a second that the data plane was told.
+    rate: Option<u64>,
+    answers: Answers,
+}
+
+/// How soon peers say something when they are sent something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// They answer probes at once.
+    Probes,
+    /// Only what they send by themselves counts, which comes at least this often.
+    Every(Duration),
+}
+
+impl Answers {
+    /// How long what comes by itself may take, where probes are not answered: one of it may be lost.
+    fn every(self) -> Option<Duration> {
+        match self {
+            Self::Probes => None,
+            Self::Every(interval) => Some(interval * 5 / 2),
+        }
+    }
+}
+
+/// A line's number. There are at most [`config::lines::LINES_MAX`].
+const fn number(at: usize) -> LineId {
+    LineId(at as u8)
+}
+
+impl Lines {
+    /// Lines that are not open yet.
+    pub(crate) fn new(settings: Settings) -> Self {
+        let end = End {
+            facts: None,
+            fault: Some(Fault::NoDevice),
+            sockets: Sockets::Closed(None),
+            refused: None,
+        };
+        Self {
+            ends: vec![end; settings.lines.len()],
+            settings,
+            peers: BTreeMap::new(),
+            callers: BTreeMap::new(),
+            look: None,
+            rate: None,
+            answers: Answers::Probes,
+        }
+    }
+
+    /// Peers answer otherwise than was thought. Until it is said, they answer probes.
+    pub(crate) fn set_answers(&mut self, answers: Answers) {
+        if std::mem::replace(&mut self.answers, answers) != answers {
+            for of in self.peers.values_mut().flat_map(|peer| &mut peer.lines) {
+                of.health.set_answers(answers.every());
+            }
+        }
+    }
+
+    fn is_open(&self, line: LineId) -> bool {
+        let end = self.ends.get(line.index());
+        end.is_some_and(|end| end.sockets == Sockets::Open)
+    }
+
+    fn open(&self) -> impl Iterator<Item = LineId> + '_ {
+        (0..self.ends.len())
+            .map(number)
+            .filter(|line| self.is_open(*line))
+    }
+
+    fn health(&self, line: LineId) -> Health {
+        let metered = self.line_settings(line).metered;
+        let mut health = Health::new(health::Settings {
+            probe_interval: if metered { PROBE_METERED } else { PROBE_IDLE },
+            probe_interval_silent: Duration::from_millis(400),
+            silence: Duration::from_millis(1200),
+            unanswered: match self.settings.mode {
+                LineMode::Single | LineMode::Failover => 2,
+                // A line that loses much is not dead, and copies go on meanwhile.
+                LineMode::Duplicate => 4,
+                LineMode::Critical | LineMode::Balance | LineMode::BalancePackets => 3,
+            },
+            answers: 2,
+            ..health::Settings::default()
+        });
+        health.set_answers(self.answers.every());
+        let fault = self.ends.get(line.index()).and_then(|end| end.fault);
+        if fault.is_some() {
+            health.fault(fault);
+        }
+        health
+    }
+
+    /// Whether the session that a probe makes is used. Where packets of one connection go by several lines it is better not
+    /// to be: those of a new session overtake those of the last. The peer is a Millrace then, which keeps the session in
+    /// use; others have room for a few unused ones only (boringtun: eight of all).
+    fn renews(mode: LineMode, peer: &PeerState, now: Instant) -> bool {
+        let works = peer.times.last_data_received;
+        mode != LineMode::BalancePackets || works.is_none_or(|at| at + WORKS < now)
+    }
+
+    fn scheduler(&self) -> Scheduler {
+        let mode = match self.settings.mode {
+            LineMode::Single => Mode::Single,
+            LineMode::Failover => Mode::Failover,
+            LineMode::Duplicate => Mode::Duplicate,
+            LineMode::Critical => Mode::Critical,
+            LineMode::Balance => Mode::BalanceFlows,
+            LineMode::BalancePackets => Mode::BalancePackets,
+        };
+        let hold = self.settings.hold;
+        let usual = FailoverSettings::default();
+        let hold_max = usual.hold_max.max(hold);
+        Scheduler::new(mode, FailoverSettings { hold, hold_max })
+    }
+
+    fn line_settings(&self, line: LineId) -> LineSettings {
+        let settings = self.settings.lines.get(line.index());
+        settings.map_or_else(LineSettings::default, |line| LineSettings {
+            priority: line.priority,
+            metered: line.metered,
+            rate: line.rate,
+            ..LineSettings::default()
+        })
+    }
+}
+
+/// A peer on a line, reached by datagrams.
+const fn on(id: LineId, endpoint: Endpoint) -> Line {
+    Line {
+        id,
+        endpoint,
+        transport: Transport::Udp,
+    }
+}
+
+impl Lines {
+    /// The lines as they were written.
+    pub(crate) const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Opens the lines anew, each as soon as its device is found to be there.
+    pub(crate) fn bind(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
+        for end in &mut self.ends {
+            end.sockets = Sockets::Closed(None);
+        }
+        self.look = Some(now);
+        out.push(LineEffect::Read);
+    }
+
+    /// Closes all lines.
+    pub(crate) fn close_all(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
+        self.look = None;
+        for at in 0..self.ends.len() {
+            self.close(number(at), now, out);
+        }
+    }
+
+    /// What the host says of the lines, in their order; nothing of those whose devices are not there. `bound` is the port
+    /// and the mark of sockets; without, none are opened.
+    pub(crate) fn read(
+        &mut self,
+        facts: &[Option<LineFacts>],
+        bound: Option<(u16, u32)>,
+        now: Instant,
+        out: &mut Vec<LineEffect>,
+    ) {
+        for at in 0..self.ends.len() {
+            let facts = facts.get(at).copied().flatten();
+            self.read_one(number(at), facts, bound, now, out);
+        }
+    }
+
+    /// Where a peer is, by configuration.
+    pub(crate) fn call(&mut self, id: PeerId, to: SocketAddr, out: &mut Vec<LineEffect>) {
+        let mut peer = match self.peers.remove(&id) {
+            Some(peer) => peer,
+            None => PeerLines::new(self, to),
+        };
+        peer.address = to;
+        self.callers.remove(&id);
+        for line in self.open() {
+            out.push(LineEffect::SetLine(id, on(line, Endpoint::new(to))));
+        }
+        self.peers.insert(id, peer);
+    }
+
+    /// Something authentic of a peer has come that is no data packet.
+    pub(crate) fn heard(
+        &mut self,
+        id: PeerId,
+        from: LineId,
+        now: Instant,
+        out: &mut Vec<LineEffect>,
+    ) {
+        match self.peers.get_mut(&id) {
+            Some(peer) => peer.heard(from, now),
+            None => {
+                out.push(LineEffect::UseLine(id, from));
+                self.callers.insert(id, from);
+                self.tell_rate(out);
+            }
+        }
+    }
+
+    /// Something goes out by the line that is in use that asks as a probe does.
+    pub(crate) fn asked(&mut self, id: PeerId, now: Instant) {
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.asked(now);
+        }
+    }
+
+    /// A peer is no more.
+    pub(crate) fn forget(&mut self, id: PeerId) {
+        self.peers.remove(&id);
+        self.callers.remove(&id);
+    }
+
+    /// Whether the lines are open, or to be opened.
+    pub(crate) const fn is_bound(&self) -> bool {
+        self.look.is_some()
+    }
+
+    /// When the lines are looked at next.
+    pub(crate) const fn due(&self) -> Option<Instant> {
+        self.look
+    }
+
+    /// The lines are to be looked at. Asks for what the host says of them where sockets could not be opened.
+    pub(crate) fn expire(&self, now: Instant, out: &mut Vec<LineEffect>) {
+        let again = |end: &End| {
+            end.fault.is_none() && matches!(end.sockets, Sockets::Closed(Some(at)) if at <= now)
+        };
+        if self.ends.iter().any(again) {
+            out.push(LineEffect::Read);
+        }
+    }
+
+    /// Takes what the data plane knows, asks where an answer is due, and follows what comes of it.
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        view: impl Fn(PeerId) -> PeerState,
+        out: &mut Vec<LineEffect>,
+    ) {
+        if self.look.is_none() {
+            // The interface is down.
+            return;
+        }
+        let single = self.settings.mode == LineMode::Single;
+        let mut next = IDLE;
+        for (id, peer) in &mut self.peers {
+            let state = view(*id);
+            next = next.min(peer.look(&state, now));
+            if let Some(line) = peer.probe(single, now) {
+                out.push(LineEffect::Probe {
+                    peer: *id,
+                    line: on(line, Endpoint::new(peer.address)),
+                    renew: Self::renews(self.settings.mode, &state, now),
+                });
+            }
+            if peer.calls_back(now) && state.sealed.is_some() {
+                out.push(LineEffect::Keepalive(*id));
+            }
+            let names = &self.settings.lines;
+            let name = |line: LineId| names.get(line.index()).map_or("?", |it| it.name.as_str());
+            for (line, change) in peer.judge(now) {
+                let (name, state, why) = (name(line), change.to, change.reason);
+                let words = format!("line {name} is {state}: {why}");
+                out.push(LineEffect::LogPeer(*id, words));
+            }
+            if let Some((line, switch)) = peer.choose(now) {
+                out.push(LineEffect::UseLine(*id, line));
+                if state.sealed.is_some() {
+                    // The peer sends to where it last heard from.
+                    out.push(LineEffect::Keepalive(*id));
+                }
+                if let Some(Switch { reason, .. }) = switch {
+                    let words = format!("line {} is used now: {reason}", name(line));
+                    out.push(LineEffect::LogPeer(*id, words));
+                }
+            }
+            if let Some(mode) = peer.spread() {
+                out.push(LineEffect::SetLineMode(*id, mode));
+            }
+        }
+        self.tell_rate(out);
+        self.look = Some(now + next);
+    }
+
+    fn close(&mut self, line: LineId, now: Instant, out: &mut Vec<LineEffect>) {
+        let Some(end) = self.ends.get_mut(line.index()) else {
+            return;
+        };
+        if std::mem::replace(&mut end.sockets, Sockets::Closed(None)) == Sockets::Open {
+            out.push(LineEffect::Close(line));
+            for peer in self.peers.values_mut() {
+                peer.closed(line, now);
+            }
+        }
+    }
+
+    fn read_one(
+        &mut self,
+        line: LineId,
+        facts: Option<LineFacts>,
+        bound: Option<(u16, u32)>,
+        now: Instant,
+        out: &mut Vec<LineEffect>,
+    ) {
+        let index = |facts: Option<LineFacts>| facts.map(|facts| facts.ifindex);
+        let Some(end) = self.ends.get_mut(line.index()) else {
+            return;
+        };
+        // Sockets are bound to a device, not to its name.
+        let replaced = index(end.facts) != index(facts);
+        end.facts = facts;
+        let fault = facts.map_or(Some(Fault::NoDevice), LineFacts::fault);
+        if end.fault != fault {
+            end.fault = fault;
+            for peer in self.peers.values_mut() {
+                peer.fault(line, fault);
+            }
+        }
+        if replaced {
+            self.close(line, now, out);
+        }
+        let Some(end) = self.ends.get_mut(line.index()) else {
+            return;
+        };
+        let closed = matches!(end.sockets, Sockets::Closed(at) if at.is_none_or(|at| at <= now));
+        if let Some((port, mark)) = bound
+            && fault.is_none()
+            && closed
+        {
+            end.sockets = Sockets::Asked;
+            let own = self.settings.lines.get(line.index()).and_then(|it| it.mark);
+            let mark = own.unwrap_or(mark);
+            out.push(LineEffect::Open { line, port, mark });
+        }
+    }
+
+    /// The end of [`LineEffect::Open`].
+    pub(crate) fn opened(
+        &mut self,
+        line: LineId,
+        result: Result<u16, String>,
+        now: Instant,
+        out: &mut Vec<LineEffect>,
+    ) {
+        let settings = self.line_settings(line);
+        let Some(end) = self.ends.get_mut(line.index()) else {
+            return;
+        };
+        if end.sockets != Sockets::Asked {
+            // They were closed meanwhile.
+            if result.is_ok() {
+                out.push(LineEffect::Close(line));
+            }
+            return;
+        }
+        if let Err(words) = result {
+            end.sockets = Sockets::Closed(Some(now + REOPEN));
+            if end.refused.as_ref() != Some(&words) {
+                let name = self.settings.lines.get(line.index());
+                let name = name.map_or("?", |it| it.name.as_str());
+                let text = format!("line {name}: {words}; trying again");
+                out.push(LineEffect::Log(log::Level::Warn, text));
+                end.refused = Some(words);
+            }
+            return;
+        }
+        end.sockets = Sockets::Open;
+        end.refused = None;
+        for (id, peer) in &mut self.peers {
+            let to = Endpoint::new(peer.address);
+            out.push(LineEffect::SetLine(*id, on(line, to)));
+            peer.opened(line, settings);
+        }
+    }
+}
+
+/// Why a line is in its state, as reports say it.
+fn why(state: (LineState, Option<Reason>)) -> String {
+    match state {
+        (_, Some(reason)) => reason.to_string(),
+        (_, None) => "nothing has come by it yet".to_owned(),
+    }
+}

@@ -1,0 +1,45 @@
+//! What lines ask for.
+
+#[cfg(doc)]
+use super::Lines;
+#[cfg(doc)]
+use plane::DataPlane;
+use plane::{Line, LineId, LineMode, PeerId};
+
+/// Something to do, in the order in which it comes.
+#[derive(Debug)]
+pub(crate) enum LineEffect {
+    /// Read what the host says of the lines, for [`Lines::read`].
+    Read,
+    /// Open the sockets of a line in the place of those that are open; [`Lines::opened`] is to be told how it went.
+    Open {
+        line: LineId,
+        /// The UDP port; 0 for any.
+        port: u16,
+        /// The mark of what they send; 0 for none.
+        mark: u32,
+    },
+    /// Close the sockets of a line.
+    Close(LineId),
+    /// [`DataPlane::set_line`].
+    SetLine(PeerId, Line),
+    /// [`DataPlane::use_line`].
+    UseLine(PeerId, LineId),
+    /// [`DataPlane::set_line_mode`].
+    SetLineMode(PeerId, LineMode),
+    /// [`DataPlane::set_rate`], in bits a second.
+    SetRate(u64),
+    /// Send the peer something by this line that it answers at once.
+    Probe {
+        peer: PeerId,
+        line: Line,
+        /// Data has not come of late: if the probe makes a new session, it is to be used.
+        renew: bool,
+    },
+    /// Send the peer an empty packet, if there are keys for it.
+    Keepalive(PeerId),
+    /// Write to the log.
+    Log(log::Level, String),
+    /// Write to the log about a peer.
+    LogPeer(PeerId, String),
+}
