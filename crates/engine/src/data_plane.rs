@@ -383,6 +383,12 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
         }
     }
 
+    fn inject_by(&self, id: PeerId, line: LineId, payload: &[u8]) {
+        if let Some(peer) = self.find(id) {
+            self.shared().inject(&peer, Some(line), payload);
+        }
+    }
+
     fn send_keepalive(&self, id: PeerId) -> bool {
         let peer = self.find(id);
         peer.is_some_and(|peer| Self::send_keepalive(self, &peer))

@@ -47,8 +47,8 @@ impl<W: Wire> OutboundFill<W> {
     pub(crate) fn fill(&mut self, slot: &mut OutboundSlot) -> Filled {
         slot.clear();
         slot.now = Instant::now();
-        for (peer, payload) in self.shared.take_injected() {
-            self.lookup.inject(slot, &peer, &payload);
+        for injected in self.shared.take_injected() {
+            self.lookup.inject(slot, &injected);
         }
         self.follow_rate();
         let filled = if self.shaper.is_some() {

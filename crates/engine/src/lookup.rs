@@ -72,6 +72,16 @@ impl Destination {
         to
     }
 
+    /// The same by one line, whichever are used.
+    fn only_by(mut self, line: LineId) -> Self {
+        let known = self.peer.lines.get(line);
+        self.endpoint = known.and_then(PeerLine::endpoint);
+        self.stream = known.and_then(|known| known.stream.load_full());
+        self.line = line;
+        self.plan = None;
+        self
+    }
+
     /// Whether a datagram is the tunnel's own, by any of its ways.
     fn loops<W: Wire>(&self, wire: &W, ways: &[Way], datagram: &[u8], to: SocketAddr) -> bool {
         let (Some(key), Some(endpoint)) = (&self.key, &self.endpoint) else {

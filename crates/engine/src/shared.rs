@@ -31,8 +31,14 @@ const UNREACHABLE_PER_SECOND: u64 = 100;
 /// The routing table: which peer owns an address.
 pub(crate) type PeerRoutes = Routes<Arc<Peer>>;
 
-/// A payload of our own, and the peer that it is for.
-pub(crate) type Injected = (Arc<Peer>, Box<[u8]>);
+/// A payload of our own.
+pub(crate) struct Injected {
+    /// The peer that it is for.
+    pub(crate) peer: Arc<Peer>,
+    /// The only line that it goes by; `None` for those of the peer's packets.
+    pub(crate) line: Option<LineId>,
+    pub(crate) payload: Box<[u8]>,
+}
 
 pub(crate) struct Shared<W: Wire> {
     pub(crate) tun: Tun,
@@ -114,13 +120,17 @@ impl<W: Wire> Shared<W> {
     }
 
     /// Queues a payload for a peer; the worker that owns the TUN takes it.
-    pub(crate) fn inject(&self, peer: &Arc<Peer>, payload: &[u8]) {
+    pub(crate) fn inject(&self, peer: &Arc<Peer>, line: Option<LineId>, payload: &[u8]) {
         let mut injected = self.injected.lock().unwrap_or_else(PoisonError::into_inner);
         if injected.len() >= INJECTED_MAX {
             self.drops.staged.add(1);
             return;
         }
-        injected.push_back((Arc::clone(peer), payload.into()));
+        injected.push_back(Injected {
+            peer: Arc::clone(peer),
+            line,
+            payload: payload.into(),
+        });
         let first = injected.len() == 1;
         self.has_injected.store(true, Ordering::Release);
         drop(injected);

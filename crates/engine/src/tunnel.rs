@@ -285,7 +285,7 @@ impl<W: Wire> Tunnel<W> {
 
     /// Seals `payload` for `peer` among its packets, in their order. Dropped where there is no key.
     pub fn inject(&self, peer: &Arc<Peer>, payload: &[u8]) {
-        self.shared.inject(peer, payload);
+        self.shared.inject(peer, None, payload);
     }
 
     /// Whether packets from one peer to another are passed on here, or left to the kernel.

@@ -169,11 +169,12 @@ impl Health {
         self.settings.probe_interval = interval;
     }
 
-    /// The peer answers probes, or, where `every` says how long the next may take, only what it sends by itself counts.
-    pub const fn set_answers(&mut self, every: Option<Duration>) {
-        self.settings.probes = every.is_none();
-        if let Some(every) = every {
-            self.settings.silence_without_probes = every;
+    /// The peer answers probes; or, where there is a time, only what it sends by itself counts, which must come within that
+    /// time of something that was sent to it.
+    pub const fn set_answers(&mut self, within: Option<Duration>) {
+        self.settings.probes = within.is_none();
+        if let Some(within) = within {
+            self.settings.silence_without_probes = within;
         }
     }
 

@@ -195,6 +195,9 @@ pub trait DataPlane: Send + Sync {
     /// there is no key.
     fn inject(&self, id: PeerId, payload: &[u8]);
 
+    /// The same by one line only, whichever are used. Dropped where the peer does not have it, too.
+    fn inject_by(&self, id: PeerId, line: LineId, payload: &[u8]);
+
     /// Sends an empty data packet. Returns whether there was a key and an address to send it.
     fn send_keepalive(&self, id: PeerId) -> bool;
 

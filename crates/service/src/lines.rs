@@ -19,12 +19,14 @@ mod host;
 mod peer;
 mod rate;
 mod report;
+mod status;
 mod theirs;
 
 pub(crate) use effect::LineEffect;
 pub(crate) use host::read;
 use peer::PeerLines;
 pub use report::LineReport;
+pub(crate) use status::{order_status, status, their_status};
 pub(crate) use theirs::TheirLines;
 
 /// How often lines are looked at while nothing moves, while something does, and while an answer is waited for.
@@ -98,6 +100,8 @@ pub(crate) struct Lines {
     /// Bits a second that the data plane was told.
     rate: Option<u64>,
     answers: Answers,
+    /// Packets go by one line at a time, and no other is asked, whatever the mode.
+    singly: bool,
 }
 
 /// How soon peers say something when they are sent something.
@@ -105,16 +109,15 @@ pub(crate) struct Lines {
 pub(crate) enum Answers {
     /// They answer probes at once.
     Probes,
-    /// Only what they send by themselves counts, which comes at least this often.
-    Every(Duration),
+    /// They do not, but are heard within this time of being sent something, or the line does not work.
+    Within(Duration),
 }
 
 impl Answers {
-    /// How long what comes by itself may take, where probes are not answered: one of it may be lost.
-    fn every(self) -> Option<Duration> {
+    const fn within(self) -> Option<Duration> {
         match self {
             Self::Probes => None,
-            Self::Every(interval) => Some(interval * 5 / 2),
+            Self::Within(time) => Some(time),
         }
     }
 }
@@ -141,14 +144,20 @@ impl Lines {
             look: None,
             rate: None,
             answers: Answers::Probes,
+            singly: false,
         }
+    }
+
+    /// Peers cannot be reached by several lines, or not yet.
+    pub(crate) const fn set_singly(&mut self, singly: bool) {
+        self.singly = singly;
     }
 
     /// Peers answer otherwise than was thought. Until it is said, they answer probes.
     pub(crate) fn set_answers(&mut self, answers: Answers) {
         if std::mem::replace(&mut self.answers, answers) != answers {
             for of in self.peers.values_mut().flat_map(|peer| &mut peer.lines) {
-                of.health.set_answers(answers.every());
+                of.health.set_answers(answers.within());
             }
         }
     }
@@ -156,6 +165,11 @@ impl Lines {
     fn is_open(&self, line: LineId) -> bool {
         let end = self.ends.get(line.index());
         end.is_some_and(|end| end.sockets == Sockets::Open)
+    }
+
+    /// Whether a line has sockets.
+    pub(crate) fn has_open(&self) -> bool {
+        self.open().next().is_some()
     }
 
     fn open(&self) -> impl Iterator<Item = LineId> + '_ {
@@ -179,7 +193,7 @@ impl Lines {
             answers: 2,
             ..health::Settings::default()
         });
-        health.set_answers(self.answers.every());
+        health.set_answers(self.answers.within());
         let fault = self.ends.get(line.index()).and_then(|end| end.fault);
         if fault.is_some() {
             health.fault(fault);
@@ -231,11 +245,6 @@ const fn on(id: LineId, endpoint: Endpoint) -> Line {
 }
 
 impl Lines {
-    /// The lines as they were written.
-    pub(crate) const fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     /// Opens the lines anew, each as soon as its device is found to be there.
     pub(crate) fn bind(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
         for end in &mut self.ends {
@@ -300,6 +309,27 @@ impl Lines {
         }
     }
 
+    /// The answer to the last probe has come, by whatever line. Returns whether there was a probe.
+    pub(crate) fn answered(&mut self, id: PeerId, now: Instant) -> bool {
+        let peer = self.peers.get_mut(&id);
+        peer.is_some_and(|peer| peer.probe_answered(now))
+    }
+
+    /// A probe by the line in use that is not counted: it shows whether the peer answers probes at all.
+    pub(crate) fn trial(&self, id: PeerId) -> Option<LineEffect> {
+        let peer = self.peers.get(&id)?;
+        Some(LineEffect::Probe {
+            peer: id,
+            line: on(peer.used?, Endpoint::new(peer.address)),
+            renew: true,
+        })
+    }
+
+    /// The line that packets of a peer go by, or most of them.
+    pub(crate) fn used(&self, id: PeerId) -> Option<LineId> {
+        self.peers.get(&id)?.used
+    }
+
     /// Something goes out by the line that is in use that asks as a probe does.
     pub(crate) fn asked(&mut self, id: PeerId, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&id) {
@@ -311,11 +341,6 @@ impl Lines {
     pub(crate) fn forget(&mut self, id: PeerId) {
         self.peers.remove(&id);
         self.callers.remove(&id);
-    }
-
-    /// Whether the lines are open, or to be opened.
-    pub(crate) const fn is_bound(&self) -> bool {
-        self.look.is_some()
     }
 
     /// When the lines are looked at next.
@@ -344,7 +369,7 @@ impl Lines {
             // The interface is down.
             return;
         }
-        let single = self.settings.mode == LineMode::Single;
+        let single = self.singly || self.settings.mode == LineMode::Single;
         let mut next = IDLE;
         for (id, peer) in &mut self.peers {
             let state = view(*id);
@@ -377,7 +402,7 @@ impl Lines {
                     out.push(LineEffect::LogPeer(*id, words));
                 }
             }
-            if let Some(mode) = peer.spread() {
+            if let Some(mode) = peer.spread(self.singly) {
                 out.push(LineEffect::SetLineMode(*id, mode));
             }
         }

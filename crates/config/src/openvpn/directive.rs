@@ -269,6 +269,10 @@ impl<'a, 'b> Collector<'a, 'b> {
     }
 }
 
+/// What begins a comment that may speak of lines ([`Lines`](crate::lines::Lines)). It is kept as a directive of this name,
+/// with the text behind it as its value.
+pub(crate) const COMMENT: &str = "#!";
+
 /// The directives of a text, as far as the budget goes; faults go to `misread`.
 pub(crate) fn parse_text(
     text: &str,
@@ -297,7 +301,11 @@ pub(crate) fn parse_text(
                 continue;
             }
         };
-        let mut words = words.into_iter();
+        let comment = line.trim_start().strip_prefix(COMMENT);
+        let mut words = match comment {
+            None => words.into_iter(),
+            Some(text) => vec![COMMENT.to_owned(), text.to_owned()].into_iter(),
+        };
         let Some(first) = words.next() else { continue };
         let Some(left) = budget.directives.checked_sub(1) else {
             budget.fault(misread, || Misread {

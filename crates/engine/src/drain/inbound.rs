@@ -463,7 +463,7 @@ fn pass_on<W: Wire>(shared: &Shared<W>, packet: &[u8], from: &Arc<Peer>) -> bool
     let Some(to) = to.filter(|to| !Arc::ptr_eq(to, from)) else {
         return false;
     };
-    shared.inject(to, packet);
+    shared.inject(to, None, packet);
     true
 }
 

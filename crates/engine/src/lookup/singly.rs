@@ -5,6 +5,7 @@ use super::{Destination, OutboundLookup, Read};
 use crate::gso;
 use crate::ip::IpPacket;
 use crate::peer::Peer;
+use crate::shared::Injected;
 use crate::slot::OutboundSlot;
 use netio::tun::VnetHdr;
 use netio::udp::Ecn;
@@ -12,20 +13,24 @@ use plane::{Notice, Wire};
 use std::sync::Arc;
 
 impl<W: Wire> OutboundLookup<W> {
-    /// Takes a payload of ours for `peer` into the batch.
-    pub(crate) fn inject(&mut self, slot: &mut OutboundSlot, peer: &Arc<Peer>, payload: &[u8]) {
+    /// Takes a payload of ours into the batch.
+    pub(crate) fn inject(&mut self, slot: &mut OutboundSlot, injected: &Injected) {
+        let Injected {
+            peer,
+            line,
+            payload,
+        } = injected;
         let start = slot.used + self.head;
         if start + payload.len() + W::TAIL_MAX > slot.memory.len() {
             self.shared.drops.staged.add(1);
             return;
         }
         slot.memory[start..start + payload.len()].copy_from_slice(payload);
-        self.last = Some(Destination::new(
-            None,
-            Arc::clone(peer),
-            slot.now,
-            &mut self.ways,
-        ));
+        let mut to = Destination::new(None, Arc::clone(peer), slot.now, &mut self.ways);
+        if let Some(line) = *line {
+            to = to.only_by(line);
+        }
+        self.last = Some(to);
         let read = Read {
             start,
             len: payload.len(),

@@ -12,8 +12,20 @@ pub const OCC_MAGIC: [u8; 16] = [
     0x28, 0x7f, 0x34, 0x6b, 0xd4, 0xef, 0x7a, 0x81, 0x2d, 0x56, 0xb8, 0xd3, 0xaf, 0xc5, 0x45, 0x9c,
 ];
 
+/// The message that asks for the peer's options. A server answers it at once, whatever its options.
+pub const OCC_REQUEST: [u8; 17] = occ(0);
+
 /// The message that takes leave over UDP, where the ends have not agreed to do so in the control channel.
 pub const OCC_EXIT: [u8; 17] = occ(6);
+
+/// The message that says our options: text without its end.
+#[must_use]
+pub fn options(text: &str) -> Vec<u8> {
+    let mut message = occ(1).to_vec();
+    message.extend_from_slice(text.as_bytes());
+    message.push(0);
+    message
+}
 
 const fn occ(kind: u8) -> [u8; 17] {
     let mut message = [kind; 17];
@@ -30,7 +42,7 @@ const fn occ(kind: u8) -> [u8; 17] {
 pub enum InBand<'a> {
     /// The peer lives.
     Ping,
-    /// The peer wants to know our options. Only peers with static keys ask.
+    /// The peer wants to know our options: one with a static key, or one that wants to know whether a line works.
     OptionsRequest,
     /// The peer's options: text, as it is.
     Options(&'a [u8]),

@@ -10,6 +10,7 @@ use super::machine::{Agreed, Phase, Session, Side};
 use super::output::{CloseReason, Output};
 use super::settings::{ClientSettings, Timers};
 use crate::data::header::{Layout, NO_PEER_ID};
+use crate::data::inband::OCC_EXIT;
 use crate::key_method::{Credentials, KeyMethod, Login};
 use crate::message::{Message, Restart};
 use crate::negotiate::{cipher, occ};
@@ -362,7 +363,7 @@ impl Session {
             Some((0, _)) => self.close_now(CloseReason::Local, out),
             Some((tries, _)) => {
                 client.leaving = Some((tries - 1, now + EXIT_EVERY));
-                out.push(Output::SendData(occ_exit()));
+                out.push(Output::SendData(OCC_EXIT.to_vec()));
             }
             None => {}
         }
@@ -376,18 +377,6 @@ impl Session {
         }
     }
 }
-
-/// `OCC_EXIT`: the magic of the option channel and its number 6.
-fn occ_exit() -> Vec<u8> {
-    let mut payload = OCC_MAGIC.to_vec();
-    payload.push(6);
-    payload
-}
-
-/// What the option channel's payloads begin with.
-const OCC_MAGIC: [u8; 16] = [
-    0x28, 0x7f, 0x34, 0x6b, 0xd4, 0xef, 0x7a, 0x81, 0x2d, 0x56, 0xb8, 0xd3, 0xaf, 0xc5, 0x45, 0x9c,
-];
 
 /// What is pushed goes before what is configured.
 fn merged(ours: &Timers, reply: &PushReply) -> Timers {

@@ -1,10 +1,13 @@
 //! What a session tells of itself and of its peer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::Output;
 use super::control_traffic::ControlTraffic;
 use super::machine::{Phase, Session, Side};
 use crate::data::header::Layout;
+use crate::data::inband;
 use crate::negotiate::Cipher;
 use crate::role::Role;
 use crate::session_id::SessionId;
@@ -54,6 +57,19 @@ impl Session {
     #[must_use]
     pub fn peer_options(&self) -> Option<&str> {
         self.options.as_deref()
+    }
+
+    /// How long the peer may be silent before the session ends (`ping-restart`), if that is limited, once the session is up.
+    #[must_use]
+    pub fn ping_restart(&self) -> Option<Duration> {
+        self.liveness.ping_restart()
+    }
+
+    /// The peer asked on the data channel for our options (`OCC_REQUEST`). They are sent to it as a packet of data: those
+    /// that were said in the control channel.
+    pub fn options_asked(&self, out: &mut Vec<Output>) {
+        let options = self.settings().occ.local(self.role());
+        out.push(Output::SendData(inband::options(&options)));
     }
 
     /// The cipher and the layout of data packets, once they are agreed on.

@@ -37,6 +37,11 @@ pub(super) enum Due {
 }
 
 impl Liveness {
+    /// After how long a silence the session ends, if it does.
+    pub(super) const fn ping_restart(&self) -> Option<Duration> {
+        self.timers.ping_restart
+    }
+
     pub(super) fn new(timers: Timers, now: Instant) -> Self {
         Self {
             timers,

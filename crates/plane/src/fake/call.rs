@@ -71,6 +71,8 @@ pub enum Call {
     SendToPeer(PeerId, Option<SocketAddr>, Vec<u8>),
     /// [`DataPlane::inject`].
     Inject(PeerId, Vec<u8>),
+    /// [`DataPlane::inject_by`].
+    InjectBy(PeerId, LineId, Vec<u8>),
     /// [`DataPlane::send_keepalive`].
     SendKeepalive(PeerId),
     /// [`DataPlane::send_staged`].

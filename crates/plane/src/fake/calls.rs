@@ -285,6 +285,10 @@ impl<P: Protocol> DataPlane for FakeDataPlane<P> {
         self.on_peer(id, Call::Inject(id, payload.to_vec()), |_| Some(()));
     }
 
+    fn inject_by(&self, id: PeerId, line: LineId, payload: &[u8]) {
+        self.on_peer(id, Call::InjectBy(id, line, payload.to_vec()), |_| Some(()));
+    }
+
     fn send_keepalive(&self, id: PeerId) -> bool {
         self.on_peer(id, Call::SendKeepalive(id), |peer| {
             Some(peer.sealing.is_some() && peer.state.line.is_some())

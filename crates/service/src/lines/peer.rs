@@ -145,6 +145,12 @@ impl PeerLines {
         }
     }
 
+    /// The answer to the last probe has come, by whatever line. Returns whether there was a probe.
+    pub(super) fn probe_answered(&mut self, now: Instant) -> bool {
+        let line = self.probe.map(|probe| probe.line);
+        line.inspect(|line| self.heard(*line, now)).is_some()
+    }
+
     /// The protocol has sent an initiation by the line in use.
     pub(super) fn asked(&mut self, now: Instant) {
         let Some(line) = self.used else { return };
@@ -291,8 +297,11 @@ impl PeerLines {
     }
 
     /// How the data plane is to use the lines, if that is another way than before.
-    pub(super) fn spread(&mut self) -> Option<LineMode> {
-        let mode = self.scheduler.line_mode();
+    pub(super) fn spread(&mut self, singly: bool) -> Option<LineMode> {
+        let mode = match singly {
+            true => LineMode::Single,
+            false => self.scheduler.line_mode(),
+        };
         (std::mem::replace(&mut self.mode, mode) != mode).then_some(mode)
     }
 

@@ -183,9 +183,11 @@ impl Context {
     pub(super) fn network_changed(&self) -> bool {
         let mut news = self.news.borrow_mut();
         let mut changed = false;
+        // A line without an address is none.
+        let several = !self.config.lines.lines.is_empty();
         loop {
             match news.next() {
-                Ok(Some(event)) => changed |= !matches!(event, Event::AddressChanged),
+                Ok(Some(event)) => changed |= several || !matches!(event, Event::AddressChanged),
                 Ok(None) => return changed,
                 Err(error) => {
                     log::warn!("{error}");

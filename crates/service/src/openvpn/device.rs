@@ -1,6 +1,7 @@
 //! The interface and its data plane, for either role.
 
-use crate::wireguard::{mtu_discovery, start_test_tun};
+use crate::wireguard::{SocketPlan, mtu_discovery, start_test_tun};
+use config::lines::Line;
 use config::openvpn::{Connection, Device, Family, OpenVpn, Sockets as SocketOptionsOf};
 use config::settings::{DataplaneSettings, Parallel};
 use engine::{Sockets, TunnelOptions};
@@ -168,11 +169,7 @@ pub(super) fn open_udp(
         None => None,
     };
     let port = if local.bind { local.port } else { 0 };
-    let mut gso = settings.udp_gso.wanted();
-    if gso && let SelfTest::Failed(why) = udp::self_test() {
-        log::warn!("udp-gso: this kernel damages segmented datagrams ({why}); off");
-        gso = false;
-    }
+    let gso = takes_segments(settings);
     let discovery = connection.mtu.discovery.unwrap_or(settings.mtu_disc);
     let shared = |address| {
         let SocketOptionsOf {
@@ -232,6 +229,42 @@ pub(super) fn open_udp(
         return Err(SocketError::NoFamily(only.unwrap_or(udp::Family::V4)).into());
     }
     Ok(Sockets { v4, v6 })
+}
+
+/// Opens the UDP sockets of one of several lines, in both families.
+///
+/// # Errors
+/// See [`DeviceError`].
+pub(super) fn open_line(
+    config: &OpenVpn,
+    settings: &DataplaneSettings,
+    line: &Line,
+    port: u16,
+    mark: u32,
+) -> Result<Sockets, DeviceError> {
+    let options = &config.sockets;
+    let wanted = options.send_buffer.max(options.receive_buffer);
+    let discovery = config.connections.iter().find_map(|it| it.mtu.discovery);
+    let plan = SocketPlan {
+        port,
+        fwmark: mark,
+        address: line.source,
+        buffer: wanted.map_or(SOCKET_BUFFER, |n| SOCKET_BUFFER.max(n as usize)),
+        gso: takes_segments(settings),
+        mtu_discovery: mtu_discovery(discovery.unwrap_or(settings.mtu_disc)),
+        ..SocketPlan::new(settings, line.interface.clone())
+    };
+    Ok(plan.open()?)
+}
+
+/// Whether datagrams are sent in trains that the kernel cuts.
+fn takes_segments(settings: &DataplaneSettings) -> bool {
+    let mut gso = settings.udp_gso.wanted();
+    if gso && let SelfTest::Failed(why) = udp::self_test() {
+        log::warn!("udp-gso: this kernel damages segmented datagrams ({why}); off");
+        gso = false;
+    }
+    gso
 }
 
 /// The local addresses that a name or an address stands for.

@@ -3,8 +3,8 @@
 use openvpn::data::protocol::{Material, session, session_keys};
 use openvpn::data::wire::OpenVpn as Packets;
 use plane::{
-    CipherName, KeyUsage, Line, LineId, Moving, PeerId, PeerState, Reorder, RouteChange, Sender,
-    StreamId, Transport,
+    CipherName, KeyUsage, Line, LineId, LineMode, Moving, PeerId, PeerState, Reorder, RouteChange,
+    Sender, StreamId, Transport,
 };
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -50,6 +50,12 @@ pub(crate) enum PlaneCall<W> {
     KeyUsage(W, u8),
     /// `inject`.
     Inject(PeerId, Vec<u8>),
+    /// `inject_by`.
+    InjectBy(PeerId, LineId, Vec<u8>),
+    /// `use_line`.
+    UseLine(PeerId, LineId),
+    /// `set_line_mode`.
+    SetLineMode(PeerId, LineMode),
     /// `change_routes`.
     ChangeRoutes(Vec<RouteChange>),
     /// `set_mtu`.
@@ -68,6 +74,8 @@ pub(crate) enum Look {
     Timers,
     /// Its bytes so far.
     Bytes,
+    /// How its lines do.
+    Lines,
 }
 
 /// What a call has returned.
@@ -134,6 +142,9 @@ impl<W: Copy + Into<PeerId>> PlaneCall<W> {
                 return Some(PlaneAnswer::KeyUsed(whose, key_id, usage));
             }
             Self::Inject(id, payload) => plane.inject(id, &payload),
+            Self::InjectBy(id, line, payload) => plane.inject_by(id, line, &payload),
+            Self::UseLine(id, line) => plane.use_line(id, line),
+            Self::SetLineMode(id, mode) => plane.set_line_mode(id, mode),
             Self::ChangeRoutes(changes) => plane.change_routes(&changes),
             Self::SetMtu(mtu) => plane.set_mtu(mtu.into()),
             Self::SetRate(rate) => plane.set_rate(rate),

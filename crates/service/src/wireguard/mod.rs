@@ -38,5 +38,6 @@ pub use save::{merge, save};
 pub use server::{Listener as SocketListener, SocketError};
 #[cfg(feature = "pptp")]
 pub(crate) use signals::Signals;
+pub(crate) use sockets::SocketPlan;
 pub use sockets::mtu_discovery;
 pub use want::want;

@@ -10,17 +10,17 @@ const TRIES: usize = 16;
 
 /// What the sockets of an interface share.
 #[derive(Clone, Debug)]
-pub(super) struct SocketPlan {
-    pub(super) port: u16,
-    pub(super) fwmark: u32,
-    pub(super) device: Option<String>,
+pub(crate) struct SocketPlan {
+    pub(crate) port: u16,
+    pub(crate) fwmark: u32,
+    pub(crate) device: Option<String>,
     /// The local address; all of them when `None`.
-    pub(super) address: Option<IpAddr>,
-    pub(super) buffer: usize,
-    pub(super) gso: bool,
-    pub(super) gro: bool,
-    pub(super) mmsg: bool,
-    pub(super) mtu_discovery: MtuDiscovery,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) buffer: usize,
+    pub(crate) gso: bool,
+    pub(crate) gro: bool,
+    pub(crate) mmsg: bool,
+    pub(crate) mtu_discovery: MtuDiscovery,
 }
 
 /// What a socket is asked for by the setting `mtu-disc`, or OpenVPN's directive of that name.
@@ -33,7 +33,7 @@ pub fn mtu_discovery(setting: settings::MtuDiscovery) -> MtuDiscovery {
 }
 
 impl SocketPlan {
-    pub(super) fn new(settings: &DataplaneSettings, device: Option<String>) -> Self {
+    pub(crate) fn new(settings: &DataplaneSettings, device: Option<String>) -> Self {
         Self {
             port: 0,
             fwmark: 0,
@@ -48,7 +48,7 @@ impl SocketPlan {
     }
 
     /// Opens both sockets. A kernel without one of the families gets only the other.
-    pub(super) fn open(&self) -> Result<Sockets, SocketError> {
+    pub(crate) fn open(&self) -> Result<Sockets, SocketError> {
         for _ in 1..TRIES {
             match self.try_open() {
                 // A random port that is taken in the other family: roll again.

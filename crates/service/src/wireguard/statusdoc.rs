@@ -1,12 +1,10 @@
 //! The status document of a running interface.
 
 use super::interface::Interface;
-use crate::lines::LineReport;
-use crate::status::{
-    DataplaneStatus, LineStatus, MeasuredStatus, OrderStatus, PeerStatus, Status, dataplane,
-};
+use crate::lines;
+use crate::status::{DataplaneStatus, MeasuredStatus, PeerStatus, Status, dataplane};
 use crypto::select::{self, Algorithm};
-use plane::{LineCounts, LineState, PeerId, Statistics};
+use plane::Statistics;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 impl Interface {
@@ -15,8 +13,14 @@ impl Interface {
     pub fn status(&self, started: Instant) -> Status {
         let (device, _) = self.get();
         let now = Instant::now();
+        let (gathers, reorders) = (self.machine.gathers(), self.machine.reorders());
         let peers = self.machine.peers.iter().map(|(id, p)| {
             let moved = self.plane.peer(*id).unwrap_or_default();
+            let reports = self.machine.line_reports(*id);
+            // They cost an allocation.
+            let known = (gathers || reorders || !reports.is_empty())
+                .then(|| self.plane.peer_lines(*id))
+                .unwrap_or_default();
             PeerStatus {
                 public_key: p.public_key.to_base64().to_string(),
                 endpoint: moved.line.map(|line| line.endpoint.addr.to_string()),
@@ -31,8 +35,11 @@ impl Interface {
                 tx_bytes: moved.tx_bytes,
                 keepalive: (p.persistent_keepalive != 0).then_some(p.persistent_keepalive),
                 transport: Some("udp".to_owned()),
-                lines: self.lines_of(*id, now),
-                order: self.order_of(*id),
+                lines: match gathers {
+                    true => lines::their_status(&known, now),
+                    false => lines::status(reports, &known, now),
+                },
+                order: reorders.then(|| lines::order_status(&known)),
                 ..PeerStatus::default()
             }
         });
@@ -57,45 +64,6 @@ impl Interface {
         }
     }
 
-    fn lines_of(&self, id: PeerId, now: Instant) -> Vec<LineStatus> {
-        let reports = self.machine.line_reports(id);
-        let gathers = self.machine.gathers();
-        if reports.is_empty() && !gathers {
-            return Vec::new();
-        }
-        let known = self.plane.peer_lines(id).lines;
-        if gathers {
-            return known.iter().map(|line| their_line(line, now)).collect();
-        }
-        let line = |report: LineReport| {
-            let state = known.iter().find(|it| it.line.id == report.line);
-            let counts = state.map(|it| it.counts).unwrap_or_default();
-            LineStatus {
-                name: report.name,
-                state: report.state,
-                reason: report.reason,
-                state_age: report
-                    .since
-                    .map(|since| now.saturating_duration_since(since).as_secs()),
-                in_use: report.in_use,
-                round_trip_ms: report.round_trip.map(|it| it.as_secs_f64() * 1000.0),
-                ..counted(counts)
-            }
-        };
-        reports.into_iter().map(line).collect()
-    }
-
-    fn order_of(&self, id: PeerId) -> Option<OrderStatus> {
-        let counts = self.machine.reorders().then(|| self.plane.peer_lines(id))?;
-        let counts = counts.order;
-        Some(OrderStatus {
-            accepted: counts.accepted,
-            late: counts.late,
-            waiting: counts.waiting,
-            lost: counts.lost(),
-        })
-    }
-
     fn dataplane(&self, statistics: Statistics) -> DataplaneStatus {
         let cipher = self.protocol.cipher();
         let kind = select::chosen(Algorithm::ChaCha20Poly1305).backend;
@@ -106,42 +74,6 @@ impl Interface {
             measured: measured(),
             ..dataplane(statistics)
         }
-    }
-}
-
-/// A line from which a peer was heard within so many seconds is up: persistent keepalives have 25 between them.
-const HEARD_LATELY: u64 = 30;
-
-/// A line of a peer's own, of which this end sees an address.
-fn their_line(line: &LineState, now: Instant) -> LineStatus {
-    let age = line.heard.map(|at| now.saturating_duration_since(at));
-    let (state, reason) = match age.map(|age| age.as_secs()) {
-        Some(age) if age < HEARD_LATELY => {
-            ("up", format!("the peer was heard from it {age} s ago"))
-        }
-        Some(age) => ("unknown", format!("nothing has come from it for {age} s")),
-        None => ("unknown", "nothing has come from it yet".to_owned()),
-    };
-    LineStatus {
-        name: line.line.endpoint.addr.to_string(),
-        state: state.to_owned(),
-        reason,
-        in_use: true,
-        ..counted(line.counts)
-    }
-}
-
-fn counted(counts: LineCounts) -> LineStatus {
-    LineStatus {
-        sent: counts.sent,
-        sent_bytes: counts.sent_bytes,
-        received_bytes: counts.received_bytes,
-        accepted: counts.accepted,
-        late: counts.late,
-        buffered: counts.buffered,
-        duplicated: counts.duplicated,
-        ancient: counts.ancient,
-        ..LineStatus::default()
     }
 }
 

@@ -44,6 +44,7 @@ impl Builder {
             false => self.check_client(),
         }
         self.check_network();
+        let lines = self.settle_lines(server, &connections);
         if !self.is_sound() || connections.is_empty() {
             return None;
         }
@@ -64,6 +65,7 @@ impl Builder {
             network: std::mem::take(&mut self.network),
             scripts: std::mem::take(&mut self.scripts),
             service: std::mem::take(&mut self.service),
+            lines,
             directory,
             places,
         })

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::directive::{Directive, Misread, Origin};
+use super::directive::{COMMENT, Directive, Misread, Origin};
 use super::lexer::shown;
 use super::table::{self, Entry, Support};
 use super::{
@@ -29,6 +29,7 @@ mod data;
 mod device;
 mod finish;
 mod foreign;
+mod lines;
 mod network;
 mod proxy;
 mod role;
@@ -125,6 +126,7 @@ pub(crate) struct Builder {
     pub client: Client,
     pub server: Server,
     pub management: service::ManagementDraft,
+    pub lines: lines::LinesDraft,
 }
 
 /// The groups, in the order in which they are asked.
@@ -159,6 +161,10 @@ impl Builder {
 
     /// Hears one directive of the top level.
     pub(crate) fn hear(&mut self, directive: &Directive) {
+        if directive.name == COMMENT {
+            return self.hear_comment(directive);
+        }
+        self.lines.end();
         match directive.name.as_str() {
             "ignore-unknown-option" => {
                 let names = directive.values.iter();
@@ -212,6 +218,9 @@ impl Builder {
 
     /// Hears one directive of a `<connection>`.
     pub(crate) fn hear_in(&mut self, draft: &mut Draft, directive: &Directive) {
+        if directive.name == COMMENT {
+            return;
+        }
         let Some(entry) = self.placed(directive) else {
             return;
         };

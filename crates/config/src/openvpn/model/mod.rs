@@ -1,5 +1,6 @@
 //! The checked model of an OpenVPN configuration: what will be done, every default filled in.
 
+use crate::lines::Lines;
 use std::path::{Path, PathBuf};
 
 mod action;
@@ -86,6 +87,8 @@ pub struct OpenVpn {
     pub scripts: Scripts,
     /// The process.
     pub service: Service,
+    /// The lines that a client reaches its server by, or how a server answers clients that call by several lines.
+    pub lines: Lines,
     /// `cd`: where relative paths begin; `None` for the directory of the process.
     pub directory: Option<PathBuf>,
     /// Names of the directives that hold, and where each stands, for messages.

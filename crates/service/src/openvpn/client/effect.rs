@@ -9,7 +9,7 @@ use super::super::policy::scripts::{Hook, Invocation};
 use config::openvpn::{Connection, Prompted};
 use log::Level;
 use openvpn::push::PushReply;
-use plane::PeerId;
+use plane::{LineId, PeerId};
 use std::net::{IpAddr, SocketAddr};
 use zeroize::Zeroizing;
 
@@ -41,6 +41,11 @@ pub(super) enum Effect {
     CloseInterface,
     /// A call of the data plane. Answers are events, see [`PlaneAnswer`](plane_call::PlaneAnswer).
     Plane(PlaneCall),
+    /// Read what the host says of the lines: [`Event::LinesRead`](super::event::Event::LinesRead).
+    ReadLines,
+    /// Open the sockets of a line in the place of those that are open, of this port (0 for any) and this mark (0 for none):
+    /// [`Event::LineOpened`](super::event::Event::LineOpened).
+    OpenLine(LineId, u16, u32),
     /// A step of the host's network.
     Host(HostStep),
     /// Run a program: [`Event::ScriptFinished`](super::event::Event::ScriptFinished). What has its place behind it waits

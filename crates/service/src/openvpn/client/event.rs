@@ -7,8 +7,9 @@ use super::super::policy::scripts::Hook;
 use super::super::secrets::Login;
 use super::super::signals::Signal;
 use crate::inbox::Arrival;
+use crate::lines::LineFacts;
 use config::openvpn::AuthRetry;
-use plane::{CipherName, KeyUsage, Notice, PeerState, StreamId};
+use plane::{CipherName, KeyUsage, LineId, Notice, PeerState, StreamId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -49,6 +50,10 @@ pub(super) enum Event {
         /// The number of the stream; `None` for datagrams.
         stream: Option<StreamId>,
     },
+    /// What the host says of the lines, in their order; nothing of those whose devices are not there.
+    LinesRead(Vec<Option<LineFacts>>),
+    /// The sockets of a line: their port, or why there are none.
+    LineOpened(LineId, Result<u16, String>),
     /// There is none, and why.
     DialFailed(u64, String),
     /// A packet of the control channel.

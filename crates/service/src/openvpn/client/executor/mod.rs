@@ -20,6 +20,7 @@ use super::event::{Event, Realm};
 use super::machine::Machine;
 use super::order::Order;
 use crate::inbox::Inbox;
+use crate::lines;
 use crate::now::Now;
 use ::host::privileges;
 use ::plane::{LineId, StreamId};
@@ -181,6 +182,15 @@ impl<'a> Executor<'a> {
             Effect::OpenInterface(connection) => self.open_interface(&connection)?,
             Effect::CloseInterface => self.device = None,
             Effect::Plane(call) => self.call(call)?,
+            Effect::ReadLines => {
+                let facts = lines::read(&context.config.lines);
+                self.results.push_back(Event::LinesRead(facts));
+            }
+            Effect::OpenLine(line, port, mark) => {
+                let opened = self.open_line(line, port, mark);
+                let opened = opened.map_err(|error| error.to_string());
+                self.results.push_back(Event::LineOpened(line, opened));
+            }
             Effect::Host(step) => self.host_step(step)?,
             Effect::RunScript(hook, program) => {
                 log::info!("{}", program.line());
@@ -265,6 +275,10 @@ impl<'a> Executor<'a> {
         };
         match socket {
             None => Err("the attempt was broken off".into()),
+            // Its lines have sockets of their own.
+            Some(Socket::Udp(remote)) if !context.config.lines.lines.is_empty() => {
+                Ok((remote, None))
+            }
             Some(Socket::Udp(remote)) => {
                 let family = Some(device::family_of(remote));
                 let (config, settings) = (&context.config, &context.dataplane);
@@ -281,6 +295,20 @@ impl<'a> Executor<'a> {
                 Ok((remote, Some(id)))
             }
         }
+    }
+
+    /// Opens the sockets of a line. Returns their port.
+    fn open_line(&self, line: LineId, port: u16, mark: u32) -> Result<u16, Failure> {
+        let (config, settings) = (&self.context.config, &self.context.dataplane);
+        let Some((plane, _)) = &self.device else {
+            return Err("no interface".into());
+        };
+        let Some(bound) = config.lines.lines.get(line.index()) else {
+            return Err("no such line".into());
+        };
+        let sockets = device::open_line(config, settings, bound, port, mark)?;
+        plane.open_line(line, sockets)?;
+        Ok(plane.port(line).unwrap_or(port))
     }
 
     fn dialled(&mut self, number: u64, dialled: Result<Dialled, Failure>) {

@@ -6,8 +6,10 @@ use super::super::super::statusdoc;
 use super::super::effect::SERVER;
 use super::super::machine::Machine;
 use super::Executor;
+use crate::lines;
 use crate::status::{PeerStatus, Status as Document, dataplane};
 use std::net::IpAddr;
+use std::time::Instant;
 
 /// A client and what it is done with.
 pub(super) struct View<'v, 'a>(pub(super) &'v Machine<'v>, pub(super) &'v Executor<'a>);
@@ -40,7 +42,11 @@ impl Monitored for View<'_, '_> {
             let session = connection.session();
             let certificate = session.certificate();
             let user = machine.user();
+            let known = plane.peer_lines(SERVER);
+            let reorders = executor.context.config.data.reorder;
             PeerStatus {
+                lines: lines::status(machine.line_reports(), &known, Instant::now()),
+                order: reorders.then(|| lines::order_status(&known)),
                 name: certificate.map(|it| it.common_name.clone()),
                 username: (!user.is_empty()).then(|| user.to_owned()),
                 ..statusdoc::peer(&connection.known(&state), Some(session), connection.since())

@@ -12,7 +12,7 @@ use super::super::effect::{Effect, Effects, PlaneCall, SERVER, Told};
 use super::super::event::Event;
 use super::dialling::Candidate;
 use super::network::Incoming;
-use super::peer::{Peer, close_line};
+use super::peer::Peer;
 use super::verdict::{Question, judged};
 use super::{Machine, Phase};
 use crate::inbox::Arrival;
@@ -100,6 +100,11 @@ impl Connection {
         self.end.get_or_insert(End::Failed(error));
     }
 
+    /// The server has said something.
+    pub(super) const fn has_heard(&self) -> bool {
+        self.heard
+    }
+
     fn close(&mut self, reason: CloseReason) {
         self.end.get_or_insert(End::Closed(reason));
     }
@@ -133,11 +138,12 @@ impl Machine<'_> {
         let session = match Session::client(settings, login, monotonic, wall, &mut outputs) {
             Ok(session) => session,
             Err(why) => {
-                close_line(stream, out);
+                self.close_line(stream, out);
                 return self.attempt_failed(&why.to_string(), out);
             }
         };
-        let peer = Peer::new(remote, stream, connection.float, out);
+        let peer = Peer::new(remote, stream, connection.float, self.lines.is_some(), out);
+        self.call_by_lines(remote, now, out);
         // A stream keeps order by itself.
         if self.config.data.reorder && stream.is_none() {
             out.plane(PlaneCall::Reorder(SERVER));
@@ -179,6 +185,9 @@ impl Machine<'_> {
             Event::Message(bytes) if InBand::of(&bytes) == Some(InBand::Exit) => {
                 it.session.peer_exits(now.monotonic, &mut outputs);
             }
+            Event::Message(bytes) if matches!(InBand::of(&bytes), Some(InBand::Options(_))) => {
+                self.answered_by_line(now);
+            }
             Event::Notice(notice) => noticed(it, notice, now, &mut outputs, out),
             Event::StreamClosed(stream) if it.stream == Some(stream) => {
                 out.info("Connection reset, restarting [0]");
@@ -190,6 +199,7 @@ impl Machine<'_> {
             }
             Event::InterfaceSet(set) => self.interface_set(it, *set, now, out),
             Event::RoutesSet => self.routes_set(it, out),
+            Event::PeerState(Look::Lines, state) => self.look_at_lines(it, state, now, out),
             answer => it.answered(&answer, now, &mut outputs),
         }
         it.outputs.extend(outputs);
@@ -210,7 +220,12 @@ impl Machine<'_> {
             self.refusals.count(WRONG_ADDRESS);
             return;
         }
-        match it.session.receive(&arrival.bytes, now.monotonic, outputs) {
+        let received = it.session.receive(&arrival.bytes, now.monotonic, outputs);
+        match &received {
+            Ok(()) => self.heard_by_line(arrival.line, now, out),
+            Err(_) => {}
+        }
+        match received {
             Ok(()) if !it.heard => {
                 it.heard = true;
                 out.state(State::Auth, "");
@@ -286,6 +301,7 @@ impl Machine<'_> {
     fn one(&mut self, it: &mut Connection, output: Output, now: Now, out: &mut Effects) {
         match output {
             Output::Send(packet) => {
+                self.asked_by_line(&packet, now);
                 out.plane(PlaneCall::SendToPeer(SERVER, Some(it.remote), packet));
             }
             Output::InstallKeys(keys) => it.install(keys, self.config.data.allow_insecure, out),
@@ -326,6 +342,7 @@ impl Machine<'_> {
             peer.unwrap_or_default(),
             outer(it.remote)
         ));
+        self.connected_by_lines(it, now, out);
         self.restarted = true;
         self.was_up = true;
         it.since = now.wall;

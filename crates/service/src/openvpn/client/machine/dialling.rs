@@ -18,6 +18,9 @@ use std::time::Duration;
 /// The resolver's own patience is usually less.
 pub(in super::super) const LOOK_UP_MAX: Duration = Duration::from_secs(40);
 
+/// How long a line is waited for. What takes longer is tried anew, as the server may have moved.
+const LINE_MAX: Duration = Duration::from_secs(30);
+
 /// A server that is about to be connected to, and what is to be shown to it.
 pub(super) struct Candidate {
     pub(super) target: Box<Target>,
@@ -119,6 +122,7 @@ impl Machine<'_> {
 
     pub(super) fn opened(&mut self, ifname: String, now: Now, out: &mut Effects) {
         self.ifname = Some(ifname);
+        self.open_lines(now, out);
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Interface(candidate) => self.ask_proxy_login(candidate, now, out),
             other => self.phase = other,
@@ -186,6 +190,10 @@ impl Machine<'_> {
             };
             out.info(format!("UDPv{version} link remote: {remote_name}"));
         }
-        self.begin_session(candidate, remote, stream, now, out);
+        if self.has_line() {
+            return self.begin_session(candidate, remote, stream, now, out);
+        }
+        let until = now.monotonic + LINE_MAX;
+        self.phase = Phase::Line(candidate, remote, until);
     }
 }

@@ -5,7 +5,6 @@ use super::super::super::management::State;
 use super::super::super::signals::Signal;
 use super::super::effect::{Effect, Effects, PlaneCall, SERVER, Told};
 use super::connection::{Connection, End};
-use super::peer::close_line;
 use super::{Machine, Phase};
 use crate::now::Now;
 use config::openvpn::{AuthRetry, RemapUsr1};
@@ -30,15 +29,16 @@ impl Machine<'_> {
         &mut self,
         connection: &Connection,
         end: End,
-        _: Now,
+        now: Now,
         out: &mut Effects,
     ) {
         self.is_connected = false;
         // Before everything else: from here on no key is left that could be used.
         out.plane(PlaneCall::RemovePeer(SERVER));
-        close_line(connection.stream, out);
+        self.forget_lines();
+        self.close_line(connection.stream, out);
         self.drop_broken_network(out);
-        self.leave_interface(out);
+        self.leave_interface(now, out);
         if std::mem::take(&mut self.was_up) {
             self.attempts.succeeded();
         }

@@ -54,8 +54,11 @@ impl Machine<'_> {
             }
         }
         out.plane(PlaneCall::SetMtu(mtu));
-        let bytes = reply.shaper.or(config.sockets.shaper);
-        out.plane(PlaneCall::SetRate(bytes.map(|it| u64::from(it) * 8)));
+        // Else the lines say the rate.
+        if !config.lines.shape {
+            let bytes = reply.shaper.or(config.sockets.shaper);
+            out.plane(PlaneCall::SetRate(bytes.map(|it| u64::from(it) * 8)));
+        }
         out.state(State::AssignIp, "");
         // What must stay outside of the tunnel is where the outer packets go: a proxy, maybe.
         let remote = it.target.remote;
@@ -235,10 +238,10 @@ impl Machine<'_> {
     }
 
     /// Takes down what is set on an interface that is gone: nothing can stay on it, `persist-tun` or not.
-    pub(super) fn leave_interface(&mut self, out: &mut Effects) {
+    pub(super) fn leave_interface(&mut self, now: Now, out: &mut Effects) {
         if std::mem::take(&mut self.is_gone) && self.ifname.take().is_some() {
             self.take_down("restart", true, out);
-            out.push(Effect::CloseInterface);
+            self.close_interface(now, out);
         }
     }
 }

@@ -8,6 +8,7 @@ mod dialling;
 mod ending;
 mod environment;
 mod interface;
+mod lines;
 mod network;
 mod peer;
 mod verdict;
@@ -27,11 +28,12 @@ use crate::status::Refusals;
 use config::openvpn::{AuthRetry, ControlWrap, OpenVpn};
 use dialling::Candidate;
 use ending::Outcome;
+use lines::ServerLines;
 use network::TunnelState;
 use openvpn::session::{CloseReason, Dropped};
 use openvpn::tls::TlsSettings;
 use openvpn::wrap::WrapSettings;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -65,6 +67,8 @@ enum Phase {
     ProxyLogin(Candidate),
     /// A socket is on its way: the number of the request.
     Dial(u64, Candidate),
+    /// A line is waited for, until then at most.
+    Line(Candidate, SocketAddr, Instant),
     /// There is a socket and a session.
     Connection(Box<Connection>),
     /// A management client has to say when to go on.
@@ -104,6 +108,8 @@ pub(super) struct Machine<'a> {
     unprivileged: bool,
     /// Packets and sessions that came to nothing.
     refusals: Refusals,
+    /// The lines to the server, if it is reached by several.
+    lines: Option<Box<ServerLines>>,
 }
 
 impl<'a> Machine<'a> {
@@ -135,6 +141,7 @@ impl<'a> Machine<'a> {
             was_up: false,
             is_connected: false,
             unprivileged: false,
+            lines: ServerLines::new(config),
             refusals: Refusals::new(
                 Dropped::REASONS
                     .into_iter()
@@ -178,7 +185,12 @@ impl<'a> Machine<'a> {
             Event::AuthRetry(how) => self.auth_retry = how,
             Event::Signal(Signal::Status) => out.push(Effect::LogStatus),
             Event::Signal(signal) => self.signal(signal, now, &mut out),
+            Event::LinesRead(facts) => self.lines_read(&facts, now, &mut out),
+            Event::LineOpened(line, result) => self.line_opened(line, result, now, &mut out),
             Event::NetworkChanged => {
+                if self.lines.is_some() {
+                    out.push(Effect::ReadLines);
+                }
                 if self.network.is_some() {
                     out.host(HostStep::Follow);
                 }
@@ -188,7 +200,7 @@ impl<'a> Machine<'a> {
                 self.is_gone = self.ifname.is_some();
                 if self.is_gone {
                     if self.connection().is_none() {
-                        self.leave_interface(&mut out);
+                        self.leave_interface(now, &mut out);
                     }
                     let error = "the interface was deleted by somebody else".to_owned();
                     self.failed(error, now, &mut out);
@@ -198,18 +210,10 @@ impl<'a> Machine<'a> {
             Event::ScriptFinished(hook, result) => {
                 self.script_finished(hook, result, now, &mut out);
             }
-            Event::Deadline => match &self.phase {
-                Phase::Pause(until) if *until <= now.monotonic => {
-                    self.next_attempt(now, &mut out);
-                }
-                Phase::LookUp(_, _, until) if *until <= now.monotonic => {
-                    self.look_up_is_late(now, &mut out);
-                }
-                Phase::Connection(_) => self.with_connection(now, &mut out, |machine, it, out| {
-                    machine.tick(it, now, out);
-                }),
-                _ => {}
-            },
+            Event::Deadline => {
+                self.lines_deadline(now, &mut out);
+                self.deadline(now, &mut out);
+            }
             // Nothing is there any more that it was for.
             Event::InterfaceSet(_) if self.connection().is_none() => out.host(HostStep::Undo),
             event => self.with_connection(now, &mut out, |machine, it, out| {
@@ -219,16 +223,35 @@ impl<'a> Machine<'a> {
         out.0
     }
 
+    fn deadline(&mut self, now: Now, out: &mut Effects) {
+        match &self.phase {
+            Phase::Pause(until) if *until <= now.monotonic => self.next_attempt(now, out),
+            Phase::LookUp(_, _, until) if *until <= now.monotonic => {
+                self.look_up_is_late(now, out);
+            }
+            Phase::Line(_, _, until) if *until <= now.monotonic => {
+                self.attempt_failed("no line could be opened", out);
+            }
+            Phase::Connection(_) => self.with_connection(now, out, |machine, it, out| {
+                machine.tick(it, now, out);
+            }),
+            _ => {}
+        }
+    }
+
     /// When [`Event::Deadline`] is due; `None` where only another event leads on.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        match &self.phase {
-            Phase::Pause(until) | Phase::LookUp(_, _, until) => Some(*until),
+        let phase = match &self.phase {
+            Phase::Pause(until) | Phase::LookUp(_, _, until) | Phase::Line(_, _, until) => {
+                Some(*until)
+            }
             Phase::Connection(connection) => {
                 let routes = self.network.as_ref().and_then(TunnelState::routes_at);
                 connection.next_deadline().into_iter().chain(routes).min()
             }
             _ => None,
-        }
+        };
+        phase.into_iter().chain(self.lines_due()).min()
     }
 
     /// The connection to a server, while there is one.
@@ -304,7 +327,11 @@ impl<'a> Machine<'a> {
     fn failed(&mut self, error: String, now: Now, out: &mut Effects) {
         match self.phase {
             Phase::Connection(_) => self.with_connection(now, out, |_, it, _| it.fail(error)),
-            Phase::Login(_) | Phase::Interface(_) | Phase::ProxyLogin(_) | Phase::Dial(..) => {
+            Phase::Login(_)
+            | Phase::Interface(_)
+            | Phase::ProxyLogin(_)
+            | Phase::Dial(..)
+            | Phase::Line(..) => {
                 out.push(Effect::Cancel);
                 self.attempt_failed(&error, out);
             }

@@ -10,7 +10,7 @@ use crate::now::Now;
 use openvpn::data::format::Shape;
 use openvpn::data::protocol::{self, Material, session};
 use openvpn::session::{DataKeys, Output, Times};
-use plane::{CipherName, Endpoint, Line, LineId, Moving, PeerState, StreamId};
+use plane::{CipherName, Endpoint, Line, Moving, PeerState, StreamId};
 use std::net::SocketAddr;
 
 /// What is known of the server's data packets.
@@ -30,11 +30,12 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// A server without keys, behind what was dialled.
+    /// A server without keys, behind what was dialled; `by_lines` where it is reached by lines of their own.
     pub(super) fn new(
         remote: SocketAddr,
         stream: Option<StreamId>,
         float: bool,
+        by_lines: bool,
         out: &mut Effects,
     ) -> Self {
         let endpoint = Endpoint::new(remote);
@@ -46,7 +47,12 @@ impl Peer {
             None => Line::udp(endpoint),
         };
         let moving = if float { Moving::Tell } else { Moving::Stay };
-        PlaneCall::new_peer(SERVER, line, moving).for_each(|call| out.plane(call));
+        if by_lines {
+            // They are set as they are opened.
+            out.plane(PlaneCall::AddPeer(SERVER, moving));
+        } else {
+            PlaneCall::new_peer(SERVER, line, moving).for_each(|call| out.plane(call));
+        }
         let routes = device::everywhere(SERVER).to_vec();
         out.plane(PlaneCall::ChangeRoutes(routes));
         Self {
@@ -61,14 +67,6 @@ impl Peer {
             cipher: None,
         }
     }
-}
-
-/// Closes what was dialled.
-pub(super) fn close_line(stream: Option<StreamId>, out: &mut Effects) {
-    if let Some(stream) = stream {
-        out.plane(PlaneCall::RemoveStream(stream));
-    }
-    out.plane(PlaneCall::CloseLine(LineId::FIRST));
 }
 
 impl Connection {

@@ -22,7 +22,8 @@ impl Monitored for Executor<'_> {
         let mut refused = self.machine.refused();
         let connections = self.machine.connections().turned_away() + self.listeners.turned_away();
         refused.insert("connection_limit".to_owned(), connections);
-        let peers = self.machine.peers(|id| self.peer_state(id));
+        let lines = |id| self.plane.peer_lines(id);
+        let peers = self.machine.peers(|id| self.peer_state(id), lines);
         Document {
             role: Some("server".to_owned()),
             listen_port: self.plane.port(LineId::FIRST).unwrap_or(0),

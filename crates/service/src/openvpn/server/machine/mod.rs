@@ -37,6 +37,7 @@ use super::super::policy::htpasswd::PasswordFile;
 use super::super::policy::persist;
 use super::super::policy::pool::Pool;
 use super::super::policy::timestamp::Clock;
+use crate::lines::TheirLines;
 use crate::status::Refusals;
 use client::{Client, Deferred};
 use config::openvpn::{Connection, OpenVpn};
@@ -107,6 +108,8 @@ struct Departed {
 pub(super) struct Machine<'a> {
     /// As it was last read.
     config: &'a OpenVpn,
+    /// How clients are answered that call by several lines. As it was at the start.
+    theirs: TheirLines,
     material: Option<[u8; 32]>,
     hooks: Hooks<'a>,
     temporary: PathBuf,
@@ -163,6 +166,7 @@ impl<'a> Machine<'a> {
             submitted: 0,
             jobs: HashMap::new(),
             refusals: Refusals::new(CloseReason::REFUSALS),
+            theirs: TheirLines::new(&setup.config.lines),
             full_told: None,
             round: now.instant + ROUND,
             persist_at: None,

@@ -35,8 +35,17 @@ impl Machine<'_> {
         let control = begun.map(Session::control_traffic).map(Arc::clone);
         let control = control.unwrap_or_default();
         let line = line_to(from, heard);
-        for call in PlaneCall::new_peer(peer(id), line, Moving::Tell) {
+        // A connection is where it is.
+        let gathered = self.theirs.gathered.filter(|_| from.connection.is_none());
+        let moving = match gathered {
+            Some(_) => Moving::Gather,
+            None => Moving::Tell,
+        };
+        for call in PlaneCall::new_peer(peer(id), line, moving) {
             self.plane(call);
+        }
+        if let Some(mode) = gathered {
+            self.plane(PlaneCall::SetLineMode(peer(id), mode));
         }
         if self.config.data.reorder && from.connection.is_none() {
             self.plane(PlaneCall::Reorder(peer(id)));

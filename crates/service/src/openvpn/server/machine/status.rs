@@ -4,10 +4,11 @@ use super::super::super::policy::server_status::{ClientRow, RouteRow, ServerStat
 use super::super::super::statusdoc::{self, Known};
 use super::client::{Client, Step};
 use super::{Machine, Now, peer};
+use crate::lines::{order_status, their_status};
 use crate::status::PeerStatus;
 use openvpn::server::ClientId;
 use openvpn::session::{ControlTraffic, Session};
-use plane::{PeerId, PeerState};
+use plane::{PeerId, PeerLines, PeerState};
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
@@ -86,23 +87,40 @@ impl Machine<'_> {
         status
     }
 
-    /// Clients that are in, by number. `state` tells what the data plane knows of one.
-    pub(crate) fn peers(&self, state: impl Fn(PeerId) -> PeerState) -> Vec<PeerStatus> {
+    /// Clients that are in, by number. `state` and `lines` tell what the data plane knows of one.
+    pub(crate) fn peers(
+        &self,
+        state: impl Fn(PeerId) -> PeerState,
+        lines: impl Fn(PeerId) -> PeerLines,
+    ) -> Vec<PeerStatus> {
+        let now = Instant::now();
+        let gathers = self.theirs.gathered.is_some();
+        let reorders = self.config.data.reorder;
         let mut inside: Vec<_> = self.inside().collect();
         inside.sort_by_key(|(_, client)| client.number);
         let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         inside
             .into_iter()
-            .map(|(id, client)| PeerStatus {
-                name: told(&client.common_name),
-                username: told(&client.username),
-                client_id: Some(client.number),
-                allowed_ips: client
-                    .networks
-                    .iter()
-                    .map(|(address, bits)| format!("{address}/{bits}"))
-                    .collect(),
-                ..self.known(id, client, &state(peer(id)))
+            .map(|(id, client)| {
+                // They cost an allocation.
+                let known = (gathers || reorders)
+                    .then(|| lines(peer(id)))
+                    .unwrap_or_default();
+                PeerStatus {
+                    lines: gathers
+                        .then(|| their_status(&known, now))
+                        .unwrap_or_default(),
+                    order: reorders.then(|| order_status(&known)),
+                    name: told(&client.common_name),
+                    username: told(&client.username),
+                    client_id: Some(client.number),
+                    allowed_ips: client
+                        .networks
+                        .iter()
+                        .map(|(address, bits)| format!("{address}/{bits}"))
+                        .collect(),
+                    ..self.known(id, client, &state(peer(id)))
+                }
             })
             .collect()
     }

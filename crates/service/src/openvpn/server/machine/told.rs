@@ -29,11 +29,15 @@ impl<'a> Machine<'a> {
                 line!(self, Info, "Initialization Sequence Completed");
             }
             Event::Packet(arrival) => self.arrived(&arrival),
-            Event::Message(id, message) => {
-                if InBand::of(&message) == Some(InBand::Exit) {
+            Event::Message(id, message) => match InBand::of(&message) {
+                Some(InBand::Exit) => {
                     self.with(id, |session, now, out| session.peer_exits(now, out));
                 }
-            }
+                Some(InBand::OptionsRequest) => {
+                    self.with(id, |session, _, out| session.options_asked(out));
+                }
+                _ => {}
+            },
             Event::Notice(id, notice) => self.about(id, |machine| machine.notice(id, notice)),
             Event::StreamAccepted(id, from) => self.stream_accepted(id, from),
             Event::StreamClosed(id) => self.close_stream(id),

@@ -1,0 +1,79 @@
+//! Lines in the status document.
+
+use super::LineReport;
+use crate::status::{LineStatus, OrderStatus};
+use plane::{LineCounts, LineState, PeerLines};
+use std::time::Instant;
+
+/// The lines to a peer that is called, with what the data plane knows of them.
+pub(crate) fn status(reports: Vec<LineReport>, known: &PeerLines, now: Instant) -> Vec<LineStatus> {
+    let line = |report: LineReport| {
+        let state = known.lines.iter().find(|it| it.line.id == report.line);
+        let counts = state.map(|it| it.counts).unwrap_or_default();
+        LineStatus {
+            name: report.name,
+            state: report.state,
+            reason: report.reason,
+            state_age: report
+                .since
+                .map(|since| now.saturating_duration_since(since).as_secs()),
+            in_use: report.in_use,
+            round_trip_ms: report.round_trip.map(|it| it.as_secs_f64() * 1000.0),
+            ..counted(counts)
+        }
+    };
+    reports.into_iter().map(line).collect()
+}
+
+/// The lines of a peer that calls.
+pub(crate) fn their_status(known: &PeerLines, now: Instant) -> Vec<LineStatus> {
+    let lines = known.lines.iter();
+    lines.map(|line| their_line(line, now)).collect()
+}
+
+/// How its packets are put into order.
+pub(crate) fn order_status(known: &PeerLines) -> OrderStatus {
+    let counts = &known.order;
+    OrderStatus {
+        accepted: counts.accepted,
+        late: counts.late,
+        waiting: counts.waiting,
+        lost: counts.lost(),
+    }
+}
+
+/// A line from which a peer was heard within so many seconds is up: persistent keepalives have 25 between them.
+const HEARD_LATELY: u64 = 30;
+
+/// A line of a peer's own, of which this end sees an address.
+fn their_line(line: &LineState, now: Instant) -> LineStatus {
+    let age = line.heard.map(|at| now.saturating_duration_since(at));
+    let (state, reason) = match age.map(|age| age.as_secs()) {
+        Some(age) if age < HEARD_LATELY => {
+            ("up", format!("the peer was heard from it {age} s ago"))
+        }
+        Some(age) => ("unknown", format!("nothing has come from it for {age} s")),
+        None => ("unknown", "nothing has come from it yet".to_owned()),
+    };
+    LineStatus {
+        name: line.line.endpoint.addr.to_string(),
+        state: state.to_owned(),
+        reason,
+        in_use: true,
+        ..counted(line.counts)
+    }
+}
+
+fn counted(counts: LineCounts) -> LineStatus {
+    LineStatus {
+        sent: counts.sent,
+        sent_bytes: counts.sent_bytes,
+        received_bytes: counts.received_bytes,
+        accepted: counts.accepted,
+        late: counts.late,
+        buffered: counts.buffered,
+        duplicated: counts.duplicated,
+        ancient: counts.ancient,
+        ..LineStatus::default()
+    }
+}

@@ -1,0 +1,312 @@
+//! A server that is reached by several lines.
+//!
+//! A server follows a client by what is authentic among its data packets, which name their client by a number (the peer id
+//! of `DATA_V2`), and takes control packets only from where it believes the client to be. So data packets lead, and control
+//! packets go where the data packets go. Until there are keys one line is used at a time: a control packet from elsewhere
+//! would begin another session.
+//!
+//! A request of the options check (OCC) is what a server answers at once, and to where it came from. Servers whose data
+//! packets a kernel opens do not: with those only what they send by themselves tells of a line.
+
+use super::connection::Connection;
+use super::{Machine, Phase};
+use crate::lines::{Answers, LineEffect, LineFacts, LineReport, Lines};
+use crate::now::Now;
+use config::openvpn::OpenVpn;
+use openvpn::data::header::Layout;
+use openvpn::data::inband::{OCC_REQUEST, PING};
+use openvpn::packet::{ControlHead, Opcode};
+use plane::{LineId, PeerState, StreamId};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::super::super::plane_call::Look;
+use super::super::effect::{Effect, Effects, PlaneCall, SERVER};
+
+/// A server that does not answer control packets for so long is not reached by the line. They are repeated after two
+/// seconds.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// The same for one that is connected and does not answer requests, where it does not say how often it sends pings.
+const SILENT: Duration = Duration::from_secs(60);
+
+/// How often, and how many times, a server is asked whether it answers requests.
+const TRIALS: u8 = 5;
+const TRIAL: Duration = Duration::from_secs(2);
+
+/// The lines to the server, and how far it can be reached by several of them.
+pub(super) struct ServerLines {
+    lines: Lines,
+    /// The sockets' port; 0 for any.
+    port: u16,
+    mark: u32,
+    /// The session is up, and the server follows data packets from elsewhere.
+    follows: bool,
+    /// Requests that are still to be sent to find out whether the server answers them, and when.
+    trials: Option<(u8, Instant)>,
+    /// The data plane was asked what came by them.
+    asks: bool,
+}
+
+impl ServerLines {
+    /// `None` where there are no lines.
+    pub(super) fn new(config: &OpenVpn) -> Option<Box<Self>> {
+        if config.lines.lines.is_empty() {
+            return None;
+        }
+        let local = config.connections.first().map(|it| &it.local);
+        let mut lines = Lines::new(config.lines.clone());
+        lines.set_answers(Answers::Within(HANDSHAKE));
+        lines.set_singly(true);
+        Some(Box::new(Self {
+            lines,
+            port: local.filter(|it| it.bind).map_or(0, |it| it.port),
+            mark: config.sockets.mark.unwrap_or(0),
+            follows: false,
+            trials: None,
+            asks: false,
+        }))
+    }
+}
+
+impl Machine<'_> {
+    /// The lines to the server; none where it is reached as the host's routes lead.
+    pub(in super::super) fn line_reports(&self) -> Vec<LineReport> {
+        let lines = self.lines.as_ref();
+        lines.map_or_else(Vec::new, |it| it.lines.reports(SERVER))
+    }
+
+    /// Whether there is a line to send by.
+    pub(super) fn has_line(&self) -> bool {
+        self.lines.as_ref().is_none_or(|it| it.lines.has_open())
+    }
+
+    /// When the lines are looked at next.
+    pub(super) fn lines_due(&self) -> Option<Instant> {
+        let it = self.lines.as_ref().filter(|it| !it.asks)?;
+        it.lines.due()
+    }
+
+    /// There is an interface, whose data plane has no line yet.
+    pub(super) fn open_lines(&mut self, now: Now, out: &mut Effects) {
+        self.with_lines(out, |it, effects| it.lines.bind(now.monotonic, effects));
+    }
+
+    /// What the host says of the lines.
+    pub(super) fn lines_read(&mut self, facts: &[Option<LineFacts>], now: Now, out: &mut Effects) {
+        let closed = self.ifname.is_none();
+        self.with_lines(out, |it, effects| {
+            let bound = Some((it.port, it.mark)).filter(|_| !closed);
+            it.lines.read(facts, bound, now.monotonic, effects);
+        });
+        self.look_soon(out);
+    }
+
+    /// The sockets of a line are open, or cannot be opened.
+    pub(super) fn line_opened(
+        &mut self,
+        line: LineId,
+        result: Result<u16, String>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        self.with_lines(out, |it, effects| {
+            it.lines.opened(line, result, now.monotonic, effects);
+        });
+        if !self.has_line() {
+            return;
+        }
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Line(candidate, remote, _) => {
+                self.begin_session(candidate, remote, None, now, out);
+            }
+            other => {
+                self.phase = other;
+                self.look_soon(out);
+            }
+        }
+    }
+
+    /// The lines may have to be looked at.
+    pub(super) fn lines_deadline(&mut self, now: Now, out: &mut Effects) {
+        if self.lines_due().is_none_or(|at| at > now.monotonic) {
+            return;
+        }
+        let connected = self.connection().is_some();
+        self.with_lines(out, |it, effects| {
+            it.lines.expire(now.monotonic, effects);
+            if !connected {
+                it.lines
+                    .look(now.monotonic, |_| PeerState::default(), effects);
+            }
+        });
+        self.look_soon(out);
+    }
+
+    /// The lines are looked at as soon as it is known what came by them.
+    fn look_soon(&mut self, out: &mut Effects) {
+        let connected = self.connection().is_some();
+        if let Some(it) = &mut self.lines
+            && connected
+            && !std::mem::replace(&mut it.asks, true)
+        {
+            out.plane(PlaneCall::Peer(SERVER, Look::Lines));
+        }
+    }
+
+    /// The interface is to be removed, and the lines with it.
+    pub(super) fn close_interface(&mut self, now: Now, out: &mut Effects) {
+        self.with_lines(out, |it, effects| {
+            it.lines.close_all(now.monotonic, effects);
+        });
+        out.push(Effect::CloseInterface);
+    }
+
+    /// Closes what was dialled. Lines stay.
+    pub(super) fn close_line(&self, stream: Option<StreamId>, out: &mut Effects) {
+        if let Some(stream) = stream {
+            out.plane(PlaneCall::RemoveStream(stream));
+        }
+        if self.lines.is_none() {
+            out.plane(PlaneCall::CloseLine(LineId::FIRST));
+        }
+    }
+
+    /// A session begins with the server at this address.
+    pub(super) fn call_by_lines(&mut self, to: SocketAddr, now: Now, out: &mut Effects) {
+        self.with_lines(out, |it, effects| {
+            it.lines.call(SERVER, to, effects);
+            it.lines
+                .look(now.monotonic, |_| PeerState::default(), effects);
+        });
+    }
+
+    /// A control packet goes out, by the line in use.
+    pub(super) fn asked_by_line(&mut self, packet: &[u8], now: Now) {
+        let answered = ControlHead::peek(packet).is_ok_and(|head| head.opcode != Opcode::AckV1);
+        if let Some(it) = &mut self.lines
+            && answered
+            && !it.follows
+        {
+            it.lines.asked(SERVER, now.monotonic);
+        }
+    }
+
+    /// A control packet of the server's came in.
+    pub(super) fn heard_by_line(&mut self, line: LineId, now: Now, out: &mut Effects) {
+        self.with_lines(out, |it, effects| {
+            it.lines.heard(SERVER, line, now.monotonic, effects);
+        });
+    }
+
+    /// The server has answered a request.
+    pub(super) fn answered_by_line(&mut self, now: Now) {
+        if let Some(it) = &mut self.lines {
+            it.trials = None;
+            it.lines.set_answers(Answers::Probes);
+            it.lines.answered(SERVER, now.monotonic);
+        }
+    }
+
+    /// The session is up: from now on the server may be reached by several lines.
+    pub(super) fn connected_by_lines(&mut self, it: &Connection, now: Now, out: &mut Effects) {
+        let layout = it.session.data_channel().map(|(_, layout)| layout);
+        let named = matches!(layout, Some(Layout::V2 { .. } | Layout::Epoch { .. }));
+        let pings = it.session.ping_restart().map(|limit| limit / 2);
+        let Some(lines) = &mut self.lines else { return };
+        if lines.follows {
+            return;
+        }
+        lines
+            .lines
+            .set_answers(Answers::Within(pings.unwrap_or(SILENT)));
+        if named {
+            lines.follows = true;
+            lines.trials = Some((TRIALS, now.monotonic));
+            lines.lines.set_singly(false);
+        } else {
+            out.warn(
+                "the server gives its clients no numbers (it is older than 2.4, or `cipher none`): one line is used at a \
+                 time, and the tunnel is connected anew by another",
+            );
+        }
+    }
+
+    /// There is no session any more.
+    pub(super) fn forget_lines(&mut self) {
+        if let Some(it) = &mut self.lines {
+            it.lines.forget(SERVER);
+            it.lines.set_answers(Answers::Within(HANDSHAKE));
+            it.lines.set_singly(true);
+            it.follows = false;
+            it.trials = None;
+            it.asks = false;
+        }
+    }
+
+    /// Looks at the lines, now that it is known what came by them.
+    pub(super) fn look_at_lines(
+        &mut self,
+        it: &mut Connection,
+        state: PeerState,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let Some(lines) = &mut self.lines else { return };
+        lines.asks = false;
+        let before = lines.lines.used(SERVER);
+        let follows = lines.follows;
+        self.with_lines(out, |it, effects| {
+            it.lines.look(now.monotonic, |_| state, effects);
+            it.try_request(now.monotonic, effects);
+        });
+        let used = self.lines.as_ref().and_then(|it| it.lines.used(SERVER));
+        if before.is_some() && used != before && !follows && it.has_heard() {
+            // The server does not know us there.
+            it.fail("another line is used, by which the server knows of no session".to_owned());
+        }
+    }
+
+    /// Does something with the lines, and what they ask for.
+    fn with_lines(
+        &mut self,
+        out: &mut Effects,
+        call: impl FnOnce(&mut ServerLines, &mut Vec<LineEffect>),
+    ) {
+        let Some(lines) = &mut self.lines else { return };
+        let mut effects = Vec::new();
+        call(lines, &mut effects);
+        for effect in effects {
+            by_lines(effect, out);
+        }
+    }
+}
+
+impl ServerLines {
+    /// Asks the server by the line in use, until it is known whether it answers.
+    fn try_request(&mut self, now: Instant, effects: &mut Vec<LineEffect>) {
+        let Some((left, at)) = self.trials.filter(|(_, at)| *at <= now) else {
+            return;
+        };
+        self.trials = left.checked_sub(1).map(|left| (left, at + TRIAL));
+        effects.extend(self.lines.trial(SERVER));
+    }
+}
+
+fn by_lines(effect: LineEffect, out: &mut Effects) {
+    match effect {
+        LineEffect::Read => out.push(Effect::ReadLines),
+        LineEffect::Open { line, port, mark } => out.push(Effect::OpenLine(line, port, mark)),
+        LineEffect::Close(line) => out.plane(PlaneCall::CloseLine(line)),
+        LineEffect::SetLine(id, line) => out.plane(PlaneCall::SetLine(id, line)),
+        LineEffect::UseLine(id, line) => out.plane(PlaneCall::UseLine(id, line)),
+        LineEffect::SetLineMode(id, mode) => out.plane(PlaneCall::SetLineMode(id, mode)),
+        LineEffect::SetRate(rate) => out.plane(PlaneCall::SetRate(Some(rate))),
+        LineEffect::Probe { peer, line, .. } => {
+            out.plane(PlaneCall::InjectBy(peer, line.id, OCC_REQUEST.to_vec()));
+        }
+        LineEffect::Keepalive(id) => out.plane(PlaneCall::Inject(id, PING.to_vec())),
+        LineEffect::Log(level, words) => out.log(level, words),
+        LineEffect::LogPeer(_, words) => out.info(words),
+    }
+}
