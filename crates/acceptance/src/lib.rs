@@ -15,6 +15,7 @@ mod ping;
 mod program;
 mod site;
 mod tunnel;
+mod two_lines;
 pub mod world;
 
 use std::fs;
@@ -39,6 +40,7 @@ pub use ping::{internet_checksum, pings, pings_of, reaches};
 pub use program::{PROGRAM, Program};
 pub use site::Site;
 pub use tunnel::{Setup, Tunnel};
+pub use two_lines::TwoLines;
 
 /// How long anything may take before a test gives up: a busy machine is slow, a broken program is
 /// forever.

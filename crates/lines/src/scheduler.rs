@@ -246,6 +246,7 @@ impl Scheduler {
 
     fn update(&mut self, now: Instant) -> Option<Switch> {
         let rank = |(line, of): (LineId, &Line)| Rank {
+            down: of.state == LineState::Down,
             metered: of.settings.metered,
             degraded: of.state == LineState::Degraded,
             priority: of.settings.priority,

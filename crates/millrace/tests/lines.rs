@@ -2,70 +2,50 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
 use acceptance::{
-    A4, B4, Directory, Net, PATIENCE, PORT_A, PORT_B, PROGRAM, WG, drops, interface, ip, peer,
+    A4, B4, Directory, PATIENCE, PORT_A, PORT_B, PROGRAM, TwoLines, WG, drops, interface, ip, peer,
     pings, ready, status_of, tcp_both_ways_while, until, wireguard_go,
 };
 use lab::load::{PingOptions, UDP_QUIET, UdpLoad, ping, udp_load};
 use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer};
-use lab::{Emulator, Host, Impairment, LinkOptions, Process, Side};
-use netio::netlink::Route;
+use lab::{Host, Impairment, Process, Side};
 use serde_json::Value;
 
-/// Where B is called: an address that is on neither of its cables.
-const SERVER: &str = "203.0.113.9";
-
-/// A with two lines to B. `dsl` is preferred.
+/// A with two lines to B, and a key for each.
 struct World {
-    a: Host,
-    b: Host,
-    links: [LinkOptions; 2],
-    cables: [Emulator; 2],
+    net: TwoLines,
     keys: [Keys; 2],
     directory: Directory,
 }
 
-const NAMES: [&str; 2] = ["dsl", "lte"];
+impl Deref for World {
+    type Target = TwoLines;
+
+    fn deref(&self) -> &TwoLines {
+        &self.net
+    }
+}
+
+const NAMES: [&str; 2] = TwoLines::NAMES;
+const SERVER: &str = TwoLines::SERVER;
 
 impl World {
     fn new() -> Self {
-        let (a, b) = Net::hosts();
-        let links = [LinkOptions::numbered(1), LinkOptions::numbered(2)];
-        let line = Impairment {
-            rate: Some(40_000_000),
-            ..Impairment::NONE
-        };
-        let cable = |at: usize| {
-            let name = NAMES[at];
-            Emulator::new(&a, name, &b, name, &links[at], [line; 2], at as u64 + 1).unwrap()
-        };
-        let cables = [cable(0), cable(1)];
-        b.add_address("lo", ip(SERVER), 32).unwrap();
-        let keys = [Keys::generate(&a).unwrap(), Keys::generate(&b).unwrap()];
-        let world = Self {
-            a,
-            b,
-            links,
-            cables,
+        let net = TwoLines::new();
+        let keys = [
+            Keys::generate(&net.a).unwrap(),
+            Keys::generate(&net.b).unwrap(),
+        ];
+        Self {
+            net,
             keys,
             directory: Directory::new(),
-        };
-        world.lead(0);
-        world.lead(1);
-        world
-    }
-
-    /// A's way to B over one of the lines.
-    fn lead(&self, at: usize) {
-        let mut netlink = self.a.netlink().unwrap();
-        let mut route = Route::new(ip(SERVER), 32).via(self.links[at].b4());
-        route.dev = Some(netlink.index_of(NAMES[at]).unwrap());
-        route.metric = Some(at as u32 + 1);
-        netlink.add_route(&route).unwrap();
+        }
     }
 
     /// B, which waits to be called.
@@ -227,17 +207,6 @@ fn mostly_arrive(from: &Host, to: &Host, address: &str) {
     assert_eq!(report.duplicated, 0, "{report:?}");
 }
 
-/// Bad lines, of which one packet in twenty never arrives.
-fn lossy(world: &World) {
-    for cable in &world.cables {
-        cable.set_both(Impairment {
-            rate: Some(40_000_000),
-            loss: 0.05,
-            ..Impairment::NONE
-        });
-    }
-}
-
 /// The peer drops the later copy, as it would drop a replayed packet.
 #[test]
 fn a_peer_that_knows_nothing_of_copies_gets_what_either_line_brings() {
@@ -252,7 +221,7 @@ fn a_peer_that_knows_nothing_of_copies_gets_what_either_line_brings() {
         until("both used", || world.line(at)["in_use"] == true);
     }
     pings(&world.a, B4, 2);
-    lossy(&world);
+    world.lose(0.05);
     mostly_arrive(&world.a, &world.b, B4);
 
     // A cable is cut between two of 200 pings: at most the two that are on their way are lost.
@@ -307,7 +276,7 @@ fn a_peer_that_answers_on_each_line_is_heard_by_either() {
         let lines = status["peers"][0]["lines"].as_array().unwrap().clone();
         lines.len() == 2 && lines.iter().all(|line| line["state"] == "up")
     });
-    lossy(&world);
+    world.lose(0.05);
     mostly_arrive(&world.a, &world.b, B4);
     mostly_arrive(&world.b, &world.a, A4);
     for (host, name) in [(&world.a, WG), (&world.b, "wg1")] {

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 /// What makes one line better than another: less is better, the first that differs counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
+    /// It is known not to work: of no line that is usable, but of some that are guessed among.
+    pub(super) down: bool,
     pub(super) metered: bool,
     pub(super) degraded: bool,
     pub(super) priority: u8,

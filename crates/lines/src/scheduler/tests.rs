@@ -292,3 +292,22 @@ fn lines_that_nothing_is_known_of_are_tried() {
     scheduler.poll(Instant::now());
     assert_eq!(scheduler.pick(&DATA), set(&[B]));
 }
+
+#[test]
+fn while_no_line_is_known_to_work_the_guess_is_one_that_may() {
+    let mut scheduler = Scheduler::new(Mode::Failover, FailoverSettings::default());
+    let now = Instant::now();
+    for (line, priority) in [(0, 10), (1, 20)] {
+        let settings = LineSettings {
+            priority,
+            ..LineSettings::default()
+        };
+        scheduler.add(LineId(line), settings);
+    }
+    scheduler.poll(now);
+    assert_eq!(scheduler.active(), Some(LineId(0)));
+    scheduler.set_state(LineId(0), LineState::Down, now);
+    assert_eq!(scheduler.active(), Some(LineId(1)));
+    scheduler.set_state(LineId(1), LineState::Down, now);
+    assert_eq!(scheduler.active(), Some(LineId(0)), "neither");
+}

@@ -1,0 +1,216 @@
+//! OpenVPN over several lines: a client of ours at a stock server, which knows nothing of lines, and at one of ours.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use acceptance::openvpn::{credentials, millrace, ready};
+use acceptance::{TwoLines, ip, pings, status_of, tcp_both_ways_while, until};
+use lab::load::{PingOptions, UdpLoad, ping, udp_load};
+use lab::openvpn::{KeyKind, OpenVpn, RunningOpenVpn, Setup, StockOpenVpn};
+use lab::{Host, Impairment, Side};
+use serde_json::Value;
+
+fn lines(mode: &str) -> String {
+    format!(
+        "#! [Lines]\n#! Mode = {mode}\n#! Hold = 1\n#! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
+         #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20"
+    )
+}
+
+/// A server at B, and a client at A that calls it by two lines.
+struct World<'h> {
+    net: &'h TwoLines,
+    server: RunningOpenVpn<'h>,
+    client: RunningOpenVpn<'h>,
+    /// The server's inner address.
+    inner: String,
+    _programs: [Box<dyn OpenVpn>; 2],
+}
+
+impl<'h> World<'h> {
+    fn new(net: &'h TwoLines, server: Box<dyn OpenVpn>, theirs: &str, ours: &str) -> Self {
+        let mut setup = Setup::default();
+        setup.server.verbatim(theirs);
+        setup.client.verbatim(ours);
+        let client: Box<dyn OpenVpn> = Box::new(millrace());
+        let (keys, called) = (credentials(KeyKind::Ecdsa), ip(TwoLines::SERVER));
+        let file = setup.server_file(server.as_ref(), keys, called).unwrap();
+        let at_server = server.start(&net.b, &file).unwrap();
+        let file = setup.client_file(client.as_ref(), keys, called).unwrap();
+        let at_client = client.start(&net.a, &file).unwrap();
+        Self {
+            net,
+            server: at_server,
+            client: at_client,
+            inner: setup.inner4(1).to_string(),
+            _programs: [server, client],
+        }
+    }
+
+    /// What A says of a line.
+    fn line(&self, at: usize) -> Value {
+        let status = status_of(&self.net.a, self.client.interface());
+        status["peers"][0]["lines"][at].clone()
+    }
+
+    fn is(&self, at: usize, state: &str) {
+        let name = TwoLines::NAMES[at];
+        until(&format!("{name} {state}"), || {
+            self.line(at)["state"] == state
+        });
+    }
+
+    fn uses(&self, at: usize) {
+        let name = TwoLines::NAMES[at];
+        until(&format!("{name} in use"), || {
+            self.line(at)["in_use"] == true && self.line(1 - at)["in_use"] == false
+        });
+    }
+
+    fn uses_both(&self) {
+        for at in [0, 1] {
+            self.is(at, "up");
+            until("both used", || self.line(at)["in_use"] == true);
+        }
+    }
+
+    /// How often the client has begun a session.
+    fn sessions(&self) -> usize {
+        self.client.said(lab::openvpn::READY_LINE)
+    }
+}
+
+/// For the report of a test that failed: what the programs said.
+impl Drop for World<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            for (name, end) in [("server", &self.server), ("client", &self.client)] {
+                let said = (end.process.stdout(), end.process.stderr());
+                println!("---- the {name}:\n{}{}", said.0, said.1);
+            }
+        }
+    }
+}
+
+/// A cable far away is cut: the host notices nothing, the tunnel does, and its session goes on.
+#[test]
+fn a_session_survives_the_cut_of_its_line_and_goes_back() {
+    if !ready() {
+        return;
+    }
+    let net = TwoLines::new();
+    let world = World::new(&net, Box::new(StockOpenVpn), "", &lines("failover"));
+    for at in [0, 1] {
+        world.is(at, "up");
+    }
+    world.uses(0);
+    pings(&net.a, &world.inner, 2);
+    tcp_both_ways_while(&net.a, &net.b, ip(&world.inner), 12_000_000, |seen| {
+        until("a part of it", || seen.load(Ordering::Relaxed) > 1_000_000);
+        net.cables[0].cut(true);
+        world.is(0, "down");
+        world.uses(1);
+    });
+    net.cables[0].cut(false);
+    world.is(0, "up");
+    world.uses(0);
+    pings(&net.a, &world.inner, 3);
+    assert_eq!(world.sessions(), 1);
+}
+
+/// A server is not reached by the preferred line: the handshake goes by the other.
+#[test]
+fn a_handshake_goes_by_the_line_that_works() {
+    if !ready() {
+        return;
+    }
+    let net = TwoLines::new();
+    net.cables[0].cut(true);
+    let world = World::new(&net, Box::new(StockOpenVpn), "", &lines("failover"));
+    world.uses(1);
+    pings(&net.a, &world.inner, 2);
+    net.cables[0].cut(false);
+    world.uses(0);
+    pings(&net.a, &world.inner, 2);
+    assert_eq!(world.sessions(), 1);
+}
+
+/// Packets of [`mostly_arrive`].
+const SENT: u64 = 5_000;
+
+/// Small packets, of which a line of 5 % loss would lose 250, and two 12 or 13: 50 are 10 standard deviations more.
+fn mostly_arrive(from: &Host, to: &Host, address: &str) {
+    let load = UdpLoad {
+        target: (ip(address), 5000).into(),
+        size: 200,
+        rate: SENT as f64 / 5.0,
+        duration: Duration::from_secs(5),
+        quiet: Duration::from_secs(2),
+    };
+    let report = udp_load(from, to, &load).unwrap();
+    assert!(report.loss() <= 0.01, "{report:?}");
+    assert_eq!(report.duplicated, 0, "{report:?}");
+}
+
+/// The server drops the later copy, as it would drop a replayed packet.
+#[test]
+fn a_server_that_knows_nothing_of_copies_gets_what_either_line_brings() {
+    if !ready() {
+        return;
+    }
+    let net = TwoLines::new();
+    let world = World::new(&net, Box::new(StockOpenVpn), "", &lines("duplicate"));
+    world.uses_both();
+    pings(&net.a, &world.inner, 2);
+    net.lose(0.05);
+    mostly_arrive(&net.a, &net.b, &world.inner);
+
+    // A cable is cut between two of 200 pings: at most the two that are on their way are lost.
+    for cable in &net.cables {
+        cable.set_both(Impairment::NONE);
+    }
+    let options = PingOptions {
+        count: 200,
+        interval: Some(Duration::from_millis(50)),
+        ..PingOptions::default()
+    };
+    let carried = || net.cables[0].counters(Side::A).received;
+    let before = carried();
+    let report = thread::scope(|scope| {
+        let pings = scope.spawn(|| ping(&net.a, ip(&world.inner), &options).unwrap());
+        until("half of the pings", || carried() > before + 60);
+        net.cables[0].cut(true);
+        pings.join().unwrap()
+    });
+    // Without copies some 24 would be lost until the other line is used; a busy machine may lose a few on the way.
+    assert!(report.received + 10 >= report.sent, "{report:?}");
+    world.is(0, "down");
+    assert_eq!(world.sessions(), 1);
+}
+
+/// Between two ends that know lines, both directions have them.
+#[test]
+fn a_server_that_answers_on_each_line_is_heard_by_either() {
+    if !ready() {
+        return;
+    }
+    let net = TwoLines::new();
+    let theirs = "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes";
+    let world = World::new(&net, Box::new(millrace()), theirs, &lines("duplicate"));
+    world.uses_both();
+    pings(&net.a, &world.inner, 3);
+    until("the server hears both lines", || {
+        let status = status_of(&net.b, world.server.interface());
+        let lines = status["peers"][0]["lines"].as_array().cloned();
+        lines.is_some_and(|it| it.len() == 2 && it.iter().all(|line| line["state"] == "up"))
+    });
+    net.lose(0.05);
+    mostly_arrive(&net.a, &net.b, &world.inner);
+    let client = world.client.addresses().unwrap();
+    let client = client.iter().find(|it| it.is_ipv4()).unwrap().to_string();
+    mostly_arrive(&net.b, &net.a, &client);
+    assert_eq!(world.sessions(), 1);
+}
