@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 mod effect;
+mod end;
 mod host;
 mod peer;
 mod rate;
@@ -23,6 +24,8 @@ mod status;
 mod theirs;
 
 pub(crate) use effect::LineEffect;
+pub use end::LineFacts;
+use end::{End, Sockets};
 pub(crate) use host::read;
 use peer::PeerLines;
 pub use report::LineReport;
@@ -44,48 +47,6 @@ const WORKS: Duration = Duration::from_secs(2);
 
 /// How often sockets that could not be opened are tried again.
 const REOPEN: Duration = Duration::from_secs(5);
-
-/// What the host says of a line's device, or of the interface that has its address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LineFacts {
-    /// Its index.
-    pub ifindex: u32,
-    /// It is up and has a carrier.
-    pub running: bool,
-    /// It has an address from which others can be reached, or the one that the line is bound to.
-    pub addressed: bool,
-}
-
-impl LineFacts {
-    const fn fault(self) -> Option<Fault> {
-        match self {
-            Self { running: false, .. } => Some(Fault::NoCarrier),
-            Self {
-                addressed: false, ..
-            } => Some(Fault::NoAddress),
-            _ => None,
-        }
-    }
-}
-
-/// The local end of a line.
-#[derive(Clone, Debug)]
-struct End {
-    facts: Option<LineFacts>,
-    fault: Option<Fault>,
-    sockets: Sockets,
-    /// Why they could last not be opened.
-    refused: Option<String>,
-}
-
-/// Whether a line has sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sockets {
-    /// None; not to be tried before then.
-    Closed(Option<Instant>),
-    Asked,
-    Open,
-}
 
 /// All lines of an interface.
 #[derive(Debug)]
@@ -259,6 +220,17 @@ impl Lines {
         self.look = None;
         for at in 0..self.ends.len() {
             self.close(number(at), now, out);
+        }
+    }
+
+    /// There is no interface any more: no peers, and no sockets.
+    pub(crate) fn end(&mut self, out: &mut Vec<LineEffect>) {
+        self.look = None;
+        self.peers.clear();
+        for (line, end) in (0..).map(LineId).zip(&mut self.ends) {
+            if std::mem::replace(&mut end.sockets, Sockets::Closed(None)) == Sockets::Open {
+                out.push(LineEffect::Close(line));
+            }
         }
     }
 

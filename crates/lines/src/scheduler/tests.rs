@@ -306,8 +306,8 @@ fn while_no_line_is_known_to_work_the_guess_is_one_that_may() {
     }
     scheduler.poll(now);
     assert_eq!(scheduler.active(), Some(LineId(0)));
-    scheduler.set_state(LineId(0), LineState::Down, now);
+    scheduler.set_state(LineId(0), Down, now);
     assert_eq!(scheduler.active(), Some(LineId(1)));
-    scheduler.set_state(LineId(1), LineState::Down, now);
+    scheduler.set_state(LineId(1), Down, now);
     assert_eq!(scheduler.active(), Some(LineId(0)), "neither");
 }

@@ -188,7 +188,13 @@ impl Machine<'_> {
             Event::Message(bytes) if matches!(InBand::of(&bytes), Some(InBand::Options(_))) => {
                 self.answered_by_line(now);
             }
-            Event::Notice(notice) => noticed(it, notice, now, &mut outputs, out),
+            Event::Notice(notice) => {
+                let before = it.remote;
+                noticed(it, notice, now, &mut outputs, out);
+                if it.remote != before {
+                    self.call_by_lines(it.remote, now, out);
+                }
+            }
             Event::StreamClosed(stream) if it.stream == Some(stream) => {
                 out.info("Connection reset, restarting [0]");
                 it.close(CloseReason::Local);

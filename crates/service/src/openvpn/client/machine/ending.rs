@@ -29,7 +29,7 @@ impl Machine<'_> {
         &mut self,
         connection: &Connection,
         end: End,
-        now: Now,
+        _: Now,
         out: &mut Effects,
     ) {
         self.is_connected = false;
@@ -38,7 +38,7 @@ impl Machine<'_> {
         self.forget_lines();
         self.close_line(connection.stream, out);
         self.drop_broken_network(out);
-        self.leave_interface(now, out);
+        self.leave_interface(out);
         if std::mem::take(&mut self.was_up) {
             self.attempts.succeeded();
         }
@@ -96,7 +96,7 @@ impl Machine<'_> {
         if !service.persist_tun && !other_user {
             self.take_down("restart", true, out);
             if self.ifname.take().is_some() {
-                out.push(Effect::CloseInterface);
+                self.close_interface(out);
             }
         }
         // Behind the removal: a tunnel without a server must not swallow packets for as long as a hold lasts.

@@ -238,10 +238,10 @@ impl Machine<'_> {
     }
 
     /// Takes down what is set on an interface that is gone: nothing can stay on it, `persist-tun` or not.
-    pub(super) fn leave_interface(&mut self, now: Now, out: &mut Effects) {
+    pub(super) fn leave_interface(&mut self, out: &mut Effects) {
         if std::mem::take(&mut self.is_gone) && self.ifname.take().is_some() {
             self.take_down("restart", true, out);
-            self.close_interface(now, out);
+            self.close_interface(out);
         }
     }
 }

@@ -155,10 +155,8 @@ impl Machine<'_> {
     }
 
     /// The interface is to be removed, and the lines with it.
-    pub(super) fn close_interface(&mut self, now: Now, out: &mut Effects) {
-        self.with_lines(out, |it, effects| {
-            it.lines.close_all(now.monotonic, effects);
-        });
+    pub(super) fn close_interface(&mut self, out: &mut Effects) {
+        self.with_lines(out, |it, effects| it.lines.end(effects));
         out.push(Effect::CloseInterface);
     }
 

@@ -200,7 +200,7 @@ impl<'a> Machine<'a> {
                 self.is_gone = self.ifname.is_some();
                 if self.is_gone {
                     if self.connection().is_none() {
-                        self.leave_interface(now, &mut out);
+                        self.leave_interface(&mut out);
                     }
                     let error = "the interface was deleted by somebody else".to_owned();
                     self.failed(error, now, &mut out);

@@ -1,6 +1,6 @@
 //! A data plane that records: the keys of one peer, and when packets went and came.
 //!
-//! A data packet has the key id, the peer id and the sealing key itself in it. Only an end that has installed that key for opening,
+//! A data packet has the key id, the peer id, the sealing key itself and what it says in it. Only an end that has installed that key for opening,
 //! under that number, can open it.
 
 use openvpn::session::{DataKeys, Layout, Times};
@@ -11,7 +11,26 @@ use std::time::Instant;
 const DATA_V2: u8 = 9;
 
 /// Bytes of a data packet.
-const LENGTH: usize = 1 + 4 + 64 + 64;
+const LENGTH: usize = 1 + 4 + 64 + 64 + 1;
+
+/// What a data packet says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Says {
+    /// A ping, or a packet of the tunnel.
+    Nothing,
+    /// It asks for the options.
+    Request,
+    /// It has the options.
+    Options,
+}
+
+impl Says {
+    /// What a data packet of the model says.
+    pub(super) fn of(packet: &[u8]) -> Self {
+        let all = [Self::Nothing, Self::Request, Self::Options];
+        all[usize::from(packet[LENGTH - 1])]
+    }
+}
 
 /// Whether this is a data packet of the model.
 pub(super) fn is_data(packet: &[u8]) -> bool {
@@ -54,7 +73,7 @@ impl DataPlane {
     }
 
     /// A packet that may leave now.
-    pub(super) fn seal(&mut self, now: Instant) -> Option<Vec<u8>> {
+    pub(super) fn seal(&mut self, says: Says, now: Instant) -> Option<Vec<u8>> {
         let keys = self.keys.get(&self.sealing?)?;
         let peer_id = match keys.layout {
             Layout::V1 => u32::MAX,
@@ -64,6 +83,7 @@ impl DataPlane {
         packet.extend_from_slice(&peer_id.to_be_bytes());
         packet.extend_from_slice(&keys.send.cipher);
         packet.extend_from_slice(&keys.send.hmac);
+        packet.push(says as u8);
         self.times.last_sent = Some(now);
         Some(packet)
     }
@@ -72,7 +92,7 @@ impl DataPlane {
     pub(super) fn open(&mut self, packet: &[u8], now: Instant) -> bool {
         let keys = self.keys.get(&(packet[0] & 7));
         let authentic = keys.is_some_and(|keys| {
-            packet[5..69] == keys.receive.cipher && packet[69..] == keys.receive.hmac
+            packet[5..69] == keys.receive.cipher && packet[69..LENGTH - 1] == keys.receive.hmac
         });
         if authentic {
             self.times.last_received = Some(now);

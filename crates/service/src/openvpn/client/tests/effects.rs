@@ -2,16 +2,18 @@
 
 use super::super::effect::{Effect, HostStep, PlaneCall, SERVER, Told};
 use super::super::event::{Event, Planned, Realm};
-use super::data_plane::DataPlane;
+use super::data_plane::{DataPlane, Says};
 use super::server::PASSWORD;
 use super::world::{Flying, World, secs};
+use crate::lines::LineFacts;
 use crate::openvpn::connect::ResolveError;
 use crate::openvpn::management::State;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
 use crate::openvpn::secrets::Login;
+use openvpn::data::inband::OCC_REQUEST;
 use openvpn::data::protocol::session;
 use openvpn::server::Remote;
-use plane::{CipherName, KeyUsage, Moving, PeerState, Sender, StreamId, Times};
+use plane::{CipherName, KeyUsage, LineId, LineMode, Moving, PeerState, Sender, StreamId, Times};
 use std::net::SocketAddr;
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -61,7 +63,22 @@ impl World {
             }
             Effect::CloseInterface => {
                 assert!(self.host.set.is_none(), "undone before the interface goes");
+                assert!(self.open.is_empty(), "lines are closed first");
                 self.interface = false;
+            }
+            Effect::ReadLines => {
+                let facts = |up: &bool| LineFacts {
+                    ifindex: 7,
+                    running: *up,
+                    addressed: true,
+                };
+                let facts = self.devices.iter().map(facts).map(Some);
+                return Ok(Some(Event::LinesRead(facts.collect())));
+            }
+            Effect::OpenLine(line, ..) => {
+                assert!(self.interface, "an interface comes first");
+                self.open.insert(line);
+                return Ok(Some(Event::LineOpened(line, Ok(1194))));
             }
             Effect::Plane(call) => return Ok(self.call(call)),
             Effect::Host(step) => return self.host_step(step),
@@ -159,15 +176,21 @@ impl World {
             PlaneCall::AddPeer(SERVER, moving) => {
                 assert!(self.plane.keys.is_empty());
                 self.plane = DataPlane::default();
+                (self.used, self.mode) = (LineId::FIRST, LineMode::Single);
                 self.float = moving == Moving::Tell;
             }
             PlaneCall::SetLine(SERVER, line) => {
                 let known = self.peer.map(|(address, _)| address);
                 assert_eq!(known, Some(line.endpoint.addr), "where it was dialled");
             }
+            PlaneCall::UseLine(SERVER, line) => self.used = line,
+            PlaneCall::SetLineMode(SERVER, mode) => {
+                assert!(self.plane.sealing.is_some(), "once the server follows");
+                self.mode = mode;
+            }
             PlaneCall::SendToPeer(SERVER, to, packet) => {
                 assert_eq!(to, self.peer.map(|(address, _)| address));
-                self.send(packet);
+                self.send(&packet);
             }
             PlaneCall::AddKeys(SERVER, material) => {
                 let key_id = material.keys.key_id;
@@ -177,8 +200,14 @@ impl World {
             PlaneCall::SendWith(SERVER, of) => self.plane.seal_with(key_id(of)),
             PlaneCall::RemoveKeys(SERVER, of) => self.plane.remove(key_id(of)),
             PlaneCall::Inject(SERVER, _) => {
-                if let Some(packet) = self.plane.seal(self.now) {
-                    self.send(packet);
+                if let Some(packet) = self.plane.seal(Says::Nothing, self.now) {
+                    self.send(&packet);
+                }
+            }
+            PlaneCall::InjectBy(SERVER, line, payload) => {
+                assert_eq!(payload, OCC_REQUEST);
+                if let Some(packet) = self.plane.seal(Says::Request, self.now) {
+                    self.send_by(line, packet);
                 }
             }
             PlaneCall::SetSender(SERVER, Sender::Address(to), first) => {
@@ -210,6 +239,9 @@ impl World {
                     let sent = found.map(|it| it.disconnected(from, now));
                     self.fly(server, sent.unwrap_or_default());
                 }
+            }
+            PlaneCall::CloseLine(line) if !self.open.is_empty() => {
+                self.open.remove(&line);
             }
             PlaneCall::CloseLine(_) => self.peer = None,
             PlaneCall::AddStream(_)

@@ -3,6 +3,7 @@
 //!
 //! `MILLRACE_TEST_SEEDS` is the number of seeds (200), `MILLRACE_TEST_SEED` the first of them (1).
 
+mod by_lines;
 mod data_plane;
 mod effects;
 mod scenarios;
@@ -14,6 +15,7 @@ mod world;
 use super::machine::{Machine, Parts};
 use crate::openvpn::hooks::Hooks;
 use crate::openvpn::{OWN_NAME, setup};
+use config::lines::Lines;
 use config::openvpn::{OpenVpn, parse_arguments};
 use openvpn::tls::TlsSettings;
 use openvpn::wrap::WrapSettings;
@@ -29,6 +31,11 @@ fn certificate(name: &str) -> PathBuf {
 
 /// A configuration with `more` options. It stays for as long as the tests run.
 fn config(more: &str) -> &'static OpenVpn {
+    config_by_lines(more, Lines::default())
+}
+
+/// The same with lines.
+fn config_by_lines(more: &str, lines: Lines) -> &'static OpenVpn {
     let file = |name| certificate(name).display().to_string();
     let (ca, cert, key) = (file("ca.crt"), file("client.crt"), file("client.key"));
     let text = format!("--client --dev tun0 --ca {ca} --cert {cert} --key {key} {more}");
@@ -36,7 +43,9 @@ fn config(more: &str) -> &'static OpenVpn {
     let mut read = |path: &std::path::Path| config::openvpn::read_config(path);
     let import = parse_arguments(&words, &mut read, OWN_NAME).unwrap();
     assert!(import.faults().is_empty(), "{:?}", import.faults());
-    Box::leak(Box::new(import.into_model().unwrap().0))
+    let (mut config, _) = import.into_model().unwrap();
+    config.lines = lines;
+    Box::leak(Box::new(config))
 }
 
 fn machine(config: &'static OpenVpn) -> Machine<'static> {

@@ -34,7 +34,7 @@ const OPTIONS: [&[&str]; 7] = [
 /// answered for, an attempt with a server that has forgotten us, and a password.
 const CALM: Duration = Duration::from_secs(1200);
 
-fn number(name: &str, default: u64) -> u64 {
+pub(super) fn number(name: &str, default: u64) -> u64 {
     let value = std::env::var(name).ok();
     value.map_or(default, |value| value.parse().expect("a number"))
 }

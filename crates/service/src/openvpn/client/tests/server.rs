@@ -1,6 +1,6 @@
 //! A server: the protocol crate's sessions behind a listener, with a data plane for each client.
 
-use super::data_plane::{DataPlane, is_data, peer_id};
+use super::data_plane::{DataPlane, Says, is_data, peer_id};
 use crate::now::Now;
 use openvpn::message::{AuthFailed, Restart};
 use openvpn::negotiate::{OccOptions, Transport};
@@ -70,6 +70,8 @@ pub(super) struct Server {
     pub(super) options: Vec<String>,
     /// How often clients were let in.
     pub(super) admitted: usize,
+    /// It answers requests for its options.
+    pub(super) has_options: bool,
 }
 
 fn listener(now: Now) -> Listener {
@@ -92,6 +94,7 @@ impl Server {
             accepts: true,
             options: options.split(',').map(str::to_owned).collect(),
             admitted: 0,
+            has_options: true,
         }
     }
 
@@ -142,18 +145,28 @@ impl Server {
         let mut out = Vec::new();
         if is_data(packet) {
             let id = ClientId(peer_id(packet));
-            if let Some(plane) = self.planes.get_mut(&id)
-                && plane.open(packet, now.monotonic)
-                && !from.is_stream()
-                && self.listener.remote(id) != Some(from)
-            {
+            let Some(plane) = self.planes.get_mut(&id) else {
+                return Vec::new();
+            };
+            if !plane.open(packet, now.monotonic) {
+                return Vec::new();
+            }
+            let asked = self.has_options && Says::of(packet) == Says::Request;
+            let answer = asked.then(|| plane.seal(Says::Options, now.monotonic));
+            if !from.is_stream() && !self.knows(id, from) {
                 self.listener.floated(id, from.address, &mut out);
             }
-            return self.perform(out, now);
+            let mut sent = self.perform(out, now);
+            sent.extend(self.listener.remote(id).zip(answer.flatten()));
+            return sent;
         }
         // What is dropped is counted.
         let _ = self.listener.receive(packet, from, now.monotonic, &mut out);
         self.perform(out, now)
+    }
+
+    fn knows(&self, id: ClientId, at: Remote) -> bool {
+        self.listener.remote(id) == Some(at)
     }
 
     /// The connection of this number has ended.
@@ -185,7 +198,7 @@ impl Server {
                 Output::UseForSending { key_id } => plane.seal_with(key_id),
                 Output::RemoveKeys { key_id } => plane.remove(key_id),
                 Output::SendPing => {
-                    let packet = plane.seal(now.monotonic);
+                    let packet = plane.seal(Says::Nothing, now.monotonic);
                     sent.extend(self.listener.remote(id).zip(packet));
                 }
                 Output::Authenticate(request) => {

@@ -3,7 +3,7 @@
 use super::super::event::Event;
 use super::super::machine::Machine;
 use super::super::order::Order;
-use super::data_plane::{DataPlane, is_data};
+use super::data_plane::{DataPlane, Says, is_data};
 use super::effects::Host;
 use super::server::{Sent, Server};
 use crate::inbox::Arrival;
@@ -14,9 +14,10 @@ use crate::openvpn::policy::scripts::Hook;
 use crate::openvpn::seeded::Random;
 use config::openvpn::OpenVpn;
 use netio::udp::Endpoint;
+use openvpn::data::inband;
 use openvpn::server::Remote;
-use plane::{LineId, Notice, StreamId};
-use std::collections::{BTreeMap, VecDeque};
+use plane::{LineId, LineMode, LineSet, Notice, StreamId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -61,6 +62,15 @@ pub(super) struct World {
     pub(super) servers: Vec<Server>,
     /// Whether the line carries packets.
     pub(super) line: bool,
+    /// Of several lines, which carry packets.
+    pub(super) carries: [bool; 2],
+    /// Of several lines, whose devices are up.
+    pub(super) devices: [bool; 2],
+    /// The lines that have sockets.
+    pub(super) open: BTreeSet<LineId>,
+    /// The line that packets go by, and how several do.
+    pub(super) used: LineId,
+    pub(super) mode: LineMode,
     /// The client's outer address.
     pub(super) address: SocketAddr,
     /// Where packets to the server go, and through which stream.
@@ -114,6 +124,11 @@ impl World {
             faults: Faults::default(),
             servers: servers.iter().map(|it| Server::new(*it, now)).collect(),
             line: true,
+            carries: [true; 2],
+            devices: [true; 2],
+            open: BTreeSet::new(),
+            used: LineId::FIRST,
+            mode: LineMode::Single,
             address: SocketAddr::from(([198, 51, 100, 7], 40_000)),
             peer: None,
             float: false,
@@ -225,18 +240,43 @@ impl World {
         }
     }
 
-    /// A packet leaves for the server.
-    pub(super) fn send(&mut self, packet: Vec<u8>) {
+    /// A packet leaves for the server, by all lines that are used.
+    pub(super) fn send(&mut self, packet: &[u8]) {
+        let lines = match self.mode {
+            LineMode::Duplicate(lines) => lines,
+            _ => LineSet::of(self.used),
+        };
+        for line in lines {
+            self.send_by(line, packet.to_vec());
+        }
+    }
+
+    /// A packet leaves for the server by this line.
+    pub(super) fn send_by(&mut self, line: LineId, packet: Vec<u8>) {
         let Some((server, stream)) = self.peer else {
             return;
         };
+        let address = self.address_on(line);
         let from = match stream {
-            None => Remote::udp(self.address),
-            Some(stream) => Remote::tcp(self.address, stream),
+            None => Remote::udp(address),
+            Some(stream) => Remote::tcp(address, stream),
         };
-        if let Some(delay) = self.carry(stream) {
+        if let Some(delay) = self.carry(stream).filter(|_| self.carries(line)) {
             self.throw(delay, Flying::ToServer(server, from, packet));
         }
+    }
+
+    /// The client's outer address on a line.
+    fn address_on(&self, line: LineId) -> SocketAddr {
+        let mut address = self.address;
+        address.set_port(address.port() + u16::from(line.0));
+        address
+    }
+
+    fn carries(&self, line: LineId) -> bool {
+        let several = !self.config.lines.lines.is_empty();
+        let open = !several || self.open.contains(&line);
+        open && self.carries[line.index()]
     }
 
     /// Packets leave a server for its clients.
@@ -275,22 +315,30 @@ impl World {
         let Some((peer, stream)) = self.peer else {
             return;
         };
-        if to.address != self.address || to.connection != stream {
+        let lines = [LineId(0), LineId(1)];
+        let here = |line: &LineId| to.address == self.address_on(*line);
+        let Some(line) = lines.into_iter().find(here) else {
+            return;
+        };
+        if to.connection != stream || !self.carries(line) {
             return;
         }
         if is_data(&packet) {
             let known = from == peer || self.float;
-            if known && self.plane.open(&packet, self.now) && from != peer {
-                self.handle(Event::Notice(Notice::Moved {
-                    line: LineId::FIRST,
-                    to: from,
-                }));
+            if !known || !self.plane.open(&packet, self.now) {
+                return;
+            }
+            if from != peer {
+                self.handle(Event::Notice(Notice::Moved { line, to: from }));
+            }
+            if Says::of(&packet) == Says::Options {
+                self.handle(Event::Message(inband::options("V4").into()));
             }
             return;
         }
         self.handle(Event::Control(Arrival {
             from: Endpoint::new(from),
-            line: LineId::FIRST,
+            line,
             stream,
             bytes: packet.into(),
         }));

@@ -125,6 +125,9 @@ impl DataPlane {
                 assert!(peer.is_some(), "{id:?} is no peer");
                 self.routes.retain(|_, owner| *owner != id);
             }
+            PlaneCall::InjectBy(..) | PlaneCall::UseLine(..) | PlaneCall::SetLineMode(..) => {
+                panic!("clients of this server have one line")
+            }
             // There are no connections here, and packets of one client for another are not looked at.
             PlaneCall::SetSender(_, Sender::Stream(_), _)
             | PlaneCall::ClearSender(_, Sender::Stream(_))

@@ -1,0 +1,157 @@
+//! A server that is reached by two lines, which fail and come back.
+
+use super::super::event::Event;
+use super::config_by_lines;
+use super::scenarios::leave;
+use super::seeds::number;
+use super::world::{World, secs};
+use crate::openvpn::seeded::Random;
+use config::lines::{Line, LineMode as Mode, Lines};
+use plane::{LineId, LineMode, LineSet};
+use std::net::SocketAddr;
+
+const DSL: LineId = LineId(0);
+const LTE: LineId = LineId(1);
+
+fn begin(mode: Mode, seed: u64) -> World {
+    let line = |name: &str, priority| Line {
+        name: name.to_owned(),
+        interface: Some(name.to_owned()),
+        priority,
+        ..Line::default()
+    };
+    let lines = Lines {
+        mode,
+        hold: secs(5),
+        lines: vec![line("dsl", 10), line("lte", 20)],
+        ..Lines::default()
+    };
+    let server = SocketAddr::from(([192, 0, 2, 1], 1194));
+    let remote = format!("--remote {} {}", server.ip(), server.port());
+    World::new(config_by_lines(&remote, lines), &[server], seed)
+}
+
+impl World {
+    /// A line carries packets, or not, and nothing tells the host.
+    fn cut(&mut self, line: LineId, cut: bool) {
+        self.carries[line.index()] = !cut;
+    }
+
+    fn said(&self, text: &str) -> bool {
+        self.log.iter().any(|line| line.contains(text))
+    }
+}
+
+#[test]
+fn a_session_goes_on_by_another_line_and_back() {
+    let mut world = begin(Mode::Failover, 1);
+    world.handle(Event::Begin);
+    world.run_for(secs(30));
+    assert!(world.is_connected());
+    assert_eq!(world.used, DSL);
+    world.cut(DSL, true);
+    world.run_for(secs(20));
+    assert_eq!(world.used, LTE);
+    assert!(world.said("line dsl is down: the peer has not answered"));
+    world.renew(0);
+    world.run_for(secs(60));
+    world.cut(DSL, false);
+    world.run_for(secs(60));
+    assert_eq!(world.used, DSL);
+    assert!(world.is_connected());
+    assert_eq!(world.dials.len(), 1, "one session");
+}
+
+#[test]
+fn a_device_that_goes_is_noticed_at_once() {
+    let mut world = begin(Mode::Failover, 1);
+    world.handle(Event::Begin);
+    world.run_for(secs(30));
+    world.devices[0] = false;
+    world.handle(Event::NetworkChanged);
+    assert_eq!(world.used, LTE);
+    world.devices[0] = true;
+    world.handle(Event::NetworkChanged);
+    world.run_for(secs(60));
+    assert_eq!(world.used, DSL);
+    assert_eq!(world.dials.len(), 1, "one session");
+}
+
+#[test]
+fn without_a_line_there_is_no_attempt_and_one_that_comes_is_used() {
+    let mut world = begin(Mode::Failover, 1);
+    world.devices = [false; 2];
+    world.handle(Event::Begin);
+    world.run_for(secs(100));
+    assert!(!world.is_connected());
+    assert!(world.said("no line could be opened"));
+    world.devices[1] = true;
+    world.handle(Event::NetworkChanged);
+    world.run_for(secs(60));
+    assert!(world.is_connected());
+    assert_eq!(world.used, LTE);
+}
+
+#[test]
+fn a_handshake_is_made_by_the_line_that_works() {
+    let mut world = begin(Mode::Duplicate, 1);
+    world.cut(DSL, true);
+    world.handle(Event::Begin);
+    world.run_for(secs(30));
+    assert!(world.is_connected());
+    assert_eq!((world.used, world.dials.len()), (LTE, 1));
+    world.cut(DSL, false);
+    world.run_for(secs(30));
+    let both = [DSL, LTE].into_iter().collect::<LineSet>();
+    assert_eq!(world.mode, LineMode::Duplicate(both));
+}
+
+/// The kernel opens the data packets of such a server, and knows nothing of requests.
+#[test]
+fn a_server_that_answers_no_request_is_judged_by_what_it_sends() {
+    let mut world = begin(Mode::Failover, 1);
+    world.servers[0].has_options = false;
+    world.handle(Event::Begin);
+    world.run_for(secs(200));
+    assert!(world.is_connected());
+    assert_eq!((world.used, world.dials.len()), (DSL, 1));
+    assert!(!world.said("is down"), "{:?}", world.log);
+}
+
+/// At least one line carries packets at any time, but for a moment. Sessions may begin anew, and never stay away.
+#[test]
+fn lines_that_come_and_go_leave_a_tunnel_that_works() {
+    let first = number("MILLRACE_TEST_SEED", 1);
+    for seed in first..first + number("MILLRACE_TEST_SEEDS", 200) {
+        let mut random = Random::new(seed);
+        let mode = Mode::ALL[(seed % 6) as usize];
+        let mut world = begin(mode, seed);
+        world.servers[0].has_options = !random.percent(20);
+        world.faults.loss = random.below(10);
+        world.handle(Event::Begin);
+        for _ in 0..12 {
+            let line = LineId(random.below(2) as u8);
+            match random.below(4) {
+                0 => world.cut(line, true),
+                1 => {
+                    world.devices[line.index()] ^= true;
+                    world.handle(Event::NetworkChanged);
+                }
+                2 => world.renew(0),
+                _ => world.cut(line, false),
+            }
+            world.run_for(secs(1 + random.below(90)));
+        }
+        (world.carries, world.devices) = ([true; 2], [true; 2]);
+        world.handle(Event::NetworkChanged);
+        // The longest pause, and an attempt with a server that has forgotten us.
+        world.run_for(secs(1_200));
+        assert!(
+            world.is_connected(),
+            "seed {seed}, {mode:?}: {:?}",
+            world.log
+        );
+        leave(&mut world);
+        assert!(world.ended.is_some(), "seed {seed}");
+    }
+}
