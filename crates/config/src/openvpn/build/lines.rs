@@ -102,3 +102,85 @@ impl Builder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::lines::LineMode;
+    use crate::openvpn::{Import, Options, parse_bytes};
+    use crate::report::Verdict;
+    use std::path::Path;
+
+    const CLIENT: &str = "client\ndev tun\nremote 192.0.2.1\nca ca\ncert cert\nkey key\n";
+
+    fn import(text: &str) -> Import {
+        let mut none = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
+        let path = Path::new("office.ovpn");
+        parse_bytes(text.as_bytes(), path, &mut none, Options::default()).unwrap()
+    }
+
+    const TWO: &str = "#! [Lines]\n#! Mode = duplicate\n#! Hold = 5\n#! Reorder = yes\n\
+        #! [Line]\n#! Name = dsl\n#! Interface = eth1\n\
+        #! [Line]\n#! Name = lte\n#! Interface = wwan0\n#! Metered = yes\n";
+
+    #[test]
+    fn lines_stand_in_comments_wherever_they_are() {
+        for text in [format!("{TWO}{CLIENT}"), format!("{CLIENT}{TWO}# the end")] {
+            let import = import(&text);
+            assert_eq!(import.faults(), [""; 0]);
+            let idle = |key| {
+                let entries = import.report.entries.iter();
+                let verdicts = entries.filter(|it| it.key == key).map(|it| it.verdict);
+                verdicts.collect::<Vec<_>>()
+            };
+            assert_eq!(idle("Mode"), [Verdict::Honoured]);
+            assert_eq!(idle("Hold"), [Verdict::Ignored], "one metered line");
+            let (config, _) = import.into_model().unwrap();
+            assert_eq!(config.lines.mode, LineMode::Duplicate);
+            let names: Vec<_> = config.lines.lines.iter().map(|it| &*it.name).collect();
+            assert_eq!(names, ["dsl", "lte"]);
+            assert!(config.data.reorder, "as the line of that name");
+        }
+    }
+
+    #[test]
+    fn a_directive_ends_a_section() {
+        let text = format!("#! [Line]\n#! Name = dsl\n#! Interface = eth1\n{CLIENT}#! Rate = 5M\n");
+        let (config, _) = import(&text).into_model().unwrap();
+        assert_eq!(config.lines.lines[0].rate, None);
+        // Other comments are nothing to us.
+        let text = format!("#!/usr/sbin/openvpn 'x\n; #! [Line]\n# #! [Line]\n{CLIENT}");
+        let (config, report) = import(&text).into_model().unwrap();
+        assert!(config.lines.is_default());
+        assert_eq!(report.entries.len(), 6);
+    }
+
+    #[test]
+    fn a_server_has_no_lines_of_its_own_but_a_mode() {
+        let server = "server 10.8.0.0 255.255.255.0\ndev tun\nca ca\ncert cert\nkey key\ndh none\n";
+        let (config, _) = import(&format!("{server}#! [Lines]\n#! Mode = duplicate\n"))
+            .into_model()
+            .unwrap();
+        assert_eq!(config.lines.mode, LineMode::Duplicate);
+        assert!(!import(&format!("{server}{TWO}")).is_usable());
+    }
+
+    #[test]
+    fn what_does_not_go_with_lines_is_refused() {
+        for (more, words) in [
+            ("proto tcp\n", "UDP without a proxy"),
+            ("socks-proxy 192.0.2.2\n", "UDP without a proxy"),
+            ("local 192.0.2.3\n", "Source"),
+            ("bind-dev eth0\n", "Interface"),
+        ] {
+            let import = import(&format!("{TWO}{CLIENT}{more}"));
+            let found = import.faults().iter().any(|it| it.contains(words));
+            assert!(found, "{more}: {:?}", import.faults());
+        }
+        let import = import(&format!("{CLIENT}#! [Line]\n#! Nam = dsl\n"));
+        let found = import
+            .faults()
+            .iter()
+            .any(|it| it.contains("office.ovpn:8"));
+        assert!(found, "{:?}", import.faults());
+    }
+}
