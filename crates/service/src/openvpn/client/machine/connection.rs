@@ -227,9 +227,8 @@ impl Machine<'_> {
             return;
         }
         let received = it.session.receive(&arrival.bytes, now.monotonic, outputs);
-        match &received {
-            Ok(()) => self.heard_by_line(arrival.line, now, out),
-            Err(_) => {}
+        if received.is_ok() {
+            self.heard_by_line(arrival.line, now, out);
         }
         match received {
             Ok(()) if !it.heard => {
