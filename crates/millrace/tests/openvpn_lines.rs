@@ -151,6 +151,7 @@ fn mostly_arrive(from: &Host, to: &Host, address: &str) {
         quiet: Duration::from_secs(2),
     };
     let report = udp_load(from, to, &load).unwrap();
+    println!("{report:?}");
     assert!(report.loss() <= 0.01, "{report:?}");
     assert_eq!(report.duplicated, 0, "{report:?}");
 }

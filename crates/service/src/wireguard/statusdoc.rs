@@ -4,7 +4,7 @@ use super::interface::Interface;
 use crate::lines;
 use crate::status::{DataplaneStatus, MeasuredStatus, PeerStatus, Status, dataplane};
 use crypto::select::{self, Algorithm};
-use plane::Statistics;
+use plane::{PeerLines, Statistics};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 impl Interface {
@@ -18,9 +18,10 @@ impl Interface {
             let moved = self.plane.peer(*id).unwrap_or_default();
             let reports = self.machine.line_reports(*id);
             // They cost an allocation.
-            let known = (gathers || reorders || !reports.is_empty())
-                .then(|| self.plane.peer_lines(*id))
-                .unwrap_or_default();
+            let known = match gathers || reorders || !reports.is_empty() {
+                true => self.plane.peer_lines(*id),
+                false => PeerLines::default(),
+            };
             PeerStatus {
                 public_key: p.public_key.to_base64().to_string(),
                 endpoint: moved.line.map(|line| line.endpoint.addr.to_string()),

@@ -103,13 +103,15 @@ impl Machine<'_> {
             .into_iter()
             .map(|(id, client)| {
                 // They cost an allocation.
-                let known = (gathers || reorders)
-                    .then(|| lines(peer(id)))
-                    .unwrap_or_default();
+                let known = match gathers || reorders {
+                    true => lines(peer(id)),
+                    false => PeerLines::default(),
+                };
                 PeerStatus {
-                    lines: gathers
-                        .then(|| their_status(&known, now))
-                        .unwrap_or_default(),
+                    lines: match gathers {
+                        true => their_status(&known, now),
+                        false => Vec::new(),
+                    },
                     order: reorders.then(|| order_status(&known)),
                     name: told(&client.common_name),
                     username: told(&client.username),
