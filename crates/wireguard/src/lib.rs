@@ -50,7 +50,7 @@ mod peer;
 mod ratelimiter;
 mod receive;
 mod send;
-mod tai64n;
+pub mod tai64n;
 mod timers;
 
 pub use data::{DATA_HEADER_LEN, DATA_MIN_LEN, DataHeader, DataKeys, WireGuard};

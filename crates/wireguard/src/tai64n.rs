@@ -1,4 +1,4 @@
-//! Timestamps of initiations: TAI64N, coarse, and never going back.
+//! Timestamps of initiations, and of the hellos to a relay: TAI64N, coarse, and never going back.
 //!
 //! A responder takes an initiation only if its timestamp is greater than the last one's, so a clock that is set back would
 //! shut us out until it has caught up. A timestamp is therefore the greater of the clock and the last one plus one step.
@@ -13,7 +13,7 @@ const STEP: u64 = 1 << 24;
 
 /// A timestamp as it is sent: seconds and nanoseconds, big-endian, so that later ones compare greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Tai64n(pub(crate) [u8; 12]);
+pub struct Tai64n(pub [u8; 12]);
 
 impl Tai64n {
     fn from_nanos(nanos: u64) -> Self {
@@ -25,16 +25,16 @@ impl Tai64n {
     }
 }
 
-/// The timestamps sent to one peer.
+/// The timestamps sent to one receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Clock {
+pub struct Clock {
     /// Nanoseconds since 1970 of the last timestamp. They fit for some 500 years.
     last: u64,
 }
 
 impl Clock {
     /// A timestamp for `wall` that is greater than every one before.
-    pub(crate) fn stamp(&mut self, wall: SystemTime) -> Tai64n {
+    pub fn stamp(&mut self, wall: SystemTime) -> Tai64n {
         let wall = wall
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or(Duration::ZERO);

@@ -1,0 +1,228 @@
+//! The message by which a client tells a relay where it is.
+//!
+//! | bytes | |
+//! |---|---|
+//! | 0 to 6 | `FF`, `mrelay` in ASCII |
+//! | 7 | version of the format: 1 |
+//! | 8 to 15 | which key: the first half of a MAC of a constant under the key |
+//! | 16 to 27 | TAI64N timestamp, greater than in every hello before |
+//! | 28 to 43 | MAC of all before |
+//!
+//! Both MACs are BLAKE2s, keyed, of 16 bytes. No message of WireGuard begins with `FF`, and none of OpenVPN over UDP.
+
+use std::fmt;
+
+use crypto::blake2s;
+use subtle::ConstantTimeEq as _;
+use wireguard::tai64n::Tai64n;
+use zeroize::Zeroizing;
+
+/// Length of a hello in bytes.
+pub const HELLO_LEN: usize = 44;
+
+/// What hellos of all versions begin with.
+pub(crate) const MAGIC: [u8; 7] = *b"\xffmrelay";
+
+/// The version of the format.
+const VERSION: u8 = 1;
+
+/// What the key's number is the MAC of. No hello is equal to it.
+const ID_LABEL: &[u8] = b"millrace relay: which key";
+
+/// Which of many keys: of no use for making or checking a hello.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct KeyId([u8; 8]);
+
+/// A key that a client and a relay share. Overwritten when dropped.
+#[derive(Clone)]
+pub struct Key {
+    secret: Zeroizing<[u8; 32]>,
+    id: KeyId,
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(hidden)")
+    }
+}
+
+impl Key {
+    /// Takes the 32 bytes of a key.
+    #[must_use]
+    pub fn new(secret: &[u8; 32]) -> Self {
+        let [id, _] = halves(blake2s::mac(secret, &[ID_LABEL]));
+        Self {
+            secret: Zeroizing::new(*secret),
+            id: KeyId(id),
+        }
+    }
+
+    /// Which key it is, for those who have it.
+    #[must_use]
+    pub const fn id(&self) -> KeyId {
+        self.id
+    }
+
+    /// The hello of that time. The stamps of a client's hellos must grow.
+    #[must_use]
+    pub fn hello(&self, stamp: Tai64n) -> [u8; HELLO_LEN] {
+        let mut bytes = [0; HELLO_LEN];
+        bytes[..7].copy_from_slice(&MAGIC);
+        bytes[7] = VERSION;
+        bytes[8..16].copy_from_slice(&self.id.0);
+        bytes[16..28].copy_from_slice(&stamp.0);
+        let mac = self.mac(&bytes[..28]);
+        bytes[28..].copy_from_slice(&mac);
+        bytes
+    }
+
+    fn mac(&self, bytes: &[u8]) -> [u8; 16] {
+        blake2s::mac(&self.secret, &[bytes])
+    }
+}
+
+fn halves(mac: [u8; 16]) -> [[u8; 8]; 2] {
+    let (halves, _) = mac.as_chunks::<8>();
+    [halves[0], halves[1]]
+}
+
+/// Why a datagram that begins as a hello is none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Malformed {
+    /// Of another version of the format.
+    Version(u8),
+    /// Of another length, in bytes.
+    Length(usize),
+}
+
+/// A hello of which nothing is verified yet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Hello<'a> {
+    /// Which key it claims to be made with.
+    pub id: KeyId,
+    /// When it claims to be made.
+    pub stamp: Tai64n,
+    signed: &'a [u8],
+    mac: [u8; 16],
+}
+
+impl<'a> Hello<'a> {
+    /// Reads a datagram. `None`: it is no hello, but something to forward.
+    #[must_use]
+    pub fn parse(datagram: &'a [u8]) -> Option<Result<Self, Malformed>> {
+        let rest = datagram.strip_prefix(&MAGIC)?;
+        let Some(&version) = rest.first() else {
+            return Some(Err(Malformed::Length(datagram.len())));
+        };
+        if version != VERSION {
+            return Some(Err(Malformed::Version(version)));
+        }
+        let Ok(bytes) = <&[u8; HELLO_LEN]>::try_from(datagram) else {
+            return Some(Err(Malformed::Length(datagram.len())));
+        };
+        let (signed, mac) = bytes.split_at(28);
+        let mut hello = Self {
+            id: KeyId([0; 8]),
+            stamp: Tai64n::default(),
+            signed,
+            mac: [0; 16],
+        };
+        hello.id.0.copy_from_slice(&signed[8..16]);
+        hello.stamp.0.copy_from_slice(&signed[16..]);
+        hello.mac.copy_from_slice(mac);
+        Some(Ok(hello))
+    }
+
+    /// Whether a holder of the key has made it. Takes the same time whichever bytes differ.
+    #[must_use]
+    pub fn is_of(&self, key: &Key) -> bool {
+        key.mac(self.signed).ct_eq(&self.mac).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_hello_has_the_bytes_of_the_format() {
+        let key = Key::new(&[3; 32]);
+        let hello = key.hello(Tai64n([5; 12]));
+        assert_eq!(&hello[..8], b"\xffmrelay\x01");
+        assert_eq!(hello[8..16], key.id().0);
+        assert_eq!(hello[16..28], [5; 12]);
+        assert_eq!(hello[28..], blake2s::mac(&[3; 32], &[&hello[..28]]));
+        assert_eq!(
+            hello[8..16],
+            blake2s::mac(&[3; 32], &[b"millrace relay: which key"])[..8]
+        );
+        assert_eq!(format!("{key:?}"), "Key(hidden)");
+    }
+
+    /// Made by another program: Python's `hashlib.blake2s`.
+    #[test]
+    fn a_hello_of_another_program_is_the_same() {
+        let hello = Key::new(&[7; 32]).hello(Tai64n(*b"\x40\0\0\0\x65\x53\xf1\x0a\x01\0\0\0"));
+        let hex: String = hello.iter().map(|byte| format!("{byte:02x}")).collect();
+        let theirs = "ff6d72656c61790134f4ddb969da3853400000006553f10a01000000e1beead234da3e00c32798ade91aeaf8";
+        assert_eq!(hex, theirs);
+    }
+
+    #[test]
+    fn only_the_key_that_made_it_verifies_it() {
+        let (key, other) = (Key::new(&[3; 32]), Key::new(&[4; 32]));
+        assert_ne!(key.id(), other.id());
+        let bytes = key.hello(Tai64n([5; 12]));
+        let hello = Hello::parse(&bytes).unwrap().unwrap();
+        assert_eq!((hello.id, hello.stamp), (key.id(), Tai64n([5; 12])));
+        assert!(hello.is_of(&key) && !hello.is_of(&other));
+        for at in 8..HELLO_LEN {
+            let mut changed = bytes;
+            changed[at] ^= 1;
+            assert!(!Hello::parse(&changed).unwrap().unwrap().is_of(&key));
+        }
+    }
+
+    #[test]
+    fn what_tunnels_send_is_no_hello() {
+        // WireGuard's messages begin with their type; OpenVPN's opcodes go up to 11, times 8.
+        for first in (0..=0x5f_u8).chain([0xfe]) {
+            assert_eq!(Hello::parse(&[first; HELLO_LEN]), None);
+        }
+        assert_eq!(Hello::parse(&[]), None);
+        assert_eq!(Hello::parse(&[0xff; HELLO_LEN]), None);
+        let short = Hello::parse(&MAGIC).unwrap();
+        assert_eq!(short, Err(Malformed::Length(7)));
+        let other = Hello::parse(b"\xffmrelay\x02").unwrap();
+        assert_eq!(other, Err(Malformed::Version(2)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic_and_none_are_forged(
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..64),
+            begins in any::<bool>(),
+        ) {
+            if begins {
+                bytes.splice(..bytes.len().min(8), *b"\xffmrelay\x01");
+            }
+            match Hello::parse(&bytes) {
+                None => prop_assert!(!bytes.starts_with(&MAGIC)),
+                Some(Err(_)) => prop_assert!(bytes.len() != HELLO_LEN || bytes[7] != VERSION),
+                Some(Ok(hello)) => {
+                    prop_assert_eq!(bytes.len(), HELLO_LEN);
+                    prop_assert!(!hello.is_of(&Key::new(&[3; 32])));
+                }
+            }
+        }
+
+        #[test]
+        fn what_is_made_is_read(secret: [u8; 32], stamp: [u8; 12]) {
+            let key = Key::new(&secret);
+            let bytes = key.hello(Tai64n(stamp));
+            let hello = Hello::parse(&bytes).unwrap().unwrap();
+            prop_assert!(hello.id == key.id() && hello.stamp.0 == stamp && hello.is_of(&key));
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! The clients of a relay: where each was heard last, and what may go through.
+//!
+//! All state is of keys that the relay was given. What a stranger sends changes a counter and nothing else.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use plane::Endpoint;
+use wireguard::tai64n::Tai64n;
+
+use crate::bucket::{Limit, Rates};
+use crate::hello::{Hello, Key, KeyId, Malformed};
+
+/// How often a client says where it is. Translators of addresses forget UDP after 30 seconds (RFC 4787, section 4.3,
+/// wants two minutes; many do with less).
+pub const HELLO_EVERY: Duration = Duration::from_secs(20);
+
+/// How long a client counts as being where it was last heard: two hellos may be lost.
+pub const HEARD_FOR: Duration = Duration::from_secs(60);
+
+/// A client as it is configured.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// What it is called in logs and reports.
+    pub name: String,
+    /// The key that it shares with the relay.
+    pub key: Key,
+    /// What it may send, and as much again may be sent to it.
+    pub rates: Rates,
+}
+
+/// What an accepted hello changed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Change {
+    /// Nothing.
+    None,
+    /// The client was heard for the first time.
+    First,
+    /// It was silent.
+    Again,
+    /// It was there before.
+    Moved(SocketAddr),
+}
+
+/// Why a hello was not accepted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refused {
+    /// It has another form.
+    Malformed,
+    /// No client has that key.
+    UnknownKey,
+    /// It was not made with the key that it names.
+    WrongMac,
+    /// It is not newer than the last one: a replay, or the client's clock was set back.
+    OldStamp,
+}
+
+impl Refused {
+    const ALL: [Self; 4] = [
+        Self::Malformed,
+        Self::UnknownKey,
+        Self::WrongMac,
+        Self::OldStamp,
+    ];
+}
+
+impl From<Malformed> for Refused {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "of another form",
+            Self::UnknownKey => "of an unknown key",
+            Self::WrongMac => "with a wrong MAC",
+            Self::OldStamp => "not newer than the last",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// What went in one direction.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Traffic {
+    /// Datagrams that were within the rates.
+    pub datagrams: u64,
+    /// Their bytes, without headers of UDP and IP.
+    pub bytes: u64,
+    /// Datagrams that were dropped, as they were beyond the rates.
+    pub over_rate: u64,
+}
+
+/// What went through for a client since the relay was started.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Hellos that were accepted.
+    pub hellos: u64,
+    /// From the client to the target.
+    pub out: Traffic,
+    /// From the target to the client.
+    pub back: Traffic,
+}
+
+/// What was dropped for other reasons than a client's rates.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Dropped {
+    /// Datagrams from addresses where no client is.
+    pub strangers: u64,
+    /// Datagrams of the target for clients that are silent.
+    pub silent: u64,
+    /// Hellos, by [`Refused`] in its order.
+    hellos: [u64; 4],
+}
+
+impl Dropped {
+    /// How many hellos were refused for this reason.
+    #[must_use]
+    pub fn hellos(&self, why: Refused) -> u64 {
+        let counts = Refused::ALL.iter().zip(self.hellos);
+        counts.filter(|(it, _)| **it == why).map(|it| it.1).sum()
+    }
+}
+
+/// Where a client is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Its address, and ours that it called.
+    endpoint: Endpoint,
+    heard: Instant,
+}
+
+impl Place {
+    fn is_over(self, now: Instant) -> bool {
+        now >= self.heard + HEARD_FOR
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    client: Client,
+    /// Of the last hello that was accepted; `None` before the first.
+    stamp: Option<Tai64n>,
+    place: Option<Place>,
+    out: Limit,
+    back: Limit,
+    counters: Counters,
+}
+
+impl Entry {
+    fn new(client: Client, now: Instant) -> Self {
+        Self {
+            stamp: None,
+            place: None,
+            out: Limit::new(client.rates, now),
+            back: Limit::new(client.rates, now),
+            counters: Counters::default(),
+            client,
+        }
+    }
+}
+
+impl Traffic {
+    /// Counts datagrams of `segment` bytes each, of which so many are within the rates.
+    fn count(&mut self, taken: u32, of: u32, segment: u32) {
+        self.datagrams += u64::from(taken);
+        self.bytes += u64::from(taken) * u64::from(segment);
+        self.over_rate += u64::from(of - taken);
+    }
+}
+
+/// All clients, numbered as they were given.
+#[derive(Debug)]
+pub struct Table {
+    entries: Vec<Entry>,
+    by_id: HashMap<KeyId, usize>,
+    by_address: HashMap<SocketAddr, usize>,
+    dropped: Dropped,
+}
+
+impl Table {
+    /// Clients of which none was heard yet. Their keys must differ: of equal ones the last counts.
+    #[must_use]
+    pub fn new(clients: Vec<Client>, now: Instant) -> Self {
+        let mut table = Self {
+            entries: Vec::new(),
+            by_id: HashMap::new(),
+            by_address: HashMap::new(),
+            dropped: Dropped::default(),
+        };
+        table.replace(clients, now);
+        table
+    }
+
+    /// Takes these clients in place of those of before. One whose key was there before stays where it is. Returns, for
+    /// each, which number its key had before.
+    pub fn replace(&mut self, clients: Vec<Client>, now: Instant) -> Vec<Option<usize>> {
+        let mut before: Vec<Option<Entry>> = self.entries.drain(..).map(Some).collect();
+        let mut numbers = Vec::with_capacity(clients.len());
+        for client in clients {
+            let number = self.by_id.get(&client.key.id()).copied();
+            let old = number.and_then(|at| before.get_mut(at)?.take());
+            numbers.push(number.filter(|_| old.is_some()));
+            let mut entry = Entry::new(client, now);
+            if let Some(old) = old {
+                entry.stamp = old.stamp;
+                entry.place = old.place;
+                entry.counters = old.counters;
+                if old.client.rates == entry.client.rates {
+                    (entry.out, entry.back) = (old.out, old.back);
+                }
+            }
+            self.entries.push(entry);
+        }
+        let entries = || self.entries.iter().enumerate();
+        self.by_id = entries().map(|(at, it)| (it.client.key.id(), at)).collect();
+        // Room for all of them, so that none that comes later needs memory.
+        self.by_address = HashMap::with_capacity(2 * self.entries.len());
+        let placed = entries().filter_map(|(at, it)| Some((it.place?.endpoint.addr, at)));
+        self.by_address.extend(placed);
+        numbers
+    }
+
+    /// Takes a datagram that begins as a hello. Returns which client it is of, and what it changed.
+    ///
+    /// # Errors
+    /// [`Refused`]. Nothing has changed but a counter.
+    pub fn hello(
+        &mut self,
+        datagram: &[u8],
+        from: Endpoint,
+        now: Instant,
+    ) -> Result<(usize, Change), Refused> {
+        let accepted = self.verify(datagram);
+        let number = accepted.inspect_err(|why| {
+            let counts = Refused::ALL.iter().zip(&mut self.dropped.hellos);
+            counts
+                .filter(|(it, _)| *it == why)
+                .for_each(|(_, count)| *count += 1);
+        })?;
+        Ok((number, self.place(number, from, now)))
+    }
+
+    /// Which client made this hello. Its stamp is taken for the last.
+    fn verify(&mut self, datagram: &[u8]) -> Result<usize, Refused> {
+        let hello = Hello::parse(datagram).ok_or(Refused::Malformed)??;
+        let number = *self.by_id.get(&hello.id).ok_or(Refused::UnknownKey)?;
+        let entry = self.entries.get_mut(number).ok_or(Refused::UnknownKey)?;
+        if !hello.is_of(&entry.client.key) {
+            return Err(Refused::WrongMac);
+        }
+        if entry.stamp.is_some_and(|last| hello.stamp <= last) {
+            return Err(Refused::OldStamp);
+        }
+        entry.stamp = Some(hello.stamp);
+        entry.counters.hellos += 1;
+        Ok(number)
+    }
+
+    /// A client is there from now on.
+    fn place(&mut self, number: usize, endpoint: Endpoint, now: Instant) -> Change {
+        let Some(entry) = self.entries.get_mut(number) else {
+            return Change::None;
+        };
+        let first = entry.counters.hellos == 1;
+        let heard = now;
+        let before = entry.place.replace(Place { endpoint, heard });
+        let change = match before {
+            _ if first => Change::First,
+            None => Change::Again,
+            Some(place) if place.is_over(now) => Change::Again,
+            Some(place) if place.endpoint.addr == endpoint.addr => Change::None,
+            Some(place) => Change::Moved(place.endpoint.addr),
+        };
+        if let Some(place) = before
+            && place.endpoint.addr != endpoint.addr
+            && self.by_address.get(&place.endpoint.addr) == Some(&number)
+        {
+            self.by_address.remove(&place.endpoint.addr);
+        }
+        // A translator has given one client's address to another: the first has it no more.
+        let other = self.by_address.insert(endpoint.addr, number);
+        if let Some(other) = other.filter(|other| *other != number)
+            && let Some(entry) = self.entries.get_mut(other)
+        {
+            entry.place = None;
+        }
+        change
+    }
+
+    /// What may go to the target of `count` datagrams of `segment` bytes each: whose they are, and how many. `None`:
+    /// nothing, as no client is at that address.
+    pub fn outbound(
+        &mut self,
+        from: SocketAddr,
+        count: u32,
+        segment: u32,
+        now: Instant,
+    ) -> Option<(usize, u32)> {
+        let number = self.by_address.get(&from).copied();
+        let entry = number.and_then(|at| self.entries.get_mut(at));
+        let entry = entry.filter(|it| it.place.is_some_and(|place| !place.is_over(now)));
+        let (Some(number), Some(entry)) = (number, entry) else {
+            self.dropped.strangers += u64::from(count);
+            return None;
+        };
+        let taken = entry.out.take(count, segment, now);
+        entry.counters.out.count(taken, count, segment);
+        Some((number, taken))
+    }
+
+    /// What may go to a client of `count` datagrams of `segment` bytes each from the target: where it is, and how many.
+    /// `None`: nothing, as it is silent.
+    pub fn back(
+        &mut self,
+        number: usize,
+        count: u32,
+        segment: u32,
+        now: Instant,
+    ) -> Option<(Endpoint, u32)> {
+        let entry = self.entries.get_mut(number);
+        let place = entry.as_ref().and_then(|it| it.place);
+        let place = place.filter(|place| !place.is_over(now));
+        let (Some(entry), Some(place)) = (entry, place) else {
+            self.dropped.silent += u64::from(count);
+            return None;
+        };
+        let taken = entry.back.take(count, segment, now);
+        entry.counters.back.count(taken, count, segment);
+        Some((place.endpoint, taken))
+    }
+
+    /// Our address that a client called is gone from this machine: it is answered from any.
+    pub fn forget_source(&mut self, number: usize) {
+        let place = self
+            .entries
+            .get_mut(number)
+            .and_then(|it| it.place.as_mut());
+        if let Some(place) = place {
+            place.endpoint.source = None;
+        }
+    }
+
+    /// Forgets where clients are that were silent for [`HEARD_FOR`], and names them.
+    pub fn expire(&mut self, now: Instant, mut silent: impl FnMut(&str, SocketAddr)) {
+        for (number, entry) in self.entries.iter_mut().enumerate() {
+            let Some(place) = entry.place.take_if(|place| place.is_over(now)) else {
+                continue;
+            };
+            let addr = place.endpoint.addr;
+            if self.by_address.get(&addr) == Some(&number) {
+                self.by_address.remove(&addr);
+            }
+            silent(&entry.client.name, addr);
+        }
+    }
+
+    /// When [`Table::expire`] has something to do, if nothing is heard until then.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let heard = self.entries.iter().filter_map(|it| Some(it.place?.heard));
+        Some(heard.min()? + HEARD_FOR)
+    }
+
+    /// How many clients there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What a client is called.
+    #[must_use]
+    pub fn name(&self, number: usize) -> &str {
+        let entry = self.entries.get(number);
+        entry.map_or("?", |it| it.client.name.as_str())
+    }
+
+    /// Where a client is, and what went through for it.
+    #[must_use]
+    pub fn of(&self, number: usize) -> Option<(Option<SocketAddr>, Counters)> {
+        let entry = self.entries.get(number)?;
+        Some((entry.place.map(|it| it.endpoint.addr), entry.counters))
+    }
+
+    /// What was dropped for other reasons than a client's rates.
+    #[must_use]
+    pub const fn dropped(&self) -> &Dropped {
+        &self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests;
