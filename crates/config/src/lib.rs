@@ -5,6 +5,7 @@
 //! * [`openvpn`]: import of OpenVPN files and command lines.
 //! * [`lines`]: the lines of a tunnel, which the files of several protocols may describe.
 //! * [`pptp`]: PPTP clients and servers.
+//! * [`relay`]: relays, and who may use them.
 //! * [`error`]: why there is no model.
 //! * [`uapi`]: the text that `wg` speaks to a running interface.
 //! * [`types`]: keys, address ranges and endpoints that the others share.
@@ -19,6 +20,7 @@ mod file;
 pub mod lines;
 pub mod openvpn;
 pub mod pptp;
+pub mod relay;
 pub mod report;
 pub mod secrecy;
 pub mod settings;

@@ -17,8 +17,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use zeroize::Zeroizing;
+
 use crate::suggest::suggest;
-use crate::types::{decimal, is_ifname};
+use crate::types::{Endpoint, Key32, decimal, is_ifname};
+use crate::wgquick::value;
 
 mod section;
 
@@ -35,6 +38,9 @@ const HOLD_MAX: u64 = 3600;
 
 /// Longest name of a line, in bytes.
 const NAME_MAX: usize = 32;
+
+/// An upper bound of what is written of a line, in bytes: a relay's name and zone, and 512 for all else.
+const LINE_TEXT: usize = 1024;
 
 /// The lines of one tunnel. Without any, the tunnel has one socket for each address family, and the host's routes decide.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -121,7 +127,7 @@ impl LineMode {
     }
 }
 
-/// One line. It has an interface or a source, or both.
+/// One line. It has an interface, a source or a relay, or several of them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Line {
     /// What it is called in logs and reports.
@@ -138,6 +144,10 @@ pub struct Line {
     pub metered: bool,
     /// What it carries upwards, in bits a second: its share of connections or packets, and how fast they may leave.
     pub rate: Option<u64>,
+    /// Where a relay is by which it leads to the peer, and the key for it. Both are there, or neither is.
+    pub relay: Option<Endpoint>,
+    /// See [`Line::relay`].
+    pub relay_key: Option<Key32>,
 }
 
 impl Default for Line {
@@ -150,6 +160,8 @@ impl Default for Line {
             priority: 10,
             metered: false,
             rate: None,
+            relay: None,
+            relay_key: None,
         }
     }
 }
@@ -158,7 +170,7 @@ impl Default for Line {
 const LINES_KEYS: [&str; 4] = ["Mode", "Hold", "Reorder", "Shape"];
 
 /// Keys of `[Line]`.
-const LINE_KEYS: [&str; 7] = [
+const LINE_KEYS: [&str; 9] = [
     "Name",
     "Interface",
     "Source",
@@ -166,6 +178,8 @@ const LINE_KEYS: [&str; 7] = [
     "Priority",
     "Metered",
     "Rate",
+    "Relay",
+    "RelayKey",
 ];
 
 impl Lines {
@@ -190,24 +204,29 @@ impl Lines {
         Ok(name)
     }
 
-    /// The sections as comments of a `wg-quick` file; nothing where there are no lines.
+    /// The sections as comments of a `wg-quick` file; nothing where there are no lines. Holds the relays' keys, and is
+    /// overwritten when dropped.
     #[must_use]
-    pub fn to_comments(&self) -> String {
+    pub fn to_comments(&self) -> Zeroizing<String> {
         if self.is_default() {
-            return String::new();
+            return Zeroizing::default();
         }
         let (mode, hold) = (self.mode.as_str(), self.hold.as_secs());
-        let mut out = format!("#! [Lines]\n#! Mode = {mode}\n#! Hold = {hold}\n");
+        // Reserved beforehand: a string that grows leaves copies of the keys behind.
+        let mut out = Zeroizing::new(String::with_capacity(128 + self.lines.len() * LINE_TEXT));
+        *out += &format!("#! [Lines]\n#! Mode = {mode}\n#! Hold = {hold}\n");
         if self.reorder {
-            out += "#! Reorder = yes\n";
+            *out += "#! Reorder = yes\n";
         }
         if self.shape {
-            out += "#! Shape = yes\n";
+            *out += "#! Shape = yes\n";
         }
         for line in &self.lines {
-            out += "#! [Line]\n";
+            *out += "#! [Line]\n";
             for (key, value) in line.values() {
-                out += &format!("#! {key} = {value}\n");
+                for part in ["#! ", key, " = ", value.as_str(), "\n"] {
+                    *out += part;
+                }
             }
         }
         out
@@ -216,7 +235,7 @@ impl Lines {
 
 impl Line {
     /// What it says other than the default, by keys.
-    fn values(&self) -> Vec<(&'static str, String)> {
+    fn values(&self) -> Vec<(&'static str, Zeroizing<String>)> {
         let usual = Self::default();
         let mut values = vec![("Name", self.name.clone())];
         values.extend(self.interface.clone().map(|it| ("Interface", it)));
@@ -226,6 +245,11 @@ impl Line {
         values.extend(priority.map(|it| ("Priority", it.to_string())));
         values.extend(self.metered.then(|| ("Metered", "yes".to_owned())));
         values.extend(self.rate.map(|it| ("Rate", it.to_string())));
+        values.extend(self.relay.iter().map(|it| ("Relay", it.to_string())));
+        let values = values.into_iter();
+        let mut values: Vec<_> = values.map(|it| (it.0, Zeroizing::new(it.1))).collect();
+        let key = self.relay_key.iter();
+        values.extend(key.map(|it| ("RelayKey", it.to_base64())));
         values
     }
 
@@ -239,11 +263,7 @@ impl Line {
         let name = known(key, &LINE_KEYS)?;
         match name {
             "Name" => {
-                let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-                if value.is_empty() || value.len() > NAME_MAX || !value.bytes().all(fits) {
-                    return Err("must be letters, digits, `-`, `_` and `.`, at most 32".to_owned());
-                }
-                value.clone_into(&mut self.name);
+                name_of(value)?.clone_into(&mut self.name);
             }
             "Interface" => {
                 if !is_ifname(value) {
@@ -268,16 +288,37 @@ impl Line {
                 self.priority = number.ok_or("must be a number from 0 to 255; 0 is preferred")?;
             }
             "Metered" => self.metered = yes_or_no(value)?,
+            "Relay" => self.relay = Some(value::parsed(&value::compact(value))?),
+            "RelayKey" => self.relay_key = Some(secret(value)?),
             _ => self.rate = Some(rate(value).ok_or(RATE_FAULT)?),
         }
         Ok(name)
     }
 }
 
-const RATE_FAULT: &str = "must be bits a second, with `k`, `M` or `G` for thousands, at most 1000G";
+/// A name for logs and reports.
+pub(crate) fn name_of(value: &str) -> Result<&str, String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    match value.is_empty() || value.len() > NAME_MAX || !value.bytes().all(fits) {
+        true => Err("must be letters, digits, `-`, `_` and `.`, at most 32".to_owned()),
+        false => Ok(value),
+    }
+}
+
+/// A key that two ends share.
+pub(crate) fn secret(value: &str) -> Result<Key32, String> {
+    let key = value::key(value)?;
+    match key.is_zero() {
+        true => Err("an all-zero key is none; `millrace genpsk` makes one".to_owned()),
+        false => Ok(key),
+    }
+}
+
+pub(crate) const RATE_FAULT: &str =
+    "must be bits a second, with `k`, `M` or `G` for thousands, at most 1000G";
 
 /// Bits a second.
-fn rate(text: &str) -> Option<u64> {
+pub(crate) fn rate(text: &str) -> Option<u64> {
     let (digits, unit) = match text.char_indices().next_back()? {
         (at, 'k') => (&text[..at], 1_000),
         (at, 'M') => (&text[..at], 1_000_000),
@@ -297,7 +338,7 @@ fn yes_or_no(value: &str) -> Result<bool, &'static str> {
 }
 
 /// The usual spelling of a key in any case.
-fn known(key: &str, keys: &[&'static str]) -> Result<&'static str, String> {
+pub(crate) fn known(key: &str, keys: &[&'static str]) -> Result<&'static str, String> {
     let found = keys.iter().find(|known| known.eq_ignore_ascii_case(key));
     let unknown = || format!("no such key; {}", suggest(key, keys));
     found.copied().ok_or_else(unknown)

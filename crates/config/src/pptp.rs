@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 
 use crate::error::ImportError;
 use crate::file;
-use crate::report::{Report, Verdict};
+use crate::report::Report;
 use crate::text::Text;
 use crate::types::{AllowedIp, is_ifname};
 use keys::Keys;
@@ -152,38 +152,8 @@ pub enum Auth {
     Pap,
 }
 
-/// What a file gave: a report on all its lines, and a model if none was refused.
-#[derive(Debug)]
-pub struct Import {
-    /// What became of each line.
-    pub report: Report,
-    model: Option<Pptp>,
-}
-
-impl Import {
-    /// True when [`Import::into_model`] would succeed.
-    #[must_use]
-    pub const fn is_usable(&self) -> bool {
-        self.model.is_some()
-    }
-
-    /// The model.
-    ///
-    /// # Errors
-    /// [`ImportError::Lines`] with the first line that was refused.
-    pub fn into_model(self) -> Result<Pptp, ImportError> {
-        let report = &self.report;
-        self.model.ok_or_else(|| {
-            let mut refused = report.with(Verdict::Refused);
-            ImportError::Lines {
-                first: refused
-                    .next()
-                    .map_or_else(String::new, |entry| report.describe(entry)),
-                count: 1 + refused.count(),
-            }
-        })
-    }
-}
+/// What a file gave.
+pub type Import = crate::report::Import<Pptp>;
 
 /// Whether a file is one of these, by its name.
 #[must_use]
@@ -235,9 +205,7 @@ fn parse_with(text: &str, path: &Path, starts: bool) -> Import {
         Some(keys) => model(keys, path, starts),
         None => None,
     };
-    report.entries.sort_by_key(|entry| entry.line);
-    let model = model.filter(|_| report.is_clean());
-    Import { report, model }
+    Import::new(report, model)
 }
 
 /// Takes everything out of the keys. `None` where something that nothing goes without is missing.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::error::ImportError;
+
 /// The verdicts on one file's lines, in the order of the file.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Report {
@@ -10,6 +12,47 @@ pub struct Report {
     /// One verdict for each line that is neither empty nor a comment nor a section's head; a
     /// second one where a part of a line fares otherwise.
     pub entries: Vec<Entry>,
+}
+
+/// What a file gave of which nothing is honoured as long as anything is refused: a report on all its lines, and a model if
+/// none was.
+#[derive(Debug)]
+pub struct Import<T> {
+    /// What became of each line.
+    pub report: Report,
+    model: Option<T>,
+}
+
+impl<T> Import<T> {
+    /// Takes a report, which is put into the order of the lines, and a model, which is kept only if nothing was refused.
+    pub(crate) fn new(mut report: Report, model: Option<T>) -> Self {
+        report.entries.sort_by_key(|entry| entry.line);
+        let model = model.filter(|_| report.is_clean());
+        Self { report, model }
+    }
+
+    /// True when [`Import::into_model`] would succeed.
+    #[must_use]
+    pub const fn is_usable(&self) -> bool {
+        self.model.is_some()
+    }
+
+    /// The model.
+    ///
+    /// # Errors
+    /// [`ImportError::Lines`] with the first line that was refused.
+    pub fn into_model(self) -> Result<T, ImportError> {
+        let report = &self.report;
+        self.model.ok_or_else(|| {
+            let mut refused = report.with(Verdict::Refused);
+            ImportError::Lines {
+                first: refused
+                    .next()
+                    .map_or_else(String::new, |entry| report.describe(entry)),
+                count: 1 + refused.count(),
+            }
+        })
+    }
 }
 
 /// The verdict on a line or a part of it.

@@ -140,7 +140,7 @@ impl Tunnel {
         let lines = self.lines.to_comments();
         let mut out = Zeroizing::new(String::with_capacity(self.conf_size() + lines.len() + 1));
         if !lines.is_empty() {
-            out.push_str(&lines);
+            out.push_str(lines.as_str());
             out.push('\n');
         }
         self.interface.write(&mut out);

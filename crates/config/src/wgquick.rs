@@ -17,7 +17,7 @@ use crate::text::{NOT_UTF8, Text};
 use crate::tunnel::{Peer, Table, Tunnel};
 use crate::types::{AllowedIp, Key32, is_ifname};
 
-mod value;
+pub(crate) mod value;
 
 use crate::error::ImportError;
 
@@ -452,8 +452,9 @@ impl Parser {
         }
         let full = self.tunnel.interface.table != Table::Off
             && self.tunnel.allowed_ips().any(|range| range.is_default());
-        let calls = self.tunnel.peers.iter().any(|it| it.endpoint.is_some());
-        let whole = std::mem::take(&mut self.lines).finish(full, calls);
+        let called = self.tunnel.peers.iter();
+        let called = called.filter(|it| it.endpoint.is_some()).count();
+        let whole = std::mem::take(&mut self.lines).finish(full, called);
         self.tunnel.lines = whole.lines;
         for (line, reason) in whole.faults {
             self.wrong(line, "", reason);
@@ -472,7 +473,7 @@ impl Parser {
 }
 
 /// A word of the file as it may be printed: short, and without control characters.
-fn shown(word: &str) -> String {
+pub(crate) fn shown(word: &str) -> String {
     let cut: String = word.chars().take(40).collect();
     cut.escape_debug().to_string()
 }

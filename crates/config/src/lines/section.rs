@@ -121,8 +121,8 @@ impl Sections {
         }
     }
 
-    /// The end of the file. `full` says that the tunnel takes all packets of the host, `calls` that it calls a peer.
-    pub(crate) fn finish(self, full: bool, calls: bool) -> Whole {
+    /// The end of the file. `full` says that the tunnel takes all packets of the host, `called` how many peers it calls.
+    pub(crate) fn finish(self, full: bool, called: usize) -> Whole {
         let lines = &self.lines.lines;
         let mut faults = Vec::new();
         let unused = lines.is_empty() && !self.lines.mode.spreads() && !self.lines.reorder;
@@ -152,13 +152,25 @@ impl Sections {
             } else if earlier.iter().any(|it| it.name == line.name) {
                 fault("another [Line] has this Name");
             }
-            if line.interface.is_none() && line.source.is_none() {
-                fault("this [Line] has neither Interface nor Source");
-            } else if earlier
-                .iter()
-                .any(|it| (&it.interface, it.source) == (&line.interface, line.source))
+            let ends = |line: &'_ Line| (line.interface.clone(), line.source, line.relay.clone());
+            match (&line.relay, &line.relay_key) {
+                (Some(_), None) => fault("this [Line] has a Relay and no RelayKey"),
+                (None, Some(_)) => fault("this [Line] has a RelayKey and no Relay"),
+                (Some(_), Some(_)) if called != 1 => fault(
+                    "a relay leads to one peer: with a Relay, exactly one [Peer] has an Endpoint",
+                ),
+                _ => {}
+            }
+            if line.interface.is_none() && line.source.is_none() && line.relay.is_none() {
+                fault("this [Line] has neither Interface nor Source, nor a Relay");
+            } else if earlier.iter().any(|it| ends(it) == ends(line)) {
+                fault("another [Line] has this Interface, Source and Relay");
+            } else if line.relay_key.is_some()
+                && earlier.iter().any(|it| it.relay_key == line.relay_key)
             {
-                fault("another [Line] has this Interface and Source");
+                fault(
+                    "another [Line] has this RelayKey, by which a relay would take the two for one that moves",
+                );
             } else if full && line.mark.is_some() && line.interface.is_none() {
                 fault(
                     "without Interface, a Mark of its own leads the line's datagrams into the tunnel, which takes \
@@ -166,7 +178,8 @@ impl Sections {
                 );
             }
         }
-        let idle = |(number, key): &(usize, &str)| Some((*number, self.does_nothing(key, calls)?));
+        let idle =
+            |(number, key): &(usize, &str)| Some((*number, self.does_nothing(key, called > 0)?));
         Whole {
             idle: self.keys.iter().filter_map(idle).collect(),
             lines: self.lines,
@@ -205,6 +218,7 @@ impl Sections {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::Key32;
     use std::time::Duration;
 
     fn read(text: &str) -> (Lines, Vec<(usize, String)>) {
@@ -215,7 +229,7 @@ mod tests {
                 faults.push((number, reason));
             }
         }
-        let whole = sections.finish(true, true);
+        let whole = sections.finish(true, 1);
         faults.extend(whole.faults);
         (whole.lines, faults)
     }
@@ -227,7 +241,7 @@ mod tests {
             for (number, line) in (1..).zip(text.lines()) {
                 assert!(!matches!(sections.comment(number, line), Found::Fault(..)));
             }
-            let whole = sections.finish(false, calls);
+            let whole = sections.finish(false, usize::from(calls));
             whole.idle.iter().map(|idle| idle.0).collect::<Vec<_>>()
         };
         let line = "[Line]\nName = a\nInterface = e\nRate = 5M";
@@ -257,20 +271,23 @@ mod tests {
     #[test]
     fn lines_are_read_and_written_again() {
         let text = "a comment\n[Lines]\nmode = single\nHold = 5\nShape = yes\n[Line]\nName = fibre\nInterface = eth1\nRate = 5M\n\
-            [Line]\nName = lte\nInterface = wwan0\nSource = 192.0.2.1\nMark = 0x10\nPriority = 20\nMetered = yes\nRate = 50M";
+            [Line]\nName = lte\nInterface = wwan0\nSource = 192.0.2.1\nMark = 0x10\nPriority = 20\nMetered = yes\nRate = 50M\n\
+            [Line]\nName = relayed\nRate = 5M\nRelay = relay.example.com:51821\nRelayKey = YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
         let (lines, faults) = read(text);
         assert_eq!(faults, []);
         assert_eq!(
             (lines.mode, lines.hold, lines.lines.len()),
-            (LineMode::Single, Duration::from_secs(5), 2)
+            (LineMode::Single, Duration::from_secs(5), 3)
         );
         assert_eq!((lines.lines[0].priority, lines.shape), (10, true));
         let lte = &lines.lines[1];
         assert_eq!((lte.mark, lte.priority, lte.metered), (Some(16), 20, true));
         assert_eq!(lte.rate, Some(50_000_000));
+        assert_eq!(lines.lines[2].relay_key, Some(Key32::new([b'a'; 32])));
+        assert!(!format!("{lines:?}").contains("97, 97"), "{lines:?}");
         let written = lines.to_comments().replace("#! ", "");
         assert_eq!(read(&written), (lines, Vec::new()));
-        assert_eq!(Lines::default().to_comments(), "");
+        assert_eq!(*Lines::default().to_comments(), "");
     }
 
     #[test]
@@ -331,6 +348,59 @@ mod tests {
                 .iter()
                 .any(|(at, why)| *at == line && why.contains(words));
             assert!(found, "{text}: {faults:?}");
+        }
+    }
+
+    #[test]
+    fn a_relay_leads_to_one_peer_and_has_a_key_of_its_own() {
+        let key = "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
+        let line = |name: &str, rest: &str| format!("[Line]\nName = {name}\n{rest}\n");
+        let relay = format!("Relay = 192.0.2.1:5\nRelayKey = {key}");
+        let faults = |text: &str, called| {
+            let mut sections = Sections::default();
+            let lines = (1..).zip(text.lines());
+            let wrong = lines.filter_map(|(number, line)| match sections.comment(number, line) {
+                Found::Fault(_, reason) => Some(reason),
+                _ => None,
+            });
+            let mut all: Vec<String> = wrong.collect();
+            let whole = sections.finish(false, called);
+            all.extend(whole.faults.into_iter().map(|it| it.1));
+            all.join("; ")
+        };
+        assert_eq!(faults(&line("a", &relay), 1), "");
+        assert_eq!(
+            faults(&line("a", &format!("Interface = e\n{relay}")), 1),
+            ""
+        );
+        for (text, called, words) in [
+            (line("a", &relay), 0, "exactly one [Peer]"),
+            (line("a", &relay), 2, "exactly one [Peer]"),
+            (line("a", "Relay = 192.0.2.1:5"), 1, "no RelayKey"),
+            (line("a", &format!("RelayKey = {key}")), 1, "no Relay"),
+            (line("a", "Relay = 192.0.2.1"), 1, "HOST:PORT"),
+            (line("a", "RelayKey = abc"), 1, "44 characters"),
+            (
+                line("a", &relay) + &line("b", &relay),
+                1,
+                "Interface, Source and Relay",
+            ),
+            (
+                line("a", &relay) + &line("b", &format!("Source = 192.0.2.7\n{relay}")),
+                1,
+                "this RelayKey",
+            ),
+            (
+                line("a", &format!("RelayKey = {}=", "A".repeat(43))),
+                1,
+                "all-zero",
+            ),
+        ] {
+            let faults = faults(&text, called);
+            assert!(
+                faults.contains(words) && !faults.contains("YWFh"),
+                "{text}: {faults}"
+            );
         }
     }
 

@@ -161,7 +161,7 @@ pub(super) fn script(scripts: &mut Scripts, name: &str, value: &str) {
 }
 
 /// A key in base64. `wg` takes white space anywhere in it.
-pub(super) fn key(value: &str) -> Result<Key32, String> {
+pub(crate) fn key(value: &str) -> Result<Key32, String> {
     Key32::from_base64(&compact(value)).map_err(|why| why.to_string())
 }
 
@@ -236,7 +236,7 @@ fn table(value: &str) -> Result<Table, String> {
 }
 
 /// The value as `wg` sees it, without white space. It may be a key.
-fn compact(value: &str) -> Zeroizing<String> {
+pub(crate) fn compact(value: &str) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(value.len()));
     text.extend(value.chars().filter(|c| !c.is_whitespace()));
     text
@@ -248,7 +248,9 @@ fn words(value: &str) -> impl Iterator<Item = &str> {
     value.split(separator).filter(|word| !word.is_empty())
 }
 
-fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
+pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
+    text: &str,
+) -> Result<T, String> {
     text.parse()
         .map_err(|why| format!("`{}`: {why}", shown(text)))
 }

@@ -118,16 +118,17 @@ prop_compose! {
             peer.allowed_ips.retain(|range| !owned.contains(range));
             owned.extend(&peer.allowed_ips);
         }
+        let called = peers.iter().filter(|it| it.endpoint.is_some()).count();
         Tunnel {
             interface,
             peers,
-            lines: lines(),
+            lines: lines(called == 1),
         }
     }
 }
 
-/// Two lines, one of them with everything that may be said of one.
-fn lines() -> Lines {
+/// Two lines, one of them with everything that may be said of one: a relay, too, if there is one peer for it.
+fn lines(relay: bool) -> Lines {
     let fibre = Line {
         name: "fibre".to_owned(),
         interface: Some("eth1".to_owned()),
@@ -142,6 +143,8 @@ fn lines() -> Lines {
         priority: 20,
         metered: true,
         rate: Some(5_000),
+        relay: relay.then(|| "relay.example.com:5".parse().unwrap()),
+        relay_key: relay.then(|| Key32::new([7; 32])),
     };
     Lines {
         mode: LineMode::Single,

@@ -1,0 +1,371 @@
+//! Relays: a file in the form of `wg-quick`'s, as a checked model.
+//!
+//! ```text
+//! [Relay]
+//! Listen = 51821
+//! Target = vpn.example.com:51820
+//! [Client]
+//! Name = branch
+//! Key = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=
+//! Rate = 50M
+//! ```
+//!
+//! Nothing is honoured as long as anything is refused: a relay that forwards for others than those that were meant is worse
+//! than none.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use crate::error::ImportError;
+use crate::file;
+use crate::lines::{RATE_FAULT, known, name_of, rate, secret};
+use crate::report::{self, Report, Verdict};
+use crate::suggest::suggest;
+use crate::text::{NOT_UTF8, Text};
+use crate::types::{Endpoint, Host, Key32, decimal};
+use crate::wgquick::{shown, value};
+
+/// Most clients of a relay: each has a socket, and a program usually has 1,024 at most.
+pub const CLIENTS_MAX: usize = 256;
+
+/// What a client may send, and be sent, in bits a second, if the file says nothing.
+pub const RATE_DEFAULT: u64 = 100_000_000;
+
+/// Largest file that is read, in bytes; a client has some hundred.
+const FILE_MAX: u64 = 256 << 10;
+
+/// Most datagrams a second that a file may name.
+const PACKETS_MAX: u64 = 100_000_000;
+
+/// Bits of an average datagram, which a client may send as many of as its rate has room for; full ones have 12,000.
+const PACKET_BITS: u64 = 2_000;
+
+/// Datagrams a second that each client may send, however little its rate is.
+const PACKETS_LEAST: u64 = 1_000;
+
+/// Keys of `[Relay]` and of `[Client]`.
+const RELAY_KEYS: [&str; 2] = ["Listen", "Target"];
+const CLIENT_KEYS: [&str; 4] = ["Name", "Key", "Rate", "Packets"];
+
+/// What is said of a file by a program that was built without relays.
+pub const NOT_BUILT: &str =
+    "this program was built without relays: use one that has them (feature `relay`)";
+
+/// A relay.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Relay {
+    /// Where clients reach it.
+    pub listen: Listen,
+    /// Where everything goes.
+    pub target: Endpoint,
+    /// Who may use it: at least one and at most [`CLIENTS_MAX`], with different names and different keys.
+    pub clients: Vec<Client>,
+}
+
+/// Where a relay listens.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Listen {
+    /// The local address; all of both families when `None`.
+    pub address: Option<IpAddr>,
+    /// The UDP port, never zero.
+    pub port: u16,
+}
+
+/// Who may use a relay.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Client {
+    /// What it is called in logs.
+    pub name: String,
+    /// The key that it shares with the relay.
+    pub key: Key32,
+    /// Bits a second in each direction.
+    pub rate: u64,
+    /// Datagrams a second in each direction.
+    pub packets: u64,
+}
+
+/// What a file gave.
+pub type Import = report::Import<Relay>;
+
+/// Whether a file is one of these, by its first head.
+#[must_use]
+pub fn is_relay(path: &Path) -> bool {
+    let bytes = file::read(path, FILE_MAX).unwrap_or_default();
+    let text = Text::new(&bytes).ok();
+    let text = text.as_deref().unwrap_or_default();
+    let mut lines = text.trim_start_matches('\u{feff}').lines().map(words);
+    let head = lines.find(|line| line.starts_with('['));
+    head.is_some_and(|head| {
+        head.eq_ignore_ascii_case("[Relay]") || head.eq_ignore_ascii_case("[Client]")
+    })
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// It cannot be read, or is no text. What is wrong in its lines is in the report.
+pub fn read(path: &Path) -> Result<Import, ImportError> {
+    let bytes = file::read(path, FILE_MAX).map_err(|error| ImportError::Read {
+        path: path.to_owned(),
+        error,
+    })?;
+    let text = Text::new(&bytes).map_err(|line| ImportError::NotText {
+        path: path.to_owned(),
+        line,
+    })?;
+    Ok(parse_text(&text, &path.display().to_string()))
+}
+
+/// Parses the text of a file; `file` only names it in the report.
+#[must_use]
+pub fn parse(text: &str, file: &str) -> Import {
+    parse_text(&Text::Whole(text), file)
+}
+
+fn parse_text(text: &Text<'_>, file: &str) -> Import {
+    let mut parser = Parser {
+        report: Report {
+            file: file.to_owned(),
+            entries: Vec::new(),
+        },
+        section: Section::None,
+        seen: Vec::new(),
+        relay_head: None,
+        listen: None,
+        target: None,
+        clients: Vec::new(),
+    };
+    let lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines();
+    for (number, line) in (1..).zip(lines) {
+        let line = words(line);
+        match text.is_mended(line) {
+            true => parser.wrong(number, "", NOT_UTF8),
+            false => parser.line(number, line),
+        }
+    }
+    parser.finish()
+}
+
+/// A line without its comment.
+fn words(line: &str) -> &str {
+    line.split('#').next().unwrap_or_default().trim()
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Section {
+    /// Before the first head.
+    None,
+    Relay,
+    Client,
+    /// Under a head that was refused.
+    Refused,
+}
+
+/// A client as far as it was read.
+#[derive(Default)]
+struct Draft {
+    head: usize,
+    name: Option<String>,
+    key: Option<Key32>,
+    rate: Option<u64>,
+    packets: Option<u64>,
+    /// Keys with a wrong value, which are not missing besides.
+    refused: Vec<&'static str>,
+}
+
+struct Parser {
+    report: Report,
+    section: Section,
+    /// Keys that the current section has.
+    seen: Vec<&'static str>,
+    relay_head: Option<usize>,
+    listen: Option<Listen>,
+    target: Option<Endpoint>,
+    clients: Vec<Draft>,
+}
+
+impl Parser {
+    fn wrong(&mut self, line: usize, key: &str, reason: impl Into<String>) {
+        self.report.push(line, key, Verdict::Refused, reason);
+    }
+
+    fn line(&mut self, number: usize, line: &str) {
+        if line.is_empty() {
+            return;
+        }
+        if line.starts_with('[') {
+            return self.head(number, line);
+        }
+        let Some((key, value)) = line.split_once('=') else {
+            return self.wrong(number, "", "not of the form `Key = Value`");
+        };
+        let (key, value) = (key.trim(), value.trim());
+        let outcome = match self.section {
+            Section::None => Err("stands before any [Relay] or [Client]".to_owned()),
+            Section::Refused => return,
+            Section::Relay => self.set(key, value),
+            Section::Client => match self.clients.last_mut() {
+                Some(client) => client.set(key, value),
+                None => return,
+            },
+        };
+        match outcome {
+            Err(reason) => self.wrong(number, &shown(key), reason),
+            Ok((name, _)) if self.seen.contains(&name) => {
+                self.wrong(number, name, "is set twice; remove one");
+            }
+            Ok((name, remark)) => {
+                self.seen.push(name);
+                self.report.push(number, name, Verdict::Honoured, remark);
+            }
+        }
+    }
+
+    fn head(&mut self, number: usize, text: &str) {
+        self.seen.clear();
+        self.section = Section::Refused;
+        if text.eq_ignore_ascii_case("[Client]") {
+            if self.clients.len() == CLIENTS_MAX {
+                let reason = format!("more than {CLIENTS_MAX} clients of one relay");
+                return self.wrong(number, "", reason);
+            }
+            self.clients.push(Draft {
+                head: number,
+                ..Draft::default()
+            });
+            self.section = Section::Client;
+        } else if !text.eq_ignore_ascii_case("[Relay]") {
+            let known = suggest(text, &["[Relay]", "[Client]"]);
+            self.wrong(number, "", format!("no section of this kind; {known}"));
+        } else if let Some(first) = self.relay_head {
+            let reason = format!("a second [Relay], after that of line {first}; join them");
+            self.wrong(number, "", reason);
+        } else {
+            self.relay_head = Some(number);
+            self.section = Section::Relay;
+        }
+    }
+
+    /// Sets a key of `[Relay]`. Returns its usual spelling, and a remark.
+    fn set(&mut self, key: &str, value: &str) -> Result<(&'static str, &'static str), String> {
+        let name = known(key, &RELAY_KEYS)?;
+        let mut remark = "";
+        if name == "Listen" {
+            self.listen = Some(listen(value)?);
+        } else {
+            let target: Endpoint = value::parsed(&value::compact(value))?;
+            if matches!(target.host, Host::Name(_)) {
+                remark = "the name is looked up when the relay starts, and from time to time";
+            }
+            self.target = Some(target);
+        }
+        Ok((name, remark))
+    }
+
+    fn finish(mut self) -> Import {
+        match self.relay_head {
+            None => self.wrong(0, "", "has no [Relay] section; is it a relay's file?"),
+            Some(head) => {
+                for (name, found) in [
+                    ("Listen", self.listen.is_some()),
+                    ("Target", self.target.is_some()),
+                ] {
+                    if !found && !self.is_told(name) {
+                        self.wrong(head, name, "is missing");
+                    }
+                }
+            }
+        }
+        if self.clients.is_empty() {
+            self.wrong(0, "", "has no [Client]: the relay would forward nothing");
+        }
+        let mut clients = Vec::new();
+        let mut names = HashMap::new();
+        let mut keys = HashMap::new();
+        for draft in std::mem::take(&mut self.clients) {
+            let head = draft.head;
+            for (name, found) in [("Name", draft.name.is_some()), ("Key", draft.key.is_some())] {
+                if !found && !draft.refused.contains(&name) {
+                    self.wrong(head, name, "is missing");
+                }
+            }
+            let (Some(name), Some(key)) = (draft.name, draft.key) else {
+                continue;
+            };
+            if let Some(first) = names.insert(name.clone(), head) {
+                let reason = format!("the [Client] at line {first} has this name, too");
+                self.wrong(head, "Name", reason);
+            }
+            if let Some(first) = keys.insert(key.clone(), head) {
+                let reason = format!(
+                    "the [Client] at line {first} has this key, too: the relay would take the two for one that moves"
+                );
+                self.wrong(head, "Key", reason);
+            }
+            let rate = draft.rate.unwrap_or(RATE_DEFAULT);
+            let usual = (rate / PACKET_BITS).max(PACKETS_LEAST);
+            clients.push(Client {
+                name,
+                key,
+                rate,
+                packets: draft.packets.unwrap_or(usual),
+            });
+        }
+        let model = self.listen.zip(self.target);
+        let model = model.map(|(listen, target)| Relay {
+            listen,
+            target,
+            clients,
+        });
+        Import::new(self.report, model)
+    }
+
+    /// Whether a fault of this key was found.
+    fn is_told(&self, key: &str) -> bool {
+        let mut refused = self.report.with(Verdict::Refused);
+        refused.any(|entry| entry.key.eq_ignore_ascii_case(key))
+    }
+}
+
+impl Draft {
+    /// Sets a key of `[Client]`. Returns its usual spelling.
+    fn set(&mut self, key: &str, value: &str) -> Result<(&'static str, &'static str), String> {
+        let name = known(key, &CLIENT_KEYS)?;
+        let outcome = self.take(name, value);
+        if outcome.is_err() {
+            self.refused.push(name);
+        }
+        outcome.map(|()| (name, ""))
+    }
+
+    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "Name" => self.name = Some(name_of(value)?.to_owned()),
+            "Key" => self.key = Some(secret(value)?),
+            "Rate" => self.rate = Some(rate(value).ok_or(RATE_FAULT)?),
+            _ => {
+                let packets = decimal(value).filter(|it| (1..=PACKETS_MAX).contains(it));
+                self.packets =
+                    Some(packets.ok_or("must be datagrams a second, from 1 to 100000000")?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A port, or an address and a port.
+fn listen(value: &str) -> Result<Listen, String> {
+    let (address, port) = match value.parse::<SocketAddr>() {
+        Ok(addr) => (Some(addr.ip()), Some(addr.port())),
+        Err(_) => (None, decimal(value).and_then(|it| u16::try_from(it).ok())),
+    };
+    let port = port.filter(|&port| port != 0);
+    let port =
+        port.ok_or("must be a port from 1 to 65535, or ADDRESS:PORT, and [ADDRESS]:PORT for IPv6")?;
+    let address = address.filter(|it| !it.is_unspecified());
+    Ok(Listen { address, port })
+}
+
+#[cfg(test)]
+mod tests;
