@@ -8,7 +8,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::error::ImportError;
 use config::openvpn;
 use config::pptp;
-use config::report::{Entry, Report, Verdict};
+use config::relay;
+use config::report::{Entry, Import, Report, Verdict};
 use config::wgquick::{self, Options};
 use serde::Serialize;
 
@@ -50,7 +51,7 @@ pub(crate) fn command() -> Command {
     let file = Arg::new("FILE")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("IFNAME.conf, or IFNAME for /etc/wireguard/IFNAME.conf; NAME.ovpn; NAME.toml (PPTP)");
+        .help("IFNAME.conf, or IFNAME for /etc/wireguard/IFNAME.conf; NAME.ovpn; NAME.toml (PPTP); a relay's file");
     Command::new("check")
         .about("Say of every line of a file whether it is honoured, ignored or refused, and why")
         .arg(file)
@@ -122,27 +123,38 @@ fn judge(arguments: &Arguments) -> Result<Judged, ImportError> {
     if openvpn::is_openvpn(&arguments.file) {
         return judge_openvpn(arguments);
     }
+    if relay::is_relay(&arguments.file) {
+        return judge_relay(&arguments.file);
+    }
     judge_wg_quick(&arguments.file, arguments.allow_scripts)
 }
 
 fn judge_pptp(file: &Path) -> Result<Judged, ImportError> {
-    let import = pptp::read(file)?;
-    let mut usable = import.is_usable();
+    let missing = (!cfg!(feature = "pptp")).then_some(pptp::NOT_BUILT);
+    Ok(judge_all(pptp::read(file)?, missing, file))
+}
+
+fn judge_relay(file: &Path) -> Result<Judged, ImportError> {
+    let missing = (!cfg!(feature = "relay")).then_some(relay::NOT_BUILT);
+    Ok(judge_all(relay::read(file)?, missing, file))
+}
+
+/// Of a file of which nothing is honoured as long as anything is refused. `missing` is why this program can do nothing with
+/// such files.
+fn judge_all<T>(import: Import<T>, missing: Option<&str>, file: &Path) -> Judged {
+    let usable = import.is_usable() && missing.is_none();
     let mut report = import.report;
-    if !cfg!(feature = "pptp") {
-        usable = false;
-        report.entries.push(Entry {
-            line: 0,
-            key: String::new(),
-            verdict: Verdict::Refused,
-            reason: pptp::NOT_BUILT.to_owned(),
-        });
-    }
-    Ok(Judged {
+    report.entries.extend(missing.map(|reason| Entry {
+        line: 0,
+        key: String::new(),
+        verdict: Verdict::Refused,
+        reason: reason.to_owned(),
+    }));
+    Judged {
         report,
         usable,
         warnings: config::secrecy::warning(file).into_iter().collect(),
-    })
+    }
 }
 
 fn judge_openvpn(arguments: &Arguments) -> Result<Judged, ImportError> {

@@ -17,6 +17,8 @@ mod manual;
 #[cfg(feature = "pptp")]
 mod migrate;
 mod openvpn;
+#[cfg(feature = "relay")]
+mod relay;
 mod settings;
 mod status;
 mod tune;
@@ -53,6 +55,8 @@ fn cli() -> Command {
         .subcommand(tune::command());
     #[cfg(feature = "pptp")]
     let cli = cli.subcommand(migrate::command());
+    #[cfg(feature = "relay")]
+    let cli = cli.subcommand(relay::command());
     #[cfg(feature = "manual")]
     let cli = cli.subcommands(manual::commands());
     #[cfg(feature = "speed")]
@@ -108,6 +112,7 @@ pub fn run() -> ExitCode {
     // A tunnel that was brought up by hand says when its peer is gone and when it is back.
     let quiet = match matches.subcommand_name() {
         Some("up") => "warn,service::wireguard=info,service::pptp=info,commands=info",
+        Some("relay") => "warn,service::relay=info,commands=info",
         _ => "warn",
     };
     host::logging::begin(match matches.get_count("verbose") {
@@ -125,6 +130,8 @@ pub fn run() -> ExitCode {
         Some(("status", m)) => status::run(&m.into()),
         #[cfg(feature = "pptp")]
         Some(("migrate", m)) => migrate::run(m),
+        #[cfg(feature = "relay")]
+        Some(("relay", m)) => relay::run(m),
         #[cfg(feature = "manual")]
         Some(("man", m)) => manual::man(m),
         #[cfg(feature = "manual")]

@@ -166,6 +166,9 @@ fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
             logging::reopen();
         }
     }
+    if config::relay::is_relay(&path) {
+        return Err("this file is a relay's: run it by `millrace relay`".into());
+    }
     wireguard::up(&path, matches, settings.dataplane)
 }
 

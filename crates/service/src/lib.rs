@@ -1,7 +1,7 @@
 //! What stands between the protocols, the data plane and the system: the services that a tunnel needs while it runs.
 //!
-//! A WireGuard interface ([`wireguard`]), an OpenVPN client or server ([`openvpn`]), one of PPTP (`pptp`), what they tell of themselves
-//! ([`status`]), and how the code for ciphers is chosen and remembered.
+//! A WireGuard interface ([`wireguard`]), an OpenVPN client or server ([`openvpn`]), one of PPTP (`pptp`), a relay
+//! (`relay`), what they tell of themselves ([`status`]), and how the code for ciphers is chosen and remembered.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,8 @@ pub mod openvpn;
 #[cfg(feature = "pptp")]
 pub mod pptp;
 pub mod profile;
+#[cfg(feature = "relay")]
+pub mod relay;
 pub mod running;
 pub mod status;
 pub mod wireguard;

@@ -129,14 +129,25 @@ pub enum PlaneRequest {
 /// A name to be looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookUp {
-    /// Whose endpoint it is.
-    pub peer: PeerId,
+    /// What is there.
+    pub whose: Whose,
     /// What was configured.
     pub endpoint: types::Endpoint,
     /// The name.
     pub host: String,
     /// The mark of the tunnel's own datagrams: with one, what others send goes into the tunnel.
     pub mark: u32,
+}
+
+/// Whose address a name has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// A peer's.
+    Peer(PeerId),
+    /// That of the relay of a line.
+    Relay(LineId),
+    /// That of what a relay forwards to.
+    Target,
 }
 
 /// Why a configuration was refused. What came before the fault is in force, as with the kernel.

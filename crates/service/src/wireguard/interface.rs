@@ -4,7 +4,7 @@ use super::dataplane::perform;
 use super::effect::{Effect, Ended, Refused};
 use super::event::Event;
 use super::machine::{Machine, Named};
-use super::resolver::Resolver;
+use super::resolver::{Answer, Resolver};
 use super::sockets::SocketPlan;
 use crate::inbox::Inbox;
 use crate::lines;
@@ -126,7 +126,7 @@ impl Interface {
                 return Some(Event::LineOpened(line, opened.map_err(|e| e.to_string())));
             }
             Effect::CloseLine(line) => self.plane.close_line(line),
-            Effect::LookUp(lookup) => return self.resolver.begin(lookup),
+            Effect::LookUp(lookup) => return self.resolver.begin(lookup).map(looked_up),
             Effect::ReadRoutes { mark, peers } => return read_routes(mark, peers),
             Effect::CheckLink => return self.is_gone().then_some(Event::LinkGone),
             Effect::Answer { result, .. } => self.answer = Some(result),
@@ -228,8 +228,8 @@ impl Interface {
 
     /// Takes the ends of look-ups, and does what is due.
     pub(super) fn expire(&mut self) {
-        while let Some(event) = self.resolver.next() {
-            self.handle(event);
+        while let Some(answer) = self.resolver.next() {
+            self.handle(looked_up(answer));
         }
         let deadline = self.machine.next_deadline();
         if deadline.is_some_and(|at| at <= Instant::now()) {
@@ -279,6 +279,10 @@ impl Interface {
     pub fn get(&self) -> (DeviceState, Vec<PeerState>) {
         self.machine.state(&|id| self.plane.peer(id))
     }
+}
+
+fn looked_up((lookup, found): Answer) -> Event {
+    Event::LookedUp { lookup, found }
 }
 
 fn read_routes(mark: u32, peers: Vec<(PeerId, IpAddr)>) -> Option<Event> {

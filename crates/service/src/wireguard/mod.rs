@@ -13,15 +13,15 @@ mod event;
 mod interface;
 mod lines;
 mod machine;
-mod names;
+pub(crate) mod names;
 mod peers;
 mod port;
 mod query;
-mod resolver;
+pub(crate) mod resolver;
 mod save;
 mod server;
 mod signals;
-mod sockets;
+pub(crate) mod sockets;
 mod statusdoc;
 #[cfg(test)]
 mod tests;
@@ -30,13 +30,13 @@ mod want;
 pub use crate::lines::{LineFacts, LineReport};
 pub use daemon::{Daemon, DaemonOptions, Owner, start_test_tun, test_tun};
 pub use dataplane::perform;
-pub use effect::{Effect, Ended, LOOKUPS_MAX, LookUp, PlaneRequest, Refused};
+pub use effect::{Effect, Ended, LOOKUPS_MAX, LookUp, PlaneRequest, Refused, Whose};
 pub use event::Event;
 pub use interface::Interface;
 pub use machine::{Machine, Named, View};
 pub use save::{merge, save};
 pub use server::{Listener as SocketListener, SocketError};
-#[cfg(feature = "pptp")]
+#[cfg(any(feature = "pptp", feature = "relay"))]
 pub(crate) use signals::Signals;
 pub(crate) use sockets::SocketPlan;
 pub use sockets::mtu_discovery;

@@ -1,10 +1,9 @@
 //! Endpoints that a file gives by name: looked up until they are found, every address tried in turn, and looked up anew
 //! when none of them answers.
 
-use super::effect::{Effect, LOOKUPS_MAX, LookUp};
+use super::effect::{Effect, LOOKUPS_MAX, LookUp, Whose};
 use super::machine::{Machine, Turn};
 use config::types::{Endpoint, Host};
-use plane::PeerId;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -24,9 +23,9 @@ enum Stage {
     Runs,
 }
 
-/// The name of one peer's endpoint.
+/// The name in an endpoint of a peer, a relay, or what a relay forwards to.
 #[derive(Debug)]
-pub(super) struct Name {
+pub(crate) struct Name {
     endpoint: Endpoint,
     host: String,
     addresses: Vec<SocketAddr>,
@@ -44,7 +43,7 @@ pub(super) struct Name {
 
 impl Name {
     /// The name in an endpoint, if it is one, to be looked up at once.
-    pub(super) fn of(endpoint: &Endpoint, now: Instant) -> Option<Self> {
+    pub(crate) fn of(endpoint: &Endpoint, now: Instant) -> Option<Self> {
         let host = match &endpoint.host {
             Host::Name(name) => name.clone(),
             // A zone that is no number: the interface may come later, as an answer may.
@@ -67,22 +66,22 @@ impl Name {
     }
 
     /// The endpoint that the name is of.
-    pub(super) fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
     /// All its addresses, as last found.
-    pub(super) fn addresses(&self) -> &[SocketAddr] {
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
     /// Whether a look-up has ended, well or not.
-    pub(super) fn is_tried(&self) -> bool {
+    pub(crate) fn is_tried(&self) -> bool {
         self.tried
     }
 
     /// When it is to be looked up.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         match self.stage {
             Stage::Due(at) => Some(at),
             _ => None,
@@ -90,7 +89,7 @@ impl Name {
     }
 
     /// The network has changed: what failed for the want of a line is tried again at once.
-    pub(super) fn hurry(&mut self, now: Instant) {
+    pub(crate) fn hurry(&mut self, now: Instant) {
         if self.addresses.is_empty() && matches!(self.stage, Stage::Due(_)) {
             self.pause = PAUSE_MIN;
             self.stage = Stage::Due(now);
@@ -98,7 +97,7 @@ impl Name {
     }
 
     /// Another handshake message goes to a peer that has not answered the one before. Returns where to send it.
-    pub(super) fn unanswered(&mut self, now: Instant) -> Option<SocketAddr> {
+    pub(crate) fn unanswered(&mut self, now: Instant) -> Option<SocketAddr> {
         self.at += 1;
         if self.at >= self.addresses.len() {
             self.at = 0;
@@ -110,7 +109,7 @@ impl Name {
     }
 
     /// The peer has answered.
-    pub(super) fn answered(&mut self) {
+    pub(crate) fn answered(&mut self) {
         self.pause = PAUSE_MIN;
         // What is due is due because of a silence that is over.
         if !self.addresses.is_empty() && self.stage != Stage::Runs {
@@ -119,10 +118,10 @@ impl Name {
     }
 
     /// The look-up of the name, from now on under way.
-    fn begin(&mut self, peer: PeerId, mark: u32) -> LookUp {
+    pub(crate) fn begin(&mut self, whose: Whose, mark: u32) -> LookUp {
         self.stage = Stage::Runs;
         LookUp {
-            peer,
+            whose,
             endpoint: self.endpoint.clone(),
             host: self.host.clone(),
             mark,
@@ -130,7 +129,7 @@ impl Name {
     }
 
     /// Takes the end of a look-up. Returns the address to go on with, if it is not `current`, or what to say of a failure.
-    fn looked_up(
+    pub(crate) fn looked_up(
         &mut self,
         found: Result<Vec<SocketAddr>, String>,
         current: Option<SocketAddr>,
@@ -185,7 +184,7 @@ impl Machine {
                 break;
             }
             self.lookups += 1;
-            let lookup = name.begin(*id, self.mark);
+            let lookup = name.begin(Whose::Peer(*id), self.mark);
             turn.effects.push(Effect::LookUp(lookup));
         }
     }
@@ -199,14 +198,17 @@ impl Machine {
     ) {
         self.lookups = self.lookups.saturating_sub(1);
         turn.effects.push(Effect::Changed);
-        let current = turn.endpoint(lookup.peer).map(|it| it.addr);
+        let Whose::Peer(peer) = lookup.whose else {
+            return;
+        };
+        let current = turn.endpoint(peer).map(|it| it.addr);
         // The peer may be gone, or another name have taken its place.
-        let name = self.names.get_mut(&lookup.peer);
+        let name = self.names.get_mut(&peer);
         let Some(name) = name.filter(|name| name.endpoint == lookup.endpoint) else {
             return;
         };
         match name.looked_up(found, current, turn.now.monotonic) {
-            Ok(Some(addr)) => self.call_at(lookup.peer, addr, turn),
+            Ok(Some(addr)) => self.call_at(peer, addr, turn),
             Ok(None) | Err(None) => {}
             Err(Some(words)) => turn.log(log::Level::Warn, words),
         }

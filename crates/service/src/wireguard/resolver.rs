@@ -1,7 +1,6 @@
 //! Looking names up, each on a thread of its own: the C library's resolver waits.
 
 use super::effect::LookUp;
-use super::event::Event;
 use super::query::{self, Asker};
 use netio::poll::Waker;
 use std::io;
@@ -17,10 +16,10 @@ const ADDRESSES_MAX: usize = 64;
 const STACK: usize = 256 << 10;
 
 /// A look-up that has ended.
-type Answer = (LookUp, Result<Vec<SocketAddr>, String>);
+pub(crate) type Answer = (LookUp, Result<Vec<SocketAddr>, String>);
 
 /// Looks names up without anything waiting for it.
-pub(super) struct Resolver {
+pub(crate) struct Resolver {
     sender: Sender<Answer>,
     answers: Receiver<Answer>,
     wake: Arc<Waker>,
@@ -30,7 +29,7 @@ pub(super) struct Resolver {
 
 impl Resolver {
     /// `wake` is rung when an answer is there.
-    pub(super) fn new(wake: Arc<Waker>) -> Self {
+    pub(crate) fn new(wake: Arc<Waker>) -> Self {
         let (sender, answers) = mpsc::channel();
         Self {
             sender,
@@ -41,7 +40,7 @@ impl Resolver {
     }
 
     /// Begins a look-up. Returns its end, if it cannot begin.
-    pub(super) fn begin(&mut self, lookup: LookUp) -> Option<Event> {
+    pub(crate) fn begin(&mut self, lookup: LookUp) -> Option<Answer> {
         // With a mark, what others send goes into the tunnel, and so do the questions of the host's resolver.
         let past = match lookup.mark {
             0 => {
@@ -62,14 +61,12 @@ impl Resolver {
                 let _ = sender.send((asked, found.map_err(|e| e.to_string())));
                 wake.wake();
             });
-        let found = Err(thread.err()?.to_string());
-        Some(Event::LookedUp { lookup, found })
+        Some((lookup, Err(thread.err()?.to_string())))
     }
 
     /// The end of a look-up, if one has come.
-    pub(super) fn next(&mut self) -> Option<Event> {
-        let (lookup, found) = self.answers.try_recv().ok()?;
-        Some(Event::LookedUp { lookup, found })
+    pub(crate) fn next(&mut self) -> Option<Answer> {
+        self.answers.try_recv().ok()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Signals to the program of a WireGuard interface, or of a PPTP client or server.
+//! Signals to the program of a WireGuard interface, of a PPTP client or server, or of a relay.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, Read as _};
@@ -11,6 +11,8 @@ pub(crate) struct Signals {
     pub(crate) pipe: UnixStream,
     end: Arc<AtomicUsize>,
     reload: Arc<AtomicBool>,
+    #[cfg(feature = "relay")]
+    write: UnixStream,
 }
 
 impl Signals {
@@ -22,6 +24,8 @@ impl Signals {
             pipe,
             end: Arc::default(),
             reload: Arc::default(),
+            #[cfg(feature = "relay")]
+            write: write.try_clone()?,
         };
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             // What it was first: the thread that the pipe wakes finds it there.
@@ -37,6 +41,15 @@ impl Signals {
             signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
         }
         Ok(signals)
+    }
+
+    /// Has another signal raise a flag, and wake the thread that the pipe wakes.
+    #[cfg(feature = "relay")]
+    pub(crate) fn also(&self, signal: i32) -> io::Result<Arc<AtomicBool>> {
+        let flag = Arc::default();
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+        signal_hook::low_level::pipe::register(signal, self.write.try_clone()?)?;
+        Ok(flag)
     }
 
     pub(crate) fn drain(&self) {
