@@ -19,6 +19,7 @@ mod end;
 mod host;
 mod peer;
 mod rate;
+mod relay;
 mod report;
 mod status;
 mod theirs;
@@ -28,6 +29,7 @@ pub use end::LineFacts;
 use end::{End, Sockets};
 pub(crate) use host::read;
 use peer::PeerLines;
+use relay::Relays;
 pub use report::LineReport;
 pub(crate) use status::{order_status, status, their_status};
 pub(crate) use theirs::TheirLines;
@@ -60,6 +62,7 @@ pub(crate) struct Lines {
     look: Option<Instant>,
     /// Bits a second that the data plane was told.
     rate: Option<u64>,
+    relays: Relays,
     answers: Answers,
     /// Packets go by one line at a time, and no other is asked, whatever the mode.
     singly: bool,
@@ -99,6 +102,7 @@ impl Lines {
         };
         Self {
             ends: vec![end; settings.lines.len()],
+            relays: Relays::new(&settings),
             settings,
             peers: BTreeMap::new(),
             callers: BTreeMap::new(),
@@ -206,6 +210,11 @@ const fn on(id: LineId, endpoint: Endpoint) -> Line {
 }
 
 impl Lines {
+    /// The lines as they were written.
+    pub(crate) const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// Opens the lines anew, each as soon as its device is found to be there.
     pub(crate) fn bind(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
         for end in &mut self.ends {
@@ -258,7 +267,7 @@ impl Lines {
         peer.address = to;
         self.callers.remove(&id);
         for line in self.open() {
-            out.push(LineEffect::SetLine(id, on(line, Endpoint::new(to))));
+            out.push(LineEffect::SetLine(id, self.relays.lead(line, to)));
         }
         self.peers.insert(id, peer);
     }
@@ -292,7 +301,7 @@ impl Lines {
         let peer = self.peers.get(&id)?;
         Some(LineEffect::Probe {
             peer: id,
-            line: on(peer.used?, Endpoint::new(peer.address)),
+            line: self.relays.lead(peer.used?, peer.address),
             renew: true,
         })
     }
@@ -343,13 +352,15 @@ impl Lines {
         }
         let single = self.singly || self.settings.mode == LineMode::Single;
         let mut next = IDLE;
+        self.say_hello(now, out);
         for (id, peer) in &mut self.peers {
             let state = view(*id);
             next = next.min(peer.look(&state, now));
             if let Some(line) = peer.probe(single, now) {
+                out.extend(self.relays.before_probe(line, peer.works_by(line), now));
                 out.push(LineEffect::Probe {
                     peer: *id,
-                    line: on(line, Endpoint::new(peer.address)),
+                    line: self.relays.lead(line, peer.address),
                     renew: Self::renews(self.settings.mode, &state, now),
                 });
             }
@@ -410,6 +421,7 @@ impl Lines {
         let replaced = index(end.facts) != index(facts);
         end.facts = facts;
         let fault = facts.map_or(Some(Fault::NoDevice), LineFacts::fault);
+        let fault = fault.or_else(|| self.relays.fault(line));
         if end.fault != fault {
             end.fault = fault;
             for peer in self.peers.values_mut() {
@@ -466,9 +478,12 @@ impl Lines {
         }
         end.sockets = Sockets::Open;
         end.refused = None;
+        self.relays.opened(line);
         for (id, peer) in &mut self.peers {
-            let to = Endpoint::new(peer.address);
-            out.push(LineEffect::SetLine(*id, on(line, to)));
+            out.push(LineEffect::SetLine(
+                *id,
+                self.relays.lead(line, peer.address),
+            ));
             peer.opened(line, settings);
         }
     }

@@ -290,6 +290,11 @@ impl Up<'_> {
             let name = named.iter().find(|name| name.public_key == peer.public_key);
             endpoints.extend(name.into_iter().flat_map(|name| &name.addresses));
         }
+        endpoints.extend(
+            daemon
+                .with(|interface| interface.relays())
+                .unwrap_or_default(),
+        );
         endpoints
     }
 

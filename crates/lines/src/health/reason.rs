@@ -47,6 +47,8 @@ pub enum Fault {
     NoAddress,
     /// No route leads to the peer.
     NoRoute,
+    /// It is not known where its relay is.
+    NoRelay,
     /// Sending fails, with this error number.
     Send(i32),
     /// The settings say that it is not to be used.
@@ -62,6 +64,7 @@ impl fmt::Display for Fault {
             Self::NoCarrier => f.write_str("its device has no carrier"),
             Self::NoAddress => f.write_str("its device has no address"),
             Self::NoRoute => f.write_str("no route leads to the peer"),
+            Self::NoRelay => f.write_str("the name of its relay has not been found"),
             Self::Send(error) => write!(f, "sending fails with error {error}"),
             Self::SwitchedOff => f.write_str("it is switched off"),
             Self::CapReached => f.write_str("its data for this month is used up"),

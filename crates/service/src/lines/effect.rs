@@ -36,6 +36,14 @@ pub(crate) enum LineEffect {
         /// Data has not come of late: if the probe makes a new session, it is to be used.
         renew: bool,
     },
+    /// Send [`Lines::hello`] to the relay of a line.
+    Hello {
+        line: LineId,
+        /// A peer answers by it.
+        works: bool,
+        /// None has for some time: the relay may be elsewhere.
+        lost: bool,
+    },
     /// Send the peer an empty packet, if there are keys for it.
     Keepalive(PeerId),
     /// Write to the log.

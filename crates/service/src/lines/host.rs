@@ -12,6 +12,14 @@ pub(crate) fn read(lines: &Lines) -> Vec<Option<LineFacts>> {
         return Vec::new();
     };
     let mut read = |line: &Line| {
+        if line.interface.is_none() && line.source.is_none() {
+            // The host's routes lead it to its relay, by whatever device.
+            return Some(LineFacts {
+                ifindex: 0,
+                running: true,
+                addressed: true,
+            });
+        }
         let all = netlink.addresses(None).ok()?;
         let own = line.source.and_then(|ip| all.iter().find(|it| it.ip == ip));
         let link = match &line.interface {

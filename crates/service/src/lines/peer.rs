@@ -283,6 +283,12 @@ impl PeerLines {
         changes.collect()
     }
 
+    /// Whether the peer answers by a line.
+    pub(super) fn works_by(&self, line: LineId) -> bool {
+        let of = self.lines.get(line.index());
+        of.is_some_and(|of| of.health.state().0.usable())
+    }
+
     /// Whether packets go by a line.
     pub(super) fn uses(&self, line: LineId) -> bool {
         let others = match self.mode {

@@ -274,6 +274,12 @@ impl Interface {
         self.machine.names()
     }
 
+    /// Where the relays of lines are that are known.
+    #[must_use]
+    pub fn relays(&self) -> Vec<std::net::SocketAddr> {
+        self.machine.relays()
+    }
+
     /// The configuration and the counters, for `wg show`.
     #[must_use]
     pub fn get(&self) -> (DeviceState, Vec<PeerState>) {

@@ -20,6 +20,7 @@ impl Machine {
 
     /// Opens the lines anew, each as soon as its device is found to be there. Returns `false` where there are none.
     pub(super) fn bind_lines(&mut self, turn: &mut Turn<'_>) -> bool {
+        self.name_relays(turn.now.monotonic);
         self.with_lines(turn, |lines, turn, out| lines.bind(turn.now.monotonic, out))
     }
 
@@ -150,7 +151,7 @@ impl Machine {
     }
 
     /// Does something with the lines, and what they ask for. Returns `false` where there are none.
-    fn with_lines(
+    pub(super) fn with_lines(
         &mut self,
         turn: &mut Turn<'_>,
         call: impl FnOnce(&mut Lines, &Turn<'_>, &mut Vec<LineEffect>),
@@ -177,6 +178,9 @@ impl Machine {
             LineEffect::UseLine(id, line) => turn.plane(PlaneRequest::UseLine(id, line)),
             LineEffect::SetLineMode(id, mode) => turn.plane(PlaneRequest::SetLineMode(id, mode)),
             LineEffect::SetRate(rate) => turn.plane(PlaneRequest::SetRate(rate)),
+            LineEffect::Hello { line, works, lost } => {
+                self.say_hello(line, (works, lost), turn);
+            }
             LineEffect::Probe { peer, line, renew } => self.probe_by(peer, line, renew, turn),
             LineEffect::Keepalive(id) => turn.plane(PlaneRequest::SendKeepalive(id)),
             LineEffect::Log(level, words) => turn.log(level, words),
@@ -197,6 +201,6 @@ impl Machine {
     }
 }
 
-fn look(lines: &mut Lines, turn: &Turn<'_>, out: &mut Vec<LineEffect>) {
+pub(super) fn look(lines: &mut Lines, turn: &Turn<'_>, out: &mut Vec<LineEffect>) {
     lines.look(turn.now.monotonic, |id| turn.peer(id), out);
 }

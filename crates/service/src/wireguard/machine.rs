@@ -11,7 +11,7 @@ use crate::now::Now;
 use crate::status::Refusals;
 use config::types::{AllowedIp, Key32};
 use config::uapi::{DeviceState, PeerState};
-use plane::{Endpoint, PeerId, RouteChange};
+use plane::{Endpoint, LineId, PeerId, RouteChange};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -48,6 +48,8 @@ pub struct Machine {
     pub(super) peers: BTreeMap<PeerId, PeerEntry>,
     /// Those of the peers whose endpoints are names.
     pub(super) names: BTreeMap<PeerId, Name>,
+    /// The names of lines' relays.
+    pub(super) relays: BTreeMap<LineId, Name>,
     /// Look-ups that go on.
     pub(super) lookups: usize,
     /// Which peer owns which range. Invariant: the range is one of the owner's.
@@ -128,6 +130,7 @@ impl Machine {
             device: Device::new(now.monotonic, now.wall, seed),
             peers: BTreeMap::new(),
             names: BTreeMap::new(),
+            relays: BTreeMap::new(),
             lookups: 0,
             owners: BTreeMap::new(),
             private_key: None,

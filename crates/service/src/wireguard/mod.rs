@@ -17,6 +17,7 @@ pub(crate) mod names;
 mod peers;
 mod port;
 mod query;
+mod relays;
 pub(crate) mod resolver;
 mod save;
 mod server;

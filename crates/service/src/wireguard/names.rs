@@ -172,19 +172,24 @@ impl Name {
 impl Machine {
     /// When the next name is to be looked up. One may have to wait for the end of another's look-up.
     pub(super) fn names_due(&self) -> Option<Instant> {
-        let names = self.names.values().filter_map(Name::due);
+        let names = self.names.values().chain(self.relays.values());
+        let names = names.filter_map(Name::due);
         names.min().filter(|_| self.lookups < LOOKUPS_MAX)
     }
 
     /// Begins the look-ups that are due.
     pub(super) fn begin_lookups(&mut self, turn: &mut Turn<'_>) {
         let due = |name: &Name| name.due().is_some_and(|at| at <= turn.now.monotonic);
-        for (id, name) in self.names.iter_mut().filter(|(_, name)| due(name)) {
+        let names = self.names.iter_mut();
+        let names = names.map(|(id, name)| (Whose::Peer(*id), name));
+        let relays = self.relays.iter_mut();
+        let relays = relays.map(|(line, name)| (Whose::Relay(*line), name));
+        for (whose, name) in names.chain(relays).filter(|(_, name)| due(name)) {
             if self.lookups >= LOOKUPS_MAX {
                 break;
             }
             self.lookups += 1;
-            let lookup = name.begin(Whose::Peer(*id), self.mark);
+            let lookup = name.begin(whose, self.mark);
             turn.effects.push(Effect::LookUp(lookup));
         }
     }
@@ -198,8 +203,10 @@ impl Machine {
     ) {
         self.lookups = self.lookups.saturating_sub(1);
         turn.effects.push(Effect::Changed);
-        let Whose::Peer(peer) = lookup.whose else {
-            return;
+        let peer = match lookup.whose {
+            Whose::Peer(peer) => peer,
+            Whose::Relay(line) => return self.relay_looked_up(line, found, turn),
+            Whose::Target => return,
         };
         let current = turn.endpoint(peer).map(|it| it.addr);
         // The peer may be gone, or another name have taken its place.
@@ -216,6 +223,7 @@ impl Machine {
 
     /// The network has changed: names that could not be found are looked up now.
     pub(super) fn hurry_names(&mut self, now: Instant) {
-        self.names.values_mut().for_each(|name| name.hurry(now));
+        let names = self.names.values_mut().chain(self.relays.values_mut());
+        names.for_each(|name| name.hurry(now));
     }
 }

@@ -50,7 +50,7 @@ impl Builder {
     pub(super) fn settle_lines(&mut self, server: bool, connections: &[Connection]) -> Lines {
         let LinesDraft { sections, places } = std::mem::take(&mut self.lines);
         // What goes past the tunnel does so by routes to the server, and not by a mark.
-        let whole = sections.finish(false, !server);
+        let whole = sections.finish(false, usize::from(!server));
         let lines = whole.lines;
         for (number, reason) in whole.faults {
             if let Some((origin, _)) = places.get(number) {
@@ -86,6 +86,10 @@ impl Builder {
             Some(
                 "a server has no [Line]; it answers clients by the lines that they call by: leave only [Lines], with a \
                  Mode",
+            )
+        } else if lines.lines.iter().any(|line| line.relay.is_some()) {
+            Some(
+                "lines by a relay are for WireGuard, not yet for OpenVPN; remove each Relay and RelayKey",
             )
         } else if connections.iter().any(tcp) {
             Some("lines are for UDP without a proxy; remove each [Line], or what is not")

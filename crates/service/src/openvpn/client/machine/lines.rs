@@ -303,6 +303,8 @@ fn by_lines(effect: LineEffect, out: &mut Effects) {
         LineEffect::Probe { peer, line, .. } => {
             out.plane(PlaneCall::InjectBy(peer, line.id, OCC_REQUEST.to_vec()));
         }
+        // Files with relays are refused.
+        LineEffect::Hello { .. } => {}
         LineEffect::Keepalive(id) => out.plane(PlaneCall::Inject(id, PING.to_vec())),
         LineEffect::Log(level, words) => out.log(level, words),
         LineEffect::LogPeer(_, words) => out.info(words),

@@ -1,0 +1,171 @@
+//! Lines that lead to the peer by way of a relay. The relay forwards only for those who say where they are, which a client
+//! does by hellos: each 20 seconds, and before each probe while the peer does not answer by the line, as the relay may have
+//! been started anew and know nothing of it.
+
+use super::{Lines, Sockets, effect::LineEffect, number, on};
+use config::lines::{Line as LineSettings, Lines as Settings};
+use lines::health::Fault;
+use plane::{Endpoint, Line, LineId};
+use relay::{HELLO_EVERY, HELLO_LEN, Key};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime};
+use wireguard::tai64n::Clock;
+
+/// The least time between two hellos.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a relay is tried at an address by which the peer does not answer: longer than two probes take.
+const TRY: Duration = Duration::from_secs(15);
+
+/// The relay of one line.
+#[derive(Debug)]
+struct Relay {
+    key: Key,
+    clock: Clock,
+    /// Where it is, once that is known.
+    address: Option<SocketAddr>,
+    /// When the last hello went out by the sockets that are open.
+    told: Option<Instant>,
+    /// Since when the peer has not answered by this address, as far as was looked.
+    silent: Option<Instant>,
+}
+
+/// The relays of the lines that have one, by the lines' numbers.
+#[derive(Debug)]
+pub(super) struct Relays(Vec<Option<Relay>>);
+
+impl Relays {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let relay = |line: &LineSettings| {
+            let (endpoint, key) = line.relay.as_ref().zip(line.relay_key.as_ref())?;
+            Some(Relay {
+                key: Key::new(key.as_bytes()),
+                clock: Clock::default(),
+                address: endpoint.socket_addr(),
+                told: None,
+                silent: None,
+            })
+        };
+        Self(settings.lines.iter().map(relay).collect())
+    }
+
+    fn get(&self, line: LineId) -> Option<&Relay> {
+        self.0.get(line.index())?.as_ref()
+    }
+
+    fn get_mut(&mut self, line: LineId) -> Option<&mut Relay> {
+        self.0.get_mut(line.index())?.as_mut()
+    }
+
+    /// What keeps a line from being used that needs its relay's address.
+    pub(super) fn fault(&self, line: LineId) -> Option<Fault> {
+        let unknown = self.get(line).is_some_and(|it| it.address.is_none());
+        unknown.then_some(Fault::NoRelay)
+    }
+
+    /// Where to send by a line what is for a peer at this address.
+    pub(super) fn lead(&self, line: LineId, peer: SocketAddr) -> Line {
+        let by = self.get(line).and_then(|it| it.address);
+        on(line, Endpoint::new(by.unwrap_or(peer)))
+    }
+
+    /// The line's sockets are new ones: the relay is told at once.
+    pub(super) fn opened(&mut self, line: LineId) {
+        if let Some(relay) = self.get_mut(line) {
+            relay.told = None;
+        }
+    }
+
+    /// The hello before a probe by a line, if one is to go out: where the peer does not answer by it, the relay may know
+    /// nothing of us.
+    pub(super) fn before_probe(
+        &mut self,
+        line: LineId,
+        works: bool,
+        now: Instant,
+    ) -> Option<LineEffect> {
+        let every = if works { HELLO_EVERY } else { AGAIN };
+        self.due(line, every, works, now)
+    }
+
+    /// The hello that is to go out by a line now, if one is; it counts as sent. `works` says whether the peer answers by
+    /// the line.
+    fn due(
+        &mut self,
+        line: LineId,
+        every: Duration,
+        works: bool,
+        now: Instant,
+    ) -> Option<LineEffect> {
+        let relay = self.get_mut(line).filter(|it| it.address.is_some())?;
+        if relay.told.is_some_and(|at| now < at + every) {
+            return None;
+        }
+        relay.told = Some(now);
+        let silent = (!works).then(|| *relay.silent.get_or_insert(now));
+        let lost = silent.is_some_and(|at| now >= at + TRY);
+        if works || lost {
+            relay.silent = None;
+        }
+        Some(LineEffect::Hello { line, works, lost })
+    }
+}
+
+impl Lines {
+    /// Says hello by all open lines where the time has come.
+    pub(super) fn say_hello(&mut self, now: Instant, out: &mut Vec<LineEffect>) {
+        for line in (0..self.ends.len()).map(number) {
+            if self.is_open(line) {
+                let works = self.peers.values().any(|peer| peer.works_by(line));
+                out.extend(self.relays.due(line, HELLO_EVERY, works, now));
+            }
+        }
+    }
+
+    /// What [`LineEffect::Hello`] asks for: a datagram, and where to send it.
+    pub(crate) fn hello(
+        &mut self,
+        line: LineId,
+        wall: SystemTime,
+    ) -> Option<(Line, [u8; HELLO_LEN])> {
+        let relay = self.relays.get_mut(line)?;
+        let to = on(line, Endpoint::new(relay.address?));
+        Some((to, relay.key.hello(relay.clock.stamp(wall))))
+    }
+
+    /// Where the relay of a line is, if that is known.
+    pub(crate) fn relay(&self, line: LineId) -> Option<SocketAddr> {
+        self.relays.get(line)?.address
+    }
+
+    /// Where the relays are that are known.
+    pub(crate) fn relays(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.relays.0.iter().filter_map(|it| it.as_ref()?.address)
+    }
+
+    /// The relay of a line has been found there.
+    pub(crate) fn set_relay(
+        &mut self,
+        line: LineId,
+        address: SocketAddr,
+        out: &mut Vec<LineEffect>,
+    ) {
+        let Some(relay) = self.relays.get_mut(line) else {
+            return;
+        };
+        relay.told = None;
+        if relay.address.replace(address).is_none() && self.look.is_some() {
+            // Now the line can be opened.
+            out.push(LineEffect::Read);
+        }
+        let end = self.ends.get(line.index());
+        if end.is_some_and(|end| end.sockets == Sockets::Open) {
+            for (id, peer) in &self.peers {
+                out.push(LineEffect::SetLine(
+                    *id,
+                    self.relays.lead(line, peer.address),
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The relays of an interface's lines: where they are, and that they hear where we are.
+
+use super::effect::PlaneRequest;
+use super::lines::look;
+use super::machine::{Machine, Turn};
+use super::names::Name;
+use plane::LineId;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+impl Machine {
+    /// Looks up the relays that are given by names.
+    pub(super) fn name_relays(&mut self, now: Instant) {
+        let Some(lines) = &self.lines else { return };
+        for (line, settings) in (0..).map(LineId).zip(&lines.settings().lines) {
+            let name = settings.relay.as_ref().and_then(|it| Name::of(it, now));
+            if let Some(name) = name {
+                self.relays.entry(line).or_insert(name);
+            }
+        }
+    }
+
+    /// The end of a look-up.
+    pub(super) fn relay_looked_up(
+        &mut self,
+        line: LineId,
+        found: Result<Vec<SocketAddr>, String>,
+        turn: &mut Turn<'_>,
+    ) {
+        let current = self.lines.as_ref().and_then(|it| it.relay(line));
+        let Some(name) = self.relays.get_mut(&line) else {
+            return;
+        };
+        match name.looked_up(found, current, turn.now.monotonic) {
+            Ok(Some(addr)) => self.set_relay(line, addr, turn),
+            Ok(None) | Err(None) => {}
+            Err(Some(words)) => turn.log(log::Level::Warn, words),
+        }
+    }
+
+    fn set_relay(&mut self, line: LineId, addr: SocketAddr, turn: &mut Turn<'_>) {
+        self.with_lines(turn, |lines, turn, out| {
+            lines.set_relay(line, addr, out);
+            look(lines, turn, out);
+        });
+    }
+
+    /// Tells a relay where we are. A relay by which no peer answers may have moved: another address of its name is tried
+    /// then, and after the last the name is looked up anew.
+    pub(super) fn say_hello(
+        &mut self,
+        line: LineId,
+        (works, lost): (bool, bool),
+        turn: &mut Turn<'_>,
+    ) {
+        let now = turn.now;
+        if let Some(name) = self.relays.get_mut(&line) {
+            if works {
+                name.answered();
+            }
+            let next = lost.then(|| name.unanswered(now.monotonic)).flatten();
+            let current = self.lines.as_ref().and_then(|it| it.relay(line));
+            if let Some(addr) = next.filter(|next| Some(*next) != current) {
+                // Which says hello there.
+                return self.set_relay(line, addr, turn);
+            }
+        }
+        let lines = self.lines.as_mut();
+        if let Some((to, hello)) = lines.and_then(|lines| lines.hello(line, now.wall)) {
+            turn.plane(PlaneRequest::Send(to, hello.into()));
+        }
+    }
+
+    /// Where the relays are that are known.
+    #[must_use]
+    pub fn relays(&self) -> Vec<SocketAddr> {
+        let lines = self.lines.iter();
+        lines.flat_map(|lines| lines.relays()).collect()
+    }
+}
