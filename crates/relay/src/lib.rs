@@ -10,8 +10,7 @@
 //! ```
 //! use std::time::{Instant, SystemTime};
 //! use plane::Endpoint;
-//! use relay::{Client, Key, Rates, Table};
-//! use wireguard::tai64n::Clock;
+//! use relay::{Client, Clock, Key, Rates, Table};
 //!
 //! let now = Instant::now();
 //! let client = Client { name: "branch".to_owned(), key: Key::new(&[7; 32]), rates: Rates::of(50_000_000, 6_000) };
@@ -32,6 +31,8 @@ mod bucket;
 mod hello;
 mod pieces;
 mod table;
+
+pub use wireguard::tai64n::{Clock, Tai64n};
 
 pub use bucket::Rates;
 pub use hello::{HELLO_LEN, Hello, Key, KeyId, Malformed};

@@ -6,10 +6,9 @@ use super::{Lines, Sockets, effect::LineEffect, number, on};
 use config::lines::{Line as LineSettings, Lines as Settings};
 use lines::health::Fault;
 use plane::{Endpoint, Line, LineId};
-use relay::{HELLO_EVERY, HELLO_LEN, Key};
+use relay::{Clock, HELLO_EVERY, HELLO_LEN, Key};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
-use wireguard::tai64n::Clock;
 
 /// The least time between two hellos.
 const AGAIN: Duration = Duration::from_secs(1);

@@ -1,0 +1,177 @@
+//! Lines of which one leads by a relay on a second server.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::net::{IpAddr, SocketAddr};
+
+use acceptance::{
+    A4, B4, Directory, Net, PATIENCE, PORT_A, PORT_B, PROGRAM, WG, interface, ip, pings, ready,
+    status_of, until, wireguard_go,
+};
+use lab::peer::{Keys, PeerOptions, WgPeer};
+use lab::{Emulator, Host, Impairment, Link, LinkOptions, Process};
+use netio::netlink::Route;
+use nix::sys::signal::Signal;
+
+/// Where B is called: an address that is on none of its cables.
+const SERVER: &str = "203.0.113.9";
+
+/// The port and the key of the relay.
+const PORT: u16 = 51821;
+const KEY: &str = "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
+
+const NAMES: [&str; 2] = ["direct", "relayed"];
+
+/// A has a line to B, and one by the relay R.
+struct World {
+    a: Host,
+    b: Host,
+    r: Host,
+    cable: Emulator,
+    /// Where A reaches R.
+    relay: SocketAddr,
+    keys: [Keys; 2],
+    directory: Directory,
+}
+
+impl World {
+    fn new() -> Self {
+        let (a, b) = Net::hosts();
+        let r = Host::private("r").unwrap();
+        let [ab, ar, rb] = [1, 2, 3].map(LinkOptions::numbered);
+        let cable = Emulator::new(&a, "eth0", &b, "eth0", &ab, [Impairment::NONE; 2], 1).unwrap();
+        Link::new(&a, "eth1", &r, "eth0", &ar).unwrap();
+        Link::new(&r, "eth1", &b, "eth1", &rb).unwrap();
+        b.add_address("lo", ip(SERVER), 32).unwrap();
+        lead(&a, "eth0", ab.b4());
+        lead(&r, "eth1", rb.b4());
+        let keys = [Keys::generate(&a).unwrap(), Keys::generate(&b).unwrap()];
+        Self {
+            relay: (ar.b4(), PORT).into(),
+            a,
+            b,
+            r,
+            cable,
+            keys,
+            directory: Directory::new(),
+        }
+    }
+
+    fn relay(&self) -> Process {
+        let text = format!(
+            "[Relay]\nListen = {PORT}\nTarget = {SERVER}:{PORT_B}\n[Client]\nName = branch\nKey = {KEY}\nRate = 50M\n"
+        );
+        let file = self.directory.file("relay.conf", &text);
+        let command = self.r.command(PROGRAM).arg("relay").arg(file);
+        started(command.spawn().unwrap(), "relaying from port")
+    }
+
+    fn client(&self) -> Process {
+        let text = format!(
+            "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n\
+             #! [Line]\n#! Name = direct\n#! Interface = eth0\n\
+             #! [Line]\n#! Name = relayed\n#! Relay = {}\n#! RelayKey = {KEY}\n#! Priority = 20\n\
+             [Interface]\nPrivateKey = {}\nListenPort = {PORT_A}\nAddress = {A4}/24\n\
+             [Peer]\nPublicKey = {}\nEndpoint = {SERVER}:{PORT_B}\nAllowedIPs = {B4}/32\n",
+            self.relay, self.keys[0].private, self.keys[1].public,
+        );
+        let file = self.directory.file("wg0.conf", &text);
+        let command = self.a.command(PROGRAM).arg("up").arg(file);
+        started(command.spawn().unwrap(), "is up")
+    }
+
+    /// Waits until A says this of its lines.
+    fn are(&self, states: [&str; 2]) {
+        until(&format!("{NAMES:?} {states:?}"), || {
+            let status = status_of(&self.a, WG);
+            let lines = &status["peers"][0]["lines"];
+            (0..2).all(|at| lines[at]["state"] == states[at])
+        });
+    }
+
+    /// The tunnel goes on with either way cut, and with the relay started anew.
+    fn either_way_is_enough(&self) {
+        let mut relay = self.relay();
+        let client = self.client();
+        self.are(["up", "up"]);
+        pings(&self.a, B4, 3);
+        said(&mut relay, "client branch is at 192.168.2.1:");
+
+        self.cable.cut(true);
+        self.are(["down", "up"]);
+        pings(&self.a, B4, 3);
+        self.cable.cut(false);
+        self.are(["up", "up"]);
+
+        relay.signal(Signal::SIGKILL).unwrap();
+        drop(relay);
+        self.are(["up", "down"]);
+        pings(&self.a, B4, 3);
+
+        // It knows nothing of its client, and is told.
+        let mut relay = self.relay();
+        self.are(["up", "up"]);
+        said(&mut relay, "client branch is at 192.168.2.1:");
+        self.cable.cut(true);
+        self.are(["down", "up"]);
+        pings(&self.a, B4, 3);
+
+        client.stop().unwrap().success().unwrap();
+        let exit = relay.stop().unwrap();
+        let log = exit.success().unwrap();
+        assert!(!log.contains(KEY), "{log}");
+    }
+}
+
+/// A host's way to B.
+fn lead(host: &Host, name: &str, via: IpAddr) {
+    let mut netlink = host.netlink().unwrap();
+    let mut route = Route::new(ip(SERVER), 32).via(via);
+    route.dev = Some(netlink.index_of(name).unwrap());
+    netlink.add_route(&route).unwrap();
+}
+
+fn started(mut process: Process, words: &str) -> Process {
+    said(&mut process, words);
+    process
+}
+
+fn said(process: &mut Process, words: &str) {
+    let told = process.wait_for_line(words, PATIENCE, |line| line.contains(words));
+    told.unwrap();
+}
+
+/// The server knows nothing of lines or relays.
+#[test]
+fn a_stock_server_is_reached_by_a_relay_when_the_direct_way_is_cut() {
+    if !ready() {
+        return;
+    }
+    let world = World::new();
+    let Some(server) = wireguard_go() else { return };
+    let server = server.start(&world.b, WG, &PeerOptions::default()).unwrap();
+    let a = WgPeer::new(&world.keys[0].public).allow(ip(A4), 32);
+    let configured = server.configure(&interface(&world.keys[1], PORT_B, vec![a]));
+    configured.unwrap();
+    server.bring_up(&[(ip(B4), 24)], 1420).unwrap();
+    world.either_way_is_enough();
+}
+
+/// One that answers by both ways.
+#[test]
+fn a_server_with_lines_answers_by_the_relay_and_directly() {
+    if !ready() {
+        return;
+    }
+    let world = World::new();
+    let text = format!(
+        "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n[Interface]\nPrivateKey = {}\nListenPort = {PORT_B}\n\
+         Address = {B4}/24\n[Peer]\nPublicKey = {}\nAllowedIPs = {A4}/32\n",
+        world.keys[1].private, world.keys[0].public,
+    );
+    let file = world.directory.file("wg1.conf", &text);
+    let command = world.b.command(PROGRAM).arg("up").arg(file);
+    let server = started(command.spawn().unwrap(), "is up");
+    world.either_way_is_enough();
+    server.stop().unwrap().success().unwrap();
+}
