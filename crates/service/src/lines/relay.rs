@@ -168,3 +168,159 @@ impl Lines {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::LineFacts;
+    use super::*;
+    use config::lines::LineMode;
+    use config::types::Key32;
+    use plane::{PeerId, PeerState};
+    use relay::Hello;
+
+    const PEER: PeerId = PeerId(1);
+    const SERVER: ([u8; 4], u16) = ([203, 0, 113, 9], 51820);
+    const RELAY: ([u8; 4], u16) = ([198, 51, 100, 7], 51821);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A line by the device `eth0`, and one by a relay.
+    fn lines(relay: &str) -> Lines {
+        let direct = LineSettings {
+            name: "direct".to_owned(),
+            interface: Some("eth0".to_owned()),
+            ..LineSettings::default()
+        };
+        let relayed = LineSettings {
+            name: "relayed".to_owned(),
+            relay: Some(relay.parse().unwrap()),
+            relay_key: Some(Key32::new([7; 32])),
+            ..LineSettings::default()
+        };
+        Lines::new(Settings {
+            mode: LineMode::Duplicate,
+            lines: vec![direct, relayed],
+            ..Settings::default()
+        })
+    }
+
+    fn facts() -> [Option<LineFacts>; 2] {
+        let there = LineFacts {
+            ifindex: 0,
+            running: true,
+            addressed: true,
+        };
+        [Some(there); 2]
+    }
+
+    /// What is asked for, in the order in which it is, of what leads somewhere.
+    fn told(out: &mut Vec<LineEffect>) -> Vec<(&'static str, u8, Option<SocketAddr>)> {
+        let effect = |it| match it {
+            LineEffect::Open { line, .. } => Some(("open", line.0, None)),
+            LineEffect::SetLine(_, line) => Some(("set", line.id.0, Some(line.endpoint.addr))),
+            LineEffect::Probe { line, .. } => Some(("probe", line.id.0, Some(line.endpoint.addr))),
+            LineEffect::Hello { line, lost, .. } => {
+                Some((if lost { "lost" } else { "hello" }, line.0, None))
+            }
+            LineEffect::Read => Some(("read", 0, None)),
+            _ => None,
+        };
+        out.drain(..).filter_map(effect).collect()
+    }
+
+    #[test]
+    fn a_relay_is_told_before_the_peer_is_asked_by_it() {
+        let mut now = Instant::now();
+        let (mut lines, mut out) = (lines("198.51.100.7:51821"), Vec::new());
+        let (server, relay) = (SERVER.into(), RELAY.into());
+        lines.bind(now, &mut out);
+        lines.call(PEER, server, &mut out);
+        lines.read(&facts(), Some((5, 0)), now, &mut out);
+        lines.opened(LineId(1), Ok(5), now, &mut out);
+        lines.look(now, |_| PeerState::default(), &mut out);
+        assert_eq!(
+            told(&mut out),
+            [
+                ("read", 0, None),
+                ("open", 0, None),
+                ("open", 1, None),
+                ("set", 1, Some(relay)),
+                ("hello", 1, None),
+                ("probe", 1, Some(relay)),
+            ]
+        );
+        let wall = SystemTime::UNIX_EPOCH;
+        let (to, first) = lines.hello(LineId(1), wall).unwrap();
+        assert_eq!((to.id, to.endpoint.addr), (LineId(1), relay));
+        let (_, second) = lines.hello(LineId(1), wall).unwrap();
+        let stamp = |bytes: &[u8]| {
+            let hello = Hello::parse(bytes).unwrap().unwrap();
+            assert!(hello.is_of(&Key::new(&[7; 32])));
+            hello.stamp
+        };
+        assert!(stamp(&second) > stamp(&first));
+        assert_eq!(lines.hello(LineId(0), wall), None);
+
+        // The peer answers: only the time tells the relay again.
+        for _ in 0..4 {
+            lines.heard(PEER, LineId(1), now, &mut out);
+            now += SECOND * 2;
+            lines.look(now, |_| PeerState::default(), &mut out);
+            lines.heard(PEER, LineId(1), now, &mut out);
+        }
+        assert!(!told(&mut out).iter().any(|it| it.0 == "hello"));
+        now += HELLO_EVERY - SECOND * 8;
+        lines.look(now, |_| PeerState::default(), &mut out);
+        assert!(told(&mut out).contains(&("hello", 1, None)));
+    }
+
+    #[test]
+    fn a_relay_by_which_no_peer_answers_is_told_with_each_probe_and_given_up_in_the_end() {
+        let mut now = Instant::now();
+        let (mut lines, mut out) = (lines("198.51.100.7:51821"), Vec::new());
+        lines.bind(now, &mut out);
+        lines.call(PEER, SERVER.into(), &mut out);
+        lines.read(&facts(), Some((5, 0)), now, &mut out);
+        lines.opened(LineId(1), Ok(5), now, &mut out);
+        let mut all = Vec::new();
+        for _ in 0..200 {
+            lines.look(now, |_| PeerState::default(), &mut out);
+            all.extend(told(&mut out));
+            now += SECOND / 10;
+        }
+        let count = |what| all.iter().filter(|it| it.0 == what).count();
+        let (hellos, probes) = (count("hello") + count("lost"), count("probe"));
+        assert!(hellos > 3 && hellos <= probes, "{all:?}");
+        assert_eq!(count("lost"), 1, "{all:?}");
+    }
+
+    #[test]
+    fn a_line_waits_until_its_relay_is_found_and_follows_it() {
+        let now = Instant::now();
+        let (mut lines, mut out) = (lines("relay.example:51821"), Vec::new());
+        lines.bind(now, &mut out);
+        lines.call(PEER, SERVER.into(), &mut out);
+        lines.read(&facts(), Some((5, 0)), now, &mut out);
+        assert_eq!(told(&mut out), [("read", 0, None), ("open", 0, None)]);
+        lines.look(now, |_| PeerState::default(), &mut out);
+        let report = lines.reports(PEER).remove(1);
+        assert_eq!(report.state, "down");
+        assert!(report.reason.contains("relay"), "{}", report.reason);
+        out.clear();
+
+        lines.set_relay(LineId(1), RELAY.into(), &mut out);
+        assert_eq!(told(&mut out), [("read", 0, None)]);
+        lines.read(&facts(), Some((5, 0)), now, &mut out);
+        lines.opened(LineId(1), Ok(5), now, &mut out);
+        let set = ("set", 1, Some(RELAY.into()));
+        assert_eq!(told(&mut out), [("open", 1, None), set]);
+        lines.look(now, |_| PeerState::default(), &mut out);
+        assert!(told(&mut out).contains(&("hello", 1, None)));
+
+        let moved = SocketAddr::from(([198, 51, 100, 8], 51821));
+        lines.set_relay(LineId(1), moved, &mut out);
+        assert_eq!(told(&mut out), [("set", 1, Some(moved))]);
+        lines.look(now, |_| PeerState::default(), &mut out);
+        assert!(told(&mut out).contains(&("hello", 1, None)));
+        assert_eq!(lines.relays().collect::<Vec<_>>(), [moved]);
+    }
+}

@@ -78,3 +78,77 @@ impl Machine {
         lines.flat_map(|lines| lines.relays()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::effect::{Effect, Whose};
+    use super::super::event::Event;
+    use super::*;
+    use crate::lines::LineFacts;
+    use crate::now::Now;
+    use config::lines::{Line, Lines as Settings};
+    use config::types::Key32;
+    use std::time::Duration;
+
+    #[test]
+    fn the_name_of_a_relay_is_looked_up_and_its_next_address_tried_when_the_first_is_of_no_use() {
+        let mut now = Now::read();
+        let mut machine = Machine::new(now, 1);
+        machine.set_lines(&Settings {
+            lines: vec![Line {
+                name: "relayed".to_owned(),
+                relay: Some("relay.example:5".parse().unwrap()),
+                relay_key: Some(Key32::new([7; 32])),
+                ..Line::default()
+            }],
+            ..Settings::default()
+        });
+        let there = Some(LineFacts {
+            ifindex: 0,
+            running: true,
+            addressed: true,
+        });
+        let addresses = [1, 2].map(|last| SocketAddr::from(([192, 0, 2, last], 5)));
+        let mut hellos = Vec::new();
+        let mut lookups = 0;
+        let mut events = vec![Event::Start];
+        for _ in 0..1000 {
+            let mut effects = Vec::new();
+            for event in events.drain(..) {
+                machine.handle(event, now, &|_| None, &mut effects);
+            }
+            for effect in effects {
+                match effect {
+                    Effect::LookUp(lookup) => {
+                        assert_eq!(
+                            (lookup.whose, lookup.host.as_str()),
+                            (Whose::Relay(LineId(0)), "relay.example")
+                        );
+                        lookups += 1;
+                        let found = Ok(addresses.to_vec());
+                        events.push(Event::LookedUp { lookup, found });
+                    }
+                    Effect::ReadLines => events.push(Event::LinesRead(vec![there])),
+                    Effect::OpenLine { line, .. } => events.push(Event::LineOpened(line, Ok(5))),
+                    Effect::Plane(PlaneRequest::Send(line, datagram)) => {
+                        assert!(datagram.as_bytes().starts_with(b"\xffmrelay"));
+                        hellos.push(line.endpoint.addr);
+                    }
+                    _ => {}
+                }
+            }
+            if events.is_empty() {
+                now.monotonic += Duration::from_millis(100);
+                events.push(Event::Deadline);
+            }
+        }
+        // No peer answers in these hundred seconds: each address has its turn, and then the name is looked up anew.
+        hellos.dedup();
+        assert!(
+            hellos.starts_with(&[addresses[0], addresses[1], addresses[0]]),
+            "{hellos:?}"
+        );
+        assert!(lookups > 1, "{lookups}");
+        assert!(addresses.contains(&machine.relays()[0]));
+    }
+}
