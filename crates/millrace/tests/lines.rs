@@ -348,27 +348,32 @@ fn what_is_too_much_for_a_line_is_dropped_before_it_and_not_in_its_queue() {
     assert!(ours > 0 && modems == 0, "{ours} {modems}");
 }
 
-/// Each block of the page stands before a plain file, as the page says, and nothing of it is refused or does nothing.
+/// Each block of the page stands before a plain file, as the page says, but for a relay's, and nothing of it is refused or does nothing.
 #[test]
 fn the_recipes_are_honoured_word_by_word() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lines-recipes.md");
     let text = std::fs::read_to_string(page).unwrap();
     let blocks = text.split("```ini\n").skip(1);
     let blocks: Vec<&str> = blocks.filter_map(|it| it.split("```").next()).collect();
-    assert_eq!(blocks.len(), 6);
+    assert_eq!(blocks.len(), 8);
     let directory = Directory::new();
     for block in blocks {
+        let block = block.replace(
+            "= KEY\n",
+            "= Y2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2M=\n",
+        );
         let private = "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
         let public = "YmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmJiYmI=";
         let calls = match block.contains("[Line]") && !block.contains("eth0") {
             true => "Endpoint = vpn.example.com:51820\n",
             false => "",
         };
-        let file = format!(
+        let tunnel = format!(
             "{block}[Interface]\nPrivateKey = {private}\nAddress = 10.0.0.2/24\n[Peer]\nPublicKey = {public}\n{calls}\
              AllowedIPs = 10.0.0.1/32\n"
         );
-        let path = directory.file("office.conf", &file);
+        let relay = block.starts_with("[Relay]");
+        let path = directory.file("office.conf", if relay { &block } else { &tunnel });
         let output = std::process::Command::new(PROGRAM)
             .args(["check", "--json"])
             .arg(&path)
