@@ -189,3 +189,27 @@ fn workers_of_a_restarted_client_have_no_capabilities() {
     client.wait_until_ready(2).unwrap();
     confined(client.process.id(), true);
 }
+
+/// What reads strangers' datagrams there is the only thread.
+#[test]
+fn a_relay_keeps_nothing() {
+    if !lab::may_enter() {
+        return;
+    }
+    let net = Net::new();
+    let directory = Directory::new();
+    let file = directory.file(
+        "relay.conf",
+        "[Relay]\nListen = 500\nTarget = 192.168.1.1:501\n[Client]\nName = a\n\
+         Key = YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=\n",
+    );
+    let command = net.b.command(PROGRAM).arg("relay").arg(file);
+    let mut relay = command.spawn().unwrap();
+    let words = "relaying from port 500";
+    let told = relay.wait_for_line(words, PATIENCE, |line| line.contains(words));
+    told.unwrap();
+    let threads = Thread::all(relay.id());
+    assert_eq!(threads.len(), 1, "{threads:?}");
+    assert_eq!(threads[0].capabilities, 0, "{threads:?}");
+    relay.stop().unwrap().success().unwrap();
+}
