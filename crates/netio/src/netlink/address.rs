@@ -4,17 +4,24 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::address::{
-    AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope,
-};
 
+use super::request::Body;
 use super::{Family, Netlink, NetlinkError, attributes, decode_ip, decode_u32};
 
 /// Bytes of `struct ifaddrmsg`.
 const HEADER_SIZE: usize = 8;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
+const IFA_BROADCAST: u16 = 4;
+
+// Message types of linux/rtnetlink.h.
+const RTM_NEWADDR: u16 = 20;
+const RTM_DELADDR: u16 = 21;
+const RTM_GETADDR: u16 = 22;
+
+// Flags of linux/if_addr.h.
+const IFA_F_NODAD: u8 = 0x02;
+const IFA_F_TENTATIVE: u8 = 0x40;
 
 /// An address of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +50,7 @@ impl Netlink {
     /// [`NetlinkError::is_exists`] if it has the address already, [`NetlinkError::is_not_found`] if
     /// there is no such interface, EACCES or EOPNOTSUPP where IPv6 is switched off.
     pub fn add_address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> Result<(), NetlinkError> {
-        self.add(index, ip, prefix, AddressHeaderFlags::empty())
+        self.add(index, ip, prefix, 0)
     }
 
     /// As [`Netlink::add_address`], usable at once: without duplicate address detection.
@@ -56,7 +63,7 @@ impl Netlink {
         ip: IpAddr,
         prefix: u8,
     ) -> Result<(), NetlinkError> {
-        self.add(index, ip, prefix, AddressHeaderFlags::Nodad)
+        self.add(index, ip, prefix, IFA_F_NODAD)
     }
 
     /// Gives an interface an address whose only neighbour is `peer`, of the same family: the two
@@ -71,7 +78,8 @@ impl Netlink {
         peer: IpAddr,
     ) -> Result<(), NetlinkError> {
         self.change(
-            RouteNetlinkMessage::NewAddress(peer_message(index, ip, peer)),
+            RTM_NEWADDR,
+            &message(index, ip, Family::of(ip).bits(), 0, peer),
             NLM_F_CREATE | NLM_F_EXCL,
             "add address",
             format_args!("{ip} with peer {peer} to interface number {index}"),
@@ -90,7 +98,8 @@ impl Netlink {
         peer: IpAddr,
     ) -> Result<(), NetlinkError> {
         self.change(
-            RouteNetlinkMessage::DelAddress(peer_message(index, ip, peer)),
+            RTM_DELADDR,
+            &message(index, ip, Family::of(ip).bits(), 0, peer),
             0,
             "remove address",
             format_args!("{ip} with peer {peer} from interface number {index}"),
@@ -108,9 +117,9 @@ impl Netlink {
         ip: IpAddr,
         prefix: u8,
     ) -> Result<(), NetlinkError> {
-        let message = message(index, ip, prefix, AddressHeaderFlags::empty());
         self.change(
-            RouteNetlinkMessage::DelAddress(message),
+            RTM_DELADDR,
+            &message(index, ip, prefix, 0, ip),
             0,
             "remove address",
             format_args!("{ip}/{prefix} from interface number {index}"),
@@ -139,26 +148,20 @@ impl Netlink {
     /// Only if the kernel refuses the dump or the socket fails.
     pub fn addresses(&mut self, index: Option<u32>) -> Result<Vec<Address>, NetlinkError> {
         // Kernels before 4.20 do not filter, so the reader does.
-        let message = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-        self.dump(&message, "list the addresses", |body| {
-            parse(body).filter(|address| index.is_none_or(|index| index == address.index))
-        })
+        self.dump(
+            RTM_GETADDR,
+            &Body::new(&[0; HEADER_SIZE]),
+            "list the addresses",
+            |body| parse(body).filter(|address| index.is_none_or(|index| index == address.index)),
+        )
     }
 
-    fn add(
-        &mut self,
-        index: u32,
-        ip: IpAddr,
-        prefix: u8,
-        flags: AddressHeaderFlags,
-    ) -> Result<(), NetlinkError> {
-        let mut message = message(index, ip, prefix, flags);
-        if let Some(broadcast) = broadcast(ip, prefix) {
-            let attribute = AddressAttribute::Broadcast(broadcast);
-            message.attributes.push(attribute);
-        }
+    fn add(&mut self, index: u32, ip: IpAddr, prefix: u8, flags: u8) -> Result<(), NetlinkError> {
+        let mut message = message(index, ip, prefix, flags, ip);
+        message.push_ip(IFA_BROADCAST, broadcast(ip, prefix).map(IpAddr::V4));
         self.change(
-            RouteNetlinkMessage::NewAddress(message),
+            RTM_NEWADDR,
+            &message,
             NLM_F_CREATE | NLM_F_EXCL,
             "add address",
             format_args!("{ip}/{prefix} to interface number {index}"),
@@ -167,24 +170,20 @@ impl Netlink {
     }
 }
 
-fn message(index: u32, ip: IpAddr, prefix: u8, flags: AddressHeaderFlags) -> AddressMessage {
-    let mut message = AddressMessage::default();
-    message.header.family = Family::of(ip).wire();
-    message.header.prefix_len = prefix;
-    message.header.flags = flags;
-    message.header.index = index;
-    if ip.is_loopback() {
-        message.header.scope = AddressScope::Host;
-    }
-    message.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
-    message
-}
-
-fn peer_message(index: u32, ip: IpAddr, peer: IpAddr) -> AddressMessage {
-    let bits = Family::of(ip).bits();
-    let mut message = message(index, ip, bits, AddressHeaderFlags::empty());
-    message.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(peer)];
-    message
+/// About the address `ip` of an interface, with `peer` at the other end, which is `ip` itself where all of a network is
+/// there.
+fn message(index: u32, ip: IpAddr, prefix: u8, flags: u8, peer: IpAddr) -> Body {
+    let scope = if ip.is_loopback() {
+        libc::RT_SCOPE_HOST
+    } else {
+        libc::RT_SCOPE_UNIVERSE
+    };
+    let [a, b, c, d] = index.to_ne_bytes();
+    let family = Family::of(ip).wire();
+    let mut body = Body::new(&[family, prefix, flags, scope, a, b, c, d]);
+    body.push_ip(IFA_LOCAL, Some(ip));
+    body.push_ip(IFA_ADDRESS, Some(peer));
+    body
 }
 
 /// The broadcast address of an IPv4 network that is large enough to have one.
@@ -216,7 +215,7 @@ fn parse(body: &[u8]) -> Option<Address> {
         index,
         ip: ip?,
         prefix,
-        tentative: flags & AddressHeaderFlags::Tentative.bits() != 0,
+        tentative: flags & IFA_F_TENTATIVE != 0,
     })
 }
 

@@ -3,16 +3,18 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute,
-    LinkFlags, LinkInfo, LinkMessage,
-};
 
+use super::request::Body;
 use super::{Netlink, NetlinkError, attributes, decode_str, decode_u32};
 
 /// Bytes of `struct ifinfomsg`, which every link message starts with.
 const HEADER_SIZE: usize = 16;
+
+// Message types of linux/rtnetlink.h.
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+const RTM_GETLINK: u16 = 18;
+const RTM_SETLINK: u16 = 19;
 
 // Attribute numbers of linux/if_link.h.
 const IFLA_ADDRESS: u16 = 1;
@@ -20,7 +22,22 @@ const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_STATS: u16 = 7;
 const IFLA_MASTER: u16 = 10;
+const IFLA_TXQLEN: u16 = 13;
+const IFLA_LINKINFO: u16 = 18;
 const IFLA_STATS64: u16 = 23;
+const IFLA_AF_SPEC: u16 = 26;
+const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_GSO_MAX_SEGS: u16 = 40;
+const IFLA_GSO_MAX_SIZE: u16 = 41;
+
+// Within IFLA_LINKINFO; of linux/veth.h, within its data.
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
+
+// Within IFLA_AF_SPEC, what there is of AF_INET6.
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 
 /// What an interface has carried since it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -88,15 +105,16 @@ impl<'a> VethEnd<'a> {
         self
     }
 
-    fn attributes(&self) -> Result<Vec<LinkAttribute>, NetlinkError> {
-        let mut attributes = vec![LinkAttribute::IfName(checked_name(self.name)?.to_owned())];
+    fn body(&self) -> Result<Body, NetlinkError> {
+        let mut body = body(0);
+        body.push_text(IFLA_IFNAME, checked_name(self.name)?);
         if let Some(namespace) = self.namespace {
-            attributes.push(LinkAttribute::NetNsFd(namespace.as_raw_fd()));
+            body.push(IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes());
         }
         if let Some(mac) = self.mac {
-            attributes.push(LinkAttribute::Address(mac.to_vec()));
+            body.push(IFLA_ADDRESS, &mac);
         }
-        Ok(attributes)
+        Ok(body)
     }
 }
 
@@ -130,12 +148,11 @@ impl Netlink {
     /// # Errors
     /// [`NetlinkError::is_not_found`] if there is none.
     pub fn link(&mut self, name: &str) -> Result<Link, NetlinkError> {
-        let mut message = LinkMessage::default();
-        message
-            .attributes
-            .push(LinkAttribute::IfName(checked_name(name)?.to_owned()));
+        let mut body = body(0);
+        body.push_text(IFLA_IFNAME, checked_name(name)?);
         self.query(
-            RouteNetlinkMessage::GetLink(message),
+            RTM_GETLINK,
+            &body,
             "find interface",
             format_args!("{name}"),
             parse,
@@ -147,10 +164,9 @@ impl Netlink {
     /// # Errors
     /// [`NetlinkError::is_not_found`] if there is none.
     pub fn link_by_index(&mut self, index: u32) -> Result<Link, NetlinkError> {
-        let mut message = LinkMessage::default();
-        message.header.index = index;
         self.query(
-            RouteNetlinkMessage::GetLink(message),
+            RTM_GETLINK,
+            &body(index),
             "find interface",
             format_args!("number {index}"),
             parse,
@@ -162,8 +178,7 @@ impl Netlink {
     /// # Errors
     /// Only if the kernel refuses the dump or the socket fails.
     pub fn links(&mut self) -> Result<Vec<Link>, NetlinkError> {
-        let message = RouteNetlinkMessage::GetLink(LinkMessage::default());
-        self.dump(&message, "list the interfaces", parse)
+        self.dump(RTM_GETLINK, &body(0), "list the interfaces", parse)
     }
 
     /// Brings an interface up.
@@ -171,7 +186,7 @@ impl Netlink {
     /// # Errors
     /// [`NetlinkError::is_not_found`], [`NetlinkError::is_permission`], or what its driver says.
     pub fn set_up(&mut self, index: u32) -> Result<(), NetlinkError> {
-        self.set_flags(index, LinkFlags::Up, LinkFlags::Up, "bring up")
+        self.set_flag_up(index, true, "bring up")
     }
 
     /// Takes an interface down.
@@ -179,7 +194,7 @@ impl Netlink {
     /// # Errors
     /// As [`Netlink::set_up`].
     pub fn set_down(&mut self, index: u32) -> Result<(), NetlinkError> {
-        self.set_flags(index, LinkFlags::empty(), LinkFlags::Up, "take down")
+        self.set_flag_up(index, false, "take down")
     }
 
     /// Sets the MTU, in bytes.
@@ -187,7 +202,8 @@ impl Netlink {
     /// # Errors
     /// As [`Netlink::set_up`]; EINVAL if the device cannot have that MTU.
     pub fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetlinkError> {
-        self.set(index, vec![LinkAttribute::Mtu(mtu)], "set the MTU of")
+        let body = body(index).with(IFLA_MTU, &mtu.to_ne_bytes());
+        self.set(index, &body, "set the MTU of")
     }
 
     /// Sets the length of the transmit queue, in packets.
@@ -195,8 +211,8 @@ impl Netlink {
     /// # Errors
     /// As [`Netlink::set_up`].
     pub fn set_txqueuelen(&mut self, index: u32, packets: u32) -> Result<(), NetlinkError> {
-        let attribute = LinkAttribute::TxQueueLen(packets);
-        self.set(index, vec![attribute], "set the queue length of")
+        let body = body(index).with(IFLA_TXQLEN, &packets.to_ne_bytes());
+        self.set(index, &body, "set the queue length of")
     }
 
     /// Leaves the interface without an IPv6 link-local address of the kernel's making, to be said before it comes up.
@@ -205,9 +221,12 @@ impl Netlink {
     /// # Errors
     /// As [`Netlink::set_up`]; EAFNOSUPPORT where IPv6 is off, and no such address would come.
     pub fn set_no_link_local(&mut self, index: u32) -> Result<(), NetlinkError> {
-        let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
-        let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]);
-        self.set(index, vec![attribute], "leave without a link-local address")
+        let mode = Body::attributes().with(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]);
+        let mut families = Body::attributes();
+        families.push_body(libc::AF_INET6 as u16, &mode);
+        let mut body = body(index);
+        body.push_body(IFLA_AF_SPEC, &families);
+        self.set(index, &body, "leave without a link-local address")
     }
 
     /// Bounds the super-packets that the network stack hands to this interface: bytes and segments.
@@ -221,11 +240,10 @@ impl Netlink {
         size: u32,
         segments: u32,
     ) -> Result<(), NetlinkError> {
-        let attributes = vec![
-            LinkAttribute::GsoMaxSize(size),
-            LinkAttribute::GsoMaxSegs(segments),
-        ];
-        self.set(index, attributes, "bound the super-packets of")
+        let body = body(index)
+            .with(IFLA_GSO_MAX_SIZE, &size.to_ne_bytes())
+            .with(IFLA_GSO_MAX_SEGS, &segments.to_ne_bytes());
+        self.set(index, &body, "bound the super-packets of")
     }
 
     /// Sets the hardware address.
@@ -233,8 +251,8 @@ impl Netlink {
     /// # Errors
     /// As [`Netlink::set_up`].
     pub fn set_mac(&mut self, index: u32, mac: [u8; 6]) -> Result<(), NetlinkError> {
-        let attribute = LinkAttribute::Address(mac.to_vec());
-        self.set(index, vec![attribute], "set the hardware address of")
+        let body = body(index).with(IFLA_ADDRESS, &mac);
+        self.set(index, &body, "set the hardware address of")
     }
 
     /// Renames an interface, which must be down on kernels before 6.2 or so.
@@ -242,8 +260,9 @@ impl Netlink {
     /// # Errors
     /// As [`Netlink::set_up`]; [`NetlinkError::is_exists`] if the name is taken.
     pub fn set_name(&mut self, index: u32, name: &str) -> Result<(), NetlinkError> {
-        let attribute = LinkAttribute::IfName(checked_name(name)?.to_owned());
-        self.set(index, vec![attribute], "rename")
+        let mut body = body(index);
+        body.push_text(IFLA_IFNAME, checked_name(name)?);
+        self.set(index, &body, "rename")
     }
 
     /// Moves an interface into another network namespace.
@@ -255,8 +274,8 @@ impl Netlink {
         index: u32,
         namespace: BorrowedFd<'_>,
     ) -> Result<(), NetlinkError> {
-        let attribute = LinkAttribute::NetNsFd(namespace.as_raw_fd());
-        self.set(index, vec![attribute], "move to another namespace")
+        let body = body(index).with(IFLA_NET_NS_FD, &namespace.as_raw_fd().to_ne_bytes());
+        self.set(index, &body, "move to another namespace")
     }
 
     /// Makes an interface a port of the bridge `master`, or of none.
@@ -264,8 +283,8 @@ impl Netlink {
     /// # Errors
     /// As [`Netlink::set_up`].
     pub fn enslave(&mut self, index: u32, master: Option<u32>) -> Result<(), NetlinkError> {
-        let attribute = LinkAttribute::Controller(master.unwrap_or(0));
-        self.set(index, vec![attribute], "attach to a bridge")
+        let body = body(index).with(IFLA_MASTER, &master.unwrap_or(0).to_ne_bytes());
+        self.set(index, &body, "attach to a bridge")
     }
 
     /// Deletes an interface.
@@ -273,10 +292,7 @@ impl Netlink {
     /// # Errors
     /// As [`Netlink::set_up`]; EOPNOTSUPP for hardware.
     pub fn delete_link(&mut self, index: u32) -> Result<(), NetlinkError> {
-        let mut message = LinkMessage::default();
-        message.header.index = index;
-        let message = RouteNetlinkMessage::DelLink(message);
-        self.change_link(index, message, "delete interface")
+        self.change_link(RTM_DELLINK, index, &body(index), "delete interface")
     }
 
     /// Makes a veth pair: what goes in at one end comes out at the other.
@@ -285,16 +301,16 @@ impl Netlink {
     /// [`NetlinkError::is_exists`] if a name is taken, [`NetlinkError::is_unsupported`] if the kernel
     /// has no veth.
     pub fn create_veth(&mut self, a: VethEnd<'_>, b: VethEnd<'_>) -> Result<(), NetlinkError> {
-        let mut peer = LinkMessage::default();
-        peer.attributes = b.attributes()?;
-        let mut message = LinkMessage::default();
-        message.attributes = a.attributes()?;
-        message.attributes.push(LinkAttribute::LinkInfo(vec![
-            LinkInfo::Kind(InfoKind::Veth),
-            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
-        ]));
+        let mut peer = Body::attributes();
+        peer.push_body(VETH_INFO_PEER, &b.body()?);
+        let mut info = Body::attributes();
+        info.push_text(IFLA_INFO_KIND, "veth");
+        info.push_body(IFLA_INFO_DATA, &peer);
+        let mut body = a.body()?;
+        body.push_body(IFLA_LINKINFO, &info);
         self.change(
-            RouteNetlinkMessage::NewLink(message),
+            RTM_NEWLINK,
+            &body,
             NLM_F_CREATE | NLM_F_EXCL,
             "create veth pair",
             format_args!("{}, {}", a.name, b.name),
@@ -306,13 +322,14 @@ impl Netlink {
     /// # Errors
     /// As [`Netlink::create_veth`].
     pub fn create_bridge(&mut self, name: &str) -> Result<(), NetlinkError> {
-        let mut message = LinkMessage::default();
-        message.attributes = vec![
-            LinkAttribute::IfName(checked_name(name)?.to_owned()),
-            LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
-        ];
+        let mut info = Body::attributes();
+        info.push_text(IFLA_INFO_KIND, "bridge");
+        let mut body = body(0);
+        body.push_text(IFLA_IFNAME, checked_name(name)?);
+        body.push_body(IFLA_LINKINFO, &info);
         self.change(
-            RouteNetlinkMessage::NewLink(message),
+            RTM_NEWLINK,
+            &body,
             NLM_F_CREATE | NLM_F_EXCL,
             "create bridge",
             format_args!("{name}"),
@@ -322,36 +339,31 @@ impl Netlink {
     fn set(
         &mut self,
         index: u32,
-        attributes: Vec<LinkAttribute>,
+        body: &Body,
         operation: &'static str,
     ) -> Result<(), NetlinkError> {
-        let mut message = LinkMessage::default();
-        message.header.index = index;
-        message.attributes = attributes;
-        self.change_link(index, RouteNetlinkMessage::SetLink(message), operation)
+        self.change_link(RTM_SETLINK, index, body, operation)
     }
 
-    fn set_flags(
+    fn set_flag_up(
         &mut self,
         index: u32,
-        flags: LinkFlags,
-        mask: LinkFlags,
+        up: bool,
         operation: &'static str,
     ) -> Result<(), NetlinkError> {
-        let mut message = LinkMessage::default();
-        message.header.index = index;
-        message.header.flags = flags;
-        message.header.change_mask = mask;
-        self.change_link(index, RouteNetlinkMessage::SetLink(message), operation)
+        let mask = libc::IFF_UP.cast_unsigned();
+        let body = header(index, if up { mask } else { 0 }, mask);
+        self.set(index, &body, operation)
     }
 
     fn change_link(
         &mut self,
+        kind: u16,
         index: u32,
-        message: RouteNetlinkMessage,
+        body: &Body,
         operation: &'static str,
     ) -> Result<(), NetlinkError> {
-        self.change(message, 0, operation, format_args!("number {index}"))
+        self.change(kind, body, 0, operation, format_args!("number {index}"))
             .map_err(|error| error.about(self.label(index)))
     }
 
@@ -360,6 +372,20 @@ impl Netlink {
         self.name_of(index)
             .unwrap_or_else(|_| format!("number {index}"))
     }
+}
+
+/// A message about the interface `index`, or about what attributes name where it is 0; it changes no flag.
+fn body(index: u32) -> Body {
+    header(index, 0, 0)
+}
+
+/// The same, which sets those of the flags in `mask` that are in `flags`, and takes the others of them away.
+fn header(index: u32, flags: u32, mask: u32) -> Body {
+    let mut header = [0; HEADER_SIZE];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..12].copy_from_slice(&flags.to_ne_bytes());
+    header[12..].copy_from_slice(&mask.to_ne_bytes());
+    Body::new(&header)
 }
 
 /// `name` if the kernel could accept it.

@@ -1,14 +1,14 @@
 //! Routing netlink: links, addresses, routes and rules, without calling any program.
 //!
 //! One synchronous socket, one request at a time, each answered before the call returns. Requests are
-//! built from the message types of `netlink-packet-route`; answers are read attribute by attribute and
-//! unknown or oddly sized ones are skipped, because vendor kernels disagree with the headers about the
-//! structures that nothing here looks at.
+//! written and answers are read attribute by attribute; unknown or oddly sized ones are skipped, because
+//! vendor kernels disagree with the headers about the structures that nothing here looks at.
 
 mod address;
 mod error;
 mod link;
 mod monitor;
+mod request;
 mod route;
 mod rule;
 
@@ -18,11 +18,9 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST,
-    NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-    NlasIterator,
+    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR,
+    NetlinkBuffer, NlasIterator,
 };
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
@@ -32,6 +30,8 @@ pub use link::{Counters, Link, VethEnd};
 pub use monitor::{Event, Monitor, Watch};
 pub use route::{Route, RouteKind, RouteLookup, TABLE_LOCAL, TABLE_MAIN};
 pub use rule::Rule;
+
+use request::Body;
 
 /// Bytes of the receive buffer. The kernel cuts dumps to the reader's buffer but never beyond 32 KiB.
 const BUFFER_SIZE: usize = 32 * 1024;
@@ -55,10 +55,11 @@ impl Family {
         if ip.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
-    fn wire(self) -> AddressFamily {
+    fn wire(self) -> u8 {
+        // Both are small numbers.
         match self {
-            Self::V4 => AddressFamily::Inet,
-            Self::V6 => AddressFamily::Inet6,
+            Self::V4 => libc::AF_INET as u8,
+            Self::V6 => libc::AF_INET6 as u8,
         }
     }
 
@@ -119,28 +120,37 @@ impl Netlink {
         })
     }
 
-    /// Asks for a change and waits until the kernel has made it.
+    /// Asks for a change, by a message of this type, and waits until the kernel has made it.
     fn change(
         &mut self,
-        message: RouteNetlinkMessage,
+        kind: u16,
+        body: &Body,
         flags: u16,
         operation: &'static str,
         object: fmt::Arguments<'_>,
     ) -> Result<(), NetlinkError> {
-        self.exchange(message, NLM_F_ACK | flags, operation, object, |_, _| {})
-            .map(|_| ())
+        self.exchange(
+            kind,
+            body,
+            NLM_F_ACK | flags,
+            operation,
+            object,
+            &mut |_| {},
+        )
+        .map(drop)
     }
 
-    /// Asks for one object; `read` gets the type and body of the answer.
+    /// Asks for one object; `read` gets the body of the answer.
     fn query<T>(
         &mut self,
-        message: RouteNetlinkMessage,
+        kind: u16,
+        body: &Body,
         operation: &'static str,
         object: fmt::Arguments<'_>,
         read: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<T, NetlinkError> {
         let mut answer = None;
-        self.exchange(message, NLM_F_ACK, operation, object, |_, body| {
+        self.exchange(kind, body, NLM_F_ACK, operation, object, &mut |body| {
             answer = answer.take().or_else(|| read(body));
         })?;
         answer.ok_or_else(|| NetlinkError::Answer {
@@ -153,7 +163,8 @@ impl Netlink {
     /// Asks for all objects of a kind. `read` returns nothing for what the caller does not want.
     fn dump<T>(
         &mut self,
-        message: &RouteNetlinkMessage,
+        kind: u16,
+        body: &Body,
         operation: &'static str,
         read: impl Fn(&[u8]) -> Option<T>,
     ) -> Result<Vec<T>, NetlinkError> {
@@ -161,11 +172,12 @@ impl Netlink {
         for _ in 0..DUMP_ATTEMPTS {
             found.clear();
             let consistent = self.exchange(
-                message.clone(),
+                kind,
+                body,
                 NLM_F_DUMP,
                 operation,
                 format_args!("of this namespace"),
-                |_, body| found.extend(read(body)),
+                &mut |body| found.extend(read(body)),
             )?;
             if consistent {
                 break;
@@ -178,20 +190,15 @@ impl Netlink {
     /// the answer was consistent.
     fn exchange(
         &mut self,
-        message: RouteNetlinkMessage,
+        kind: u16,
+        body: &Body,
         flags: u16,
         operation: &'static str,
         object: fmt::Arguments<'_>,
-        mut each: impl FnMut(u16, &[u8]),
+        each: &mut dyn FnMut(&[u8]),
     ) -> Result<bool, NetlinkError> {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | flags;
-        header.sequence_number = self.sequence;
-        let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
-        request.finalize();
-        let mut bytes = vec![0; request.buffer_len()];
-        request.serialize(&mut bytes);
+        let bytes = body.request(kind, flags, self.sequence);
 
         let socket_error = |error| NetlinkError::Socket {
             operation,
@@ -230,7 +237,7 @@ impl Netlink {
                             hint: hint(message.flags(), body).unwrap_or_default(),
                         });
                     }
-                    kind => each(kind, body),
+                    _ => each(body),
                 }
             }
         }

@@ -4,12 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric,
-    RouteProtocol, RouteScope, RouteType,
-};
 
+use super::request::Body;
 use super::{Family, Netlink, NetlinkError, attributes, decode_ip, decode_u32};
 
 /// The table of ordinary routes.
@@ -20,7 +16,15 @@ pub const TABLE_LOCAL: u32 = 255;
 /// Bytes of `struct rtmsg`.
 const HEADER_SIZE: usize = 12;
 
-// Attribute numbers of linux/rtnetlink.h.
+// Message types of linux/rtnetlink.h.
+const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
+const RTM_GETROUTE: u16 = 26;
+
+// A flag of it.
+const RTNH_F_ONLINK: u32 = 4;
+
+// Attribute numbers of it.
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
@@ -28,6 +32,7 @@ const RTA_PRIORITY: u16 = 6;
 const RTA_PREFSRC: u16 = 7;
 const RTA_METRICS: u16 = 8;
 const RTA_TABLE: u16 = 15;
+const RTA_MARK: u16 = 16;
 const RTAX_MTU: u16 = 2;
 
 /// What happens to a packet that a route matches.
@@ -52,26 +57,26 @@ pub enum RouteKind {
 }
 
 impl RouteKind {
-    fn wire(self) -> RouteType {
+    fn wire(self) -> u8 {
         match self {
-            Self::Unicast => RouteType::Unicast,
-            Self::Blackhole => RouteType::BlackHole,
-            Self::Unreachable => RouteType::Unreachable,
-            Self::Prohibit => RouteType::Prohibit,
-            Self::Throw => RouteType::Throw,
-            Self::Local => RouteType::Local,
-            Self::Other(number) => RouteType::from(number),
+            Self::Unicast => libc::RTN_UNICAST,
+            Self::Blackhole => libc::RTN_BLACKHOLE,
+            Self::Unreachable => libc::RTN_UNREACHABLE,
+            Self::Prohibit => libc::RTN_PROHIBIT,
+            Self::Throw => libc::RTN_THROW,
+            Self::Local => libc::RTN_LOCAL,
+            Self::Other(number) => number,
         }
     }
 
     fn from_wire(number: u8) -> Self {
-        match RouteType::from(number) {
-            RouteType::Unicast => Self::Unicast,
-            RouteType::BlackHole => Self::Blackhole,
-            RouteType::Unreachable => Self::Unreachable,
-            RouteType::Prohibit => Self::Prohibit,
-            RouteType::Throw => Self::Throw,
-            RouteType::Local => Self::Local,
+        match number {
+            libc::RTN_UNICAST => Self::Unicast,
+            libc::RTN_BLACKHOLE => Self::Blackhole,
+            libc::RTN_UNREACHABLE => Self::Unreachable,
+            libc::RTN_PROHIBIT => Self::Prohibit,
+            libc::RTN_THROW => Self::Throw,
+            libc::RTN_LOCAL => Self::Local,
             _ => Self::Other(number),
         }
     }
@@ -162,50 +167,49 @@ impl Route {
 
     /// The scope that `ip` would choose: IPv6 knows none, IPv4 tells networks that are on the link
     /// from those behind a gateway.
-    fn wire_scope(&self) -> RouteScope {
+    fn wire_scope(&self) -> u8 {
         match (self.scope, self.kind) {
-            (Some(scope), _) => RouteScope::from(scope),
-            (None, RouteKind::Local) => RouteScope::Host,
+            (Some(scope), _) => scope,
+            (None, RouteKind::Local) => libc::RT_SCOPE_HOST,
             (None, RouteKind::Unicast) if self.via.is_none() && self.dst.is_ipv4() => {
-                RouteScope::Link
+                libc::RT_SCOPE_LINK
             }
-            _ => RouteScope::Universe,
+            _ => libc::RT_SCOPE_UNIVERSE,
         }
     }
 
-    fn message(&self) -> RouteMessage {
-        let mut message = RouteMessage::default();
-        message.header.address_family = Family::of(self.dst).wire();
-        message.header.destination_prefix_length = self.prefix;
-        message.header.protocol = match self.protocol {
-            Some(number) => RouteProtocol::from(number),
-            None => RouteProtocol::Static,
-        };
-        message.header.scope = self.wire_scope();
-        message.header.kind = self.kind.wire();
-        if self.onlink {
-            message.header.flags = RouteFlags::Onlink;
+    /// About this route, with what made it and how far it leads as the kernel's numbers.
+    fn message(&self, protocol: u8, scope: u8) -> Body {
+        // A table with a large number has an attribute in the place of the header's byte.
+        let table = u8::try_from(self.table);
+        let mut header = [0; HEADER_SIZE];
+        header[0] = Family::of(self.dst).wire();
+        header[1] = self.prefix;
+        header[4] = table.unwrap_or(libc::RT_TABLE_UNSPEC);
+        header[5] = protocol;
+        header[6] = scope;
+        header[7] = self.kind.wire();
+        let flags = if self.onlink { RTNH_F_ONLINK } else { 0 };
+        header[8..].copy_from_slice(&flags.to_ne_bytes());
+        let mut body = Body::new(&header);
+        body.push_number(RTA_TABLE, table.err().map(|_| self.table));
+        body.push_ip(RTA_DST, (self.prefix > 0).then_some(self.dst));
+        body.push_ip(RTA_GATEWAY, self.via);
+        body.push_number(RTA_OIF, self.dev);
+        body.push_number(RTA_PRIORITY, self.metric);
+        body.push_ip(RTA_PREFSRC, self.src);
+        if self.mtu.is_some() {
+            let mut metrics = Body::attributes();
+            metrics.push_number(RTAX_MTU, self.mtu);
+            body.push_body(RTA_METRICS, &metrics);
         }
-        let attributes = &mut message.attributes;
-        match u8::try_from(self.table) {
-            Ok(table) => message.header.table = table,
-            Err(_) => {
-                message.header.table = RouteHeader::RT_TABLE_UNSPEC;
-                attributes.push(RouteAttribute::Table(self.table));
-            }
-        }
-        if self.prefix > 0 {
-            attributes.push(RouteAttribute::Destination(self.dst.into()));
-        }
-        attributes.extend(self.via.map(|ip| RouteAttribute::Gateway(ip.into())));
-        attributes.extend(self.dev.map(RouteAttribute::Oif));
-        attributes.extend(self.metric.map(RouteAttribute::Priority));
-        attributes.extend(self.src.map(|ip| RouteAttribute::PrefSource(ip.into())));
-        attributes.extend(
-            self.mtu
-                .map(|mtu| RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu)])),
-        );
-        message
+        body
+    }
+
+    /// To add it.
+    fn new_message(&self) -> Body {
+        let protocol = self.protocol.unwrap_or(libc::RTPROT_STATIC);
+        self.message(protocol, self.wire_scope())
     }
 }
 
@@ -248,7 +252,8 @@ impl Netlink {
     /// ENETUNREACH if the gateway is not on a link.
     pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         self.change(
-            RouteNetlinkMessage::NewRoute(route.message()),
+            RTM_NEWROUTE,
+            &route.new_message(),
             NLM_F_CREATE | NLM_F_EXCL,
             "add route",
             format_args!("{route}"),
@@ -261,7 +266,8 @@ impl Netlink {
     /// As [`Netlink::add_route`], without "exists".
     pub fn replace_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         self.change(
-            RouteNetlinkMessage::NewRoute(route.message()),
+            RTM_NEWROUTE,
+            &route.new_message(),
             NLM_F_CREATE | NLM_F_REPLACE,
             "set route",
             format_args!("{route}"),
@@ -273,16 +279,12 @@ impl Netlink {
     /// # Errors
     /// [`NetlinkError::is_not_found`] if there is none.
     pub fn delete_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
-        let mut message = route.message();
         // What was not given must not narrow the match down.
-        if route.protocol.is_none() {
-            message.header.protocol = RouteProtocol::Unspec;
-        }
-        if route.scope.is_none() {
-            message.header.scope = RouteScope::NoWhere;
-        }
+        let protocol = route.protocol.unwrap_or(libc::RTPROT_UNSPEC);
+        let scope = route.scope.unwrap_or(libc::RT_SCOPE_NOWHERE);
         self.change(
-            RouteNetlinkMessage::DelRoute(message),
+            RTM_DELROUTE,
+            &route.message(protocol, scope),
             0,
             "delete route",
             format_args!("{route}"),
@@ -294,8 +296,8 @@ impl Netlink {
     /// # Errors
     /// Only if the kernel refuses the dump or the socket fails.
     pub fn routes(&mut self, table: Option<u32>) -> Result<Vec<Route>, NetlinkError> {
-        let message = RouteNetlinkMessage::GetRoute(RouteMessage::default());
-        self.dump(&message, "list the routes", |body| {
+        let all = Body::new(&[0; HEADER_SIZE]);
+        self.dump(RTM_GETROUTE, &all, "list the routes", |body| {
             parse(body).filter(|route| table.is_none_or(|table| table == route.table))
         })
     }
@@ -306,15 +308,15 @@ impl Netlink {
     /// ENETUNREACH, EHOSTUNREACH or EACCES if the tables have no way for it, or one that says no.
     pub fn route_get(&mut self, dst: IpAddr, mark: u32) -> Result<RouteLookup, NetlinkError> {
         let family = Family::of(dst);
-        let mut message = RouteMessage::default();
-        message.header.address_family = family.wire();
-        message.header.destination_prefix_length = family.bits();
-        message.attributes = vec![RouteAttribute::Destination(RouteAddress::from(dst))];
-        if mark != 0 {
-            message.attributes.push(RouteAttribute::Mark(mark));
-        }
+        let mut header = [0; HEADER_SIZE];
+        header[0] = family.wire();
+        header[1] = family.bits();
+        let mut body = Body::new(&header);
+        body.push_ip(RTA_DST, Some(dst));
+        body.push_number(RTA_MARK, Some(mark).filter(|&mark| mark != 0));
         self.query(
-            RouteNetlinkMessage::GetRoute(message),
+            RTM_GETROUTE,
+            &body,
             "find the way to",
             format_args!("{dst} (mark {mark:#x})"),
             |body| {
@@ -342,7 +344,7 @@ fn parse(body: &[u8]) -> Option<Route> {
     route.scope = Some(scope);
     route.protocol = Some(protocol);
     let flags = decode_u32(body.get(8..HEADER_SIZE)?)?;
-    route.onlink = flags & RouteFlags::Onlink.bits() != 0;
+    route.onlink = flags & RTNH_F_ONLINK != 0;
     route.kind = RouteKind::from_wire(kind);
     for (kind, value) in attributes(body.get(HEADER_SIZE..)?) {
         match kind {
@@ -378,12 +380,12 @@ mod tests {
     #[test]
     fn scope_follows_the_gateway() {
         let on_link = Route::new(IpAddr::from([10, 0, 0, 0]), 8).dev(3);
-        assert_eq!(on_link.wire_scope(), RouteScope::Link);
+        assert_eq!(on_link.wire_scope(), libc::RT_SCOPE_LINK);
         let behind = on_link.via(IpAddr::from([192, 0, 2, 1]));
-        assert_eq!(behind.wire_scope(), RouteScope::Universe);
+        assert_eq!(behind.wire_scope(), libc::RT_SCOPE_UNIVERSE);
         assert_eq!(
             Route::default_of(Family::V6).dev(3).wire_scope(),
-            RouteScope::Universe
+            libc::RT_SCOPE_UNIVERSE
         );
     }
 

@@ -4,13 +4,21 @@ use std::fmt;
 use std::net::IpAddr;
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
 
+use super::request::Body;
 use super::{Family, Netlink, NetlinkError, TABLE_MAIN, attributes, decode_ip, decode_u32};
 
 /// Bytes of `struct fib_rule_hdr`.
 const HEADER_SIZE: usize = 12;
+
+// Message types of linux/rtnetlink.h.
+const RTM_NEWRULE: u16 = 32;
+const RTM_DELRULE: u16 = 33;
+const RTM_GETRULE: u16 = 34;
+
+// An action and a flag of linux/fib_rules.h.
+const FR_ACT_TO_TBL: u8 = 1;
+const FIB_RULE_INVERT: u32 = 2;
 
 // Attribute numbers of linux/fib_rules.h.
 const FRA_DST: u16 = 1;
@@ -79,34 +87,26 @@ impl Rule {
         }
     }
 
-    fn message(&self) -> RuleMessage {
-        let mut message = RuleMessage::default();
-        message.header.family = self.family.wire();
-        message.header.action = RuleAction::ToTable;
-        if self.invert {
-            message.header.flags = RuleFlags::Invert;
-        }
-        let attributes = &mut message.attributes;
-        match u8::try_from(self.table) {
-            Ok(table) => message.header.table = table,
-            Err(_) => attributes.push(RuleAttribute::Table(self.table)),
-        }
-        if let Some((ip, prefix)) = self.from {
-            message.header.src_len = prefix;
-            attributes.push(RuleAttribute::Source(ip));
-        }
-        if let Some((ip, prefix)) = self.to {
-            message.header.dst_len = prefix;
-            attributes.push(RuleAttribute::Destination(ip));
-        }
-        attributes.extend(self.fwmark.map(RuleAttribute::FwMark));
-        attributes.extend(self.mask.map(RuleAttribute::FwMask));
-        attributes.extend(self.priority.map(RuleAttribute::Priority));
-        attributes.extend(
-            self.suppress_prefixlength
-                .map(RuleAttribute::SuppressPrefixLen),
-        );
-        message
+    fn message(&self) -> Body {
+        // A table with a large number has an attribute in the place of the header's byte.
+        let table = u8::try_from(self.table);
+        let mut header = [0; HEADER_SIZE];
+        header[0] = self.family.wire();
+        header[1] = self.to.map_or(0, |(_, prefix)| prefix);
+        header[2] = self.from.map_or(0, |(_, prefix)| prefix);
+        header[4] = table.unwrap_or(0);
+        header[7] = FR_ACT_TO_TBL;
+        let flags = if self.invert { FIB_RULE_INVERT } else { 0 };
+        header[8..].copy_from_slice(&flags.to_ne_bytes());
+        let mut body = Body::new(&header);
+        body.push_number(FRA_TABLE, table.err().map(|_| self.table));
+        body.push_ip(FRA_SRC, self.from.map(|(ip, _)| ip));
+        body.push_ip(FRA_DST, self.to.map(|(ip, _)| ip));
+        body.push_number(FRA_FWMARK, self.fwmark);
+        body.push_number(FRA_FWMASK, self.mask);
+        body.push_number(FRA_PRIORITY, self.priority);
+        body.push_number(FRA_SUPPRESS_PREFIXLEN, self.suppress_prefixlength);
+        body
     }
 }
 
@@ -135,7 +135,8 @@ impl Netlink {
     /// [`NetlinkError::is_unsupported`] if the kernel has no policy routing.
     pub fn add_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError> {
         self.change(
-            RouteNetlinkMessage::NewRule(rule.message()),
+            RTM_NEWRULE,
+            &rule.message(),
             NLM_F_CREATE | NLM_F_EXCL,
             "add rule",
             format_args!("{rule}"),
@@ -148,7 +149,8 @@ impl Netlink {
     /// [`NetlinkError::is_not_found`] if there is none.
     pub fn delete_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError> {
         self.change(
-            RouteNetlinkMessage::DelRule(rule.message()),
+            RTM_DELRULE,
+            &rule.message(),
             0,
             "delete rule",
             format_args!("{rule}"),
@@ -160,10 +162,9 @@ impl Netlink {
     /// # Errors
     /// [`NetlinkError::is_unsupported`] if the kernel has no policy routing.
     pub fn rules(&mut self, family: Family) -> Result<Vec<Rule>, NetlinkError> {
-        let mut message = RuleMessage::default();
-        message.header.family = family.wire();
-        let message = RouteNetlinkMessage::GetRule(message);
-        self.dump(&message, "list the rules", |body| {
+        let mut header = [0; HEADER_SIZE];
+        header[0] = family.wire();
+        self.dump(RTM_GETRULE, &Body::new(&header), "list the rules", |body| {
             // A kernel without the family's rules answers with those of all families.
             parse(body).filter(|rule| rule.family == family)
         })
@@ -174,12 +175,12 @@ fn parse(body: &[u8]) -> Option<Rule> {
     let &[family, dst_len, src_len, _, table, _, _, action, ..] = body else {
         return None;
     };
-    if RuleAction::from(action) != RuleAction::ToTable {
+    if action != FR_ACT_TO_TBL {
         return None;
     }
     let mut rule = Rule::new(Family::from_wire(family)?, u32::from(table));
     let flags = decode_u32(body.get(8..)?)?;
-    rule.invert = flags & RuleFlags::Invert.bits() != 0;
+    rule.invert = flags & FIB_RULE_INVERT != 0;
     // A rule without this attribute is the first one, which has number 0.
     rule.priority = Some(0);
     for (kind, value) in attributes(body.get(HEADER_SIZE..)?) {
