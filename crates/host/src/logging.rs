@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use log::{Level, Record};
 
 use crate::syslog::{self, Syslog};
@@ -94,10 +92,7 @@ impl Sink {
         let now = SystemTime::now();
         match self {
             Self::File(_, file) => {
-                let at = Timestamp::try_from(now).unwrap_or(Timestamp::UNIX_EPOCH);
-                let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
-                let at = at.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S");
-                let text = format!("{at} {}\n", line(record));
+                let text = format!("{} {}\n", netio::time::local(now), line(record));
                 file.write_all(text.as_bytes())
             }
             Self::Syslog(syslog) => {

@@ -5,9 +5,6 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
-
 /// Severities, of RFC 3164's table 2.
 pub const ERROR: u32 = 3;
 /// See [`ERROR`].
@@ -77,9 +74,7 @@ impl Syslog {
     /// There is no log, or it is full.
     pub fn send(&self, severity: u32, text: &str, now: SystemTime) -> io::Result<()> {
         let priority = FACILITY | severity;
-        let at = Timestamp::try_from(now).unwrap_or(Timestamp::UNIX_EPOCH);
-        let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
-        let at = at.to_zoned(zone).strftime("%b %e %H:%M:%S").to_string();
+        let at = netio::time::local(now).syslog();
         let pid = std::process::id();
         let message = format!("<{priority}>{at} {}[{pid}]: {text}", self.name);
         let sent = self.socket.send(message.as_bytes());

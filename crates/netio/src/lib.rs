@@ -1,4 +1,4 @@
-//! TUN, UDP, TCP, GRE and netlink: the one crate that talks to the kernel.
+//! TUN, UDP, TCP, GRE and netlink: the one crate that talks to the kernel, and to the C library about the time of day.
 
 // The C types differ in width between the targets: a cast that is trivial here is not there.
 #![allow(trivial_numeric_casts)]
@@ -20,5 +20,6 @@ pub mod rung;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 pub mod tcp;
+pub mod time;
 pub mod tun;
 pub mod udp;

@@ -2,20 +2,21 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use netio::time::Civil;
 
 /// Writes points in time in one time zone.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
-    zone: TimeZone,
+    civil: fn(SystemTime) -> Civil,
 }
 
 impl Clock {
     /// The time zone of this system, by `TZ` or `/etc/localtime`, else UTC.
     pub(crate) fn system() -> Self {
+        // Its files are read before the process may be where they are not, as in a `chroot`.
+        let _ = netio::time::local(UNIX_EPOCH);
         Self {
-            zone: TimeZone::try_system().unwrap_or(TimeZone::UTC),
+            civil: netio::time::local,
         }
     }
 
@@ -23,17 +24,13 @@ impl Clock {
     #[cfg(test)]
     pub(crate) const fn utc() -> Self {
         Self {
-            zone: TimeZone::UTC,
+            civil: netio::time::utc,
         }
     }
 
     /// `2026-03-01 17:04:05`.
     pub(crate) fn ascii(&self, at: SystemTime) -> String {
-        let seconds = i64::try_from(unix(at)).unwrap_or(0);
-        let at = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
-        at.to_zoned(self.zone.clone())
-            .strftime("%Y-%m-%d %H:%M:%S")
-            .to_string()
+        (self.civil)(at).to_string()
     }
 
     /// The same with ` us=` and the microseconds behind, unless they are zero.
