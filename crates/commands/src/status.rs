@@ -227,8 +227,9 @@ fn silent(ifname: &str, error: io::Error) -> StatusError {
 fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, statuses)?;
-        writeln!(out)?;
+        let mut text = serde_json::to_vec_pretty(statuses)?;
+        text.push(b'\n');
+        out.write_all(&text)?;
         return out.flush();
     }
     let terminal = out.is_terminal();

@@ -324,7 +324,7 @@ impl Origin {
         let mut line = String::new();
         let read = BufReader::new(file.take(LINE_MAX)).read_line(&mut line);
         let _ = (read, (&*file).rewind());
-        serde_json::from_str(&line).ok()
+        serde_json::from_slice(line.as_bytes()).ok()
     }
 
     /// True when the namespace is the same one.
@@ -392,10 +392,10 @@ fn read(file: &File) -> io::Result<Vec<Step>> {
     let mut steps = Vec::new();
     for line in BufReader::new(file.take(SIZE_MAX)).lines() {
         let line = line?;
-        if serde_json::from_str::<Origin>(&line).is_ok() {
+        if serde_json::from_slice::<Origin>(line.as_bytes()).is_ok() {
             continue;
         }
-        match serde_json::from_str(&line) {
+        match serde_json::from_slice(line.as_bytes()) {
             // Written to below `/proc/sys`, by root.
             Ok(Step::Sysctl { key, .. }) if key != SRC_VALID_MARK => {
                 log::warn!("a line of the undo journal is passed over: no setting of ours: {key}");

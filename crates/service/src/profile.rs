@@ -150,11 +150,11 @@ impl Profile {
 
     /// Reads one that is of this machine.
     pub fn read(path: &Path) -> Result<Self, ProfileError> {
-        let mut text = String::new();
+        let mut text = Vec::new();
         fs::File::open(path)?
             .take(FILE_MAX)
-            .read_to_string(&mut text)?;
-        let profile: Self = serde_json::from_str(&text)?;
+            .read_to_end(&mut text)?;
+        let profile: Self = serde_json::from_slice(&text)?;
         let this = Self::new();
         let Self {
             version,
@@ -189,8 +189,9 @@ impl Profile {
     /// Writes it, whole or not at all, and makes its directory.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let mut file = Self::beside(path)?;
-        serde_json::to_writer_pretty(&mut file, self)?;
-        file.write_all(b"\n")?;
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        file.write_all(&text)?;
         // A user that may start a tunnel may read what it starts with; there is no secret in it.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
         file.as_file().set_permissions(mode)?;

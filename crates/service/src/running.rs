@@ -140,9 +140,9 @@ fn all_in(directory: &Path) -> Vec<Running> {
 }
 
 fn read(file: &File) -> Option<Running> {
-    let mut text = String::new();
-    file.take(SIZE_MAX).read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok()
+    let mut text = Vec::new();
+    file.take(SIZE_MAX).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
 /// A profile's name, by which people call it.
