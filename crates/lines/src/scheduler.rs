@@ -265,10 +265,16 @@ impl Scheduler {
             let best = usable.min();
             switch = self.failover.choose(best, current, now);
             let active = self.failover.active();
-            // Before any line is known to work, and after all have gone, the best guess.
-            let there = active.filter(|line| self.lines[line.index()].is_some());
-            let guess = || self.lines().map(rank).min().map(|rank| rank.line);
-            self.single = there.or_else(guess).map_or(LineSet::EMPTY, LineSet::of);
+            // Before any line is known to work, and after all have gone, the best guess. The line in use stays unless it is
+            // known not to work, and another may.
+            let guess = self.lines().map(rank).min();
+            let may = guess.is_some_and(|guess| !guess.down);
+            let stays = |line: &LineId| {
+                let line = self.lines[line.index()].as_ref();
+                line.is_some_and(|line| line.state != LineState::Down || !may)
+            };
+            let line = active.filter(stays).or_else(|| Some(guess?.line));
+            self.single = line.map_or(LineSet::EMPTY, LineSet::of);
         }
         self.several = self.several_lines();
         self.share();

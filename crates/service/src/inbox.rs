@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Messages in data packets that may wait: pings never do, the rest is rare.
-const MESSAGES: usize = 256;
+pub(crate) const MESSAGES: usize = 256;
 
 /// How much of what comes an [`Inbox`] keeps.
 #[derive(Clone, Copy, Debug)]

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+mod answers;
 mod effect;
 mod end;
 mod host;
@@ -24,6 +25,7 @@ mod report;
 mod status;
 mod theirs;
 
+pub(crate) use answers::Answers;
 pub(crate) use effect::LineEffect;
 pub use end::LineFacts;
 use end::{End, Sockets};
@@ -66,24 +68,6 @@ pub(crate) struct Lines {
     answers: Answers,
     /// Packets go by one line at a time, and no other is asked, whatever the mode.
     singly: bool,
-}
-
-/// How soon peers say something when they are sent something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answers {
-    /// They answer probes at once.
-    Probes,
-    /// They do not, but are heard within this time of being sent something, or the line does not work.
-    Within(Duration),
-}
-
-impl Answers {
-    const fn within(self) -> Option<Duration> {
-        match self {
-            Self::Probes => None,
-            Self::Within(time) => Some(time),
-        }
-    }
 }
 
 /// A line's number. There are at most [`config::lines::LINES_MAX`].
@@ -130,6 +114,17 @@ impl Lines {
     fn is_open(&self, line: LineId) -> bool {
         let end = self.ends.get(line.index());
         end.is_some_and(|end| end.sockets == Sockets::Open)
+    }
+
+    /// Whether sockets were asked for that are not there yet.
+    pub(crate) fn is_opening(&self) -> bool {
+        let mut ends = self.ends.iter();
+        ends.any(|end| end.sockets == Sockets::Asked)
+    }
+
+    /// The lines are looked at now, if they are looked at.
+    pub(crate) fn hurry(&mut self, now: Instant) {
+        self.look = self.look.map(|_| now);
     }
 
     /// Whether a line has sockets.
@@ -235,6 +230,8 @@ impl Lines {
     /// There is no interface any more: no peers, and no sockets.
     pub(crate) fn end(&mut self, out: &mut Vec<LineEffect>) {
         self.look = None;
+        // The next one's data plane knows of none.
+        self.rate = None;
         self.peers.clear();
         for (line, end) in (0..).map(LineId).zip(&mut self.ends) {
             if std::mem::replace(&mut end.sockets, Sockets::Closed(None)) == Sockets::Open {
@@ -296,12 +293,16 @@ impl Lines {
         peer.is_some_and(|peer| peer.probe_answered(now))
     }
 
-    /// A probe by the line in use that is not counted: it shows whether the peer answers probes at all.
-    pub(crate) fn trial(&self, id: PeerId) -> Option<LineEffect> {
+    /// A probe that is not counted, by the line that has this turn among those with sockets: it shows whether the peer
+    /// answers probes at all.
+    pub(crate) fn trial(&self, id: PeerId, turn: usize) -> Option<LineEffect> {
         let peer = self.peers.get(&id)?;
+        let open = self.open().count().max(1);
         Some(LineEffect::Probe {
             peer: id,
-            line: self.relays.lead(peer.used?, peer.address),
+            line: self
+                .relays
+                .lead(self.open().nth(turn % open)?, peer.address),
             renew: true,
         })
     }

@@ -7,7 +7,7 @@ use super::build::value::{
     Remark, at, ipv4, ipv4_network, ipv6, ipv6_network, ipv6_network_or_host, number, seconds,
 };
 use super::build::{Judged, UNRECOGNIZED, timers};
-use super::directive::{Budget, Directive, parse_text};
+use super::directive::{Budget, COMMENT, Directive, parse_text};
 use super::lexer::shown;
 use super::report::report;
 use super::table::{self, Support};
@@ -26,6 +26,9 @@ pub fn parse_client_settings(text: &str, file: &str) -> (ClientSettings, Report)
     let mut misread = Vec::new();
     let mut judged = Vec::new();
     for directive in parse_text(text, file, &mut misread, &mut Budget::default()) {
+        if directive.name == COMMENT {
+            continue;
+        }
         let (verdict, reason) = match apply(&mut settings, &directive) {
             Ok(Remark::Plain) => (Verdict::Honoured, String::new()),
             Ok(Remark::Note(note)) => (Verdict::Honoured, note),

@@ -147,8 +147,15 @@ impl PeerLines {
 
     /// The answer to the last probe has come, by whatever line. Returns whether there was a probe.
     pub(super) fn probe_answered(&mut self, now: Instant) -> bool {
-        let line = self.probe.map(|probe| probe.line);
-        line.inspect(|line| self.heard(*line, now)).is_some()
+        let Some(line) = self.probe.map(|probe| probe.line) else {
+            return false;
+        };
+        self.heard(line, now);
+        if self.used != Some(line) && !self.spreads {
+            // The keepalive that followed the probe may have overtaken it.
+            self.calls_back = Some(now);
+        }
+        true
     }
 
     /// The protocol has sent an initiation by the line in use.

@@ -86,6 +86,8 @@ fn waits(effect: &Effect) -> bool {
         | Effect::Fatal(_)
         | Effect::LogStatus
         | Effect::Plane(_)
+        | Effect::ReadLines
+        | Effect::OpenLine(..)
         | Effect::Judge(..)
         | Effect::RefreshRevocations => false,
         _ => true,

@@ -40,8 +40,9 @@ const NEWS: u64 = 2;
 const MANAGEMENT: u64 = 3;
 const BACKGROUND: u64 = 4;
 
-/// Control packets that are served before everything else gets a turn.
+/// Control packets, and messages in data packets, that are served before everything else gets a turn.
 const ARRIVALS_AT_ONCE: usize = 256;
+const MESSAGES_AT_ONCE: usize = crate::inbox::MESSAGES;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -408,7 +409,10 @@ impl<'a> Executor<'a> {
                 inbox.waker.wake();
             }
         }
-        while let Some((_, message)) = inbox.next_message() {
+        for _ in 0..MESSAGES_AT_ONCE {
+            let Some((_, message)) = inbox.next_message() else {
+                break;
+            };
             self.events.push_back(Event::Message(message));
         }
         let notices = inbox.take_notices().into_iter();

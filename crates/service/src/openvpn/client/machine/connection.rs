@@ -192,7 +192,7 @@ impl Machine<'_> {
                 let before = it.remote;
                 noticed(it, notice, now, &mut outputs, out);
                 if it.remote != before {
-                    self.call_by_lines(it.remote, now, out);
+                    self.server_moved(it.remote, now, out);
                 }
             }
             Event::StreamClosed(stream) if it.stream == Some(stream) => {
@@ -222,6 +222,7 @@ impl Machine<'_> {
     ) {
         // A stream of an earlier attempt, or a datagram from elsewhere.
         let elsewhere = arrival.from.addr != it.remote && !it.target.connection.float;
+        let elsewhere = elsewhere || !self.is_used(arrival.line);
         if arrival.stream != it.stream || (it.stream.is_none() && elsewhere) {
             self.refusals.count(WRONG_ADDRESS);
             return;

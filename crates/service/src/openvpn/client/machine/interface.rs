@@ -58,6 +58,8 @@ impl Machine<'_> {
         if !config.lines.shape {
             let bytes = reply.shaper.or(config.sockets.shaper);
             out.plane(PlaneCall::SetRate(bytes.map(|it| u64::from(it) * 8)));
+        } else if reply.shaper.is_some() {
+            out.warn("pushed option 'shaper' is not taken: the lines of the file say their rates");
         }
         out.state(State::AssignIp, "");
         // What must stay outside of the tunnel is where the outer packets go: a proxy, maybe.

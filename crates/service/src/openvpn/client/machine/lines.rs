@@ -30,9 +30,10 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// The same for one that is connected and does not answer requests, where it does not say how often it sends pings.
 const SILENT: Duration = Duration::from_secs(60);
 
-/// How often, and how many times, a server is asked whether it answers requests.
+/// How often at first, and how many times, a server is asked whether it answers requests; and how often after that.
 const TRIALS: u8 = 5;
 const TRIAL: Duration = Duration::from_secs(2);
+const TRIAL_LATER: Duration = Duration::from_secs(60);
 
 /// The lines to the server, and how far it can be reached by several of them.
 pub(super) struct ServerLines {
@@ -42,7 +43,7 @@ pub(super) struct ServerLines {
     mark: u32,
     /// The session is up, and the server follows data packets from elsewhere.
     follows: bool,
-    /// Requests that are still to be sent to find out whether the server answers them, and when.
+    /// When the next request is sent that is to find out whether the server answers any, and how many follow it soon.
     trials: Option<(u8, Instant)>,
     /// The data plane was asked what came by them.
     asks: bool,
@@ -76,9 +77,18 @@ impl Machine<'_> {
         lines.map_or_else(Vec::new, |it| it.lines.reports(SERVER))
     }
 
-    /// Whether there is a line to send by.
+    /// Whether there is a line to send by, and none is about to be opened: a better one would be used as soon as it is
+    /// there, and the server be asked from two addresses.
     pub(super) fn has_line(&self) -> bool {
-        self.lines.as_ref().is_none_or(|it| it.lines.has_open())
+        let lines = self.lines.as_ref();
+        lines.is_none_or(|it| it.lines.has_open() && !it.lines.is_opening())
+    }
+
+    /// Whether a control packet that came by this line may be for the session. Before the server follows it knows of one
+    /// line only, and an answer that comes late by another is that to another session.
+    pub(super) fn is_used(&self, line: LineId) -> bool {
+        let lines = self.lines.as_ref();
+        lines.is_none_or(|it| it.follows || it.lines.used(SERVER) == Some(line))
     }
 
     /// When the lines are looked at next.
@@ -193,7 +203,10 @@ impl Machine<'_> {
     /// A control packet of the server's came in.
     pub(super) fn heard_by_line(&mut self, line: LineId, now: Now, out: &mut Effects) {
         self.with_lines(out, |it, effects| {
-            it.lines.heard(SERVER, line, now.monotonic, effects);
+            // Later they tell little: they can be recorded, and sent again by another line.
+            if !it.follows {
+                it.lines.heard(SERVER, line, now.monotonic, effects);
+            }
         });
     }
 
@@ -203,6 +216,7 @@ impl Machine<'_> {
             it.trials = None;
             it.lines.set_answers(Answers::Probes);
             it.lines.answered(SERVER, now.monotonic);
+            it.lines.hurry(now.monotonic);
         }
     }
 
@@ -220,7 +234,7 @@ impl Machine<'_> {
             .set_answers(Answers::Within(pings.unwrap_or(SILENT)));
         if named {
             lines.follows = true;
-            lines.trials = Some((TRIALS, now.monotonic));
+            lines.trials = Some((TRIALS - 1, now.monotonic));
             lines.lines.set_singly(false);
         } else {
             out.warn(
@@ -228,6 +242,14 @@ impl Machine<'_> {
                  time, and the tunnel is connected anew by another",
             );
         }
+    }
+
+    /// The server has moved.
+    pub(super) fn server_moved(&mut self, to: SocketAddr, now: Now, out: &mut Effects) {
+        self.with_lines(out, |it, effects| {
+            it.lines.call(SERVER, to, effects);
+            it.lines.hurry(now.monotonic);
+        });
     }
 
     /// There is no session any more.
@@ -281,13 +303,16 @@ impl Machine<'_> {
 }
 
 impl ServerLines {
-    /// Asks the server by the line in use, until it is known whether it answers.
+    /// Asks the server by each line in turn, until it is known whether it answers; often at first.
     fn try_request(&mut self, now: Instant, effects: &mut Vec<LineEffect>) {
-        let Some((left, at)) = self.trials.filter(|(_, at)| *at <= now) else {
+        let Some((left, _)) = self.trials.filter(|(_, at)| *at <= now) else {
             return;
         };
-        self.trials = left.checked_sub(1).map(|left| (left, at + TRIAL));
-        effects.extend(self.lines.trial(SERVER));
+        let next = if left > 0 { TRIAL } else { TRIAL_LATER };
+        self.trials = Some((left.saturating_sub(1), now + next));
+        effects.extend(self.lines.trial(SERVER, left.into()));
+        // The server stays where it was asked from last.
+        effects.push(LineEffect::Keepalive(SERVER));
     }
 }
 

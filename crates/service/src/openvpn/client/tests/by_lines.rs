@@ -6,6 +6,7 @@ use super::scenarios::leave;
 use super::seeds::number;
 use super::world::{World, secs};
 use crate::openvpn::seeded::Random;
+use crate::openvpn::signals::Signal;
 use config::lines::{Line, LineMode as Mode, Lines};
 use plane::{LineId, LineMode, LineSet};
 use std::net::SocketAddr;
@@ -14,16 +15,23 @@ const DSL: LineId = LineId(0);
 const LTE: LineId = LineId(1);
 
 fn begin(mode: Mode, seed: u64) -> World {
+    begin_with(mode, [10, 20], seed)
+}
+
+/// The same with these priorities.
+fn begin_with(mode: Mode, priorities: [u8; 2], seed: u64) -> World {
     let line = |name: &str, priority| Line {
         name: name.to_owned(),
         interface: Some(name.to_owned()),
         priority,
+        rate: Some(5_000_000),
         ..Line::default()
     };
     let lines = Lines {
         mode,
         hold: secs(5),
-        lines: vec![line("dsl", 10), line("lte", 20)],
+        shape: mode != Mode::Balance,
+        lines: vec![line("dsl", priorities[0]), line("lte", priorities[1])],
         ..Lines::default()
     };
     let server = SocketAddr::from(([192, 0, 2, 1], 1194));
@@ -106,6 +114,29 @@ fn a_handshake_is_made_by_the_line_that_works() {
     assert_eq!(world.mode, LineMode::Duplicate(both));
 }
 
+#[test]
+fn the_preferred_line_may_stand_last() {
+    for mode in [Mode::Failover, Mode::Single] {
+        let mut world = begin_with(mode, [20, 10], 1);
+        world.handle(Event::Begin);
+        world.run_for(secs(10));
+        assert!(world.is_connected(), "{:?}", world.log);
+        assert_eq!((world.used, world.dials.len()), (LTE, 1));
+    }
+}
+
+#[test]
+fn a_rate_is_told_to_each_data_plane() {
+    let mut world = begin(Mode::Failover, 1);
+    world.handle(Event::Begin);
+    world.run_for(secs(10));
+    assert_eq!(world.plane.rate, Some(5_000_000));
+    world.handle(Event::Signal(Signal::Restart));
+    world.run_for(secs(60));
+    assert!(world.is_connected());
+    assert_eq!((world.plane.rate, world.dials.len()), (Some(5_000_000), 2));
+}
+
 /// The kernel opens the data packets of such a server, and knows nothing of requests.
 #[test]
 fn a_server_that_answers_no_request_is_judged_by_what_it_sends() {
@@ -116,6 +147,11 @@ fn a_server_that_answers_no_request_is_judged_by_what_it_sends() {
     assert!(world.is_connected());
     assert_eq!((world.used, world.dials.len()), (DSL, 1));
     assert!(!world.said("is down"), "{:?}", world.log);
+    world.data = true;
+    world.cut(DSL, true);
+    world.run_for(secs(50));
+    assert_eq!((world.used, world.dials.len()), (LTE, 1), "{:?}", world.log);
+    assert!(world.is_connected());
 }
 
 /// At least one line carries packets at any time, but for a moment. Sessions may begin anew, and never stay away.

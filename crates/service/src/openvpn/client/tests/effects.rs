@@ -218,6 +218,7 @@ impl World {
                 let times = Times {
                     last_received: self.plane.times.last_received,
                     last_sent: self.plane.times.last_sent,
+                    last_data_sent: self.plane.times.last_sent.filter(|_| self.data),
                     ..Times::default()
                 };
                 let state = PeerState {

@@ -66,6 +66,8 @@ pub(super) struct World {
     pub(super) carries: [bool; 2],
     /// Of several lines, whose devices are up.
     pub(super) devices: [bool; 2],
+    /// What is sent counts as data.
+    pub(super) data: bool,
     /// The lines that have sockets.
     pub(super) open: BTreeSet<LineId>,
     /// The line that packets go by, and how several do.
@@ -126,6 +128,7 @@ impl World {
             line: true,
             carries: [true; 2],
             devices: [true; 2],
+            data: false,
             open: BTreeSet::new(),
             used: LineId::FIRST,
             mode: LineMode::Single,

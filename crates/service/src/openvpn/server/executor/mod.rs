@@ -15,7 +15,7 @@ use super::super::policy::background::Background;
 use super::super::revocation::RevocationFile;
 use super::super::{Context, Ended};
 use super::machine::{Event, JobId, Machine, Now};
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, MESSAGES};
 use config::openvpn::Topology;
 use listeners::Listeners;
 use netio::poll::{Poller, Waker};
@@ -155,7 +155,10 @@ impl<'a> Executor<'a> {
         for stream in inbox.take_closed() {
             self.tell(Event::StreamClosed(stream));
         }
-        while let Some((peer, message)) = inbox.next_message() {
+        for _ in 0..MESSAGES {
+            let Some((peer, message)) = inbox.next_message() else {
+                break;
+            };
             self.tell(Event::Message(ClientId(peer.0), message));
         }
         for (peer, notice) in inbox.take_notices() {

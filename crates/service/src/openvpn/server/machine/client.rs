@@ -87,6 +87,8 @@ pub(super) struct Client {
     pub(super) cipher: Option<CipherName>,
     /// A script was told that it came, and is to be told when it goes.
     pub(super) announced: bool,
+    /// When it was told our options last.
+    pub(super) options_told: Option<std::time::Instant>,
 }
 
 impl Client {

@@ -82,6 +82,7 @@ impl Machine<'_> {
             renewed: None,
             cipher: None,
             announced: false,
+            options_told: None,
         };
         self.clients.insert(id, client);
     }

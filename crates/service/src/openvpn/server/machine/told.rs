@@ -20,6 +20,9 @@ use std::time::Duration;
 /// How often the log tells that there are as many clients as may be.
 const FULL_AGAIN: Duration = Duration::from_secs(60);
 
+/// The least time between two answers to a client that asks for our options. Ours ask half as often.
+const OPTIONS_APART: Duration = Duration::from_millis(200);
+
 impl<'a> Machine<'a> {
     pub(super) fn told(&mut self, event: Event<'a>) {
         match event {
@@ -34,7 +37,7 @@ impl<'a> Machine<'a> {
                     self.with(id, |session, now, out| session.peer_exits(now, out));
                 }
                 Some(InBand::OptionsRequest) => {
-                    self.with(id, |session, _, out| session.options_asked(out));
+                    self.options_asked(id);
                 }
                 _ => {}
             },
@@ -110,6 +113,21 @@ impl<'a> Machine<'a> {
         self.with(id, |session, now, out| {
             session.restart(Restart::default(), now, out);
         });
+    }
+
+    /// A client asks for our options, as it does to find out whether a line works.
+    fn options_asked(&mut self, id: ClientId) {
+        let now = self.now.instant;
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        if client
+            .options_told
+            .is_none_or(|at| now >= at + OPTIONS_APART)
+        {
+            client.options_told = Some(now);
+            self.with(id, |session, _, out| session.options_asked(out));
+        }
     }
 
     fn signal(&mut self, signal: Signal) {
