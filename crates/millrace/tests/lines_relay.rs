@@ -30,6 +30,9 @@ struct World {
     cable: Emulator,
     /// Where A reaches R.
     relay: SocketAddr,
+    /// Where R reaches B: an address of the cable between them, as programs that do not answer from the address that was
+    /// called answer from there.
+    target: SocketAddr,
     keys: [Keys; 2],
     directory: Directory,
 }
@@ -44,10 +47,10 @@ impl World {
         Link::new(&r, "eth1", &b, "eth1", &rb).unwrap();
         b.add_address("lo", ip(SERVER), 32).unwrap();
         lead(&a, "eth0", ab.b4());
-        lead(&r, "eth1", rb.b4());
         let keys = [Keys::generate(&a).unwrap(), Keys::generate(&b).unwrap()];
         Self {
             relay: (ar.b4(), PORT).into(),
+            target: (rb.b4(), PORT_B).into(),
             a,
             b,
             r,
@@ -59,7 +62,8 @@ impl World {
 
     fn relay(&self) -> Process {
         let text = format!(
-            "[Relay]\nListen = {PORT}\nTarget = {SERVER}:{PORT_B}\n[Client]\nName = branch\nKey = {KEY}\nRate = 50M\n"
+            "[Relay]\nListen = {PORT}\nTarget = {}\n[Client]\nName = branch\nKey = {KEY}\nRate = 50M\n",
+            self.target
         );
         let file = self.directory.file("relay.conf", &text);
         let command = self.r.command(PROGRAM).arg("relay").arg(file);
