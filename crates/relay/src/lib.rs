@@ -5,7 +5,7 @@
 //! says where it is by a [`Hello`], which only a holder of its key can make, and which is never answered: without a key
 //! nothing comes out of a relay.
 //!
-//! [`Table`] is the relay's end, [`Key::hello`] the client's; [`pieces`] tells hellos from what goes through.
+//! [`Table`] is the relay's end, [`Key::hello`] the client's; [`pieces()`] tells hellos from what goes through.
 //!
 //! ```
 //! use std::time::{Instant, SystemTime};

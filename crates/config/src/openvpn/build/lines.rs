@@ -74,7 +74,7 @@ impl Builder {
         lines
     }
 
-    /// Why a [Line] does not go with the rest, if it does not.
+    /// Why a `[Line]` does not go with the rest, if it does not.
     fn conflict_with_lines(
         &self,
         server: bool,
