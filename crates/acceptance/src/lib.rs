@@ -15,7 +15,7 @@ mod ping;
 mod program;
 mod site;
 mod tunnel;
-mod two_lines;
+pub mod two_lines;
 pub mod world;
 
 use std::fs;

@@ -1,9 +1,13 @@
 //! Two hosts with two cables between them.
 
-use lab::{Emulator, Host, Impairment, LinkOptions};
+use std::thread;
+use std::time::Duration;
+
+use lab::load::{PingOptions, UdpLoad, ping, udp_load};
+use lab::{Emulator, Host, Impairment, LinkOptions, Side};
 use netio::netlink::Route;
 
-use crate::{Net, ip};
+use crate::{Net, ip, until};
 
 /// A with two lines to B, of 40 Mbit/s each. By the routes of A the first is preferred.
 pub struct TwoLines {
@@ -66,10 +70,52 @@ impl TwoLines {
         netlink.add_route(&route).unwrap();
     }
 
+    /// Cuts the first cable between two of 200 pings of A's: with copies at most the two that are on their way are lost.
+    /// Both lines lose nothing else meanwhile.
+    pub fn cut_costs_little(&self, target: &str) {
+        for cable in &self.cables {
+            cable.set_both(Impairment::NONE);
+        }
+        let options = PingOptions {
+            count: 200,
+            interval: Some(Duration::from_millis(50)),
+            ..PingOptions::default()
+        };
+        let carried = || self.cables[0].counters(Side::A).received;
+        let before = carried();
+        let report = thread::scope(|scope| {
+            let pings = scope.spawn(|| ping(&self.a, ip(target), &options).unwrap());
+            until("half of the pings", || carried() > before + 60);
+            self.cables[0].cut(true);
+            pings.join().unwrap()
+        });
+        // Without copies some 24 would be lost until the other line is used; a busy machine may lose a few on the way.
+        assert!(report.received + 10 >= report.sent, "{report:?}");
+    }
+
     /// Both lines lose this share of all packets.
     pub fn lose(&self, loss: f64) {
         for cable in &self.cables {
             cable.set_both(Impairment { loss, ..LINE });
         }
     }
+}
+
+/// Packets that [`mostly_arrive`] sends, 1,000 a second: the queue of an interface, of 500, holds those of half a second. A
+/// sender that is late on a busy machine sends all that is due at once.
+pub const SENT: u64 = 5_000;
+
+/// Sends small packets, of which a line of 5 % loss would lose 250, and two 12 or 13: 50 are 10 standard deviations more.
+pub fn mostly_arrive(from: &Host, to: &Host, address: &str) {
+    let load = UdpLoad {
+        target: (ip(address), 5000).into(),
+        size: 200,
+        rate: SENT as f64 / 5.0,
+        duration: Duration::from_secs(5),
+        quiet: Duration::from_secs(2),
+    };
+    let report = udp_load(from, to, &load).unwrap();
+    println!("{report:?}");
+    assert!(report.loss() <= 0.01, "{report:?}");
+    assert_eq!(report.duplicated, 0, "{report:?}");
 }

@@ -4,16 +4,16 @@
 
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::Duration;
 
+use acceptance::two_lines::{SENT, mostly_arrive};
 use acceptance::{
     A4, B4, Directory, PATIENCE, PORT_A, PORT_B, PROGRAM, TwoLines, WG, drops, interface, ip, peer,
     pings, ready, status_of, tcp_both_ways_while, until, wireguard_go,
 };
-use lab::load::{PingOptions, UDP_QUIET, UdpLoad, ping, udp_load};
+use lab::load::{UDP_QUIET, UdpLoad, udp_load};
 use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer};
-use lab::{Host, Impairment, Process, Side};
+use lab::{Impairment, Process, Side};
 use serde_json::Value;
 
 /// A with two lines to B, and a key for each.
@@ -189,24 +189,6 @@ const DUPLICATE: &str = "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n\
     #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
     #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20";
 
-/// Packets that [`mostly_arrive`] sends, 1,000 a second: the queue of an interface, of 500, holds those of half a second. A
-/// sender that is late on a busy machine sends all that is due at once.
-const SENT: u64 = 5_000;
-
-/// Small packets, of which a line of 5 % loss would lose 250, and two 12 or 13: 50 are 10 standard deviations more.
-fn mostly_arrive(from: &Host, to: &Host, address: &str) {
-    let load = UdpLoad {
-        target: (ip(address), 5000).into(),
-        size: 200,
-        rate: SENT as f64 / 5.0,
-        duration: Duration::from_secs(5),
-        quiet: Duration::from_secs(2),
-    };
-    let report = udp_load(from, to, &load).unwrap();
-    assert!(report.loss() <= 0.01, "{report:?}");
-    assert_eq!(report.duplicated, 0, "{report:?}");
-}
-
 /// The peer drops the later copy, as it would drop a replayed packet.
 #[test]
 fn a_peer_that_knows_nothing_of_copies_gets_what_either_line_brings() {
@@ -224,25 +206,7 @@ fn a_peer_that_knows_nothing_of_copies_gets_what_either_line_brings() {
     world.lose(0.05);
     mostly_arrive(&world.a, &world.b, B4);
 
-    // A cable is cut between two of 200 pings: at most the two that are on their way are lost.
-    for cable in &world.cables {
-        cable.set_both(Impairment::NONE);
-    }
-    let options = PingOptions {
-        count: 200,
-        interval: Some(Duration::from_millis(50)),
-        ..PingOptions::default()
-    };
-    let carried = || world.cables[0].counters(Side::A).received;
-    let before = carried();
-    let report = thread::scope(|scope| {
-        let pings = scope.spawn(|| ping(&world.a, ip(B4), &options).unwrap());
-        until("half of the pings", || carried() > before + 60);
-        world.cables[0].cut(true);
-        pings.join().unwrap()
-    });
-    // Without copies some 24 would be lost until the other line is used; a busy machine may lose a few on the way.
-    assert!(report.received + 10 >= report.sent, "{report:?}");
+    world.cut_costs_little(B4);
     world.is(0, "down");
     client.stop().unwrap().success().unwrap();
 }

@@ -4,13 +4,11 @@
 
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Duration;
 
 use acceptance::openvpn::{credentials, millrace, ready};
+use acceptance::two_lines::mostly_arrive;
 use acceptance::{TwoLines, ip, pings, status_of, tcp_both_ways_while, until};
-use lab::load::{PingOptions, UdpLoad, ping, udp_load};
 use lab::openvpn::{KeyKind, OpenVpn, RunningOpenVpn, Setup, StockOpenVpn};
-use lab::{Host, Impairment, Side};
 use serde_json::Value;
 
 fn lines(mode: &str) -> String {
@@ -138,24 +136,6 @@ fn a_handshake_goes_by_the_line_that_works() {
     assert_eq!(world.sessions(), 1);
 }
 
-/// Packets of [`mostly_arrive`].
-const SENT: u64 = 5_000;
-
-/// Small packets, of which a line of 5 % loss would lose 250, and two 12 or 13: 50 are 10 standard deviations more.
-fn mostly_arrive(from: &Host, to: &Host, address: &str) {
-    let load = UdpLoad {
-        target: (ip(address), 5000).into(),
-        size: 200,
-        rate: SENT as f64 / 5.0,
-        duration: Duration::from_secs(5),
-        quiet: Duration::from_secs(2),
-    };
-    let report = udp_load(from, to, &load).unwrap();
-    println!("{report:?}");
-    assert!(report.loss() <= 0.01, "{report:?}");
-    assert_eq!(report.duplicated, 0, "{report:?}");
-}
-
 /// The server drops the later copy, as it would drop a replayed packet.
 #[test]
 fn a_server_that_knows_nothing_of_copies_gets_what_either_line_brings() {
@@ -169,25 +149,7 @@ fn a_server_that_knows_nothing_of_copies_gets_what_either_line_brings() {
     net.lose(0.05);
     mostly_arrive(&net.a, &net.b, &world.inner);
 
-    // A cable is cut between two of 200 pings: at most the two that are on their way are lost.
-    for cable in &net.cables {
-        cable.set_both(Impairment::NONE);
-    }
-    let options = PingOptions {
-        count: 200,
-        interval: Some(Duration::from_millis(50)),
-        ..PingOptions::default()
-    };
-    let carried = || net.cables[0].counters(Side::A).received;
-    let before = carried();
-    let report = thread::scope(|scope| {
-        let pings = scope.spawn(|| ping(&net.a, ip(&world.inner), &options).unwrap());
-        until("half of the pings", || carried() > before + 60);
-        net.cables[0].cut(true);
-        pings.join().unwrap()
-    });
-    // Without copies some 24 would be lost until the other line is used; a busy machine may lose a few on the way.
-    assert!(report.received + 10 >= report.sent, "{report:?}");
+    net.cut_costs_little(&world.inner);
     world.is(0, "down");
     assert_eq!(world.sessions(), 1);
 }
