@@ -12,6 +12,9 @@
 //!    more than one packet in a thousand comes too late, more deviations are waited for.
 //! 3. The gap is older than the cap, or more packets or bytes wait than may.
 //!
+//! Where the sender keeps what it has sent, a number that all lines have passed can be asked for instead
+//! ([`Window::set_repair`]): it is waited for a little longer, and given up if it does not come.
+//!
 //! The limit of a window is the least number whose fate is open. All below have come or were given up, so one bit a
 //! number tells a late packet from a duplicate, for [`REMEMBERED`] numbers back.
 //!
@@ -24,6 +27,7 @@ mod line;
 mod overtaking;
 #[cfg(test)]
 mod properties;
+mod repair;
 mod restart;
 mod settings;
 mod store;
@@ -33,6 +37,7 @@ mod trail;
 mod window;
 
 pub use counters::{Copies, Counters, PptpCounters};
+pub use repair::Repairs;
 pub use settings::{Jump, Late, Order, Settings, SettingsError};
 pub use window::Window;
 

@@ -121,6 +121,16 @@ impl LineTrack {
         self.trail.first_from(number)
     }
 
+    /// The line has delivered something that says nothing of its order.
+    pub(super) const fn spoke(&mut self, now: u64) {
+        self.heard = Some(now);
+    }
+
+    /// The greatest number that the line has delivered, and by now behind all that it will still deliver of what is less.
+    pub(super) fn passed(&self, now: u64) -> Option<u64> {
+        self.trail.number_at(now.checked_sub(self.slack(now))?)
+    }
+
     /// Until when the line counts as alive if it stays silent. Silence while all lines were silent, up to
     /// `busy_since`, says nothing.
     pub(super) fn alive_until(&self, busy_since: u64) -> Option<u64> {

@@ -61,6 +61,21 @@ impl Track {
         Some(from + part as u64)
     }
 
+    /// The greatest number that had come by this time; `None` if that is too long ago to be known.
+    fn number_at(&self, at: u64) -> Option<u64> {
+        let first = self.count.saturating_sub(PLACES);
+        let (mut low, mut high) = (first, self.count);
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.places[middle % PLACES].1 <= at {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        (low > first).then(|| self.places[(low - 1) % PLACES].0)
+    }
+
     /// The index of the oldest entry, and of the first with this number or a greater one.
     fn search(&self, number: u64) -> Option<(usize, usize)> {
         let first = self.count.saturating_sub(PLACES);
@@ -110,6 +125,15 @@ impl Trail {
         self.coarse.push(number, at);
     }
 
+    /// The greatest number that the line had delivered by this time, or one that is a little less; `None` if that is not
+    /// known.
+    pub(super) fn number_at(&self, at: u64) -> Option<u64> {
+        match self.greatest {
+            Some((greatest, since)) if since <= at => Some(greatest),
+            _ => self.fine.number_at(at).or_else(|| self.coarse.number_at(at)),
+        }
+    }
+
     /// When the line first delivered this number or a greater one; `None` if it has not.
     pub(super) fn first_from(&self, number: u64) -> Option<u64> {
         let (greatest, at) = self.greatest?;
@@ -145,6 +169,20 @@ mod tests {
         assert_eq!(trail.first_from(1950), Some(1_950_000));
         let found = trail.first_from(1000).unwrap();
         assert!((999_000..=1_001_000).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn the_number_of_a_time_is_found_again() {
+        let mut trail = Trail::new();
+        assert_eq!(trail.number_at(1_000_000), None);
+        for number in 0..2000_u64 {
+            trail.push(number, 1000 + number * 1000);
+        }
+        assert_eq!(trail.number_at(0), None, "too long ago");
+        assert_eq!(trail.number_at(1_990_500), Some(1989));
+        assert_eq!(trail.number_at(9_000_000), Some(1999));
+        let coarse = trail.number_at(1_500_000).unwrap();
+        assert!((1479..=1499).contains(&coarse), "{coarse}");
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! The window itself.
 
 mod limit;
+mod missing;
 mod waiting;
 
 use super::counters::{Copies, Counters};
 use super::history::{History, REMEMBERED};
 use super::line::LineTrack;
 use super::overtaking::Overtaking;
+use super::repair::Repair;
 use super::restart::Restart;
 use super::settings::{Jump, Late, Order, Settings, SettingsError};
 use super::store::Store;
@@ -48,6 +50,8 @@ pub struct Window<T> {
     lines: Vec<LineTrack>,
     overtaking: Overtaking,
     restart: Restart,
+    /// Only where missing numbers are asked for.
+    repair: Option<Box<Repair>>,
     deadline: Option<u64>,
     /// When any line was heard last, and since when there was no silence.
     heard: u64,
@@ -82,6 +86,7 @@ impl<T> Window<T> {
             lines: Vec::new(),
             overtaking: Overtaking::default(),
             restart: Restart::default(),
+            repair: None,
             deadline: None,
             heard: 0,
             busy_since: 0,
@@ -138,6 +143,10 @@ impl<T> Window<T> {
     pub fn flush(&mut self) {
         self.enter_run();
         self.give_up_to(self.end);
+        let end = self.end;
+        if let Some(repair) = &mut self.repair {
+            repair.restart(end);
+        }
         self.settle(0);
     }
 
@@ -238,7 +247,9 @@ impl<T> Window<T> {
             return None;
         }
         while self.deadline.is_some_and(|deadline| deadline <= now) {
-            self.give_up_gap(self.end);
+            if !self.asks(now) {
+                self.give_up_gap(self.end);
+            }
             self.settle(now);
         }
         // A gap behind which packets have only gone past holds none.
@@ -446,6 +457,9 @@ impl<T> Window<T> {
         self.decided_before += self.limit - self.base;
         self.restarts += 1;
         self.overtaking.restart();
+        if let Some(repair) = &mut self.repair {
+            repair.restart(number + 1);
+        }
         for line in &mut self.lines {
             line.restart();
         }

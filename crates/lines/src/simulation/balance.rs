@@ -1,6 +1,6 @@
 //! One stream over two lines, a packet here and a packet there.
 
-use super::path::{Sending, run};
+use super::path::{Outcome, Sending, run};
 use crate::emulator::{Link, LinkSettings, Loss};
 use crate::health::LineState;
 use crate::inner::{Inner, Kind};
@@ -103,4 +103,48 @@ fn a_loss_on_one_line_stalls_a_stream_for_no_longer_than_the_slower_takes() {
     let lost = sendings.len() - outcome.deliveries.len();
     let third = sendings.len() / 3;
     assert!(lost > third / 200 && lost < third / 60, "{lost}");
+}
+
+/// Sends at a rate over both lines, with losses on each, and asks for what is missing.
+fn repaired(rate: u64, losses: [Loss; 2]) -> (usize, Outcome) {
+    let sendings = sendings(rate);
+    let links = vec![
+        Link::new(line(100, 10, losses[0]), 1),
+        Link::new(line(50, 40, losses[1]), 2),
+    ];
+    let mut window = Window::new(settings()).unwrap();
+    window.set_repair(true);
+    (sendings.len(), run(&sendings, links, window, |_, _| {}))
+}
+
+#[test]
+fn what_is_asked_for_again_is_not_lost() {
+    let lossy = Loss::Random(0.01);
+    let none = Loss::None;
+    for losses in [[lossy, none], [none, lossy], [lossy, lossy]] {
+        let (sent, outcome) = repaired(135, losses);
+        // At first the slower line's packets are all missing, and more than may be asked for.
+        let lost = (0..sent).filter(|at| !outcome.arrived[*at]);
+        let (early, later): (Vec<_>, Vec<_>) = lost.partition(|at| *at < 3000);
+        assert!(later.is_empty(), "{losses:?}: {later:?}");
+        assert!(early.len() < 15, "{early:?}");
+        let late = outcome.counters.copies.late;
+        assert!(late < sent as u64 / 100, "{late}");
+        let asked = outcome.repairs.asked;
+        assert!((sent as u64 / 400..sent as u64 / 30).contains(&asked), "{asked}");
+        let settled = outcome.deliveries.iter().skip(3000);
+        let mut delays: Vec<Duration> = settled.map(|d| d.delay).collect();
+        delays.sort();
+        let p999 = delays[delays.len() * 999 / 1000];
+        assert!(p999 < Duration::from_millis(90), "{p999:?}");
+    }
+}
+
+#[test]
+fn losses_of_lines_that_are_full_are_not_hidden() {
+    let (sent, outcome) = repaired(170, [Loss::None; 2]);
+    let lost = sent - outcome.deliveries.len();
+    assert!(lost > sent / 20, "{lost} of {sent}");
+    assert!(outcome.repairs.asked < sent as u64 / 25);
+    assert!(outcome.waiting_max.0 <= 2048, "{:?}", outcome.waiting_max);
 }

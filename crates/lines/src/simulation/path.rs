@@ -1,11 +1,15 @@
 //! A sender, some lines and a window, and what came out.
 
 use crate::emulator::{Fate, Link};
-use crate::reorder::{Arrival, Counters, Verdict, Window};
+use crate::reorder::{Arrival, Counters, Repairs, Verdict, Window};
 use plane::LineId;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 pub(super) const PACKET: usize = 1000;
+
+/// How long it takes until the sender hears of a number that is missing, and sends it again by the first line.
+const REQUEST: Duration = Duration::from_millis(10);
 
 /// A packet that came out of the window.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +35,7 @@ pub(super) struct Sending {
 pub(super) struct Outcome {
     pub(super) deliveries: Vec<Delivery>,
     pub(super) counters: Counters,
+    pub(super) repairs: Repairs,
     /// Copies that arrived.
     pub(super) copies: u64,
     /// Whether a copy of each packet arrived.
@@ -53,11 +58,13 @@ pub(super) fn run(
     let mut copies = 0;
     let mut waiting_max = (0, 0);
     let mut next = 0;
+    let mut requests: VecDeque<(Instant, u64)> = VecDeque::new();
     loop {
         let sending = sendings.get(next).map(|sending| start + sending.at);
         let arrival = links.iter().filter_map(Link::next_arrival).min();
         let deadline = window.next_deadline();
-        let Some(now) = [sending, arrival, deadline].into_iter().flatten().min() else {
+        let request = requests.front().map(|(at, _)| *at);
+        let Some(now) = [sending, arrival, deadline, request].into_iter().flatten().min() else {
             break;
         };
         let mut delivered = |number: u64, verdict, arrived_at: &[Option<Instant>]| {
@@ -83,6 +90,10 @@ pub(super) fn run(
             }
             next += 1;
         }
+        while let Some((_, number)) = requests.pop_front_if(|(at, _)| *at <= now) {
+            let fate = links[0].send(number, PACKET, now);
+            copies += u64::from(matches!(fate, Fate::Arrives | Fate::ArrivesTwice));
+        }
         for (line, link) in links.iter_mut().enumerate() {
             while let Some(number) = link.receive(now) {
                 arrived_at[index(number)].get_or_insert(now);
@@ -104,10 +115,14 @@ pub(super) fn run(
         while let Some(number) = window.due(now) {
             delivered(number, Verdict::Held, &arrived_at);
         }
+        while let Some(number) = window.missing(now) {
+            requests.push_back((now + REQUEST, number));
+        }
     }
     Outcome {
         deliveries,
         counters: window.counters(),
+        repairs: window.repairs(),
         copies,
         arrived: arrived_at.iter().map(Option::is_some).collect(),
         waiting_max,

@@ -8,6 +8,9 @@ impl<T> Window<T> {
     /// Enters a number as accepted.
     pub(super) fn enter(&mut self, number: u64, line: usize, now: u64) {
         self.lines[line].copies.accepted += 1;
+        if let Some(repair) = &mut self.repair {
+            repair.earn();
+        }
         if number >= self.end {
             self.history.clear_range(self.end, number);
             self.end = number + 1;

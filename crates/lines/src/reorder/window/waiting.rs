@@ -2,6 +2,7 @@
 
 use super::Window;
 use crate::reorder::counters::Copies;
+use crate::reorder::repair::Cause;
 use std::time::Duration;
 
 /// How often the number of late packets is looked at.
@@ -27,6 +28,10 @@ const fn micros(duration: Duration) -> u64 {
 impl<T> Window<T> {
     /// When the gap at the limit is given up.
     pub(super) fn deadline_of_gap(&self, now: u64) -> u64 {
+        let asked = self.repair.as_ref();
+        if let Some(deadline) = asked.and_then(|repair| repair.deadline(self.limit)) {
+            return deadline;
+        }
         let next = self.history.next(self.limit, self.end);
         let since = next.and_then(|next| self.store.since(next)).unwrap_or(now);
         let mut late = 0;
@@ -62,6 +67,12 @@ impl<T> Window<T> {
             self.busy_since = now;
         }
         self.heard = now;
+        if let Some(repair) = &mut self.repair
+            && repair.came(number, now) == Cause::Answer
+        {
+            self.lines[line].spoke(now);
+            return;
+        }
         let first = self.lines.iter().filter_map(|line| line.first_from(number));
         let lateness = first.min().map_or(0, |first| now.saturating_sub(first));
         // What is later than is ever waited for says nothing, and may be an old copy that somebody sends again.

@@ -1,0 +1,283 @@
+//! Which missing numbers the sender is asked for, so that it sends them once more.
+//!
+//! A number that every line that is alive has passed was lost. Without this it is given up at once. With it the number is
+//! asked for, up to [`TRIES`] times, and what is behind it waits meanwhile.
+//!
+//! Losses are also how a line that is full tells TCP to be slower, and those must go on to do so: no more than one packet
+//! in [`COST`] can be asked for, and no more than [`CREDIT_MAX`] at once.
+
+use std::collections::VecDeque;
+
+/// How often a number is asked for.
+const TRIES: u8 = 3;
+
+/// Accepted packets for each number that may be asked for.
+const COST: u32 = 32;
+
+/// Most numbers that may be asked for at once after a time without losses.
+const CREDIT_MAX: u32 = 64;
+
+/// Numbers that are remembered as asked for, whether they have come or not.
+const ASKED_MAX: usize = 256;
+
+/// A number that has not come in three tries makes asking dearer, up to this often. An end that knows of no requests
+/// costs little then.
+const DOUBLINGS_MAX: u32 = 8;
+
+/// How long an answer is waited for: while nothing is known, at least, and at most; in microseconds.
+const WAIT_FIRST: u64 = 150_000;
+const WAIT_MIN: u64 = 10_000;
+const WAIT_MAX: u64 = 250_000;
+
+/// A number that was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    number: u64,
+    /// When last, in microseconds of the window.
+    at: u64,
+    tries: u8,
+    came: bool,
+}
+
+/// The numbers that were asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Repair {
+    asked: VecDeque<Asked>,
+    /// What is to be asked for and was not fetched yet.
+    requests: VecDeque<u64>,
+    /// All missing numbers below were asked for, or given up.
+    looked: u64,
+    /// Accepted packets that were not spent, [`COST`] of them for each number.
+    credit: u32,
+    /// Numbers in a row that did not come, however often they were asked for.
+    failed: u32,
+    /// Mean and mean deviation of how long answers take, after RFC 6298; `None` before the first.
+    round_trip: Option<(u64, u64)>,
+    counts: Repairs,
+}
+
+/// What came of asking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repairs {
+    /// Numbers that were asked for.
+    pub asked: u64,
+    /// Those of them that have come.
+    pub came: u64,
+}
+
+/// What a packet is that has come with a number that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The number was not asked for.
+    Unasked,
+    /// It came too soon to be an answer.
+    Original,
+    /// It came because it was asked for. When it came says nothing of the line.
+    Answer,
+}
+
+impl Repair {
+    /// Begins at a number: all below are no longer missing.
+    pub(super) fn new(limit: u64) -> Self {
+        Self {
+            looked: limit,
+            credit: COST * CREDIT_MAX / 4,
+            ..Self::default()
+        }
+    }
+
+    /// The peer has begun anew at a number.
+    pub(super) fn restart(&mut self, limit: u64) {
+        self.asked.clear();
+        self.requests.clear();
+        self.looked = limit;
+    }
+
+    /// A packet was accepted.
+    pub(super) fn earn(&mut self) {
+        self.credit = (self.credit + 1).min(COST * CREDIT_MAX);
+    }
+
+    /// A packet has come with this number, perhaps for the second time.
+    pub(super) fn came(&mut self, number: u64, now: u64) -> Cause {
+        let Some(asked) = self.asked.iter_mut().find(|it| it.number == number) else {
+            return Cause::Unasked;
+        };
+        let first = !std::mem::replace(&mut asked.came, true);
+        let took = now.saturating_sub(asked.at);
+        let (tries, known) = (asked.tries, self.round_trip);
+        if !first {
+            return Cause::Answer;
+        }
+        self.counts.came += 1;
+        if tries == 1 && known.is_some_and(|(mean, _)| took < mean / 2) {
+            return Cause::Original;
+        }
+        self.failed = 0;
+        // Which of several requests it answers is not known.
+        if tries == 1 {
+            self.round_trip = Some(match known {
+                None => (took, took / 2),
+                Some((mean, deviation)) => (
+                    mean - mean / 8 + took / 8,
+                    deviation - deviation / 4 + mean.abs_diff(took) / 4,
+                ),
+            });
+        }
+        Cause::Answer
+    }
+
+    /// Whether a missing number is asked for, or was given up as far as asking goes.
+    pub(super) const fn looked_at(&self) -> u64 {
+        self.looked
+    }
+
+    /// All missing numbers below this one were looked at.
+    pub(super) const fn look_to(&mut self, number: u64) {
+        if number > self.looked {
+            self.looked = number;
+        }
+    }
+
+    /// Asks for a number for the first time, if that may be.
+    pub(super) fn ask(&mut self, number: u64, now: u64) -> bool {
+        let cost = COST << self.failed.min(DOUBLINGS_MAX);
+        let cost = cost.min(COST * CREDIT_MAX);
+        if self.credit < cost {
+            return false;
+        }
+        self.credit -= cost;
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.pop_front();
+        }
+        self.counts.asked += 1;
+        self.asked.push_back(Asked {
+            number,
+            at: now,
+            tries: 1,
+            came: false,
+        });
+        self.requests.push_back(number);
+        true
+    }
+
+    /// The answer has not come in time. Returns whether the number is asked for again.
+    pub(super) fn ask_again(&mut self, number: u64, now: u64) -> bool {
+        let mut open = self.asked.iter_mut().filter(|it| !it.came);
+        let Some(asked) = open.find(|it| it.number == number) else {
+            return false;
+        };
+        if asked.tries >= TRIES {
+            asked.came = true;
+            self.failed += 1;
+            return false;
+        }
+        asked.tries += 1;
+        asked.at = now;
+        self.requests.push_back(number);
+        true
+    }
+
+    /// The oldest number from `limit` on that has to be asked for again by now.
+    pub(super) fn overdue(&self, now: u64, limit: u64) -> Option<u64> {
+        let wait = self.wait();
+        let open = self
+            .asked
+            .iter()
+            .filter(|it| !it.came && it.number >= limit);
+        let mut due = open.filter(|it| it.at + wait <= now);
+        due.next().map(|it| it.number)
+    }
+
+    /// Until when an answer with this number is waited for, if it was asked for.
+    pub(super) fn deadline(&self, number: u64) -> Option<u64> {
+        let mut open = self.asked.iter().filter(|it| !it.came);
+        let asked = open.find(|it| it.number == number)?;
+        Some(asked.at + self.wait())
+    }
+
+    fn wait(&self) -> u64 {
+        let wait = match self.round_trip {
+            None => WAIT_FIRST,
+            Some((mean, deviation)) => mean + 4 * deviation,
+        };
+        wait.clamp(WAIT_MIN, WAIT_MAX)
+    }
+
+    /// The next number that the sender is to be asked for.
+    pub(super) fn next_request(&mut self) -> Option<u64> {
+        self.requests.pop_front()
+    }
+
+    pub(super) const fn counts(&self) -> Repairs {
+        self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_asked_for_three_times() {
+        let mut repair = Repair::new(0);
+        assert!(repair.ask(7, 0));
+        assert_eq!(repair.deadline(7), Some(WAIT_FIRST));
+        assert!(repair.ask_again(7, WAIT_FIRST));
+        assert!(repair.ask_again(7, 2 * WAIT_FIRST));
+        assert!(!repair.ask_again(7, 3 * WAIT_FIRST));
+        assert_eq!(repair.deadline(7), None);
+        let requests: Vec<u64> = std::iter::from_fn(|| repair.next_request()).collect();
+        assert_eq!(requests, [7; 3]);
+        assert_eq!(repair.ask_again(8, 0), false, "it was not asked for");
+    }
+
+    #[test]
+    fn the_wait_follows_what_answers_take() {
+        let mut repair = Repair::new(0);
+        for number in 0..16 {
+            let at = number * 100_000;
+            assert!(repair.ask(number, at));
+            assert_eq!(repair.came(number, at + 30_000), Cause::Answer);
+            assert_eq!(repair.came(number, at + 31_000), Cause::Answer, "a copy");
+        }
+        repair.credit = COST;
+        assert!(repair.ask(100, 10_000_000));
+        let wait = repair.deadline(100).unwrap() - 10_000_000;
+        assert!((30_000..45_000).contains(&wait), "{wait}");
+        assert_eq!(repair.came(100, 10_001_000), Cause::Original);
+        assert_eq!(repair.came(101, 0), Cause::Unasked);
+        assert_eq!(repair.counts(), Repairs { asked: 17, came: 17 });
+    }
+
+    #[test]
+    fn only_so_many_of_all_packets_are_asked_for() {
+        let mut repair = Repair::new(0);
+        let mut asked = (0..1000).filter(|number| repair.ask(*number, 0)).count();
+        assert_eq!(asked as u32, CREDIT_MAX / 4);
+        for number in 1000..33_000 {
+            repair.earn();
+            asked += usize::from(repair.ask(number, 0));
+        }
+        assert_eq!(asked as u32, CREDIT_MAX / 4 + 1000);
+        assert!(repair.asked.len() <= ASKED_MAX);
+    }
+
+    #[test]
+    fn an_end_that_answers_no_request_is_asked_rarely() {
+        let mut repair = Repair::new(0);
+        let mut asked = 0;
+        for number in 0..100_000 {
+            repair.earn();
+            if repair.ask(number, 0) {
+                asked += 1;
+                while repair.ask_again(number, 0) {}
+            }
+        }
+        assert!(asked < 80, "{asked}");
+        let last = repair.asked.back().unwrap().number;
+        assert!(repair.ask(200_000, 0) || repair.credit < COST * CREDIT_MAX);
+        repair.asked.back_mut().unwrap().came = false;
+        assert_ne!(repair.came(last, 0), Cause::Unasked);
+    }
+}

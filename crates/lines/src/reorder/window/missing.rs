@@ -1,0 +1,76 @@
+//! Missing numbers that the sender is asked for.
+
+use super::Window;
+use crate::reorder::repair::{Repair, Repairs};
+use std::time::Instant;
+
+impl<T> Window<T> {
+    /// Whether missing numbers are asked for: only where the sender keeps what it has sent.
+    pub fn set_repair(&mut self, on: bool) {
+        if on != self.repair.is_some() {
+            let end = if self.in_order == super::NONE {
+                self.end
+            } else {
+                self.in_order
+            };
+            self.repair = on.then(|| Box::new(Repair::new(end)));
+        }
+    }
+
+    /// The next number that the sender is to be asked for. To be called after packets have come, and after a deadline,
+    /// until there is none.
+    pub fn missing(&mut self, now: Instant) -> Option<u64> {
+        self.repair.as_ref()?;
+        if self.in_order == super::NONE && self.limit < self.end {
+            let now = self.micros(now);
+            self.look_for_missing(now);
+        }
+        self.repair.as_mut()?.next_request()
+    }
+
+    /// What came of asking.
+    #[must_use]
+    pub fn repairs(&self) -> Repairs {
+        let repair = self.repair.as_ref();
+        repair.map_or_else(Repairs::default, |repair| repair.counts())
+    }
+
+    /// Asks for what all lines have passed, and again for what has not come in time.
+    fn look_for_missing(&mut self, now: u64) {
+        let busy = self.busy_since;
+        let lines = self.lines.iter();
+        let alive = lines.filter(|line| line.alive_until(busy).is_some_and(|until| until > now));
+        // A line that has passed nothing that is known holds all others up, as it does in rule 1.
+        let passed = alive.map(|line| line.passed(now).unwrap_or(0)).min();
+        let Some(repair) = &mut self.repair else {
+            return;
+        };
+        while let Some(number) = repair.overdue(now, self.limit) {
+            if !repair.ask_again(number, now) {
+                break;
+            }
+        }
+        let from = repair.looked_at().max(self.limit);
+        let until = passed.unwrap_or(0).min(self.end);
+        for number in from..until {
+            if !self.history.get(number) {
+                repair.ask(number, now);
+            }
+        }
+        repair.look_to(until);
+    }
+
+    /// What is waited for has not come in time. Returns whether the sender is asked for it, so that it is waited for still.
+    pub(super) fn asks(&mut self, now: u64) -> bool {
+        let limit = self.limit;
+        let Some(repair) = &mut self.repair else {
+            return false;
+        };
+        if repair.ask_again(limit, now) {
+            return true;
+        }
+        let asks = limit >= repair.looked_at() && repair.ask(limit, now);
+        repair.look_to(limit + 1);
+        asks
+    }
+}
