@@ -2,6 +2,7 @@
 //!
 //! Outbound: send the trains. Inbound: replay window, roaming, counters, reorder window, then join and write.
 
+mod again;
 mod inbound;
 
 pub(crate) use inbound::InboundDrain;
@@ -36,16 +37,16 @@ impl OutboundDrain {
         for run in slot.runs.iter().filter(|r| r.count > 0) {
             account::<W>(shared, run, slot, millis);
         }
+        if slot.runs.iter().any(|run| run.peer.lines.repairs()) {
+            again::keep(slot);
+        }
         shared.outbound.batches.add(1);
     }
 
     /// Sends each run by its own ways: all trains of one line together, in the order of their numbers.
     fn spread<W: Wire>(&mut self, shared: &Shared<W>, slot: &OutboundSlot) {
-        let ends = slot.runs.iter().skip(1).map(|next| next.first_train);
-        let ends = ends.chain([slot.trains.len()]);
         let mut by_line = std::mem::take(&mut self.by_line);
-        for (run, end) in slot.runs.iter().zip(ends) {
-            let trains = &slot.trains[run.first_train..end];
+        for (run, trains) in slot.trains_of_runs() {
             if let Some(stream) = &run.stream {
                 write(shared, slot, run, stream, trains);
                 continue;

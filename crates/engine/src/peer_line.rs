@@ -54,6 +54,8 @@ pub(crate) struct PeerLines {
     used: AtomicU8,
     /// Whether there is a plan, so that a peer that uses one line is not asked for it.
     planned: AtomicBool,
+    /// Whether packets of one connection go by several lines, so that the peer may ask for those that are lost.
+    repairs: AtomicBool,
     plan: ArcSwapOption<Plan>,
 }
 
@@ -119,7 +121,14 @@ impl PeerLines {
     pub(crate) fn set_mode(&self, mode: LineMode) {
         let plan = Plan::new(mode, self.plan.load().as_deref()).map(Arc::new);
         self.planned.store(plan.is_some(), Ordering::Relaxed);
+        let repairs = matches!(mode, LineMode::BalancePackets(_));
+        self.repairs.store(repairs, Ordering::Relaxed);
         self.plan.store(plan);
+    }
+
+    /// Whether what is sent is kept for a while, and what is missing is asked for.
+    pub(crate) fn repairs(&self) -> bool {
+        self.repairs.load(Ordering::Relaxed)
     }
 
     /// How packets are spread over several lines, if they are.

@@ -17,6 +17,8 @@ pub(crate) struct PeerOrder {
     accepted: AtomicU64,
     late: AtomicU64,
     received: AtomicU64,
+    asked: AtomicU64,
+    repaired: AtomicU64,
 }
 
 impl PeerOrder {
@@ -46,6 +48,8 @@ impl PeerOrder {
         note(&self.accepted, before.accepted, after.accepted);
         note(&self.late, before.late, after.late);
         note(&self.received, before.received, after.received);
+        note(&self.asked, before.asked, after.asked);
+        note(&self.repaired, before.repaired, after.repaired);
     }
 
     /// The sums so far.
@@ -57,6 +61,8 @@ impl PeerOrder {
             accepted: self.accepted.load(Ordering::Relaxed),
             late: self.late.load(Ordering::Relaxed),
             received: self.received.load(Ordering::Relaxed),
+            asked: self.asked.load(Ordering::Relaxed),
+            repaired: self.repaired.load(Ordering::Relaxed),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Each session has a window of its own, since each begins with new numbers. What a window holds is copied: the memory of
 //! a batch is used again.
 
+use crate::missing::Missing;
 use crate::peer_order::PeerOrder;
 use lines::inner::{Kind, Reader};
 use lines::reorder::{Arrival, Settings, Verdict, Window};
@@ -153,6 +154,19 @@ impl Order {
         }
     }
 
+    /// What the peer is to be asked for, if it is asked at all: a request at most, and none if nothing is missing.
+    pub(crate) fn missing(&mut self, asks: bool, now: Instant) -> Missing {
+        let mut missing = Missing::default();
+        self.window.set_repair(asks);
+        while asks
+            && missing.has_room()
+            && let Some(number) = self.window.missing(now)
+        {
+            missing.add(self.epoch << NUMBER_BITS | number);
+        }
+        missing
+    }
+
     /// The next packet whose turn has come.
     pub(crate) fn due(&mut self, now: Instant) -> Option<Box<[u8]>> {
         loop {
@@ -183,7 +197,7 @@ impl Order {
     }
 
     fn counts(&self) -> OrderCounts {
-        let counters = self.window.counters();
+        let (counters, repairs) = (self.window.counters(), self.window.repairs());
         OrderCounts {
             given_up: self.before.given_up + counters.given_up,
             decided: self.before.decided + counters.decided,
@@ -191,6 +205,8 @@ impl Order {
             accepted: self.before.accepted + counters.copies.accepted,
             late: self.before.late + counters.copies.late,
             received: self.before.received + counters.copies.received(),
+            asked: self.before.asked + repairs.asked,
+            repaired: self.before.repaired + repairs.came,
         }
     }
 

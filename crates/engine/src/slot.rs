@@ -108,6 +108,14 @@ impl OutboundSlot {
         self.used >= BATCH_BYTES || self.packets.len() >= BATCH_PACKETS
     }
 
+    /// Each run with its trains.
+    pub(crate) fn trains_of_runs(&self) -> impl Iterator<Item = (&OutboundRun, &[Train])> {
+        let ends = self.runs.iter().skip(1).map(|next| next.first_train);
+        let ends = ends.chain([self.trains.len()]);
+        let runs = self.runs.iter().zip(ends);
+        runs.map(|(run, end)| (run, &self.trains[run.first_train..end]))
+    }
+
     /// Numbers the packets, one `fetch_add` a run, in the order in which they will leave: a key may
     /// have several runs in a batch. Nothing of a run whose key is used up will be sent.
     pub(crate) fn number(&mut self, mut used_up: impl FnMut(&OutboundRun)) {

@@ -87,6 +87,10 @@ pub struct OrderCounts {
     pub late: u64,
     /// All copies.
     pub received: u64,
+    /// Numbers that the peer was asked for because they were missing.
+    pub asked: u64,
+    /// Those of them that have come.
+    pub repaired: u64,
 }
 
 impl OrderCounts {

@@ -1,8 +1,10 @@
 //! Inbound: replay window, roaming, counters, reorder window, then join and write.
 
+use super::again::Again;
 use super::overhead;
 use crate::gro::{Coalescer, JOIN_MAX, Joins, Written};
 use crate::ip::IpPacket;
+use crate::missing::Missing;
 use crate::peer::Peer;
 use crate::reorder::{HELD_MAX, Order};
 use crate::session::{ReceiveKey, Received};
@@ -28,6 +30,7 @@ pub(crate) struct InboundDrain<W: Wire> {
     holding: Vec<Arc<ReceiveKey<W>>>,
     /// Bytes that windows hold, but for the one of the session whose packets are checked.
     held: usize,
+    again: Again,
 }
 
 impl<W: Wire> Default for InboundDrain<W> {
@@ -38,6 +41,7 @@ impl<W: Wire> Default for InboundDrain<W> {
             reader: Reader::new(RandomState::new().hash_one(0_u8)),
             holding: Vec::new(),
             held: 0,
+            again: Again::default(),
         }
     }
 }
@@ -61,6 +65,7 @@ impl<W: Wire> InboundDrain<W> {
                 while let Some(packet) = order.due(now) {
                     write_one(shared, &packet);
                 }
+                ask(shared, key, order, now);
                 self.held = self.held - before + order.held();
                 order.tell(&key.peer.order);
             }
@@ -227,6 +232,7 @@ impl<W: Wire> InboundDrain<W> {
             }
         }
         if let Some(order) = order {
+            ask(shared, &run.key, order, now);
             self.held += order.held();
             order.tell(&peer.order);
             if !order.listed && order.deadline().is_some() {
@@ -309,7 +315,10 @@ impl<W: Wire> InboundDrain<W> {
         match inner {
             Inner::Piece => return self.join(shared, run, payload, hairpin),
             Inner::Message => shared.control.message(peer.id(), payload),
-            Inner::Malformed => drops.inner_malformed.add(1),
+            Inner::Malformed => match Missing::parse(payload) {
+                Some(missing) => self.again.send(shared, run, &missing),
+                None => drops.inner_malformed.add(1),
+            },
             Inner::WrongSource => drops.wrong_source.add(1),
             Inner::Congestion => drops.congestion.add(1),
             Inner::Keepalive | Inner::NotAuthentic | Inner::Packet { .. } => {}
@@ -392,6 +401,20 @@ impl<W: Wire> InboundDrain<W> {
         });
         shared.inbound.syscalls.add(writes);
         shared.inbound.super_packets.add(supers);
+    }
+}
+
+/// Asks the peer for what is missing, where it keeps what it sends: packets of the session that is sent with.
+fn ask<W: Wire>(shared: &Shared<W>, key: &ReceiveKey<W>, order: &mut Order, now: Instant) {
+    let sends = || {
+        let sending = key.peer.send_key.load();
+        let both = sending.as_ref().zip(key.answer.as_ref());
+        both.is_some_and(|(sending, answer)| Arc::ptr_eq(sending, answer))
+    };
+    let mut request = order.missing(key.peer.lines.repairs() && sends(), now);
+    while !request.is_empty() {
+        shared.inject(&key.peer, None, &request.payload());
+        request = order.missing(true, now);
     }
 }
 

@@ -42,6 +42,7 @@ struct Asked {
 /// The numbers that were asked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repair {
+    on: bool,
     asked: VecDeque<Asked>,
     /// What is to be asked for and was not fetched yet.
     requests: VecDeque<u64>,
@@ -77,13 +78,16 @@ pub(super) enum Cause {
 }
 
 impl Repair {
-    /// Begins at a number: all below are no longer missing.
-    pub(super) fn new(limit: u64) -> Self {
-        Self {
-            looked: limit,
-            credit: COST * CREDIT_MAX / 4,
-            ..Self::default()
+    /// Whether numbers are asked for, from `limit` on.
+    pub(super) fn set_on(&mut self, on: bool, limit: u64) {
+        if std::mem::replace(&mut self.on, on) != on {
+            self.restart(limit);
+            self.credit = COST * CREDIT_MAX / 4;
         }
+    }
+
+    pub(super) const fn is_on(&self) -> bool {
+        self.on
     }
 
     /// The peer has begun anew at a number.
@@ -143,7 +147,7 @@ impl Repair {
     pub(super) fn ask(&mut self, number: u64, now: u64) -> bool {
         let cost = COST << self.failed.min(DOUBLINGS_MAX);
         let cost = cost.min(COST * CREDIT_MAX);
-        if self.credit < cost {
+        if !self.on || self.credit < cost {
             return false;
         }
         self.credit -= cost;
@@ -218,9 +222,15 @@ impl Repair {
 mod tests {
     use super::*;
 
+    fn on() -> Repair {
+        let mut repair = Repair::default();
+        repair.set_on(true, 0);
+        repair
+    }
+
     #[test]
     fn a_number_is_asked_for_three_times() {
-        let mut repair = Repair::new(0);
+        let mut repair = on();
         assert!(repair.ask(7, 0));
         assert_eq!(repair.deadline(7), Some(WAIT_FIRST));
         assert!(repair.ask_again(7, WAIT_FIRST));
@@ -234,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_wait_follows_what_answers_take() {
-        let mut repair = Repair::new(0);
+        let mut repair = on();
         for number in 0..16 {
             let at = number * 100_000;
             assert!(repair.ask(number, at));
@@ -252,7 +262,7 @@ mod tests {
 
     #[test]
     fn only_so_many_of_all_packets_are_asked_for() {
-        let mut repair = Repair::new(0);
+        let mut repair = on();
         let mut asked = (0..1000).filter(|number| repair.ask(*number, 0)).count();
         assert_eq!(asked as u32, CREDIT_MAX / 4);
         for number in 1000..33_000 {
@@ -265,7 +275,7 @@ mod tests {
 
     #[test]
     fn an_end_that_answers_no_request_is_asked_rarely() {
-        let mut repair = Repair::new(0);
+        let mut repair = on();
         let mut asked = 0;
         for number in 0..100_000 {
             repair.earn();

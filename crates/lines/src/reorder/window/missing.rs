@@ -1,26 +1,26 @@
 //! Missing numbers that the sender is asked for.
 
 use super::Window;
-use crate::reorder::repair::{Repair, Repairs};
+use crate::reorder::repair::Repairs;
 use std::time::Instant;
 
 impl<T> Window<T> {
     /// Whether missing numbers are asked for: only where the sender keeps what it has sent.
     pub fn set_repair(&mut self, on: bool) {
-        if on != self.repair.is_some() {
-            let end = if self.in_order == super::NONE {
-                self.end
-            } else {
-                self.in_order
+        if on || self.repair.is_some() {
+            let end = match self.in_order {
+                super::NONE => self.end,
+                in_order => in_order,
             };
-            self.repair = on.then(|| Box::new(Repair::new(end)));
+            let repair = self.repair.get_or_insert_default();
+            repair.set_on(on, end);
         }
     }
 
     /// The next number that the sender is to be asked for. To be called after packets have come, and after a deadline,
     /// until there is none.
     pub fn missing(&mut self, now: Instant) -> Option<u64> {
-        self.repair.as_ref()?;
+        self.repair.as_ref().filter(|repair| repair.is_on())?;
         if self.in_order == super::NONE && self.limit < self.end {
             let now = self.micros(now);
             self.look_for_missing(now);
