@@ -59,6 +59,22 @@ impl World {
         Some(b)
     }
 
+    /// B as a Millrace that answers on all lines.
+    fn millrace_server(&self, mode: &str) -> Process {
+        let text = format!(
+            "#! [Lines]\n#! Mode = {mode}\n#! Reorder = yes\n[Interface]\nPrivateKey = {}\nListenPort = {PORT_B}\n\
+             Address = {B4}/24\n[Peer]\nPublicKey = {}\nAllowedIPs = {A4}/32\n",
+            self.keys[1].private, self.keys[0].public,
+        );
+        let file = self.directory.file("wg1.conf", &text);
+        let command = self.b.command(PROGRAM).arg("up").arg(file);
+        let mut server = command.spawn().unwrap();
+        server
+            .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+            .unwrap();
+        server
+    }
+
     /// Starts A with these comments before a plain file.
     fn client(&self, lines: &str) -> Process {
         let text = format!(
@@ -218,17 +234,7 @@ fn a_peer_that_answers_on_each_line_is_heard_by_either() {
         return;
     }
     let world = World::new();
-    let text = format!(
-        "#! [Lines]\n#! Mode = duplicate\n#! Reorder = yes\n[Interface]\nPrivateKey = {}\nListenPort = {PORT_B}\n\
-         Address = {B4}/24\n[Peer]\nPublicKey = {}\nAllowedIPs = {A4}/32\n",
-        world.keys[1].private, world.keys[0].public,
-    );
-    let file = world.directory.file("wg1.conf", &text);
-    let command = world.b.command(PROGRAM).arg("up").arg(file);
-    let mut server = command.spawn().unwrap();
-    server
-        .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
-        .unwrap();
+    let server = world.millrace_server("duplicate");
     let client = world.client(DUPLICATE);
     for at in [0, 1] {
         world.is(at, "up");
@@ -254,6 +260,43 @@ fn a_peer_that_answers_on_each_line_is_heard_by_either() {
         let copies: u64 = copies.map(|line| number(&line["duplicated"])).sum();
         assert!(copies > SENT / 2, "{peer}");
     }
+    client.stop().unwrap().success().unwrap();
+    server.stop().unwrap().success().unwrap();
+}
+
+const BALANCE_PACKETS: &str = "#! [Lines]\n#! Mode = balance-packets\n#! Reorder = yes\n\
+    #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
+    #! [Line]\n#! Name = lte\n#! Interface = lte";
+
+/// Two ends that share packets out send once more what a line has lost.
+#[test]
+fn what_one_of_two_lines_loses_is_sent_once_more() {
+    if !ready() {
+        return;
+    }
+    let world = World::new();
+    let server = world.millrace_server("balance-packets");
+    let client = world.client(BALANCE_PACKETS);
+    for at in [0, 1] {
+        world.is(at, "up");
+        until("both used", || world.line(at)["in_use"] == true);
+    }
+    pings(&world.a, B4, 3);
+    world.lose(0.01);
+    let load = UdpLoad {
+        target: (ip(B4), 5000).into(),
+        size: 1200,
+        rate: 2000.0,
+        duration: Duration::from_secs(5),
+        quiet: UDP_QUIET,
+    };
+    let report = udp_load(&world.a, &world.b, &load).unwrap();
+    let status = status_of(&world.b, "wg1");
+    let order = &status["peers"][0]["order"];
+    // A hundred would be lost.
+    let lost = report.sent - report.received;
+    assert!(lost <= report.sent / 400, "{report:?} {order}");
+    assert!(order["repaired"].as_u64().unwrap() > 30, "{order}");
     client.stop().unwrap().success().unwrap();
     server.stop().unwrap().success().unwrap();
 }

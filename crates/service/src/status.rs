@@ -156,6 +156,10 @@ pub struct OrderStatus {
     pub waiting: u64,
     /// Packets of which no copy has come.
     pub lost: u64,
+    /// Packets that the peer was asked to send once more.
+    pub asked: u64,
+    /// Those of them that have come.
+    pub repaired: u64,
 }
 
 /// What the data plane did.

@@ -181,9 +181,14 @@ fn render_peer(out: &mut String, status: &Status, peer: &PeerStatus, paint: Pain
             late,
             waiting,
             lost,
+            asked,
+            repaired,
         } = order;
-        let text =
+        let mut text =
             format!("{accepted} packets in time, {late} late, {lost} lost, {waiting} waiting");
+        if *asked > 0 {
+            text += &format!("; {asked} were asked for once more, and {repaired} of them came");
+        }
         paint.line(out, "order", &text);
     }
 }

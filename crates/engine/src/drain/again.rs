@@ -1,8 +1,10 @@
 //! Packets that are sent once more because the peer has asked for them.
 
 use crate::missing::Missing;
+use crate::peer::Peer;
 use crate::shared::Shared;
 use crate::slot::{InboundRun, OutboundSlot};
+use crate::ways::Way;
 use netio::udp::{Ecn, Family, SendScratch, Train};
 use plane::Wire;
 use std::net::SocketAddr;
@@ -33,11 +35,13 @@ pub(super) fn keep(slot: &OutboundSlot) {
 pub(super) struct Again {
     scratch: Option<Box<SendScratch>>,
     memory: Vec<u8>,
+    /// Bytes of each datagram in the memory.
+    lens: Vec<u32>,
     trains: Vec<Train>,
 }
 
 impl Again {
-    /// Sends what is missing to where the request for it came from, by the same line.
+    /// Sends what is missing by all lines that are shared, so that it is hardly lost again.
     pub(super) fn send<W: Wire>(
         &mut self,
         shared: &Shared<W>,
@@ -48,39 +52,60 @@ impl Again {
             return;
         };
         self.memory.clear();
-        self.trains.clear();
+        self.lens.clear();
         key.with_sent(|sent| {
             for number in missing.numbers() {
                 if let Some(datagram) = sent.again(number) {
-                    let (start, len) = (self.memory.len() as u32, datagram.len() as u32);
                     self.memory.extend_from_slice(datagram);
-                    self.trains.push(Train {
-                        start,
-                        len,
-                        segment: len,
-                        endpoint: run.from,
-                        ecn: Ecn::NotEct,
-                    });
+                    self.lens.push(datagram.len() as u32);
                 }
             }
         });
-        let family = match run.from.addr {
+        if self.lens.is_empty() {
+            return;
+        }
+        let peer = &run.key.peer;
+        let mut ways = peer.lines.ways_of_messages();
+        if ways.is_empty() {
+            ways.push(Way {
+                line: run.line,
+                endpoint: run.from,
+            });
+        }
+        self.scratch.get_or_insert_default().begin_batch();
+        for way in ways {
+            self.send_by(shared, peer, way);
+        }
+    }
+
+    fn send_by<W: Wire>(&mut self, shared: &Shared<W>, peer: &Peer, way: Way) {
+        let mut start = 0;
+        self.trains.clear();
+        for len in &self.lens {
+            self.trains.push(Train {
+                start,
+                len: *len,
+                segment: *len,
+                endpoint: way.endpoint,
+                ecn: Ecn::NotEct,
+            });
+            start += len;
+        }
+        let family = match way.endpoint.addr {
             SocketAddr::V4(_) => Family::V4,
             SocketAddr::V6(_) => Family::V6,
         };
-        let count = self.trains.len() as u64;
         let lines = shared.lines.load();
-        let Some(socket) = lines.socket(run.line, family).filter(|_| count > 0) else {
+        let Some(socket) = lines.socket(way.line, family) else {
             return;
         };
         let scratch = self.scratch.get_or_insert_default();
-        scratch.begin_batch();
         let report = socket.send_trains(scratch, &self.memory, &self.trains);
         shared.outbound.syscalls.add(report.syscalls);
         shared.drops.send_failed.add(report.dropped);
-        let bytes = self.memory.len() as u64;
-        run.key.peer.tx_bytes.add(bytes);
-        if let Some(line) = run.key.peer.lines.get(run.line) {
+        let (count, bytes) = (self.lens.len() as u64, self.memory.len() as u64);
+        peer.tx_bytes.add(bytes);
+        if let Some(line) = peer.lines.get(way.line) {
             line.counts.note_sent(count, bytes);
         }
     }

@@ -4,7 +4,7 @@ use crate::site::{PEER, Site, packet, receive, route, socket};
 use plane::{DataPlane, LINES_MAX, LineCounts, LineId, LineMode, LineSet, Moving, Notice, Reorder};
 
 /// A data plane whose peer has both lines, and a session in both directions.
-fn site(moving: Moving, lines: &[u8]) -> Site {
+pub(crate) fn site(moving: Moving, lines: &[u8]) -> Site {
     let site = Site::new();
     assert!(site.plane.add_peer(PEER, moving));
     for line in lines {
@@ -27,7 +27,7 @@ fn counts(site: &Site) -> Vec<LineCounts> {
 }
 
 /// An inner packet of UDP or TCP from this host to the peer's.
-fn inner(protocol: u8, port: u8, mark: u8) -> Vec<u8> {
+pub(crate) fn inner(protocol: u8, port: u8, mark: u8) -> Vec<u8> {
     let mut packet = packet(1, 2, mark);
     packet[9] = protocol;
     packet.splice(20..28, [0; 1200]);

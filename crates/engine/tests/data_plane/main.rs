@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod lines;
+mod missing;
 mod site;
 
 use plane::{DataPlane, KeyError, LineId, Moving, Notice, PeerId};

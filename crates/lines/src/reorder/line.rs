@@ -155,6 +155,11 @@ impl LineTrack {
         usual.max(self.latest.at(now))
     }
 
+    /// Mean lateness and four times its mean deviation.
+    pub(super) const fn late_mostly(&self) -> u64 {
+        (self.lateness.mean + self.lateness.deviation * 4) / 256
+    }
+
     /// The line is expected to deliver from now on.
     pub(super) const fn up(&mut self, now: u64) {
         self.heard = Some(now);

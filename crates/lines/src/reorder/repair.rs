@@ -143,10 +143,20 @@ impl Repair {
         }
     }
 
+    /// What it takes to ask for a number.
+    fn cost(&self) -> u32 {
+        let cost = COST << self.failed.min(DOUBLINGS_MAX);
+        cost.min(COST * CREDIT_MAX)
+    }
+
+    /// Whether a number would be asked for now, for the first time.
+    pub(super) fn may_ask(&self, number: u64) -> bool {
+        self.on && number >= self.looked && self.credit >= self.cost()
+    }
+
     /// Asks for a number for the first time, if that may be.
     pub(super) fn ask(&mut self, number: u64, now: u64) -> bool {
-        let cost = COST << self.failed.min(DOUBLINGS_MAX);
-        let cost = cost.min(COST * CREDIT_MAX);
+        let cost = self.cost();
         if !self.on || self.credit < cost {
             return false;
         }
@@ -184,12 +194,11 @@ impl Repair {
 
     /// The oldest number from `limit` on that has to be asked for again by now.
     pub(super) fn overdue(&self, now: u64, limit: u64) -> Option<u64> {
-        let wait = self.wait();
         let open = self
             .asked
             .iter()
             .filter(|it| !it.came && it.number >= limit);
-        let mut due = open.filter(|it| it.at + wait <= now);
+        let mut due = open.filter(|it| it.at + self.wait(it.tries) <= now);
         due.next().map(|it| it.number)
     }
 
@@ -197,15 +206,16 @@ impl Repair {
     pub(super) fn deadline(&self, number: u64) -> Option<u64> {
         let mut open = self.asked.iter().filter(|it| !it.came);
         let asked = open.find(|it| it.number == number)?;
-        Some(asked.at + self.wait())
+        Some(asked.at + self.wait(asked.tries))
     }
 
-    fn wait(&self) -> u64 {
+    /// How long the answer to the last of so many requests is waited for: twice as long each time.
+    fn wait(&self, tries: u8) -> u64 {
         let wait = match self.round_trip {
             None => WAIT_FIRST,
             Some((mean, deviation)) => mean + 4 * deviation,
         };
-        wait.clamp(WAIT_MIN, WAIT_MAX)
+        (wait.max(WAIT_MIN) << (tries - 1)).min(WAIT_MAX)
     }
 
     /// The next number that the sender is to be asked for.

@@ -136,7 +136,7 @@ fn what_is_asked_for_again_is_not_lost() {
         let mut delays: Vec<Duration> = settled.map(|d| d.delay).collect();
         delays.sort();
         let p999 = delays[delays.len() * 999 / 1000];
-        assert!(p999 < Duration::from_millis(90), "{p999:?}");
+        assert!(p999 < Duration::from_millis(150), "{p999:?}");
     }
 }
 

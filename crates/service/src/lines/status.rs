@@ -39,6 +39,8 @@ pub(crate) fn order_status(known: &PeerLines) -> OrderStatus {
         late: counts.late,
         waiting: counts.waiting,
         lost: counts.lost(),
+        asked: counts.asked,
+        repaired: counts.repaired,
     }
 }
 

@@ -1,8 +1,12 @@
 //! Missing numbers that the sender is asked for.
 
 use super::Window;
+use crate::reorder::line::LineTrack;
 use crate::reorder::repair::Repairs;
 use std::time::Instant;
+
+/// A packet that is no later than this is not asked for, in microseconds.
+const MOSTLY_MIN: u64 = 5_000;
 
 impl<T> Window<T> {
     /// Whether missing numbers are asked for: only where the sender keeps what it has sent.
@@ -35,13 +39,15 @@ impl<T> Window<T> {
         repair.map_or_else(Repairs::default, |repair| repair.counts())
     }
 
-    /// Asks for what all lines have passed, and again for what has not come in time.
+    /// Asks for what all lines have passed, and what is later than packets mostly are; and again for what has not come in
+    /// time.
     fn look_for_missing(&mut self, now: u64) {
         let busy = self.busy_since;
         let lines = self.lines.iter();
         let alive = lines.filter(|line| line.alive_until(busy).is_some_and(|until| until > now));
         // A line that has passed nothing that is known holds all others up, as it does in rule 1.
         let passed = alive.map(|line| line.passed(now).unwrap_or(0)).min();
+        let (passed, mostly) = (passed.unwrap_or(0), self.late_mostly(now));
         let Some(repair) = &mut self.repair else {
             return;
         };
@@ -50,14 +56,31 @@ impl<T> Window<T> {
                 break;
             }
         }
-        let from = repair.looked_at().max(self.limit);
-        let until = passed.unwrap_or(0).min(self.end);
-        for number in from..until {
-            if !self.history.get(number) {
-                repair.ask(number, now);
+        let mut number = repair.looked_at().max(self.limit);
+        while number < self.end {
+            if self.history.get(number) {
+                number += 1;
+                continue;
             }
+            let next = self.history.next(number, self.end);
+            let since = next.and_then(|next| self.store.since(next));
+            let late = since.is_some_and(|since| since + mostly <= now);
+            if number >= passed && !late {
+                break;
+            }
+            repair.ask(number, now);
+            number += 1;
         }
-        repair.look_to(until);
+        repair.look_to(number);
+    }
+
+    /// How late packets mostly are at most, over all lines that are alive. To be asked for too soon costs a copy only.
+    pub(super) fn late_mostly(&self, now: u64) -> u64 {
+        let busy = self.busy_since;
+        let lines = self.lines.iter();
+        let alive = lines.filter(|line| line.alive_until(busy).is_some_and(|until| until > now));
+        let late = alive.map(LineTrack::late_mostly).max();
+        late.unwrap_or(0).max(MOSTLY_MIN)
     }
 
     /// What is waited for has not come in time. Returns whether the sender is asked for it, so that it is waited for still.

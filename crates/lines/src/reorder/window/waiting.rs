@@ -54,6 +54,10 @@ impl<T> Window<T> {
         let settings = &self.settings;
         let cap = (skew * 3 / 2).clamp(micros(settings.cap), micros(settings.cap_max));
         let waited = since + late.clamp(micros(settings.floor), cap);
+        let waited = match &self.repair {
+            Some(repair) if repair.may_ask(self.limit) => waited.min(since + self.late_mostly(now)),
+            _ => waited,
+        };
         if settings.line_rule {
             waited.min(passed_by_all)
         } else {

@@ -1,0 +1,91 @@
+//! Packets that are lost where both ends share them out among lines, and are sent once more.
+
+use crate::lines::{inner, site};
+use crate::site::{PEER, Site};
+use plane::{DataPlane, LINES_MAX, LineMode, Moving, Reorder};
+
+/// A request as it stands behind the header: for so many numbers from each of these on.
+fn request(runs: &[(u64, u16)]) -> Vec<u8> {
+    let mut payload = vec![0, b'M', b'R', 1];
+    for (first, count) in runs {
+        payload.extend(first.to_be_bytes());
+        payload.extend(count.to_be_bytes());
+    }
+    payload
+}
+
+/// A data plane that shares packets out among both lines.
+fn sharing() -> Site {
+    let site = site(Moving::Stay, &[0, 1]);
+    let mut shares = [0; LINES_MAX];
+    shares[..2].copy_from_slice(&[1, 1]);
+    site.plane
+        .set_line_mode(PEER, LineMode::BalancePackets(shares));
+    site
+}
+
+#[test]
+fn what_the_peer_asks_for_is_sent_once_more_by_each_line_and_no_oftener_than_three_times() {
+    let site = sharing();
+    for mark in 0..4 {
+        site.host_sends(&inner(6, 1, mark));
+        assert_eq!(site.peer_receives().3, mark);
+    }
+    for turn in 0..3 {
+        site.sends_from(&site.peer, 0, 24, (turn, &request(&[(1, 2)])));
+        let mut got: Vec<_> = (0..4).map(|_| site.peer_receives()).collect();
+        got.sort_unstable();
+        let mut expected: Vec<_> = [0, 1]
+            .into_iter()
+            .flat_map(|line| [(site.port(line), 9, 1, 1), (site.port(line), 9, 2, 2)])
+            .collect();
+        expected.sort_unstable();
+        assert_eq!(got, expected);
+    }
+    // Neither what was sent three times, nor what never was, nor what no request can ask for.
+    let all = [(1, 1), (500, u16::MAX), (u64::MAX, u16::MAX)];
+    site.sends_from(&site.peer, 0, 24, (3, &request(&all)));
+    site.host_sends(&inner(6, 1, 9));
+    assert_eq!(site.peer_receives().3, 9);
+    assert_eq!(site.drops("inner_malformed"), 0);
+}
+
+#[test]
+fn nothing_is_kept_where_packets_are_not_shared_out() {
+    let site = site(Moving::Stay, &[0, 1]);
+    site.outward(1);
+    assert_eq!(site.peer_receives().3, 1);
+    site.sends_from(&site.peer, 0, 24, (0, &request(&[(0, 1)])));
+    site.outward(2);
+    assert_eq!(site.peer_receives().3, 2);
+}
+
+#[test]
+fn a_number_that_all_lines_have_passed_is_asked_for() {
+    let site = sharing();
+    site.plane.set_reorder(PEER, Some(Reorder::default()));
+    let sends = |line, number: u16| {
+        let mut packet = inner(6, 1, number as u8);
+        // From the peer to this host.
+        packet[12..20].copy_from_slice(&[10, 0, 0, 2, 10, 0, 0, 1]);
+        site.sends_from(&site.peer, line, 24, (number, &packet));
+    };
+    for number in 0..4 {
+        sends(number as u8 % 2, number);
+        assert_eq!(site.written(), number as u8);
+    }
+    // The fourth is lost.
+    for number in 5..9 {
+        sends(number as u8 % 2, number);
+    }
+    let mut datagram = [0; 2000];
+    let (len, _) = site.peer.recv_from(&mut datagram).unwrap();
+    assert_eq!(datagram[3..len], request(&[(4, 1)]));
+    sends(0, 4);
+    let written: Vec<u8> = (0..5).map(|_| site.written()).collect();
+    assert_eq!(written, [4, 5, 6, 7, 8]);
+    site.until("it is counted", |site| {
+        let order = site.plane.peer_lines(PEER).order;
+        (order.asked, order.repaired, order.lost()) == (1, 1, 0)
+    });
+}
