@@ -2,8 +2,8 @@
 
 use crate::sent::Sent;
 use plane::{Format, KeyLimits};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// The key to send with.

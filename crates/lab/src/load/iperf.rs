@@ -49,6 +49,8 @@ pub struct Iperf {
     pub direction: Direction,
     /// For how long, whole seconds.
     pub seconds: u32,
+    /// Whole seconds before that, which do not count: TCP is about to find its rate.
+    pub omit: u32,
     /// TCP's congestion control, by the kernel's name for it.
     pub congestion: &'static str,
 }
@@ -60,6 +62,7 @@ impl Default for Iperf {
             streams: 1,
             direction: Direction::Forward,
             seconds: 3,
+            omit: 0,
             // The machine's default may be bbr, which hides reordering.
             congestion: "cubic",
         }
@@ -153,6 +156,7 @@ impl Iperf {
             .args(["-p", &server.port.to_string()])
             .args(["-t", &self.seconds.to_string()])
             .args(["-P", &self.streams.to_string()])
+            .args(["-O", &self.omit.to_string()])
             .args(["-J", "-i", "0"]);
         command = match self.direction {
             Direction::Forward => command,
@@ -165,7 +169,7 @@ impl Iperf {
                 command.args(["-u", "-b", &rate.to_string(), "-l", &size.to_string()])
             }
         };
-        let limit = Duration::from_secs(self.seconds.into()) + SLACK;
+        let limit = Duration::from_secs((self.omit + self.seconds).into()) + SLACK;
         let exit = command.spawn()?.wait_at_most(limit)?;
         parse(&exit.stdout, self.transport)
     }

@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(repair.deadline(7), None);
         let requests: Vec<u64> = std::iter::from_fn(|| repair.next_request()).collect();
         assert_eq!(requests, [7; 3]);
-        assert_eq!(repair.ask_again(8, 0), false, "it was not asked for");
+        assert!(!repair.ask_again(8, 0), "it was not asked for");
     }
 
     #[test]
@@ -267,7 +267,13 @@ mod tests {
         assert!((30_000..45_000).contains(&wait), "{wait}");
         assert_eq!(repair.came(100, 10_001_000), Cause::Original);
         assert_eq!(repair.came(101, 0), Cause::Unasked);
-        assert_eq!(repair.counts(), Repairs { asked: 17, came: 17 });
+        assert_eq!(
+            repair.counts(),
+            Repairs {
+                asked: 17,
+                came: 17
+            }
+        );
     }
 
     #[test]

@@ -130,7 +130,10 @@ impl Trail {
     pub(super) fn number_at(&self, at: u64) -> Option<u64> {
         match self.greatest {
             Some((greatest, since)) if since <= at => Some(greatest),
-            _ => self.fine.number_at(at).or_else(|| self.coarse.number_at(at)),
+            _ => self
+                .fine
+                .number_at(at)
+                .or_else(|| self.coarse.number_at(at)),
         }
     }
 

@@ -131,7 +131,10 @@ fn what_is_asked_for_again_is_not_lost() {
         let late = outcome.counters.copies.late;
         assert!(late < sent as u64 / 100, "{late}");
         let asked = outcome.repairs.asked;
-        assert!((sent as u64 / 400..sent as u64 / 30).contains(&asked), "{asked}");
+        assert!(
+            (sent as u64 / 400..sent as u64 / 30).contains(&asked),
+            "{asked}"
+        );
         let settled = outcome.deliveries.iter().skip(3000);
         let mut delays: Vec<Duration> = settled.map(|d| d.delay).collect();
         delays.sort();

@@ -64,7 +64,11 @@ pub(super) fn run(
         let arrival = links.iter().filter_map(Link::next_arrival).min();
         let deadline = window.next_deadline();
         let request = requests.front().map(|(at, _)| *at);
-        let Some(now) = [sending, arrival, deadline, request].into_iter().flatten().min() else {
+        let Some(now) = [sending, arrival, deadline, request]
+            .into_iter()
+            .flatten()
+            .min()
+        else {
             break;
         };
         let mut delivered = |number: u64, verdict, arrived_at: &[Option<Instant>]| {
