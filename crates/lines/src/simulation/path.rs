@@ -43,6 +43,14 @@ pub(super) struct Outcome {
     pub(super) waiting_max: (usize, usize),
 }
 
+const fn arriving(fate: Fate) -> u64 {
+    match fate {
+        Fate::Arrives => 1,
+        Fate::ArrivesTwice => 2,
+        Fate::QueueFull | Fate::Lost => 0,
+    }
+}
+
 /// Sends all and lets everything arrive. `event` is called before each sending, with its index.
 pub(super) fn run(
     sendings: &[Sending],
@@ -87,16 +95,13 @@ pub(super) fn run(
             let sending = sendings[next];
             for (line, link) in links.iter_mut().enumerate() {
                 if sending.lines & (1 << line) != 0 {
-                    let fate = link.send(sending.number, PACKET, now);
-                    copies += u64::from(matches!(fate, Fate::Arrives | Fate::ArrivesTwice));
-                    copies += u64::from(fate == Fate::ArrivesTwice);
+                    copies += arriving(link.send(sending.number, PACKET, now));
                 }
             }
             next += 1;
         }
         while let Some((_, number)) = requests.pop_front_if(|(at, _)| *at <= now) {
-            let fate = links[0].send(number, PACKET, now);
-            copies += u64::from(matches!(fate, Fate::Arrives | Fate::ArrivesTwice));
+            copies += arriving(links[0].send(number, PACKET, now));
         }
         for (line, link) in links.iter_mut().enumerate() {
             while let Some(number) = link.receive(now) {
