@@ -124,7 +124,7 @@ fn schedule(seed: u64) -> Schedule {
         links: (0..lines).map(|_| link(random)).collect(),
         sendings,
         cuts,
-        repair: seed % 3 == 0,
+        repair: seed.is_multiple_of(3),
     }
 }
 
