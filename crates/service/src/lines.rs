@@ -365,7 +365,7 @@ impl Lines {
                     renew: Self::renews(self.settings.mode, &state, now),
                 });
             }
-            if peer.calls_back(now) && state.sealed.is_some() {
+            if (peer.calls_back(now) || peer.tells(&state, now)) && state.sealed.is_some() {
                 out.push(LineEffect::Keepalive(*id));
             }
             let names = &self.settings.lines;

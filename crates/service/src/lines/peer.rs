@@ -23,6 +23,10 @@ const ANSWERED: Duration = Duration::from_secs(2);
 /// Traffic was a moment ago.
 const RECENT: Duration = Duration::from_secs(5);
 
+/// A peer that sends by several lines hears of each at least this often: it takes one that is silent for five seconds for one
+/// that is not used any more.
+const TELL: Duration = Duration::from_secs(2);
+
 /// One line of the peer.
 #[derive(Clone, Debug)]
 pub(super) struct OfLine {
@@ -63,6 +67,8 @@ pub(super) struct PeerLines {
     calls_back: Option<Instant>,
     /// When an answer last came to a probe by the line in use.
     answered: Option<Instant>,
+    /// When a keepalive last went by all lines because nothing else did.
+    told: Option<Instant>,
     /// Bytes received and sent that were counted.
     counted: (u64, u64),
 }
@@ -81,6 +87,7 @@ impl PeerLines {
             asked_last: 0,
             calls_back: None,
             answered: None,
+            told: None,
             counted: (0, 0),
         };
         for line in (0..lines.ends.len()).map(number) {
@@ -283,6 +290,18 @@ impl PeerLines {
         due
     }
 
+    /// Whether a keepalive is due by all lines: data comes, and none goes that would tell the peer by which lines it can send.
+    pub(super) fn tells(&mut self, state: &PeerState, now: Instant) -> bool {
+        let times = &state.times;
+        let comes = times.last_data_received.is_some_and(|at| now < at + TELL);
+        let told = times.last_data_sent.max(self.told);
+        let due = self.mode != LineMode::Single && comes && told.is_none_or(|at| now >= at + TELL);
+        if due {
+            self.told = Some(now);
+        }
+        due
+    }
+
     /// Judges all lines. Returns what has changed.
     pub(super) fn judge(&mut self, now: Instant) -> Vec<(LineId, Change)> {
         let numbered = (0..).map(LineId).zip(&mut self.lines);
@@ -353,6 +372,29 @@ mod tests {
             end.sockets = Sockets::Open;
         }
         lines
+    }
+
+    #[test]
+    fn a_peer_that_sends_hears_of_the_lines_that_it_can_send_by() {
+        let lines = lines(2);
+        let mut peer = PeerLines::new(&lines, SocketAddr::from(([192, 0, 2, 1], 51820)));
+        let start = Instant::now();
+        let told = |peer: &mut PeerLines, sends: bool| {
+            let mut told = 0;
+            for step in 0..100 {
+                let now = start + Duration::from_millis(100) * step;
+                let mut state = PeerState::default();
+                state.times.last_data_received = Some(now);
+                state.times.last_data_sent = sends.then_some(now);
+                told += u32::from(peer.tells(&state, now));
+            }
+            peer.told = None;
+            told
+        };
+        assert_eq!(told(&mut peer, false), 0, "one line");
+        peer.mode = LineMode::Duplicate([LineId(0), LineId(1)].into_iter().collect());
+        assert_eq!(told(&mut peer, false), 5);
+        assert_eq!(told(&mut peer, true), 0);
     }
 
     #[test]
