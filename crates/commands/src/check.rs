@@ -6,10 +6,12 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::error::ImportError;
+use config::lines::SharedLines;
 use config::openvpn;
 use config::pptp;
 use config::relay;
 use config::report::{Entry, Import, Report, Verdict};
+use config::settings::Settings;
 use config::wgquick::{self, Options};
 use serde::Serialize;
 
@@ -28,6 +30,8 @@ pub(crate) struct Arguments {
     pub allow_files: bool,
     /// Judge as `millrace openvpn --allow-insecure-ciphers` would.
     pub allow_insecure_ciphers: bool,
+    /// The settings file, if another than the usual one.
+    pub settings: Option<PathBuf>,
 }
 
 /// What is said of a file.
@@ -68,6 +72,7 @@ pub(crate) fn command() -> Command {
             "allow-insecure-ciphers",
             "Judge as if OpenVPN's insecure ciphers were permitted",
         ))
+        .arg(super::settings::file_argument())
 }
 
 impl From<&ArgMatches> for Arguments {
@@ -83,6 +88,7 @@ impl From<&ArgMatches> for Arguments {
             allow_scripts: matches.get_flag("allow-scripts"),
             allow_files: matches.get_flag("allow-files"),
             allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
+            settings: matches.get_one::<PathBuf>("config").cloned(),
         }
     }
 }
@@ -126,7 +132,30 @@ fn judge(arguments: &Arguments) -> Result<Judged, ImportError> {
     if relay::is_relay(&arguments.file) {
         return judge_relay(&arguments.file);
     }
-    judge_wg_quick(&arguments.file, arguments.allow_scripts)
+    judge_wg_quick(arguments)
+}
+
+/// The lines of the settings file, for a tunnel that may have none of its own; or why it cannot be read, which
+/// `millrace up` would not do without.
+fn shared(arguments: &Arguments, warnings: &mut Vec<String>) -> Option<SharedLines> {
+    match Settings::load(arguments.settings.as_deref(), None, &[]) {
+        Ok(settings) => settings.lines,
+        Err(error) => {
+            warnings.push(error.to_string());
+            None
+        }
+    }
+}
+
+/// Says whose lines those of a tunnel are, where they are not its file's.
+fn tell_lines(origin: Option<String>, report: &mut Report) {
+    let entry = origin.map(|reason| Entry {
+        line: 0,
+        key: "lines".to_owned(),
+        verdict: Verdict::Honoured,
+        reason,
+    });
+    report.entries.extend(entry);
 }
 
 fn judge_pptp(file: &Path) -> Result<Judged, ImportError> {
@@ -167,9 +196,16 @@ fn judge_openvpn(arguments: &Arguments) -> Result<Judged, ImportError> {
     import.check_files();
     import.check_secrecy();
     let mut report = import.report.clone();
-    let warnings = std::mem::take(&mut import.warnings);
+    let mut warnings = std::mem::take(&mut import.warnings);
     let mut usable = import.is_usable();
-    let model = import.into_model().ok().map(|(model, _)| model);
+    let mut model = import.into_model().ok().map(|(model, _)| model);
+    if let Some(model) = &mut model
+        && let Some(shared) = shared(arguments, &mut warnings)
+    {
+        let (origin, misfits) = model.take_lines(&shared);
+        warnings.extend(misfits);
+        tell_lines(origin, &mut report);
+    }
     if let Some(reason) = model.as_ref().and_then(lacking) {
         usable = false;
         report.entries.push(Entry {
@@ -186,10 +222,17 @@ fn judge_openvpn(arguments: &Arguments) -> Result<Judged, ImportError> {
     })
 }
 
-fn judge_wg_quick(file: &Path, allow_scripts: bool) -> Result<Judged, ImportError> {
+fn judge_wg_quick(arguments: &Arguments) -> Result<Judged, ImportError> {
+    let (file, allow_scripts) = (&arguments.file, arguments.allow_scripts);
     let import = wgquick::read(file, Options { allow_scripts })?;
     let mut usable = import.is_usable();
-    let mut report = import.report;
+    let mut report = import.report.clone();
+    let mut warnings: Vec<String> = config::secrecy::warning(file).into_iter().collect();
+    if let Ok((tunnel, _)) = import.into_tunnel() {
+        let given = tunnel.lines_with(shared(arguments, &mut warnings).as_ref());
+        warnings.extend(given.warnings);
+        tell_lines(given.origin, &mut report);
+    }
     // The name is as much a part of the configuration as the lines.
     if wgquick::interface_name(file).is_err() {
         usable = false;
@@ -206,7 +249,7 @@ fn judge_wg_quick(file: &Path, allow_scripts: bool) -> Result<Judged, ImportErro
     Ok(Judged {
         report,
         usable,
-        warnings: config::secrecy::warning(file).into_iter().collect(),
+        warnings,
     })
 }
 
@@ -315,6 +358,47 @@ look at what it does first
         assert_eq!(document["refused"], 1);
         assert_eq!(document["lines"][1]["line"], 3);
         assert_eq!(document["lines"][1]["verdict"], "ignored");
+    }
+
+    #[test]
+    fn lines_of_the_settings_file_are_told_of() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let tunnel = FILE.replace("PostUp = true\n", "");
+        let lines = "[[line]]\nname = 'dsl'\ninterface = 'eth1'\n[[line]]\nname = 'relayed'\n\
+            relay = '192.0.2.1:5'\nrelay-key = 'YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE='\n";
+        let judged = |name: &str, text: &str, lines: &str| {
+            let arguments = Arguments {
+                file: file(name, text),
+                settings: Some(file("millrace.toml", lines)),
+                ..Arguments::default()
+            };
+            judge(&arguments).unwrap()
+        };
+        let shown = text(&judged("wg0.conf", &tunnel, lines));
+        assert!(
+            shown.contains("wg0.conf: honoured lines: failover by dsl, of "),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("line relayed is left out: a relay leads to one peer"),
+            "{shown}"
+        );
+        let own = format!("#! [Line]\n#! Name = a\n#! Interface = e\n{tunnel}");
+        let shown = text(&judged("wg0.conf", &own, lines));
+        assert!(!shown.contains("millrace.toml"), "{shown}");
+        let shown = text(&judged("wg0.conf", &tunnel, "[lines"));
+        assert!(shown.contains("millrace.toml:1: not valid TOML"), "{shown}");
+        let profile =
+            "client\ndev tun\nremote 192.0.2.1\nbind-dev eth0\n<ca>\n</ca>\nauth-user-pass\n";
+        let judged = judged("a.ovpn", profile, lines);
+        let shown = text(&judged);
+        assert!(shown.contains("its lines are not used: "), "{shown}");
+        assert!(!shown.contains("honoured lines"), "{shown}");
     }
 
     #[test]

@@ -7,13 +7,7 @@ use std::path::PathBuf;
 /// Adds `--config`, `--set` and `--crypto-backend`.
 pub(crate) fn arguments(command: Command) -> Command {
     command
-        .arg(
-            Arg::new("config")
-                .long("config")
-                .value_name("FILE")
-                .value_parser(value_parser!(PathBuf))
-                .help("Settings file [default: /etc/millrace/millrace.toml, if it is there]"),
-        )
+        .arg(file_argument())
         .arg(
             Arg::new("set")
                 .long("set")
@@ -30,6 +24,15 @@ pub(crate) fn arguments(command: Command) -> Command {
                     "Which code computes ciphers; the same as --set dataplane.crypto-backend=KIND",
                 ),
         )
+}
+
+/// `--config`.
+pub(crate) fn file_argument() -> Arg {
+    Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("Settings file [default: /etc/millrace/millrace.toml, if it is there]")
 }
 
 /// The settings in force: file, environment, command line.

@@ -2,7 +2,9 @@
 
 use super::settings;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use config::lines::SharedLines;
 use config::report::Verdict;
+use config::settings::Settings;
 use host::background;
 use host::logging;
 use service::running::Claim;
@@ -79,17 +81,22 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 fn openvpn_up(
     path: &Path,
     matches: &ArgMatches,
-    dataplane: config::settings::DataplaneSettings,
+    settings: &Settings,
     signals: &mut service::openvpn::Caught,
 ) -> Result<Option<ExitCode>, Box<dyn Error>> {
-    let model = read_openvpn(path, matches)?;
+    let shared = settings.lines.clone();
+    let model = read_openvpn(path, matches, shared.as_ref())?;
     let file = Some(path.display().to_string());
     let options = service::openvpn::RunOptions {
         no_dns: matches.get_flag("no-dns"),
         wait: true,
     };
     let (path, matches) = (path.to_owned(), matches.clone());
-    let again = Box::new(move || read_openvpn(&path, &matches).map_err(|it| it.to_string()));
+    let again = Box::new(move || {
+        let model = read_openvpn(&path, &matches, shared.as_ref());
+        model.map_err(|it| it.to_string())
+    });
+    let dataplane = settings.dataplane.clone();
     Ok(service::openvpn::run(
         model, again, file, dataplane, options, signals,
     ))
@@ -99,6 +106,7 @@ fn openvpn_up(
 fn read_openvpn(
     path: &Path,
     matches: &ArgMatches,
+    shared: Option<&SharedLines>,
 ) -> Result<config::openvpn::OpenVpn, Box<dyn Error>> {
     let options = config::openvpn::Options {
         allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
@@ -128,7 +136,14 @@ fn read_openvpn(
         model.service.verb = 3;
     }
     if let Some(device) = matches.get_one::<String>("bind-device") {
+        if !model.lines.lines.is_empty() {
+            return Err(BOUND.into());
+        }
         model.sockets.device = Some(device.clone());
+    }
+    if let Some(shared) = shared {
+        let (origin, warnings) = model.take_lines(shared);
+        tell_lines(origin.as_deref(), &warnings);
     }
     Ok(model)
 }
@@ -141,6 +156,19 @@ fn tell(report: &config::report::Report) {
         }
     }
 }
+
+/// Says whose lines those of a tunnel are, where they are not its file's.
+fn tell_lines(origin: Option<&str>, warnings: &[String]) {
+    for warning in warnings {
+        terminal::note(warning);
+    }
+    if let Some(origin) = origin {
+        terminal::note(format_args!("lines: {origin}"));
+    }
+}
+
+/// What is said of `--bind-device` and lines in a file.
+const BOUND: &str = "the file has lines, which have devices of their own: leave --bind-device out";
 
 const REFUSED: &str = "lines are refused (see above): mend them, allow what they want with \
     --allow-scripts or --allow-files, or go on without them with --ignore-refused";
@@ -159,7 +187,7 @@ fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     if config::openvpn::is_openvpn(&path) {
         let mut signals = service::openvpn::Caught::default();
         loop {
-            let ended = openvpn_up(&path, matches, settings.dataplane.clone(), &mut signals)?;
+            let ended = openvpn_up(&path, matches, &settings, &mut signals)?;
             if let Some(code) = ended {
                 return Ok(code);
             }
@@ -169,7 +197,7 @@ fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     if config::relay::is_relay(&path) {
         return Err("this file is a relay's: run it by `millrace relay`".into());
     }
-    wireguard::up(&path, matches, settings.dataplane)
+    wireguard::up(&path, matches, settings)
 }
 
 /// `IFNAME` stands for the file that `wg-quick` would read, unless there is a file of that name here.

@@ -2,6 +2,7 @@
 
 use super::settings;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use config::lines::{Lines, SharedLines};
 use host::background;
 use host::logging;
 use host::privileges;
@@ -71,11 +72,13 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let tun_verdict = test_tun(&settings.dataplane);
     // Before any thread that stays is started: threads inherit what is left.
     privileges::drop_privileges();
+    let bind_device = text("bind-device");
+    let lines = lines(settings.lines.as_ref(), bind_device.is_some());
     let daemon = Daemon::start(&DaemonOptions {
         ifname: text("IFNAME").unwrap_or_default(),
         settings: settings.dataplane,
-        bind_device: text("bind-device"),
-        lines: config::lines::Lines::default(),
+        bind_device,
+        lines,
         tun_verdict,
         #[cfg(feature = "null-cipher")]
         null_cipher,
@@ -102,6 +105,25 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The lines of the settings file. `wg` has no word for lines, and the peers come later.
+fn lines(shared: Option<&SharedLines>, bound: bool) -> Lines {
+    let Some(shared) = shared else {
+        return Lines::default();
+    };
+    let given = match bound {
+        true => shared.refuse("--bind-device names one device for everything"),
+        // There may be any number of peers, and a relay leads to one.
+        false => shared.fit(false, usize::MAX),
+    };
+    for warning in &given.warnings {
+        log::warn!("{warning}");
+    }
+    if let Some(origin) = &given.origin {
+        log::info!("lines: {origin}");
+    }
+    given.lines
 }
 
 /// An interface that belongs to `wg` and not to a file: nothing else is to be done.

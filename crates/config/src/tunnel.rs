@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use zeroize::Zeroizing;
 
-use crate::lines::Lines;
+use crate::lines::{Given, Lines, SharedLines};
 use crate::types::{AllowedIp, Endpoint, InterfaceAddr, Key32};
 use crate::uapi::{AllowedIpChange, SetDevice, SetPeer};
 
@@ -97,6 +97,31 @@ pub struct Peer {
 }
 
 impl Tunnel {
+    /// Whether it takes all packets of the host, of IPv4 or of IPv6.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.interface.table != Table::Off && self.allowed_ips().any(|range| range.is_default())
+    }
+
+    /// How many of its peers it calls.
+    #[must_use]
+    pub fn called(&self) -> usize {
+        let peers = self.peers.iter();
+        peers.filter(|peer| peer.endpoint.is_some()).count()
+    }
+
+    /// The lines that it is run with: its own, or else those of the settings file.
+    #[must_use]
+    pub fn lines_with(&self, shared: Option<&SharedLines>) -> Given {
+        match shared.filter(|_| self.lines.is_default()) {
+            Some(shared) => shared.fit(self.is_full(), self.called()),
+            None => Given {
+                lines: self.lines.clone(),
+                ..Given::default()
+            },
+        }
+    }
+
     /// All ranges of all peers, in the order of the file.
     pub fn allowed_ips(&self) -> impl Iterator<Item = AllowedIp> + '_ {
         self.peers

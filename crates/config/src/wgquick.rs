@@ -14,7 +14,7 @@ use crate::lines::{Found, Sections};
 use crate::report::{Entry, Report, Verdict};
 use crate::suggest::suggest;
 use crate::text::{NOT_UTF8, Text};
-use crate::tunnel::{Peer, Table, Tunnel};
+use crate::tunnel::{Peer, Tunnel};
 use crate::types::{AllowedIp, Key32, is_ifname};
 
 pub(crate) mod value;
@@ -450,10 +450,7 @@ impl Parser {
             let owned = |range: &AllowedIp| self.ranges.get(range).map(|(_, peer)| *peer);
             peer.allowed_ips.retain(|range| owned(range) == Some(index));
         }
-        let full = self.tunnel.interface.table != Table::Off
-            && self.tunnel.allowed_ips().any(|range| range.is_default());
-        let called = self.tunnel.peers.iter();
-        let called = called.filter(|it| it.endpoint.is_some()).count();
+        let (full, called) = (self.tunnel.is_full(), self.tunnel.called());
         let whole = std::mem::take(&mut self.lines).finish(full, called);
         self.tunnel.lines = whole.lines;
         for (line, reason) in whole.faults {

@@ -4,10 +4,11 @@
 //! servers of its own, waits until the names of its endpoints have been found, as they could not be looked up through a
 //! tunnel that is not there yet.
 
-use super::{REFUSED, tell};
+use super::{BOUND, REFUSED, tell, tell_lines};
 use clap::ArgMatches;
-use config::settings::DataplaneSettings;
-use config::tunnel::{Peer, Table, Tunnel};
+use config::lines::{Lines, SharedLines};
+use config::settings::Settings;
+use config::tunnel::{Peer, Tunnel};
 use config::types::Key32;
 use config::uapi::{SetDevice, SetPeer};
 use config::wgquick;
@@ -34,11 +35,7 @@ struct Switches {
 }
 
 /// Brings the tunnel of a file up and serves it until it ends.
-pub(super) fn up(
-    path: &Path,
-    matches: &ArgMatches,
-    settings: DataplaneSettings,
-) -> Outcome<ExitCode> {
+pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outcome<ExitCode> {
     let switches = Switches {
         allow_scripts: matches.get_flag("allow-scripts"),
         ignore_refused: matches.get_flag("ignore-refused"),
@@ -52,10 +49,16 @@ pub(super) fn up(
     let tunnel = read(path, switches)?;
     let bind_device = matches.get_one::<String>("bind-device").cloned();
     if bind_device.is_some() && !tunnel.lines.lines.is_empty() {
-        return Err(
-            "the file has lines, which have devices of their own: leave --bind-device out".into(),
-        );
+        return Err(BOUND.into());
     }
+    let (settings, shared) = (settings.dataplane, settings.lines);
+    let mut given = tunnel.lines_with(shared.as_ref());
+    if let Some(shared) = shared.as_ref().filter(|_| bind_device.is_some())
+        && !given.lines.lines.is_empty()
+    {
+        given = shared.refuse("--bind-device names one device for everything");
+    }
+    tell_lines(given.origin.as_deref(), &given.warnings);
     if host::recover(&ifname)? {
         log::info!("{ifname}: undid what an earlier run left behind");
     }
@@ -64,6 +67,8 @@ pub(super) fn up(
         switches,
         ifname,
         tunnel,
+        shared,
+        lines: given.lines,
         facts: Facts::default(),
         plan: Plan::default(),
         applied: None,
@@ -81,7 +86,7 @@ pub(super) fn up(
         ifname: up.ifname.clone(),
         settings,
         bind_device,
-        lines: up.tunnel.lines.clone(),
+        lines: up.lines.clone(),
         tun_verdict,
         #[cfg(feature = "null-cipher")]
         null_cipher: false,
@@ -146,6 +151,9 @@ struct Up<'a> {
     switches: Switches,
     ifname: String,
     tunnel: Tunnel,
+    /// The lines of the settings file, and those in use: the file's own or these.
+    shared: Option<SharedLines>,
+    lines: Lines,
     /// The host as it was before the plan.
     facts: Facts,
     /// What is in force once it is applied.
@@ -184,7 +192,8 @@ impl Owner for Up<'_> {
             }
         };
         let old = std::mem::replace(&mut self.tunnel, tunnel);
-        if old.lines != self.tunnel.lines {
+        let other = old.lines != self.tunnel.lines;
+        if other && self.tunnel.lines_with(self.shared.as_ref()).lines != self.lines {
             log::warn!(
                 "{}: other lines are used from the next start on",
                 self.ifname
@@ -247,8 +256,7 @@ impl Up<'_> {
     /// The name without which nothing can be done yet.
     fn missing<'n>(&self, names: &'n [Named]) -> Option<&'n Named> {
         let leads_all = |peer: &Peer| peer.allowed_ips.iter().any(|range| range.is_default());
-        let full =
-            self.tunnel.interface.table != Table::Off && self.tunnel.peers.iter().any(leads_all);
+        let full = self.tunnel.is_full();
         let dns = !self.tunnel.interface.dns.is_empty() && !self.switches.no_dns;
         if !full && !dns {
             return None;

@@ -126,3 +126,65 @@ impl SharedLines {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::LineMode;
+    use super::*;
+    use crate::settings::Settings;
+
+    fn shared(text: &str) -> SharedLines {
+        let settings = Settings::from_toml(text, Path::new("m.toml"));
+        settings.unwrap().lines.unwrap()
+    }
+
+    const DIRECT: &str = "[[line]]\nname = 'dsl'\ninterface = 'eth1'\n";
+    const RELAYED: &str = "[[line]]\nname = 'relayed'\nrelay = '192.0.2.1:5'\n\
+        relay-key = 'YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE='\n";
+    const MARKED: &str = "[[line]]\nname = 'lte'\nsource = '192.0.2.9'\nmark = 7\n";
+
+    #[test]
+    fn a_line_that_does_not_fit_the_tunnel_is_left_out_in_words() {
+        let all = shared(&format!("{RELAYED}{DIRECT}{MARKED}"));
+        let names = |given: &Given| {
+            let lines = given.lines.lines.iter();
+            lines.map(|it| it.name.clone()).collect::<Vec<_>>()
+        };
+        let given = all.fit(false, 1);
+        assert_eq!(names(&given), ["relayed", "dsl", "lte"]);
+        assert_eq!(given.warnings, [""; 0]);
+        let given = all.fit(true, 2);
+        assert_eq!(names(&given), ["dsl"]);
+        let [relayed, marked] = given.warnings.as_slice() else {
+            panic!("{given:?}")
+        };
+        assert!(relayed.starts_with("m.toml: line relayed is left out: a relay leads to one peer"));
+        assert!(marked.contains("line lte is left out: without interface, a mark of its own"));
+        // Nothing is left: as if the file had said nothing.
+        let given = shared(RELAYED).fit(false, 0);
+        assert_eq!((given.lines, given.origin), (Lines::default(), None));
+        assert_eq!(given.warnings.len(), 1);
+    }
+
+    #[test]
+    fn a_server_is_given_a_mode_and_no_line() {
+        let all = shared(&format!(
+            "[lines]\nmode = 'duplicate'\nreorder = true\n{DIRECT}"
+        ));
+        let given = all.fit_server();
+        assert_eq!(given.lines.lines, []);
+        assert_eq!(given.lines.mode, LineMode::Duplicate);
+        assert!(
+            given.lines.reorder && given.warnings.len() == 1,
+            "{given:?}"
+        );
+        let given = shared(DIRECT).fit_server();
+        assert!(given.lines.is_default() && given.origin.is_none());
+        // Without a line it fits as it is.
+        let given = shared("[lines]\nmode = 'balance'\n").fit_server();
+        assert_eq!(
+            (given.lines.mode, given.warnings.len()),
+            (LineMode::Balance, 0)
+        );
+    }
+}

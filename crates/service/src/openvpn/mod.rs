@@ -37,6 +37,7 @@ mod statusdoc;
 mod terms;
 
 use crate::inbox::InboxLimits;
+use config::lines::SharedLines;
 use config::openvpn::{self, OpenVpn};
 use config::settings::{DataplaneSettings, ENVIRONMENT, Settings};
 use console::Console;
@@ -143,7 +144,7 @@ fn once(
     if !import.faults().is_empty() {
         return refuse_all(import.faults());
     }
-    let (config, _) = match import.into_model() {
+    let (mut config, _) = match import.into_model() {
         Ok(model) => model,
         Err(error) => return refuse(&error.to_string()),
     };
@@ -164,8 +165,17 @@ fn once(
     match Settings::load(None, environment.as_deref(), &[]) {
         Ok(settings) => {
             let options = RunOptions::default();
-            let arguments = arguments.to_vec();
-            let again: ReadAgain = Box::new(move || read_again(&arguments));
+            let (arguments, shared) = (arguments.to_vec(), settings.lines);
+            if let Some(shared) = &shared {
+                let (origin, warnings) = config.take_lines(shared);
+                for warning in warnings {
+                    say(&format!("WARNING: {warning}"));
+                }
+                if let Some(origin) = origin {
+                    say(&format!("lines: {origin}"));
+                }
+            }
+            let again: ReadAgain = Box::new(move || read_again(&arguments, shared.as_ref()));
             with_config(config, again, file, settings.dataplane, options, signals)
         }
         Err(error) => refuse(&error.to_string()),
@@ -211,14 +221,17 @@ fn first_file(arguments: &[String]) -> Option<String> {
 }
 
 /// The configuration of a command line as it is now.
-fn read_again(arguments: &[String]) -> Result<OpenVpn, String> {
+fn read_again(arguments: &[String], shared: Option<&SharedLines>) -> Result<OpenVpn, String> {
     let mut read = |path: &Path| openvpn::read_config(path);
     let import = openvpn::parse_arguments(arguments, &mut read, OWN_NAME);
     let import = import.map_err(|error| error.to_string())?;
     if let Some(fault) = import.faults().first() {
         return Err(fault.clone());
     }
-    let (config, _) = import.into_model().map_err(|error| error.to_string())?;
+    let (mut config, _) = import.into_model().map_err(|error| error.to_string())?;
+    if let Some(shared) = shared {
+        config.take_lines(shared);
+    }
     Ok(config)
 }
 

@@ -1,9 +1,9 @@
 //! Lines, which stand in comments that begin with `#!`, so that the same file works with programs that know nothing of them.
 
 use super::Builder;
-use crate::lines::{Found, Lines, Sections};
-use crate::openvpn::Connection;
+use crate::lines::{Found, Lines, Sections, SharedLines};
 use crate::openvpn::directive::{Directive, Origin};
+use crate::openvpn::{Connection, OpenVpn, Sockets};
 use crate::report::Verdict;
 
 /// What comments have said of lines so far. Comments of different files are told apart by a number that counts them.
@@ -66,44 +66,66 @@ impl Builder {
         }
         let first = places.first().map(|(origin, _)| origin.clone());
         if let Some(origin) = first.filter(|_| !lines.lines.is_empty())
-            && let Some(reason) = self.conflict_with_lines(server, &lines, connections)
+            && let Some(reason) = conflict(server, &lines, connections, &self.sockets)
         {
             self.refuse(&origin, "", reason);
         }
         self.data.reorder |= lines.reorder;
         lines
     }
+}
 
-    /// Why a `[Line]` does not go with the rest, if it does not.
-    fn conflict_with_lines(
-        &self,
-        server: bool,
-        lines: &Lines,
-        connections: &[Connection],
-    ) -> Option<&'static str> {
-        let tcp = |it: &Connection| it.protocol.transport.is_tcp() || it.proxy.is_some();
-        if server {
-            Some(
-                "a server has no [Line]; it answers clients by the lines that they call by: leave only [Lines], with a \
-                 Mode",
-            )
-        } else if lines.lines.iter().any(|line| line.relay.is_some()) {
-            Some(
-                "lines by a relay are for WireGuard, not yet for OpenVPN; remove each Relay and RelayKey",
-            )
-        } else if connections.iter().any(tcp) {
-            Some("lines are for UDP without a proxy; remove each [Line], or what is not")
-        } else if self.sockets.device.is_some()
-            || connections.iter().any(|it| it.local.host.is_some())
-        {
-            Some(
-                "`local` and `bind-dev` are for one line; say it in each [Line], by Source and Interface",
-            )
-        } else if lines.shape && self.sockets.shaper.is_some() {
-            Some("`shaper` and `Shape = yes` say the same; keep one of them")
-        } else {
-            None
+impl OpenVpn {
+    /// Takes the lines of the settings file where it has none of its own. Returns whose lines they are, and what of them
+    /// does not fit, in words.
+    pub fn take_lines(&mut self, shared: &SharedLines) -> (Option<String>, Vec<String>) {
+        if !self.lines.is_default() {
+            return (None, Vec::new());
         }
+        let given = match self.server() {
+            Some(_) => shared.fit_server(),
+            // What goes past the tunnel does so by routes to the server, and not by a mark.
+            None => {
+                let given = shared.fit(false, 1);
+                match conflict(false, &given.lines, &self.connections, &self.sockets) {
+                    Some(why) if !given.lines.lines.is_empty() => shared.refuse(why),
+                    _ => given,
+                }
+            }
+        };
+        self.data.reorder |= given.lines.reorder;
+        self.lines = given.lines;
+        (given.origin, given.warnings)
+    }
+}
+
+/// Why a `[Line]` does not go with the rest, if it does not.
+fn conflict(
+    server: bool,
+    lines: &Lines,
+    connections: &[Connection],
+    sockets: &Sockets,
+) -> Option<&'static str> {
+    let tcp = |it: &Connection| it.protocol.transport.is_tcp() || it.proxy.is_some();
+    if server {
+        Some(
+            "a server has no [Line]; it answers clients by the lines that they call by: leave only [Lines], with a \
+             Mode",
+        )
+    } else if lines.lines.iter().any(|line| line.relay.is_some()) {
+        Some(
+            "lines by a relay are for WireGuard, not yet for OpenVPN; remove each Relay and RelayKey",
+        )
+    } else if connections.iter().any(tcp) {
+        Some("lines are for UDP without a proxy; remove each [Line], or what is not")
+    } else if sockets.device.is_some() || connections.iter().any(|it| it.local.host.is_some()) {
+        Some(
+            "`local` and `bind-dev` are for one line; say it in each [Line], by Source and Interface",
+        )
+    } else if lines.shape && sockets.shaper.is_some() {
+        Some("`shaper` and `Shape = yes` say the same; keep one of them")
+    } else {
+        None
     }
 }
 
@@ -112,6 +134,7 @@ mod tests {
     use crate::lines::LineMode;
     use crate::openvpn::{Import, Options, parse_bytes};
     use crate::report::Verdict;
+    use crate::settings::Settings;
     use std::path::Path;
 
     const CLIENT: &str = "client\ndev tun\nremote 192.0.2.1\nca ca\ncert cert\nkey key\n";
@@ -166,6 +189,37 @@ mod tests {
             .unwrap();
         assert_eq!(config.lines.mode, LineMode::Duplicate);
         assert!(!import(&format!("{server}{TWO}")).is_usable());
+    }
+
+    #[test]
+    fn a_file_without_lines_takes_those_of_the_settings() {
+        let settings = "[lines]\nmode = 'duplicate'\nreorder = true\n[[line]]\nname = 'a'\ninterface = 'eth1'\n";
+        let settings = Settings::from_toml(settings, Path::new("m.toml")).unwrap();
+        let taken = |text: &str| {
+            let (mut config, _) = import(text).into_model().unwrap();
+            let (origin, warnings) = config.take_lines(settings.lines.as_ref().unwrap());
+            (config, origin, warnings)
+        };
+        let (config, origin, warnings) = taken(CLIENT);
+        assert_eq!(origin.as_deref(), Some("duplicate by a, of m.toml"));
+        assert_eq!((config.lines.lines.len(), warnings.len()), (1, 0));
+        assert!(config.data.reorder);
+        let (config, origin, _) = taken(&format!("{TWO}{CLIENT}"));
+        assert_eq!((config.lines.lines.len(), origin), (2, None), "its own");
+        let (config, origin, warnings) = taken(&format!("{CLIENT}bind-dev eth0\n"));
+        assert!(config.lines.is_default() && origin.is_none());
+        assert!(
+            warnings[0].contains("by source and interface"),
+            "{warnings:?}"
+        );
+        let server = "server 10.8.0.0 255.255.255.0\ndev tun\nca ca\ncert cert\nkey key\ndh none\n";
+        let (config, _, warnings) = taken(server);
+        assert_eq!(config.lines.mode, LineMode::Duplicate);
+        assert!(config.lines.lines.is_empty() && config.data.reorder);
+        assert!(
+            warnings[0].contains("a server has no [[line]]"),
+            "{warnings:?}"
+        );
     }
 
     #[test]
