@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use acceptance::two_lines::{SENT, mostly_arrive};
 use acceptance::{
-    A4, B4, Directory, PATIENCE, PORT_A, PORT_B, PROGRAM, TwoLines, WG, drops, interface, ip, peer,
-    pings, ready, status_of, tcp_both_ways_while, until, wireguard_go,
+    A4, B4, Directory, PATIENCE, PORT_A, PORT_B, PROGRAM, TwoLines, WG, drops, interface, ip,
+    millrace, peer, pings, ready, status_of, tcp_both_ways_while, until, wireguard_go,
 };
 use lab::load::{UDP_QUIET, UdpLoad, udp_load};
-use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer};
+use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer as _};
 use lab::{Impairment, Process, Side};
 use serde_json::Value;
 
@@ -168,6 +168,44 @@ fn a_transfer_survives_the_cut_of_its_line_and_the_tunnel_goes_back() {
         told.unwrap();
     }
     client.stop().unwrap().success().unwrap();
+}
+
+/// An interface that `wg` configures has no file in which lines could stand: those of the settings file are its lines.
+#[test]
+fn an_interface_of_wg_has_the_lines_of_the_settings_file() {
+    if !ready() {
+        return;
+    }
+    let world = World::new();
+    let Some(b) = world.server() else { return };
+    let settings = "[lines]\nhold = 1\n[[line]]\nname = \"dsl\"\ninterface = \"dsl\"\n\
+        [[line]]\nname = \"lte\"\ninterface = \"lte\"\npriority = 20\n";
+    let settings = world.directory.file("millrace.toml", settings);
+    let options = PeerOptions {
+        arguments: vec!["--config".to_owned(), settings.display().to_string()],
+        ..PeerOptions::default()
+    };
+    let a = millrace().start(&world.a, WG, &options).unwrap();
+    let mut theirs = WgPeer::new(&world.keys[1].public).allow(ip(B4), 32);
+    theirs.endpoint = Some((ip(SERVER), PORT_B).into());
+    a.configure(&interface(&world.keys[0], PORT_A, vec![theirs]))
+        .unwrap();
+    a.bring_up(&[(ip(A4), 24)], 1420).unwrap();
+    for at in [0, 1] {
+        world.is(at, "up");
+    }
+    world.uses(0);
+    pings(&world.a, B4, 2);
+
+    world.cables[0].cut(true);
+    world.uses(1);
+    pings(&world.a, B4, 2);
+    world.answered_on(&b, 1);
+
+    world.cables[0].cut(false);
+    world.uses(0);
+    pings(&world.a, B4, 2);
+    world.answered_on(&b, 0);
 }
 
 /// A device that is pulled out and put back in is noticed without a packet and without a restart.
