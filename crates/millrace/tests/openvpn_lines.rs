@@ -8,7 +8,7 @@ use std::thread;
 use acceptance::openvpn::{credentials, millrace, ready};
 use acceptance::two_lines::mostly_arrive;
 use acceptance::{TwoLines, ip, pings, status_of, tcp_both_ways_while, until};
-use lab::openvpn::{KeyKind, OpenVpn, RunningOpenVpn, Setup, StockOpenVpn};
+use lab::openvpn::{KeyKind, OpenVpn, RunningOpenVpn, Setup, StockOpenVpn, Transport};
 use serde_json::Value;
 
 fn lines(mode: &str) -> String {
@@ -30,7 +30,16 @@ struct World<'h> {
 
 impl<'h> World<'h> {
     fn new(net: &'h TwoLines, server: Box<dyn OpenVpn>, theirs: &str, ours: &str) -> Self {
-        let mut setup = Setup::default();
+        Self::of(Setup::default(), net, server, theirs, ours)
+    }
+
+    fn of(
+        mut setup: Setup,
+        net: &'h TwoLines,
+        server: Box<dyn OpenVpn>,
+        theirs: &str,
+        ours: &str,
+    ) -> Self {
         setup.server.verbatim(theirs);
         setup.client.verbatim(ours);
         let client: Box<dyn OpenVpn> = Box::new(millrace());
@@ -117,6 +126,44 @@ fn a_session_survives_the_cut_of_its_line_and_goes_back() {
     world.uses(0);
     pings(&net.a, &world.inner, 3);
     assert_eq!(world.sessions(), 1);
+}
+
+/// Over TCP the line in use is cut in the middle of a transfer: the client connects anew by the other, and goes back when
+/// a connection can be made by the better one again.
+#[test]
+fn a_connection_over_tcp_is_made_anew_by_the_other_line_and_back() {
+    if !ready() {
+        return;
+    }
+    let net = TwoLines::new();
+    let setup = Setup {
+        transport: Transport::Tcp,
+        ..Setup::default()
+    };
+    let ours = format!("persist-tun\n{}", lines("failover"));
+    let world = World::of(setup, &net, Box::new(StockOpenVpn), "", &ours);
+    world.is(0, "up");
+    world.uses(0);
+    pings(&net.a, &world.inner, 2);
+    tcp_both_ways_while(&net.a, &net.b, ip(&world.inner), 12_000_000, |seen| {
+        until("a part of it", || seen.load(Ordering::Relaxed) > 1_000_000);
+        net.cables[0].cut(true);
+        world.uses(1);
+        until("another session", || world.sessions() == 2);
+    });
+    world.is(0, "down");
+    pings(&net.a, &world.inner, 3);
+
+    net.cables[0].cut(false);
+    world.uses(0);
+    until("a third session", || world.sessions() == 3);
+    pings(&net.a, &world.inner, 3);
+
+    // A device that goes is left at once, whatever the kernel knows of the connection.
+    net.a.set_up("dsl", false).unwrap();
+    world.uses(1);
+    until("a fourth session", || world.sessions() == 4);
+    pings(&net.a, &world.inner, 3);
 }
 
 /// A server is not reached by the preferred line: the handshake goes by the other.

@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use crate::poll::check;
 use crate::udp::socket::{set_device, set_int, set_mark, to_raw};
@@ -29,6 +30,9 @@ pub struct TcpOptions {
     pub send_buffer: Option<u32>,
     /// Receive buffer in bytes; the kernel's own tuning when `None`.
     pub receive_buffer: Option<u32>,
+    /// A connection ends when the other end's kernel has acknowledged nothing of what was sent for so long
+    /// (`TCP_USER_TIMEOUT`, RFC 5482); the kernel's patience, of a quarter of an hour, when `None`.
+    pub user_timeout: Option<Duration>,
 }
 
 /// Why there is no socket, or no connection.
@@ -233,6 +237,11 @@ fn socket(address: SocketAddr, options: &TcpOptions) -> Result<OwnedFd, TcpError
     };
     set_int(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)
         .map_err(failed(address, "TCP_NODELAY"))?;
+    if let Some(time) = options.user_timeout {
+        let millis = libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX);
+        set_int(&fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, millis)
+            .map_err(failed(address, "TCP_USER_TIMEOUT"))?;
+    }
     if options.fwmark != 0 {
         set_mark(&fd, options.fwmark).map_err(failed(address, "SO_MARK"))?;
     }

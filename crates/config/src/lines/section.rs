@@ -132,6 +132,17 @@ impl Sections {
         self.lines.shape
     }
 
+    /// Lines are used one at a time, without a queue in front of them. Returns the mode that there was, if that is another.
+    pub(super) fn go_singly(&mut self) -> Option<LineMode> {
+        let mode = self.lines.mode;
+        let other = mode.spreads() || self.lines.shape;
+        self.lines.shape = false;
+        if mode.spreads() {
+            self.lines.mode = LineMode::Failover;
+        }
+        other.then_some(mode)
+    }
+
     /// Forgets the line whose head this is, and whose keys said something. Returns its name.
     pub(super) fn forget(&mut self, head: usize) -> Option<String> {
         let at = self.heads.iter().position(|it| *it == head)?;

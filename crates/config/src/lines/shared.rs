@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeValue;
 
 use super::Lines;
+use super::section::Sections;
 use super::table::{Tables, in_toml};
 use crate::report::{Entry, Verdict};
 use crate::secrecy;
@@ -56,8 +57,31 @@ impl SharedLines {
     /// how many peers it calls.
     #[must_use]
     pub fn fit(&self, full: bool, called: usize) -> Given {
+        let sections = self.tables.sections.clone();
+        self.fit_sections(sections, full, called, Vec::new())
+    }
+
+    /// What a client is given whose connection goes by one line at a time.
+    #[must_use]
+    pub fn fit_stream(&self) -> Given {
         let mut sections = self.tables.sections.clone();
         let mut warnings = Vec::new();
+        if let Some(mode) = sections.go_singly() {
+            let (place, mode) = (self.place.display(), mode.as_str());
+            warnings.push(format!(
+                "{place}: over TCP there is one connection, by one line at a time, and no queue: `failover` in place of `{mode}`"
+            ));
+        }
+        self.fit_sections(sections, false, 1, warnings)
+    }
+
+    fn fit_sections(
+        &self,
+        mut sections: Sections,
+        full: bool,
+        called: usize,
+        mut warnings: Vec<String>,
+    ) -> Given {
         let lines = loop {
             let whole = sections.clone().finish(full, called);
             let mut faults = whole.faults.iter();

@@ -15,7 +15,8 @@ pub struct LineFacts {
 }
 
 impl LineFacts {
-    pub(super) const fn fault(self) -> Option<Fault> {
+    /// What is wrong with it, if anything is.
+    pub(crate) const fn fault(self) -> Option<Fault> {
         match self {
             Self { running: false, .. } => Some(Fault::NoCarrier),
             Self {

@@ -3,8 +3,9 @@
 use super::Builder;
 use crate::lines::{Found, Lines, Sections, SharedLines};
 use crate::openvpn::directive::{Directive, Origin};
-use crate::openvpn::{Connection, OpenVpn, Sockets};
+use crate::openvpn::{Connection, HttpProxy, OpenVpn, Proxy, Sockets};
 use crate::report::Verdict;
+use std::net::IpAddr;
 
 /// What comments have said of lines so far. Comments of different files are told apart by a number that counts them.
 #[derive(Default)]
@@ -86,7 +87,10 @@ impl OpenVpn {
             Some(_) => shared.fit_server(),
             // What goes past the tunnel does so by routes to the server, and not by a mark.
             None => {
-                let given = shared.fit(false, 1);
+                let given = match self.connections.iter().any(is_tcp) {
+                    true => shared.fit_stream(),
+                    false => shared.fit(false, 1),
+                };
                 match conflict(false, &given.lines, &self.connections, &self.sockets) {
                     Some(why) if !given.lines.lines.is_empty() => shared.refuse(why),
                     _ => given,
@@ -99,6 +103,18 @@ impl OpenVpn {
     }
 }
 
+const fn is_tcp(connection: &Connection) -> bool {
+    connection.protocol.transport.is_tcp()
+}
+
+/// Whether a proxy is on this machine.
+fn is_here(proxy: &Proxy) -> bool {
+    let (Proxy::Http(HttpProxy { host, .. }) | Proxy::Socks { host, .. }) = proxy;
+    let host = host.trim_matches(['[', ']']);
+    let address = host.parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
+}
+
 /// Why a `[Line]` does not go with the rest, if it does not.
 fn conflict(
     server: bool,
@@ -106,7 +122,8 @@ fn conflict(
     connections: &[Connection],
     sockets: &Sockets,
 ) -> Option<&'static str> {
-    let tcp = |it: &Connection| it.protocol.transport.is_tcp() || it.proxy.is_some();
+    let tcp = connections.iter().any(is_tcp);
+    let near = |it: &Connection| it.proxy.as_ref().is_some_and(is_here);
     if server {
         Some(
             "a server has no [Line]; it answers clients by the lines that they call by: leave only [Lines], with a \
@@ -116,8 +133,18 @@ fn conflict(
         Some(
             "lines by a relay are for WireGuard, not yet for OpenVPN; remove each Relay and RelayKey",
         )
-    } else if connections.iter().any(tcp) {
-        Some("lines are for UDP without a proxy; remove each [Line], or what is not")
+    } else if tcp && (lines.mode.spreads() || lines.shape) {
+        Some(
+            "over TCP there is one connection, by one line at a time: with a TCP remote write `Mode = failover` or \
+             `Mode = single`, and no Shape",
+        )
+    } else if connections
+        .iter()
+        .any(|it| it.proxy.is_some() && !is_tcp(it))
+    {
+        Some("lines lead through a proxy over TCP only; remove each [Line], or the proxy")
+    } else if connections.iter().any(near) {
+        Some("a proxy on this machine is reached by no line; remove each [Line], or the proxy")
     } else if sockets.device.is_some() || connections.iter().any(|it| it.local.host.is_some()) {
         Some(
             "`local` and `bind-dev` are for one line; say it in each [Line], by Source and Interface",
@@ -212,6 +239,13 @@ mod tests {
             warnings[0].contains("by source and interface"),
             "{warnings:?}"
         );
+        let (config, origin, warnings) = taken(&format!("{CLIENT}proto tcp\n"));
+        assert_eq!(config.lines.mode, LineMode::Failover);
+        assert_eq!(origin.as_deref(), Some("failover by a, of m.toml"));
+        assert!(
+            warnings[0].contains("in place of `duplicate`"),
+            "{warnings:?}"
+        );
         let server = "server 10.8.0.0 255.255.255.0\ndev tun\nca ca\ncert cert\nkey key\ndh none\n";
         let (config, _, warnings) = taken(server);
         assert_eq!(config.lines.mode, LineMode::Duplicate);
@@ -225,14 +259,28 @@ mod tests {
     #[test]
     fn what_does_not_go_with_lines_is_refused() {
         for (more, words) in [
-            ("proto tcp\n", "UDP without a proxy"),
-            ("socks-proxy 192.0.2.2\n", "UDP without a proxy"),
+            ("proto tcp\n", "one line at a time"),
+            ("remote 192.0.2.2 1194 tcp\n", "one line at a time"),
+            ("socks-proxy 192.0.2.2\n", "over TCP only"),
             ("local 192.0.2.3\n", "Source"),
             ("bind-dev eth0\n", "Interface"),
         ] {
             let import = import(&format!("{TWO}{CLIENT}{more}"));
             let found = import.faults().iter().any(|it| it.contains(words));
             assert!(found, "{more}: {:?}", import.faults());
+        }
+        let failover = TWO.replace("duplicate", "failover");
+        let near = "proto tcp\nhttp-proxy 127.0.0.1 3128\n";
+        let near = import(&format!("{failover}{CLIENT}{near}"));
+        let found = near.faults().iter().any(|it| it.contains("this machine"));
+        assert!(found, "{:?}", near.faults());
+        for more in [
+            "proto tcp\n",
+            "proto tcp\nsocks-proxy 192.0.2.2\n",
+            "remote 192.0.2.2 443 tcp\n",
+        ] {
+            let import = import(&format!("{failover}{CLIENT}{more}"));
+            assert_eq!(import.faults(), [""; 0], "{more}");
         }
         let import = import(&format!("{CLIENT}#! [Line]\n#! Nam = dsl\n"));
         let found = import

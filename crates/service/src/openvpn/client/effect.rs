@@ -29,6 +29,8 @@ pub(super) enum Effect {
     /// Get a socket to a server: [`Event::Connected`](super::event::Event::Connected) or
     /// [`Event::DialFailed`](super::event::Event::DialFailed) with this number.
     Dial(u64, Box<Target>, Option<ProxyLogin>),
+    /// Find out whether a server can be reached by a line: [`Event::LineTried`](super::event::Event::LineTried).
+    Try(LineId, Box<Target>),
     /// What is looked up or dialled is not wanted any more.
     Cancel,
     /// Ask for the name and password for the server: [`Event::Login`](super::event::Event::Login).

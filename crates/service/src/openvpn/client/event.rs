@@ -54,8 +54,10 @@ pub(super) enum Event {
     LinesRead(Vec<Option<LineFacts>>),
     /// The sockets of a line: their port, or why there are none.
     LineOpened(LineId, Result<u16, String>),
-    /// There is none, and why.
-    DialFailed(u64, String),
+    /// There is none, and why; whether another line may do better.
+    DialFailed(u64, String, bool),
+    /// What came of [`Effect::Try`](super::effect::Effect::Try).
+    LineTried(LineId, Result<(), String>),
     /// A packet of the control channel.
     Control(Arrival),
     /// A message that was inside a data packet.

@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use config::lines::Line;
 use config::openvpn::{Connection, Family, HttpProxy, Prompted, Proxy, Remote, Sockets};
 use netio::tcp::{Connecting, TcpOptions};
 use zeroize::Zeroizing;
@@ -52,7 +53,16 @@ pub(crate) struct Target {
     /// Where the outer packets go. What must stay outside the tunnel is this.
     pub remote: SocketAddr,
     sockets: Sockets,
+    /// How long the other end may take to say anything at all, where it can be reached by another line.
+    patience: Option<Duration>,
 }
+
+/// How long a connection by one of several lines may take to be made: the kernel has asked three times by then.
+const CONNECT: Duration = Duration::from_secs(4);
+
+/// How long the other end's kernel may acknowledge nothing before such a connection ends. A line that is slow does not
+/// stay silent for so long.
+const SILENT: Duration = Duration::from_secs(6);
 
 /// Ended early, which is not an error: the user said stop.
 struct Stopped;
@@ -77,7 +87,40 @@ impl Target {
             connection,
             remote,
             sockets,
+            patience: None,
         }
+    }
+
+    /// The same by one of several lines.
+    pub(crate) fn by_line(mut self, line: &Line) -> Self {
+        self.sockets.device.clone_from(&line.interface);
+        self.sockets.mark = line.mark.or(self.sockets.mark);
+        self.connection.local.host = line.source.map(|source| source.to_string());
+        self.patience = Some(CONNECT);
+        self
+    }
+
+    /// The device that the socket is bound to.
+    #[cfg(test)]
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.sockets.device.as_deref()
+    }
+
+    /// Finds out whether it can be reached: the connection is closed as soon as it is there. `None` when `stop` came
+    /// first.
+    ///
+    /// # Errors
+    /// See [`DialError`].
+    pub(crate) fn touch(mut self, stop: &Stop<'_>) -> Result<Option<()>, DialError> {
+        // The port may be that of the connection in use.
+        self.connection.local.bind = false;
+        let dial = Dial {
+            target: &self,
+            stop,
+            until: Instant::now() + CONNECT,
+            quiet: true,
+        };
+        Ok(dial.connect()?.ok().map(drop))
     }
 
     /// Where name and password of the proxy come from, when it may want them.
@@ -139,6 +182,7 @@ impl Target {
             stop,
             until: Instant::now()
                 + Duration::from_secs(self.connection.connect_timeout.max(1).into()),
+            quiet: false,
         };
         Ok(dial.open(login)?.ok().map(Socket::Tcp))
     }
@@ -149,6 +193,8 @@ struct Dial<'a> {
     target: &'a Target,
     stop: &'a Stop<'a>,
     until: Instant,
+    /// Nothing is logged.
+    quiet: bool,
 }
 
 impl Dial<'_> {
@@ -177,11 +223,19 @@ impl Dial<'_> {
             device: sockets.device.clone(),
             send_buffer: sockets.send_buffer,
             receive_buffer: sockets.receive_buffer,
+            user_timeout: self.target.patience.map(|_| SILENT),
         };
-        log::info!("Attempting to establish TCP connection with {remote}");
+        if !self.quiet {
+            log::info!("Attempting to establish TCP connection with {remote}");
+        }
+        let patience = self.target.patience.map(|it| Instant::now() + it);
+        let until = patience.map_or(self.until, |at| at.min(self.until));
         let connecting = Connecting::new(remote, &options)?;
         while !connecting.is_done().map_err(refused)? {
-            let woken = self.stop.writable(&connecting, self.until);
+            let woken = self.stop.writable(&connecting, until);
+            if matches!(woken, Ok(Woken::Late)) && until < self.until {
+                return Err(DialError::Silent { remote });
+            }
             or_stop!(self.judge(woken, "connecting"));
         }
         Ok(Ok(connecting.into_stream()))

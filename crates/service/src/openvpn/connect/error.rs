@@ -35,6 +35,12 @@ pub(crate) enum DialError {
         /// The limit.
         seconds: u32,
     },
+    /// It cannot be reached by one of several lines.
+    #[error("TCP: {remote} does not answer")]
+    Silent {
+        /// The server or proxy.
+        remote: SocketAddr,
+    },
     /// The connection to a proxy broke while it was spoken with.
     #[error("proxy {remote}: {error}")]
     Proxy {
@@ -87,4 +93,23 @@ pub(crate) enum DialError {
         /// What the kernel said.
         error: io::Error,
     },
+}
+
+impl DialError {
+    /// Whether another line may do better. One by which a server refuses works.
+    pub(crate) fn is_of_line(&self) -> bool {
+        match self {
+            Self::Refused { error, .. } => !matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset
+            ),
+            // The port is that of the last connection, whatever the line.
+            Self::Socket(TcpError::InUse(_)) => false,
+            Self::Socket(_)
+            | Self::Late { .. }
+            | Self::Silent { .. }
+            | Self::LocalFamily { .. } => true,
+            _ => false,
+        }
+    }
 }

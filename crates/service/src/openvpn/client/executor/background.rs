@@ -6,6 +6,7 @@ use super::super::super::connect::{
 use super::super::super::network::{RouteNames, route_names};
 use super::super::super::policy::scripts::{Hook, Invocation};
 use netio::poll::Waker;
+use plane::LineId;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,6 +23,8 @@ pub(super) enum Outcome {
     LookedUp(u64, Result<Vec<SocketAddr>, ResolveError>),
     /// A socket; `None` where that was not wanted any more.
     Dialled(u64, Box<Target>, Result<Option<Socket>, DialError>),
+    /// Whether a server can be reached by a line.
+    Tried(LineId, Result<(), String>),
     /// The addresses of the names in routes.
     RouteNames(u64, RouteNames),
     /// `tls-verify` has run: how many certificates passed, and what is wrong with the next.
@@ -122,6 +125,19 @@ impl Background {
                 .get_or_insert_with(|| (number, Arc::clone(&self.waker)));
             let failed = Err(DialError::Resources { remote, error });
             self.tell()(Outcome::Dialled(number, Box::new(target), failed));
+        }
+    }
+
+    /// Finds out whether a server can be reached by a line.
+    pub(super) fn try_line(&self, line: LineId, target: Target) {
+        let tell = self.tell();
+        let work = move || -> Result<(), String> {
+            let waker = Waker::new().map_err(|error| error.to_string())?;
+            let touched = target.touch(&Stop::new(&waker));
+            touched.map(drop).map_err(|error| error.to_string())
+        };
+        if let Err(error) = start("try", move || tell(Outcome::Tried(line, work()))) {
+            self.tell()(Outcome::Tried(line, Err(error.to_string())));
         }
     }
 

@@ -7,7 +7,7 @@ mod monitored;
 mod plane;
 
 use self::host::Planning;
-use super::super::connect::{Socket, Target};
+use super::super::connect::{DialError, Socket, Target};
 use super::super::context::Context;
 use super::super::device::{self, Link};
 use super::super::monitoring::{Monitored as _, ProcessRequest};
@@ -174,9 +174,10 @@ impl<'a> Executor<'a> {
                     let dialled = opened
                         .map_err(Failure::from)
                         .and_then(|socket| self.open_socket(&target, socket));
-                    self.dialled(number, dialled);
+                    self.dialled(number, dialled, false);
                 }
             }
+            Effect::Try(line, target) => self.background.try_line(line, *target),
             Effect::Cancel => self.background.cancel(),
             Effect::AskLogin => self.ask_login(),
             Effect::AskProxyLogin(prompted) => self.ask_proxy_login(&prompted),
@@ -288,7 +289,10 @@ impl<'a> Executor<'a> {
                 Ok((remote, None))
             }
             Some(Socket::Tcp(socket)) => {
-                plane.close_line(LineId::FIRST);
+                // That of several lines stays for the next server, which may be reached by datagrams.
+                if context.config.lines.lines.is_empty() {
+                    plane.close_line(LineId::FIRST);
+                }
                 let remote = socket.peer_addr()?;
                 self.streams += 1;
                 let id = StreamId(self.streams);
@@ -312,14 +316,15 @@ impl<'a> Executor<'a> {
         Ok(plane.port(line).unwrap_or(port))
     }
 
-    fn dialled(&mut self, number: u64, dialled: Result<Dialled, Failure>) {
+    /// Tells what came of dialling; `of_line` where another line may do better.
+    fn dialled(&mut self, number: u64, dialled: Result<Dialled, Failure>, of_line: bool) {
         self.results.push_back(match dialled {
             Ok((remote, stream)) => Event::Connected {
                 number,
                 remote,
                 stream,
             },
-            Err(error) => Event::DialFailed(number, error.to_string()),
+            Err(error) => Event::DialFailed(number, error.to_string(), of_line),
         });
     }
 
@@ -379,10 +384,14 @@ impl<'a> Executor<'a> {
                     self.events.push_back(Event::LookedUp(number, found));
                 }
                 background::Outcome::Dialled(number, target, socket) => {
+                    let of_line = socket.as_ref().is_err_and(DialError::is_of_line);
                     let dialled = socket
                         .map_err(Failure::from)
                         .and_then(|socket| self.open_socket(&target, socket));
-                    self.dialled(number, dialled);
+                    self.dialled(number, dialled, of_line);
+                }
+                background::Outcome::Tried(line, result) => {
+                    self.events.push_back(Event::LineTried(line, result));
                 }
                 background::Outcome::RouteNames(number, names) => self.plan(number, &names),
                 background::Outcome::Judged(number, passed, verdict) => {

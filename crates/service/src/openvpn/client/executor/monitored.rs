@@ -42,7 +42,11 @@ impl Monitored for View<'_, '_> {
             let session = connection.session();
             let certificate = session.certificate();
             let user = machine.user();
-            let known = plane.peer_lines(SERVER);
+            let mut known = plane.peer_lines(SERVER);
+            // To the data plane there is one.
+            if let Some(line) = machine.stream_line() {
+                known.lines.iter_mut().for_each(|it| it.line.id = line);
+            }
             let reorders = executor.context.config.data.reorder;
             PeerStatus {
                 lines: lines::status(machine.line_reports(), &known, Instant::now()),

@@ -42,6 +42,8 @@ pub(super) enum End {
     Closed(CloseReason),
     /// What it needed could not be done.
     Failed(String),
+    /// It is to be made anew by another line, for this reason.
+    OtherLine(String),
 }
 
 /// A connection while it lasts.
@@ -105,6 +107,11 @@ impl Connection {
         self.heard
     }
 
+    /// How long the server may say nothing at first.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_secs(self.target.connection.connect_timeout.into())
+    }
+
     fn close(&mut self, reason: CloseReason) {
         self.end.get_or_insert(End::Closed(reason));
     }
@@ -142,8 +149,11 @@ impl Machine<'_> {
                 return self.attempt_failed(&why.to_string(), out);
             }
         };
-        let peer = Peer::new(remote, stream, connection.float, self.lines.is_some(), out);
-        self.call_by_lines(remote, now, out);
+        let by_lines = self.lines.is_some() && stream.is_none();
+        let peer = Peer::new(remote, stream, connection.float, by_lines, out);
+        if by_lines {
+            self.call_by_lines(remote, now, out);
+        }
         // A stream keeps order by itself.
         if self.config.data.reorder && stream.is_none() {
             out.plane(PlaneCall::Reorder(SERVER));
@@ -186,7 +196,9 @@ impl Machine<'_> {
                 it.session.peer_exits(now.monotonic, &mut outputs);
             }
             Event::Message(bytes) if matches!(InBand::of(&bytes), Some(InBand::Options(_))) => {
-                self.answered_by_line(now);
+                if it.stream.is_none() {
+                    self.answered_by_line(now);
+                }
             }
             Event::Notice(notice) => {
                 let before = it.remote;
@@ -228,7 +240,7 @@ impl Machine<'_> {
             return;
         }
         let received = it.session.receive(&arrival.bytes, now.monotonic, outputs);
-        if received.is_ok() {
+        if received.is_ok() && it.stream.is_none() {
             self.heard_by_line(arrival.line, now, out);
         }
         match received {
@@ -348,7 +360,9 @@ impl Machine<'_> {
             peer.unwrap_or_default(),
             outer(it.remote)
         ));
-        self.connected_by_lines(it, now, out);
+        if it.stream.is_none() {
+            self.connected_by_lines(it, now, out);
+        }
         self.restarted = true;
         self.was_up = true;
         it.since = now.wall;

@@ -129,9 +129,9 @@ impl Machine<'_> {
         }
     }
 
-    fn ask_proxy_login(&mut self, candidate: Candidate, _: Now, out: &mut Effects) {
+    fn ask_proxy_login(&mut self, candidate: Candidate, now: Now, out: &mut Effects) {
         match candidate.target.proxy_credentials().cloned() {
-            None => self.dial(candidate, None, out),
+            None => self.dial(candidate, None, now, out),
             Some(prompted) => {
                 self.phase = Phase::ProxyLogin(candidate);
                 out.push(Effect::AskProxyLogin(prompted));
@@ -139,11 +139,16 @@ impl Machine<'_> {
         }
     }
 
-    pub(super) fn proxy_login(&mut self, login: Result<Login, String>, _: Now, out: &mut Effects) {
+    pub(super) fn proxy_login(
+        &mut self,
+        login: Result<Login, String>,
+        now: Now,
+        out: &mut Effects,
+    ) {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::ProxyLogin(candidate) => match login {
                 Ok(Login { name, password }) => {
-                    self.dial(candidate, Some(ProxyLogin { name, password }), out);
+                    self.dial(candidate, Some(ProxyLogin { name, password }), now, out);
                 }
                 Err(error) => self.no_login(error, out),
             },
@@ -151,17 +156,59 @@ impl Machine<'_> {
         }
     }
 
-    fn dial(&mut self, candidate: Candidate, login: Option<ProxyLogin>, out: &mut Effects) {
-        let target = candidate.target.clone();
+    pub(super) fn dial(
+        &mut self,
+        candidate: Candidate,
+        login: Option<ProxyLogin>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let mut target = candidate.target.clone();
+        let tcp = target.connection.protocol.transport.is_tcp();
+        if tcp && self.waits_for_line() {
+            let until = now.monotonic + LINE_MAX;
+            self.phase = Phase::Await(candidate, login, until);
+            return;
+        }
+        if let Some(line) = self.choose_line(now).filter(|_| tcp)
+            && let Some(settings) = self.config.lines.lines.get(line.index())
+        {
+            out.info(format!("connecting by line {}", settings.name));
+            target = Box::new(target.by_line(settings));
+        }
         // A tunnel that stays up must not carry the way to its next server.
         if self.network.is_some() {
             out.host(HostStep::KeepOutside(target.remote.ip()));
         }
-        let tcp = target.connection.protocol.transport.is_tcp();
         out.state(if tcp { State::TcpConnect } else { State::Wait }, "");
         let number = self.request();
-        self.phase = Phase::Dial(number, candidate);
+        self.phase = Phase::Dial(number, now.monotonic, candidate);
         out.push(Effect::Dial(number, target, login));
+    }
+
+    /// There is no socket, and why; whether another line may do better.
+    pub(super) fn dial_failed(
+        &mut self,
+        number: u64,
+        error: &str,
+        of_line: bool,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let Phase::Dial(wanted, since, candidate) = &self.phase else {
+            return;
+        };
+        if *wanted != number {
+            return;
+        }
+        let time = now.monotonic.saturating_duration_since(*since);
+        let tcp = candidate.target.connection.protocol.transport.is_tcp();
+        out.error(error);
+        let outcome = match tcp && of_line && self.line_failed(time, now, out) {
+            true => Outcome::Same,
+            false => Outcome::Again,
+        };
+        self.after_attempt(outcome, out);
     }
 
     /// There is a socket: a session begins.
@@ -173,16 +220,17 @@ impl Machine<'_> {
         now: Now,
         out: &mut Effects,
     ) {
-        if !matches!(self.phase, Phase::Dial(wanted, _) if wanted == number) {
+        if !matches!(self.phase, Phase::Dial(wanted, ..) if wanted == number) {
             return;
         }
-        let Phase::Dial(_, candidate) = std::mem::replace(&mut self.phase, Phase::Idle) else {
+        let Phase::Dial(_, _, candidate) = std::mem::replace(&mut self.phase, Phase::Idle) else {
             return;
         };
         let remote_name = outer(remote);
         if stream.is_some() {
             out.info(format!("TCP connection established with {remote_name}"));
             out.state(State::Wait, "");
+            self.line_reached(now, out);
         } else {
             let version = match device::family_of(remote) {
                 netio::udp::Family::V4 => 4,
@@ -190,7 +238,7 @@ impl Machine<'_> {
             };
             out.info(format!("UDPv{version} link remote: {remote_name}"));
         }
-        if self.has_line() {
+        if stream.is_some() || self.has_line() {
             return self.begin_session(candidate, remote, stream, now, out);
         }
         let until = now.monotonic + LINE_MAX;

@@ -29,10 +29,19 @@ impl Machine<'_> {
         &mut self,
         connection: &Connection,
         end: End,
-        _: Now,
+        now: Now,
         out: &mut Effects,
     ) {
         self.is_connected = false;
+        match &end {
+            End::Closed(CloseReason::PingRestart(time) | CloseReason::HandshakeWindow(time)) => {
+                self.blame_line(connection, *time, now, out);
+            }
+            End::Closed(CloseReason::Local) if !connection.has_heard() => {
+                self.blame_line(connection, connection.patience(), now, out);
+            }
+            _ => {}
+        }
         // Before everything else: from here on no key is left that could be used.
         out.plane(PlaneCall::RemovePeer(SERVER));
         self.forget_lines();
@@ -43,6 +52,11 @@ impl Machine<'_> {
             self.attempts.succeeded();
         }
         let outcome = match (end, connection.leaving) {
+            (End::OtherLine(words), None) => {
+                out.info(format!("{words}; connecting anew"));
+                Outcome::Same
+            }
+            (End::OtherLine(_), Some(signal)) => Outcome::Signal(signal),
             (End::Failed(error), _) => {
                 out.error(error);
                 Outcome::Again

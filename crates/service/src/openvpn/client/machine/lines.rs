@@ -52,7 +52,9 @@ pub(super) struct ServerLines {
 impl ServerLines {
     /// `None` where there are no lines.
     pub(super) fn new(config: &OpenVpn) -> Option<Box<Self>> {
-        if config.lines.lines.is_empty() {
+        let mut connections = config.connections.iter();
+        let udp = connections.any(|it| !it.protocol.transport.is_tcp());
+        if config.lines.lines.is_empty() || !udp {
             return None;
         }
         let local = config.connections.first().map(|it| &it.local);
@@ -73,8 +75,10 @@ impl ServerLines {
 impl Machine<'_> {
     /// The lines to the server; none where it is reached as the host's routes lead.
     pub(in super::super) fn line_reports(&self) -> Vec<LineReport> {
-        let lines = self.lines.as_ref();
-        lines.map_or_else(Vec::new, |it| it.lines.reports(SERVER))
+        match &self.lines {
+            Some(it) if self.stream_line().is_none() => it.lines.reports(SERVER),
+            _ => self.stream_reports(),
+        }
     }
 
     /// Whether there is a line to send by, and none is about to be opened: a better one would be used as soon as it is
@@ -93,7 +97,8 @@ impl Machine<'_> {
 
     /// When the lines are looked at next.
     pub(super) fn lines_due(&self) -> Option<Instant> {
-        let it = self.lines.as_ref().filter(|it| !it.asks)?;
+        let by_stream = self.connection().is_some_and(|it| it.stream.is_some());
+        let it = self.lines.as_ref().filter(|it| !it.asks && !by_stream)?;
         it.lines.due()
     }
 
@@ -155,7 +160,7 @@ impl Machine<'_> {
 
     /// The lines are looked at as soon as it is known what came by them.
     fn look_soon(&mut self, out: &mut Effects) {
-        let connected = self.connection().is_some();
+        let connected = self.connection().is_some_and(|it| it.stream.is_none());
         if let Some(it) = &mut self.lines
             && connected
             && !std::mem::replace(&mut it.asks, true)

@@ -11,11 +11,12 @@ mod interface;
 mod lines;
 mod network;
 mod peer;
+mod stream_lines;
 mod verdict;
 
 pub(super) use connection::Connection;
 
-use super::super::connect::Attempts;
+use super::super::connect::{Attempts, ProxyLogin};
 use super::super::hooks::Hooks;
 use super::super::management::State;
 use super::super::signals::Signal;
@@ -36,6 +37,7 @@ use openvpn::wrap::WrapSettings;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
+use stream_lines::StreamLines;
 
 /// What a client is made of.
 pub(super) struct Parts<'a> {
@@ -65,8 +67,10 @@ enum Phase {
     Interface(Candidate),
     /// A name and a password for the proxy are asked for.
     ProxyLogin(Candidate),
-    /// A socket is on its way: the number of the request.
-    Dial(u64, Candidate),
+    /// A line is waited for to connect by, until then at most.
+    Await(Candidate, Option<ProxyLogin>, Instant),
+    /// A socket is on its way: the number of the request, and since when.
+    Dial(u64, Instant, Candidate),
     /// A line is waited for, until then at most.
     Line(Candidate, SocketAddr, Instant),
     /// There is a socket and a session.
@@ -108,8 +112,9 @@ pub(super) struct Machine<'a> {
     unprivileged: bool,
     /// Packets and sessions that came to nothing.
     refusals: Refusals,
-    /// The lines to the server, if it is reached by several.
+    /// The lines to the server, if it is reached by several: by datagrams, and over TCP.
     lines: Option<Box<ServerLines>>,
+    stream_lines: Option<Box<StreamLines>>,
 }
 
 impl<'a> Machine<'a> {
@@ -142,6 +147,7 @@ impl<'a> Machine<'a> {
             is_connected: false,
             unprivileged: false,
             lines: ServerLines::new(config),
+            stream_lines: StreamLines::new(config),
             refusals: Refusals::new(
                 Dropped::REASONS
                     .into_iter()
@@ -160,6 +166,9 @@ impl<'a> Machine<'a> {
         match event {
             Event::Begin => {
                 out.state(State::Connecting, "");
+                if self.stream_lines.is_some() {
+                    out.push(Effect::ReadLines);
+                }
                 self.next_attempt(now, &mut out);
             }
             Event::LookedUp(number, found) => self.looked_up(number, found, now, &mut out),
@@ -171,11 +180,10 @@ impl<'a> Machine<'a> {
                 remote,
                 stream,
             } => self.dialled(number, remote, stream, now, &mut out),
-            Event::DialFailed(number, error) => {
-                if matches!(self.phase, Phase::Dial(wanted, _) if wanted == number) {
-                    self.attempt_failed(&error, &mut out);
-                }
+            Event::DialFailed(number, error, of_line) => {
+                self.dial_failed(number, &error, of_line, now, &mut out);
             }
+            Event::LineTried(line, result) => self.line_tried(line, result, now, &mut out),
             Event::Released => {
                 if matches!(self.phase, Phase::Hold) {
                     self.next_attempt(now, &mut out);
@@ -185,10 +193,13 @@ impl<'a> Machine<'a> {
             Event::AuthRetry(how) => self.auth_retry = how,
             Event::Signal(Signal::Status) => out.push(Effect::LogStatus),
             Event::Signal(signal) => self.signal(signal, now, &mut out),
-            Event::LinesRead(facts) => self.lines_read(&facts, now, &mut out),
+            Event::LinesRead(facts) => {
+                self.lines_read(&facts, now, &mut out);
+                self.stream_lines_read(&facts, now, &mut out);
+            }
             Event::LineOpened(line, result) => self.line_opened(line, result, now, &mut out),
             Event::NetworkChanged => {
-                if self.lines.is_some() {
+                if self.lines.is_some() || self.stream_lines.is_some() {
                     out.push(Effect::ReadLines);
                 }
                 if self.network.is_some() {
@@ -212,6 +223,12 @@ impl<'a> Machine<'a> {
             }
             Event::Deadline => {
                 self.lines_deadline(now, &mut out);
+                if self
+                    .stream_lines_due(now.monotonic)
+                    .is_some_and(|at| at <= now.monotonic)
+                {
+                    self.follow_stream_lines(now, &mut out);
+                }
                 self.deadline(now, &mut out);
             }
             // Nothing is there any more that it was for.
@@ -229,7 +246,7 @@ impl<'a> Machine<'a> {
             Phase::LookUp(_, _, until) if *until <= now.monotonic => {
                 self.look_up_is_late(now, out);
             }
-            Phase::Line(_, _, until) if *until <= now.monotonic => {
+            Phase::Line(_, _, until) | Phase::Await(_, _, until) if *until <= now.monotonic => {
                 self.attempt_failed("no line could be opened", out);
             }
             Phase::Connection(_) => self.with_connection(now, out, |machine, it, out| {
@@ -242,9 +259,10 @@ impl<'a> Machine<'a> {
     /// When [`Event::Deadline`] is due; `None` where only another event leads on.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let phase = match &self.phase {
-            Phase::Pause(until) | Phase::LookUp(_, _, until) | Phase::Line(_, _, until) => {
-                Some(*until)
-            }
+            Phase::Pause(until)
+            | Phase::LookUp(_, _, until)
+            | Phase::Line(_, _, until)
+            | Phase::Await(_, _, until) => Some(*until),
             Phase::Connection(connection) => {
                 let routes = self.network.as_ref().and_then(TunnelState::routes_at);
                 connection.next_deadline().into_iter().chain(routes).min()
@@ -330,6 +348,7 @@ impl<'a> Machine<'a> {
             Phase::Login(_)
             | Phase::Interface(_)
             | Phase::ProxyLogin(_)
+            | Phase::Await(..)
             | Phase::Dial(..)
             | Phase::Line(..) => {
                 out.push(Effect::Cancel);

@@ -45,7 +45,7 @@ impl World {
         self.carries[line.index()] = !cut;
     }
 
-    fn said(&self, text: &str) -> bool {
+    pub(super) fn said(&self, text: &str) -> bool {
         self.log.iter().any(|line| line.contains(text))
     }
 }

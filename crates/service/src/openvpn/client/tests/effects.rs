@@ -6,10 +6,11 @@ use super::data_plane::{DataPlane, Says};
 use super::server::PASSWORD;
 use super::world::{Flying, World, secs};
 use crate::lines::LineFacts;
-use crate::openvpn::connect::ResolveError;
+use crate::openvpn::connect::{ResolveError, Target};
 use crate::openvpn::management::State;
 use crate::openvpn::network::{HostFacts, TunnelNetwork};
 use crate::openvpn::secrets::Login;
+use config::lines::Line;
 use openvpn::data::inband::OCC_REQUEST;
 use openvpn::data::protocol::session;
 use openvpn::server::Remote;
@@ -43,7 +44,20 @@ impl World {
             Effect::Dial(number, target, _) => {
                 let stream = target.connection.protocol.transport.is_tcp();
                 let pause = secs(target.connection.retry.into());
-                self.dial(number, target.remote, stream, pause);
+                let line = self.line_of(&target);
+                self.dial(number, target.remote, stream.then_some(line), pause);
+            }
+            Effect::Try(line, target) => {
+                assert_eq!(self.line_of(&target), line);
+                self.tries.push((self.now, line));
+                let works = self.carries[line.index()] && self.devices[line.index()];
+                match works && self.answers(target.remote) {
+                    true => self.later(5, 500, Event::LineTried(line, Ok(()))),
+                    false => {
+                        let why = Err("it does not answer".to_owned());
+                        self.throw(secs(4), Flying::Event(Event::LineTried(line, why)));
+                    }
+                }
             }
             Effect::AskLogin => {
                 self.asked += 1;
@@ -141,7 +155,20 @@ impl World {
         self.later(1, 5_000, Event::LookedUp(number, found));
     }
 
-    fn dial(&mut self, number: u64, remote: SocketAddr, stream: bool, pause: Duration) {
+    /// The line that a socket is bound to; the first where there are none.
+    fn line_of(&self, target: &Target) -> LineId {
+        let lines = &self.config.lines.lines;
+        let bound = |line: &Line| line.interface.as_deref() == target.device();
+        LineId(lines.iter().position(bound).unwrap_or_default() as u8)
+    }
+
+    fn answers(&self, remote: SocketAddr) -> bool {
+        let mut servers = self.servers.iter();
+        servers.any(|it| it.address == remote && it.answers)
+    }
+
+    fn dial(&mut self, number: u64, remote: SocketAddr, line: Option<LineId>, pause: Duration) {
+        let stream = line.is_some();
         assert!(self.interface, "an interface comes first");
         if let Some((last, _)) = self.dials.last()
             && !std::mem::take(&mut self.was_up)
@@ -149,15 +176,18 @@ impl World {
             assert!(self.now - *last >= pause, "a pause between attempts");
         }
         self.dials.push((self.now, remote));
-        let reached = self
-            .servers
-            .iter()
-            .any(|it| it.address == remote && it.answers);
-        let refused = stream && !(reached && self.line);
+        if let Some(line) = line
+            && !(self.carries[line.index()] && self.devices[line.index()])
+        {
+            let failed = Event::DialFailed(number, "it does not answer".to_owned(), true);
+            return self.throw(secs(4), Flying::Event(failed));
+        }
+        let refused = stream && !(self.answers(remote) && self.line);
         if refused || self.random.percent(self.faults.dials) {
             let why = "connection refused".to_owned();
-            return self.later(1, 10_000, Event::DialFailed(number, why));
+            return self.later(1, 10_000, Event::DialFailed(number, why, false));
         }
+        self.used = line.unwrap_or(self.used);
         let stream = stream.then(|| {
             self.streams += 1;
             StreamId(self.streams)
@@ -176,7 +206,10 @@ impl World {
             PlaneCall::AddPeer(SERVER, moving) => {
                 assert!(self.plane.keys.is_empty());
                 self.plane = DataPlane::default();
-                (self.used, self.mode) = (LineId::FIRST, LineMode::Single);
+                if self.peer.is_none_or(|(_, stream)| stream.is_none()) {
+                    self.used = LineId::FIRST;
+                }
+                self.mode = LineMode::Single;
                 self.float = moving == Moving::Tell;
             }
             PlaneCall::SetLine(SERVER, line) => {

@@ -4,6 +4,7 @@
 //! `MILLRACE_TEST_SEEDS` is the number of seeds (200), `MILLRACE_TEST_SEED` the first of them (1).
 
 mod by_lines;
+mod by_stream_lines;
 mod data_plane;
 mod effects;
 mod scenarios;

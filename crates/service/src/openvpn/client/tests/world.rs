@@ -70,6 +70,8 @@ pub(super) struct World {
     pub(super) data: bool,
     /// The lines that have sockets.
     pub(super) open: BTreeSet<LineId>,
+    /// When it was tried by which line whether the server is reached.
+    pub(super) tries: Vec<(Instant, LineId)>,
     /// The line that packets go by, and how several do.
     pub(super) used: LineId,
     pub(super) mode: LineMode,
@@ -130,6 +132,7 @@ impl World {
             devices: [true; 2],
             data: false,
             open: BTreeSet::new(),
+            tries: Vec::new(),
             used: LineId::FIRST,
             mode: LineMode::Single,
             address: SocketAddr::from(([198, 51, 100, 7], 40_000)),
@@ -278,7 +281,10 @@ impl World {
 
     fn carries(&self, line: LineId) -> bool {
         let several = !self.config.lines.lines.is_empty();
-        let open = !several || self.open.contains(&line);
+        let open = match self.peer {
+            Some((_, Some(_))) => self.devices[line.index()],
+            _ => !several || self.open.contains(&line),
+        };
         open && self.carries[line.index()]
     }
 

@@ -1,0 +1,481 @@
+//! A server that is reached over TCP, by one of several lines.
+//!
+//! A connection cannot change its line: another line means another connection, and a new session. So one line is used at
+//! a time, and what tells of it costs nothing: the host says whether its device is there, the kernel whether what is sent
+//! is acknowledged (`TCP_USER_TIMEOUT`), and each connection that is made, or not, whether the server is reached.
+//!
+//! Lines that are not in use are not asked, but for those that would be preferred to the one in use: a connection to the
+//! server is made by them now and then, and closed at once, to find out when to go back. A server takes that for a client
+//! that changed its mind, and writes it into its log.
+
+use super::connection::{Connection, End};
+use super::{Machine, Phase};
+use crate::lines::{LineFacts, LineReport};
+use crate::now::Now;
+use config::lines::{LineMode, Lines as Settings};
+use config::openvpn::OpenVpn;
+use lines::health::{Fault, LineState, Reason};
+use lines::scheduler::{FailoverSettings, LineSettings, Mode, Scheduler, SwitchReason};
+use plane::LineId;
+use std::time::{Duration, Instant};
+
+use super::super::effect::{Effect, Effects};
+
+/// How often the server is called by a line that would be preferred: where it is not reached, and hears nothing of it,
+/// where it is, and by one that costs money.
+const TRY: Duration = Duration::from_secs(10);
+const TRY_UP: Duration = Duration::from_secs(30);
+const TRY_METERED: Duration = Duration::from_secs(600);
+
+/// A line that did not work must be found to work twice, so long apart.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// One line.
+struct OfLine {
+    state: LineState,
+    reason: Option<Reason>,
+    since: Option<Instant>,
+    fault: Option<Fault>,
+    ifindex: Option<u32>,
+    /// When the server was last not reached by it.
+    failed: Option<Instant>,
+    /// It was found to work since it did not.
+    answered: bool,
+    /// When it is tried next, if it is worth it.
+    next: Option<Instant>,
+    round_trip: Option<Duration>,
+}
+
+/// The lines by which connections to the server are made.
+pub(super) struct StreamLines {
+    settings: Settings,
+    lines: Vec<OfLine>,
+    scheduler: Scheduler,
+    /// The host has said what it knows of them.
+    known: bool,
+    /// The line of the connection, or of the last one.
+    used: Option<LineId>,
+    /// The line that is tried, and since when.
+    trying: Option<(LineId, Instant)>,
+    /// The device of the line in use is another than it was.
+    replaced: bool,
+}
+
+impl StreamLines {
+    /// `None` where there are no lines, or no server is reached over TCP.
+    pub(super) fn new(config: &OpenVpn) -> Option<Box<Self>> {
+        let mut connections = config.connections.iter();
+        let tcp = connections.any(|it| it.protocol.transport.is_tcp());
+        if !tcp || config.lines.lines.is_empty() {
+            return None;
+        }
+        let settings = config.lines.clone();
+        let mode = match settings.mode {
+            LineMode::Single => Mode::Single,
+            // The others are refused for TCP.
+            _ => Mode::Failover,
+        };
+        let usual = FailoverSettings::default();
+        let mut scheduler = Scheduler::new(
+            mode,
+            FailoverSettings {
+                hold: settings.hold,
+                hold_max: usual.hold_max.max(settings.hold),
+            },
+        );
+        for (id, line) in (0..).map(LineId).zip(&settings.lines) {
+            scheduler.add(
+                id,
+                LineSettings {
+                    priority: line.priority,
+                    metered: line.metered,
+                    rate: line.rate,
+                    stream: true,
+                    ..LineSettings::default()
+                },
+            );
+        }
+        let line = |_| OfLine {
+            state: LineState::Unknown,
+            reason: None,
+            since: None,
+            fault: None,
+            ifindex: None,
+            failed: None,
+            answered: false,
+            next: None,
+            round_trip: None,
+        };
+        Some(Box::new(Self {
+            lines: settings.lines.iter().map(line).collect(),
+            settings,
+            scheduler,
+            known: false,
+            used: None,
+            trying: None,
+            replaced: false,
+        }))
+    }
+
+    fn set(
+        &mut self,
+        line: LineId,
+        state: LineState,
+        reason: Reason,
+        now: Instant,
+    ) -> Option<String> {
+        let of = self.lines.get_mut(line.index())?;
+        if state == LineState::Down {
+            of.answered = false;
+        }
+        let told = of.state != state;
+        (of.state, of.reason) = (state, Some(reason));
+        if told {
+            of.since = Some(now);
+        }
+        let name = &self.settings.lines.get(line.index())?.name;
+        told.then(|| format!("line {name} is {state}: {reason}"))
+    }
+
+    /// What the host says of the lines. Returns what has changed, in words.
+    fn read(&mut self, facts: &[Option<LineFacts>], now: Instant) -> Vec<String> {
+        self.known = true;
+        let mut told = Vec::new();
+        for line in (0..self.lines.len() as u8).map(LineId) {
+            let facts = facts.get(line.index()).copied().flatten();
+            let fault = facts.map_or(Some(Fault::NoDevice), LineFacts::fault);
+            let ifindex = facts.map(|it| it.ifindex);
+            let Some(of) = self.lines.get_mut(line.index()) else {
+                continue;
+            };
+            let before = std::mem::replace(&mut of.fault, fault);
+            let other = std::mem::replace(&mut of.ifindex, ifindex) != ifindex;
+            self.replaced |= other && self.used == Some(line);
+            match (before, fault) {
+                (_, Some(fault)) if before != Some(fault) => {
+                    told.extend(self.set(line, LineState::Down, Reason::Fault(fault), now));
+                }
+                (Some(gone), None) => {
+                    of.next = Some(now);
+                    let reason = Reason::FaultGone(gone);
+                    told.extend(self.set(line, LineState::Unknown, reason, now));
+                }
+                _ => {}
+            }
+        }
+        told
+    }
+
+    /// Whether a connection can be tried by any line.
+    fn has_line(&self) -> bool {
+        self.known && self.lines.iter().any(|of| of.fault.is_none())
+    }
+
+    /// Whether there is another than the one in use that is not known to fail.
+    fn has_other(&self) -> bool {
+        let lines = (0..).map(LineId).zip(&self.lines);
+        let mut others = lines.filter(|(line, _)| Some(*line) != self.used);
+        self.settings.mode != LineMode::Single && others.any(|(_, of)| of.state != LineState::Down)
+    }
+
+    /// Chooses the line for the next connection.
+    fn choose(&mut self, now: Instant) -> Option<LineId> {
+        for (line, of) in (0..).map(LineId).zip(&self.lines) {
+            self.scheduler.set_state(line, of.state, now);
+        }
+        let active = self.scheduler.active()?;
+        let state = self.lines.get(active.index()).map(|of| of.state);
+        let line = match state {
+            // None is known to work: each has its turn.
+            Some(LineState::Down) if self.settings.mode != LineMode::Single => {
+                let lines = (0..).map(LineId).zip(&self.lines);
+                let without = lines.filter(|(_, of)| of.fault.is_none());
+                let oldest = without.min_by_key(|(_, of)| of.failed);
+                oldest.map_or(active, |(line, _)| line)
+            }
+            _ => active,
+        };
+        self.used = Some(line);
+        self.replaced = false;
+        self.used
+    }
+
+    /// Whether a line would be preferred to the one in use if it worked.
+    fn is_better(&self, line: LineId) -> bool {
+        let rank = |line: LineId| {
+            let it = self.settings.lines.get(line.index());
+            it.map(|it| (it.metered, it.priority, line))
+        };
+        self.settings.mode != LineMode::Single
+            && self.used.is_some_and(|used| rank(line) < rank(used))
+    }
+
+    /// Lines that are worth a trial, and when that is due.
+    fn trials(&self) -> impl Iterator<Item = (LineId, Option<Instant>)> + '_ {
+        let lines = (0..).map(LineId).zip(&self.lines);
+        lines
+            .filter(|(line, of)| of.fault.is_none() && self.is_better(*line))
+            .map(|(line, of)| (line, of.next))
+    }
+
+    /// When something is due while a connection lasts; `None` inside for at once.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        let trials = self.trials().filter(|_| self.trying.is_none());
+        let trials = trials.map(|(_, at)| at.unwrap_or(now));
+        trials.chain(self.scheduler.next_deadline()).min()
+    }
+
+    fn every(&self, line: LineId) -> Duration {
+        let settings = self.settings.lines.get(line.index());
+        let of = self.lines.get(line.index());
+        match settings.is_some_and(|it| it.metered) {
+            true => TRY_METERED,
+            false if of.is_some_and(|of| of.state == LineState::Up) => TRY_UP,
+            false => TRY,
+        }
+    }
+
+    /// The line that is to be tried now, which counts as being tried.
+    fn trial(&mut self, now: Instant) -> Option<LineId> {
+        if self.trying.is_some() {
+            return None;
+        }
+        let mut trials = self.trials();
+        let (line, _) = trials.find(|(_, at)| at.is_none_or(|at| at <= now))?;
+        drop(trials);
+        let every = self.every(line);
+        if let Some(of) = self.lines.get_mut(line.index()) {
+            of.next = Some(now + every);
+        }
+        self.trying = Some((line, now));
+        Some(line)
+    }
+
+    /// The server was reached by a line, after this time if that is known.
+    fn reached(&mut self, line: LineId, took: Option<Duration>, now: Instant) -> Option<String> {
+        let of = self.lines.get_mut(line.index())?;
+        of.round_trip = took.or(of.round_trip);
+        if of.fault.is_some() {
+            return None;
+        }
+        if of.state == LineState::Down && self.used != Some(line) && !of.answered {
+            of.answered = true;
+            of.next = Some(now + AGAIN);
+            return None;
+        }
+        let reason = match (of.state, of.since) {
+            (LineState::Down, Some(since)) => {
+                Reason::PacketsAgain(now.saturating_duration_since(since))
+            }
+            (LineState::Up, _) => of.reason.unwrap_or(Reason::FirstPacket),
+            _ => Reason::FirstPacket,
+        };
+        self.set(line, LineState::Up, reason, now)
+    }
+
+    /// The server was not reached by a line, for so long.
+    fn failed(&mut self, line: LineId, time: Duration, now: Instant) -> Option<String> {
+        let words = self.set(line, LineState::Down, Reason::Silent(time), now);
+        let every = self.every(line);
+        let of = self.lines.get_mut(line.index())?;
+        of.next = Some(now + every);
+        of.failed = Some(now);
+        words
+    }
+
+    /// Whether the connection is to be made anew by another line, and why.
+    fn leaves(&mut self, now: Instant) -> Option<String> {
+        let mut switch = None;
+        for (line, of) in (0..).map(LineId).zip(&self.lines) {
+            switch = self.scheduler.set_state(line, of.state, now).or(switch);
+        }
+        let active = self.scheduler.active()?;
+        let works = |line: LineId| {
+            let of = self.lines.get(line.index());
+            of.is_some_and(|of| of.state != LineState::Down)
+        };
+        let name = |line: LineId| {
+            let line = self.settings.lines.get(line.index());
+            line.map_or("?", |it| it.name.as_str())
+        };
+        if self.replaced && works(active) {
+            return Some(format!("line {} has another device", name(active)));
+        }
+        if self.used == Some(active) || !works(active) {
+            return None;
+        }
+        // One of which nothing is known is no switch.
+        let reason = switch.map_or(SwitchReason::Failed, |it| it.reason);
+        Some(format!("line {} is used now: {reason}", name(active)))
+    }
+
+    fn reports(&self) -> Vec<LineReport> {
+        let all = (0..)
+            .map(LineId)
+            .zip(self.settings.lines.iter().zip(&self.lines));
+        let report = all.map(|(line, (settings, of))| {
+            let reason = match (of.reason, self.used == Some(line) || self.is_better(line)) {
+                (Some(reason), _) => reason.to_string(),
+                (None, true) => "nothing has come by it yet".to_owned(),
+                (None, false) => "it waits, and is tried when it is needed".to_owned(),
+            };
+            LineReport {
+                line,
+                name: settings.name.clone(),
+                state: of.state.to_string(),
+                reason,
+                since: of.since,
+                in_use: self.used == Some(line),
+                round_trip: of.round_trip,
+            }
+        });
+        report.collect()
+    }
+}
+
+impl Machine<'_> {
+    /// The line of the connection, where it is one over TCP.
+    pub(in super::super) fn stream_line(&self) -> Option<LineId> {
+        self.connection()?.stream?;
+        self.stream_lines.as_ref()?.used
+    }
+
+    pub(super) fn stream_reports(&self) -> Vec<LineReport> {
+        let lines = self.stream_lines.as_ref();
+        lines.map_or_else(Vec::new, |it| it.reports())
+    }
+
+    /// Whether a connection over TCP has to wait for a line.
+    pub(super) fn waits_for_line(&self) -> bool {
+        let lines = self.stream_lines.as_ref();
+        lines.is_some_and(|it| !it.has_line())
+    }
+
+    /// The line that the next connection over TCP is made by; `None` where there are no lines.
+    pub(super) fn choose_line(&mut self, now: Now) -> Option<LineId> {
+        self.stream_lines.as_mut()?.choose(now.monotonic)
+    }
+
+    /// What the host says of the lines.
+    pub(super) fn stream_lines_read(
+        &mut self,
+        facts: &[Option<LineFacts>],
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let Some(lines) = &mut self.stream_lines else {
+            return;
+        };
+        for words in lines.read(facts, now.monotonic) {
+            out.info(words);
+        }
+        if matches!(self.phase, Phase::Await(..)) && !self.waits_for_line() {
+            if let Phase::Await(candidate, login, _) =
+                std::mem::replace(&mut self.phase, Phase::Idle)
+            {
+                self.dial(candidate, login, now, out);
+            }
+        } else {
+            self.follow_stream_lines(now, out);
+        }
+    }
+
+    /// When something is due of the lines of a connection over TCP.
+    pub(super) fn stream_lines_due(&self, now: Instant) -> Option<Instant> {
+        self.connection().filter(|it| it.stream.is_some())?;
+        self.stream_lines.as_ref()?.due(now)
+    }
+
+    /// Tries lines by which the server would rather be reached, and leaves the one in use for one that is better.
+    pub(super) fn follow_stream_lines(&mut self, now: Now, out: &mut Effects) {
+        let Some(lines) = &mut self.stream_lines else {
+            return;
+        };
+        let Phase::Connection(it) = &mut self.phase else {
+            return;
+        };
+        if it.stream.is_none() || it.end.is_some() {
+            return;
+        }
+        if let Some(words) = lines.leaves(now.monotonic) {
+            return self.with_connection(now, out, |_, it, _| {
+                it.end.get_or_insert(End::OtherLine(words));
+            });
+        }
+        if let Some(line) = lines.trial(now.monotonic)
+            && let Some(settings) = self.config.lines.lines.get(line.index())
+        {
+            let target = it.target.as_ref().clone().by_line(settings);
+            out.push(Effect::Try(line, Box::new(target)));
+        }
+    }
+
+    /// The end of [`Effect::Try`].
+    pub(super) fn line_tried(
+        &mut self,
+        line: LineId,
+        result: Result<(), String>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let Some(lines) = &mut self.stream_lines else {
+            return;
+        };
+        let Some((_, since)) = lines.trying.take_if(|(tried, _)| *tried == line) else {
+            return;
+        };
+        let took = now.monotonic.saturating_duration_since(since);
+        let words = match result {
+            Ok(()) => lines.reached(line, Some(took), now.monotonic),
+            Err(why) => {
+                out.debug(format!("a line was tried: {why}"));
+                lines.failed(line, took, now.monotonic)
+            }
+        };
+        if let Some(words) = words {
+            out.info(words);
+        }
+        self.follow_stream_lines(now, out);
+    }
+
+    /// There is a connection by the line in use.
+    pub(super) fn line_reached(&mut self, now: Now, out: &mut Effects) {
+        let Some(lines) = &mut self.stream_lines else {
+            return;
+        };
+        let words = lines
+            .used
+            .and_then(|line| lines.reached(line, None, now.monotonic));
+        if let Some(words) = words {
+            out.info(words);
+        }
+    }
+
+    /// The server cannot be reached by the line in use, as was found after this time. Returns whether another may do
+    /// better.
+    pub(super) fn line_failed(&mut self, time: Duration, now: Now, out: &mut Effects) -> bool {
+        let Some(lines) = &mut self.stream_lines else {
+            return false;
+        };
+        let words = lines
+            .used
+            .and_then(|line| lines.failed(line, time, now.monotonic));
+        if let Some(words) = words {
+            out.info(words);
+        }
+        lines.has_other()
+    }
+
+    /// A session over TCP has ended in a way that its line may be blamed for.
+    pub(super) fn blame_line(
+        &mut self,
+        it: &Connection,
+        time: Duration,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        if it.stream.is_some() {
+            self.line_failed(time, now, out);
+        }
+    }
+}
