@@ -2,72 +2,51 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 
 use acceptance::{
-    A4, B4, Directory, Net, PATIENCE, PORT_A, PORT_B, PROGRAM, WG, interface, ip, pings, ready,
+    A4, B4, Directory, PATIENCE, PORT_A, PORT_B, PROGRAM, Relayed, WG, interface, ip, pings, ready,
     status_of, until, wireguard_go,
 };
+use lab::Process;
 use lab::peer::{Keys, PeerOptions, WgPeer};
-use lab::{Emulator, Host, Impairment, Link, LinkOptions, Process};
-use netio::netlink::Route;
 use nix::sys::signal::Signal;
 
-/// Where B is called: an address that is on none of its cables.
-const SERVER: &str = "203.0.113.9";
-
-/// The port and the key of the relay.
-const PORT: u16 = 51821;
-const KEY: &str = "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
-
 const NAMES: [&str; 2] = ["direct", "relayed"];
+const SERVER: &str = Relayed::SERVER;
+const KEY: &str = Relayed::KEY;
 
-/// A has a line to B, and one by the relay R.
 struct World {
-    a: Host,
-    b: Host,
-    r: Host,
-    cable: Emulator,
-    /// Where A reaches R.
-    relay: SocketAddr,
-    /// Where R reaches B: an address of the cable between them, as programs that do not answer from the address that was
-    /// called answer from there.
-    target: SocketAddr,
+    net: Relayed,
     keys: [Keys; 2],
     directory: Directory,
 }
 
+impl Deref for World {
+    type Target = Relayed;
+
+    fn deref(&self) -> &Relayed {
+        &self.net
+    }
+}
+
 impl World {
     fn new() -> Self {
-        let (a, b) = Net::hosts();
-        let r = Host::private("r").unwrap();
-        let [ab, ar, rb] = [1, 2, 3].map(LinkOptions::numbered);
-        let cable = Emulator::new(&a, "eth0", &b, "eth0", &ab, [Impairment::NONE; 2], 1).unwrap();
-        Link::new(&a, "eth1", &r, "eth0", &ar).unwrap();
-        Link::new(&r, "eth1", &b, "eth1", &rb).unwrap();
-        b.add_address("lo", ip(SERVER), 32).unwrap();
-        lead(&a, "eth0", ab.b4());
-        let keys = [Keys::generate(&a).unwrap(), Keys::generate(&b).unwrap()];
+        let net = Relayed::new();
         Self {
-            relay: (ar.b4(), PORT).into(),
-            target: (rb.b4(), PORT_B).into(),
-            a,
-            b,
-            r,
-            cable,
-            keys,
+            keys: [
+                Keys::generate(&net.a).unwrap(),
+                Keys::generate(&net.b).unwrap(),
+            ],
+            net,
             directory: Directory::new(),
         }
     }
 
+    /// Programs that do not answer from the address that was called answer from that of the cable.
     fn relay(&self) -> Process {
-        let text = format!(
-            "[Relay]\nListen = {PORT}\nTarget = {}\n[Client]\nName = branch\nKey = {KEY}\nRate = 50M\n",
-            self.target
-        );
-        let file = self.directory.file("relay.conf", &text);
-        let command = self.r.command(PROGRAM).arg("relay").arg(file);
-        started(command.spawn().unwrap(), "relaying from port")
+        let target = (self.near, PORT_B).into();
+        self.net.relay(&self.directory, target)
     }
 
     fn client(&self) -> Process {
@@ -77,7 +56,7 @@ impl World {
              #! [Line]\n#! Name = relayed\n#! Relay = {}\n#! RelayKey = {KEY}\n#! Priority = 20\n\
              [Interface]\nPrivateKey = {}\nListenPort = {PORT_A}\nAddress = {A4}/24\n\
              [Peer]\nPublicKey = {}\nEndpoint = {SERVER}:{PORT_B}\nAllowedIPs = {B4}/32\n",
-            self.relay, self.keys[0].private, self.keys[1].public,
+            self.net.relay, self.keys[0].private, self.keys[1].public,
         );
         let file = self.directory.file("wg0.conf", &text);
         let command = self.a.command(PROGRAM).arg("up").arg(file);
@@ -125,14 +104,6 @@ impl World {
         let log = exit.success().unwrap();
         assert!(!log.contains(KEY), "{log}");
     }
-}
-
-/// A host's way to B.
-fn lead(host: &Host, name: &str, via: IpAddr) {
-    let mut netlink = host.netlink().unwrap();
-    let mut route = Route::new(ip(SERVER), 32).via(via);
-    route.dev = Some(netlink.index_of(name).unwrap());
-    netlink.add_route(&route).unwrap();
 }
 
 fn started(mut process: Process, words: &str) -> Process {

@@ -22,7 +22,6 @@ pub(crate) enum PlaneCall<W> {
     /// `close_line`.
     CloseLine(LineId),
     /// `send`.
-    #[cfg(feature = "server")]
     Send(Line, Vec<u8>),
     /// `send_to_peer`.
     SendToPeer(PeerId, Option<SocketAddr>, Vec<u8>),
@@ -108,7 +107,6 @@ impl<W: Copy + Into<PeerId>> PlaneCall<W> {
                 plane.remove_stream(id);
             }
             Self::CloseLine(line) => plane.close_line(line),
-            #[cfg(feature = "server")]
             Self::Send(line, message) => {
                 plane.send(&line, &message);
             }

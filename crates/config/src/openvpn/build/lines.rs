@@ -123,15 +123,16 @@ fn conflict(
     sockets: &Sockets,
 ) -> Option<&'static str> {
     let tcp = connections.iter().any(is_tcp);
+    let relayed = lines.lines.iter().any(|line| line.relay.is_some());
     let near = |it: &Connection| it.proxy.as_ref().is_some_and(is_here);
     if server {
         Some(
             "a server has no [Line]; it answers clients by the lines that they call by: leave only [Lines], with a \
              Mode",
         )
-    } else if lines.lines.iter().any(|line| line.relay.is_some()) {
+    } else if relayed && (tcp || connections.len() > 1) {
         Some(
-            "lines by a relay are for WireGuard, not yet for OpenVPN; remove each Relay and RelayKey",
+            "a relay forwards datagrams to one server: with a Relay there is one `remote`, over UDP",
         )
     } else if tcp && (lines.mode.spreads() || lines.shape) {
         Some(
@@ -267,6 +268,15 @@ mod tests {
         ] {
             let import = import(&format!("{TWO}{CLIENT}{more}"));
             let found = import.faults().iter().any(|it| it.contains(words));
+            assert!(found, "{more}: {:?}", import.faults());
+        }
+        let relay = "#! [Line]\n#! Name = r\n#! Relay = 192.0.2.9:5\n\
+            #! RelayKey = YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=\n";
+        let relayed = import(&format!("{relay}{CLIENT}"));
+        assert_eq!(relayed.faults(), [""; 0]);
+        for more in ["proto tcp\n", "remote 192.0.2.2\n"] {
+            let import = import(&format!("{relay}{CLIENT}{more}"));
+            let found = import.faults().iter().any(|it| it.contains("one `remote`"));
             assert!(found, "{more}: {:?}", import.faults());
         }
         let failover = TWO.replace("duplicate", "failover");

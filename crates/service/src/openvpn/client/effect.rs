@@ -26,6 +26,8 @@ pub(super) enum Effect {
     LogStatus,
     /// Look up a name: [`Event::LookedUp`](super::event::Event::LookedUp) with this number.
     LookUp(u64, Name),
+    /// Look up the name of a line's relay: [`Event::RelayLookedUp`](super::event::Event::RelayLookedUp).
+    LookUpRelay(LineId, Name),
     /// Get a socket to a server: [`Event::Connected`](super::event::Event::Connected) or
     /// [`Event::DialFailed`](super::event::Event::DialFailed) with this number.
     Dial(u64, Box<Target>, Option<ProxyLogin>),
@@ -118,6 +120,8 @@ pub(super) enum HostStep {
     SetRoutes,
     /// Lead packets to this address past the tunnel.
     KeepOutside(IpAddr),
+    /// The same for the relay of a line, of which there are others: it is no fault if there is no way to it.
+    KeepRelayOutside(IpAddr),
     /// Lead what goes past the tunnel where it goes now.
     Follow,
     /// Undo everything that is set.

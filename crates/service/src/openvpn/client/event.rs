@@ -56,6 +56,8 @@ pub(super) enum Event {
     LineOpened(LineId, Result<u16, String>),
     /// There is none, and why; whether another line may do better.
     DialFailed(u64, String, bool),
+    /// The addresses of the name of a line's relay.
+    RelayLookedUp(LineId, Result<Vec<SocketAddr>, String>),
     /// What came of [`Effect::Try`](super::effect::Effect::Try).
     LineTried(LineId, Result<(), String>),
     /// A packet of the control channel.

@@ -23,6 +23,8 @@ pub(super) enum Outcome {
     LookedUp(u64, Result<Vec<SocketAddr>, ResolveError>),
     /// A socket; `None` where that was not wanted any more.
     Dialled(u64, Box<Target>, Result<Option<Socket>, DialError>),
+    /// The addresses of the name of a line's relay.
+    RelayFound(LineId, Result<Vec<SocketAddr>, ResolveError>),
     /// Whether a server can be reached by a line.
     Tried(LineId, Result<(), String>),
     /// The addresses of the names in routes.
@@ -113,6 +115,17 @@ impl Background {
         if let Err(error) = connect::look_up(name, done) {
             let failed = Err(ResolveError::Resources { host, error });
             self.tell()(Outcome::LookedUp(number, failed));
+        }
+    }
+
+    /// Looks up the name of a line's relay.
+    pub(super) fn look_up_relay(&self, line: LineId, name: Name) {
+        let tell = self.tell();
+        let host = name.host.clone();
+        let done = move |found| tell(Outcome::RelayFound(line, found));
+        if let Err(error) = connect::look_up(name, done) {
+            let failed = Err(ResolveError::Resources { host, error });
+            self.tell()(Outcome::RelayFound(line, failed));
         }
     }
 

@@ -58,6 +58,13 @@ impl Executor<'_> {
                     inside.keep_outside(remote)?;
                 }
             }
+            HostStep::KeepRelayOutside(relay) => {
+                if let Some(inside) = &mut self.inside
+                    && let Err(error) = inside.keep_outside(relay)
+                {
+                    log::warn!("{error}");
+                }
+            }
             HostStep::Follow => {
                 if let Some(inside) = &mut self.inside {
                     inside.follow()?;

@@ -162,6 +162,7 @@ impl<'a> Executor<'a> {
                 context.monitoring.borrow().log_status(&status);
             }
             Effect::LookUp(number, name) => self.background.look_up(number, name),
+            Effect::LookUpRelay(line, name) => self.background.look_up_relay(line, name),
             Effect::Dial(number, target, login) => {
                 // What the last connection left behind is of no use now.
                 while self.inbox.next_arrival().is_some() || self.inbox.next_message().is_some() {}
@@ -389,6 +390,10 @@ impl<'a> Executor<'a> {
                         .map_err(Failure::from)
                         .and_then(|socket| self.open_socket(&target, socket));
                     self.dialled(number, dialled, of_line);
+                }
+                background::Outcome::RelayFound(line, found) => {
+                    let found = found.map_err(|error| error.to_string());
+                    self.events.push_back(Event::RelayLookedUp(line, found));
                 }
                 background::Outcome::Tried(line, result) => {
                     self.events.push_back(Event::LineTried(line, result));

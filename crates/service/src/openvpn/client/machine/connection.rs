@@ -233,7 +233,8 @@ impl Machine<'_> {
         out: &mut Effects,
     ) {
         // A stream of an earlier attempt, or a datagram from elsewhere.
-        let elsewhere = arrival.from.addr != it.remote && !it.target.connection.float;
+        let there = self.address_on(arrival.line).unwrap_or(it.remote);
+        let elsewhere = arrival.from.addr != there && !it.target.connection.float;
         let elsewhere = elsewhere || !self.is_used(arrival.line);
         if arrival.stream != it.stream || (it.stream.is_none() && elsewhere) {
             self.refusals.count(WRONG_ADDRESS);
@@ -320,9 +321,13 @@ impl Machine<'_> {
         match output {
             Output::Send(packet) => {
                 self.asked_by_line(&packet, now);
-                out.plane(PlaneCall::SendToPeer(SERVER, Some(it.remote), packet));
+                let to = self.destination(it.remote);
+                out.plane(PlaneCall::SendToPeer(SERVER, to, packet));
             }
-            Output::InstallKeys(keys) => it.install(keys, self.config.data.allow_insecure, out),
+            Output::InstallKeys(keys) => {
+                it.install(keys, self.config.data.allow_insecure, out);
+                self.know_relays(out);
+            }
             Output::UseForSending { key_id } => {
                 out.plane(PlaneCall::SendWith(SERVER, session(SERVER, key_id)));
             }

@@ -162,6 +162,7 @@ impl Machine<'_> {
             is_ready: false,
             routes: Routes::At(None),
         });
+        self.keep_relays_outside(out);
         let runs = context == "init" || config.scripts.up_restart || !config.service.persist_tun;
         if let Some(script) = config.scripts.up.as_ref().filter(|_| runs) {
             let arguments = device_arguments(

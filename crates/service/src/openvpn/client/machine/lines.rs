@@ -37,7 +37,7 @@ const TRIAL_LATER: Duration = Duration::from_secs(60);
 
 /// The lines to the server, and how far it can be reached by several of them.
 pub(super) struct ServerLines {
-    lines: Lines,
+    pub(super) lines: Lines,
     /// The sockets' port; 0 for any.
     port: u16,
     mark: u32,
@@ -104,13 +104,15 @@ impl Machine<'_> {
 
     /// There is an interface, whose data plane has no line yet.
     pub(super) fn open_lines(&mut self, now: Now, out: &mut Effects) {
-        self.with_lines(out, |it, effects| it.lines.bind(now.monotonic, effects));
+        self.with_lines(now, out, |it, effects| {
+            it.lines.bind(now.monotonic, effects);
+        });
     }
 
     /// What the host says of the lines.
     pub(super) fn lines_read(&mut self, facts: &[Option<LineFacts>], now: Now, out: &mut Effects) {
         let closed = self.ifname.is_none();
-        self.with_lines(out, |it, effects| {
+        self.with_lines(now, out, |it, effects| {
             let bound = Some((it.port, it.mark)).filter(|_| !closed);
             it.lines.read(facts, bound, now.monotonic, effects);
         });
@@ -125,7 +127,7 @@ impl Machine<'_> {
         now: Now,
         out: &mut Effects,
     ) {
-        self.with_lines(out, |it, effects| {
+        self.with_lines(now, out, |it, effects| {
             it.lines.opened(line, result, now.monotonic, effects);
         });
         if !self.has_line() {
@@ -148,7 +150,7 @@ impl Machine<'_> {
             return;
         }
         let connected = self.connection().is_some();
-        self.with_lines(out, |it, effects| {
+        self.with_lines(now, out, |it, effects| {
             it.lines.expire(now.monotonic, effects);
             if !connected {
                 it.lines
@@ -171,7 +173,11 @@ impl Machine<'_> {
 
     /// The interface is to be removed, and the lines with it.
     pub(super) fn close_interface(&mut self, out: &mut Effects) {
-        self.with_lines(out, |it, effects| it.lines.end(effects));
+        let mut effects = Vec::new();
+        if let Some(it) = &mut self.lines {
+            it.lines.end(&mut effects);
+        }
+        effects.into_iter().for_each(|effect| by_lines(effect, out));
         out.push(Effect::CloseInterface);
     }
 
@@ -187,7 +193,7 @@ impl Machine<'_> {
 
     /// A session begins with the server at this address.
     pub(super) fn call_by_lines(&mut self, to: SocketAddr, now: Now, out: &mut Effects) {
-        self.with_lines(out, |it, effects| {
+        self.with_lines(now, out, |it, effects| {
             it.lines.call(SERVER, to, effects);
             it.lines
                 .look(now.monotonic, |_| PeerState::default(), effects);
@@ -207,7 +213,7 @@ impl Machine<'_> {
 
     /// A control packet of the server's came in.
     pub(super) fn heard_by_line(&mut self, line: LineId, now: Now, out: &mut Effects) {
-        self.with_lines(out, |it, effects| {
+        self.with_lines(now, out, |it, effects| {
             // Later they tell little: they can be recorded, and sent again by another line.
             if !it.follows {
                 it.lines.heard(SERVER, line, now.monotonic, effects);
@@ -251,7 +257,7 @@ impl Machine<'_> {
 
     /// The server has moved.
     pub(super) fn server_moved(&mut self, to: SocketAddr, now: Now, out: &mut Effects) {
-        self.with_lines(out, |it, effects| {
+        self.with_lines(now, out, |it, effects| {
             it.lines.call(SERVER, to, effects);
             it.lines.hurry(now.monotonic);
         });
@@ -281,7 +287,7 @@ impl Machine<'_> {
         lines.asks = false;
         let before = lines.lines.used(SERVER);
         let follows = lines.follows;
-        self.with_lines(out, |it, effects| {
+        self.with_lines(now, out, |it, effects| {
             it.lines.look(now.monotonic, |_| state, effects);
             it.try_request(now.monotonic, effects);
         });
@@ -293,8 +299,9 @@ impl Machine<'_> {
     }
 
     /// Does something with the lines, and what they ask for.
-    fn with_lines(
+    pub(super) fn with_lines(
         &mut self,
+        now: Now,
         out: &mut Effects,
         call: impl FnOnce(&mut ServerLines, &mut Vec<LineEffect>),
     ) {
@@ -302,8 +309,18 @@ impl Machine<'_> {
         let mut effects = Vec::new();
         call(lines, &mut effects);
         for effect in effects {
-            by_lines(effect, out);
+            match effect {
+                LineEffect::Hello { line, works, lost } => {
+                    self.say_hello(line, (works, lost), now, out);
+                }
+                effect => by_lines(effect, out),
+            }
         }
+    }
+
+    /// Where the server is on a line: itself, or a relay.
+    pub(super) fn address_on(&self, line: LineId) -> Option<SocketAddr> {
+        self.lines.as_ref()?.lines.relay(line)
     }
 }
 
@@ -333,7 +350,7 @@ fn by_lines(effect: LineEffect, out: &mut Effects) {
         LineEffect::Probe { peer, line, .. } => {
             out.plane(PlaneCall::InjectBy(peer, line.id, OCC_REQUEST.to_vec()));
         }
-        // Files with relays are refused.
+        // It needs the time.
         LineEffect::Hello { .. } => {}
         LineEffect::Keepalive(id) => out.plane(PlaneCall::Inject(id, PING.to_vec())),
         LineEffect::Log(level, words) => out.log(level, words),

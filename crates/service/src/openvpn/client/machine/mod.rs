@@ -11,6 +11,7 @@ mod interface;
 mod lines;
 mod network;
 mod peer;
+mod relays;
 mod stream_lines;
 mod verdict;
 
@@ -26,6 +27,7 @@ use super::event::{Event, Realm};
 use super::logins::Logins;
 use crate::now::Now;
 use crate::status::Refusals;
+use crate::wireguard::names::Name;
 use config::openvpn::{AuthRetry, ControlWrap, OpenVpn};
 use dialling::Candidate;
 use ending::Outcome;
@@ -34,6 +36,8 @@ use network::TunnelState;
 use openvpn::session::{CloseReason, Dropped};
 use openvpn::tls::TlsSettings;
 use openvpn::wrap::WrapSettings;
+use plane::LineId;
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -115,6 +119,8 @@ pub(super) struct Machine<'a> {
     /// The lines to the server, if it is reached by several: by datagrams, and over TCP.
     lines: Option<Box<ServerLines>>,
     stream_lines: Option<Box<StreamLines>>,
+    /// The names of lines' relays.
+    relays: BTreeMap<LineId, Name>,
 }
 
 impl<'a> Machine<'a> {
@@ -148,6 +154,7 @@ impl<'a> Machine<'a> {
             unprivileged: false,
             lines: ServerLines::new(config),
             stream_lines: StreamLines::new(config),
+            relays: BTreeMap::new(),
             refusals: Refusals::new(
                 Dropped::REASONS
                     .into_iter()
@@ -169,6 +176,8 @@ impl<'a> Machine<'a> {
                 if self.stream_lines.is_some() {
                     out.push(Effect::ReadLines);
                 }
+                self.name_relays(now);
+                self.look_up_relays(now, &mut out);
                 self.next_attempt(now, &mut out);
             }
             Event::LookedUp(number, found) => self.looked_up(number, found, now, &mut out),
@@ -183,6 +192,7 @@ impl<'a> Machine<'a> {
             Event::DialFailed(number, error, of_line) => {
                 self.dial_failed(number, &error, of_line, now, &mut out);
             }
+            Event::RelayLookedUp(line, found) => self.relay_looked_up(line, found, now, &mut out),
             Event::LineTried(line, result) => self.line_tried(line, result, now, &mut out),
             Event::Released => {
                 if matches!(self.phase, Phase::Hold) {
@@ -199,6 +209,7 @@ impl<'a> Machine<'a> {
             }
             Event::LineOpened(line, result) => self.line_opened(line, result, now, &mut out),
             Event::NetworkChanged => {
+                self.hurry_relays(now);
                 if self.lines.is_some() || self.stream_lines.is_some() {
                     out.push(Effect::ReadLines);
                 }
@@ -222,6 +233,7 @@ impl<'a> Machine<'a> {
                 self.script_finished(hook, result, now, &mut out);
             }
             Event::Deadline => {
+                self.look_up_relays(now, &mut out);
                 self.lines_deadline(now, &mut out);
                 if self
                     .stream_lines_due(now.monotonic)
@@ -269,7 +281,8 @@ impl<'a> Machine<'a> {
             }
             _ => None,
         };
-        phase.into_iter().chain(self.lines_due()).min()
+        let lines = self.lines_due().into_iter().chain(self.relays_due());
+        phase.into_iter().chain(lines).min()
     }
 
     /// The connection to a server, while there is one.

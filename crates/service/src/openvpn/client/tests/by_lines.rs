@@ -8,6 +8,7 @@ use super::world::{World, secs};
 use crate::openvpn::seeded::Random;
 use crate::openvpn::signals::Signal;
 use config::lines::{Line, LineMode as Mode, Lines};
+use config::types::Key32;
 use plane::{LineId, LineMode, LineSet};
 use std::net::SocketAddr;
 
@@ -152,6 +153,64 @@ fn a_server_that_answers_no_request_is_judged_by_what_it_sends() {
     world.run_for(secs(50));
     assert_eq!((world.used, world.dials.len()), (LTE, 1), "{:?}", world.log);
     assert!(world.is_connected());
+}
+
+/// A line leads by a relay, which is given by name and forgets us when it is started anew.
+#[test]
+fn a_line_may_lead_by_a_relay() {
+    let direct = Line {
+        name: "direct".to_owned(),
+        interface: Some("dsl".to_owned()),
+        ..Line::default()
+    };
+    let relayed = Line {
+        name: "relayed".to_owned(),
+        relay: Some("relay.example:51821".parse().unwrap()),
+        relay_key: Some(Key32::new([7; 32])),
+        priority: 20,
+        ..Line::default()
+    };
+    let lines = Lines {
+        mode: Mode::Failover,
+        hold: secs(5),
+        lines: vec![direct, relayed],
+        ..Lines::default()
+    };
+    let server = SocketAddr::from(([192, 0, 2, 1], 1194));
+    let mut world = World::new(
+        config_by_lines("--remote 192.0.2.1 1194", lines),
+        &[server],
+        1,
+    );
+    world.handle(Event::Begin);
+    world.run_for(secs(30));
+    assert!(world.is_connected(), "{:?}", world.log);
+    assert_eq!((world.used, world.relayed[0]), (DSL, None));
+    assert!(world.relayed[1].is_some() && world.told);
+
+    world.told = false;
+    world.cut(DSL, true);
+    world.run_for(secs(30));
+    assert_eq!(world.used, LTE, "{:?}", world.log);
+    world.renew(0);
+    let hellos = world.hellos;
+    world.run_for(secs(600));
+    assert!(world.is_connected(), "{:?}", world.log);
+    assert!(
+        (25..=60).contains(&(world.hellos - hellos)),
+        "{}",
+        world.hellos - hellos
+    );
+    world.cut(DSL, false);
+    world.run_for(secs(60));
+    assert_eq!((world.used, world.dials.len()), (DSL, 1));
+
+    // A session is made by the relay, too.
+    world.cut(DSL, true);
+    world.handle(Event::Signal(Signal::Restart));
+    world.run_for(secs(60));
+    assert!(world.is_connected(), "{:?}", world.log);
+    assert_eq!((world.used, world.dials.len()), (LTE, 2));
 }
 
 /// At least one line carries packets at any time, but for a moment. Sessions may begin anew, and never stay away.

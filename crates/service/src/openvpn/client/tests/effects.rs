@@ -27,7 +27,19 @@ pub(super) struct Host {
     pub(super) routes: bool,
 }
 
+/// Where the relay is.
+pub(super) const RELAY: ([u8; 4], u16) = ([192, 0, 2, 77], 51821);
+
 impl World {
+    pub(super) fn is_relay(&self, address: SocketAddr) -> bool {
+        address == SocketAddr::from(RELAY)
+    }
+
+    fn has_relay(&self) -> bool {
+        let mut lines = self.config.lines.lines.iter();
+        lines.any(|line| line.relay.is_some())
+    }
+
     pub(super) fn perform(&mut self, effect: Effect) -> Result<Option<Event>, String> {
         match effect {
             Effect::Log(_, text) | Effect::Fatal(text) => {
@@ -41,6 +53,11 @@ impl World {
                 self.states.push(state);
             }
             Effect::LookUp(number, name) => self.look_up(number, &name.host),
+            Effect::LookUpRelay(line, name) => {
+                assert_eq!(name.host, "relay.example");
+                let found = Ok(vec![RELAY.into()]);
+                self.later(10, 5_000, Event::RelayLookedUp(line, found));
+            }
             Effect::Dial(number, target, _) => {
                 let stream = target.connection.protocol.transport.is_tcp();
                 let pause = secs(target.connection.retry.into());
@@ -214,7 +231,17 @@ impl World {
             }
             PlaneCall::SetLine(SERVER, line) => {
                 let known = self.peer.map(|(address, _)| address);
-                assert_eq!(known, Some(line.endpoint.addr), "where it was dialled");
+                let at = line.endpoint.addr;
+                assert!(
+                    self.is_relay(at) || known == Some(at),
+                    "where it was dialled"
+                );
+                self.relayed[line.id.index()] = self.is_relay(at).then_some(at);
+            }
+            PlaneCall::Send(line, hello) => {
+                assert!(self.is_relay(line.endpoint.addr) && hello.starts_with(b"\xffmrelay"));
+                self.told |= self.carries(line.id);
+                self.hellos += 1;
             }
             PlaneCall::UseLine(SERVER, line) => self.used = line,
             PlaneCall::SetLineMode(SERVER, mode) => {
@@ -222,7 +249,8 @@ impl World {
                 self.mode = mode;
             }
             PlaneCall::SendToPeer(SERVER, to, packet) => {
-                assert_eq!(to, self.peer.map(|(address, _)| address));
+                let server = self.peer.map(|(address, _)| address);
+                assert!(to == server || to.is_none() && self.has_relay());
                 self.send(&packet);
             }
             PlaneCall::AddKeys(SERVER, material) => {
@@ -243,6 +271,7 @@ impl World {
                     self.send_by(line, packet);
                 }
             }
+            PlaneCall::SetSender(SERVER, Sender::Address(to), _) if self.is_relay(to) => {}
             PlaneCall::SetSender(SERVER, Sender::Address(to), first) => {
                 assert_eq!(first, session(SERVER, 0));
                 self.peer = Some((to, None));
@@ -335,6 +364,7 @@ impl World {
                 self.host.routes = true;
                 return Ok(Some(Event::RoutesSet));
             }
+            HostStep::KeepRelayOutside(_) => {}
             HostStep::KeepOutside(_) | HostStep::Follow => {
                 if fails {
                     return failed();

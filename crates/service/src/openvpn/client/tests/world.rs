@@ -72,6 +72,10 @@ pub(super) struct World {
     pub(super) open: BTreeSet<LineId>,
     /// When it was tried by which line whether the server is reached.
     pub(super) tries: Vec<(Instant, LineId)>,
+    /// Of several lines, which lead by a relay, whether that knows of us, and how many hellos were sent.
+    pub(super) relayed: [Option<SocketAddr>; 2],
+    pub(super) told: bool,
+    pub(super) hellos: usize,
     /// The line that packets go by, and how several do.
     pub(super) used: LineId,
     pub(super) mode: LineMode,
@@ -133,6 +137,9 @@ impl World {
             data: false,
             open: BTreeSet::new(),
             tries: Vec::new(),
+            relayed: [None; 2],
+            told: false,
+            hellos: 0,
             used: LineId::FIRST,
             mode: LineMode::Single,
             address: SocketAddr::from(([198, 51, 100, 7], 40_000)),
@@ -267,7 +274,11 @@ impl World {
             None => Remote::udp(address),
             Some(stream) => Remote::tcp(address, stream),
         };
-        if let Some(delay) = self.carry(stream).filter(|_| self.carries(line)) {
+        let forwarded = self.relayed[line.index()].is_none() || self.told;
+        if let Some(delay) = self
+            .carry(stream)
+            .filter(|_| self.carries(line) && forwarded)
+        {
             self.throw(delay, Flying::ToServer(server, from, packet));
         }
     }
@@ -279,7 +290,7 @@ impl World {
         address
     }
 
-    fn carries(&self, line: LineId) -> bool {
+    pub(super) fn carries(&self, line: LineId) -> bool {
         let several = !self.config.lines.lines.is_empty();
         let open = match self.peer {
             Some((_, Some(_))) => self.devices[line.index()],
@@ -346,7 +357,7 @@ impl World {
             return;
         }
         self.handle(Event::Control(Arrival {
-            from: Endpoint::new(from),
+            from: Endpoint::new(self.relayed[line.index()].unwrap_or(from)),
             line,
             stream,
             bytes: packet.into(),

@@ -1,0 +1,137 @@
+//! The relays of lines: where they are, and that they hear where we are.
+//!
+//! To the server a relay is one more address that its client sends from. Nothing of OpenVPN is in a hello, and a relay
+//! knows nothing of OpenVPN.
+
+use super::super::super::connect::Name as LookUpOf;
+use super::super::effect::{Effect, Effects, HostStep, PlaneCall, SERVER};
+use super::Machine;
+use crate::now::Now;
+use crate::wireguard::{Whose, names::Name};
+use config::openvpn::Family;
+use openvpn::data::protocol::session;
+use plane::{LineId, Sender};
+use std::net::SocketAddr;
+use std::time::Instant;
+
+impl Machine<'_> {
+    /// Relays that are given by names are to be looked up.
+    pub(super) fn name_relays(&mut self, now: Now) {
+        let Some(it) = &self.lines else { return };
+        for (line, settings) in (0..).map(LineId).zip(&it.lines.settings().lines) {
+            let relay = settings.relay.as_ref();
+            let name = relay.and_then(|it| Name::of(it, now.monotonic));
+            self.relays.extend(name.map(|name| (line, name)));
+        }
+    }
+
+    /// When a relay is to be looked up.
+    pub(super) fn relays_due(&self) -> Option<Instant> {
+        self.relays.values().filter_map(Name::due).min()
+    }
+
+    /// Looks up the relays where it is time.
+    pub(super) fn look_up_relays(&mut self, now: Now, out: &mut Effects) {
+        for (line, name) in &mut self.relays {
+            if name.due().is_some_and(|at| at <= now.monotonic) {
+                let lookup = name.begin(Whose::Relay(*line), 0);
+                let name = LookUpOf {
+                    host: lookup.host,
+                    port: lookup.endpoint.port,
+                    family: Family::Any,
+                };
+                out.push(Effect::LookUpRelay(*line, name));
+            }
+        }
+    }
+
+    /// What failed for the want of a line is looked up again at once.
+    pub(super) fn hurry_relays(&mut self, now: Now) {
+        let names = self.relays.values_mut();
+        names.for_each(|name| name.hurry(now.monotonic));
+    }
+
+    /// The end of a look-up.
+    pub(super) fn relay_looked_up(
+        &mut self,
+        line: LineId,
+        found: Result<Vec<SocketAddr>, String>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let current = self.address_on(line);
+        let Some(name) = self.relays.get_mut(&line) else {
+            return;
+        };
+        match name.looked_up(found, current, now.monotonic) {
+            Ok(Some(address)) => self.set_relay(line, address, now, out),
+            Ok(None) | Err(None) => {}
+            Err(Some(words)) => out.warn(words),
+        }
+    }
+
+    fn set_relay(&mut self, line: LineId, address: SocketAddr, now: Now, out: &mut Effects) {
+        self.with_lines(now, out, |it, effects| {
+            it.lines.set_relay(line, address, effects);
+            it.lines.hurry(now.monotonic);
+        });
+        if self.network.is_some() {
+            out.host(HostStep::KeepRelayOutside(address.ip()));
+        }
+        if self.connection().is_some_and(|it| it.peer.key.is_some()) {
+            known_at(address, out);
+        }
+    }
+
+    /// The way to the relays must not lead into the tunnel.
+    pub(super) fn keep_relays_outside(&self, out: &mut Effects) {
+        for address in self.relay_addresses() {
+            out.host(HostStep::KeepRelayOutside(address.ip()));
+        }
+    }
+
+    /// There are keys: what comes from a relay is the server's.
+    pub(super) fn know_relays(&self, out: &mut Effects) {
+        self.relay_addresses().for_each(|at| known_at(at, out));
+    }
+
+    fn relay_addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.lines.iter().flat_map(|it| it.lines.relays())
+    }
+
+    /// Where to send control packets: where the line in use leads if one leads by a relay, otherwise to this address.
+    pub(super) fn destination(&self, remote: SocketAddr) -> Option<SocketAddr> {
+        Some(remote).filter(|_| self.relay_addresses().next().is_none())
+    }
+
+    /// Tells a relay where we are. One by which the server does not answer may have moved: another address of its name is
+    /// tried then, and after the last the name is looked up anew.
+    pub(super) fn say_hello(
+        &mut self,
+        line: LineId,
+        (works, lost): (bool, bool),
+        now: Now,
+        out: &mut Effects,
+    ) {
+        if let Some(name) = self.relays.get_mut(&line) {
+            if works {
+                name.answered();
+            }
+            let next = lost.then(|| name.unanswered(now.monotonic)).flatten();
+            if let Some(address) = next.filter(|next| Some(*next) != self.address_on(line)) {
+                // Which says hello there.
+                return self.set_relay(line, address, now, out);
+            }
+        }
+        let lines = self.lines.as_mut();
+        if let Some((to, hello)) = lines.and_then(|it| it.lines.hello(line, now.wall)) {
+            out.plane(PlaneCall::Send(to, hello.to_vec()));
+        }
+    }
+}
+
+/// Packets without a number, which are known by where they come from, are the server's from there.
+fn known_at(address: SocketAddr, out: &mut Effects) {
+    let from = Sender::Address(address);
+    out.plane(PlaneCall::SetSender(SERVER, from, session(SERVER, 0)));
+}
