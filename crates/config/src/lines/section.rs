@@ -132,6 +132,15 @@ impl Sections {
         self.lines.shape
     }
 
+    /// Forgets the lines that lead by a relay. Returns whether there were any.
+    pub(super) fn forget_relays(&mut self) -> bool {
+        let lines = self.heads.iter().zip(&self.lines.lines);
+        let relayed = lines.filter(|(_, line)| line.relay.is_some());
+        let relayed: Vec<usize> = relayed.map(|(head, _)| *head).collect();
+        relayed.iter().for_each(|head| drop(self.forget(*head)));
+        !relayed.is_empty()
+    }
+
     /// Lines are used one at a time, without a queue in front of them. Returns the mode that there was, if that is another.
     pub(super) fn go_singly(&mut self) -> Option<LineMode> {
         let mode = self.lines.mode;

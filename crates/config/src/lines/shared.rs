@@ -61,17 +61,24 @@ impl SharedLines {
         self.fit_sections(sections, full, called, Vec::new())
     }
 
-    /// What a client is given whose connection goes by one line at a time.
+    /// What a client of OpenVPN is given that has so many servers. With a stream its connection goes by one line at a time.
     #[must_use]
-    pub fn fit_stream(&self) -> Given {
+    pub fn fit_client(&self, stream: bool, servers: usize) -> Given {
         let mut sections = self.tables.sections.clone();
         let mut warnings = Vec::new();
-        if let Some(mode) = sections.go_singly() {
-            let (place, mode) = (self.place.display(), mode.as_str());
+        let place = self.place.display();
+        if stream && let Some(mode) = sections.go_singly() {
+            let mode = mode.as_str();
             warnings.push(format!(
                 "{place}: over TCP there is one connection, by one line at a time, and no queue: `failover` in place of `{mode}`"
             ));
         }
+        if (stream || servers > 1) && sections.forget_relays() {
+            warnings.push(format!(
+                "{place}: lines by a relay are left out: a relay forwards datagrams to one server"
+            ));
+        }
+        // What goes past the tunnel does so by routes to the server, and not by a mark.
         self.fit_sections(sections, false, 1, warnings)
     }
 

@@ -85,12 +85,9 @@ impl OpenVpn {
         }
         let given = match self.server() {
             Some(_) => shared.fit_server(),
-            // What goes past the tunnel does so by routes to the server, and not by a mark.
             None => {
-                let given = match self.connections.iter().any(is_tcp) {
-                    true => shared.fit_stream(),
-                    false => shared.fit(false, 1),
-                };
+                let stream = self.connections.iter().any(is_tcp);
+                let given = shared.fit_client(stream, self.connections.len());
                 match conflict(false, &given.lines, &self.connections, &self.sockets) {
                     Some(why) if !given.lines.lines.is_empty() => shared.refuse(why),
                     _ => given,
@@ -247,6 +244,18 @@ mod tests {
             warnings[0].contains("in place of `duplicate`"),
             "{warnings:?}"
         );
+        let text = "[[line]]\nname = 'a'\ninterface = 'eth1'\n[[line]]\nname = 'r'\nrelay = '192.0.2.9:5'\n\
+            relay-key = 'YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE='\n";
+        let relayed = Settings::from_toml(text, Path::new("m.toml")).unwrap();
+        for (more, count) in [("", 2), ("proto tcp\n", 1), ("remote 192.0.2.2\n", 1)] {
+            let (mut config, _) = import(&format!("{CLIENT}{more}")).into_model().unwrap();
+            let (_, warnings) = config.take_lines(relayed.lines.as_ref().unwrap());
+            assert_eq!(config.lines.lines.len(), count, "{more}: {warnings:?}");
+            let told = warnings
+                .iter()
+                .any(|it| it.contains("lines by a relay are left out"));
+            assert_eq!(told, count == 1, "{more}: {warnings:?}");
+        }
         let server = "server 10.8.0.0 255.255.255.0\ndev tun\nca ca\ncert cert\nkey key\ndh none\n";
         let (config, _, warnings) = taken(server);
         assert_eq!(config.lines.mode, LineMode::Duplicate);

@@ -107,9 +107,10 @@ impl Connection {
         self.heard
     }
 
-    /// How long the server may say nothing at first.
-    pub(super) fn patience(&self) -> Duration {
-        Duration::from_secs(self.target.connection.connect_timeout.into())
+    /// How long the server has said nothing, where that is too long for a beginning.
+    pub(super) fn waited_in_vain(&self, now: Instant) -> Option<Duration> {
+        let time = Duration::from_secs(self.target.connection.connect_timeout.into());
+        (!self.heard && now >= self.patience).then_some(time)
     }
 
     fn close(&mut self, reason: CloseReason) {

@@ -170,7 +170,8 @@ impl Machine<'_> {
             self.phase = Phase::Await(candidate, login, until);
             return;
         }
-        if let Some(line) = self.choose_line(now).filter(|_| tcp)
+        if tcp
+            && let Some(line) = self.choose_line(now)
             && let Some(settings) = self.config.lines.lines.get(line.index())
         {
             out.info(format!("connecting by line {}", settings.name));

@@ -37,8 +37,10 @@ impl Machine<'_> {
             End::Closed(CloseReason::PingRestart(time) | CloseReason::HandshakeWindow(time)) => {
                 self.blame_line(connection, *time, now, out);
             }
-            End::Closed(CloseReason::Local) if !connection.has_heard() => {
-                self.blame_line(connection, connection.patience(), now, out);
+            End::Closed(CloseReason::Local) => {
+                if let Some(time) = connection.waited_in_vain(now.monotonic) {
+                    self.blame_line(connection, time, now, out);
+                }
             }
             _ => {}
         }
