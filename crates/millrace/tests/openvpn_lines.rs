@@ -145,7 +145,7 @@ fn a_connection_over_tcp_is_made_anew_by_the_other_line_and_back() {
     world.is(0, "up");
     world.uses(0);
     pings(&net.a, &world.inner, 2);
-    tcp_both_ways_while(&net.a, &net.b, ip(&world.inner), 12_000_000, |seen| {
+    tcp_both_ways_while(&net.a, &net.b, ip(&world.inner), 4_000_000, |seen| {
         until("a part of it", || seen.load(Ordering::Relaxed) > 1_000_000);
         net.cables[0].cut(true);
         world.uses(1);
