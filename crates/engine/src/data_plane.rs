@@ -203,6 +203,10 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
         }
     }
 
+    fn carried(&self) -> [u64; LINES_MAX] {
+        self.shared().carried.sums()
+    }
+
     fn forget_source(&self, id: PeerId) {
         if let Some(peer) = self.find(id) {
             peer.clear_source();

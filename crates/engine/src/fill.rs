@@ -244,10 +244,14 @@ impl<W: Wire> InboundFill<W> {
                 Ok((used, dropped)) => {
                     self.shared.drops.truncated.add(dropped);
                     slot.used += used;
+                    let (mut datagrams, mut bytes) = (0, 0);
                     for mut train in trains.iter() {
                         train.start += base as u32;
-                        self.train(slot, line, &train);
+                        bytes += u64::from(train.len);
+                        datagrams += self.train(slot, line, &train);
                     }
+                    let carried = &self.shared.carried;
+                    carried.datagrams(line, socket.family(), datagrams, bytes);
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 // Errors that ICMP left behind are consumed by being reported.
@@ -285,6 +289,7 @@ impl<W: Wire> InboundFill<W> {
         slot.memory[..partial.len()].copy_from_slice(&partial);
         let (mut parsed, mut receives) = (0, 0);
         slot.used = partial.len();
+        let before = slot.used;
         let filled = loop {
             loop {
                 match W::record(&slot.memory[parsed..slot.used], longest) {
@@ -315,6 +320,8 @@ impl<W: Wire> InboundFill<W> {
                 Err(_) => break None,
             }
         };
+        let read = (slot.used - before) as u64;
+        self.shared.carried.stream(stream.line(), read);
         partial.clear();
         partial.extend_from_slice(&slot.memory[parsed..slot.used]);
         if partial.is_empty() {
@@ -326,7 +333,8 @@ impl<W: Wire> InboundFill<W> {
         filled
     }
 
-    fn train(&mut self, slot: &mut InboundSlot<W>, line: LineId, train: &ReceivedTrain) {
+    /// Takes the datagrams of a train. Returns how many there are.
+    fn train(&mut self, slot: &mut InboundSlot<W>, line: LineId, train: &ReceivedTrain) -> u64 {
         let origin = Origin {
             from: Endpoint {
                 addr: train.from,
@@ -337,12 +345,14 @@ impl<W: Wire> InboundFill<W> {
             ecn: train.ecn,
         };
         let end = train.start + train.len;
-        let mut start = train.start;
+        let (mut start, mut count) = (train.start, 0);
         while start < end {
             let len = train.segment.min(end - start);
             self.datagram(slot, start, len, origin);
             start += len;
+            count += 1;
         }
+        count
     }
 
     fn datagram(&mut self, slot: &mut InboundSlot<W>, start: u32, len: u32, origin: Origin<'_>) {

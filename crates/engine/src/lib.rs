@@ -16,6 +16,7 @@
 
 mod alarm;
 mod armed;
+mod carried;
 mod checksum;
 mod clock;
 mod commit;

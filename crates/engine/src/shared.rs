@@ -1,6 +1,7 @@
 //! What every worker and the boundary share.
 
 use crate::alarm::Alarm;
+use crate::carried::Carried;
 use crate::clock::Epoch;
 use crate::held_back::HeldBack;
 use crate::icmp::{self, ANSWER_MAX};
@@ -54,6 +55,8 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) outbound: PipelineStats,
     pub(crate) inbound: PipelineStats,
     pub(crate) drops: Drops,
+    /// Bytes that each line has carried.
+    pub(crate) carried: Carried,
     pub(crate) staged_bytes: Arc<AtomicUsize>,
     injected: Mutex<VecDeque<Injected>>,
     has_injected: AtomicBool,
@@ -96,6 +99,7 @@ impl<W: Wire> Shared<W> {
             outbound: PipelineStats::default(),
             inbound: PipelineStats::default(),
             drops: Drops::default(),
+            carried: Carried::default(),
             staged_bytes: Arc::default(),
             injected: Mutex::default(),
             has_injected: AtomicBool::new(false),
@@ -199,6 +203,9 @@ impl<W: Wire> Shared<W> {
     /// Writes records of a batch. The TUN is not to be read while they wait, in a client.
     pub(crate) fn write(&self, stream: &Stream, records: &[u8]) -> Written {
         let written = stream.write(records, self.pending_max());
+        if written != Written::Dropped {
+            self.carried.stream(stream.line(), records.len() as u64);
+        }
         if written == Written::Waiting && self.backpressure {
             self.hold_back(stream);
         }

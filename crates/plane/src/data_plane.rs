@@ -1,7 +1,7 @@
 //! The boundary: what control asks of a data plane.
 
 use crate::{
-    CipherName, KeyUsage, Line, LineId, LineMode, Moving, PeerId, PeerLines, PeerState, Protocol,
+    CipherName, KeyUsage, LINES_MAX, Line, LineId, LineMode, Moving, PeerId, PeerLines, PeerState, Protocol,
     Reorder, SessionKeys, Statistics, StreamId,
 };
 use std::fmt;
@@ -119,6 +119,10 @@ pub trait DataPlane: Send + Sync {
     /// What is known of a peer's lines. Nothing where there is no such peer. Costs an allocation: for people and timers
     /// of seconds.
     fn peer_lines(&self, id: PeerId) -> PeerLines;
+
+    /// Bytes that each line has carried since the data plane was made, in both directions, by number: all that went through
+    /// its sockets, whosever it was, with the headers of IP and UDP; of connections all bytes, and about what TCP adds.
+    fn carried(&self) -> [u64; LINES_MAX];
 
     /// Forgets which of our addresses a peer calls: the way to it leads elsewhere now. The kernel chooses the source
     /// until the peer is heard.

@@ -361,6 +361,29 @@ fn a_tunnel_with_one_line_is_the_same_in_every_mode() {
 }
 
 #[test]
+fn what_a_line_has_carried_is_counted_with_headers_and_copies_whosever_it_is() {
+    let site = site(Moving::Stay, &[0, 1]);
+    site.plane.set_line_mode(PEER, LineMode::Duplicate(both()));
+    // A packet, a message of control's, and what is of no session and no peer.
+    site.outward(1);
+    let mut bytes = [0; 2];
+    for _ in 0..2 {
+        let mut datagram = [0; 2000];
+        let (len, from) = site.peer.recv_from(&mut datagram).unwrap();
+        bytes[usize::from(from.port() == site.port(1))] += len as u64 + 28;
+    }
+    site.until("both lines are counted", |site| {
+        site.plane.carried()[..2] == bytes
+    });
+    assert!(DataPlane::send(&site.plane, &site.line(1), b"abcd"));
+    let stranger = socket();
+    stranger.send_to(&[0; 100], ("127.0.0.1", site.port(0))).unwrap();
+    site.until("it is counted", |site| {
+        site.plane.carried()[..3] == [bytes[0] + 128, bytes[1] + 32, 0]
+    });
+}
+
+#[test]
 fn packets_wait_for_their_turn_in_front_of_a_slow_line_and_none_is_lost() {
     let site = site(Moving::Stay, &[0]);
     // What stands for long is marked and not dropped.

@@ -2,7 +2,7 @@
 
 use super::{Call, FakeDataPlane, Peer};
 use crate::{
-    CipherName, DataPlane, Endpoint, KeyError, KeyUsage, Line, LineId, LineMode, LineState, Moving,
+    CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode, LineState, Moving,
     PeerId, PeerLines, PeerState, Protocol, Reorder, RouteChange, Sender, SessionKeys, Statistics,
     StreamId,
 };
@@ -130,6 +130,10 @@ impl<P: Protocol> DataPlane for FakeDataPlane<P> {
                 .collect(),
             ..PeerLines::default()
         }
+    }
+
+    fn carried(&self) -> [u64; LINES_MAX] {
+        self.state().carried
     }
 
     fn forget_source(&self, id: PeerId) {
