@@ -1,8 +1,8 @@
 //! The boundary: what control asks of a data plane.
 
 use crate::{
-    CipherName, KeyUsage, LINES_MAX, Line, LineId, LineMode, Moving, PeerId, PeerLines, PeerState, Protocol,
-    Reorder, SessionKeys, Statistics, StreamId,
+    CipherName, KeyUsage, LINES_MAX, Line, LineId, LineMode, Moving, PeerId, PeerLines, PeerState,
+    Protocol, Reorder, SessionKeys, Statistics, StreamId,
 };
 use std::fmt;
 use std::io;

@@ -1,6 +1,8 @@
 //! A data plane that moves nothing: it records what control asks for, and keeps what a test wants to know afterwards.
 
-use crate::{KeyUsage, LINES_MAX, Line, LineId, PeerId, PeerState, Protocol, Routes, Sender, SessionKeys};
+use crate::{
+    KeyUsage, LINES_MAX, Line, LineId, PeerId, PeerState, Protocol, Routes, Sender, SessionKeys,
+};
 use crate::{Statistics, StreamId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

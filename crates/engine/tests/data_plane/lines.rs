@@ -377,7 +377,9 @@ fn what_a_line_has_carried_is_counted_with_headers_and_copies_whosever_it_is() {
     });
     assert!(DataPlane::send(&site.plane, &site.line(1), b"abcd"));
     let stranger = socket();
-    stranger.send_to(&[0; 100], ("127.0.0.1", site.port(0))).unwrap();
+    stranger
+        .send_to(&[0; 100], ("127.0.0.1", site.port(0)))
+        .unwrap();
     site.until("it is counted", |site| {
         site.plane.carried()[..3] == [bytes[0] + 128, bytes[1] + 32, 0]
     });

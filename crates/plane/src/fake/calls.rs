@@ -2,9 +2,9 @@
 
 use super::{Call, FakeDataPlane, Peer};
 use crate::{
-    CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode, LineState, Moving,
-    PeerId, PeerLines, PeerState, Protocol, Reorder, RouteChange, Sender, SessionKeys, Statistics,
-    StreamId,
+    CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode,
+    LineState, Moving, PeerId, PeerLines, PeerState, Protocol, Reorder, RouteChange, Sender,
+    SessionKeys, Statistics, StreamId,
 };
 use std::collections::BTreeMap;
 use std::io;

@@ -2,6 +2,7 @@
 
 #[cfg(doc)]
 use super::Lines;
+use super::cap::LineUsage;
 #[cfg(doc)]
 use plane::DataPlane;
 use plane::{Line, LineId, LineMode, PeerId};
@@ -46,6 +47,10 @@ pub(crate) enum LineEffect {
     },
     /// Send the peer an empty packet, if there are keys for it.
     Keepalive(PeerId),
+    /// [`DataPlane::carried`], for [`Lines::counted`].
+    Count,
+    /// Write down what lines have carried.
+    Keep(Vec<LineUsage>),
     /// Write to the log.
     Log(log::Level, String),
     /// Write to the log about a peer.

@@ -1,5 +1,6 @@
 //! What an interface asks for.
 
+use crate::lines::LineUsage;
 use config::types;
 #[cfg(doc)]
 use plane::DataPlane;
@@ -38,6 +39,10 @@ pub enum Effect {
         /// The mark of what they send; 0 for none.
         mark: u32,
     },
+    /// Ask the data plane what each line has carried; [`Event::LinesCounted`](super::Event::LinesCounted) tells.
+    CountLines,
+    /// Write down what lines have carried, for the next start.
+    KeepUsage(Vec<LineUsage>),
     /// Close the sockets of a line.
     CloseLine(LineId),
     /// Look a name up; [`Event::LookedUp`](super::Event::LookedUp) tells how it went. At most [`LOOKUPS_MAX`] run at a

@@ -3,6 +3,7 @@
 // Serves tests only.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod caps;
 mod world;
 
 use config::lines::{LineMode, Lines};

@@ -54,6 +54,10 @@ pub(super) enum Event {
     LinesRead(Vec<Option<LineFacts>>),
     /// The sockets of a line: their port, or why there are none.
     LineOpened(LineId, Result<u16, String>),
+    /// What each line has carried, in bytes.
+    LinesCounted(Vec<u64>),
+    /// It is over, and what lines have carried was told for the last time.
+    LinesEnd,
     /// There is none, and why.
     DialFailed(u64, String),
     /// A packet of the control channel.

@@ -65,6 +65,7 @@ impl World {
                 assert!(self.host.set.is_none(), "undone before the interface goes");
                 assert!(self.open.is_empty(), "lines are closed first");
                 self.interface = false;
+                self.carried = [0; 2];
             }
             Effect::ReadLines => {
                 let facts = |up: &bool| LineFacts {
@@ -75,6 +76,10 @@ impl World {
                 let facts = self.devices.iter().map(facts).map(Some);
                 return Ok(Some(Event::LinesRead(facts.collect())));
             }
+            Effect::CountLines => {
+                return Ok(Some(Event::LinesCounted(self.carried.to_vec())));
+            }
+            Effect::KeepUsage(usage) => self.usage.push(usage),
             Effect::OpenLine(line, ..) => {
                 assert!(self.interface, "an interface comes first");
                 self.open.insert(line);
