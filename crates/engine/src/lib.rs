@@ -38,6 +38,7 @@ mod peer;
 mod peer_line;
 mod peer_order;
 mod peers;
+mod rates;
 mod removed;
 mod reorder;
 mod ring;

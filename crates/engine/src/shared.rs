@@ -8,6 +8,7 @@ use crate::icmp::{self, ANSWER_MAX};
 use crate::line::Lines;
 use crate::lookup::Sessions;
 use crate::peer::Peer;
+use crate::rates::ToldRates;
 use crate::slot::BATCH_PACKETS;
 use crate::stats::{Drops, PipelineStats};
 use crate::stream::{PENDING_IN_FLIGHT_MAX, PENDING_MAX, Stream, Written};
@@ -70,8 +71,8 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) backpressure: bool,
     /// The lines with a stream that has no room.
     congested: HeldBack,
-    /// Bits a second that the lines carry; 0 where that is not known, and nothing is held back for it.
-    rate: AtomicU64,
+    /// What the lines carry, where packets have to wait for that.
+    pub(crate) rates: ToldRates,
     /// Packets for other peers do not go through the kernel.
     pub(crate) hairpin: AtomicBool,
     unreachable: UnreachableLimit,
@@ -108,7 +109,7 @@ impl<W: Wire> Shared<W> {
             alarm: Alarm::new(),
             backpressure,
             congested: HeldBack::new(),
-            rate: AtomicU64::new(0),
+            rates: ToldRates::default(),
             hairpin: AtomicBool::new(false),
             unreachable: UnreachableLimit::default(),
         }
@@ -173,17 +174,6 @@ impl<W: Wire> Shared<W> {
         self.has_injected
             .store(!injected.is_empty(), Ordering::Release);
         taken
-    }
-
-    /// Bits a second that the lines carry together, if packets have to wait for that.
-    pub(crate) fn rate(&self) -> Option<u64> {
-        Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate != 0)
-    }
-
-    /// The lines have another rate.
-    pub(crate) fn set_rate(&self, rate: Option<u64>) {
-        self.rate.store(rate.unwrap_or(0), Ordering::Relaxed);
-        self.wake_tun();
     }
 
     /// Whether the TUN must not be read for now.

@@ -221,6 +221,10 @@ pub trait DataPlane: Send + Sync {
     /// that are not the bottleneck, for which nothing waits here.
     fn set_rate(&self, rate: Option<u64>);
 
+    /// The same in front of each line by itself, by number; 0 for lines by which nothing is to go. Packets that may go by
+    /// any ([`LineMode::BalancePackets`]) go by the first that has room. In place of [`set_rate`](Self::set_rate).
+    fn set_line_rates(&self, rates: [u64; LINES_MAX]);
+
     /// The interface's MTU in bytes has changed.
     fn set_mtu(&self, mtu: usize);
 

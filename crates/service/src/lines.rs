@@ -67,8 +67,8 @@ pub(crate) struct Lines {
     /// By which line each of the others has called.
     callers: BTreeMap<PeerId, LineId>,
     look: Option<Instant>,
-    /// Bits a second that the data plane was told.
-    rate: Option<u64>,
+    /// What the data plane was told of the lines' rates.
+    rate: Option<rate::Told>,
     relays: Relays,
     caps: Caps,
     answers: Answers,

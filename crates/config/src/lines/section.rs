@@ -137,13 +137,6 @@ impl Sections {
             let why = "`Shape = yes` needs a [Line], and a Rate for each";
             faults.push((head, why.to_owned()));
         }
-        if let Some(head) = self.lines_head.filter(|_| self.lines.shape)
-            && self.lines.mode == LineMode::Balance
-        {
-            let why = "`Shape = yes` holds back all lines together: with `Mode = balance`, which puts whole connections on \
-                       one, that line would be full all the same; use `balance-packets`";
-            faults.push((head, why.to_owned()));
-        }
         for (at, (line, head)) in lines.iter().zip(&self.heads).enumerate() {
             let mut fault = |reason: &str| faults.push((*head, reason.to_owned()));
             let earlier = lines.get(..at).unwrap_or_default();
@@ -313,11 +306,6 @@ mod tests {
             ("[Lines]\nMode = failover", 1, "without a [Line]"),
             ("[Lines]\nReorder = 1", 2, "`yes` or `no`"),
             ("[Lines]\nShape = yes\nReorder = yes", 1, "a Rate for each"),
-            (
-                "[Lines]\nShape = yes\nMode = balance\n[Line]\nName = a\nInterface = e\nRate = 5M",
-                1,
-                "balance-packets",
-            ),
             (
                 "[Lines]\nShape = yes\n[Line]\nName = a\nInterface = e",
                 1,

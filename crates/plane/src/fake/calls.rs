@@ -344,6 +344,10 @@ impl<P: Protocol> DataPlane for FakeDataPlane<P> {
         self.on(Call::SetRate(rate), |_| Some(()));
     }
 
+    fn set_line_rates(&self, rates: [u64; LINES_MAX]) {
+        self.on(Call::SetLineRates(rates), |_| Some(()));
+    }
+
     fn set_mtu(&self, mtu: usize) {
         self.on(Call::SetMtu(mtu), |state| {
             state.mtu = mtu;

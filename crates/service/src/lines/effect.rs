@@ -5,7 +5,7 @@ use super::Lines;
 use super::cap::LineUsage;
 #[cfg(doc)]
 use plane::DataPlane;
-use plane::{Line, LineId, LineMode, PeerId};
+use plane::{LINES_MAX, Line, LineId, LineMode, PeerId};
 
 /// Something to do, in the order in which it comes.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub(crate) enum LineEffect {
     SetLineMode(PeerId, LineMode),
     /// [`DataPlane::set_rate`], in bits a second.
     SetRate(u64),
+    /// [`DataPlane::set_line_rates`], in bits a second.
+    SetLineRates([u64; LINES_MAX]),
     /// Send the peer something by this line that it answers at once.
     Probe {
         peer: PeerId,

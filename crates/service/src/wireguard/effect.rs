@@ -4,7 +4,7 @@ use crate::lines::LineUsage;
 use config::types;
 #[cfg(doc)]
 use plane::DataPlane;
-use plane::{Line, LineId, LineMode, Moving, PeerId, RouteChange, SessionKeys};
+use plane::{LINES_MAX, Line, LineId, LineMode, Moving, PeerId, RouteChange, SessionKeys};
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use wireguard::{DataKeys, Datagram, Dropped};
@@ -127,6 +127,8 @@ pub enum PlaneRequest {
     Disarm(PeerId),
     /// [`DataPlane::set_rate`], in bits a second.
     SetRate(u64),
+    /// [`DataPlane::set_line_rates`], in bits a second.
+    SetLineRates([u64; LINES_MAX]),
     /// [`DataPlane::set_mtu`], in bytes.
     SetMtu(usize),
 }

@@ -194,6 +194,7 @@ impl Machine {
             LineEffect::UseLine(id, line) => turn.plane(PlaneRequest::UseLine(id, line)),
             LineEffect::SetLineMode(id, mode) => turn.plane(PlaneRequest::SetLineMode(id, mode)),
             LineEffect::SetRate(rate) => turn.plane(PlaneRequest::SetRate(rate)),
+            LineEffect::SetLineRates(rates) => turn.plane(PlaneRequest::SetLineRates(rates)),
             LineEffect::Hello { line, works, lost } => {
                 self.say_hello(line, (works, lost), turn);
             }

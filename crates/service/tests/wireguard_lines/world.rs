@@ -42,6 +42,8 @@ pub(crate) struct Host {
     pub(crate) mode: (plane::LineMode, usize),
     /// Bits a second that the data plane was told.
     pub(crate) rate: Option<u64>,
+    /// And of each line.
+    pub(crate) rates: [u64; 2],
     /// Numbers of the packets that have come.
     seen: BTreeSet<u64>,
     /// Initiations that were sent.
@@ -149,6 +151,7 @@ impl World {
             sessions: BTreeMap::new(),
             mode: (plane::LineMode::Single, 0),
             rate: None,
+            rates: [0; 2],
             seen: BTreeSet::new(),
             asked: 0,
             begun: 0,
@@ -276,6 +279,7 @@ impl World {
                 host.mode = (mode, host.mode.1 + 1);
             }
             Call::SetRate(rate) => self.hosts[at].rate = rate,
+            Call::SetLineRates(rates) => self.hosts[at].rates = [rates[0], rates[1]],
             Call::Send(line, bytes) => {
                 self.hosts[at].asked += usize::from(bytes.first() == Some(&1));
                 let by = match at {

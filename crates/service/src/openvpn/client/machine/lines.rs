@@ -345,6 +345,7 @@ fn by_lines(effect: LineEffect, out: &mut Effects) {
         LineEffect::SetLine(id, line) => out.plane(PlaneCall::SetLine(id, line)),
         LineEffect::UseLine(id, line) => out.plane(PlaneCall::UseLine(id, line)),
         LineEffect::SetLineMode(id, mode) => out.plane(PlaneCall::SetLineMode(id, mode)),
+        LineEffect::SetLineRates(rates) => out.plane(PlaneCall::SetLineRates(rates)),
         LineEffect::SetRate(rate) => out.plane(PlaneCall::SetRate(Some(rate))),
         LineEffect::Probe { peer, line, .. } => {
             out.plane(PlaneCall::InjectBy(peer, line.id, OCC_REQUEST.to_vec()));

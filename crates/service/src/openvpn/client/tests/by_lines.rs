@@ -31,7 +31,7 @@ fn begin_with(mode: Mode, priorities: [u8; 2], seed: u64) -> World {
     let lines = Lines {
         mode,
         hold: secs(5),
-        shape: mode != Mode::Balance,
+        shape: true,
         lines: vec![line("dsl", priorities[0]), line("lte", priorities[1])],
         ..Lines::default()
     };
@@ -136,6 +136,17 @@ fn a_rate_is_told_to_each_data_plane() {
     world.run_for(secs(60));
     assert!(world.is_connected());
     assert_eq!((world.plane.rate, world.dials.len()), (Some(5_000_000), 2));
+    let mut world = begin(Mode::Balance, 1);
+    world.handle(Event::Begin);
+    world.run_for(secs(60));
+    let told = [[5_000_000, 0], [5_000_000; 2]];
+    assert_eq!(
+        world.plane.rates, told,
+        "only the first until the server follows"
+    );
+    world.cut(LTE, true);
+    world.run_for(secs(60));
+    assert_eq!(world.plane.rates.last(), Some(&[5_000_000, 0]));
 }
 
 #[test]

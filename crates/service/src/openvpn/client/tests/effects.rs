@@ -257,6 +257,7 @@ impl World {
             | PlaneCall::SetMtu(_) => {}
             PlaneCall::Reorder(SERVER) => self.plane.reorders = true,
             PlaneCall::SetRate(rate) => self.plane.rate = rate,
+            PlaneCall::SetLineRates(rates) => self.plane.rates.push([rates[0], rates[1]]),
             _ => panic!("a call that a client does not make"),
         }
         None
