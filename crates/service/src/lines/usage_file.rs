@@ -7,6 +7,7 @@
 
 use super::LineUsage;
 use crypto::blake2s;
+use host::privileges;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use std::fmt::Write as _;
@@ -38,9 +39,10 @@ pub(crate) struct UsageFile {
 }
 
 impl UsageFile {
-    /// The file of the tunnel of this name, and what is in it. Where there can be none the log says so, and it is counted
-    /// from nothing.
-    pub(crate) fn of(tunnel: &str) -> (Option<Self>, Vec<LineUsage>) {
+    /// The file of the tunnel of this name, and what is in it; it is given to the user, if any, that this process will
+    /// become, so that it can be opened anew after a signal to begin again. Where there can be none the log says so, and it
+    /// is counted from nothing.
+    pub(crate) fn of(tunnel: &str, user: Option<&str>) -> (Option<Self>, Vec<LineUsage>) {
         let directory = directory();
         let opened = Self::open(&directory, tunnel);
         let failed = |error| {
@@ -48,7 +50,15 @@ impl UsageFile {
             log::warn!("{place}: {error}; what lines carry in this month is forgotten at the end");
         };
         match opened.map_err(failed) {
-            Ok((file, usage)) => (Some(file), usage),
+            Ok((file, usage)) => {
+                if let Some(user) = user
+                    && let Err(error) = privileges::give_away(&file.path, Some(user), None)
+                {
+                    // It is that user's, and this process is no other any more; or the start is refused for it elsewhere.
+                    log::debug!("{}: {error}", file.path.display());
+                }
+                (Some(file), usage)
+            }
             Err(()) => (None, Vec::new()),
         }
     }

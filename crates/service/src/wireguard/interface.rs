@@ -85,7 +85,7 @@ impl Interface {
     /// What lines carry in a month is counted on from what was written down when the tunnel was up last.
     pub(super) fn restore_lines(&mut self, name: &str) {
         if self.lines.lines.iter().any(|line| line.cap.is_some()) {
-            let (file, usage) = UsageFile::of(name);
+            let (file, usage) = UsageFile::of(name, None);
             self.machine.restore_lines(&usage);
             self.usage = file;
         }

@@ -18,7 +18,8 @@ impl<'a> Executor<'a> {
             let name = file
                 .and_then(Path::file_stem)
                 .and_then(|name| name.to_str());
-            let (file, usage) = UsageFile::of(name.unwrap_or("openvpn"));
+            let user = context.config.service.user.as_deref();
+            let (file, usage) = UsageFile::of(name.unwrap_or("openvpn"), user);
             machine.restore_lines(&usage);
             self.usage = file;
         }
