@@ -98,7 +98,7 @@ impl Shaper {
                 lane.queue.set_carries(rate);
             }
         }
-        // Together they hold no more than one queue would.
+        // Together, and beside the common queue, they hold no more than one would.
         let shares = wanted.len() + 1;
         let settings = Settings {
             packets_max: self.settings.packets_max / shares,

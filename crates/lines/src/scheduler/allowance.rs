@@ -84,18 +84,17 @@ impl Allowance {
     }
 
     /// It is this month. If it is a later one than before, nothing has been carried in it. A clock that goes back changes
-    /// nothing; but where it was far ahead, it is believed now, or no month would begin for a long time.
+    /// nothing: many begin with an old date, until they are set.
     pub fn begin(&mut self, month: Month) {
-        let Some(before) = self.month else {
-            self.month = Some(month);
-            return;
-        };
-        if before < month {
+        if self.month.is_some_and(|before| before < month) {
             self.used = 0;
         }
-        if before < month || before > month.next() {
-            self.month = Some(month);
-        }
+        self.month = self.month.max(Some(month));
+    }
+
+    /// It is this month, although it was a later one before, by a clock that was wrong. What was carried may be of this one.
+    pub const fn go_back(&mut self, month: Month) {
+        self.month = Some(month);
     }
 
     /// The month that is counted; `None` until the time is known.
@@ -200,6 +199,8 @@ mod tests {
         allowance.begin(wrong);
         allowance.charge(500);
         allowance.begin(march);
+        assert_eq!(allowance.month(), Some(wrong), "it may not be set yet");
+        allowance.go_back(march);
         assert_eq!(allowance.used(), 500, "it may be of this month");
         allowance.begin(march.next());
         assert_eq!(allowance.used(), 0);

@@ -22,6 +22,10 @@ const KEEP_SOONER: Duration = Duration::from_secs(60);
 /// A clock that shows an earlier year was not set: many routers begin with 1970, or with the year of their firmware.
 const YEAR_MIN: i32 = 2024;
 
+/// A clock that shows an earlier month than before is believed when it has done so for this long: those that begin with an
+/// old date are set sooner.
+const WRONG_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// The hundredths of a cap whose reaching is told.
 const TOLD: [u8; 2] = [80, 100];
 
@@ -55,6 +59,8 @@ struct Capped {
     allowance: Allowance,
     /// What the data plane has counted that is charged.
     seen: u64,
+    /// Since when the clock shows an earlier month than the one that is counted.
+    behind: Option<Instant>,
     /// What is on file.
     kept: (Option<Month>, u64),
     /// The hundredths of the cap whose reaching was told last.
@@ -68,6 +74,7 @@ impl Capped {
             first_day: line.cap_day,
             allowance: Allowance::new(cap),
             seen: 0,
+            behind: None,
             kept: (None, 0),
             told: 0,
         }
@@ -84,10 +91,15 @@ impl Capped {
     }
 
     /// Charges what was carried since the last time. Returns what is to be said of it.
-    fn charge(&mut self, carried: u64, wall: SystemTime) -> Option<(Level, String)> {
+    fn charge(&mut self, carried: u64, now: Now) -> Option<(Level, String)> {
         let before = self.allowance.month();
-        if let Some(month) = month(wall, self.first_day) {
+        if let Some(month) = month(now.wall, self.first_day) {
             self.allowance.begin(month);
+            if self.allowance.month() == Some(month) {
+                self.behind = None;
+            } else if *self.behind.get_or_insert(now.monotonic) + WRONG_MAX <= now.monotonic {
+                self.allowance.go_back(month);
+            }
         }
         let begins = before.is_some() && before < self.allowance.month();
         let used_up = self.told == TOLD[1];
@@ -95,9 +107,11 @@ impl Capped {
             self.told = 0;
         }
         // What was carried about midnight counts for the new month.
-        self.allowance.charge(carried.saturating_sub(self.seen));
+        let fresh = carried.checked_sub(self.seen);
+        // Less than before: of a data plane whose last words were not heard.
+        self.allowance.charge(fresh.unwrap_or(carried));
         self.seen = carried;
-        let (name, cap) = (&self.name, gigabytes(self.allowance.cap()));
+        let (name, cap) = (&self.name, || gigabytes(self.allowance.cap()));
         let reached = TOLD.into_iter().rev().find(|hundredths| {
             let wanted = u128::from(self.allowance.cap()) * u128::from(*hundredths);
             u128::from(self.allowance.used()) * 100 >= wanted
@@ -110,11 +124,18 @@ impl Capped {
             };
             let anew = self.renews();
             let anew = anew.map_or_else(String::new, |day| format!(", which begins anew on {day}"));
-            let words =
-                format!("line {name} has carried {share}the {cap} that it may in a month{anew}");
+            let words = format!(
+                "line {name} has carried {share}the {} that it may in a month{anew}",
+                cap()
+            );
             return Some((Level::Warn, words));
         }
-        let words = || format!("line {name}: a month has begun, in which it may carry {cap} again");
+        let words = || {
+            format!(
+                "line {name}: a month has begun, in which it may carry {} again",
+                cap()
+            )
+        };
         (begins && used_up).then(|| (Level::Info, words()))
     }
 }
@@ -181,7 +202,11 @@ impl Caps {
     }
 
     /// There is a data plane.
-    pub(super) const fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
+        if self.plane == Plane::Ends {
+            // It was gone before it could be asked.
+            self.capped().for_each(|it| it.seen = 0);
+        }
         self.plane = Plane::Runs;
     }
 
@@ -255,7 +280,7 @@ impl Lines {
                 continue;
             };
             let before = of.allowance.used_up();
-            let said = of.charge(carried, now.wall);
+            let said = of.charge(carried, now);
             out.extend(said.map(|(level, words)| LineEffect::Log(level, words)));
             let used_up = of.allowance.used_up();
             if before != used_up {
@@ -296,5 +321,87 @@ fn gigabytes(bytes: u64) -> String {
     match (bytes / unit, bytes % unit * 10 / unit) {
         (whole, 0) => format!("{whole} {name}"),
         (whole, tenth) => format!("{whole}.{tenth} {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    /// A line that may carry 20 MB in months that begin with the 20th; it has carried one, in January.
+    fn lines(now: Now) -> Lines {
+        let line = Line {
+            name: "lte".to_owned(),
+            cap: Some(20_000_000),
+            cap_day: 20,
+            ..Line::default()
+        };
+        let mut lines = Lines::new(Settings {
+            lines: vec![line],
+            ..Settings::default()
+        });
+        lines.counted(&[1_000_000], now, &mut Vec::new());
+        lines
+    }
+
+    fn used(lines: &Lines) -> (u64, Option<String>) {
+        let report = lines.caps.report(LineId(0)).unwrap();
+        (report.used, report.renews)
+    }
+
+    fn now() -> Now {
+        Now {
+            monotonic: Instant::now(),
+            // About noon of 2027-01-15, in any time zone of that day or its neighbours.
+            wall: UNIX_EPOCH + Duration::from_secs(1_800_014_400),
+        }
+    }
+
+    #[test]
+    fn a_clock_that_shows_an_earlier_month_is_believed_after_a_day() {
+        let mut now = now();
+        let mut lines = lines(now);
+        let day = |day: &str| (1_000_000, Some(day.to_owned()));
+        assert_eq!(used(&lines), day("2027-01-20"));
+        now.wall -= DAY * 365;
+        let mut hours = |count: u32, lines: &mut Lines| {
+            for _ in 0..count {
+                now.monotonic += DAY / 24;
+                now.wall += DAY / 24;
+                lines.counted(&[1_000_000], now, &mut Vec::new());
+            }
+        };
+        hours(23, &mut lines);
+        assert_eq!(used(&lines), day("2027-01-20"));
+        hours(3, &mut lines);
+        assert_eq!(used(&lines), day("2026-01-20"));
+        // That is what counts now.
+        hours(24 * 5, &mut lines);
+        assert_eq!(used(&lines), (0, Some("2026-02-20".to_owned())));
+    }
+
+    #[test]
+    fn a_data_plane_that_was_gone_too_soon_does_not_hide_what_the_next_one_counts() {
+        let now = now();
+        let mut lines = lines(now);
+        let mut out = Vec::new();
+        lines.end(&mut out);
+        assert!(matches!(out[..], [LineEffect::Count]));
+        lines.bind(now.monotonic, &mut out);
+        lines.counted(&[1_500_000], now, &mut out);
+        assert_eq!(used(&lines).0, 2_500_000);
+        // Asked in time, it is heard once.
+        lines.end(&mut out);
+        lines.counted(&[1_600_000], now, &mut out);
+        lines.counted(&[1_600_000], now, &mut out);
+        assert_eq!(used(&lines).0, 2_600_000);
+        lines.bind(now.monotonic, &mut out);
+        lines.counted(&[400_000], now, &mut out);
+        // Another took its place, and nothing was said of it.
+        lines.counted(&[100_000], now, &mut out);
+        assert_eq!(used(&lines).0, 3_100_000);
     }
 }

@@ -192,6 +192,25 @@ fn until_the_clock_is_set_no_month_begins() {
     }
 }
 
+/// As that of routers without a battery is until they are told the time.
+#[test]
+fn a_clock_that_shows_an_old_date_is_not_believed_soon() {
+    let cap = 20 * EACH_SECOND;
+    let settings = lines(LineMode::Failover, cap);
+    let mut first = world(LineMode::Failover, cap);
+    first.run(SECOND * 10, true);
+    let kept = ends(&mut first);
+    let old = january() - DAY * 365;
+    let mut world = World::with_settings([10, 20], &settings, &kept, old);
+    world.run(SECOND * 100, false);
+    let used = report(&world).used;
+    assert!(used > kept[0].used);
+    world.wall = january();
+    world.run(SECOND * 5, true);
+    assert!(report(&world).used > used, "the month goes on");
+    assert_eq!(report(&world).renews.as_deref(), Some("2027-01-20"));
+}
+
 #[test]
 fn little_is_written() {
     let mut busy = world(LineMode::Failover, 200 * EACH_SECOND);
