@@ -148,6 +148,10 @@ pub struct Line {
     pub metered: bool,
     /// What it carries upwards, in bits a second: its share of connections or packets, and how fast they may leave.
     pub rate: Option<u64>,
+    /// What it may carry in a month, in bytes of both directions. Once that is used up it is used where no other works.
+    pub cap: Option<u64>,
+    /// The day that months begin with, 1 to 28.
+    pub cap_day: u8,
     /// Where a relay is by which it leads to the peer, and the key for it. Both are there, or neither is.
     pub relay: Option<Endpoint>,
     /// See [`Line::relay`].
@@ -164,6 +168,8 @@ impl Default for Line {
             priority: 10,
             metered: false,
             rate: None,
+            cap: None,
+            cap_day: 1,
             relay: None,
             relay_key: None,
         }
@@ -174,7 +180,7 @@ impl Default for Line {
 const LINES_KEYS: [&str; 4] = ["Mode", "Hold", "Reorder", "Shape"];
 
 /// Keys of `[Line]`.
-const LINE_KEYS: [&str; 9] = [
+const LINE_KEYS: [&str; 11] = [
     "Name",
     "Interface",
     "Source",
@@ -182,6 +188,8 @@ const LINE_KEYS: [&str; 9] = [
     "Priority",
     "Metered",
     "Rate",
+    "Cap",
+    "CapDay",
     "Relay",
     "RelayKey",
 ];
@@ -249,6 +257,9 @@ impl Line {
         values.extend(priority.map(|it| ("Priority", it.to_string())));
         values.extend(self.metered.then(|| ("Metered", "yes".to_owned())));
         values.extend(self.rate.map(|it| ("Rate", it.to_string())));
+        values.extend(self.cap.map(|it| ("Cap", it.to_string())));
+        let day = Some(self.cap_day).filter(|it| *it != usual.cap_day);
+        values.extend(day.map(|it| ("CapDay", it.to_string())));
         values.extend(self.relay.iter().map(|it| ("Relay", it.to_string())));
         let values = values.into_iter();
         let mut values: Vec<_> = values.map(|it| (it.0, Zeroizing::new(it.1))).collect();
@@ -259,11 +270,6 @@ impl Line {
 
     /// Sets a key of `[Line]`. Returns its usual spelling.
     fn set(&mut self, key: &str, value: &str) -> Result<&'static str, String> {
-        if key.eq_ignore_ascii_case("Cap") {
-            return Err(
-                "what a line carries is not counted yet; `Metered = yes` spares it".to_owned(),
-            );
-        }
         let name = known(key, &LINE_KEYS)?;
         match name {
             "Name" => {
@@ -293,6 +299,12 @@ impl Line {
             }
             "Metered" => self.metered = yes_or_no(value)?,
             "Relay" => self.relay = Some(value::parsed(&value::compact(value))?),
+            "Cap" => self.cap = Some(cap(value).ok_or(CAP_FAULT)?),
+            "CapDay" => {
+                let day = decimal(value).and_then(|it| u8::try_from(it).ok());
+                let day = day.filter(|day| (1..=28).contains(day));
+                self.cap_day = day.ok_or("must be a day of each month, from 1 to 28")?;
+            }
             "RelayKey" => self.relay_key = Some(secret(value)?),
             _ => self.rate = Some(rate(value).ok_or(RATE_FAULT)?),
         }
@@ -323,14 +335,26 @@ pub(crate) const RATE_FAULT: &str =
 
 /// Bits a second.
 pub(crate) fn rate(text: &str) -> Option<u64> {
+    thousands(text).filter(|rate| (1..=1_000_000_000_000).contains(rate))
+}
+
+const CAP_FAULT: &str =
+    "must be bytes a month, with `k`, `M` or `G` for thousands, from 1M to 1000000G";
+
+/// Bytes a month. Less than a megabyte is a slip: questions to the peer cost more.
+fn cap(text: &str) -> Option<u64> {
+    thousands(text).filter(|cap| (1_000_000..=1_000_000_000_000_000).contains(cap))
+}
+
+/// A number with a unit of thousands behind it, or without.
+fn thousands(text: &str) -> Option<u64> {
     let (digits, unit) = match text.char_indices().next_back()? {
         (at, 'k') => (&text[..at], 1_000),
         (at, 'M') => (&text[..at], 1_000_000),
         (at, 'G') => (&text[..at], 1_000_000_000),
         _ => (text, 1),
     };
-    let rate = decimal(digits)?.checked_mul(unit)?;
-    (1..=1_000_000_000_000).contains(&rate).then_some(rate)
+    decimal(digits)?.checked_mul(unit)
 }
 
 fn yes_or_no(value: &str) -> Result<bool, &'static str> {

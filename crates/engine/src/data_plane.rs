@@ -5,6 +5,7 @@ use crate::key::SendKey;
 use crate::line::Sockets;
 use crate::peer::Peer;
 use crate::peers::Peers;
+use crate::rates::Rates;
 use crate::session::ReceiveKey;
 use crate::stream::Stream;
 use crate::tunnel::Tunnel;
@@ -20,6 +21,21 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Instant;
 
 impl<P: Protocol> Tunnel<P> {
+    /// What the lines carry is this from now on.
+    fn follow_rates(&self, rates: Rates) {
+        let shared = self.shared();
+        if !shared.rates.set(rates) {
+            return;
+        }
+        // A super-packet is one packet for the queue: on a slow line it would be in the way for too long.
+        if let Err(error) = shared.tun.set_super_packets(rates == Rates::None) {
+            log::warn!(
+                "the interface goes on giving super-packets, which are in the way of others for long: {error}"
+            );
+        }
+        shared.wake_tun();
+    }
+
     fn known(&self) -> MutexGuard<'_, Peers> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -201,6 +217,10 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
             lines,
             order: peer.order.counts(),
         }
+    }
+
+    fn carried(&self) -> [u64; LINES_MAX] {
+        self.shared().carried.sums()
     }
 
     fn forget_source(&self, id: PeerId) {
@@ -415,17 +435,13 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
     }
 
     fn set_rate(&self, rate: Option<u64>) {
-        let shared = self.shared();
-        if shared.rate() == rate {
-            return;
-        }
-        // A super-packet is one packet for the queue: on a slow line it would be in the way for too long.
-        if let Err(error) = shared.tun.set_super_packets(rate.is_none()) {
-            log::warn!(
-                "the interface goes on giving super-packets, which are in the way of others for long: {error}"
-            );
-        }
-        shared.set_rate(rate);
+        let rate = rate.filter(|rate| *rate > 0);
+        self.follow_rates(rate.map_or(Rates::None, Rates::Together));
+    }
+
+    fn set_line_rates(&self, rates: [u64; LINES_MAX]) {
+        let any = rates.iter().any(|rate| *rate > 0);
+        self.follow_rates(if any { Rates::Each(rates) } else { Rates::None });
     }
 
     fn set_mtu(&self, mtu: usize) {

@@ -96,6 +96,8 @@ impl OutboundDrain {
             let report = socket.send_trains(&mut self.scratch, &slot.memory, now);
             shared.outbound.syscalls.add(report.syscalls);
             shared.drops.send_failed.add(report.dropped);
+            let bytes = now.iter().map(|train| u64::from(train.len)).sum();
+            shared.carried.datagrams(line, family, report.sent, bytes);
             if report.source_gone {
                 let copies = |run: &OutboundRun| {
                     let mut copies = slot.copies[run.copies.clone()].iter();

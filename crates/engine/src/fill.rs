@@ -132,22 +132,24 @@ impl<W: Wire> OutboundFill<W> {
 
     /// Whether the lines have another rate than what waits was last told of.
     pub(crate) fn rate_changed(&self) -> bool {
-        let followed = self.shaper.as_ref().and_then(|shaper| shaper.rate());
-        followed != self.shared.rate()
+        let followed = self.shaper.as_ref().map_or(0, |shaper| shaper.word());
+        followed != self.shared.rates.word()
     }
 
     /// Packets have to wait for their turn, or not any more.
     fn follow_rate(&mut self) {
-        let rate = self.shared.rate();
-        match (&mut self.shaper, rate) {
-            (None, None) => {}
-            (None, Some(rate)) => self.shaper = Some(Box::new(Shaper::new::<W>(rate))),
-            (Some(shaper), rate) => {
-                shaper.follow(rate);
-                if !shaper.engaged() {
-                    self.shaper = None;
-                }
-            }
+        let word = self.shared.rates.word();
+        if word == 0 && self.shaper.is_none() {
+            return;
+        }
+        let shaper = self
+            .shaper
+            .get_or_insert_with(|| Box::new(Shaper::new::<W>()));
+        if shaper.word() != word {
+            shaper.follow(self.shared.rates.get());
+        }
+        if !shaper.engaged() {
+            self.shaper = None;
         }
     }
 
@@ -160,7 +162,9 @@ impl<W: Wire> OutboundFill<W> {
         let mut more = !self.shared.congested();
         while more && reads < READS_MAX {
             reads += 1;
-            more = match shaper.read(&self.shared, slot.now) {
+            let lookup = &mut self.lookup;
+            let line_of = |packet: &[u8]| lookup.line_of(packet, slot.now);
+            more = match shaper.read(&self.shared, slot.now, line_of) {
                 Ok(more) => more,
                 Err(Gone) => return Filled::Gone,
             };
@@ -168,7 +172,7 @@ impl<W: Wire> OutboundFill<W> {
         self.shared.outbound.syscalls.add(reads);
         let mut taken = 0;
         while !slot.is_full() && !self.shared.congested() {
-            let Some(held) = shaper.pop(slot.now) else {
+            let Some((held, by)) = shaper.pop(slot.now) else {
                 break;
             };
             taken += 1;
@@ -177,12 +181,13 @@ impl<W: Wire> OutboundFill<W> {
             let len = held.packet.len();
             // There is room for a super-packet wherever a slot is not full.
             slot.memory[start..start + len].copy_from_slice(&held.packet);
-            self.lookup.accept(slot, start, len, held.hdr);
-            let v6 = slot
-                .runs
-                .last()
-                .is_some_and(|run| run.endpoint.addr.is_ipv6());
-            shaper.settle(slot.packets.len() - packets, slot.used - used, v6);
+            self.lookup.accept_by(slot, (start, len), held.hdr, by);
+            // With nothing new in the batch it is that of another packet, and nothing is charged.
+            let run = slot.runs.last();
+            let line = run.map_or(LineId::FIRST, |run| run.line);
+            let v6 = run.is_some_and(|run| run.endpoint.addr.is_ipv6());
+            let datagrams = slot.packets.len() - packets;
+            shaper.settle((line, v6), datagrams, slot.used - used, slot.now);
         }
         self.shared.drops.queue.add(shaper.dropped());
         // Where nothing may leave, what the TUN still has can wait until others had their turn.
@@ -244,10 +249,14 @@ impl<W: Wire> InboundFill<W> {
                 Ok((used, dropped)) => {
                     self.shared.drops.truncated.add(dropped);
                     slot.used += used;
+                    let (mut datagrams, mut bytes) = (0, 0);
                     for mut train in trains.iter() {
                         train.start += base as u32;
-                        self.train(slot, line, &train);
+                        bytes += u64::from(train.len);
+                        datagrams += self.train(slot, line, &train);
                     }
+                    let carried = &self.shared.carried;
+                    carried.datagrams(line, socket.family(), datagrams, bytes);
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 // Errors that ICMP left behind are consumed by being reported.
@@ -285,6 +294,7 @@ impl<W: Wire> InboundFill<W> {
         slot.memory[..partial.len()].copy_from_slice(&partial);
         let (mut parsed, mut receives) = (0, 0);
         slot.used = partial.len();
+        let before = slot.used;
         let filled = loop {
             loop {
                 match W::record(&slot.memory[parsed..slot.used], longest) {
@@ -315,6 +325,8 @@ impl<W: Wire> InboundFill<W> {
                 Err(_) => break None,
             }
         };
+        let read = (slot.used - before) as u64;
+        self.shared.carried.stream(stream.line(), read);
         partial.clear();
         partial.extend_from_slice(&slot.memory[parsed..slot.used]);
         if partial.is_empty() {
@@ -326,7 +338,8 @@ impl<W: Wire> InboundFill<W> {
         filled
     }
 
-    fn train(&mut self, slot: &mut InboundSlot<W>, line: LineId, train: &ReceivedTrain) {
+    /// Takes the datagrams of a train. Returns how many there are.
+    fn train(&mut self, slot: &mut InboundSlot<W>, line: LineId, train: &ReceivedTrain) -> u64 {
         let origin = Origin {
             from: Endpoint {
                 addr: train.from,
@@ -337,12 +350,14 @@ impl<W: Wire> InboundFill<W> {
             ecn: train.ecn,
         };
         let end = train.start + train.len;
-        let mut start = train.start;
+        let (mut start, mut count) = (train.start, 0);
         while start < end {
             let len = train.segment.min(end - start);
             self.datagram(slot, start, len, origin);
             start += len;
+            count += 1;
         }
+        count
     }
 
     fn datagram(&mut self, slot: &mut InboundSlot<W>, start: u32, len: u32, origin: Origin<'_>) {

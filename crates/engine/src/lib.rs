@@ -16,6 +16,7 @@
 
 mod alarm;
 mod armed;
+mod carried;
 mod checksum;
 mod clock;
 mod commit;
@@ -37,6 +38,7 @@ mod peer;
 mod peer_line;
 mod peer_order;
 mod peers;
+mod rates;
 mod removed;
 mod reorder;
 mod ring;

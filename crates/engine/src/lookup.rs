@@ -1,18 +1,17 @@
 //! Look up: the peer that a packet is for, or the session that it is of; once for each run of equal ones.
 
+mod destination;
 mod singly;
 
 use crate::gso::Super;
 use crate::ip::{self, IpPacket, encapsulate_ecn};
-use crate::key::SendKey;
-use crate::peer::Peer;
-use crate::peer_line::PeerLine;
 use crate::session::ReceiveKey;
 use crate::shared::Shared;
 use crate::slot::{InboundRun, InboundSlot, Item, OutboundRun, OutboundSlot};
 use crate::stream::{RECORD_MAX, Stream};
-use crate::ways::{Plan, Way};
+use crate::ways::Way;
 use arc_swap::ArcSwap;
+use destination::Destination;
 use lines::inner::Reader;
 use netio::tun::{GsoKind, VnetHdr};
 use netio::udp::{Ecn, Endpoint};
@@ -35,63 +34,6 @@ pub(crate) struct OutboundLookup<W: Wire> {
     head: usize,
 }
 
-/// Where packets for an address go, as of now.
-struct Destination {
-    address: Option<IpAddr>,
-    peer: Arc<Peer>,
-    line: LineId,
-    endpoint: Option<Endpoint>,
-    stream: Option<Arc<Stream>>,
-    /// `None`: no session, or one past its end.
-    key: Option<Arc<SendKey>>,
-    /// How packets are spread over several lines, if they are.
-    plan: Option<Arc<Plan>>,
-}
-
-impl Destination {
-    fn new(address: Option<IpAddr>, peer: Arc<Peer>, now: Instant, ways: &mut Vec<Way>) -> Self {
-        let key = peer.send_key.load_full().filter(|key| key.alive(now));
-        let id = peer.lines.used_id();
-        let line = peer.lines.get(id);
-        let plan = peer.lines.plan();
-        let mut to = Self {
-            address,
-            line: id,
-            endpoint: line.and_then(PeerLine::endpoint),
-            stream: line.and_then(|line| line.stream.load_full()),
-            key,
-            plan: plan.filter(|plan| plan.collect(&peer.lines, ways)),
-            peer,
-        };
-        if to.plan.is_some()
-            && to.endpoint.is_none()
-            && let Some(way) = ways.first()
-        {
-            (to.line, to.endpoint) = (way.line, Some(way.endpoint));
-        }
-        to
-    }
-
-    /// The same by one line, whichever are used.
-    fn only_by(mut self, line: LineId) -> Self {
-        let known = self.peer.lines.get(line);
-        self.endpoint = known.and_then(PeerLine::endpoint);
-        self.stream = known.and_then(|known| known.stream.load_full());
-        self.line = line;
-        self.plan = None;
-        self
-    }
-
-    /// Whether a datagram is the tunnel's own, by any of its ways.
-    fn loops<W: Wire>(&self, wire: &W, ways: &[Way], datagram: &[u8], to: SocketAddr) -> bool {
-        let (Some(key), Some(endpoint)) = (&self.key, &self.endpoint) else {
-            return false;
-        };
-        let loops = |endpoint| wire.loops(datagram, to, key.index, endpoint);
-        loops(endpoint) || (self.plan.is_some() && ways.iter().any(|way| loops(&way.endpoint)))
-    }
-}
-
 /// What was read: where it lies, and whether it is one packet or stands for many.
 #[derive(Clone, Copy)]
 struct Read {
@@ -101,6 +43,8 @@ struct Read {
     parsed: Option<Super>,
     /// An IP packet; otherwise a message of control's, which is no traffic.
     inner: bool,
+    /// The line whose turn it is, of those that the packet may go by.
+    by: Option<LineId>,
 }
 
 impl<W: Wire> OutboundLookup<W> {
@@ -129,6 +73,24 @@ impl<W: Wire> OutboundLookup<W> {
         Some(Destination::new(Some(address), peer, now, ways))
     }
 
+    /// The last destination is that of this address from now on.
+    fn look_up(&mut self, address: IpAddr, now: Instant) {
+        let known = |last: &Destination| last.address == Some(address);
+        if !self.last.as_ref().is_some_and(known) {
+            self.last = Self::find(&self.shared, address, now, &mut self.ways);
+        }
+    }
+
+    /// The line that a packet goes by, as things are now; `None` if it may go by several, or goes nowhere.
+    pub(crate) fn line_of(&mut self, packet: &[u8], now: Instant) -> Option<LineId> {
+        self.look_up(IpPacket::parse(packet)?.dst, now);
+        let to = self.last.as_ref()?;
+        match &to.plan {
+            Some(plan) => plan.line_of(&self.ways, &self.reader, packet, to.line),
+            None => Some(to.line),
+        }
+    }
+
     /// Takes the packet (or super-packet) at `start` into the batch, or deals with it otherwise.
     pub(crate) fn accept(
         &mut self,
@@ -136,6 +98,17 @@ impl<W: Wire> OutboundLookup<W> {
         start: usize,
         len: usize,
         hdr: VnetHdr,
+    ) {
+        self.accept_by(slot, (start, len), hdr, None);
+    }
+
+    /// The same; by this line if it is one of those that the packet may go by.
+    pub(crate) fn accept_by(
+        &mut self,
+        slot: &mut OutboundSlot,
+        (start, len): (usize, usize),
+        hdr: VnetHdr,
+        by: Option<LineId>,
     ) {
         let drops = &self.shared.drops;
         let packet = &slot.memory[start..start + len];
@@ -156,10 +129,8 @@ impl<W: Wire> OutboundLookup<W> {
         let count = parsed.as_ref().map_or(1, Super::count) as u64;
         let len = if parsed.is_some() { len } else { ip.len };
 
-        let known = |last: &Destination| last.address == Some(ip.dst);
-        if !self.last.as_ref().is_some_and(known) {
-            self.last = Self::find(&self.shared, ip.dst, slot.now, &mut self.ways);
-        }
+        self.look_up(ip.dst, slot.now);
+        let drops = &self.shared.drops;
         let Some(to) = self.last.as_ref().filter(|to| to.endpoint.is_some()) else {
             let reason = match self.last {
                 None => &drops.no_route,
@@ -192,6 +163,7 @@ impl<W: Wire> OutboundLookup<W> {
             hdr,
             parsed,
             inner: true,
+            by,
         };
         self.take_in(slot, read, ecn);
     }
@@ -219,7 +191,7 @@ impl<W: Wire> OutboundLookup<W> {
         let chosen = to
             .plan
             .as_ref()
-            .and_then(|plan| plan.choose(ways, reader, packet, read.inner));
+            .and_then(|plan| plan.choose(ways, reader, packet, (read.inner, read.by)));
         // A plan's ways lead through sockets, whatever the line in use is.
         let stream = to.stream.as_ref().filter(|_| chosen.is_none());
         let (way, copies) = chosen.unwrap_or((way, &[]));

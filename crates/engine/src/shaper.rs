@@ -1,12 +1,18 @@
 //! Holding packets back in front of lines that are the bottleneck, so that they wait here, where their flows are known.
 
+mod lane;
+#[cfg(test)]
+mod tests;
+
 use crate::ip::{IpPacket, set_ecn};
+use crate::rates::Rates;
 use crate::shared::{Shared, tun_is_gone};
+use lane::Lane;
 use lines::inner::Reader;
-use lines::queue::{Queue, Settings};
+use lines::queue::{Popped, Queue, Settings};
 use netio::tun::{VNET_HDR_LEN, VnetHdr};
 use netio::udp::{Ecn, TRAIN_ROOM};
-use plane::Wire;
+use plane::{LINES_MAX, LineId, Wire};
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -24,21 +30,28 @@ pub(crate) struct Held {
     pub(crate) packet: Box<[u8]>,
 }
 
-/// The queue of the worker that reads the TUN. It is there only while lines have a rate.
+/// The queues of the worker that reads the TUN. They are there only while lines have rates.
 pub(crate) struct Shaper {
+    /// What may go by any line; where each has a rate of its own, what is for one only waits there.
     queue: Queue<Held>,
+    /// Lines that have rates of their own.
+    lanes: Vec<Lane>,
+    settings: Settings,
     reader: Reader,
     /// Where packets are read to.
     buffer: Box<[u8]>,
+    /// The number of the rates that are followed.
+    word: u64,
+    /// Packets that were dropped in queues that are no more.
+    dropped: u64,
     /// Of the packets that were dropped, those that were told.
     told: u64,
 }
 
 impl Shaper {
-    /// An empty queue for lines that carry `rate` bits a second together, headers included.
-    pub(crate) fn new<W: Wire>(rate: u64) -> Self {
+    /// Empty queues, which follow no rates yet.
+    pub(crate) fn new<W: Wire>() -> Self {
         let settings = Settings {
-            rate: Some(rate),
             // For whose turn it is. What a packet has cost is known when it is laid out.
             overhead: W::HEAD_MAX + W::TAIL_MAX + OUTER[0],
             burst: BURST,
@@ -46,39 +59,106 @@ impl Shaper {
         };
         Self {
             queue: Queue::new(settings),
+            lanes: Vec::new(),
+            settings,
             reader: Reader::new(RandomState::new().hash_one(0_u8)),
             buffer: vec![0; VNET_HDR_LEN + TRAIN_ROOM].into_boxed_slice(),
+            word: 0,
+            dropped: 0,
             told: 0,
         }
     }
 
-    /// The lines have another rate. `None`: what waits goes at once.
-    pub(crate) fn follow(&mut self, rate: Option<u64>) {
-        if self.rate() != rate {
-            self.queue.set_rate(rate);
+    /// The lines have these rates, headers included. Without any, what waits goes at once.
+    pub(crate) fn follow(&mut self, (rates, word): (Rates, u64)) {
+        self.word = word;
+        let (each, together) = match rates {
+            Rates::None => ([0; LINES_MAX], None),
+            Rates::Together(rate) => ([0; LINES_MAX], Some(rate)),
+            Rates::Each(each) => (each, None),
+        };
+        if self.queue.rate() != together {
+            self.queue.set_rate(together);
         }
+        let numbered = (0..).map(LineId).zip(each);
+        let wanted: Vec<(LineId, u64)> = numbered.filter(|(_, rate)| *rate > 0).collect();
+        let rate_of = |line| wanted.iter().find(|it| it.0 == line).map(|it| it.1);
+        // What waits for a line that is not used any more goes by another.
+        let (stay, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.lanes)
+            .into_iter()
+            .partition(|lane| rate_of(lane.line).is_some());
+        self.lanes = stay;
+        for lane in gone {
+            self.take_back(lane);
+        }
+        for lane in &mut self.lanes {
+            let rate = rate_of(lane.line);
+            if lane.pacer.rate() != rate {
+                lane.pacer.set_rate(rate);
+                lane.queue.set_carries(rate);
+            }
+        }
+        // Together, and beside the common queue, they hold no more than one would.
+        let shares = wanted.len() + 1;
+        let settings = Settings {
+            packets_max: self.settings.packets_max / shares,
+            bytes_max: self.settings.bytes_max / shares,
+            ..self.settings
+        };
+        for (line, rate) in wanted {
+            if self.lanes.iter().all(|lane| lane.line != line) {
+                self.lanes.push(Lane::new(line, rate, settings));
+            }
+        }
+        let sum = self.lanes.iter().filter_map(|lane| lane.pacer.rate());
+        let sum = sum.fold(0, u64::saturating_add);
+        self.queue.set_carries(Some(sum).filter(|sum| *sum > 0));
     }
 
-    /// Bits a second that it holds packets back to.
-    pub(crate) const fn rate(&self) -> Option<u64> {
-        self.queue.rate()
+    /// Packets of a line that is not used any more wait for any. They begin to wait anew.
+    fn take_back(&mut self, mut lane: Lane) {
+        let now = Instant::now();
+        while let Some(popped) = lane.queue.pop(now) {
+            let held = marked(popped);
+            if let Some(inner) = self.reader.read(&held.packet) {
+                self.queue.push(held, &inner, now);
+            }
+        }
+        self.dropped += dropped(&lane.queue);
+    }
+
+    /// The number of the rates that are followed; 0 for none.
+    pub(crate) const fn word(&self) -> u64 {
+        self.word
     }
 
     /// Whether packets have to pass through it.
-    pub(crate) const fn engaged(&self) -> bool {
-        self.queue.engaged()
+    pub(crate) fn engaged(&self) -> bool {
+        self.queue.engaged() || !self.lanes.is_empty()
     }
 
     /// When the next packet may go.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
-        self.queue.next_deadline(now)
+        if self.lanes.is_empty() {
+            return self.queue.next_deadline(now);
+        }
+        let any = self.queue.waiting().0 > 0;
+        let lanes = self.lanes.iter();
+        let waits = lanes.filter(|lane| any || lane.queue.waiting().0 > 0);
+        waits.map(|lane| lane.free_at(now)).min()
     }
 
-    /// Reads one packet of the TUN into the queue. Returns whether another may be there.
+    /// Reads one packet of the TUN into a queue; `line_of` says by which line it goes, if by one only. Returns whether
+    /// another may be there.
     ///
     /// # Errors
     /// The interface was deleted.
-    pub(crate) fn read<W: Wire>(&mut self, shared: &Shared<W>, now: Instant) -> Result<bool, Gone> {
+    pub(crate) fn read<W: Wire>(
+        &mut self,
+        shared: &Shared<W>,
+        now: Instant,
+        line_of: impl FnOnce(&[u8]) -> Option<LineId>,
+    ) -> Result<bool, Gone> {
         let vnet = if shared.tun.vnet_hdr() {
             VNET_HDR_LEN
         } else {
@@ -101,202 +181,79 @@ impl Shaper {
         let inner = IpPacket::parse(packet).and_then(|_| self.reader.read(packet));
         match (hdr, inner) {
             (Some(hdr), Some(inner)) => {
+                let line = match self.lanes.is_empty() {
+                    true => None,
+                    false => line_of(packet),
+                };
+                let mut lanes = self.lanes.iter_mut();
+                let lane = line.and_then(|line| lanes.find(|lane| lane.line == line));
+                let queue = lane.map_or(&mut self.queue, |lane| &mut lane.queue);
                 let packet = packet.into();
-                self.queue.push(Held { hdr, packet }, &inner, now);
+                queue.push(Held { hdr, packet }, &inner, now);
             }
             _ => shared.drops.tun_malformed.add(1),
         }
         Ok(true)
     }
 
-    /// The next packet, if one may go.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<Held> {
-        let popped = self.queue.pop(now)?;
-        let mut held = popped.packet;
-        if popped.mark {
-            set_ecn(&mut held.packet, Ecn::Ce);
+    /// The next packet, if one may go, and the line whose turn it is, if lines have turns.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(Held, Option<LineId>)> {
+        if self.lanes.is_empty() {
+            return Some((marked(self.queue.pop(now)?), None));
         }
-        Some(held)
+        let Self { lanes, queue, .. } = self;
+        lanes.sort_unstable_by_key(Lane::idle_since);
+        for lane in lanes.iter_mut().filter(|lane| lane.pacer.is_idle(now)) {
+            // What can go by this line only comes first: calls, where packets are shared out.
+            let popped = lane.queue.pop(now).or_else(|| queue.pop(now));
+            if let Some(popped) = popped {
+                return Some((marked(popped), Some(lane.line)));
+            }
+        }
+        None
     }
 
-    /// What was taken out last has become so many datagrams of so many bytes together; none if it goes nowhere.
-    pub(crate) fn settle(&mut self, datagrams: usize, bytes: usize, v6: bool) {
-        self.queue
-            .settle(datagrams * OUTER[usize::from(v6)] + bytes);
+    /// What was taken out last has become so many datagrams of so many bytes together, by this line and IP version 6 or 4;
+    /// none if it goes nowhere.
+    pub(crate) fn settle(
+        &mut self,
+        (line, v6): (LineId, bool),
+        datagrams: usize,
+        bytes: usize,
+        now: Instant,
+    ) {
+        let bytes = datagrams * OUTER[usize::from(v6)] + if datagrams > 0 { bytes } else { 0 };
+        if self.lanes.is_empty() {
+            self.queue.settle(bytes);
+        } else if datagrams > 0
+            && let Some(lane) = self.lanes.iter_mut().find(|lane| lane.line == line)
+        {
+            lane.pacer.occupy(bytes, now);
+        }
     }
 
     /// How many packets were dropped since this was last asked.
     pub(crate) fn dropped(&mut self) -> u64 {
-        let counters = self.queue.counters();
-        let all = counters.dropped + counters.overflowed;
+        let lanes = self.lanes.iter().map(|lane| dropped(&lane.queue));
+        let all = self.dropped + dropped(&self.queue) + lanes.sum::<u64>();
         all - std::mem::replace(&mut self.told, all)
     }
+}
+
+fn dropped(queue: &Queue<Held>) -> u64 {
+    let counters = queue.counters();
+    counters.dropped + counters.overflowed
+}
+
+/// A packet that was taken out, marked if it is to be.
+fn marked(popped: Popped<Held>) -> Held {
+    let mut held = popped.packet;
+    if popped.mark {
+        set_ecn(&mut held.packet, Ecn::Ce);
+    }
+    held
 }
 
 /// The interface is no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ip::UDP;
-    use crate::ip::tests::ipv4;
-    use crate::key::tests::{Deaf, PlainWire};
-    use netio::tun::Tun;
-    use std::os::unix::net::UnixDatagram;
-    use std::sync::Arc;
-
-    const MEGABIT: u64 = 1_000_000;
-
-    /// An interface, its other side, and a queue for a line of a megabit.
-    struct World {
-        shared: Shared<PlainWire>,
-        host: UnixDatagram,
-        shaper: Shaper,
-        now: Instant,
-    }
-
-    impl World {
-        fn new() -> Self {
-            let (tun, host) = Tun::simulated().unwrap();
-            Self {
-                shared: Shared::new(tun, PlainWire, Arc::new(Deaf), 1500, 64, false),
-                host,
-                shaper: Shaper::new::<PlainWire>(MEGABIT),
-                now: Instant::now(),
-            }
-        }
-
-        /// The host sends a packet from this port, of so many bytes behind the headers.
-        fn sends(&mut self, port: u8, bytes: usize, ecn: Ecn) {
-            let mut payload = vec![0; 8 + bytes];
-            payload[1] = port;
-            let mut packet = ipv4([10, 0, 0, 1], [10, 0, 0, 2], UDP, &payload);
-            set_ecn(&mut packet, ecn);
-            let packet = [&VnetHdr::NONE.emit()[..], &packet].concat();
-            self.host.send(&packet).unwrap();
-            assert_eq!(self.shaper.read(&self.shared, self.now), Ok(true));
-        }
-
-        /// The port and ECN field of the next packet, when it may go.
-        fn leaves(&mut self) -> Option<(u8, Ecn)> {
-            loop {
-                self.now = self.shaper.deadline(self.now)?;
-                if let Some(held) = self.shaper.pop(self.now) {
-                    let ecn = IpPacket::parse(&held.packet).unwrap().ecn;
-                    return Some((held.packet[21], ecn));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_call_does_not_wait_for_a_download() {
-        let mut world = World::new();
-        for _ in 0..100 {
-            world.sends(1, 1400, Ecn::NotEct);
-        }
-        assert_eq!(world.leaves().unwrap().0, 1);
-        world.sends(2, 160, Ecn::NotEct);
-        assert_eq!(world.leaves().unwrap().0, 2);
-        assert_eq!(world.leaves().unwrap().0, 1);
-    }
-
-    #[test]
-    fn packets_leave_as_fast_as_the_line_takes_them() {
-        let mut world = World::new();
-        for _ in 0..50 {
-            // What stands for too long is marked and not dropped.
-            world.sends(1, 1000, Ecn::Ect0);
-        }
-        let start = world.now;
-        assert_eq!(std::iter::from_fn(|| world.leaves()).count(), 50);
-        // The last one leaves when the line has sent those before it.
-        let bytes = 49 * (1000 + 28 + OUTER[0]) as u64;
-        let wanted = Duration::from_micros(bytes * 8);
-        let found = world.now - start;
-        assert!(found <= wanted && found + BURST >= wanted);
-
-        // A worker that comes late makes up for it, up to a bound.
-        for _ in 0..50 {
-            world.sends(1, 1000, Ecn::Ect0);
-        }
-        world.leaves();
-        world.now += Duration::from_millis(500);
-        let now = world.now;
-        let at_once = std::iter::from_fn(|| world.shaper.pop(now)).count();
-        assert_eq!(
-            at_once, 2,
-            "ten milliseconds' worth, and the one that begins now"
-        );
-    }
-
-    #[test]
-    fn a_packet_costs_what_it_has_become() {
-        let mut world = World::new();
-        for _ in 0..3 {
-            world.sends(1, 1000, Ecn::NotEct);
-        }
-        let start = world.now;
-        world.leaves();
-        world.shaper.settle(1, 1158, true);
-        let wait = world.shaper.deadline(start).unwrap() - start;
-        assert_eq!(wait, Duration::from_micros((1158 + 62) * 8));
-        world.leaves();
-        let second = world.now;
-        world.shaper.settle(0, 0, false);
-        assert_eq!(
-            world.shaper.deadline(second),
-            Some(second),
-            "it went nowhere"
-        );
-    }
-
-    #[test]
-    fn a_standing_queue_is_told_by_marks_and_by_drops_which_are_counted() {
-        let mut world = World::new();
-        for _ in 0..200 {
-            world.sends(1, 1400, Ecn::Ect0);
-        }
-        let all: Vec<_> = std::iter::from_fn(|| world.leaves()).collect();
-        assert_eq!((all.len(), world.shaper.dropped()), (200, 0));
-        assert!(all.contains(&(1, Ecn::Ce)));
-        for _ in 0..200 {
-            world.sends(1, 1400, Ecn::NotEct);
-        }
-        let all = std::iter::from_fn(|| world.leaves()).count() as u64;
-        let dropped = world.shaper.dropped();
-        assert!(dropped > 0);
-        assert_eq!(all + dropped, 200);
-        assert_eq!(world.shaper.dropped(), 0, "they were told");
-    }
-
-    #[test]
-    fn what_waits_goes_at_once_where_the_rate_is_no_more() {
-        let mut world = World::new();
-        for _ in 0..20 {
-            world.sends(1, 1400, Ecn::NotEct);
-        }
-        world.leaves();
-        world.shaper.follow(None);
-        assert!(world.shaper.engaged());
-        let now = world.now;
-        assert_eq!(std::iter::from_fn(|| world.shaper.pop(now)).count(), 19);
-        assert!(!world.shaper.engaged());
-    }
-
-    #[test]
-    fn what_is_no_packet_is_dropped_and_counted() {
-        let mut world = World::new();
-        let mut short = [0x4f; VNET_HDR_LEN + 30];
-        short[..VNET_HDR_LEN].fill(0);
-        for bytes in [&[][..], &[0; 3], &[0; VNET_HDR_LEN], &short] {
-            world.host.send(bytes).unwrap();
-            assert_eq!(world.shaper.read(&world.shared, world.now), Ok(true));
-        }
-        assert_eq!(world.shared.drops.tun_malformed.value(), 4);
-        assert_eq!(world.shaper.deadline(world.now), None);
-        assert_eq!(world.shaper.read(&world.shared, world.now), Ok(false));
-    }
-}

@@ -1,12 +1,14 @@
 //! What every worker and the boundary share.
 
 use crate::alarm::Alarm;
+use crate::carried::Carried;
 use crate::clock::Epoch;
 use crate::held_back::HeldBack;
 use crate::icmp::{self, ANSWER_MAX};
 use crate::line::Lines;
 use crate::lookup::Sessions;
 use crate::peer::Peer;
+use crate::rates::ToldRates;
 use crate::slot::BATCH_PACKETS;
 use crate::stats::{Drops, PipelineStats};
 use crate::stream::{PENDING_IN_FLIGHT_MAX, PENDING_MAX, Stream, Written};
@@ -54,6 +56,8 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) outbound: PipelineStats,
     pub(crate) inbound: PipelineStats,
     pub(crate) drops: Drops,
+    /// Bytes that each line has carried.
+    pub(crate) carried: Carried,
     pub(crate) staged_bytes: Arc<AtomicUsize>,
     injected: Mutex<VecDeque<Injected>>,
     has_injected: AtomicBool,
@@ -67,8 +71,8 @@ pub(crate) struct Shared<W: Wire> {
     pub(crate) backpressure: bool,
     /// The lines with a stream that has no room.
     congested: HeldBack,
-    /// Bits a second that the lines carry; 0 where that is not known, and nothing is held back for it.
-    rate: AtomicU64,
+    /// What the lines carry, where packets have to wait for that.
+    pub(crate) rates: ToldRates,
     /// Packets for other peers do not go through the kernel.
     pub(crate) hairpin: AtomicBool,
     unreachable: UnreachableLimit,
@@ -96,6 +100,7 @@ impl<W: Wire> Shared<W> {
             outbound: PipelineStats::default(),
             inbound: PipelineStats::default(),
             drops: Drops::default(),
+            carried: Carried::default(),
             staged_bytes: Arc::default(),
             injected: Mutex::default(),
             has_injected: AtomicBool::new(false),
@@ -104,7 +109,7 @@ impl<W: Wire> Shared<W> {
             alarm: Alarm::new(),
             backpressure,
             congested: HeldBack::new(),
-            rate: AtomicU64::new(0),
+            rates: ToldRates::default(),
             hairpin: AtomicBool::new(false),
             unreachable: UnreachableLimit::default(),
         }
@@ -171,17 +176,6 @@ impl<W: Wire> Shared<W> {
         taken
     }
 
-    /// Bits a second that the lines carry together, if packets have to wait for that.
-    pub(crate) fn rate(&self) -> Option<u64> {
-        Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate != 0)
-    }
-
-    /// The lines have another rate.
-    pub(crate) fn set_rate(&self, rate: Option<u64>) {
-        self.rate.store(rate.unwrap_or(0), Ordering::Relaxed);
-        self.wake_tun();
-    }
-
     /// Whether the TUN must not be read for now.
     pub(crate) fn congested(&self) -> bool {
         self.congested.get()
@@ -199,6 +193,9 @@ impl<W: Wire> Shared<W> {
     /// Writes records of a batch. The TUN is not to be read while they wait, in a client.
     pub(crate) fn write(&self, stream: &Stream, records: &[u8]) -> Written {
         let written = stream.write(records, self.pending_max());
+        if written != Written::Dropped {
+            self.carried.stream(stream.line(), records.len() as u64);
+        }
         if written == Written::Waiting && self.backpressure {
             self.hold_back(stream);
         }

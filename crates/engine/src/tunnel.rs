@@ -313,6 +313,10 @@ impl<W: Wire> Tunnel<W> {
         let most = self.shared.pending_max();
         let sent = W::to_record(record)
             .is_some_and(|record| stream.write(&record, most) != Written::Dropped);
+        if sent {
+            let bytes = record.len() as u64;
+            self.shared.carried.stream(stream.line(), bytes);
+        }
         self.shared.drops.stream_full.add(u64::from(!sent));
         sent
     }
@@ -429,6 +433,10 @@ impl<W: Wire> Tunnel<W> {
         scratch.begin_batch();
         let report = socket.send_trains(&mut scratch, datagram, &[train]);
         self.shared.drops.send_failed.add(report.dropped);
+        let bytes = u64::from(len) * report.sent;
+        self.shared
+            .carried
+            .datagrams(line, family, report.sent, bytes);
         report
     }
 

@@ -44,6 +44,11 @@ impl Packets {
     /// The way of a packet, if the line that is next has one.
     fn next(&mut self, ways: &[Way], bytes: usize) -> Option<Way> {
         let line = self.lines.next(bytes)?;
+        self.on(line, ways, bytes)
+    }
+
+    /// The way of a packet by a line, if it has one.
+    fn on(&mut self, line: LineId, ways: &[Way], bytes: usize) -> Option<Way> {
         let same = || ways.iter().filter(|way| way.line == line);
         let count = same().count().min(LINES_MAX);
         if count < 2 {
@@ -129,13 +134,31 @@ impl Plan {
         !ways.is_empty()
     }
 
-    /// The way of a packet, and those of its copies. `None`: the line in use, without copies.
+    /// The line by which a packet goes and no other; `used` is that which is in use.
+    pub(crate) fn line_of(
+        &self,
+        ways: &[Way],
+        reader: &Reader,
+        packet: &[u8],
+        used: LineId,
+    ) -> Option<LineId> {
+        if let Self::BalancePackets { .. } = self {
+            // What cannot be read goes by the line in use as well.
+            let any = reader.read(packet).is_some_and(|it| !it.critical());
+            return (!any).then_some(used);
+        }
+        let chosen = self.choose(ways, reader, packet, (true, None));
+        Some(chosen.map_or(used, |(way, _)| way.line))
+    }
+
+    /// The way of a packet, and those of its copies. `None`: the line in use, without copies. `inner`: it is none of control's.
+    /// `by`: where packets are shared out, the line whose turn it is, in place of that which had the least.
     pub(crate) fn choose<'a>(
         &self,
         ways: &'a [Way],
         reader: &Reader,
         packet: &[u8],
-        inner: bool,
+        (inner, by): (bool, Option<LineId>),
     ) -> Option<(Way, &'a [Way])> {
         let (first, others) = ways.split_first()?;
         match self {
@@ -157,7 +180,9 @@ impl Plan {
                 if inner.critical() {
                     return None;
                 }
-                let way = locked(packets).next(ways, packet.len())?;
+                let mut packets = locked(packets);
+                let way = by.and_then(|line| packets.on(line, ways, packet.len()));
+                let way = way.or_else(|| packets.next(ways, packet.len()))?;
                 Some((way, &[]))
             }
         }

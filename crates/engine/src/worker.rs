@@ -369,9 +369,9 @@ impl<W: Wire> Workers<W> {
         filled_any: impl Fn(&D::Slot) -> bool,
     ) -> Filled {
         // A bound, so that one descriptor cannot keep a worker that owns both from the other.
-        let rounds = match self.shared.rate() {
-            Some(_) => ROUNDS_SHAPED,
-            None => ROUNDS,
+        let rounds = match self.shared.rates.word() {
+            0 => ROUNDS,
+            _ => ROUNDS_SHAPED,
         };
         for _ in 0..rounds {
             let mut slot = loop {

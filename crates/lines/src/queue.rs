@@ -10,12 +10,14 @@
 
 mod codel;
 mod flows;
+mod pacer;
 #[cfg(test)]
 mod tests;
 
 use crate::inner::Inner;
 use codel::{Head, Parameters};
 use flows::{Flows, Waiting};
+pub use pacer::Pacer;
 use plane::Ecn;
 use std::time::{Duration, Instant};
 
@@ -30,6 +32,8 @@ const FULL_SIZE: usize = 1514;
 pub struct Settings {
     /// Bits a second that the line carries, all headers included. `None` is more than ever comes.
     pub rate: Option<u64>,
+    /// Bits a second of the line where another than the queue sees to it that no more leave, by a [`Pacer`].
+    pub carries: Option<u64>,
     /// Bytes that each packet costs the line beyond its own: headers of tunnel, UDP, IP and the link.
     pub overhead: usize,
     /// How many flows are told apart.
@@ -54,6 +58,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             rate: None,
+            carries: None,
             overhead: 80,
             flows: 1024,
             quantum: 300,
@@ -94,9 +99,7 @@ pub struct Queue<T> {
     settings: Settings,
     parameters: Parameters,
     flows: Flows<T>,
-    /// When the line has sent what was taken out, and when it began with the last of it.
-    idle_at: Option<Instant>,
-    began: Option<Instant>,
+    pacer: Pacer,
     counters: Counters,
 }
 
@@ -108,8 +111,7 @@ impl<T> Queue<T> {
             settings,
             parameters: parameters(&settings),
             flows: Flows::new(settings.flows),
-            idle_at: None,
-            began: None,
+            pacer: Pacer::new(settings.rate, settings.burst),
             counters: Counters::default(),
         }
     }
@@ -129,7 +131,13 @@ impl<T> Queue<T> {
     /// The rate of the line is another. For how long it was busy at the last one says nothing.
     pub fn set_rate(&mut self, rate: Option<u64>) {
         self.settings.rate = rate;
-        (self.idle_at, self.began) = (None, None);
+        self.pacer.set_rate(rate);
+        self.parameters = parameters(&self.settings);
+    }
+
+    /// The line carries another rate, and what sees to it is not the queue ([`Settings::carries`]).
+    pub fn set_carries(&mut self, carries: Option<u64>) {
+        self.settings.carries = carries;
         self.parameters = parameters(&self.settings);
     }
 
@@ -150,7 +158,7 @@ impl<T> Queue<T> {
 
     /// Takes out the next packet, if the line can send one at `now`.
     pub fn pop(&mut self, now: Instant) -> Option<Popped<T>> {
-        if self.idle_at.is_some_and(|idle| idle > now) {
+        if !self.pacer.is_idle(now) {
             return None;
         }
         let quantum = self.settings.quantum;
@@ -160,7 +168,7 @@ impl<T> Queue<T> {
                 continue;
             };
             self.flows.charge(place, waiting.bytes);
-            self.occupy(waiting.bytes, now);
+            self.pacer.occupy(waiting.bytes, now);
             self.counters.sent += 1;
             self.counters.marked += u64::from(mark);
             return Some(Popped {
@@ -173,9 +181,7 @@ impl<T> Queue<T> {
 
     /// The packet that was taken out last costs the line so many bytes, and not what the settings say of it.
     pub fn settle(&mut self, bytes: usize) {
-        if let Some(began) = self.began {
-            self.idle_at = Some(began + self.takes(bytes));
-        }
+        self.pacer.settle(bytes);
     }
 
     /// When the line can send the next packet that waits.
@@ -184,7 +190,7 @@ impl<T> Queue<T> {
         if self.flows.packets() == 0 {
             return None;
         }
-        Some(self.idle_at.map_or(now, |idle| idle.max(now)))
+        Some(self.pacer.idle_at().map_or(now, |idle| idle.max(now)))
     }
 
     /// Packets and bytes that wait, bytes as the line counts them.
@@ -243,30 +249,12 @@ impl<T> Queue<T> {
             self.counters.overflowed += 1;
         }
     }
-
-    /// The line is busy with this many bytes more.
-    fn occupy(&mut self, bytes: usize, now: Instant) {
-        if self.settings.rate.is_none_or(|rate| rate == 0) {
-            (self.idle_at, self.began) = (None, None);
-            return;
-        }
-        // What a late timer has let pass may be made up for, up to the burst.
-        let earliest = now.checked_sub(self.settings.burst).unwrap_or(now);
-        let from = self.idle_at.map_or(now, |idle| idle.max(earliest));
-        self.began = Some(from);
-        self.idle_at = Some(from + self.takes(bytes));
-    }
-
-    /// How long the line takes for so many bytes.
-    fn takes(&self, bytes: usize) -> Duration {
-        let rate = self.settings.rate.unwrap_or(0).max(1);
-        Duration::from_nanos((bytes as u64).saturating_mul(8_000_000_000) / rate)
-    }
 }
 
 /// On a slow line one packet takes longer than the target: RFC 8290 section 5.2.2.
 fn parameters(settings: &Settings) -> Parameters {
-    let packet = settings.rate.filter(|rate| *rate > 0).map_or(0, |rate| {
+    let carries = settings.rate.or(settings.carries);
+    let packet = carries.filter(|rate| *rate > 0).map_or(0, |rate| {
         (FULL_SIZE + settings.overhead) as u64 * 8_000_000_000 / rate
     });
     let target = settings.target.max(Duration::from_nanos(packet * 3 / 2));

@@ -3,9 +3,10 @@
 //! A [`Scheduler`] knows the lines of one peer: what the settings say of them, what their [`Health`](crate::health)
 //! says, and what they have carried. [`Scheduler::pick`] is for each packet; it reads what the last change left.
 //!
-//! Lines that are metered are used only where no other works, and no copies are sent on them then. A line whose monthly
-//! cap is used up counts as down. If no line works, packets go where they went before: what is thought of lines may be
-//! wrong, and a packet that is not sent is surely lost.
+//! Lines that are metered are used only where no other works, and no copies are sent on them then. A line that has carried
+//! what it may in a month ([`Allowance`]) is used only where not even a metered one works: what a provider does then, be it
+//! to charge more or to slow down, is better than no tunnel. If no line works, packets go where they went before: what is
+//! thought of lines may be wrong, and a packet that is not sent is surely lost.
 
 mod allowance;
 mod balance;
@@ -13,7 +14,7 @@ mod failover;
 #[cfg(test)]
 mod tests;
 
-pub use allowance::{Allowance, Month};
+pub use allowance::{Allowance, Month, NoMonth};
 pub use failover::{FailoverSettings, SwitchReason};
 pub use plane::LineSet;
 
@@ -52,8 +53,8 @@ pub struct LineSettings {
     pub metered: bool,
     /// Bits a second, if that is known; else what was measured counts.
     pub rate: Option<u64>,
-    /// Bytes a month, in both directions.
-    pub cap: Option<u64>,
+    /// It has carried what it may in this month.
+    pub used_up: bool,
     /// It carries streams (TCP), which cannot take copies or a part of the packets: it takes part in failover only.
     pub stream: bool,
 }
@@ -64,7 +65,7 @@ impl Default for LineSettings {
             priority: 10,
             metered: false,
             rate: None,
-            cap: None,
+            used_up: false,
             stream: false,
         }
     }
@@ -86,13 +87,6 @@ struct Line {
     settings: LineSettings,
     state: LineState,
     measured: u64,
-    allowance: Allowance,
-}
-
-impl Line {
-    const fn usable(&self) -> bool {
-        self.state.usable() && !self.allowance.used_up()
-    }
 }
 
 /// A rate for lines of which none is known: only its ratio to others matters.
@@ -143,7 +137,6 @@ impl Scheduler {
                 settings,
                 state: LineState::Unknown,
                 measured: 0,
-                allowance: Allowance::new(settings.cap),
             });
         }
     }
@@ -173,12 +166,15 @@ impl Scheduler {
         self.share();
     }
 
-    /// What a line may carry, and has carried. After changes to it call [`Self::poll`].
-    pub fn allowance(&mut self, line: LineId) -> Option<&mut Allowance> {
-        self.line(line).map(|line| &mut line.allowance)
+    /// A line has carried what it may in this month, or another month has begun.
+    pub fn set_used_up(&mut self, line: LineId, used_up: bool, now: Instant) -> Option<Switch> {
+        if let Some(line) = self.line(line) {
+            line.settings.used_up = used_up;
+        }
+        self.update(now)
     }
 
-    /// Time has passed, or an allowance is used up.
+    /// Time has passed.
     pub fn poll(&mut self, now: Instant) -> Option<Switch> {
         self.update(now)
     }
@@ -247,6 +243,7 @@ impl Scheduler {
     fn update(&mut self, now: Instant) -> Option<Switch> {
         let rank = |(line, of): (LineId, &Line)| Rank {
             down: of.state == LineState::Down,
+            used_up: of.settings.used_up,
             metered: of.settings.metered,
             degraded: of.state == LineState::Degraded,
             priority: of.settings.priority,
@@ -259,7 +256,8 @@ impl Scheduler {
                 .min_by_key(|(id, line)| (line.settings.priority, *id));
             self.single = preferred.map_or(LineSet::EMPTY, |(id, _)| LineSet::of(id));
         } else {
-            let usable = self.lines().filter(|(_, line)| line.usable()).map(rank);
+            let usable = self.lines().filter(|(_, line)| line.state.usable());
+            let usable = usable.map(rank);
             let active = self.failover.active();
             let current = usable.clone().find(|rank| Some(rank.line) == active);
             let best = usable.min();
@@ -283,7 +281,15 @@ impl Scheduler {
 
     /// The lines for copies and shares: those that work and cost nothing, or else the one that is used anyway.
     fn several_lines(&self) -> LineSet {
-        let free = |line: &Line| line.usable() && !line.settings.metered && !line.settings.stream;
+        let free = |line: &Line| {
+            let LineSettings {
+                metered,
+                used_up,
+                stream,
+                ..
+            } = line.settings;
+            line.state.usable() && !metered && !used_up && !stream
+        };
         let lines: LineSet = self
             .lines()
             .filter(|(_, line)| free(line))

@@ -3,13 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use acceptance::two_lines::{SENT, mostly_arrive};
 use acceptance::{
     A4, B4, Directory, PATIENCE, PORT_A, PORT_B, PROGRAM, TwoLines, WG, drops, interface, ip,
-    millrace, peer, pings, ready, status_of, tcp_both_ways_while, until, wireguard_go,
+    millrace, peer, pings, ready, status_of, tcp_both_ways, tcp_both_ways_while, until,
+    wireguard_go,
 };
 use lab::load::{UDP_QUIET, UdpLoad, udp_load};
 use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer as _};
@@ -236,6 +238,65 @@ fn a_line_goes_with_its_device_and_comes_back_with_it() {
     world.lead(0);
     world.uses(0);
     pings(&world.a, B4, 2);
+    client.stop().unwrap().success().unwrap();
+}
+
+/// The files of a tunnel's lines, which would be counted on from; removed at the end.
+struct Kept;
+
+impl Kept {
+    fn paths() -> [PathBuf; 2] {
+        ["/var/lib", "/etc"].map(|it| Path::new(it).join(format!("millrace/{WG}.lines")))
+    }
+
+    fn new() -> Self {
+        drop(Self);
+        Self
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        for path in Self::paths() {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// The count goes on after a restart, and anew where the file of it is damaged.
+#[test]
+fn a_line_that_has_carried_what_it_may_is_left_after_a_restart_too() {
+    if !ready() {
+        return;
+    }
+    let _kept = Kept::new();
+    let world = World::new();
+    let Some(_b) = world.server() else { return };
+    let lines = FAILOVER.replace("Interface = dsl", "Interface = dsl\n#! Cap = 1M");
+    let used = || world.line(0)["cap"]["used_bytes"].as_u64().unwrap();
+    let client = world.client(&lines);
+    world.uses(0);
+    tcp_both_ways(&world.a, &world.b, B4, 1_000_000);
+    world.uses(1);
+    assert!(used() >= 1_000_000, "{}", used());
+    assert_eq!(world.line(0)["cap"]["left_bytes"], 0);
+    client.stop().unwrap().success().unwrap();
+
+    let client = world.client(&lines);
+    for at in [0, 1] {
+        world.is(at, "up");
+    }
+    world.uses(1);
+    pings(&world.a, B4, 2);
+    assert!(used() >= 1_000_000, "{}", used());
+    client.stop().unwrap().success().unwrap();
+
+    let written = Kept::paths().into_iter().find(|path| path.exists());
+    let written = written.unwrap();
+    std::fs::write(written, [0xff; 5000]).unwrap();
+    let client = world.client(&lines);
+    world.uses(0);
+    assert!(used() < 1_000_000, "{}", used());
     client.stop().unwrap().success().unwrap();
 }
 

@@ -1,8 +1,8 @@
 //! The boundary: what control asks of a data plane.
 
 use crate::{
-    CipherName, KeyUsage, Line, LineId, LineMode, Moving, PeerId, PeerLines, PeerState, Protocol,
-    Reorder, SessionKeys, Statistics, StreamId,
+    CipherName, KeyUsage, LINES_MAX, Line, LineId, LineMode, Moving, PeerId, PeerLines, PeerState,
+    Protocol, Reorder, SessionKeys, Statistics, StreamId,
 };
 use std::fmt;
 use std::io;
@@ -120,6 +120,10 @@ pub trait DataPlane: Send + Sync {
     /// of seconds.
     fn peer_lines(&self, id: PeerId) -> PeerLines;
 
+    /// Bytes that each line has carried since the data plane was made, in both directions, by number: all that went through
+    /// its sockets, whosever it was, with the headers of IP and UDP; of connections all bytes, and about what TCP adds.
+    fn carried(&self) -> [u64; LINES_MAX];
+
     /// Forgets which of our addresses a peer calls: the way to it leads elsewhere now. The kernel chooses the source
     /// until the peer is heard.
     fn forget_source(&self, id: PeerId);
@@ -216,6 +220,10 @@ pub trait DataPlane: Send + Sync {
     /// in a fair queue of inner flows (RFC 8290), where a call does not wait for a download. `None`, as until then: lines
     /// that are not the bottleneck, for which nothing waits here.
     fn set_rate(&self, rate: Option<u64>);
+
+    /// The same in front of each line by itself, by number; 0 for lines by which nothing is to go. Packets that may go by
+    /// any ([`LineMode::BalancePackets`]) go by the first that has room. In place of [`set_rate`](Self::set_rate).
+    fn set_line_rates(&self, rates: [u64; LINES_MAX]);
 
     /// The interface's MTU in bytes has changed.
     fn set_mtu(&self, mtu: usize);

@@ -1,6 +1,8 @@
 //! A data plane that moves nothing: it records what control asks for, and keeps what a test wants to know afterwards.
 
-use crate::{KeyUsage, Line, LineId, PeerId, PeerState, Protocol, Routes, Sender, SessionKeys};
+use crate::{
+    KeyUsage, LINES_MAX, Line, LineId, PeerId, PeerState, Protocol, Routes, Sender, SessionKeys,
+};
 use crate::{Statistics, StreamId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -31,6 +33,7 @@ struct State<K> {
     routes: Routes<PeerId>,
     owned: Vec<(IpAddr, u8, PeerId)>,
     statistics: Statistics,
+    carried: [u64; LINES_MAX],
     mtu: usize,
     name: String,
 }
@@ -57,6 +60,7 @@ impl<P: Protocol> FakeDataPlane<P> {
                 routes: Routes::default(),
                 owned: Vec::new(),
                 statistics: Statistics::default(),
+                carried: [0; LINES_MAX],
                 mtu,
                 name: name.to_owned(),
             }),
@@ -141,6 +145,13 @@ impl<P: Protocol> FakeDataPlane<P> {
     /// Changes what [`DataPlane::statistics`] says.
     pub fn set_statistics(&self, statistics: Statistics) {
         self.state().statistics = statistics;
+    }
+
+    /// Adds to what [`DataPlane::carried`] says of a line.
+    pub fn carry(&self, line: LineId, bytes: u64) {
+        if let Some(carried) = self.state().carried.get_mut(line.index()) {
+            *carried += bytes;
+        }
     }
 
     /// Records a call that `there` finds something to do for; elsewhere a call astray.

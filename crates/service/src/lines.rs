@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 mod answers;
+mod cap;
 mod effect;
 mod end;
 mod host;
@@ -24,8 +25,11 @@ mod relay;
 mod report;
 mod status;
 mod theirs;
+mod usage_file;
 
 pub(crate) use answers::Answers;
+use cap::Caps;
+pub use cap::{CapReport, LineUsage};
 pub(crate) use effect::LineEffect;
 pub use end::LineFacts;
 use end::{End, Sockets};
@@ -35,6 +39,7 @@ use relay::Relays;
 pub use report::LineReport;
 pub(crate) use status::{order_status, status, their_status};
 pub(crate) use theirs::TheirLines;
+pub(crate) use usage_file::UsageFile;
 
 /// How often lines are looked at while nothing moves, while something does, and while an answer is waited for.
 const IDLE: Duration = Duration::from_secs(1);
@@ -62,9 +67,10 @@ pub(crate) struct Lines {
     /// By which line each of the others has called.
     callers: BTreeMap<PeerId, LineId>,
     look: Option<Instant>,
-    /// Bits a second that the data plane was told.
-    rate: Option<u64>,
+    /// What the data plane was told of the lines' rates.
+    rate: Option<rate::Told>,
     relays: Relays,
+    caps: Caps,
     answers: Answers,
     /// Packets go by one line at a time, and no other is asked, whatever the mode.
     singly: bool,
@@ -87,6 +93,7 @@ impl Lines {
         Self {
             ends: vec![end; settings.lines.len()],
             relays: Relays::new(&settings),
+            caps: Caps::new(&settings),
             settings,
             peers: BTreeMap::new(),
             callers: BTreeMap::new(),
@@ -139,9 +146,9 @@ impl Lines {
     }
 
     fn health(&self, line: LineId) -> Health {
-        let metered = self.line_settings(line).metered;
+        let spared = self.is_spared(line);
         let mut health = Health::new(health::Settings {
-            probe_interval: if metered { PROBE_METERED } else { PROBE_IDLE },
+            probe_interval: if spared { PROBE_METERED } else { PROBE_IDLE },
             probe_interval_silent: Duration::from_millis(400),
             silence: Duration::from_millis(1200),
             unanswered: match self.settings.mode {
@@ -186,12 +193,19 @@ impl Lines {
 
     fn line_settings(&self, line: LineId) -> LineSettings {
         let settings = self.settings.lines.get(line.index());
-        settings.map_or_else(LineSettings::default, |line| LineSettings {
-            priority: line.priority,
-            metered: line.metered,
-            rate: line.rate,
+        settings.map_or_else(LineSettings::default, |of| LineSettings {
+            priority: of.priority,
+            metered: of.metered,
+            rate: of.rate,
+            used_up: self.caps.used_up(line),
             ..LineSettings::default()
         })
+    }
+
+    /// Whether a line is asked as seldom as one that costs money.
+    fn is_spared(&self, line: LineId) -> bool {
+        let settings = self.line_settings(line);
+        settings.metered || settings.used_up
     }
 }
 
@@ -216,6 +230,7 @@ impl Lines {
             end.sockets = Sockets::Closed(None);
         }
         self.look = Some(now);
+        self.caps.begin();
         out.push(LineEffect::Read);
     }
 
@@ -230,6 +245,9 @@ impl Lines {
     /// There is no interface any more: no peers, and no sockets.
     pub(crate) fn end(&mut self, out: &mut Vec<LineEffect>) {
         self.look = None;
+        if self.caps.end() {
+            out.push(LineEffect::Count);
+        }
         // The next one's data plane knows of none.
         self.rate = None;
         self.peers.clear();
@@ -237,21 +255,6 @@ impl Lines {
             if std::mem::replace(&mut end.sockets, Sockets::Closed(None)) == Sockets::Open {
                 out.push(LineEffect::Close(line));
             }
-        }
-    }
-
-    /// What the host says of the lines, in their order; nothing of those whose devices are not there. `bound` is the port
-    /// and the mark of sockets; without, none are opened.
-    pub(crate) fn read(
-        &mut self,
-        facts: &[Option<LineFacts>],
-        bound: Option<(u16, u32)>,
-        now: Instant,
-        out: &mut Vec<LineEffect>,
-    ) {
-        for at in 0..self.ends.len() {
-            let facts = facts.get(at).copied().flatten();
-            self.read_one(number(at), facts, bound, now, out);
         }
     }
 
@@ -353,6 +356,9 @@ impl Lines {
         }
         let single = self.singly || self.settings.mode == LineMode::Single;
         let mut next = IDLE;
+        if self.caps.due(now) {
+            out.push(LineEffect::Count);
+        }
         self.say_hello(now, out);
         for (id, peer) in &mut self.peers {
             let state = view(*id);
@@ -403,47 +409,6 @@ impl Lines {
             for peer in self.peers.values_mut() {
                 peer.closed(line, now);
             }
-        }
-    }
-
-    fn read_one(
-        &mut self,
-        line: LineId,
-        facts: Option<LineFacts>,
-        bound: Option<(u16, u32)>,
-        now: Instant,
-        out: &mut Vec<LineEffect>,
-    ) {
-        let index = |facts: Option<LineFacts>| facts.map(|facts| facts.ifindex);
-        let Some(end) = self.ends.get_mut(line.index()) else {
-            return;
-        };
-        // Sockets are bound to a device, not to its name.
-        let replaced = index(end.facts) != index(facts);
-        end.facts = facts;
-        let fault = facts.map_or(Some(Fault::NoDevice), LineFacts::fault);
-        let fault = fault.or_else(|| self.relays.fault(line));
-        if end.fault != fault {
-            end.fault = fault;
-            for peer in self.peers.values_mut() {
-                peer.fault(line, fault);
-            }
-        }
-        if replaced {
-            self.close(line, now, out);
-        }
-        let Some(end) = self.ends.get_mut(line.index()) else {
-            return;
-        };
-        let closed = matches!(end.sockets, Sockets::Closed(at) if at.is_none_or(|at| at <= now));
-        if let Some((port, mark)) = bound
-            && fault.is_none()
-            && closed
-        {
-            end.sockets = Sockets::Asked;
-            let own = self.settings.lines.get(line.index()).and_then(|it| it.mark);
-            let mark = own.unwrap_or(mark);
-            out.push(LineEffect::Open { line, port, mark });
         }
     }
 

@@ -126,6 +126,9 @@ pub struct LineStatus {
     pub in_use: bool,
     /// The smoothed round trip in milliseconds, once one was measured.
     pub round_trip_ms: Option<f64>,
+    /// What it may carry in a month, if that is limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap: Option<CapStatus>,
     /// Packets that were sent by it, copies among them.
     pub sent: u64,
     /// Their bytes, headers and tags included.
@@ -142,6 +145,20 @@ pub struct LineStatus {
     pub duplicated: u64,
     /// Copies too old to know whether they had come.
     pub ancient: u64,
+}
+
+/// What a line may carry in a month, and has carried: bytes of both directions, with the headers of UDP and IP.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct CapStatus {
+    /// What it may carry.
+    pub cap_bytes: u64,
+    /// What it has carried in this month.
+    pub used_bytes: u64,
+    /// The difference; 0 where it has carried more.
+    pub left_bytes: u64,
+    /// The day that the next month begins with, `YEAR-MONTH-DAY`; none while the clock is not set.
+    pub renews: Option<String>,
 }
 
 /// Putting the packets of a peer into order, over all lines.
@@ -366,7 +383,10 @@ mod tests {
         let page = include_str!("../../../docs/status.md");
         let mut status = status(0, 0);
         status.dataplane.measured.push(MeasuredStatus::default());
-        status.peers[0].lines.push(LineStatus::default());
+        status.peers[0].lines.push(LineStatus {
+            cap: Some(CapStatus::default()),
+            ..LineStatus::default()
+        });
         let mut names = Vec::new();
         let mut rest = vec![serde_json::to_value(&status).unwrap()];
         while let Some(value) = rest.pop() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use service::status::{
-    LineStatus, MeasuredStatus, OrderStatus, PeerStatus, PipelineStatus, Status,
+    CapStatus, LineStatus, MeasuredStatus, OrderStatus, PeerStatus, PipelineStatus, Status,
 };
 
 /// Colours, where there is a terminal to show them.
@@ -218,7 +218,24 @@ fn line_text(line: &LineStatus, paint: Paint) -> String {
     if copies != 0 {
         text += &format!(" and {copies} copies");
     }
+    if let Some(cap) = &line.cap {
+        text += &format!(", {}", cap_text(cap));
+    }
     format!("{text}: {}", line.reason.escape_debug())
+}
+
+/// `15.20 GB of 20.00 GB used, 4.80 GB left until 2026-12-14`.
+fn cap_text(cap: &CapStatus) -> String {
+    let mut text = format!(
+        "{} of {} used, {} left",
+        decimal(cap.used_bytes),
+        decimal(cap.cap_bytes),
+        decimal(cap.left_bytes)
+    );
+    if let Some(day) = &cap.renews {
+        text += &format!(" until {}", day.escape_debug());
+    }
+    text
 }
 
 fn render_dataplane(out: &mut String, status: &Status, paint: Paint) {
@@ -304,6 +321,11 @@ fn pipeline(pipeline: &PipelineStatus) -> String {
 /// Binary units with two places, as `wg` shows them.
 fn bytes(count: u64) -> String {
     scaled(count, 1024, &["B", "KiB", "MiB", "GiB", "TiB"])
+}
+
+/// Decimal units, as what a line may carry in a month is sold.
+fn decimal(count: u64) -> String {
+    scaled(count, 1000, &["B", "kB", "MB", "GB", "TB"])
 }
 
 /// Decimal units, as line speeds are sold.

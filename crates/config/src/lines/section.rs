@@ -182,13 +182,6 @@ impl Sections {
             let why = "`Shape = yes` needs a [Line], and a Rate for each";
             faults.push((head, why.to_owned()));
         }
-        if let Some(head) = self.lines_head.filter(|_| self.lines.shape)
-            && self.lines.mode == LineMode::Balance
-        {
-            let why = "`Shape = yes` holds back all lines together: with `Mode = balance`, which puts whole connections on \
-                       one, that line would be full all the same; use `balance-packets`";
-            faults.push((head, why.to_owned()));
-        }
         for (at, (line, head)) in lines.iter().zip(&self.heads).enumerate() {
             let mut fault = |reason: &str| faults.push((*head, reason.to_owned()));
             let earlier = lines.get(..at).unwrap_or_default();
@@ -205,6 +198,9 @@ impl Sections {
                     "a relay leads to one peer: with a Relay, exactly one [Peer] has an Endpoint",
                 ),
                 _ => {}
+            }
+            if line.cap.is_none() && line.cap_day != Line::default().cap_day {
+                fault("this [Line] has a CapDay and no Cap");
             }
             if line.interface.is_none() && line.source.is_none() && line.relay.is_none() {
                 fault("this [Line] has neither Interface nor Source, nor a Relay");
@@ -247,7 +243,7 @@ impl Sections {
         let shares = matches!(mode, LineMode::Balance | LineMode::BalancePackets);
         match key {
             "Rate" if *shape => None,
-            "Mode" | "Hold" | "Rate" if !lines.is_empty() && !calls => Some(
+            "Mode" | "Hold" | "Rate" | "Cap" | "CapDay" if !lines.is_empty() && !calls => Some(
                 "no peer has an Endpoint; with a [Line], one that calls is answered on the line that it called",
             ),
             "Hold" if lines.is_empty() => Some("there is no [Line] to go back to"),
@@ -316,7 +312,7 @@ mod tests {
     #[test]
     fn lines_are_read_and_written_again() {
         let text = "a comment\n[Lines]\nmode = single\nHold = 5\nShape = yes\n[Line]\nName = fibre\nInterface = eth1\nRate = 5M\n\
-            [Line]\nName = lte\nInterface = wwan0\nSource = 192.0.2.1\nMark = 0x10\nPriority = 20\nMetered = yes\nRate = 50M\n\
+            [Line]\nName = lte\nInterface = wwan0\nSource = 192.0.2.1\nMark = 0x10\nPriority = 20\nMetered = yes\nRate = 50M\nCap = 20G\nCapDay = 14\n\
             [Line]\nName = relayed\nRate = 5M\nRelay = relay.example.com:51821\nRelayKey = YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
         let (lines, faults) = read(text);
         assert_eq!(faults, []);
@@ -328,6 +324,8 @@ mod tests {
         let lte = &lines.lines[1];
         assert_eq!((lte.mark, lte.priority, lte.metered), (Some(16), 20, true));
         assert_eq!(lte.rate, Some(50_000_000));
+        assert_eq!((lte.cap, lte.cap_day), (Some(20_000_000_000), 14));
+        assert_eq!((lines.lines[0].cap, lines.lines[0].cap_day), (None, 1));
         assert_eq!(lines.lines[2].relay_key, Some(Key32::new([b'a'; 32])));
         assert!(!format!("{lines:?}").contains("97, 97"), "{lines:?}");
         let written = lines.to_comments().replace("#! ", "");
@@ -354,11 +352,6 @@ mod tests {
             ("[Lines]\nReorder = 1", 2, "`yes` or `no`"),
             ("[Lines]\nShape = yes\nReorder = yes", 1, "a Rate for each"),
             (
-                "[Lines]\nShape = yes\nMode = balance\n[Line]\nName = a\nInterface = e\nRate = 5M",
-                1,
-                "balance-packets",
-            ),
-            (
                 "[Lines]\nShape = yes\n[Line]\nName = a\nInterface = e",
                 1,
                 "a Rate for each",
@@ -373,7 +366,12 @@ mod tests {
             ("[Line]\nInterface = a", 1, "no Name"),
             ("[Line]\nName = a b", 2, "letters"),
             ("[Line]\nName = a\nInterface = a/b", 3, "interface"),
-            ("[Line]\nCap = 100", 2, "not counted"),
+            ("[Line]\nCap = 100", 2, "bytes a month"),
+            ("[Line]\nCap = 20T", 2, "bytes a month"),
+            ("[Line]\nCap = 20000000000000000G", 2, "bytes a month"),
+            ("[Line]\nCap = 20G\nCapDay = 29", 3, "1 to 28"),
+            ("[Line]\nCap = 20G\nCapDay = 0", 3, "1 to 28"),
+            ("[Line]\nName = a\nCapDay = 2", 1, "no Cap"),
             ("[Line]\nInterfaces = eth0", 2, "did you mean `Interface`?"),
             ("[Line]\nwords", 2, "Key = Value"),
             ("[Linux]\nwords", 1, "[Line]"),

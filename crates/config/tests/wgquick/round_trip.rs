@@ -143,6 +143,8 @@ fn lines(relay: bool) -> Lines {
         priority: 20,
         metered: true,
         rate: Some(5_000),
+        cap: Some(20_000_000_000),
+        cap_day: 14,
         relay: relay.then(|| "relay.example.com:5".parse().unwrap()),
         relay_key: relay.then(|| Key32::new([7; 32])),
     };

@@ -104,6 +104,9 @@ impl Again {
         shared.outbound.syscalls.add(report.syscalls);
         shared.drops.send_failed.add(report.dropped);
         let (count, bytes) = (self.lens.len() as u64, self.memory.len() as u64);
+        shared
+            .carried
+            .datagrams(way.line, family, report.sent, bytes);
         peer.tx_bytes.add(bytes);
         if let Some(line) = peer.lines.get(way.line) {
             line.counts.note_sent(count, bytes);

@@ -37,6 +37,7 @@ impl<W: Wire> OutboundLookup<W> {
             hdr: VnetHdr::NONE,
             parsed: None,
             inner: IpPacket::parse(payload).is_some(),
+            by: None,
         };
         self.take_in(slot, read, Ecn::NotEct);
     }

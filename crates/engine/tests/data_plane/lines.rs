@@ -361,6 +361,31 @@ fn a_tunnel_with_one_line_is_the_same_in_every_mode() {
 }
 
 #[test]
+fn what_a_line_has_carried_is_counted_with_headers_and_copies_whosever_it_is() {
+    let site = site(Moving::Stay, &[0, 1]);
+    site.plane.set_line_mode(PEER, LineMode::Duplicate(both()));
+    // A packet, a message of control's, and what is of no session and no peer.
+    site.outward(1);
+    let mut bytes = [0; 2];
+    for _ in 0..2 {
+        let mut datagram = [0; 2000];
+        let (len, from) = site.peer.recv_from(&mut datagram).unwrap();
+        bytes[usize::from(from.port() == site.port(1))] += len as u64 + 28;
+    }
+    site.until("both lines are counted", |site| {
+        site.plane.carried()[..2] == bytes
+    });
+    assert!(DataPlane::send(&site.plane, &site.line(1), b"abcd"));
+    let stranger = socket();
+    stranger
+        .send_to(&[0; 100], ("127.0.0.1", site.port(0)))
+        .unwrap();
+    site.until("it is counted", |site| {
+        site.plane.carried()[..3] == [bytes[0] + 128, bytes[1] + 32, 0]
+    });
+}
+
+#[test]
 fn packets_wait_for_their_turn_in_front_of_a_slow_line_and_none_is_lost() {
     let site = site(Moving::Stay, &[0]);
     // What stands for long is marked and not dropped.
@@ -393,4 +418,73 @@ fn packets_wait_for_their_turn_in_front_of_a_slow_line_and_none_is_lost() {
     last.sort_unstable();
     assert_eq!((last[0], last[29], last[30]), (3, 3, 4));
     assert_eq!(site.drops("queue"), 0);
+}
+
+#[test]
+fn a_flow_waits_for_its_own_line_only() {
+    let site = site(Moving::Stay, &[0, 1]);
+    let mut shares = [0; LINES_MAX];
+    shares[..2].copy_from_slice(&[1, 1]);
+    site.plane.set_line_mode(PEER, LineMode::Balance(shares));
+    let port_of = |flow| {
+        site.host_sends(&inner(17, flow, flow));
+        site.peer_receives().0
+    };
+    let on: Vec<u16> = (0..100).map(port_of).collect();
+    let flow_of = |line| on.iter().position(|port| *port == site.port(line)).unwrap() as u8;
+    let (slow, fast) = (flow_of(0), flow_of(1));
+    // After the first one nothing leaves by the one line for ten seconds.
+    let mut rates = [0; LINES_MAX];
+    rates[..2].copy_from_slice(&[1_000, 1_000_000_000]);
+    site.plane.set_line_rates(rates);
+    let capable = |flow, mark| {
+        let mut packet = inner(17, flow, mark);
+        packet[1] = 2;
+        packet
+    };
+    for _ in 0..30 {
+        site.host_sends(&capable(slow, 1));
+    }
+    for _ in 0..30 {
+        site.host_sends(&capable(fast, 2));
+    }
+    let all: Vec<_> = (0..31).map(|_| site.peer_receives()).collect();
+    let by = |line, mark| {
+        let same = all
+            .iter()
+            .filter(|it| it.0 == site.port(line) && it.3 == mark);
+        same.count()
+    };
+    assert_eq!((by(0, 1), by(1, 2)), (1, 30), "{all:?}");
+    // The slow one is lost: what waited for it leaves by the other.
+    shares[0] = 0;
+    rates[0] = 0;
+    site.plane.set_line_mode(PEER, LineMode::Balance(shares));
+    site.plane.set_line_rates(rates);
+    for _ in 0..29 {
+        let (port, _, _, mark) = site.peer_receives();
+        assert_eq!((port, mark), (site.port(1), 1));
+    }
+    assert_eq!(site.drops("queue"), 0);
+}
+
+#[test]
+fn packets_of_one_flow_leave_by_each_line_as_it_has_room() {
+    let site = site(Moving::Stay, &[0, 1]);
+    let mut shares = [0; LINES_MAX];
+    shares[..2].copy_from_slice(&[1, 1]);
+    site.plane
+        .set_line_mode(PEER, LineMode::BalancePackets(shares));
+    let mut rates = [0; LINES_MAX];
+    rates[..2].copy_from_slice(&[1_000, 1_000_000_000]);
+    site.plane.set_line_rates(rates);
+    for mark in 0..40 {
+        let mut packet = inner(17, 1, mark);
+        packet[1] = 2;
+        site.host_sends(&packet);
+    }
+    // One for each line, and then all by that which is soon idle again, whatever the shares are.
+    let ports: Vec<u16> = (0..40).map(|_| site.peer_receives().0).collect();
+    let slow = ports.iter().filter(|port| **port == site.port(0)).count();
+    assert_eq!(slow, 1, "{ports:?}");
 }

@@ -1,45 +1,66 @@
 //! What a line may carry in a month.
 
-/// A month of an account: it begins with a day of the calendar's month.
+use std::fmt;
+use std::str::FromStr;
+
+/// A month of an account: it begins with a day of the calendar's month, and is named by the one that it begins in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Month(i64);
+pub struct Month(i32);
 
 impl Month {
-    /// The month of a time in seconds since 1970 (UTC), if months begin with `first_day`, 1 to 28.
+    /// The month that a date is in (`month` 1 to 12, `day` 1 to 31), if months begin with `first_day`, 1 to 28.
     #[must_use]
-    pub const fn of(unix: i64, first_day: u8) -> Self {
-        let days = unix.div_euclid(86_400);
-        // Years begin with March, so that the leap day is the last; eras are the 400 years after which the calendar
-        // repeats itself. Day 0 is then 719,468 days before 1970.
-        let days = days + 719_468;
-        let era = days.div_euclid(146_097);
-        let of_era = days.rem_euclid(146_097);
-        let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year + year / 4 - year / 100);
-        // Months of March to July, and of August to December, have 153 days together.
-        let month = (5 * of_year + 2) / 153;
-        let day = of_year - (153 * month + 2) / 5 + 1;
-        let months = (era * 400 + year) * 12 + month;
-        Self(if day < first_day as i64 {
-            months - 1
-        } else {
-            months
-        })
+    pub const fn of(year: i32, month: u8, day: u8, first_day: u8) -> Self {
+        let months = year * 12 + month as i32 - 1;
+        Self(if day < first_day { months - 1 } else { months })
+    }
+
+    /// The one after it.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// As `2026-03`.
+impl fmt::Display for Month {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (year, month) = (self.0.div_euclid(12), self.0.rem_euclid(12) + 1);
+        write!(f, "{year:04}-{month:02}")
+    }
+}
+
+/// No month of the years 1 to 9999 in the form of [`Month`]'s `Display`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMonth;
+
+impl FromStr for Month {
+    type Err = NoMonth;
+
+    fn from_str(text: &str) -> Result<Self, NoMonth> {
+        let number = |text: &str, digits| {
+            let plain = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+            plain.then(|| text.parse::<i32>().ok())?
+        };
+        let (year, month) = text.split_once('-').ok_or(NoMonth)?;
+        let year = number(year, 4).filter(|year| *year > 0).ok_or(NoMonth)?;
+        let month = number(month, 2).filter(|month| (1..=12).contains(month));
+        Ok(Self(year * 12 + month.ok_or(NoMonth)? - 1))
     }
 }
 
 /// Counts what a line has carried in a month, against its cap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    cap: Option<u64>,
+    cap: u64,
     used: u64,
     month: Option<Month>,
 }
 
 impl Allowance {
-    /// So many bytes in a month; `None` is no cap.
+    /// So many bytes in a month.
     #[must_use]
-    pub const fn new(cap: Option<u64>) -> Self {
+    pub const fn new(cap: u64) -> Self {
         Self {
             cap,
             used: 0,
@@ -47,28 +68,45 @@ impl Allowance {
         }
     }
 
-    /// What was carried in this month before the program started.
+    /// What was carried in this month before the program started; in one that is not known, if the clock was never set.
     #[must_use]
-    pub const fn with_used(self, used: u64, month: Month) -> Self {
+    pub const fn with_used(self, used: u64, month: Option<Month>) -> Self {
         Self {
             used,
-            month: Some(month),
+            month,
             ..self
         }
     }
 
-    /// The line has carried bytes, in either direction. Costs two additions, for each batch at most; the month is for
-    /// [`Self::begin`].
+    /// The line has carried bytes, in either direction. The month is for [`Self::begin`].
     pub const fn charge(&mut self, bytes: u64) {
         self.used = self.used.saturating_add(bytes);
     }
 
-    /// It is this month. If it is a later one than before, nothing has been carried in it.
+    /// It is this month. If it is a later one than before, nothing has been carried in it. A clock that goes back changes
+    /// nothing: many begin with an old date, until they are set.
     pub fn begin(&mut self, month: Month) {
         if self.month.is_some_and(|before| before < month) {
             self.used = 0;
         }
         self.month = self.month.max(Some(month));
+    }
+
+    /// It is this month, although it was a later one before, by a clock that was wrong. What was carried may be of this one.
+    pub const fn go_back(&mut self, month: Month) {
+        self.month = Some(month);
+    }
+
+    /// The month that is counted; `None` until the time is known.
+    #[must_use]
+    pub const fn month(&self) -> Option<Month> {
+        self.month
+    }
+
+    /// Bytes that may be carried in a month.
+    #[must_use]
+    pub const fn cap(&self) -> u64 {
+        self.cap
     }
 
     /// Bytes carried in this month.
@@ -77,19 +115,16 @@ impl Allowance {
         self.used
     }
 
-    /// Bytes that are left; `None` if there is no cap.
+    /// Bytes that are left.
     #[must_use]
-    pub const fn left(&self) -> Option<u64> {
-        match self.cap {
-            Some(cap) => Some(cap.saturating_sub(self.used)),
-            None => None,
-        }
+    pub const fn left(&self) -> u64 {
+        self.cap.saturating_sub(self.used)
     }
 
     /// Whether nothing is left.
     #[must_use]
     pub const fn used_up(&self) -> bool {
-        matches!(self.left(), Some(0))
+        self.left() == 0
     }
 }
 
@@ -97,38 +132,77 @@ impl Allowance {
 mod tests {
     use super::*;
 
-    const DAY: i64 = 86_400;
+    #[test]
+    fn months_begin_with_their_day() {
+        let leap = Month::of(2024, 2, 29, 1);
+        assert_eq!(leap.next(), Month::of(2024, 3, 1, 1));
+        assert_eq!(leap, Month::of(2024, 2, 1, 1));
+        assert_eq!(Month::of(2024, 3, 14, 15), Month::of(2024, 2, 29, 15));
+        assert_eq!(Month::of(2024, 3, 15, 15), leap.next());
+        assert_eq!(Month::of(2025, 1, 1, 2), Month::of(2024, 12, 31, 2));
+        assert_eq!(Month::of(2025, 1, 1, 2).to_string(), "2024-12");
+    }
 
     #[test]
-    fn months_follow_the_calendar() {
-        // 2024-02-29 and 2024-03-01.
-        let leap = 19_782 * DAY;
-        assert_ne!(Month::of(leap, 1), Month::of(leap + DAY, 1));
-        assert_eq!(Month::of(leap, 1), Month::of(leap - 28 * DAY, 1));
-        assert_ne!(Month::of(leap, 1), Month::of(leap - 29 * DAY, 1));
-        assert_eq!(Month::of(leap, 15), Month::of(leap + 14 * DAY, 15));
-        assert_ne!(Month::of(leap, 15), Month::of(leap + 15 * DAY, 15));
-        // A year has twelve, whatever its days.
-        let begins = (0..365 * 400 + 97)
-            .filter(|day| Month::of(day * DAY, 1) != Month::of((day - 1) * DAY, 1))
-            .count();
-        assert_eq!(begins, 4800);
-        assert!(Month::of(-DAY, 1) < Month::of(0, 1));
+    fn months_are_read_as_they_are_written() {
+        for month in [Month::of(2026, 1, 1, 1), Month::of(9999, 12, 31, 28)] {
+            assert_eq!(month.to_string().parse(), Ok(month));
+        }
+        for text in [
+            "",
+            "2026",
+            "2026-00",
+            "2026-13",
+            "+026-01",
+            "0000-01",
+            "2026-1",
+            "2026-01-01",
+            "-2026-01",
+            "99999-01",
+        ] {
+            assert_eq!(text.parse::<Month>(), Err(NoMonth), "{text}");
+        }
     }
 
     #[test]
     fn a_cap_is_of_a_month() {
-        let (march, april) = (Month::of(19_783 * DAY, 1), Month::of(19_814 * DAY, 1));
-        let mut allowance = Allowance::new(Some(1000)).with_used(300, march);
+        let march = Month::of(2024, 3, 1, 1);
+        let april = march.next();
+        let mut allowance = Allowance::new(1000).with_used(300, Some(march));
         allowance.begin(march);
         allowance.charge(600);
-        assert_eq!((allowance.used(), allowance.left()), (900, Some(100)));
+        assert_eq!((allowance.used(), allowance.left()), (900, 100));
         allowance.charge(200);
         assert!(allowance.used_up());
         allowance.begin(april);
         assert!(!allowance.used_up());
+        allowance.charge(10);
         allowance.begin(march);
-        assert_eq!(allowance.used(), 0, "clocks that go back change nothing");
-        assert!(!Allowance::new(None).used_up());
+        assert_eq!(allowance.used(), 10, "clocks that go back change nothing");
+        allowance.begin(april);
+        assert_eq!(allowance.used(), 10);
+    }
+
+    #[test]
+    fn what_is_carried_before_the_time_is_known_counts_for_the_month_that_was_counted() {
+        let march = Month::of(2024, 3, 1, 1);
+        let mut allowance = Allowance::new(1000);
+        allowance.charge(10);
+        allowance.begin(march);
+        assert_eq!((allowance.used(), allowance.month()), (10, Some(march)));
+    }
+
+    #[test]
+    fn a_clock_that_was_years_ahead_does_not_keep_months_from_beginning() {
+        let (march, wrong) = (Month::of(2024, 3, 1, 1), Month::of(2036, 2, 7, 1));
+        let mut allowance = Allowance::new(1000);
+        allowance.begin(wrong);
+        allowance.charge(500);
+        allowance.begin(march);
+        assert_eq!(allowance.month(), Some(wrong), "it may not be set yet");
+        allowance.go_back(march);
+        assert_eq!(allowance.used(), 500, "it may be of this month");
+        allowance.begin(march.next());
+        assert_eq!(allowance.used(), 0);
     }
 }

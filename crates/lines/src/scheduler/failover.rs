@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Rank {
     /// It is known not to work: of no line that is usable, but of some that are guessed among.
     pub(super) down: bool,
+    pub(super) used_up: bool,
     pub(super) metered: bool,
     pub(super) degraded: bool,
     pub(super) priority: u8,
@@ -45,6 +46,8 @@ pub enum SwitchReason {
     Failed,
     /// The line that was in use has grown worse, and this one has not.
     Degraded,
+    /// The line that was in use has carried what it may in this month.
+    UsedUp,
     /// This one is preferred, and has worked for the hold time.
     Preferred(Duration),
 }
@@ -55,6 +58,7 @@ impl fmt::Display for SwitchReason {
             Self::First => f.write_str("no line was in use"),
             Self::Failed => f.write_str("the line in use has failed"),
             Self::Degraded => f.write_str("the line in use has degraded"),
+            Self::UsedUp => f.write_str("the line in use has carried what it may in this month"),
             Self::Preferred(hold) => {
                 write!(f, "it is preferred and has worked for {} s", hold.as_secs())
             }
@@ -66,6 +70,8 @@ impl fmt::Display for SwitchReason {
 pub(super) struct Failover {
     settings: FailoverSettings,
     active: Option<LineId>,
+    /// The active line was used up when it was last looked at.
+    used_up: bool,
     hold: Duration,
     /// A better line, and since when it is.
     better: Option<(LineId, Instant)>,
@@ -78,6 +84,7 @@ impl Failover {
         Self {
             settings,
             active: None,
+            used_up: false,
             hold: settings.hold,
             better: None,
             went_back: None,
@@ -107,6 +114,9 @@ impl Failover {
             return None;
         };
         self.calm_down(now);
+        let used_up = current.is_some_and(|current| current.used_up);
+        // A better line that has come back must prove itself for the hold time; here it is the line in use that has changed.
+        let newly = std::mem::replace(&mut self.used_up, used_up) != used_up && used_up;
         let reason = match (self.active, current) {
             (None, _) => SwitchReason::First,
             (Some(_), None) => SwitchReason::Failed,
@@ -114,6 +124,7 @@ impl Failover {
                 self.better = None;
                 return None;
             }
+            (Some(_), Some(_)) if newly && !best.used_up => SwitchReason::UsedUp,
             (Some(_), Some(current))
                 if current.degraded && !best.degraded && current.metered == best.metered =>
             {
@@ -131,6 +142,7 @@ impl Failover {
                 SwitchReason::Preferred(self.hold)
             }
         };
+        self.used_up = best.used_up;
         self.switch(best.line, reason, now)
     }
 
@@ -145,6 +157,7 @@ impl Failover {
                 }
                 self.went_back = None;
             }
+            SwitchReason::UsedUp => self.went_back = None,
             SwitchReason::First => {}
         }
         self.better = None;

@@ -147,29 +147,52 @@ fn a_metered_line_is_for_when_no_other_works() {
 }
 
 #[test]
-fn a_line_whose_cap_is_used_up_is_not_used() {
+fn a_line_whose_cap_is_used_up_is_left_at_once_and_gone_back_to_when_a_month_begins() {
     let now = Instant::now();
     let mut scheduler = two(Mode::Failover, now);
-    scheduler.add(
-        A,
-        LineSettings {
-            priority: 1,
-            cap: Some(1_000_000),
-            ..LineSettings::default()
-        },
-    );
-    scheduler.set_state(A, Up, now);
-    scheduler.poll(now + secs(60));
-    assert_eq!(scheduler.pick(&DATA), set(&[A]));
-    scheduler.allowance(A).unwrap().charge(1_000_000);
-    assert_eq!(scheduler.poll(now + secs(60)).unwrap().to, B);
-    let month = Month::of(0, 1);
-    let next = Month::of(86_400 * 31, 1);
-    for month in [month, next] {
-        scheduler.allowance(A).unwrap().begin(month);
+    let left = scheduler.set_used_up(A, true, now + secs(60)).unwrap();
+    assert_eq!((left.to, left.reason), (B, SwitchReason::UsedUp));
+    assert_eq!(scheduler.set_used_up(A, false, now + secs(70)), None);
+    assert_eq!(scheduler.poll(now + secs(99)), None, "the hold time");
+    let back = scheduler.poll(now + secs(100)).unwrap();
+    let held = SwitchReason::Preferred(secs(30));
+    assert_eq!((back.to, back.reason), (A, held));
+}
+
+#[test]
+fn a_line_whose_cap_is_used_up_is_the_last_resort() {
+    let now = Instant::now();
+    let mut scheduler = two(Mode::Failover, now);
+    let metered = LineSettings {
+        priority: 3,
+        metered: true,
+        ..LineSettings::default()
+    };
+    scheduler.add(C, metered);
+    scheduler.set_state(C, Up, now);
+    scheduler.set_used_up(B, true, now);
+    let mut fails = |line| scheduler.set_state(line, Down, now).map(|it| it.to);
+    assert_eq!(fails(A), Some(C), "a metered one that has something left");
+    assert_eq!(fails(C), Some(B));
+    assert_eq!(scheduler.pick(&DATA), set(&[B]));
+    // The one that is used up was so before: one that is better has to prove itself.
+    assert_eq!(scheduler.set_state(A, Up, now + secs(10)), None);
+    assert_eq!(scheduler.poll(now + secs(40)).unwrap().to, A);
+}
+
+#[test]
+fn lines_that_are_used_up_get_neither_copies_nor_shares() {
+    let now = Instant::now();
+    for mode in [Mode::Duplicate, Mode::BalanceFlows, Mode::BalancePackets] {
+        let mut scheduler = two(mode, now);
+        scheduler.set_used_up(A, true, now);
+        for flow in 0..20 {
+            let picked = scheduler.pick(&packet(Kind::Tcp, 1400, flow));
+            assert_eq!(picked, set(&[B]), "{mode:?}");
+        }
+        scheduler.set_state(B, Down, now);
+        assert_eq!(scheduler.pick(&DATA), set(&[A]), "{mode:?}");
     }
-    scheduler.poll(now + secs(70));
-    assert_eq!(scheduler.poll(now + secs(100)).unwrap().to, A);
 }
 
 #[test]

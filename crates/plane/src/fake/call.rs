@@ -2,7 +2,9 @@
 
 #[cfg(doc)]
 use crate::DataPlane;
-use crate::{Line, LineId, LineMode, Moving, PeerId, Reorder, RouteChange, Sender, StreamId};
+use crate::{
+    LINES_MAX, Line, LineId, LineMode, Moving, PeerId, Reorder, RouteChange, Sender, StreamId,
+};
 use std::net::SocketAddr;
 
 /// What control asked for, in the words of [`DataPlane`]. Questions that change nothing are not recorded.
@@ -81,6 +83,8 @@ pub enum Call {
     DropStaged(PeerId),
     /// [`DataPlane::change_routes`].
     ChangeRoutes(Vec<RouteChange>),
+    /// [`DataPlane::set_line_rates`].
+    SetLineRates([u64; LINES_MAX]),
     /// [`DataPlane::set_rate`].
     SetRate(Option<u64>),
     /// [`DataPlane::set_mtu`].

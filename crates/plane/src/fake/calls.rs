@@ -2,9 +2,9 @@
 
 use super::{Call, FakeDataPlane, Peer};
 use crate::{
-    CipherName, DataPlane, Endpoint, KeyError, KeyUsage, Line, LineId, LineMode, LineState, Moving,
-    PeerId, PeerLines, PeerState, Protocol, Reorder, RouteChange, Sender, SessionKeys, Statistics,
-    StreamId,
+    CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode,
+    LineState, Moving, PeerId, PeerLines, PeerState, Protocol, Reorder, RouteChange, Sender,
+    SessionKeys, Statistics, StreamId,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -130,6 +130,10 @@ impl<P: Protocol> DataPlane for FakeDataPlane<P> {
                 .collect(),
             ..PeerLines::default()
         }
+    }
+
+    fn carried(&self) -> [u64; LINES_MAX] {
+        self.state().carried
     }
 
     fn forget_source(&self, id: PeerId) {
@@ -338,6 +342,10 @@ impl<P: Protocol> DataPlane for FakeDataPlane<P> {
 
     fn set_rate(&self, rate: Option<u64>) {
         self.on(Call::SetRate(rate), |_| Some(()));
+    }
+
+    fn set_line_rates(&self, rates: [u64; LINES_MAX]) {
+        self.on(Call::SetLineRates(rates), |_| Some(()));
     }
 
     fn set_mtu(&self, mtu: usize) {

@@ -2,9 +2,10 @@
 
 #[cfg(doc)]
 use super::Lines;
+use super::cap::LineUsage;
 #[cfg(doc)]
 use plane::DataPlane;
-use plane::{Line, LineId, LineMode, PeerId};
+use plane::{LINES_MAX, Line, LineId, LineMode, PeerId};
 
 /// Something to do, in the order in which it comes.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) enum LineEffect {
     SetLineMode(PeerId, LineMode),
     /// [`DataPlane::set_rate`], in bits a second.
     SetRate(u64),
+    /// [`DataPlane::set_line_rates`], in bits a second.
+    SetLineRates([u64; LINES_MAX]),
     /// Send the peer something by this line that it answers at once.
     Probe {
         peer: PeerId,
@@ -46,6 +49,10 @@ pub(crate) enum LineEffect {
     },
     /// Send the peer an empty packet, if there are keys for it.
     Keepalive(PeerId),
+    /// [`DataPlane::carried`], for [`Lines::counted`].
+    Count,
+    /// Write down what lines have carried.
+    Keep(Vec<LineUsage>),
     /// Write to the log.
     Log(log::Level, String),
     /// Write to the log about a peer.

@@ -1,6 +1,8 @@
 //! The local end of a line.
 
+use super::{LineEffect, Lines, number};
 use lines::health::Fault;
+use plane::LineId;
 use std::time::Instant;
 
 /// What the host says of a line's device, or of the interface that has its address.
@@ -44,4 +46,62 @@ pub(super) enum Sockets {
     Closed(Option<Instant>),
     Asked,
     Open,
+}
+
+impl Lines {
+    /// What the host says of the lines, in their order; nothing of those whose devices are not there. `bound` is the port
+    /// and the mark of sockets; without, none are opened.
+    pub(crate) fn read(
+        &mut self,
+        facts: &[Option<LineFacts>],
+        bound: Option<(u16, u32)>,
+        now: Instant,
+        out: &mut Vec<LineEffect>,
+    ) {
+        for at in 0..self.ends.len() {
+            let facts = facts.get(at).copied().flatten();
+            self.read_one(number(at), facts, bound, now, out);
+        }
+    }
+
+    fn read_one(
+        &mut self,
+        line: LineId,
+        facts: Option<LineFacts>,
+        bound: Option<(u16, u32)>,
+        now: Instant,
+        out: &mut Vec<LineEffect>,
+    ) {
+        let index = |facts: Option<LineFacts>| facts.map(|facts| facts.ifindex);
+        let Some(end) = self.ends.get_mut(line.index()) else {
+            return;
+        };
+        // Sockets are bound to a device, not to its name.
+        let replaced = index(end.facts) != index(facts);
+        end.facts = facts;
+        let fault = facts.map_or(Some(Fault::NoDevice), LineFacts::fault);
+        let fault = fault.or_else(|| self.relays.fault(line));
+        if end.fault != fault {
+            end.fault = fault;
+            for peer in self.peers.values_mut() {
+                peer.fault(line, fault);
+            }
+        }
+        if replaced {
+            self.close(line, now, out);
+        }
+        let Some(end) = self.ends.get_mut(line.index()) else {
+            return;
+        };
+        let closed = matches!(end.sockets, Sockets::Closed(at) if at.is_none_or(|at| at <= now));
+        if let Some((port, mark)) = bound
+            && fault.is_none()
+            && closed
+        {
+            end.sockets = Sockets::Asked;
+            let own = self.settings.lines.get(line.index()).and_then(|it| it.mark);
+            let mark = own.unwrap_or(mark);
+            out.push(LineEffect::Open { line, port, mark });
+        }
+    }
 }

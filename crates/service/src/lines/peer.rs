@@ -1,6 +1,6 @@
 //! The lines of one peer that is called.
 
-use super::{BUSY, IDLE, Lines, PROBE_IDLE, PROBE_SPREAD, WAITING, number};
+use super::{BUSY, IDLE, Lines, PROBE_IDLE, PROBE_METERED, PROBE_SPREAD, WAITING, number};
 use lines::health::{Change, Fault, Health};
 use lines::scheduler::{LineSettings, Scheduler, Switch};
 use plane::{LineId, LineMode, PeerState};
@@ -33,7 +33,8 @@ pub(super) struct OfLine {
     pub(super) health: Health,
     /// It has sockets.
     open: bool,
-    metered: bool,
+    /// It is metered, or has carried what it may: it is asked seldom.
+    spared: bool,
     /// When the peer was last heard by it.
     heard: Option<Instant>,
 }
@@ -94,7 +95,7 @@ impl PeerLines {
             peer.lines.push(OfLine {
                 health: lines.health(line),
                 open: false,
-                metered: lines.line_settings(line).metered,
+                spared: lines.is_spared(line),
                 heard: None,
             });
             if lines.is_open(line) {
@@ -122,6 +123,17 @@ impl PeerLines {
             of.open = false;
         }
         self.switched = self.scheduler.remove(line, now).or(self.switched);
+    }
+
+    /// The line has carried what it may in a month, or another month has begun.
+    pub(super) fn set_used_up(&mut self, line: LineId, used_up: bool, spared: bool, now: Instant) {
+        if let Some(of) = self.line(line) {
+            of.spared = spared;
+            let interval = if spared { PROBE_METERED } else { PROBE_IDLE };
+            of.health.set_probe_interval(interval);
+        }
+        let switch = self.scheduler.set_used_up(line, used_up, now);
+        self.switched = switch.or(self.switched);
     }
 
     /// The host says what is wrong with a line.
@@ -198,7 +210,7 @@ impl PeerLines {
                 true => PROBE_SPREAD,
                 false => PROBE_IDLE,
             };
-            for of in self.lines.iter_mut().filter(|of| !of.metered) {
+            for of in self.lines.iter_mut().filter(|of| !of.spared) {
                 of.health.set_probe_interval(interval);
             }
         }

@@ -1,23 +1,35 @@
-//! What the lines carry together, where packets wait for that in a queue of ours.
+//! What the lines carry, where packets wait for that in queues of ours.
 
 use super::peer::PeerLines;
 use super::{LineEffect, Lines};
 use config::lines::LineMode;
-use plane::LineId;
+use plane::{LINES_MAX, LineId};
+
+/// What the data plane is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Bits a second of all lines in use together: each packet has one way, or goes by all.
+    Together(u64),
+    /// Of each line in use, by number; 0 for others.
+    Each([u64; LINES_MAX]),
+}
 
 impl Lines {
-    /// Tells the data plane at which rate packets may go, if that has changed. While no line works the last one holds.
+    /// Tells the data plane at which rates packets may go, if that has changed. While no line works the last ones hold.
     pub(super) fn tell_rate(&mut self, out: &mut Vec<LineEffect>) {
         if self.settings.shape
-            && let Some(rate) = self.rate_in_use()
-            && self.rate.replace(rate) != Some(rate)
+            && let Some(told) = self.rates_in_use()
+            && self.rate.replace(told) != Some(told)
         {
-            out.push(LineEffect::SetRate(rate));
+            out.push(match told {
+                Told::Together(rate) => LineEffect::SetRate(rate),
+                Told::Each(rates) => LineEffect::SetLineRates(rates),
+            });
         }
     }
 
-    /// Bits a second that the lines in use carry. Where each packet goes by all of them it is what the slowest carries.
-    fn rate_in_use(&self) -> Option<u64> {
+    /// What the lines in use carry. Where each packet goes by all of them it is what the slowest carries.
+    fn rates_in_use(&self) -> Option<Told> {
         let mode = self.settings.mode;
         let carries = |peer: &PeerLines, line| match mode {
             // Copies are few.
@@ -31,11 +43,20 @@ impl Lines {
                 || self.peers.values().any(|peer| carries(peer, *line))
         };
         let lines = self.open().filter(in_use);
-        let rates = lines.filter_map(|line| self.line_settings(line).rate);
-        let rate = match mode {
-            LineMode::Duplicate => rates.min()?,
-            _ => rates.fold(0, u64::saturating_add),
-        };
-        Some(rate).filter(|rate| *rate > 0)
+        let rates = lines.filter_map(|line| Some((line, self.line_settings(line).rate?)));
+        match mode {
+            LineMode::Duplicate => Some(Told::Together(rates.map(|it| it.1).min()?)),
+            LineMode::Balance | LineMode::BalancePackets => {
+                let mut each = [0; LINES_MAX];
+                for (line, rate) in rates {
+                    each[line.index()] = rate;
+                }
+                (each != [0; LINES_MAX]).then_some(Told::Each(each))
+            }
+            _ => {
+                let sum = rates.fold(0, |sum: u64, (_, rate)| sum.saturating_add(rate));
+                Some(Told::Together(sum)).filter(|_| sum > 0)
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What reports say of a peer's lines.
 
+use super::cap::CapReport;
 use super::{Lines, number, why};
 use plane::{LineId, PeerId};
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ pub struct LineReport {
     pub in_use: bool,
     /// The smoothed round trip.
     pub round_trip: Option<Duration>,
+    /// What it may carry in a month and has carried, if that is limited.
+    pub cap: Option<CapReport>,
 }
 
 impl Lines {
@@ -41,6 +44,7 @@ impl Lines {
                 since: of.health.since(),
                 in_use: peer.uses(line),
                 round_trip: of.health.smoothed(),
+                cap: self.caps.report(line),
             }
         });
         report.collect()

@@ -1,7 +1,7 @@
 //! Lines in the status document.
 
-use super::LineReport;
-use crate::status::{LineStatus, OrderStatus};
+use super::{CapReport, LineReport};
+use crate::status::{CapStatus, LineStatus, OrderStatus};
 use plane::{LineCounts, LineState, PeerLines};
 use std::time::Instant;
 
@@ -18,11 +18,22 @@ pub(crate) fn status(reports: Vec<LineReport>, known: &PeerLines, now: Instant) 
                 .since
                 .map(|since| now.saturating_duration_since(since).as_secs()),
             in_use: report.in_use,
+            cap: report.cap.map(cap),
             round_trip_ms: report.round_trip.map(|it| it.as_secs_f64() * 1000.0),
             ..counted(counts)
         }
     };
     reports.into_iter().map(line).collect()
+}
+
+fn cap(report: CapReport) -> CapStatus {
+    let CapReport { cap, used, renews } = report;
+    CapStatus {
+        cap_bytes: cap,
+        used_bytes: used,
+        left_bytes: cap.saturating_sub(used),
+        renews,
+    }
 }
 
 /// The lines of a peer that calls.

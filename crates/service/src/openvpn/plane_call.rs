@@ -3,8 +3,8 @@
 use openvpn::data::protocol::{Material, session, session_keys};
 use openvpn::data::wire::OpenVpn as Packets;
 use plane::{
-    CipherName, KeyUsage, Line, LineId, LineMode, Moving, PeerId, PeerState, Reorder, RouteChange,
-    Sender, StreamId, Transport,
+    CipherName, KeyUsage, LINES_MAX, Line, LineId, LineMode, Moving, PeerId, PeerState, Reorder,
+    RouteChange, Sender, StreamId, Transport,
 };
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -61,6 +61,8 @@ pub(crate) enum PlaneCall<W> {
     SetMtu(u16),
     /// `set_rate`.
     SetRate(Option<u64>),
+    /// `set_line_rates`.
+    SetLineRates([u64; LINES_MAX]),
     /// `set_hairpin`.
     #[cfg(feature = "server")]
     SetHairpin(bool),
@@ -146,6 +148,7 @@ impl<W: Copy + Into<PeerId>> PlaneCall<W> {
             Self::ChangeRoutes(changes) => plane.change_routes(&changes),
             Self::SetMtu(mtu) => plane.set_mtu(mtu.into()),
             Self::SetRate(rate) => plane.set_rate(rate),
+            Self::SetLineRates(rates) => plane.set_line_rates(rates),
             #[cfg(feature = "server")]
             Self::SetHairpin(hairpin) => plane.set_hairpin(hairpin),
         }

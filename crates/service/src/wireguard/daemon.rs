@@ -225,6 +225,7 @@ impl Daemon {
             (plan, options.lines.clone()),
             resolver,
         );
+        interface.restore_lines(&ifname);
         interface.start()?;
         let interface = Arc::new(Mutex::new(Some(interface)));
         let server = Server::new(Arc::clone(&interface), Arc::clone(&wake));
@@ -393,7 +394,10 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         // Clients' threads may still hold the lock's other end: the interface itself ends here.
-        drop(lock(&self.interface).take());
+        let interface = lock(&self.interface).take();
+        if let Some(mut interface) = interface {
+            interface.end();
+        }
     }
 }
 

@@ -50,6 +50,7 @@ where
             return active(plane, id);
         }
         PlaneRequest::SetRate(rate) => plane.set_rate(Some(rate)),
+        PlaneRequest::SetLineRates(rates) => plane.set_line_rates(rates),
         PlaneRequest::SetMtu(mtu) => plane.set_mtu(mtu),
     }
     None

@@ -1,9 +1,10 @@
 //! What an interface asks for.
 
+use crate::lines::LineUsage;
 use config::types;
 #[cfg(doc)]
 use plane::DataPlane;
-use plane::{Line, LineId, LineMode, Moving, PeerId, RouteChange, SessionKeys};
+use plane::{LINES_MAX, Line, LineId, LineMode, Moving, PeerId, RouteChange, SessionKeys};
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use wireguard::{DataKeys, Datagram, Dropped};
@@ -38,6 +39,10 @@ pub enum Effect {
         /// The mark of what they send; 0 for none.
         mark: u32,
     },
+    /// Ask the data plane what each line has carried; [`Event::LinesCounted`](super::Event::LinesCounted) tells.
+    CountLines,
+    /// Write down what lines have carried, for the next start.
+    KeepUsage(Vec<LineUsage>),
     /// Close the sockets of a line.
     CloseLine(LineId),
     /// Look a name up; [`Event::LookedUp`](super::Event::LookedUp) tells how it went. At most [`LOOKUPS_MAX`] run at a
@@ -122,6 +127,8 @@ pub enum PlaneRequest {
     Disarm(PeerId),
     /// [`DataPlane::set_rate`], in bits a second.
     SetRate(u64),
+    /// [`DataPlane::set_line_rates`], in bits a second.
+    SetLineRates([u64; LINES_MAX]),
     /// [`DataPlane::set_mtu`], in bytes.
     SetMtu(usize),
 }

@@ -57,6 +57,10 @@ pub enum Event {
     LinesRead(Vec<Option<LineFacts>>),
     /// The sockets of a line that [`OpenLine`](super::Effect::OpenLine) asked for: their port, or why there are none.
     LineOpened(LineId, Result<u16, String>),
+    /// [`DataPlane::carried`](plane::DataPlane::carried): what each line has carried.
+    LinesCounted(Vec<u64>),
+    /// The interface ends, and what lines have carried was told for the last time.
+    LinesEnd,
     /// Through which interface the host now reaches peers, by its index; `None` where it does not.
     RoutesRead(Vec<(PeerId, Option<u32>)>),
     /// The link's state, whether or not it changed.

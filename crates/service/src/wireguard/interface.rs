@@ -7,7 +7,7 @@ use super::machine::{Machine, Named};
 use super::resolver::{Answer, Resolver};
 use super::sockets::SocketPlan;
 use crate::inbox::Inbox;
-use crate::lines;
+use crate::lines::{self, UsageFile};
 use crate::now::Now;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
@@ -38,6 +38,8 @@ pub struct Interface {
     pub(super) protocol: WireGuard,
     sockets: SocketPlan,
     lines: Lines,
+    /// Where it is written what they have carried.
+    usage: Option<UsageFile>,
     resolver: Resolver,
     effects: Vec<Effect>,
     /// How the configuration went that was asked for last.
@@ -71,12 +73,29 @@ impl Interface {
             protocol,
             sockets,
             lines,
+            usage: None,
             resolver,
             effects: Vec::new(),
             answer: None,
             unbound: None,
             news: News::default(),
         }
+    }
+
+    /// What lines carry in a month is counted on from what was written down when the tunnel was up last.
+    pub(super) fn restore_lines(&mut self, name: &str) {
+        if self.lines.lines.iter().any(|line| line.cap.is_some()) {
+            let (file, usage) = UsageFile::of(name, None);
+            self.machine.restore_lines(&usage);
+            self.usage = file;
+        }
+    }
+
+    /// The end, of which nothing more is told.
+    pub(super) fn end(&mut self) {
+        let carried = self.plane.carried().to_vec();
+        self.handle(Event::LinesCounted(carried));
+        self.handle(Event::LinesEnd);
     }
 
     /// Opens the sockets for the first time.
@@ -124,6 +143,12 @@ impl Interface {
             Effect::OpenLine { line, port, mark } => {
                 let opened = self.open_line(line, port, mark);
                 return Some(Event::LineOpened(line, opened.map_err(|e| e.to_string())));
+            }
+            Effect::CountLines => return Some(Event::LinesCounted(self.plane.carried().to_vec())),
+            Effect::KeepUsage(usage) => {
+                if let Some(file) = &mut self.usage {
+                    file.write(&usage);
+                }
             }
             Effect::CloseLine(line) => self.plane.close_line(line),
             Effect::LookUp(lookup) => return self.resolver.begin(lookup).map(looked_up),

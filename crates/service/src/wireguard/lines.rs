@@ -2,7 +2,7 @@
 
 use super::effect::{Effect, PlaneRequest};
 use super::machine::{Machine, Turn};
-use crate::lines::{LineEffect, LineFacts, LineReport, Lines, TheirLines};
+use crate::lines::{LineEffect, LineFacts, LineReport, LineUsage, Lines, TheirLines};
 use config::lines::Lines as Settings;
 use plane::{Endpoint, Line, LineId, Moving, PeerId};
 use std::net::SocketAddr;
@@ -16,6 +16,13 @@ impl Machine {
         let several = !settings.lines.is_empty();
         self.lines = several.then(|| Box::new(Lines::new(settings.clone())));
         self.theirs = TheirLines::new(settings);
+    }
+
+    /// What the lines had carried before the program was started.
+    pub fn restore_lines(&mut self, usage: &[LineUsage]) {
+        if let Some(lines) = &mut self.lines {
+            lines.restore(usage);
+        }
     }
 
     /// Opens the lines anew, each as soon as its device is found to be there. Returns `false` where there are none.
@@ -45,6 +52,15 @@ impl Machine {
         self.with_lines(turn, |lines, turn, out| {
             lines.read(facts, bound, turn.now.monotonic, out);
             look(lines, turn, out);
+        });
+    }
+
+    /// What each line has carried.
+    pub(super) fn lines_counted(&mut self, carried: &[u64], turn: &mut Turn<'_>) {
+        self.with_lines(turn, |lines, turn, out| {
+            if lines.counted(carried, turn.now, out) {
+                look(lines, turn, out);
+            }
         });
     }
 
@@ -178,11 +194,14 @@ impl Machine {
             LineEffect::UseLine(id, line) => turn.plane(PlaneRequest::UseLine(id, line)),
             LineEffect::SetLineMode(id, mode) => turn.plane(PlaneRequest::SetLineMode(id, mode)),
             LineEffect::SetRate(rate) => turn.plane(PlaneRequest::SetRate(rate)),
+            LineEffect::SetLineRates(rates) => turn.plane(PlaneRequest::SetLineRates(rates)),
             LineEffect::Hello { line, works, lost } => {
                 self.say_hello(line, (works, lost), turn);
             }
             LineEffect::Probe { peer, line, renew } => self.probe_by(peer, line, renew, turn),
             LineEffect::Keepalive(id) => turn.plane(PlaneRequest::SendKeepalive(id)),
+            LineEffect::Count => turn.effects.push(Effect::CountLines),
+            LineEffect::Keep(usage) => turn.effects.push(Effect::KeepUsage(usage)),
             LineEffect::Log(level, words) => turn.log(level, words),
             LineEffect::LogPeer(id, words) => turn.effects.push(Effect::LogPeer(id, words.into())),
         }

@@ -187,6 +187,10 @@ impl Machine {
             Event::LinksChanged => self.links_changed(turn),
             Event::LinesRead(facts) => self.lines_read(&facts, turn),
             Event::LineOpened(line, result) => self.line_opened(line, result, turn),
+            Event::LinesCounted(carried) => self.lines_counted(&carried, turn),
+            Event::LinesEnd => {
+                self.with_lines(turn, |lines, _, out| lines.keep(out));
+            }
             Event::RoutesRead(routes) => self.routes_read(routes, turn),
             Event::Link { up, mtu } => {
                 turn.plane(PlaneRequest::SetMtu(mtu as usize));

@@ -3,6 +3,7 @@
 // Serves tests only.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod caps;
 mod world;
 
 use config::lines::{LineMode, Lines};
@@ -260,7 +261,6 @@ fn the_data_plane_is_told_what_the_lines_in_use_carry() {
         (LineMode::Failover, rates[0], 0),
         (LineMode::Critical, rates[0], 0),
         (LineMode::Duplicate, rates[1], 1),
-        (LineMode::BalancePackets, rates[0] + rates[1], 0),
     ] {
         let mut world = World::with_lines([10, 20], mode, rates.map(Some));
         world.run(SECOND * 10, true);
@@ -274,7 +274,25 @@ fn the_data_plane_is_told_what_the_lines_in_use_carry() {
         world.run(SECOND * 60, true);
         assert_eq!(world.hosts[A].rate, Some(both), "{mode:?}, back again");
     }
+    for mode in [LineMode::Balance, LineMode::BalancePackets] {
+        let mut world = World::with_lines([10, 20], mode, rates.map(Some));
+        for gone in [0, 1] {
+            world.run(SECOND * 10, true);
+            assert_eq!(world.hosts[A].rates, rates, "{mode:?}");
+            let facts = world.facts[gone].take();
+            world.tell(A, Event::LinksChanged);
+            world.run(SECOND * 5, true);
+            let mut left = rates;
+            left[gone] = 0;
+            assert_eq!(world.hosts[A].rates, left, "{mode:?}");
+            world.facts[gone] = facts;
+            world.tell(A, Event::LinksChanged);
+            world.run(SECOND * 60, true);
+        }
+        assert_eq!(world.hosts[A].rates, rates, "{mode:?}, back again");
+        assert_eq!(world.hosts[A].rate, None);
+    }
     let mut world = World::new([10, 20]);
     world.run(SECOND * 5, true);
-    assert_eq!(world.hosts[A].rate, None);
+    assert_eq!((world.hosts[A].rate, world.hosts[A].rates), (None, [0; 2]));
 }

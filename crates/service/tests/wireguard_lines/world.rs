@@ -6,7 +6,7 @@ use crypto::x25519::PrivateKey;
 use plane::fake::{Call, FakeDataPlane};
 use plane::{DataPlane as _, Endpoint, Line, LineId, Notice, PeerId, Source};
 use service::now::Now;
-use service::wireguard::{Effect, Event, LineFacts, Machine, perform};
+use service::wireguard::{Effect, Event, LineFacts, LineUsage, Machine, perform};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,6 +22,9 @@ const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113,
 
 /// Data goes both ways so often.
 pub(crate) const EACH: Duration = Duration::from_millis(20);
+
+/// Bytes that a line carries for each.
+pub(crate) const PACKET: u64 = 1000;
 
 #[derive(Clone)]
 enum Message {
@@ -39,6 +42,8 @@ pub(crate) struct Host {
     pub(crate) mode: (plane::LineMode, usize),
     /// Bits a second that the data plane was told.
     pub(crate) rate: Option<u64>,
+    /// And of each line.
+    pub(crate) rates: [u64; 2],
     /// Numbers of the packets that have come.
     seen: BTreeSet<u64>,
     /// Initiations that were sent.
@@ -49,6 +54,8 @@ pub(crate) struct Host {
 
 pub(crate) struct World {
     start: Instant,
+    /// What A's clock showed at the start, if it was not set since.
+    pub(crate) wall: SystemTime,
     pub(crate) now: Instant,
     pub(crate) hosts: [Host; 2],
     pub(crate) facts: [Option<LineFacts>; 2],
@@ -63,6 +70,8 @@ pub(crate) struct World {
     pub(crate) taken: u64,
     pub(crate) answered: Instant,
     pub(crate) said: Vec<String>,
+    /// What A has written down of its lines.
+    pub(crate) kept: Vec<Vec<LineUsage>>,
 }
 
 fn key(host: usize) -> [u8; 32] {
@@ -106,7 +115,6 @@ impl World {
 
     /// Packets wait for lines that have a rate.
     pub(crate) fn with_lines(delay: [u64; 2], mode: LineMode, rates: [Option<u64>; 2]) -> Self {
-        let now = Instant::now();
         let line = |name: &str, at: u8| LineOf {
             name: name.to_owned(),
             interface: Some(name.to_owned()),
@@ -121,9 +129,21 @@ impl World {
             shape: rates[0].is_some(),
             lines: vec![line("dsl", 0), line("lte", 1)],
         };
+        let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        Self::with_settings(delay, &lines, &[], wall)
+    }
+
+    /// With what lines have carried before, and this time on the clock.
+    pub(crate) fn with_settings(
+        delay: [u64; 2],
+        lines: &Lines,
+        usage: &[LineUsage],
+        wall: SystemTime,
+    ) -> Self {
+        let now = Instant::now();
         let at = Now {
             monotonic: now,
-            wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+            wall,
         };
         let host = |number: usize| Host {
             machine: Machine::new(at, number as u64),
@@ -131,6 +151,7 @@ impl World {
             sessions: BTreeMap::new(),
             mode: (plane::LineMode::Single, 0),
             rate: None,
+            rates: [0; 2],
             seen: BTreeSet::new(),
             asked: 0,
             begun: 0,
@@ -144,6 +165,7 @@ impl World {
         };
         let mut world = Self {
             start: now,
+            wall,
             now,
             hosts: [host(A), host(B)],
             facts: [facts(1), facts(2)],
@@ -156,8 +178,10 @@ impl World {
             taken: 0,
             answered: now,
             said: Vec::new(),
+            kept: Vec::new(),
         };
-        world.hosts[A].machine.set_lines(&lines);
+        world.hosts[A].machine.set_lines(lines);
+        world.hosts[A].machine.restore_lines(usage);
         for host in [A, B] {
             world.tell(host, Event::Start);
             let (up, mtu) = (true, 1420);
@@ -174,9 +198,7 @@ impl World {
             let host = &mut self.hosts[at];
             let now = Now {
                 monotonic: self.now,
-                wall: SystemTime::UNIX_EPOCH
-                    + Duration::from_secs(1_700_000_000)
-                    + (self.now - self.start),
+                wall: self.wall + (self.now - self.start),
             };
             let (mut effects, plane) = (Vec::new(), &host.plane);
             let view = |id| plane.peer(id);
@@ -206,6 +228,11 @@ impl World {
             Effect::OpenLine { line, port, .. } => {
                 return Some(Event::LineOpened(line, Ok(port)));
             }
+            Effect::CountLines => {
+                return Some(Event::LinesCounted(host.plane.carried().to_vec()));
+            }
+            Effect::KeepUsage(usage) => self.kept.push(usage),
+            Effect::Log(_, words) if at == A => self.said.push(words),
             Effect::Mark(_) => return Some(Event::Marked(Ok(()))),
             Effect::LogPeer(_, words) if at == A => self.said.push(words.into_owned()),
             Effect::ReadRoutes { .. } => panic!("each line has its own way"),
@@ -252,6 +279,7 @@ impl World {
                 host.mode = (mode, host.mode.1 + 1);
             }
             Call::SetRate(rate) => self.hosts[at].rate = rate,
+            Call::SetLineRates(rates) => self.hosts[at].rates = [rates[0], rates[1]],
             Call::Send(line, bytes) => {
                 self.hosts[at].asked += usize::from(bytes.first() == Some(&1));
                 let by = match at {
@@ -318,6 +346,9 @@ impl World {
     }
 
     fn throw(&mut self, from: usize, by: usize, message: Message) {
+        if from == A {
+            self.carry(by);
+        }
         if !self.cut[by] {
             self.number += 1;
             let key = (self.now + self.delay[by], self.number);
@@ -325,9 +356,17 @@ impl World {
         }
     }
 
+    /// A line of A's carries a packet.
+    fn carry(&self, by: usize) {
+        self.hosts[A].plane.carry(LineId(by as u8), PACKET);
+    }
+
     fn arrive(&mut self, at: usize, by: usize, message: Message) {
         if self.cut[by] {
             return;
+        }
+        if at == A {
+            self.carry(by);
         }
         let from = match at {
             A => Endpoint {

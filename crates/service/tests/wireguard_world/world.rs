@@ -151,6 +151,8 @@ impl World {
             Effect::End(_) => host.ended = true,
             // The hosts have no lines.
             Effect::ReadLines
+            | Effect::CountLines
+            | Effect::KeepUsage(_)
             | Effect::OpenLine { .. }
             | Effect::CloseLine(_)
             | Effect::CheckLink

@@ -174,3 +174,28 @@ fn lines_fit_a_terminal() {
         |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
     assert_eq!(words(&text), words(&render(&example(), Paint::PLAIN)));
 }
+
+#[test]
+fn what_is_left_of_a_line_is_told() {
+    let mut line = LineStatus {
+        name: "lte".to_owned(),
+        state: "up".to_owned(),
+        reason: "the peer has answered on it".to_owned(),
+        cap: Some(CapStatus {
+            cap_bytes: 20_000_000_000,
+            used_bytes: 15_200_000_000,
+            left_bytes: 4_800_000_000,
+            renews: Some("2026-12-14".to_owned()),
+        }),
+        ..LineStatus::default()
+    };
+    assert_eq!(
+        line_text(&line, Paint::PLAIN),
+        "up, 15.20 GB of 20.00 GB used, 4.80 GB left until 2026-12-14: the peer has answered on it"
+    );
+    line.cap = Some(CapStatus::default());
+    assert_eq!(
+        line_text(&line, Paint::PLAIN),
+        "up, 0 B of 0 B used, 0 B left: the peer has answered on it"
+    );
+}

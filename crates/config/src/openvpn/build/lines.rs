@@ -136,6 +136,8 @@ fn conflict(
             "over TCP there is one connection, by one line at a time: with a TCP remote write `Mode = failover` or \
              `Mode = single`, and no Shape",
         )
+    } else if tcp && lines.lines.iter().any(|line| line.cap.is_some()) {
+        Some("a Cap counts datagrams, and none go to a TCP remote: remove each Cap and CapDay")
     } else if connections
         .iter()
         .any(|it| it.proxy.is_some() && !is_tcp(it))

@@ -6,6 +6,7 @@ use super::super::management::{Addresses, State};
 use super::super::plane_call;
 use super::super::policy::environment::Environment;
 use super::super::policy::scripts::{Hook, Invocation};
+use crate::lines::LineUsage;
 use config::openvpn::{Connection, Prompted};
 use log::Level;
 use openvpn::push::PushReply;
@@ -50,6 +51,10 @@ pub(super) enum Effect {
     /// Open the sockets of a line in the place of those that are open, of this port (0 for any) and this mark (0 for none):
     /// [`Event::LineOpened`](super::event::Event::LineOpened).
     OpenLine(LineId, u16, u32),
+    /// Ask the data plane what each line has carried: [`Event::LinesCounted`](super::event::Event::LinesCounted).
+    CountLines,
+    /// Write down what lines have carried, for the next start.
+    KeepUsage(Vec<LineUsage>),
     /// A step of the host's network.
     Host(HostStep),
     /// Run a program: [`Event::ScriptFinished`](super::event::Event::ScriptFinished). What has its place behind it waits

@@ -60,6 +60,10 @@ pub(super) enum Event {
     RelayLookedUp(LineId, Result<Vec<SocketAddr>, String>),
     /// What came of [`Effect::Try`](super::effect::Effect::Try).
     LineTried(LineId, Result<(), String>),
+    /// What each line has carried, in bytes.
+    LinesCounted(Vec<u64>),
+    /// It is over, and what lines have carried was told for the last time.
+    LinesEnd,
     /// A packet of the control channel.
     Control(Arrival),
     /// A message that was inside a data packet.

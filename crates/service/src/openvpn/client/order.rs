@@ -88,6 +88,8 @@ fn waits(effect: &Effect) -> bool {
         | Effect::Plane(_)
         | Effect::ReadLines
         | Effect::OpenLine(..)
+        | Effect::CountLines
+        | Effect::KeepUsage(_)
         | Effect::Judge(..)
         | Effect::RefreshRevocations => false,
         _ => true,

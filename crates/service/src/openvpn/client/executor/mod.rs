@@ -1,6 +1,7 @@
 //! Does what a client wants done, and tells it what has happened.
 
 mod background;
+mod carried;
 mod host;
 mod login;
 mod monitored;
@@ -20,7 +21,7 @@ use super::event::{Event, Realm};
 use super::machine::Machine;
 use super::order::Order;
 use crate::inbox::Inbox;
-use crate::lines;
+use crate::lines::{self, UsageFile};
 use crate::now::Now;
 use ::host::privileges;
 use ::plane::{LineId, StreamId};
@@ -71,6 +72,8 @@ pub(super) struct Executor<'a> {
     asked: Option<Realm>,
     auth_retry: AuthRetry,
     unprivileged: bool,
+    /// Where it is written what lines have carried.
+    usage: Option<UsageFile>,
     /// Effects that are to be done.
     order: Order,
     /// What came of effects: told before everything else.
@@ -109,6 +112,7 @@ impl<'a> Executor<'a> {
             asked: None,
             auth_retry: context.auth_retry.get(),
             unprivileged: false,
+            usage: None,
             order: Order::default(),
             results: VecDeque::new(),
             events: VecDeque::from([Event::Begin]),
@@ -117,6 +121,13 @@ impl<'a> Executor<'a> {
 
     /// Runs a client until it is over.
     pub(super) fn run(&mut self, machine: &mut Machine<'a>) -> Ended {
+        self.restore_lines(machine);
+        let ended = self.serve(machine);
+        self.end_lines(machine);
+        ended
+    }
+
+    fn serve(&mut self, machine: &mut Machine<'a>) -> Ended {
         loop {
             while let Some(event) = self.results.pop_front().or_else(|| self.events.pop_front()) {
                 if matches!(event, Event::ScriptFinished(..)) {
@@ -193,6 +204,12 @@ impl<'a> Executor<'a> {
                 let opened = self.open_line(line, port, mark);
                 let opened = opened.map_err(|error| error.to_string());
                 self.results.push_back(Event::LineOpened(line, opened));
+            }
+            Effect::CountLines => self.count_lines(),
+            Effect::KeepUsage(usage) => {
+                if let Some(file) = &mut self.usage {
+                    file.write(&usage);
+                }
             }
             Effect::Host(step) => self.host_step(step)?,
             Effect::RunScript(hook, program) => {

@@ -10,7 +10,7 @@
 
 use super::connection::Connection;
 use super::{Machine, Phase};
-use crate::lines::{Answers, LineEffect, LineFacts, LineReport, Lines};
+use crate::lines::{Answers, LineEffect, LineFacts, LineReport, LineUsage, Lines};
 use crate::now::Now;
 use config::openvpn::OpenVpn;
 use openvpn::data::header::Layout;
@@ -298,6 +298,27 @@ impl Machine<'_> {
         }
     }
 
+    /// What the lines had carried before the program was started.
+    pub(in super::super) fn restore_lines(&mut self, usage: &[LineUsage]) {
+        if let Some(it) = &mut self.lines {
+            it.lines.restore(usage);
+        }
+    }
+
+    /// What each line has carried.
+    pub(super) fn lines_counted(&mut self, carried: &[u64], now: Now, out: &mut Effects) {
+        self.with_lines(now, out, |it, effects| {
+            if it.lines.counted(carried, now, effects) {
+                it.lines.hurry(now.monotonic);
+            }
+        });
+    }
+
+    /// All is over, and what lines have carried was told for the last time.
+    pub(super) fn lines_end(&mut self, now: Now, out: &mut Effects) {
+        self.with_lines(now, out, |it, effects| it.lines.keep(effects));
+    }
+
     /// Does something with the lines, and what they ask for.
     pub(super) fn with_lines(
         &mut self,
@@ -346,6 +367,7 @@ fn by_lines(effect: LineEffect, out: &mut Effects) {
         LineEffect::SetLine(id, line) => out.plane(PlaneCall::SetLine(id, line)),
         LineEffect::UseLine(id, line) => out.plane(PlaneCall::UseLine(id, line)),
         LineEffect::SetLineMode(id, mode) => out.plane(PlaneCall::SetLineMode(id, mode)),
+        LineEffect::SetLineRates(rates) => out.plane(PlaneCall::SetLineRates(rates)),
         LineEffect::SetRate(rate) => out.plane(PlaneCall::SetRate(Some(rate))),
         LineEffect::Probe { peer, line, .. } => {
             out.plane(PlaneCall::InjectBy(peer, line.id, OCC_REQUEST.to_vec()));
@@ -353,6 +375,8 @@ fn by_lines(effect: LineEffect, out: &mut Effects) {
         // It needs the time.
         LineEffect::Hello { .. } => {}
         LineEffect::Keepalive(id) => out.plane(PlaneCall::Inject(id, PING.to_vec())),
+        LineEffect::Count => out.push(Effect::CountLines),
+        LineEffect::Keep(usage) => out.push(Effect::KeepUsage(usage)),
         LineEffect::Log(level, words) => out.log(level, words),
         LineEffect::LogPeer(_, words) => out.info(words),
     }

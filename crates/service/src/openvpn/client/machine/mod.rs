@@ -167,8 +167,18 @@ impl<'a> Machine<'a> {
     /// Takes note of what has happened, and says what is to be done, in order.
     pub(super) fn handle(&mut self, event: Event, now: Now) -> Vec<Effect> {
         let mut out = Effects::default();
-        if matches!(self.phase, Phase::Over) {
-            return out.0;
+        // The last that is told, when all else is over.
+        match event {
+            Event::LinesCounted(carried) => {
+                self.lines_counted(&carried, now, &mut out);
+                return out.0;
+            }
+            Event::LinesEnd => {
+                self.lines_end(now, &mut out);
+                return out.0;
+            }
+            _ if matches!(self.phase, Phase::Over) => return out.0,
+            _ => {}
         }
         match event {
             Event::Begin => {

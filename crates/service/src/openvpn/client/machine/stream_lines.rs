@@ -327,6 +327,7 @@ impl StreamLines {
                 since: of.since,
                 in_use: self.used == Some(line),
                 round_trip: of.round_trip,
+                cap: None,
             }
         });
         report.collect()

@@ -1,5 +1,6 @@
 //! A server that is reached by two lines, which fail and come back.
 
+use super::super::effect::Effect;
 use super::super::event::Event;
 use super::config_by_lines;
 use super::scenarios::leave;
@@ -31,7 +32,7 @@ fn begin_with(mode: Mode, priorities: [u8; 2], seed: u64) -> World {
     let lines = Lines {
         mode,
         hold: secs(5),
-        shape: mode != Mode::Balance,
+        shape: true,
         lines: vec![line("dsl", priorities[0]), line("lte", priorities[1])],
         ..Lines::default()
     };
@@ -136,6 +137,64 @@ fn a_rate_is_told_to_each_data_plane() {
     world.run_for(secs(60));
     assert!(world.is_connected());
     assert_eq!((world.plane.rate, world.dials.len()), (Some(5_000_000), 2));
+    let mut world = begin(Mode::Balance, 1);
+    world.handle(Event::Begin);
+    world.run_for(secs(60));
+    let told = [[5_000_000, 0], [5_000_000; 2]];
+    assert_eq!(
+        world.plane.rates, told,
+        "only the first until the server follows"
+    );
+    world.cut(LTE, true);
+    world.run_for(secs(60));
+    assert_eq!(world.plane.rates.last(), Some(&[5_000_000, 0]));
+}
+
+#[test]
+fn a_line_that_has_carried_what_it_may_is_left_until_a_month_begins() {
+    let line = |name: &str, cap| Line {
+        name: name.to_owned(),
+        interface: Some(name.to_owned()),
+        cap,
+        ..Line::default()
+    };
+    let lines = Lines {
+        hold: secs(5),
+        lines: vec![line("dsl", Some(10_000_000)), line("lte", None)],
+        ..Lines::default()
+    };
+    let server = SocketAddr::from(([192, 0, 2, 1], 1194));
+    let config = config_by_lines("--remote 192.0.2.1 1194", lines);
+    let mut world = World::new(config, &[server], 1);
+    world.handle(Event::Begin);
+    world.run_for(secs(30));
+    assert_eq!(world.used, DSL);
+    world.carried[0] = 6_000_000;
+    world.run_for(secs(30));
+    // Another interface's data plane counts anew.
+    world.handle(Event::Signal(Signal::Restart));
+    world.run_for(secs(60));
+    assert!(world.is_connected() && world.carried[0] == 0);
+    world.carried[0] = 3_900_000;
+    world.run_for(secs(30));
+    assert_eq!(world.used, DSL);
+    assert!(world.said("line dsl has carried 80 % of the 10 MB"));
+    world.carried[0] += 100_000;
+    world.run_for(secs(30));
+    assert_eq!(world.used, LTE, "{:?}", world.log);
+    world.wall += secs(31 * 86_400);
+    world.run_for(secs(30));
+    assert_eq!(world.used, DSL, "{:?}", world.log);
+    world.carried[0] += 5;
+    leave(&mut world);
+    world
+        .machine
+        .handle(Event::LinesCounted(world.carried.to_vec()), world.now());
+    let last = world.machine.handle(Event::LinesEnd, world.now());
+    let [Effect::KeepUsage(usage)] = &last[..] else {
+        panic!("it is written although all else is over");
+    };
+    assert_eq!((&*usage[0].name, usage[0].used), ("dsl", 5));
 }
 
 /// The kernel opens the data packets of such a server, and knows nothing of requests.

@@ -53,6 +53,8 @@ pub(super) struct DataPlane {
     pub(super) reorders: bool,
     /// Bits a second that may leave.
     pub(super) rate: Option<u64>,
+    /// The same by each line, as often as it was told.
+    pub(super) rates: Vec<[u64; 2]>,
 }
 
 impl DataPlane {

@@ -96,6 +96,7 @@ impl World {
                 assert!(self.host.set.is_none(), "undone before the interface goes");
                 assert!(self.open.is_empty(), "lines are closed first");
                 self.interface = false;
+                self.carried = [0; 2];
             }
             Effect::ReadLines => {
                 let facts = |up: &bool| LineFacts {
@@ -106,6 +107,10 @@ impl World {
                 let facts = self.devices.iter().map(facts).map(Some);
                 return Ok(Some(Event::LinesRead(facts.collect())));
             }
+            Effect::CountLines => {
+                return Ok(Some(Event::LinesCounted(self.carried.to_vec())));
+            }
+            Effect::KeepUsage(usage) => self.usage.push(usage),
             Effect::OpenLine(line, ..) => {
                 assert!(self.interface, "an interface comes first");
                 self.open.insert(line);
@@ -314,6 +319,7 @@ impl World {
             | PlaneCall::SetMtu(_) => {}
             PlaneCall::Reorder(SERVER) => self.plane.reorders = true,
             PlaneCall::SetRate(rate) => self.plane.rate = rate,
+            PlaneCall::SetLineRates(rates) => self.plane.rates.push([rates[0], rates[1]]),
             _ => panic!("a call that a client does not make"),
         }
         None

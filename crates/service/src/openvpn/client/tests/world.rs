@@ -7,6 +7,7 @@ use super::data_plane::{DataPlane, Says, is_data};
 use super::effects::Host;
 use super::server::{Sent, Server};
 use crate::inbox::Arrival;
+use crate::lines::LineUsage;
 use crate::now::Now;
 use crate::openvpn::Ended;
 use crate::openvpn::management::State;
@@ -104,6 +105,9 @@ pub(super) struct World {
     pub(super) was_up: bool,
     /// The script that runs.
     pub(super) running: Option<Hook>,
+    /// Bytes that each line has carried since there is an interface, and what was written of it.
+    pub(super) carried: [u64; 2],
+    pub(super) usage: Vec<Vec<LineUsage>>,
     /// The scripts that have ended.
     pub(super) scripts: Vec<Hook>,
     /// How often it was asked what the interface is to get.
@@ -159,6 +163,8 @@ impl World {
             asked: 0,
             was_up: false,
             running: None,
+            carried: [0; 2],
+            usage: Vec::new(),
             scripts: Vec::new(),
             plans: 0,
             script_time: None,

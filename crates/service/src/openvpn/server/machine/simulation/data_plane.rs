@@ -137,6 +137,7 @@ impl DataPlane {
             | PlaneCall::SendToPeer(..)
             | PlaneCall::SetMtu(_)
             | PlaneCall::SetRate(_)
+            | PlaneCall::SetLineRates(_)
             | PlaneCall::Reorder(_)
             | PlaneCall::SetHairpin(_) => {}
         }

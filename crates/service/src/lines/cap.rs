@@ -1,0 +1,407 @@
+//! What lines may carry in a month, what they have carried in this one, and what comes of it.
+//!
+//! A line that has carried what it may is used where no other works. What it has carried is kept on file, so that it is
+//! known after a restart.
+
+use super::{LineEffect, Lines};
+use crate::now::Now;
+use config::lines::{Line, Lines as Settings};
+use lines::scheduler::{Allowance, Month};
+use log::Level;
+use plane::LineId;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How often it is counted: a line may carry more than it may for so long.
+const COUNT: Duration = Duration::from_secs(1);
+
+/// How often what has changed is written, and how often where it is more than a hundredth of a cap. Routers keep files in
+/// flash memory, which every write wears.
+const KEEP: Duration = Duration::from_secs(600);
+const KEEP_SOONER: Duration = Duration::from_secs(60);
+
+/// A clock that shows an earlier year was not set: many routers begin with 1970, or with the year of their firmware.
+const YEAR_MIN: i32 = 2024;
+
+/// A clock that shows an earlier month than before is believed when it has done so for this long: those that begin with an
+/// old date are set sooner.
+const WRONG_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The hundredths of a cap whose reaching is told.
+const TOLD: [u8; 2] = [80, 100];
+
+/// What a line has carried, as it is kept over a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineUsage {
+    /// The line's name.
+    pub name: String,
+    /// The month that was counted; `None` while the clock was not set.
+    pub month: Option<Month>,
+    /// Bytes of both directions.
+    pub used: u64,
+}
+
+/// A line's cap, for reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapReport {
+    /// Bytes that it may carry in a month.
+    pub cap: u64,
+    /// Bytes that it has carried in this one.
+    pub used: u64,
+    /// The day that the next one begins with, `YEAR-MONTH-DAY`; `None` while the clock is not set.
+    pub renews: Option<String>,
+}
+
+/// A line that has a cap.
+#[derive(Debug)]
+struct Capped {
+    name: String,
+    first_day: u8,
+    allowance: Allowance,
+    /// What the data plane has counted that is charged.
+    seen: u64,
+    /// Since when the clock shows an earlier month than the one that is counted.
+    behind: Option<Instant>,
+    /// What is on file.
+    kept: (Option<Month>, u64),
+    /// The hundredths of the cap whose reaching was told last.
+    told: u8,
+}
+
+impl Capped {
+    fn new(line: &Line, cap: u64) -> Self {
+        Self {
+            name: line.name.clone(),
+            first_day: line.cap_day,
+            allowance: Allowance::new(cap),
+            seen: 0,
+            behind: None,
+            kept: (None, 0),
+            told: 0,
+        }
+    }
+
+    const fn state(&self) -> (Option<Month>, u64) {
+        (self.allowance.month(), self.allowance.used())
+    }
+
+    /// When another month begins, if it is known which this one is.
+    fn renews(&self) -> Option<String> {
+        let next = self.allowance.month()?.next();
+        Some(format!("{next}-{:02}", self.first_day))
+    }
+
+    /// Charges what was carried since the last time. Returns what is to be said of it.
+    fn charge(&mut self, carried: u64, now: Now) -> Option<(Level, String)> {
+        let before = self.allowance.month();
+        if let Some(month) = month(now.wall, self.first_day) {
+            self.allowance.begin(month);
+            if self.allowance.month() == Some(month) {
+                self.behind = None;
+            } else if *self.behind.get_or_insert(now.monotonic) + WRONG_MAX <= now.monotonic {
+                self.allowance.go_back(month);
+            }
+        }
+        let begins = before.is_some() && before < self.allowance.month();
+        let used_up = self.told == TOLD[1];
+        if begins {
+            self.told = 0;
+        }
+        // What was carried about midnight counts for the new month.
+        let fresh = carried.checked_sub(self.seen);
+        // Less than before: of a data plane whose last words were not heard.
+        self.allowance.charge(fresh.unwrap_or(carried));
+        self.seen = carried;
+        let (name, cap) = (&self.name, || gigabytes(self.allowance.cap()));
+        let reached = TOLD.into_iter().rev().find(|hundredths| {
+            let wanted = u128::from(self.allowance.cap()) * u128::from(*hundredths);
+            u128::from(self.allowance.used()) * 100 >= wanted
+        });
+        if let Some(reached) = reached.filter(|reached| *reached > self.told) {
+            self.told = reached;
+            let share = match reached {
+                100 => String::new(),
+                _ => format!("{reached} % of "),
+            };
+            let anew = self.renews();
+            let anew = anew.map_or_else(String::new, |day| format!(", which begins anew on {day}"));
+            let words = format!(
+                "line {name} has carried {share}the {} that it may in a month{anew}",
+                cap()
+            );
+            return Some((Level::Warn, words));
+        }
+        let words = || {
+            format!(
+                "line {name}: a month has begun, in which it may carry {} again",
+                cap()
+            )
+        };
+        (begins && used_up).then(|| (Level::Info, words()))
+    }
+}
+
+/// Whether what is counted is of a data plane that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plane {
+    Runs,
+    /// It was asked for the last time.
+    Ends,
+    Ended,
+}
+
+/// Of all lines.
+#[derive(Debug)]
+pub(super) struct Caps {
+    /// By number.
+    lines: Vec<Option<Capped>>,
+    /// When it is counted next.
+    due: Option<Instant>,
+    /// When it was written last.
+    kept: Option<Instant>,
+    plane: Plane,
+}
+
+impl Caps {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let lines = settings.lines.iter();
+        Self {
+            lines: lines
+                .map(|line| line.cap.map(|cap| Capped::new(line, cap)))
+                .collect(),
+            due: None,
+            kept: None,
+            plane: Plane::Runs,
+        }
+    }
+
+    fn of(&self, line: LineId) -> Option<&Capped> {
+        self.lines.get(line.index())?.as_ref()
+    }
+
+    /// Whether a line has carried what it may in this month.
+    pub(super) fn used_up(&self, line: LineId) -> bool {
+        self.of(line).is_some_and(|it| it.allowance.used_up())
+    }
+
+    pub(super) fn report(&self, line: LineId) -> Option<CapReport> {
+        let of = self.of(line)?;
+        Some(CapReport {
+            cap: of.allowance.cap(),
+            used: of.allowance.used(),
+            renews: of.renews(),
+        })
+    }
+
+    /// Whether what lines have carried is to be asked for now.
+    pub(super) fn due(&mut self, now: Instant) -> bool {
+        let due = self.lines.iter().any(Option::is_some) && self.due.is_none_or(|at| at <= now);
+        if due {
+            self.due = Some(now + COUNT);
+        }
+        due
+    }
+
+    /// There is a data plane.
+    pub(super) fn begin(&mut self) {
+        if self.plane == Plane::Ends {
+            // It was gone before it could be asked.
+            self.capped().for_each(|it| it.seen = 0);
+        }
+        self.plane = Plane::Runs;
+    }
+
+    /// The data plane is about to end: the next one begins to count with zero. Returns whether it is to be asked once more.
+    pub(super) fn end(&mut self) -> bool {
+        let asked = self.lines.iter().any(Option::is_some) && self.plane == Plane::Runs;
+        if asked {
+            self.plane = Plane::Ends;
+        }
+        asked
+    }
+
+    fn capped(&mut self) -> impl Iterator<Item = &mut Capped> {
+        self.lines.iter_mut().flatten()
+    }
+
+    /// What is to be written, if anything is: at once where it is the last time.
+    fn keep(&mut self, now: Option<Instant>) -> Option<Vec<LineUsage>> {
+        let changed = self.capped().any(|it| it.state() != it.kept);
+        let much = self.capped().any(|it| {
+            let (kept, used) = (it.kept.1, it.allowance.used());
+            it.kept.0 != it.allowance.month() || kept.abs_diff(used) >= it.allowance.cap() / 100
+        });
+        if let Some(now) = now {
+            let since = *self.kept.get_or_insert(now);
+            let wait = if much { KEEP_SOONER } else { KEEP };
+            if now < since + wait {
+                return None;
+            }
+            self.kept = Some(now);
+        }
+        if !changed {
+            return None;
+        }
+        let usage = self.capped().map(|it| {
+            it.kept = it.state();
+            let (month, used) = it.kept;
+            let name = it.name.clone();
+            LineUsage { name, month, used }
+        });
+        Some(usage.collect())
+    }
+}
+
+impl Lines {
+    /// What lines had carried before the program was started.
+    pub(crate) fn restore(&mut self, usage: &[LineUsage]) {
+        for of in self.caps.capped() {
+            if let Some(LineUsage { month, used, .. }) = usage.iter().find(|it| it.name == of.name)
+            {
+                of.allowance = of.allowance.with_used(*used, *month);
+                of.kept = of.state();
+            }
+        }
+    }
+
+    /// What each line has carried since the data plane was made, in bytes: the answer to [`LineEffect::Count`]. Returns
+    /// whether the lines are to be looked at, as another may be used now.
+    pub(crate) fn counted(&mut self, carried: &[u64], now: Now, out: &mut Vec<LineEffect>) -> bool {
+        let caps = &mut self.caps;
+        if caps.plane == Plane::Ended {
+            return false;
+        }
+        let mut changed = false;
+        let ends = caps.plane == Plane::Ends;
+        if ends {
+            caps.plane = Plane::Ended;
+        }
+        for (at, &carried) in carried.iter().enumerate().take(caps.lines.len()) {
+            let Some(of) = &mut caps.lines[at] else {
+                continue;
+            };
+            let before = of.allowance.used_up();
+            let said = of.charge(carried, now);
+            out.extend(said.map(|(level, words)| LineEffect::Log(level, words)));
+            let used_up = of.allowance.used_up();
+            if before != used_up {
+                let metered = self.settings.lines.get(at).is_some_and(|it| it.metered);
+                for peer in self.peers.values_mut() {
+                    let spared = metered || used_up;
+                    peer.set_used_up(super::number(at), used_up, spared, now.monotonic);
+                }
+                changed = true;
+            }
+            if ends {
+                of.seen = 0;
+            }
+        }
+        out.extend(caps.keep(Some(now.monotonic)).map(LineEffect::Keep));
+        changed
+    }
+
+    /// The program ends: nothing is counted any more.
+    pub(crate) fn keep(&mut self, out: &mut Vec<LineEffect>) {
+        out.extend(self.caps.keep(None).map(LineEffect::Keep));
+    }
+}
+
+/// The month of an account, as the router's time zone has it; `None` while its clock is not set.
+fn month(wall: SystemTime, first_day: u8) -> Option<Month> {
+    let date = netio::time::local(wall);
+    let known = date.year >= YEAR_MIN;
+    known.then(|| Month::of(date.year, date.month, date.day, first_day))
+}
+
+/// As providers sell them: decimal.
+fn gigabytes(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        1_000_000_000.. => (1_000_000_000, "GB"),
+        _ => (1_000_000, "MB"),
+    };
+    match (bytes / unit, bytes % unit * 10 / unit) {
+        (whole, 0) => format!("{whole} {name}"),
+        (whole, tenth) => format!("{whole}.{tenth} {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    /// A line that may carry 20 MB in months that begin with the 20th; it has carried one, in January.
+    fn lines(now: Now) -> Lines {
+        let line = Line {
+            name: "lte".to_owned(),
+            cap: Some(20_000_000),
+            cap_day: 20,
+            ..Line::default()
+        };
+        let mut lines = Lines::new(Settings {
+            lines: vec![line],
+            ..Settings::default()
+        });
+        lines.counted(&[1_000_000], now, &mut Vec::new());
+        lines
+    }
+
+    fn used(lines: &Lines) -> (u64, Option<String>) {
+        let report = lines.caps.report(LineId(0)).unwrap();
+        (report.used, report.renews)
+    }
+
+    fn now() -> Now {
+        Now {
+            monotonic: Instant::now(),
+            // About noon of 2027-01-15, in any time zone of that day or its neighbours.
+            wall: UNIX_EPOCH + Duration::from_secs(1_800_014_400),
+        }
+    }
+
+    #[test]
+    fn a_clock_that_shows_an_earlier_month_is_believed_after_a_day() {
+        let mut now = now();
+        let mut lines = lines(now);
+        let day = |day: &str| (1_000_000, Some(day.to_owned()));
+        assert_eq!(used(&lines), day("2027-01-20"));
+        now.wall -= DAY * 365;
+        let mut hours = |count: u32, lines: &mut Lines| {
+            for _ in 0..count {
+                now.monotonic += DAY / 24;
+                now.wall += DAY / 24;
+                lines.counted(&[1_000_000], now, &mut Vec::new());
+            }
+        };
+        hours(23, &mut lines);
+        assert_eq!(used(&lines), day("2027-01-20"));
+        hours(3, &mut lines);
+        assert_eq!(used(&lines), day("2026-01-20"));
+        // That is what counts now.
+        hours(24 * 5, &mut lines);
+        assert_eq!(used(&lines), (0, Some("2026-02-20".to_owned())));
+    }
+
+    #[test]
+    fn a_data_plane_that_was_gone_too_soon_does_not_hide_what_the_next_one_counts() {
+        let now = now();
+        let mut lines = lines(now);
+        let mut out = Vec::new();
+        lines.end(&mut out);
+        assert!(matches!(out[..], [LineEffect::Count]));
+        lines.bind(now.monotonic, &mut out);
+        lines.counted(&[1_500_000], now, &mut out);
+        assert_eq!(used(&lines).0, 2_500_000);
+        // Asked in time, it is heard once.
+        lines.end(&mut out);
+        lines.counted(&[1_600_000], now, &mut out);
+        lines.counted(&[1_600_000], now, &mut out);
+        assert_eq!(used(&lines).0, 2_600_000);
+        lines.bind(now.monotonic, &mut out);
+        lines.counted(&[400_000], now, &mut out);
+        // Another took its place, and nothing was said of it.
+        lines.counted(&[100_000], now, &mut out);
+        assert_eq!(used(&lines).0, 3_100_000);
+    }
+}

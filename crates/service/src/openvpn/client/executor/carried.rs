@@ -1,0 +1,51 @@
+//! What lines have carried: asked of the data plane, and kept over a restart.
+
+use super::super::effect::Effect;
+use super::super::event::Event;
+use super::super::machine::Machine;
+use super::Executor;
+use crate::lines::UsageFile;
+use crate::now::Now;
+use std::path::Path;
+
+impl<'a> Executor<'a> {
+    /// It is counted on from what was written down when the tunnel was up last.
+    pub(super) fn restore_lines(&mut self, machine: &mut Machine<'a>) {
+        let context = self.context;
+        let mut lines = context.config.lines.lines.iter();
+        if lines.any(|line| line.cap.is_some()) {
+            let file = context.file.as_deref().map(Path::new);
+            let name = file
+                .and_then(Path::file_stem)
+                .and_then(|name| name.to_str());
+            let user = context.config.service.user.as_deref();
+            let (file, usage) = UsageFile::of(name.unwrap_or("openvpn"), user);
+            machine.restore_lines(&usage);
+            self.usage = file;
+        }
+    }
+
+    /// Asks the data plane, if there is one.
+    pub(super) fn count_lines(&mut self) {
+        if let Some((plane, _)) = &self.device {
+            let carried = plane.carried().to_vec();
+            self.results.push_back(Event::LinesCounted(carried));
+        }
+    }
+
+    /// It is over.
+    pub(super) fn end_lines(&mut self, machine: &mut Machine<'a>) {
+        self.count_lines();
+        let counted = std::mem::take(&mut self.results);
+        let counted = counted
+            .into_iter()
+            .filter(|it| matches!(it, Event::LinesCounted(_)));
+        for event in counted.chain([Event::LinesEnd]) {
+            for effect in machine.handle(event, Now::read()) {
+                if let (Effect::KeepUsage(usage), Some(file)) = (effect, &mut self.usage) {
+                    file.write(&usage);
+                }
+            }
+        }
+    }
+}
