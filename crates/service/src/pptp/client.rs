@@ -156,7 +156,10 @@ impl ClientMachine {
                 ClientOutput::Gre(packet) => effects.push(Effect::Gre(server, packet)),
                 ClientOutput::Up(up) => self.came_up(up, now, effects),
                 // IPv6 is not asked for.
-                ClientOutput::Ipv6Up(_) => {}
+                ClientOutput::Ipv6Up(_)
+                | ClientOutput::Lines(_)
+                | ClientOutput::Echoed
+                | ClientOutput::ControlLost(_) => {}
                 ClientOutput::Down(reason) => self.went_down(&reason, now, effects),
             }
         }

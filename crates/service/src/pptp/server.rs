@@ -86,7 +86,9 @@ impl ServerMachine {
                 ServerOutput::Gre { to, packet } => effects.push(Effect::Gre(to, packet)),
                 ServerOutput::Up { call, up } => self.came_up(call, up, effects),
                 // IPv6 is not offered.
-                ServerOutput::Ipv6Up { .. } => {}
+                ServerOutput::Ipv6Up { .. }
+                | ServerOutput::Lines { .. }
+                | ServerOutput::ControlLost { .. } => {}
                 ServerOutput::Down { call, reason } => {
                     let client = self.clients.remove(&call);
                     let who = match &client {
