@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A section begins with its head and ends with the next head of any kind. `#!` before the first such head is a comment
-//! like any other.
+//! like any other. In a TOML file they are tables, `[lines]` and `[[line]]`; those of Millrace's own settings file are for
+//! every tunnel without lines of its own ([`SharedLines`]).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,8 +25,11 @@ use crate::types::{Endpoint, Key32, decimal, is_ifname};
 use crate::wgquick::value;
 
 mod section;
+mod shared;
+pub(crate) mod table;
 
 pub(crate) use section::{Found, Sections};
+pub use shared::{Given, SharedLines};
 
 /// Most lines that a file may describe: as many as a tunnel may have.
 pub const LINES_MAX: usize = 16;

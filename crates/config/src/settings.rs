@@ -9,16 +9,23 @@
 //! workers = "auto"        # or a number of threads
 //! udp-gso = "off"         # switch one rung of the offload ladder off
 //! ```
+//!
+//! [`crate::lines`] says what `[lines]` and `[[line]]` are.
 
-use std::fmt;
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
-use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
+use crate::file;
+use crate::lines::{SharedLines, table};
+use crate::text::line_of;
 use crate::types::decimal;
+
+mod error;
+
+pub use error::{Origin, SettingsError};
+use error::{unknown, wrong_line};
 
 /// Where the settings are looked for when no file is named; it need not exist.
 pub const DEFAULT_PATH: &str = "/etc/millrace/millrace.toml";
@@ -35,6 +42,8 @@ pub const FILE_MAX: u64 = 64 * 1024;
 pub struct Settings {
     /// How packets are moved.
     pub dataplane: DataplaneSettings,
+    /// The lines of tunnels that have none of their own; `None` where the file says nothing of lines.
+    pub lines: Option<SharedLines>,
 }
 
 /// The `[dataplane]` section.
@@ -179,6 +188,9 @@ const DATAPLANE_KEYS: [&str; 13] = [
     "crypto-backend",
 ];
 
+/// What a file may have at its top. The first is the only one that may be overridden.
+const SECTIONS: [&str; 3] = ["dataplane", table::NAMES[0], table::NAMES[1]];
+
 impl Settings {
     /// Reads all sources in their order: `file`, or else [`DEFAULT_PATH`] where it exists; then
     /// `environment`, the value of [`ENVIRONMENT`]; then each of `overrides`, the `--set` words.
@@ -221,17 +233,15 @@ impl Settings {
             path: path.to_owned(),
             error,
         };
-        let mut text = String::new();
-        let file = File::open(path).map_err(read)?;
-        file.take(FILE_MAX + 1)
-            .read_to_string(&mut text)
-            .map_err(read)?;
-        if text.len() as u64 > FILE_MAX {
-            return Err(SettingsError::TooLarge {
+        let bytes = file::read(path, FILE_MAX).map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => SettingsError::TooLarge {
                 path: path.to_owned(),
-            });
-        }
-        Self::from_toml(&text, path)
+            },
+            _ => read(error),
+        })?;
+        let text = std::str::from_utf8(&bytes);
+        let text = text.map_err(|error| read(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        Self::from_toml(text, path)
     }
 
     /// Reads TOML text over the defaults; `path` only names it in errors.
@@ -249,10 +259,16 @@ impl Settings {
             message: error.message().to_owned(),
         })?;
         let mut settings = Self::default();
+        let mut lines = [None; 2];
         for (name, section) in root.get_ref() {
             let origin = place(name.span().start);
-            if name.get_ref() != "dataplane" {
-                return Err(unknown(name.get_ref(), &["dataplane"], origin));
+            if let Some(at) = table::NAMES.iter().position(|it| it == name.get_ref()) {
+                let line = line_of(text, name.span().start);
+                lines[at] = Some((section.get_ref(), line));
+                continue;
+            }
+            if name.get_ref() != SECTIONS[0] {
+                return Err(unknown(name.get_ref(), &SECTIONS, origin));
             }
             let DeValue::Table(keys) = section.get_ref() else {
                 return Err(SettingsError::Value {
@@ -274,6 +290,10 @@ impl Settings {
                 settings.dataplane.set(key.get_ref(), value, origin)?;
             }
         }
+        if lines.iter().any(Option::is_some) {
+            let shared = SharedLines::new(text, lines, path);
+            settings.lines = Some(shared.map_err(|entry| wrong_line(path, &entry))?);
+        }
         Ok(settings)
     }
 
@@ -293,8 +313,8 @@ impl Settings {
                 found: assignment.to_owned(),
             });
         };
-        if section != "dataplane" {
-            return Err(unknown(section, &["dataplane"], origin));
+        if section != SECTIONS[0] {
+            return Err(unknown(section, &SECTIONS[..1], origin));
         }
         self.dataplane.set(key, value, origin)
     }
@@ -373,105 +393,6 @@ impl DataplaneSettings {
         }
         Ok(())
     }
-}
-
-/// Where a setting was written.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Origin {
-    /// A line, counted from 1, of a settings file.
-    File {
-        /// The file as it was named.
-        path: PathBuf,
-        /// The line.
-        line: usize,
-    },
-    /// The variable [`ENVIRONMENT`].
-    Environment,
-    /// A `--set` argument.
-    CommandLine,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Self::Environment => f.write_str(ENVIRONMENT),
-            Self::CommandLine => f.write_str("--set"),
-        }
-    }
-}
-
-/// Why the settings cannot be used. All are the administrator's to mend, and say how.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum SettingsError {
-    /// The file is missing or unreadable.
-    #[error("{}: cannot be read: {error}", path.display())]
-    Read {
-        /// The file as it was named.
-        path: PathBuf,
-        /// What the kernel said.
-        error: io::Error,
-    },
-    /// The file is above [`FILE_MAX`].
-    #[error("{}: larger than {FILE_MAX} bytes; is it a settings file?", path.display())]
-    TooLarge {
-        /// The file as it was named.
-        path: PathBuf,
-    },
-    /// The file is not TOML.
-    #[error("{origin}: not valid TOML: {message}")]
-    Syntax {
-        /// Where.
-        origin: Origin,
-        /// What the TOML parser said.
-        message: String,
-    },
-    /// An override without a section or a value.
-    #[error("{origin}: `{found}` is no setting; write for example dataplane.udp-gso=off")]
-    Assignment {
-        /// Where.
-        origin: Origin,
-        /// The text.
-        found: String,
-    },
-    /// No setting of this name.
-    #[error("{origin}: there is no setting `{found}`; {suggestion}")]
-    Unknown {
-        /// Where.
-        origin: Origin,
-        /// The name.
-        found: String,
-        /// The nearest name, or all of them.
-        suggestion: String,
-    },
-    /// A value that the setting does not take.
-    #[error("{origin}: {key} cannot be {found}; write {wanted}")]
-    Value {
-        /// Where.
-        origin: Origin,
-        /// Section and name.
-        key: String,
-        /// The value.
-        found: String,
-        /// What it may be.
-        wanted: &'static str,
-    },
-}
-
-fn unknown(found: &str, known: &[&str], origin: Origin) -> SettingsError {
-    SettingsError::Unknown {
-        origin,
-        found: found.to_owned(),
-        suggestion: crate::suggest::suggest(found, known),
-    }
-}
-
-/// The line, counted from 1, that the byte at `offset` is in.
-fn line_of(text: &str, offset: usize) -> usize {
-    let before = text.as_bytes().iter().take(offset);
-    1 + before.filter(|&&byte| byte == b'\n').count()
 }
 
 #[cfg(test)]

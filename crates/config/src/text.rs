@@ -61,6 +61,12 @@ impl Deref for Text<'_> {
     }
 }
 
+/// The line, counted from 1, that the byte at `offset` is in.
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    let before = text.as_bytes().iter().take(offset);
+    1 + before.filter(|&&byte| byte == b'\n').count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

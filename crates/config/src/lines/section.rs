@@ -25,8 +25,8 @@ pub(crate) enum Found {
     Fault(String, String),
 }
 
-/// What the comments of a file have said so far.
-#[derive(Debug, Default)]
+/// What the sections of a file have said so far.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Sections {
     lines: Lines,
     section: Section,
@@ -64,11 +64,16 @@ impl Sections {
         if text.is_empty() || matches!(self.section, Section::None | Section::Refused) {
             return Found::Nothing;
         }
-        let fault = |key: &str, reason: &str| Found::Fault(key.to_owned(), reason.to_owned());
         let Some((key, value)) = text.split_once('=') else {
-            return fault("", "not of the form `#! Key = Value`");
+            let reason = "not of the form `#! Key = Value`";
+            return Found::Fault(String::new(), reason.to_owned());
         };
-        let (key, value) = (key.trim(), value.trim());
+        self.key(number, key.trim(), value.trim())
+    }
+
+    /// Takes a key of the section that was begun last.
+    pub(super) fn key(&mut self, number: usize, key: &str, value: &str) -> Found {
+        let fault = |key: &str, reason: &str| Found::Fault(key.to_owned(), reason.to_owned());
         let outcome = match (self.section, self.lines.lines.last_mut()) {
             (Section::Line, Some(line)) => line.set(key, value),
             _ => self.lines.set(key, value),
@@ -87,7 +92,8 @@ impl Sections {
         }
     }
 
-    fn head(&mut self, number: usize, text: &str) -> Found {
+    /// Takes the head of a section.
+    pub(super) fn head(&mut self, number: usize, text: &str) -> Found {
         self.seen.clear();
         let mut refused = None;
         self.section = if text.eq_ignore_ascii_case("[Line]") {
@@ -119,6 +125,25 @@ impl Sections {
                 Found::Fault(String::new(), reason)
             }
         }
+    }
+
+    /// Whether packets are to wait for their turn.
+    pub(super) const fn shapes(&self) -> bool {
+        self.lines.shape
+    }
+
+    /// Forgets the line whose head this is, and whose keys said something. Returns its name.
+    pub(super) fn forget(&mut self, head: usize) -> Option<String> {
+        let at = self.heads.iter().position(|it| *it == head)?;
+        self.heads.remove(at);
+        Some(self.lines.lines.remove(at).name)
+    }
+
+    /// Forgets all lines, and what cannot be without them. Returns whether there were any.
+    pub(super) fn forget_all(&mut self) -> bool {
+        self.heads.clear();
+        self.lines.shape = false;
+        !std::mem::take(&mut self.lines.lines).is_empty()
     }
 
     /// The end of the file. `full` says that the tunnel takes all packets of the host, `called` how many peers it calls.

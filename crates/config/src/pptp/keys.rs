@@ -6,6 +6,7 @@ use toml::de::{DeTable, DeValue};
 use zeroize::Zeroizing;
 
 use crate::report::{Report, Verdict};
+use crate::text::line_of;
 use crate::types::decimal;
 
 /// A table whose keys are taken one by one.
@@ -20,10 +21,7 @@ pub(super) struct Keys<'t, 'r> {
 impl<'t, 'r> Keys<'t, 'r> {
     /// The keys of a text; `None`, and a word in the report, if it is no TOML.
     pub(super) fn parse(text: &'t str, report: &'r mut Report) -> Option<Self> {
-        let line = |offset: usize| {
-            let before = text.as_bytes().iter().take(offset);
-            1 + before.filter(|&&byte| byte == b'\n').count()
-        };
+        let line = |offset: usize| line_of(text, offset);
         match DeTable::parse(text) {
             Ok(table) => {
                 let entries = table.into_inner().into_iter().map(|(name, value)| {

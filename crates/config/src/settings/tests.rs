@@ -95,3 +95,32 @@ proptest! {
         let _ = Settings::default().set(&text, Origin::CommandLine);
     }
 }
+
+#[test]
+fn lines_are_taken_from_the_file_or_refused_with_their_place() {
+    let text = "[dataplane]\nworkers = 2\n[lines]\nmode = \"duplicate\"\n[[line]]\nname = \"a\"\ninterface = \"eth1\"\n";
+    let settings = parse(text).unwrap();
+    let given = settings.lines.unwrap().fit(true, 1);
+    assert_eq!(given.lines.lines.len(), 1);
+    assert_eq!(given.origin.as_deref(), Some("duplicate by a, of m.toml"));
+    assert_eq!(given.warnings, [""; 0]);
+    for (text, expected) in [
+        (
+            "[[line]]\nname = \"a\"\n",
+            "m.toml:1: this [[line]] has neither",
+        ),
+        (
+            "[[line]]\nname = \"a\"\ninterfac = \"eth1\"\n",
+            "m.toml:3: interfac: no such key; did you mean `interface`?",
+        ),
+        (
+            "[liness]\n",
+            "m.toml:1: there is no setting `liness`; did you mean `lines`?",
+        ),
+    ] {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let word = Settings::load(None, None, &["lines.mode=single".to_owned()]);
+    assert!(word.unwrap_err().to_string().contains("dataplane"));
+}

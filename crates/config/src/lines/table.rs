@@ -1,0 +1,405 @@
+//! Lines in a TOML file: the table `[lines]`, and a table `[[line]]` for each.
+//!
+//! ```toml
+//! [lines]
+//! mode = "failover"
+//! hold = 30
+//!
+//! [[line]]
+//! name = "fibre"
+//! interface = "eth1"
+//! ```
+//!
+//! Keys and values mean what they mean in the comments of other files, and are judged by the same rules. `relay-key` is
+//! what is `RelayKey` there; numbers and truth values stand without quotes.
+
+use std::borrow::Cow;
+
+use toml::de::{DeTable, DeValue};
+
+use super::section::{Found, Sections};
+use super::{LINE_KEYS, LINES_KEYS, Lines, known};
+use crate::report::{Entry, Verdict};
+use crate::suggest::suggest;
+use crate::text::line_of;
+
+/// The names of the two at the top of a file.
+pub(crate) const NAMES: [&str; 2] = ["lines", "line"];
+
+/// What a file says of lines.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Tables {
+    pub(super) sections: Sections,
+    /// Where each head or key is, by its number in the sections: the line of the file, counted from 1, and the place that
+    /// its verdict has in `entries`.
+    places: Vec<(usize, usize)>,
+    /// The verdicts on keys.
+    entries: Vec<Entry>,
+}
+
+impl Tables {
+    /// Takes what the file has by the names of [`NAMES`]: its value, and the line of the file that its name is on. `text`
+    /// is that of the whole file.
+    pub(crate) fn read(
+        text: &str,
+        lines: Option<(&DeValue<'_>, usize)>,
+        line: Option<(&DeValue<'_>, usize)>,
+    ) -> Self {
+        let mut tables = Self::default();
+        match lines {
+            Some((DeValue::Table(table), place)) => {
+                tables.section(text, "[Lines]", (table, place), &LINES_KEYS);
+            }
+            Some((_, place)) => tables.refuse(place, NAMES[0], "write a table: [lines]"),
+            None => {}
+        }
+        let wanted = "write a table for each line: [[line]]";
+        match line {
+            Some((DeValue::Array(all), place)) => {
+                for one in all {
+                    // That of an empty table in an array has no place of its own.
+                    let place = line_of(text, one.span().start).max(place);
+                    match one.get_ref() {
+                        DeValue::Table(table) => {
+                            tables.section(text, "[Line]", (table, place), &LINE_KEYS);
+                        }
+                        _ => tables.refuse(place, NAMES[1], wanted),
+                    }
+                }
+            }
+            Some((_, place)) => tables.refuse(place, NAMES[1], wanted),
+            None => {}
+        }
+        tables
+    }
+
+    fn section(
+        &mut self,
+        text: &str,
+        head: &str,
+        (table, place): (&DeTable<'_>, usize),
+        keys: &[&'static str],
+    ) {
+        let number = self.number(place);
+        if let Found::Fault(_, reason) = self.sections.head(number, head) {
+            return self.refuse(place, &in_toml(head), &reason);
+        }
+        for (key, value) in table {
+            let place = line_of(text, key.span().start);
+            let number = self.number(place);
+            let found = match name_of(key.get_ref(), keys) {
+                Ok(name) => self.sections.key(number, name, &value_of(value.get_ref())),
+                Err(reason) => Found::Fault(String::new(), reason),
+            };
+            match found {
+                Found::Nothing => {}
+                Found::Key(name) => self.push(place, &kebab(name), Verdict::Honoured, ""),
+                Found::Fault(_, reason) => {
+                    let shown: String = key.get_ref().chars().take(40).collect();
+                    self.refuse(place, &shown.escape_debug().to_string(), &reason);
+                }
+            }
+        }
+    }
+
+    /// The end of the file: the lines, and a verdict on each key. `full` says that the tunnel takes all packets of the
+    /// host, `called` how many peers it calls.
+    pub(crate) fn finish(mut self, full: bool, called: usize) -> (Lines, Vec<Entry>) {
+        let whole = std::mem::take(&mut self.sections).finish(full, called);
+        for (number, why) in &whole.idle {
+            let at = self.places.get(*number).map(|it| it.1);
+            if let Some(entry) = at.and_then(|at| self.entries.get_mut(at)) {
+                entry.verdict = Verdict::Ignored;
+                entry.reason = in_toml(why);
+            }
+        }
+        for (number, reason) in &whole.faults {
+            let line = self.places.get(*number).map_or(0, |it| it.0);
+            self.refuse(line, "", reason);
+        }
+        self.entries.sort_by_key(|entry| entry.line);
+        (whole.lines, self.entries)
+    }
+
+    fn number(&mut self, place: usize) -> usize {
+        self.places.push((place, self.entries.len()));
+        self.places.len() - 1
+    }
+
+    fn refuse(&mut self, line: usize, key: &str, reason: &str) {
+        self.push(line, key, Verdict::Refused, &in_toml(reason));
+    }
+
+    fn push(&mut self, line: usize, key: &str, verdict: Verdict, reason: &str) {
+        self.entries.push(Entry {
+            line,
+            key: key.to_owned(),
+            verdict,
+            reason: reason.to_owned(),
+        });
+    }
+}
+
+/// What comments call the key of this name.
+fn name_of<'k>(key: &'k str, keys: &[&'static str]) -> Result<&'k str, String> {
+    let found = keys.iter().find(|name| kebab(name) == key);
+    match found {
+        Some(name) => Ok(name),
+        // There it may be in any case; a TOML file has one spelling.
+        None if known(key, keys).is_ok() => {
+            let keys: Vec<String> = keys.iter().map(|name| kebab(name)).collect();
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            Err(format!("no such key; {}", suggest(key, &keys)))
+        }
+        None => Ok(key),
+    }
+}
+
+/// The text that means the same in a comment; one that no key takes for what has no such text.
+fn value_of<'v>(value: &'v DeValue<'_>) -> Cow<'v, str> {
+    match value {
+        DeValue::String(text) => Cow::Borrowed(text),
+        DeValue::Integer(number) => Cow::Owned(number.to_string()),
+        DeValue::Boolean(true) => Cow::Borrowed("yes"),
+        DeValue::Boolean(false) => Cow::Borrowed("no"),
+        _ => Cow::Borrowed(""),
+    }
+}
+
+/// `RelayKey` as `relay-key`.
+fn kebab(name: &str) -> String {
+    let mut out = String::with_capacity(name.len() + 2);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !out.is_empty() {
+            out.push('-');
+        }
+        out.push(letter.to_ascii_lowercase());
+    }
+    out
+}
+
+/// A sentence about keys of comments as one about those of a TOML file.
+pub(super) fn in_toml(words: &str) -> String {
+    let words = words
+        .replace("[Lines]", "[lines]")
+        .replace("[Line]", "[[line]]")
+        .replace("`yes`", "`true`")
+        .replace("`no`", "`false`")
+        .replace("= yes`", "= true`");
+    let keys = || LINES_KEYS.iter().chain(&LINE_KEYS);
+    let parts = words.split_inclusive(|letter: char| !letter.is_ascii_alphanumeric());
+    let spelt = parts.map(|part| {
+        let word = part.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric());
+        match keys().any(|key| *key == word) {
+            true => Cow::Owned(kebab(word) + &part[word.len()..]),
+            false => Cow::Borrowed(part),
+        }
+    });
+    spelt.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{LINES_MAX, Line, LineMode};
+    use super::*;
+    use crate::types::Key32;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn read(text: &str) -> (Lines, Vec<Entry>) {
+        let root = DeTable::parse(text).unwrap();
+        let [lines, line] = NAMES.map(|name| {
+            let mut all = root.get_ref().iter();
+            let (key, value) = all.find(|(key, _)| key.get_ref() == name)?;
+            Some((value.get_ref(), line_of(text, key.span().start)))
+        });
+        Tables::read(text, lines, line).finish(false, 1)
+    }
+
+    fn refused(text: &str) -> Vec<(usize, String)> {
+        let (_, entries) = read(text);
+        let refused = entries
+            .into_iter()
+            .filter(|it| it.verdict == Verdict::Refused);
+        let words = refused.map(|it| (it.line, format!("{}: {}", it.key, it.reason)));
+        words.collect()
+    }
+
+    #[test]
+    fn tables_say_what_comments_say() {
+        let text = "[lines]\nmode = \"single\"\nhold = 5\nshape = true\nreorder = false\n\n\
+            [[line]]\nname = \"fibre\"\ninterface = \"eth1\"\nrate = \"5M\"\n\n\
+            [[line]]\nname = \"lte\"\ninterface = \"wwan0\"\nsource = \"192.0.2.1\"\nmark = 0x10\npriority = 20\n\
+            metered = true\nrate = 50_000_000\n\n\
+            [[line]]\nname = \"relayed\"\nrate = \"5M\"\nrelay = \"relay.example.com:51821\"\n\
+            relay-key = \"YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=\"\n";
+        let (lines, entries) = read(text);
+        let named = |name: &str| Line {
+            name: name.to_owned(),
+            rate: Some(5_000_000),
+            ..Line::default()
+        };
+        let expected = vec![
+            Line {
+                interface: Some("eth1".to_owned()),
+                ..named("fibre")
+            },
+            Line {
+                interface: Some("wwan0".to_owned()),
+                source: Some([192, 0, 2, 1].into()),
+                mark: Some(16),
+                priority: 20,
+                metered: true,
+                rate: Some(50_000_000),
+                ..named("lte")
+            },
+            Line {
+                relay: Some("relay.example.com:51821".parse().unwrap()),
+                relay_key: Some(Key32::new([b'a'; 32])),
+                ..named("relayed")
+            },
+        ];
+        assert_eq!(
+            (lines.mode, lines.hold),
+            (LineMode::Single, Duration::from_secs(5))
+        );
+        assert_eq!((lines.shape, lines.reorder), (true, false));
+        assert_eq!(lines.lines, expected);
+        let of = |line: usize| {
+            let entry = entries.iter().find(|entry| entry.line == line);
+            entry.map(|it| (it.key.as_str(), it.verdict))
+        };
+        assert_eq!(of(3), Some(("hold", Verdict::Ignored)), "{entries:?}");
+        assert_eq!(
+            of(25),
+            Some(("relay-key", Verdict::Honoured)),
+            "{entries:?}"
+        );
+        assert!(!format!("{entries:?}{lines:?}").contains("YWFh"));
+    }
+
+    #[test]
+    fn faults_name_the_key_and_the_place_as_the_file_spells_them() {
+        for (text, line, words) in [
+            ("[lines]\nmode = \"fast\"", 2, "mode: must be `failover`"),
+            (
+                "[lines]\nmodes = 1",
+                2,
+                "modes: no such key; did you mean `mode`?",
+            ),
+            ("[lines]\nhold = -1", 2, "hold: must be a number of seconds"),
+            (
+                "[lines]\nhold = 1.5",
+                2,
+                "hold: must be a number of seconds",
+            ),
+            (
+                "[lines]\nreorder = 1",
+                2,
+                "reorder: must be `true` or `false`",
+            ),
+            (
+                "[lines]\nmode = \"failover\"",
+                1,
+                ": [lines] without a [[line]]",
+            ),
+            (
+                "[lines]\nshape = true",
+                1,
+                "`shape = true` needs a [[line]], and a rate",
+            ),
+            ("lines = 1", 1, "lines: write a table: [lines]"),
+            (
+                "\n[line]\nname = \"a\"",
+                2,
+                "line: write a table for each line: [[line]]",
+            ),
+            (
+                "line = [1]",
+                1,
+                "line: write a table for each line: [[line]]",
+            ),
+            (
+                "[[line]]\nname = \"a\"",
+                1,
+                "neither interface nor source, nor a relay",
+            ),
+            (
+                "[[line]]\ninterface = \"a\"",
+                1,
+                "this [[line]] has no name",
+            ),
+            ("[[line]]\nname = 'a b'", 2, "name: must be letters"),
+            ("[[line]]\nname = []", 2, "name: must be letters"),
+            (
+                "[[line]]\nName = 'a'",
+                2,
+                "Name: no such key; did you mean `name`?",
+            ),
+            ("[[line]]\nrelaykey = 'a'", 2, "did you mean `relay-key`?"),
+            ("[[line]]\nrelay_key = 'a'", 2, "did you mean `relay-key`?"),
+            ("[[line]]\ninterfaces = 'a'", 2, "did you mean `interface`?"),
+            ("[[line]]\nrate = 0", 2, "rate: must be bits a second"),
+            ("[[line]]\nrate = 0b1", 2, "rate: must be bits a second"),
+            (
+                "[[line]]\nsource = 1979-05-27",
+                2,
+                "source: must be an address",
+            ),
+            ("[[line]]\nmark = {}", 2, "mark: must be a number from 1"),
+            (
+                "line = [{name='a', interface='e'}, {name='b', interface='e'}]",
+                1,
+                ": another [[line]] has this interface, source and relay",
+            ),
+            (
+                "[[line]]\nname='a'\ninterface='e'\n[[line]]\nname='b'\nrelay-key='YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE='",
+                4,
+                "a relay-key and no relay",
+            ),
+        ] {
+            let refused = refused(text);
+            let found = refused
+                .iter()
+                .any(|(at, why)| *at == line && why.contains(words));
+            assert!(found, "{text}: {refused:?}");
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_lines_than_numbers() {
+        let text = "[[line]]\n".repeat(100);
+        assert_eq!(read(&text).0.lines.len(), LINES_MAX);
+        let more = refused(&text);
+        let more = more
+            .iter()
+            .filter(|it| it.1 == "[[line]]: more than 16 lines");
+        assert_eq!(more.count(), 100 - LINES_MAX);
+    }
+
+    proptest! {
+        /// Whatever a table says, each of its keys has a verdict, and what is honoured alone says the same again in comments.
+        #[test]
+        fn any_table_is_judged(
+            keys in proptest::collection::btree_map(
+                "[a-z-]{1,9}|name|interface|source|mark|priority|metered|rate|relay|relay-key",
+                "true|false|[0-9]{1,12}|0x[0-9a-f]{1,9}|\"[ -!#-\\[\\]-~]{0,20}\"|\"eth[0-9]\"|\"[0-9]{1,3}[kMG]\"|1\\.5|\\[\\]",
+                0..12,
+            ),
+        ) {
+            let count = keys.len();
+            let keys = keys.into_iter().map(|(key, value)| format!("{key} = {value}\n"));
+            let text = format!("[[line]]\n{}", keys.collect::<String>());
+            prop_assume!(DeTable::parse(&text).is_ok());
+            let (lines, entries) = read(&text);
+            prop_assert_eq!(entries.iter().filter(|it| it.line > 1).count(), count);
+            if entries.iter().all(|it| it.verdict != Verdict::Refused) {
+                let mut again = Sections::default();
+                for (number, line) in lines.to_comments().lines().enumerate() {
+                    again.comment(number, line.trim_start_matches("#!"));
+                }
+                prop_assert_eq!(again.finish(false, 1).lines, lines);
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Why settings cannot be used.
+
+use super::{ENVIRONMENT, FILE_MAX};
+use crate::report::Entry;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Where a setting was written.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// A line, counted from 1, of a settings file.
+    File {
+        /// The file as it was named.
+        path: PathBuf,
+        /// The line.
+        line: usize,
+    },
+    /// The variable [`ENVIRONMENT`].
+    Environment,
+    /// A `--set` argument.
+    CommandLine,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Environment => f.write_str(ENVIRONMENT),
+            Self::CommandLine => f.write_str("--set"),
+        }
+    }
+}
+
+/// Why the settings cannot be used. All are the administrator's to mend, and say how.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The file is missing or unreadable.
+    #[error("{}: cannot be read: {error}", path.display())]
+    Read {
+        /// The file as it was named.
+        path: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The file is above [`FILE_MAX`].
+    #[error("{}: larger than {FILE_MAX} bytes; is it a settings file?", path.display())]
+    TooLarge {
+        /// The file as it was named.
+        path: PathBuf,
+    },
+    /// The file is not TOML.
+    #[error("{origin}: not valid TOML: {message}")]
+    Syntax {
+        /// Where.
+        origin: Origin,
+        /// What the TOML parser said.
+        message: String,
+    },
+    /// An override without a section or a value.
+    #[error("{origin}: `{found}` is no setting; write for example dataplane.udp-gso=off")]
+    Assignment {
+        /// Where.
+        origin: Origin,
+        /// The text.
+        found: String,
+    },
+    /// No setting of this name.
+    #[error("{origin}: there is no setting `{found}`; {suggestion}")]
+    Unknown {
+        /// Where.
+        origin: Origin,
+        /// The name.
+        found: String,
+        /// The nearest name, or all of them.
+        suggestion: String,
+    },
+    /// A value that the setting does not take.
+    #[error("{origin}: {key} cannot be {found}; write {wanted}")]
+    Value {
+        /// Where.
+        origin: Origin,
+        /// Section and name.
+        key: String,
+        /// The value.
+        found: String,
+        /// What it may be.
+        wanted: &'static str,
+    },
+    /// Lines that fit no tunnel.
+    #[error("{origin}: {words}")]
+    Lines {
+        /// Where.
+        origin: Origin,
+        /// The key, if there is one, and why.
+        words: String,
+    },
+}
+
+/// What is said of lines that fit no tunnel.
+pub(super) fn wrong_line(path: &Path, entry: &Entry) -> SettingsError {
+    let parts = [entry.key.as_str(), entry.reason.as_str()];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    SettingsError::Lines {
+        origin: Origin::File {
+            path: path.to_owned(),
+            line: entry.line,
+        },
+        words: parts.join(": "),
+    }
+}
+
+pub(super) fn unknown(found: &str, known: &[&str], origin: Origin) -> SettingsError {
+    SettingsError::Unknown {
+        origin,
+        found: found.to_owned(),
+        suggestion: crate::suggest::suggest(found, known),
+    }
+}
