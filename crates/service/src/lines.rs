@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 mod answers;
+mod change;
 mod effect;
 mod end;
 mod host;
@@ -42,7 +43,7 @@ const BUSY: Duration = Duration::from_millis(250);
 const WAITING: Duration = Duration::from_millis(100);
 
 /// How often a line of which nothing is heard is asked; while packets go by several lines at a time; one that costs money.
-const PROBE_IDLE: Duration = Duration::from_secs(5);
+pub(crate) const PROBE_IDLE: Duration = Duration::from_secs(5);
 const PROBE_SPREAD: Duration = Duration::from_secs(1);
 const PROBE_METERED: Duration = Duration::from_secs(60);
 

@@ -97,6 +97,12 @@ impl Server {
         self.calls.get(&call)?.addresses.as_ref()
     }
 
+    /// Where packets of a call go that go by one line only.
+    #[must_use]
+    pub fn used_of(&self, call: u16, now: Instant) -> Option<Ipv4Addr> {
+        Some(self.calls.get(&call)?.used(now))
+    }
+
     /// Probes that counted for nothing.
     #[must_use]
     pub const fn probe_counters(&self) -> &ProbeCounters {
