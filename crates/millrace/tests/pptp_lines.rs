@@ -181,7 +181,10 @@ fn packets_of_one_connection_go_by_both_lines() {
     for at in [0, 1] {
         let line = world.line(at);
         assert!(line["sent_bytes"].as_u64().unwrap() > 3_000_000, "{line}");
-        assert!(line["received_bytes"].as_u64().unwrap() > 3_000_000, "{line}");
+        assert!(
+            line["received_bytes"].as_u64().unwrap() > 3_000_000,
+            "{line}"
+        );
     }
     assert_eq!(world.calls(), 1);
 }

@@ -178,6 +178,7 @@ pub fn session(bytes: &[u8]) {
     for common in [&mut server.common, &mut client.common] {
         common.allow_insecure = true;
         common.link.ipv6 = true;
+        common.link.lines = true;
     }
     let accounts = vec![("user".to_owned(), Password::new("word".into()))];
     let (Ok(mut server), Ok(mut client)) = (
@@ -202,6 +203,8 @@ pub fn session(bytes: &[u8]) {
         let mut packet = packet.to_vec();
         to_client.clear();
         to_server.clear();
+        let probed = server.probed(address, &packet, now, &mut to_client);
+        assert!(probed.is_none() && client.answered(&packet, now).is_none());
         // Both ends took the same number for the call, of the same random bytes.
         let inner = server.receive_gre(address, &mut packet, now, &mut to_client);
         assert!(inner.is_none(), "there was no login");

@@ -1,8 +1,8 @@
 //! The lines of a tunnel: which are there, how well each peer answers on each, and which one is used.
 //!
 //! What is measured costs nothing while packets come and go. For the rest there are *probes*, messages that the peer
-//! answers at once: with WireGuard handshakes, with OpenVPN requests of its options check. Either makes the peer send to
-//! where it came from, so a probe by a line that is not in use is followed by a keepalive by the one that is.
+//! answers at once: with WireGuard handshakes, with OpenVPN requests of its options check, with PPTP packets of their own.
+//! Either of the first makes the peer send to where it came from, so it is followed by a keepalive by the line in use.
 //!
 //! [`Lines`] decides, and does nothing: what happened and the time go in, [`LineEffect`]s come out.
 

@@ -195,8 +195,11 @@ impl ClientMachine {
 
     fn came_up(&mut self, up: Up, now: Instant, effects: &mut Vec<Effect>) {
         let server = self.server();
-        let call_id = self.session.as_ref().map_or(0, Session::call_id);
-        self.order = Order::of(call_id, up.protection, self.options.reorder);
+        let session = self.session.as_ref();
+        let call_id = session.map_or(0, Session::call_id);
+        let several = session.is_some_and(Session::has_lines);
+        let reorder = self.options.reorder.or(several.then_some(true));
+        self.order = Order::of(call_id, up.protection, reorder);
         let words = format!(
             "connected to {server}: {} here, {}, packets of up to {} bytes",
             up.address,

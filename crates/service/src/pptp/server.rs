@@ -10,6 +10,7 @@ use ::pptp::session::{
     StartError, Up,
 };
 use log::Level;
+use plane::LineId;
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -157,6 +158,9 @@ impl ServerMachine {
             && old.inner != inner
         {
             self.routes.remove(&old.inner);
+        }
+        if self.session.addresses(call).is_some() {
+            self.agreed(call, effects);
         }
     }
 
@@ -334,9 +338,12 @@ impl Machine for ServerMachine {
             return self.translate(effects);
         }
         let call = Packet::parse(packet).map_or(0, |packet| packet.header.call_id);
-        let line = self.line_of(call, from, now);
-        let client = self.clients.get_mut(&call);
-        let Some((client, line)) = client.zip(line) else {
+        let several = self.answering.and_then(|_| self.line_of(call, from, now));
+        let client = self.clients.get_mut(&call).and_then(|client| {
+            let only = || (client.lines.is_none() && client.outer == from).then_some(LineId::FIRST);
+            Some((several.or_else(only)?, client))
+        });
+        let Some((line, client)) = client else {
             return self.open(from, packet, now, deliver, effects);
         };
         let order = client.order.as_mut();

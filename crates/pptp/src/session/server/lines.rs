@@ -97,6 +97,13 @@ impl Server {
         self.calls.get(&call)?.addresses.as_ref()
     }
 
+    /// Whether packets from an address may be a call's.
+    #[must_use]
+    pub fn hears(&self, call: u16, from: Ipv4Addr, now: Instant) -> bool {
+        let call = self.calls.get(&call);
+        call.is_some_and(|call| call.hears(from, now))
+    }
+
     /// Where packets of a call go that go by one line only.
     #[must_use]
     pub fn used_of(&self, call: u16, now: Instant) -> Option<Ipv4Addr> {

@@ -34,6 +34,15 @@ impl ClientMachine {
         self.with_lines(now, effects, |it, out| {
             it.lines.read(facts, Some((0, 0)), now, out);
         });
+        if let Some(it) = &mut self.lines
+            && it.waits.is_some()
+            && !it.lines.has_open()
+            && !it.lines.is_opening()
+            && !std::mem::replace(&mut it.said, true)
+        {
+            let words = "no line is there: waiting for one".to_owned();
+            effects.push(Effect::Log(Level::Warn, words));
+        }
         self.look(now, effects);
     }
 
@@ -90,9 +99,6 @@ impl ClientMachine {
         });
         if line.is_some() || !several {
             effects.push(Effect::Connect(server, line));
-        } else if self.failed == 0 && self.again_at.is_none() {
-            let words = "no line is there yet; waiting for one".to_owned();
-            effects.push(Effect::Log(Level::Info, words));
         }
     }
 

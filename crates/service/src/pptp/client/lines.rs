@@ -56,6 +56,8 @@ pub(in crate::pptp) struct ServerLines {
     pub(super) calls: Option<Instant>,
     /// A call waits for a line.
     pub(super) waits: Option<SocketAddrV4>,
+    /// It was said that there is no line.
+    pub(super) said: bool,
     /// Lines by which the server takes packets of the call.
     pub(super) joined: LineSet,
     /// How packets are to be spread, by all lines and by those that have joined.
@@ -90,6 +92,7 @@ impl ServerLines {
             current: None,
             calls: None,
             waits: None,
+            said: false,
             joined: LineSet::EMPTY,
             wanted: plane::LineMode::Single,
             spread: Spread::new(),

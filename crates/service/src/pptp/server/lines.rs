@@ -120,21 +120,14 @@ impl ServerMachine {
         }
     }
 
-    /// The line of a client that an address is, if packets of the call may come from there.
+    /// The line of a client with several that an address is.
     pub(super) fn line_of(&self, call: u16, from: Ipv4Addr, now: Instant) -> Option<LineId> {
-        let client = self.clients.get(&call)?;
-        let addresses = client
-            .lines
-            .as_ref()
-            .and_then(|_| self.session.addresses(call));
-        let place = addresses.and_then(|it| it.place_of(from, now));
-        match place {
-            Some(place) => Some(LineId(place as u8)),
-            None => (client.outer == from).then_some(LineId::FIRST),
-        }
+        let place = self.session.addresses(call)?.place_of(from, now);
+        let own = || self.session.hears(call, from, now).then_some(LineId::FIRST);
+        place.map(|place| LineId(place as u8)).or_else(own)
     }
 
-    /// A packet was sealed for a client: its ways, and whether it has several.
+    /// A packet was sealed for a client that has several lines. Returns the first of its ways.
     pub(super) fn ways_of(
         &mut self,
         call: u16,
