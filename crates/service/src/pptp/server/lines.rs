@@ -72,8 +72,7 @@ impl ClientLines {
         for (at, to) in addresses.in_use(now).chain(addresses.used(now)) {
             ways[at] = Some(to);
         }
-        let in_use = addresses.in_use(now).map(|(at, _)| LineId(at as u8));
-        let places: LineSet = in_use.collect();
+        let places = places_in_use(addresses, now);
         if places != self.places {
             self.places = places;
             self.spread.set_mode(self.answering.among(places));
@@ -89,6 +88,12 @@ impl ClientLines {
         }
         copies.pop()
     }
+}
+
+/// The places of the addresses of the lines that a client uses.
+fn places_in_use(addresses: &Addresses, now: Instant) -> LineSet {
+    let in_use = addresses.in_use(now);
+    in_use.map(|(at, _)| LineId(at as u8)).collect()
 }
 
 impl ServerMachine {
@@ -181,7 +186,7 @@ impl Client {
             peer.order = Some(crate::lines::order_status(&known));
         }
         let used = addresses.used(now).map(|(at, _)| LineId(at as u8));
-        let mode = lines.answering.among(lines.places);
+        let mode = lines.answering.among(places_in_use(addresses, now));
         peer.lines = crate::lines::their_status(&known, now);
         for (of, line) in peer.lines.iter_mut().zip(&known.lines) {
             let line = line.line;
