@@ -55,7 +55,7 @@ impl ProbeKey {
 
     /// The MAC of the concatenation of `parts`.
     pub(super) fn mac(&self, parts: &[&[u8]]) -> [u8; MAC] {
-        crypto::blake2s::mac(&*self.0, parts)
+        crypto::blake2s::mac(&self.0, parts)
     }
 }
 

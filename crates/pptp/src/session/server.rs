@@ -357,7 +357,7 @@ impl Server {
                     self.drop_call(call_id, DownReason::Call(end), out);
                 }
                 Event::Closed(reason) => {
-                    self.lost(id, &reason, out);
+                    self.lost(id, reason, out);
                     out.push(ServerOutput::Closed {
                         connection: id,
                         reason,

@@ -198,7 +198,7 @@ impl ClientMachine {
         let session = self.session.as_ref();
         let call_id = session.map_or(0, Session::call_id);
         let several = session.is_some_and(Session::has_lines);
-        let reorder = self.options.reorder.or(several.then_some(true));
+        let reorder = self.options.reorder.or_else(|| several.then_some(true));
         self.order = Order::of(call_id, up.protection, reorder);
         let words = format!(
             "connected to {server}: {} here, {}, packets of up to {} bytes",

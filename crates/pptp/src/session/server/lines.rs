@@ -143,17 +143,17 @@ impl Server {
     pub(super) fn lost(
         &mut self,
         id: ConnectionId,
-        reason: &CloseReason,
+        reason: CloseReason,
         out: &mut Vec<ServerOutput>,
     ) {
         let of = self.calls.iter();
         let of = of.filter(|(_, call)| call.connection == id && call.lost.is_some());
         let of: Vec<u16> = of.map(|(&call, _)| call).collect();
         for call in of {
-            if outlives(reason) {
+            if outlives(&reason) {
                 out.push(ServerOutput::ControlLost { call });
             } else {
-                self.drop_call(call, DownReason::Control(reason.clone()), out);
+                self.drop_call(call, DownReason::Control(reason), out);
             }
         }
     }

@@ -71,7 +71,7 @@ impl ClientMachine {
     /// A server was called by a line that is not that of the call, and has answered.
     pub(super) fn knocked(&mut self, line: LineId, now: Instant, effects: &mut Vec<Effect>) {
         self.with_lines(now, effects, |it, out| {
-            if it.knows != Knows::Several {
+            if it.knows != Knows::Several || it.is_lost() && !it.joined.contains(line) {
                 it.lines.heard(SERVER, line, now, out);
                 it.lines.hurry(now);
             }
@@ -267,7 +267,7 @@ impl ClientMachine {
             return;
         }
         // A moment ago it may not have been asked yet.
-        if knows && it.joined.contains(it.line()) && it.lines.may_work(SERVER, it.line()) {
+        if knows && !it.is_lost() {
             return;
         }
         self.redial(now, effects);
@@ -304,12 +304,23 @@ impl ClientMachine {
 
     fn ask_by(&mut self, line: LineId, now: Instant, effects: &mut Vec<Effect>) {
         let Some(it) = &self.lines else { return };
-        if it.knows == Knows::Several {
+        let several = it.knows == Knows::Several;
+        let knocks = match several {
+            // The server may be within reach of TCP there, and of a call of its own.
+            true => it.is_lost() && !it.joined.contains(line),
+            false => it.dialled != Some(line) || self.up.is_none(),
+        };
+        if several {
             self.probe_by(line, effects);
-        } else if it.dialled != Some(line) || self.up.is_none() {
+        }
+        if knocks {
             let server = SocketAddrV4::new(self.server(), self.options.port);
             effects.push(Effect::Knock(line, server));
-        } else if let Some(session) = &mut self.session {
+        }
+        if several || knocks {
+            return;
+        }
+        if let Some(session) = &mut self.session {
             session.ask_echo(now, &mut self.outputs);
             self.translate(now, effects);
         }

@@ -110,6 +110,11 @@ impl ServerLines {
         self.current.or(self.dialled).unwrap_or(LineId::FIRST)
     }
 
+    /// The line of the call does not work.
+    pub(super) fn is_lost(&self) -> bool {
+        !self.lines.may_work(SERVER, self.line())
+    }
+
     /// All lines that packets of the call go by.
     pub(super) fn in_use(&self) -> LineSet {
         lines_of(among(self.wanted, self.joined)).with(self.line())

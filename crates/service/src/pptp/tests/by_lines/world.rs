@@ -22,6 +22,8 @@ pub(super) struct Wire {
     pub(super) cut: bool,
     /// Its device has no carrier.
     pub(super) unplugged: bool,
+    /// A router on the way drops GRE.
+    pub(super) tcp_only: bool,
 }
 
 /// The longest delay that comes on top. Packets of one line do not overtake each other.
@@ -99,6 +101,7 @@ impl Lines {
             delay: Duration::from_millis(10),
             cut: false,
             unplugged: false,
+            tcp_only: false,
         };
         Self {
             now: Instant::now(),
@@ -128,7 +131,7 @@ impl Lines {
         lines.tell(Event::Start);
         lines.pass(SECOND * 12);
         assert_eq!(
-            (lines.ups, lines.in_use().len() > 0),
+            (lines.ups, !lines.in_use().is_empty()),
             (1, true),
             "{:?}",
             lines.log
@@ -167,7 +170,7 @@ impl Lines {
     pub(super) fn fly(&mut self, to_server: bool, line: LineId, packet: Vec<u8>) {
         let wire = self.wires[line.index()];
         let gone = to_server && self.client_is_gone;
-        if wire.cut || wire.unplugged || gone || self.chance() < wire.loss {
+        if wire.cut || wire.unplugged || wire.tcp_only || gone || self.chance() < wire.loss {
             return;
         }
         let jitter = Duration::from_micros(self.chance() * JITTER / 1000);
@@ -182,13 +185,13 @@ impl Lines {
         });
     }
 
-    pub(super) fn to_server(&mut self, way: Way, packet: Vec<u8>) {
+    pub(super) fn send_to_server(&mut self, way: Way, packet: Vec<u8>) {
         assert_eq!(way.to, THERE);
         self.sent[way.line.index()].push(packet.clone());
         self.fly(true, way.line, packet);
     }
 
-    pub(super) fn to_client(&mut self, way: Way, packet: Vec<u8>) {
+    pub(super) fn send_to_client(&mut self, way: Way, packet: Vec<u8>) {
         let Some(line) = HERE.iter().position(|here| *here == way.to) else {
             return;
         };
@@ -205,7 +208,7 @@ impl Lines {
                     self.dialled.push(line);
                     self.connecting = Some((line, self.now + self.wires[line.index()].delay * 2));
                 }
-                Effect::Gre(way, packet) => self.to_server(way, packet),
+                Effect::Gre(way, packet) => self.send_to_server(way, packet),
                 Effect::Up { .. } => self.ups += 1,
                 Effect::ReadLines => {
                     let facts = self.wires.map(|wire| {
@@ -233,7 +236,7 @@ impl Lines {
     pub(super) fn of_server(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             if let Effect::Gre(way, packet) = effect {
-                self.to_client(way, packet);
+                self.send_to_client(way, packet);
             }
         }
     }
@@ -366,7 +369,7 @@ impl Lines {
         if let Some(way) = self.client.outbound(&packet, self.now, &mut out) {
             let copies = self.client.copies().to_vec();
             for way in copies.into_iter().chain([way]) {
-                self.to_server(way, out.clone());
+                self.send_to_server(way, out.clone());
             }
         }
         out.clear();
@@ -374,7 +377,7 @@ impl Lines {
         if let Some(way) = self.server.outbound(&packet, self.now, &mut out) {
             let copies = self.server.copies().to_vec();
             for way in copies.into_iter().chain([way]) {
-                self.to_client(way, out.clone());
+                self.send_to_client(way, out.clone());
             }
         }
     }
