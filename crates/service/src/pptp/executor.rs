@@ -19,8 +19,8 @@ use ::pptp::session::{StartError, Up};
 use control::Control;
 use host::background;
 use host::{ApplyError, logging, privileges, startup};
-use lines::Ends;
-use netio::gre::{GreSocket, Outgoing, Received};
+use lines::Sockets;
+use netio::gre::Received;
 use netio::netlink::{Monitor, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
 use netio::tcp::{Listener, TcpError, TcpOptions};
@@ -150,18 +150,8 @@ struct Executor<'m, M> {
     model: &'m Pptp,
     options: RunOptions,
     tun: Tun,
-    /// Without lines of our own.
-    gre: Option<GreSocket>,
-    /// With them.
-    ends: Option<Box<Ends>>,
-    /// Packets may go by several ways.
-    several: bool,
+    gre: Sockets,
     received: Received,
-    outgoing: Outgoing,
-    /// The packet that was sealed last, where it has several ways.
-    scratch: Vec<u8>,
-    /// Packets that the kernel did not take.
-    unsent: u64,
     unwritten: u64,
     listener: Option<Listener>,
     gate: Gate,
@@ -207,11 +197,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             Role::Server(server) => Some(*server.listen.ip()).filter(|ip| !ip.is_unspecified()),
             Role::Client(_) => None,
         };
-        let ends = Ends::new(&model.lines);
-        let gre = match ends {
-            Some(_) => None,
-            None => Some(GreSocket::open(address, device, Some(BUFFER)).map_err(RunError::Gre)?),
-        };
+        let gre = Sockets::open(&model.lines, address, device).map_err(RunError::Gre)?;
         let tun = Tun::create(&model.interface, TunOptions::PLAIN)?;
         let news = Monitor::open(Watch::ALL)?;
         let poller = Poller::new().map_err(io_error("epoll"))?;
@@ -220,7 +206,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         let add = || -> io::Result<()> {
             poller.add(&signals.pipe, SIGNAL)?;
             poller.add(&tun, TUN)?;
-            gre.as_ref().map_or(Ok(()), |gre| poller.add(gre, GRE))?;
+            gre.only().map_or(Ok(()), |only| poller.add(only, GRE))?;
             poller.add(&news, NEWS)?;
             poller.add(&*lookup.wake, LOOKUP)
         };
@@ -237,12 +223,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             options: options.clone(),
             tun,
             gre,
-            ends,
-            several: !model.lines.is_default(),
             received: Received::new(),
-            outgoing: Outgoing::new(),
-            scratch: Vec::new(),
-            unsent: 0,
             unwritten: 0,
             listener,
             gate: Gate::new(),
@@ -335,10 +316,7 @@ impl<'m, M: Machine> Executor<'m, M> {
                 self.effect(effect)?;
             }
             // First the packets: what ends a call there says why, and in the control connection it only ends.
-            if let Some(gre) = self.gre.as_ref().filter(|_| !self.outgoing.is_empty()) {
-                self.unsent += gre.send(&mut self.outgoing);
-            }
-            self.send_by_lines();
+            self.gre.flush();
             self.flush_streams(now);
             if self.effects.is_empty() {
                 return Ok(());
@@ -350,7 +328,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         match effect {
             Effect::LookUp(host) => self.lookup.begin(host),
             Effect::Connect(server, line) => self.connect(server, line),
-            Effect::Gre(way, packet) => self.push(way, &packet),
+            Effect::Gre(way, packet) => self.gre.push(way, &packet),
             Effect::ReadLines => self.read_lines(),
             Effect::OpenLine(line, mark) => self.open_line(line, mark),
             Effect::CloseLine(line) => self.close_line(line),
@@ -459,7 +437,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         self.machine.describe(&mut status);
         let drops = &mut status.dataplane.drops;
         for (name, count) in [
-            ("send_failed", self.unsent),
+            ("send_failed", self.gre.unsent),
             ("tun_write", self.unwritten),
             ("truncated", self.received.dropped),
         ] {

@@ -92,6 +92,8 @@ impl Order {
             accepted: counted.copies.accepted,
             late: counted.copies.late,
             received: counted.copies.received(),
+            // Nothing is asked for again.
+            ..OrderCounts::default()
         }
     }
 

@@ -28,14 +28,14 @@ impl<M: Machine> Executor<'_, M> {
         self.close(ONLY);
         self.network.keep_outside(*server.ip());
         let options = match line {
-            Some(line) => self.tcp_by(line),
+            Some(line) => self.gre.tcp_by(line),
             None => TcpOptions {
                 device: self.options.bind_device.clone(),
                 ..TcpOptions::default()
             },
         };
         // Before the call is asked for: the server may be quicker than its reply.
-        let gre = self.gre.as_ref();
+        let gre = self.gre.only();
         let connecting = gre.map_or(Ok(()), |gre| gre.connect(*server.ip()));
         let connecting = connecting.map_err(|error| error.to_string());
         let connecting = connecting.and_then(|()| {

@@ -18,27 +18,53 @@ struct End {
     outgoing: Outgoing,
 }
 
-/// The local ends of all lines.
-pub(super) struct Ends {
+/// The sockets for GRE: one, or one of each line, and what is to be sent by them.
+pub(super) struct Sockets {
     settings: Lines,
+    /// Without lines of our own.
+    only: Option<GreSocket>,
+    outgoing: Outgoing,
+    /// With them.
     open: Vec<Option<End>>,
     /// Connections that are made to see whether the server answers.
     knocks: BTreeMap<LineId, Connecting>,
+    /// Packets may have copies.
+    copies: bool,
+    /// The packet that was sealed last, if so.
+    sealed: Vec<u8>,
+    /// Packets that the kernel did not take.
+    pub(super) unsent: u64,
 }
 
-impl Ends {
-    /// `None` where there are no lines.
-    pub(super) fn new(settings: &Lines) -> Option<Box<Self>> {
-        (!settings.lines.is_empty()).then(|| {
-            Box::new(Self {
-                settings: settings.clone(),
-                open: settings.lines.iter().map(|_| None).collect(),
-                knocks: BTreeMap::new(),
-            })
+impl Sockets {
+    /// Opens the only one, if there are no lines.
+    pub(super) fn open(
+        lines: &Lines,
+        address: Option<Ipv4Addr>,
+        device: Option<&str>,
+    ) -> io::Result<Self> {
+        let only = match lines.lines.is_empty() {
+            true => Some(GreSocket::open(address, device, Some(BUFFER))?),
+            false => None,
+        };
+        Ok(Self {
+            only,
+            outgoing: Outgoing::new(),
+            open: lines.lines.iter().map(|_| None).collect(),
+            knocks: BTreeMap::new(),
+            copies: !lines.is_default(),
+            sealed: Vec::new(),
+            unsent: 0,
+            settings: lines.clone(),
         })
     }
 
-    fn socket(&self, line: LineId, mark: u32) -> io::Result<GreSocket> {
+    /// The only one.
+    pub(super) const fn only(&self) -> Option<&GreSocket> {
+        self.only.as_ref()
+    }
+
+    fn line(&self, line: LineId, mark: u32) -> io::Result<GreSocket> {
         let settings = self.settings.lines.get(line.index());
         let settings = settings.ok_or(io::ErrorKind::NotFound)?;
         let address = settings.source.and_then(v4);
@@ -47,6 +73,64 @@ impl Ends {
             socket.set_mark(mark)?;
         }
         Ok(socket)
+    }
+
+    /// What a connection by a line is made with.
+    pub(super) fn tcp_by(&self, line: LineId) -> TcpOptions {
+        let settings = self.settings.lines.get(line.index());
+        settings.map_or_else(TcpOptions::default, |settings| TcpOptions {
+            local: settings.source.map(|source| SocketAddr::new(source, 0)),
+            fwmark: settings.mark.unwrap_or(0),
+            device: settings.interface.clone(),
+            ..TcpOptions::default()
+        })
+    }
+
+    /// Seals a packet, and has it sent by each of its ways.
+    pub(super) fn send(&mut self, machine: &mut impl Machine, packet: &[u8], now: Instant) {
+        if !self.copies {
+            self.outgoing
+                .push(|memory| Some(machine.outbound(packet, now, memory)?.to));
+            return;
+        }
+        let mut sealed = std::mem::take(&mut self.sealed);
+        sealed.clear();
+        if let Some(first) = machine.outbound(packet, now, &mut sealed) {
+            self.push(first, &sealed);
+            for way in machine.copies() {
+                self.push(*way, &sealed);
+            }
+        }
+        self.sealed = sealed;
+    }
+
+    /// Has a packet sent.
+    pub(super) fn push(&mut self, way: Way, packet: &[u8]) {
+        let outgoing = match &self.only {
+            Some(_) => Some(&mut self.outgoing),
+            None => {
+                let end = self.open.get_mut(way.line.index());
+                end.and_then(Option::as_mut).map(|end| &mut end.outgoing)
+            }
+        };
+        if let Some(outgoing) = outgoing {
+            outgoing.push(|memory| {
+                memory.extend_from_slice(packet);
+                Some(way.to)
+            });
+        }
+    }
+
+    /// Sends what was gathered.
+    pub(super) fn flush(&mut self) {
+        if let Some(only) = self.only.as_ref().filter(|_| !self.outgoing.is_empty()) {
+            self.unsent += only.send(&mut self.outgoing);
+        }
+        for end in self.open.iter_mut().flatten() {
+            if !end.outgoing.is_empty() {
+                self.unsent += end.socket.send(&mut end.outgoing);
+            }
+        }
     }
 }
 
@@ -58,36 +142,21 @@ const fn v4(address: IpAddr) -> Option<Ipv4Addr> {
 }
 
 impl<M: Machine> Executor<'_, M> {
-    /// What a connection by a line is made with.
-    pub(super) fn tcp_by(&self, line: LineId) -> TcpOptions {
-        let ends = self.ends.as_ref();
-        let settings = ends.and_then(|it| it.settings.lines.get(line.index()));
-        settings.map_or_else(TcpOptions::default, |settings| TcpOptions {
-            local: settings.source.map(|source| SocketAddr::new(source, 0)),
-            fwmark: settings.mark.unwrap_or(0),
-            device: settings.interface.clone(),
-            ..TcpOptions::default()
-        })
-    }
-
     /// Tells what the host says of the lines.
     pub(super) fn read_lines(&mut self) {
-        if let Some(ends) = &self.ends {
-            let facts = crate::lines::read(&ends.settings);
-            self.tell(Event::LinesRead(&facts));
-        }
+        let facts = crate::lines::read(&self.gre.settings);
+        self.tell(Event::LinesRead(&facts));
     }
 
     pub(super) fn open_line(&mut self, line: LineId, mark: u32) {
         self.close_line(line);
-        let Some(ends) = &mut self.ends else { return };
-        let opened = ends.socket(line, mark).and_then(|socket| {
+        let opened = self.gre.line(line, mark).and_then(|socket| {
             self.poller.add(&socket, LINES + u64::from(line.0))?;
             Ok(socket)
         });
         let result = opened.map(|socket| {
             let outgoing = Outgoing::new();
-            if let Some(place) = ends.open.get_mut(line.index()) {
+            if let Some(place) = self.gre.open.get_mut(line.index()) {
                 *place = Some(End { socket, outgoing });
             }
         });
@@ -96,8 +165,7 @@ impl<M: Machine> Executor<'_, M> {
     }
 
     pub(super) fn close_line(&mut self, line: LineId) {
-        let Some(ends) = &mut self.ends else { return };
-        let end = ends.open.get_mut(line.index()).and_then(Option::take);
+        let end = self.gre.open.get_mut(line.index()).and_then(Option::take);
         if let Some(Err(error)) = end.map(|end| self.poller.remove(&end.socket)) {
             debug!("line {}: {error}", line.0);
         }
@@ -105,9 +173,8 @@ impl<M: Machine> Executor<'_, M> {
 
     /// Begins to see whether the server answers by a line. One that has not ended is begun anew.
     pub(super) fn knock(&mut self, line: LineId, server: SocketAddrV4) {
-        let options = self.tcp_by(line);
-        let Some(ends) = &mut self.ends else { return };
-        if let Some(old) = ends.knocks.remove(&line) {
+        let options = self.gre.tcp_by(line);
+        if let Some(old) = self.gre.knocks.remove(&line) {
             // It is closed in any case.
             let _ = self.poller.remove(&old);
         }
@@ -118,21 +185,20 @@ impl<M: Machine> Executor<'_, M> {
         let watched = self.poller.add(&connecting, token);
         let watched = watched.and_then(|()| self.poller.modify(&connecting, token, true));
         if watched.is_ok() {
-            ends.knocks.insert(line, connecting);
+            self.gre.knocks.insert(line, connecting);
         }
     }
 
     /// Such a connection is there, or failed.
     pub(super) fn knocked(&mut self, line: u64, now: Instant) {
         let line = LineId(line as u8);
-        let Some(ends) = &mut self.ends else { return };
-        let Some(done) = ends.knocks.get(&line).map(Connecting::is_done) else {
+        let Some(done) = self.gre.knocks.get(&line).map(Connecting::is_done) else {
             return;
         };
         if matches!(done, Ok(false)) {
             return;
         }
-        if let Some(connection) = ends.knocks.remove(&line) {
+        if let Some(connection) = self.gre.knocks.remove(&line) {
             // It is closed in any case.
             let _ = self.poller.remove(&connection);
         }
@@ -145,10 +211,7 @@ impl<M: Machine> Executor<'_, M> {
     /// Receives what waits at a line, up to a batch.
     pub(super) fn pump_line(&mut self, line: u64, now: Instant) {
         let line = LineId(line as u8);
-        let end = self
-            .ends
-            .as_ref()
-            .and_then(|ends| ends.open.get(line.index())?.as_ref());
+        let end = self.gre.open.get(line.index()).and_then(Option::as_ref);
         // Else nothing waits, or ICMP has left a word.
         if let Some(end) = end
             && let Ok(count) = end.socket.receive(&mut self.received)
@@ -158,51 +221,9 @@ impl<M: Machine> Executor<'_, M> {
     }
 
     pub(super) fn pump_lines(&mut self, now: Instant) {
-        let count = self.ends.as_ref().map_or(0, |ends| ends.open.len());
+        let count = self.gre.open.len();
         for line in 0..count as u64 {
             self.pump_line(line, now);
         }
-    }
-
-    /// Seals a packet, and has it sent by each of its ways.
-    pub(super) fn send_by_ways(&mut self, packet: &[u8], now: Instant) {
-        let mut sealed = std::mem::take(&mut self.scratch);
-        sealed.clear();
-        if let Some(first) = self.machine.outbound(packet, now, &mut sealed) {
-            push(&mut self.ends, &mut self.outgoing, first, &sealed);
-            for way in self.machine.copies() {
-                push(&mut self.ends, &mut self.outgoing, *way, &sealed);
-            }
-        }
-        self.scratch = sealed;
-    }
-
-    /// Has a packet sent.
-    pub(super) fn push(&mut self, way: Way, packet: &[u8]) {
-        push(&mut self.ends, &mut self.outgoing, way, packet);
-    }
-
-    /// Sends what was gathered for each line.
-    pub(super) fn send_by_lines(&mut self) {
-        let ends = self.ends.iter_mut().flat_map(|ends| ends.open.iter_mut());
-        for end in ends.flatten().filter(|end| !end.outgoing.is_empty()) {
-            self.unsent += end.socket.send(&mut end.outgoing);
-        }
-    }
-}
-
-fn push(ends: &mut Option<Box<Ends>>, only: &mut Outgoing, way: Way, packet: &[u8]) {
-    let outgoing = match ends {
-        None => Some(only),
-        Some(ends) => {
-            let end = ends.open.get_mut(way.line.index());
-            end.and_then(Option::as_mut).map(|end| &mut end.outgoing)
-        }
-    };
-    if let Some(outgoing) = outgoing {
-        outgoing.push(|memory| {
-            memory.extend_from_slice(packet);
-            Some(way.to)
-        });
     }
 }

@@ -17,14 +17,7 @@ impl<M: Machine> Executor<'_, M> {
         for _ in 0..BATCH {
             match self.tun.read(&mut packet) {
                 Ok(len) => {
-                    let packet = &packet[..len];
-                    if self.several {
-                        self.send_by_ways(packet, now);
-                        continue;
-                    }
-                    let machine = &mut self.machine;
-                    self.outgoing
-                        .push(|memory| Some(machine.outbound(packet, now, memory)?.to));
+                    self.gre.send(&mut self.machine, &packet[..len], now);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -43,7 +36,7 @@ impl<M: Machine> Executor<'_, M> {
     /// Receives what waits, up to a batch, opens it and writes it to the interface.
     pub(super) fn pump_gre(&mut self, now: Instant) {
         // Else nothing waits, or ICMP has left a word.
-        if let Some(gre) = &self.gre
+        if let Some(gre) = self.gre.only()
             && let Ok(count) = gre.receive(&mut self.received)
         {
             self.take_in(count, LineId::FIRST, now);
