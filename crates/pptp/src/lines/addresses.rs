@@ -140,7 +140,7 @@ impl Addresses {
         let Some(place) = place else {
             return false;
         };
-        let before = self.table[place].filter(|it| it.ip == ip);
+        let before = self.table[place].filter(|it| it.ip == ip && now < it.heard + ALIVE);
         let others = before.map_or(0, |it| it.lines);
         // A line is in one place.
         for slot in &mut self.table {
