@@ -21,6 +21,7 @@ use zeroize::Zeroizing;
 
 use crate::error::ImportError;
 use crate::file;
+use crate::lines::Lines;
 use crate::report::Report;
 use crate::text::Text;
 use crate::types::{AllowedIp, is_ifname};
@@ -60,6 +61,8 @@ pub struct Pptp {
     pub mtu: Option<u16>,
     /// Whether packets are put back into order; `None` where the encryption needs it.
     pub reorder: Option<bool>,
+    /// A client's lines, or how a server answers clients that call by several of theirs; it does not where nothing is said.
+    pub lines: Lines,
 }
 
 /// Which end of a tunnel.
@@ -265,6 +268,7 @@ fn model(mut keys: Keys<'_, '_>, path: &Path, starts: bool) -> Option<Pptp> {
             "the file's name is no name for an interface: write one, of 1 to 15 letters and digits",
         );
     }
+    let lines = lines(&mut keys, role.as_ref());
     keys.refuse_rest();
     Some(Pptp {
         interface: interface?,
@@ -273,7 +277,40 @@ fn model(mut keys: Keys<'_, '_>, path: &Path, starts: bool) -> Option<Pptp> {
         auth,
         mtu: mtu.and_then(|mtu| u16::try_from(mtu).ok()),
         reorder,
+        lines,
     })
+}
+
+/// The lines, and what PPTP does not have of them.
+fn lines(keys: &mut Keys<'_, '_>, role: Option<&Role>) -> Lines {
+    let (full, called) = match role {
+        Some(Role::Client(client)) => (client.default_route, 1),
+        Some(Role::Server(_)) | None => (false, 0),
+    };
+    let lines = keys.lines(full, called);
+    let mut refuse = |wrong: bool, key: &str, reason: &str| {
+        if wrong {
+            keys.missing(key, reason);
+        }
+    };
+    let several = !lines.lines.is_empty();
+    let server = matches!(role, Some(Role::Server(_)));
+    refuse(
+        server && several,
+        "line",
+        "a server has no lines of its own: it answers clients by theirs, as [lines] says",
+    );
+    refuse(lines.shape, "lines", "PPTP has no shape");
+    let mut all = lines.lines.iter();
+    let relayed = all.any(|line| line.relay.is_some());
+    refuse(relayed, "line", "PPTP has no relay");
+    let mut all = lines.lines.iter();
+    let capped = all.any(|line| line.cap.is_some());
+    refuse(capped, "line", "PPTP has no cap");
+    let mut all = lines.lines.iter();
+    let v6 = all.any(|line| line.source.is_some_and(|source| source.is_ipv6()));
+    refuse(v6, "line", "the source has to be of IPv4: PPTP has no IPv6");
+    lines
 }
 
 fn client(keys: &mut Keys<'_, '_>, path: &Path) -> Option<Client> {

@@ -60,6 +60,19 @@ impl GreSocket {
         Ok(Self { fd, address })
     }
 
+    /// Sets the mark of what is sent (`SO_MARK`), by which rules for routes can tell it.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_ADMIN`.
+    pub fn set_mark(&self, mark: u32) -> io::Result<()> {
+        set_int(
+            &self.fd,
+            libc::SOL_SOCKET,
+            libc::SO_MARK,
+            mark as libc::c_int,
+        )
+    }
+
     /// From now on only what comes from `peer` is received. May be called again for another one; what has been queued
     /// before still comes.
     ///

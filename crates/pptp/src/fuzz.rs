@@ -17,8 +17,11 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use zeroize::Zeroizing;
+
 use crate::control::{Answer, Connection, Event, Message, Role, Settings, Stream};
 use crate::gre::Tunnel;
+use crate::lines::{Addresses, ProbeKey, Prober};
 use crate::mppe::{Decryptor, KeyLength, MasterKey};
 use crate::mschap::{Failure, Password, Response, Success};
 use crate::ppp::{
@@ -69,11 +72,17 @@ pub fn control(bytes: &[u8]) {
     }
 }
 
-/// Packets of GRE, each behind its length in one byte.
+/// Packets of GRE, each behind its length in one byte; as probes by several lines, too.
 pub fn gre(bytes: &[u8]) {
     let now = Instant::now();
     let mut tunnel = Tunnel::new(1, 2, 64, 64);
+    let key = |byte| ProbeKey::new(Zeroizing::new([byte; 32]));
+    let mut prober = Prober::new(key(1), 1, 2);
+    let mut addresses = Addresses::new(key(1), key(2), 1, 2);
     for packet in pieces(bytes) {
+        assert!(prober.answered(packet, now).is_none(), "nothing was asked");
+        let probed = addresses.probed(Ipv4Addr::LOCALHOST, packet, now);
+        assert!(probed.is_ok_and(|it| it.accepted) <= (addresses.all(now).count() == 1));
         if let Some(received) = tunnel.receive(packet, now) {
             assert!(
                 packet.get(received.payload).is_some(),
@@ -169,6 +178,7 @@ pub fn session(bytes: &[u8]) {
     for common in [&mut server.common, &mut client.common] {
         common.allow_insecure = true;
         common.link.ipv6 = true;
+        common.link.lines = true;
     }
     let accounts = vec![("user".to_owned(), Password::new("word".into()))];
     let (Ok(mut server), Ok(mut client)) = (
@@ -193,6 +203,8 @@ pub fn session(bytes: &[u8]) {
         let mut packet = packet.to_vec();
         to_client.clear();
         to_server.clear();
+        let probed = server.probed(address, &packet, now, &mut to_client);
+        assert!(probed.is_none() && client.answered(&packet, now).is_none());
         // Both ends took the same number for the call, of the same random bytes.
         let inner = server.receive_gre(address, &mut packet, now, &mut to_client);
         assert!(inner.is_none(), "there was no login");

@@ -31,6 +31,7 @@
 //! | [`mschap`] | MS-CHAP version 2 | RFC 2759 |
 //! | [`mppe`] | keys, and encrypted packets | RFC 3078, RFC 3079 |
 //! | [`session`] | clients and servers of all these | |
+//! | [`lines`] | several lines of one call, between two Millraces | none |
 //! | [`fuzz`] | functions for fuzz targets | |
 //!
 //! Start at [`session::Client`] and [`session::Server`].
@@ -73,6 +74,7 @@ mod bytes;
 pub mod control;
 pub mod fuzz;
 pub mod gre;
+pub mod lines;
 pub mod mppe;
 pub mod mschap;
 pub mod ppp;

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use pptp::control::{COOKIE, Message};
 use pptp::gre::{Header, Packet};
+use pptp::lines::{Addresses, Kind, Probe, ProbeKey, Prober, is_probe};
 use pptp::ppp::{Framing, parse_frame};
 use pptp::{fuzz, ppp};
 
@@ -51,6 +52,13 @@ const SESSION: &[&[u8]] = &[
     &[
         0x30, 0x81, 0x88, 0x0b, 0, 10, 7, 7, 0, 0, 0, 3, 0, 0, 0, 0, 0xc2, 0x23,
     ],
+    &[
+        0x30, 0x01, 0x88, 0x0b, 0, 17, 7, 7, 0, 0, 0, 4, 0xff, 0x03, 0xc0, 0x21, 0, 1, 0, 13, 0, 0,
+        0, 0, 2, b'M', b'R',
+    ],
+    &[
+        0x20, 0x01, 0x88, 0x0b, 0, 44, 7, 7, b'M', b'R', b'L', b'1', 1, 0, 0, 0,
+    ],
     &[],
 ];
 
@@ -78,6 +86,27 @@ proptest! {
     #[test]
     fn packets_of_gre(bytes in pieces(&[&[0x30, 0x01, 0x88, 0x0b, 0, 1, 0, 1], &[0x30, 0x81, 0x88, 0x0b], &[]])) {
         fuzz::gre(&bytes);
+    }
+
+    #[test]
+    fn a_probe(kind in 0..3_u8, line in 0..16_u8, used: u8, lines: u16, to: u16, from: u16, number: u64, token: u64) {
+        let kind = match kind {
+            0 => Kind::Probe,
+            it => Kind::Answer { accepted: it == 1 },
+        };
+        let key = ProbeKey::new([5; 32].into());
+        let probe = Probe { kind, line, used, lines, to, from, number, token };
+        let bytes = probe.write(&key);
+        prop_assert!(is_probe(&bytes));
+        prop_assert_eq!(Probe::read(&bytes, &key), Some(probe));
+        prop_assert_eq!(Probe::read(&bytes, &ProbeKey::new([6; 32].into())), None);
+        // Without the token nothing takes part, whatever else it says.
+        let secret = ProbeKey::new([7; 32].into());
+        let mut addresses = Addresses::new(key.clone(), secret, to, from);
+        let now = std::time::Instant::now();
+        let probed = addresses.probed([192, 0, 2, 1].into(), &bytes, now);
+        prop_assert!(!probed.is_ok_and(|it| it.accepted));
+        prop_assert_eq!(Prober::new(key, to, from).answered(&bytes, now), None);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The lines of a tunnel: which are there, how well each peer answers on each, and which one is used.
 //!
 //! What is measured costs nothing while packets come and go. For the rest there are *probes*, messages that the peer
-//! answers at once: with WireGuard handshakes, with OpenVPN requests of its options check. Either makes the peer send to
-//! where it came from, so a probe by a line that is not in use is followed by a keepalive by the one that is.
+//! answers at once: with WireGuard handshakes, with OpenVPN requests of its options check, with PPTP packets of their own.
+//! Either of the first makes the peer send to where it came from, so it is followed by a keepalive by the line in use.
 //!
 //! [`Lines`] decides, and does nothing: what happened and the time go in, [`LineEffect`]s come out.
 
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 mod answers;
 mod cap;
+mod change;
 mod effect;
 mod end;
 mod host;
@@ -47,7 +48,7 @@ const BUSY: Duration = Duration::from_millis(250);
 const WAITING: Duration = Duration::from_millis(100);
 
 /// How often a line of which nothing is heard is asked; while packets go by several lines at a time; one that costs money.
-const PROBE_IDLE: Duration = Duration::from_secs(5);
+pub(crate) const PROBE_IDLE: Duration = Duration::from_secs(5);
 const PROBE_SPREAD: Duration = Duration::from_secs(1);
 const PROBE_METERED: Duration = Duration::from_secs(60);
 

@@ -5,12 +5,15 @@ use std::ops::RangeInclusive;
 use toml::de::{DeTable, DeValue};
 use zeroize::Zeroizing;
 
+use crate::lines::Lines;
+use crate::lines::table::{NAMES, Tables};
 use crate::report::{Report, Verdict};
 use crate::text::line_of;
 use crate::types::decimal;
 
 /// A table whose keys are taken one by one.
 pub(super) struct Keys<'t, 'r> {
+    text: &'t str,
     report: &'r mut Report,
     /// Name, value and line.
     entries: Vec<(String, DeValue<'t>, usize)>,
@@ -29,6 +32,7 @@ impl<'t, 'r> Keys<'t, 'r> {
                     (name.into_inner().into_owned(), value.into_inner(), line)
                 });
                 Some(Self {
+                    text,
                     report,
                     entries: entries.collect(),
                     taken: Vec::new(),
@@ -155,6 +159,21 @@ impl<'t, 'r> Keys<'t, 'r> {
             };
             users.iter().map(user).collect()
         })
+    }
+
+    /// The tables of lines. `full` says that the tunnel takes all packets of the host, `called` how many peers it calls.
+    pub(super) fn lines(&mut self, full: bool, called: usize) -> Lines {
+        self.taken.extend(NAMES);
+        let [lines, line] = NAMES.map(|name| {
+            let found = self.entries.iter().find(|(key, ..)| key == name);
+            found.map(|(_, value, line)| (value, *line))
+        });
+        let (lines, entries) = Tables::read(self.text, lines, line).finish(full, called);
+        for entry in entries {
+            self.report
+                .push(entry.line, &entry.key, entry.verdict, entry.reason);
+        }
+        lines
     }
 
     /// Refuses what was not taken.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::lines::LineMode;
 
 const CLIENT: &str = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nserver = \"vpn.example\"\nusername = \"a\\\\b\"\n\
     password = \"secret\"\n";
@@ -168,4 +169,35 @@ fn no_value_is_ever_in_a_report() {
             "{import:?}"
         );
     }
+}
+
+#[test]
+fn lines_are_read_and_what_pptp_does_not_have_is_refused() {
+    let client = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nserver = \"s\"\nusername = \"u\"\npassword = \"p\"\n";
+    let server = "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nlisten = \"0.0.0.0\"\naddress = \"10.9.0.1/24\"\n";
+    let users = "[users]\nu = \"p\"\n";
+    let read = |text: &str| parse(text, Path::new("x.toml"));
+    let two = "[lines]\nmode = \"duplicate\"\n[[line]]\nname = \"a\"\ninterface = \"eth1\"\n[[line]]\nname = \"b\"\n";
+    let text = format!("{client}{two}source = \"192.0.2.1\"\n");
+    let model = read(&text).into_model().unwrap();
+    assert_eq!(model.lines.mode, LineMode::Duplicate);
+    assert_eq!(model.lines.lines.len(), 2);
+    let text = format!("{server}{users}[lines]\nmode = \"duplicate\"\n");
+    let model = read(&text).into_model().unwrap();
+    assert!(!model.lines.is_default() && model.lines.lines.is_empty());
+    let refused = |text: &str| read(text).into_model().is_err();
+    assert!(refused(&format!("{client}{two}source = \"2001:db8::1\"\n")));
+    assert!(refused(&format!(
+        "{server}{users}{two}interface = \"eth2\"\n"
+    )));
+    let shaped = two.replace(
+        "[[line]]\nname",
+        "shape = true\n[[line]]\nrate = \"5M\"\nname",
+    );
+    assert!(refused(&format!("{client}{shaped}interface = \"eth2\"\n")));
+    let relayed = "relay = \"r:1\"\nrelay-key = \"YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=\"\n";
+    assert!(refused(&format!("{client}{two}{relayed}")));
+    assert!(refused(&format!(
+        "{client}{two}interface = \"eth2\"\ncap = \"1G\"\n"
+    )));
 }

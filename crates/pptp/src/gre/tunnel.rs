@@ -140,6 +140,12 @@ impl Tunnel {
         self.receiver.deadline()
     }
 
+    /// Our call ID and the peer's.
+    #[must_use]
+    pub const fn call_ids(&self) -> (u16, u16) {
+        (self.call_id, self.peer_call_id)
+    }
+
     /// What was counted.
     #[must_use]
     pub const fn counters(&self) -> &Counters {

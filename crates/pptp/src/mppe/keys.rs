@@ -5,6 +5,7 @@ use core::fmt;
 use sha1::{Digest, Sha1};
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::lines::ProbeKey;
 use crate::mschap::hash_nt_password_hash;
 use crypto::Rc4;
 
@@ -13,6 +14,8 @@ const MAGIC_2: &[u8] =
     b"On the client side, this is the send key; on the server side, it is the receive key.";
 const MAGIC_3: &[u8] =
     b"On the client side, this is the receive key; on the server side, it is the send key.";
+/// What sets the key of probes apart from all others.
+const PROBES: &[u8] = b"Millrace: probes by the lines of a call";
 const PAD_1: [u8; 40] = [0; 40];
 const PAD_2: [u8; 40] = [0xf2; 40];
 
@@ -72,6 +75,12 @@ impl MasterKey {
             .chain_update(MAGIC_1)
             .finalize();
         Self(first_half(hash.into()))
+    }
+
+    /// The key of the probes by several lines, which RFC 3079 does not know.
+    #[must_use]
+    pub fn probe_key(&self) -> ProbeKey {
+        ProbeKey::new(Zeroizing::new(crypto::blake2s::hmac(&*self.0, &[PROBES])))
     }
 
     /// `GetAsymmetricStartKey` (RFC 3079, section 3.4): the first key of one direction.

@@ -4,6 +4,7 @@ use core::ops::Range;
 use std::time::Instant;
 
 use crate::gre::{self, Arrival, Tunnel};
+use crate::lines::ProbeKey;
 use crate::session::account::Accounts;
 use crate::session::link::{Link, LinkCounters, LinkOutput};
 use crate::session::output::{DownReason, SendError};
@@ -104,6 +105,18 @@ impl Call {
     #[must_use]
     pub const fn link_counters(&self) -> &LinkCounters {
         self.link.counters()
+    }
+
+    /// What probes are made with, where both ends agree to several lines: the key, our call ID and the peer's.
+    pub(super) fn probes(&self) -> Option<(ProbeKey, u16, u16)> {
+        let (call_id, peer_call_id) = self.tunnel.call_ids();
+        Some((self.link.probe_key()?, call_id, peer_call_id))
+    }
+
+    /// Asks the peer whether it is there.
+    pub(super) fn ask_echo(&mut self, now: Instant, out: &mut Vec<CallOutput>) {
+        self.link.ask_echo(&mut self.outputs);
+        self.wrap(now, out);
     }
 
     /// Whether packets can be sent.

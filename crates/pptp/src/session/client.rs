@@ -3,14 +3,17 @@
 use core::ops::Range;
 use std::time::Instant;
 
-use crate::control::{CallEnd, Connection, Event, Role, StopReason};
+use crate::control::{CallEnd, CloseReason, Connection, Event, Role, StopReason};
 use crate::gre::Tunnel;
+use crate::lines::Prober;
 use crate::ppp::IpcpSettings;
 use crate::session::account::Entropy;
 use crate::session::call::Call;
 use crate::session::link::{Link, LinkOutput, Side};
 use crate::session::output::{DownReason, Ipv6Up, SendError, Up};
 use crate::session::settings::{ClientSettings, StartError};
+
+mod lines;
 
 /// Packets that are kept until the call is up.
 const MAX_EARLY: usize = 4;
@@ -24,6 +27,12 @@ pub enum ClientOutput {
     Up(Up),
     /// So can packets of IPv6.
     Ipv6Up(Ipv6Up),
+    /// The server agrees to several lines, or does not: [`Client::probe`]. Comes after `Up`, where they are asked for.
+    Lines(bool),
+    /// The server has answered [`Client::ask_echo`].
+    Echoed,
+    /// The control connection has ended, and the call goes on by its lines.
+    ControlLost(CloseReason),
     /// It is over. What [`Client::transmit`] holds is still to be sent, and [`Client::is_finished`] says when the TCP
     /// connection can be closed.
     Down(DownReason),
@@ -44,6 +53,9 @@ pub struct Client {
     early: Vec<Vec<u8>>,
     /// Whether `Down` was said.
     down: bool,
+    prober: Option<Prober>,
+    /// When the control connection was lost, if the call has gone on.
+    lost: Option<Instant>,
     outputs: Vec<LinkOutput>,
 }
 
@@ -68,6 +80,8 @@ impl Client {
             call: None,
             early: Vec::new(),
             down: false,
+            prober: None,
+            lost: None,
             outputs: Vec::new(),
         })
     }
@@ -144,7 +158,7 @@ impl Client {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let call = self.call.as_ref().and_then(Call::deadline);
-        [self.connection.deadline(), call]
+        [self.connection.deadline(), call, self.silent_at()]
             .into_iter()
             .flatten()
             .min()
@@ -158,6 +172,7 @@ impl Client {
             call.expire(now, &mut self.outputs);
             self.link_outputs(now, out);
         }
+        self.expire_lines(now, out);
     }
 
     /// Whether the control connection has ended: once everything is transmitted, TCP can be closed.
@@ -211,7 +226,7 @@ impl Client {
                     };
                     self.end(reason, now, out);
                 }
-                Event::Closed(reason) => self.end(DownReason::Control(reason), now, out),
+                Event::Closed(reason) => self.closed(reason, now, out),
                 Event::CallRequested(_) | Event::LinkInfo(_) => {}
             }
         }
@@ -257,6 +272,8 @@ impl Client {
                 LinkOutput::Frame(packet) => out.push(ClientOutput::Gre(packet)),
                 LinkOutput::Up(up) => out.push(ClientOutput::Up(up)),
                 LinkOutput::Ipv6Up(up) => out.push(ClientOutput::Ipv6Up(up)),
+                LinkOutput::Lines(agreed) => self.agreed(agreed, out),
+                LinkOutput::Echoed => out.push(ClientOutput::Echoed),
                 LinkOutput::Down(reason) => self.end(reason, now, out),
             }
         }
@@ -270,6 +287,8 @@ impl Client {
             out.push(ClientOutput::Down(reason));
         }
         self.call = None;
+        self.prober = None;
+        self.lost = None;
         self.early = Vec::new();
         if self.connection.is_established() {
             // The server may not know the call any more.

@@ -13,6 +13,7 @@ use crate::session::authenticator::{self, Authenticator};
 use crate::session::login::{self, Login};
 use crate::session::output::{DownReason, Ipv6Up, LoginError, Up};
 use crate::session::settings::LinkSettings;
+use crate::session::several::Several;
 
 /// What a link asks for, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,10 @@ pub enum LinkOutput {
     Up(Up),
     /// So can packets of IPv6.
     Ipv6Up(Ipv6Up),
+    /// The peer agrees to several lines, or does not. Comes after `Up`, where several are asked for.
+    Lines(bool),
+    /// The peer has answered an Echo-Request.
+    Echoed,
     /// The link has ended, for good.
     Down(DownReason),
 }
@@ -95,6 +100,7 @@ pub struct Link {
     pub(super) failing: Option<(Instant, u32)>,
     /// Whether a packet was opened since there are keys.
     pub(super) opened: bool,
+    pub(super) several: Several,
     pub(super) counters: LinkCounters,
 }
 
@@ -146,6 +152,7 @@ impl Link {
             reset: None,
             failing: None,
             opened: false,
+            several: Several::Unasked,
             counters: LinkCounters::default(),
             settings,
             entropy,
@@ -208,6 +215,7 @@ impl Link {
             self.ipv6cp.as_ref().and_then(Negotiation::deadline),
             self.echo,
             self.reset,
+            self.several.deadline(),
         ]
         .into_iter()
         .flatten()
@@ -233,6 +241,7 @@ impl Link {
             return;
         }
         self.expire_network(now, out);
+        self.expire_several(now, out);
         self.expire_echo(now, out);
     }
 
@@ -246,6 +255,11 @@ impl Link {
         }
         self.echoes += 1;
         self.echo = Some(now + self.settings.echo_interval);
+        self.ask_echo(out);
+    }
+
+    /// Asks the peer whether it is there.
+    pub(super) fn ask_echo(&mut self, out: &mut Vec<LinkOutput>) {
         self.id = self.id.wrapping_add(1);
         let magic = self.lcp.layer().ours().magic.to_be_bytes();
         let request = self.packet(lcp_code::ECHO_REQUEST, self.id, &magic);

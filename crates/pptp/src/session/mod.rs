@@ -11,13 +11,14 @@ mod output;
 mod packets;
 mod server;
 mod settings;
+mod several;
 
 pub use account::{Accounts, Entropy};
 pub use call::Call;
 pub use client::{Client, ClientOutput};
 pub use link::{Link, LinkCounters, LinkOutput};
 pub use output::{DownReason, Ipv6Up, LoginError, Protection, SendError, Up};
-pub use server::{ConnectionId, Server, ServerOutput};
+pub use server::{ConnectionId, ProbeCounters, Server, ServerOutput};
 pub use settings::{
     ClientSettings, Encryption, LinkSettings, Mode, ServerSettings, Settings, StartError,
 };

@@ -9,6 +9,7 @@ use crate::ppp::{
 };
 use crate::session::link::{Link, LinkOutput, Phase, Side};
 use crate::session::output::{DownReason, Ipv6Up, Protection, Up};
+use crate::session::several::Several;
 
 /// Between Reset-Requests.
 const RESET_REPEAT: Duration = Duration::from_secs(1);
@@ -44,6 +45,7 @@ impl Link {
         self.ccp_ack = None;
         self.early = [None, None];
         self.close_encryption();
+        self.several = Several::Unasked;
         self.echo = None;
         self.framing = crate::ppp::Framing::default();
         self.ipcp.lower_down(now, &mut Vec::new());
@@ -198,7 +200,7 @@ impl Link {
             return;
         }
         if self.ipcp.is_open() {
-            self.report_up(out);
+            self.report_up(now, out);
         } else {
             self.open_ip(now, out);
         }
@@ -228,14 +230,14 @@ impl Link {
         for signal in signals {
             match signal {
                 Signal::Send(packet) => self.send(protocol::IPCP, &packet, out),
-                Signal::Up => self.report_up(out),
+                Signal::Up => self.report_up(now, out),
                 Signal::Down => self.mtu = 0,
                 Signal::Finished(failure) => self.fail(DownReason::Ipcp(failure), now, out),
             }
         }
     }
 
-    fn report_up(&mut self, out: &mut Vec<LinkOutput>) {
+    fn report_up(&mut self, now: Instant, out: &mut Vec<LinkOutput>) {
         if !self.is_protected() {
             return;
         }
@@ -263,6 +265,7 @@ impl Link {
             protection,
             user: self.user.clone(),
         }));
+        self.offer_lines(now, out);
     }
 
     pub(super) fn receive_ipv6cp(

@@ -99,6 +99,9 @@ pub enum DownReason {
     /// The peer does not answer echo requests.
     #[error("the peer is gone: it does not answer echo requests")]
     EchoTimeOut,
+    /// The control connection is lost, and no line answers.
+    #[error("the control connection is lost, and nothing comes by any line")]
+    Silent,
     /// The peer agreed to encryption, and then does not understand it.
     #[error("the peer does not decrypt what it agreed to: try once more")]
     MppeRejected,

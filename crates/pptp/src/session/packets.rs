@@ -102,6 +102,9 @@ impl Link {
     }
 
     fn receive_lcp(&mut self, information: &[u8], now: Instant, out: &mut Vec<LinkOutput>) {
+        if self.receive_vendor(information, out) {
+            return;
+        }
         let mut signals = Vec::new();
         let extra = self.lcp.receive(information, now, &mut signals);
         match extra {
@@ -129,7 +132,11 @@ impl Link {
                     self.rejected(u16::from_be_bytes(number), now, out);
                 }
             }
-            // Echo-Reply, and what asks for nothing.
+            Some(Packet {
+                code: lcp_code::ECHO_REPLY,
+                ..
+            }) => out.push(LinkOutput::Echoed),
+            // What asks for nothing.
             Some(_) | None => {}
         }
         self.lcp_signals(signals, now, out);

@@ -6,16 +6,21 @@ use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use crate::control::{
-    Answer, CloseReason, Connection, ErrorCode, Event, OutgoingCall, OutgoingResult, Role,
+    Answer, CallEnd, CloseReason, Connection, ErrorCode, Event, OutgoingCall, OutgoingResult, Role,
     StopReason,
 };
 use crate::gre::{Packet, Tunnel};
+use crate::lines::Addresses;
 use crate::ppp::IpcpSettings;
 use crate::session::account::{Accounts, Entropy};
 use crate::session::call::Call;
 use crate::session::link::{Link, LinkOutput, Side};
 use crate::session::output::{DownReason, Ipv6Up, SendError, Up};
 use crate::session::settings::{ServerSettings, StartError};
+
+mod lines;
+
+pub use lines::ProbeCounters;
 
 /// A control connection of one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,6 +51,16 @@ pub enum ServerOutput {
         /// Its addresses.
         up: Ipv6Up,
     },
+    /// A client and we agree to several lines.
+    Lines {
+        /// The call.
+        call: u16,
+    },
+    /// The control connection of a call has ended, and the call goes on by its lines.
+    ControlLost {
+        /// The call.
+        call: u16,
+    },
     /// A call is over.
     Down {
         /// The call.
@@ -74,6 +89,10 @@ struct ServerCall {
     client: Ipv4Addr,
     /// The inner address, which goes back to the pool.
     inner: Ipv4Addr,
+    /// Where its lines are, if both ends agree to several.
+    addresses: Option<Addresses>,
+    /// When the control connection was lost, if the call has gone on.
+    lost: Option<Instant>,
 }
 
 /// A server.
@@ -88,6 +107,7 @@ pub struct Server {
     next_call: u16,
     outputs: Vec<LinkOutput>,
     unknown_packets: u64,
+    probes: ProbeCounters,
 }
 
 impl Server {
@@ -118,6 +138,7 @@ impl Server {
             next_connection: 0,
             outputs: Vec::new(),
             unknown_packets: 0,
+            probes: ProbeCounters::default(),
         })
     }
 
@@ -199,7 +220,7 @@ impl Server {
     ) -> Option<(u16, Range<usize>)> {
         let id = Packet::parse(packet).map(|packet| packet.header.call_id);
         let call = id.ok().and_then(|id| Some((id, self.calls.get_mut(&id)?)));
-        let Some((id, call)) = call.filter(|(_, call)| call.client == from) else {
+        let Some((id, call)) = call.filter(|(_, call)| call.hears(from, now)) else {
             self.unknown_packets += 1;
             return None;
         };
@@ -224,7 +245,7 @@ impl Server {
     ) -> Result<Ipv4Addr, SendError> {
         let call = self.calls.get_mut(&call).ok_or(SendError::NotUp)?;
         call.call.send(packet, now, out)?;
-        Ok(call.client)
+        Ok(call.used(now))
     }
 
     /// Ends a call, and tells its client.
@@ -257,8 +278,9 @@ impl Server {
             .clients
             .values()
             .filter_map(|client| client.connection.deadline());
-        let calls = self.calls.values().filter_map(|call| call.call.deadline());
-        connections.chain(calls).min()
+        let calls = self.calls.values();
+        let calls = calls.flat_map(|call| [call.call.deadline(), call.silent_at()]);
+        connections.chain(calls.flatten()).min()
     }
 
     /// Does what is due. Calling it early does nothing.
@@ -286,6 +308,7 @@ impl Server {
                 self.link_outputs(id, now, out);
             }
         }
+        self.expire_lines(now, out);
     }
 
     /// A call.
@@ -326,10 +349,15 @@ impl Server {
         {
             match event {
                 Event::CallRequested(call) => self.call_requested(id, &call),
+                Event::CallDown {
+                    call_id,
+                    end: CallEnd::ConnectionClosed,
+                } if self.outlives(call_id, now) => {}
                 Event::CallDown { call_id, end } => {
                     self.drop_call(call_id, DownReason::Call(end), out);
                 }
                 Event::Closed(reason) => {
+                    self.lost(id, reason, out);
                     out.push(ServerOutput::Closed {
                         connection: id,
                         reason,
@@ -390,6 +418,8 @@ impl Server {
             connection: id,
             client: client.address,
             inner,
+            addresses: None,
+            lost: None,
         };
         self.calls.insert(call_id, call);
     }
@@ -415,12 +445,13 @@ impl Server {
             match output {
                 LinkOutput::Frame(packet) => {
                     if let Some(found) = self.calls.get(&call) {
-                        let to = found.client;
-                        out.push(ServerOutput::Gre { to, packet });
+                        found.send_by_all(packet, now, out);
                     }
                 }
                 LinkOutput::Up(up) => out.push(ServerOutput::Up { call, up }),
                 LinkOutput::Ipv6Up(up) => out.push(ServerOutput::Ipv6Up { call, up }),
+                LinkOutput::Lines(agreed) => self.agreed(call, agreed, out),
+                LinkOutput::Echoed => {}
                 LinkOutput::Down(reason) => {
                     let id = self.calls.get(&call).map(|found| found.connection);
                     self.drop_call(call, reason, out);

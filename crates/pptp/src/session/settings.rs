@@ -98,6 +98,9 @@ pub struct LinkSettings {
     /// How long the Configure-Ack of CCP waits. accel-ppp opens its kernel's decryption only after it has sent its request:
     /// a client that answers at once meets a server that does not decrypt.
     pub ccp_ack_delay: Duration,
+    /// Whether several lines are asked for, by a client, or agreed to, by a server ([`lines`](crate::lines)). Without it
+    /// nothing is other than RFC 1661 has it.
+    pub lines: bool,
 }
 
 impl Default for LinkSettings {
@@ -113,6 +116,7 @@ impl Default for LinkSettings {
             echo_failures: 4,
             login_timeout: Duration::from_secs(30),
             ccp_ack_delay: Duration::ZERO,
+            lines: false,
         }
     }
 }

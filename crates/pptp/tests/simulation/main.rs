@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod lines;
 mod schedules;
 mod sessions;
 mod world;

@@ -72,6 +72,8 @@ pub(crate) struct World {
     arrivals: BTreeMap<(Instant, u64), Arrival>,
     serial: u64,
     pub(crate) client_up: Option<Up>,
+    pub(crate) client_lines: Option<bool>,
+    pub(crate) server_lines: bool,
     pub(crate) server_up: Option<(u16, Up)>,
     pub(crate) client_down: Option<DownReason>,
     pub(crate) server_down: Option<DownReason>,
@@ -118,6 +120,8 @@ impl World {
             arrivals: BTreeMap::new(),
             serial: 0,
             client_up: None,
+            client_lines: None,
+            server_lines: false,
             server_up: None,
             client_down: None,
             server_down: None,
@@ -201,7 +205,8 @@ impl World {
             match output {
                 ClientOutput::Gre(packet) => self.gre(End::Server, packet),
                 ClientOutput::Up(up) => self.client_up = Some(up),
-                ClientOutput::Ipv6Up(_) => {}
+                ClientOutput::Lines(agreed) => self.client_lines = Some(agreed),
+                ClientOutput::Ipv6Up(_) | ClientOutput::Echoed | ClientOutput::ControlLost(_) => {}
                 ClientOutput::Down(reason) => {
                     assert_eq!(self.client_down, None, "it goes down once");
                     self.client_down = Some(reason);
@@ -215,7 +220,8 @@ impl World {
                     self.gre(End::Client, packet);
                 }
                 ServerOutput::Up { call, up } => self.server_up = Some((call, up)),
-                ServerOutput::Ipv6Up { .. } => {}
+                ServerOutput::Lines { .. } => self.server_lines = true,
+                ServerOutput::Ipv6Up { .. } | ServerOutput::ControlLost { .. } => {}
                 ServerOutput::Down { reason, .. } => self.server_down = Some(reason),
                 ServerOutput::Closed { .. } => self.closed = true,
             }

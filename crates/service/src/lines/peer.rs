@@ -105,6 +105,20 @@ impl PeerLines {
         peer
     }
 
+    /// Packets are shared out in another way, over these lines, which have sockets. The line in use stays.
+    pub(super) fn set_scheduler(
+        &mut self,
+        scheduler: Scheduler,
+        spreads: bool,
+        open: &[(LineId, LineSettings)],
+    ) {
+        self.scheduler = scheduler;
+        self.spreads = spreads;
+        for (line, settings) in open {
+            self.scheduler.add(*line, *settings);
+        }
+    }
+
     fn line(&mut self, line: LineId) -> Option<&mut OfLine> {
         self.lines.get_mut(line.index())
     }

@@ -1,6 +1,6 @@
 //! The machine of a client: one server, called until it answers, and called again when it is gone.
 
-use super::machine::{Effect, Event, Machine, ONLY, StreamId};
+use super::machine::{Effect, Event, Machine, ONLY, StreamId, Way};
 use super::order::Order;
 use crate::status::{PeerStatus, Status};
 use ::pptp::mppe;
@@ -9,8 +9,14 @@ use ::pptp::session::{
     SendError, Up,
 };
 use log::Level;
+use plane::LineId;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
+
+mod line_events;
+mod lines;
+
+pub(super) use lines::ServerLines;
 
 /// How long a try is waited with after so many that failed in a row.
 const PAUSES: [Duration; 5] = [
@@ -46,6 +52,8 @@ struct Counts {
     not_up: u64,
     too_long: u64,
     no_ipv4: u64,
+    /// What looked like an answer to a probe.
+    forged: u64,
 }
 
 /// A client.
@@ -69,11 +77,19 @@ pub(super) struct ClientMachine {
     stop_by: Option<Instant>,
     outputs: Vec<ClientOutput>,
     counts: Counts,
+    lines: Option<Box<ServerLines>>,
+    /// There is a control connection.
+    is_connected: bool,
+    /// The call is ended for one by another line.
+    hangs_up: bool,
 }
 
 impl ClientMachine {
     pub(super) fn new(settings: ClientSettings, options: ClientOptions, entropy: Entropy) -> Self {
         Self {
+            lines: None,
+            is_connected: false,
+            hangs_up: false,
             options,
             settings,
             entropy,
@@ -92,26 +108,31 @@ impl ClientMachine {
         }
     }
 
+    /// The server is reached by these lines, if there are any.
+    pub(super) fn with_server_lines(self, lines: Option<Box<ServerLines>>) -> Self {
+        Self { lines, ..self }
+    }
+
     fn server(&self) -> Ipv4Addr {
         let server = self.addresses.get(self.at).copied();
         server.unwrap_or(Ipv4Addr::UNSPECIFIED)
     }
 
-    fn begin(&mut self, effects: &mut Vec<Effect>) {
+    fn begin(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         self.again_at = None;
         self.at = 0;
         match self.options.host.parse() {
             Ok(address) => {
                 self.addresses = vec![address];
-                self.connect(effects);
+                self.connect(now, effects);
             }
             Err(_) => effects.push(Effect::LookUp(self.options.host.clone())),
         }
     }
 
-    fn connect(&self, effects: &mut Vec<Effect>) {
+    fn connect(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         let server = SocketAddrV4::new(self.server(), self.options.port);
-        effects.push(Effect::Connect(server));
+        self.dial(server, now, effects);
     }
 
     fn looked_up(
@@ -136,7 +157,7 @@ impl ClientMachine {
             }
             Err(_) => {}
         }
-        self.connect(effects);
+        self.connect(now, effects);
     }
 
     /// A try has failed: another one comes later.
@@ -144,19 +165,29 @@ impl ClientMachine {
         let pause = PAUSES[self.failed.min(PAUSES.len() - 1)];
         self.failed += 1;
         self.again_at = Some(now + pause);
+        self.ask_all_lines();
         let words = format!("{why}; trying again in {} s", pause.as_secs());
         effects.push(Effect::Log(Level::Warn, words));
     }
 
     /// Does what the session has put out.
     fn translate(&mut self, now: Instant, effects: &mut Vec<Effect>) {
-        let server = self.server();
         for output in std::mem::take(&mut self.outputs) {
             match output {
-                ClientOutput::Gre(packet) => effects.push(Effect::Gre(server, packet)),
+                ClientOutput::Gre(packet) => self.send_by_all(packet, effects),
                 ClientOutput::Up(up) => self.came_up(up, now, effects),
                 // IPv6 is not asked for.
                 ClientOutput::Ipv6Up(_) => {}
+                ClientOutput::Lines(several) => self.agreed(several, now, effects),
+                ClientOutput::Echoed => self.echoed(now),
+                ClientOutput::ControlLost(reason) => {
+                    let words =
+                        format!("the control connection is lost, the call goes on: {reason}");
+                    effects.push(Effect::Log(Level::Info, words));
+                    for line in self.all_open() {
+                        self.probe_by(line, effects);
+                    }
+                }
                 ClientOutput::Down(reason) => self.went_down(&reason, now, effects),
             }
         }
@@ -164,8 +195,11 @@ impl ClientMachine {
 
     fn came_up(&mut self, up: Up, now: Instant, effects: &mut Vec<Effect>) {
         let server = self.server();
-        let call_id = self.session.as_ref().map_or(0, Session::call_id);
-        self.order = Order::of(call_id, up.protection, self.options.reorder);
+        let session = self.session.as_ref();
+        let call_id = session.map_or(0, Session::call_id);
+        let several = session.is_some_and(Session::has_lines);
+        let reorder = self.options.reorder.or_else(|| several.then_some(true));
+        self.order = Order::of(call_id, up.protection, reorder);
         let words = format!(
             "connected to {server}: {} here, {}, packets of up to {} bytes",
             up.address,
@@ -176,16 +210,22 @@ impl ClientMachine {
         self.was_up = true;
         self.up = Some((up.clone(), now));
         effects.push(Effect::Up { up, server });
+        self.ask_all_lines();
     }
 
     fn went_down(&mut self, reason: &DownReason, now: Instant, effects: &mut Vec<Effect>) {
         self.order = None;
+        self.hung_up();
+        if !self.is_connected {
+            // The control connection was lost before, and nothing more comes of it.
+            self.session = None;
+        }
         if let Some((_, since)) = self.up.take()
             && now.saturating_duration_since(since) >= SETTLED
         {
             self.failed = 0;
         }
-        if self.stop_by.is_some() {
+        if self.stop_by.is_some() || self.hangs_up {
             return;
         }
         let why = format!("{}: {reason}", self.server());
@@ -225,9 +265,14 @@ pub(super) fn describe(protection: Option<Protection>) -> String {
 impl Machine for ClientMachine {
     fn handle(&mut self, event: Event<'_>, now: Instant, effects: &mut Vec<Effect>) {
         match event {
-            Event::Start => self.begin(effects),
+            Event::Start => {
+                self.open_lines(now, effects);
+                self.begin(now, effects);
+            }
             Event::LookedUp(found) => self.looked_up(found, now, effects),
             Event::Connected => {
+                self.is_connected = true;
+                self.dialled(now, effects);
                 let (settings, entropy) = (self.settings.clone(), self.entropy.clone());
                 match Session::new(settings, entropy, now) {
                     Ok(session) => self.session = Some(session),
@@ -239,7 +284,7 @@ impl Machine for ClientMachine {
                 if self.at + 1 < self.addresses.len() {
                     self.at += 1;
                     effects.push(Effect::Log(Level::Info, format!("{server}: {why}")));
-                    self.connect(effects);
+                    self.connect(now, effects);
                 } else {
                     self.failed(&format!("{server}: {why}"), now, effects);
                 }
@@ -255,6 +300,11 @@ impl Machine for ClientMachine {
                 }
             }
             Event::Closed(_) => {
+                self.is_connected = false;
+                if self.goes_on() {
+                    // By its lines.
+                    return self.translate(now, effects);
+                }
                 self.session = None;
                 if self.stop_by.is_some() {
                     effects.push(Effect::End(Ok(())));
@@ -262,14 +312,19 @@ impl Machine for ClientMachine {
                     effects.push(Effect::End(Err(why)));
                 }
             }
+            Event::LinesRead(facts) => self.lines_read(facts, now, effects),
+            Event::LinksChanged => self.links_changed(effects),
+            Event::LineOpened(line, result) => self.line_opened(line, result, now, effects),
+            Event::Knocked(line) => self.knocked(line, now, effects),
             Event::Deadline => {
+                self.expire_lines(now, effects);
                 if let Some(session) = &mut self.session {
                     session.expire(now, &mut self.outputs);
                 }
                 if self.stop_by.is_some_and(|by| by <= now) {
                     effects.push(Effect::End(Ok(())));
                 } else if self.again_at.is_some_and(|at| at <= now) && self.is_idle() {
-                    self.begin(effects);
+                    self.begin(now, effects);
                 }
             }
             Event::Stop => {
@@ -278,6 +333,10 @@ impl Machine for ClientMachine {
                 match &mut self.session {
                     Some(session) => session.stop(now, &mut self.outputs),
                     None => effects.push(Effect::End(Ok(()))),
+                }
+                if !self.is_connected && self.session.is_some() {
+                    self.translate(now, effects);
+                    effects.push(Effect::End(Ok(())));
                 }
             }
         }
@@ -307,13 +366,14 @@ impl Machine for ClientMachine {
         let order = self.order.as_ref().and_then(Order::deadline);
         // With a session on its way out the next try waits for its end.
         let again = self.again_at.filter(|_| self.is_idle());
-        [session, order, again, self.stop_by]
+        [session, order, again, self.stop_by, self.lines_deadline()]
             .into_iter()
             .flatten()
             .min()
     }
 
-    fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Ipv4Addr> {
+    fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Way> {
+        let before = out.len();
         let sent = match &mut self.session {
             Some(session) => session.send(packet, now, out),
             None => Err(SendError::NotUp),
@@ -322,7 +382,7 @@ impl Machine for ClientMachine {
             Ok(()) => {
                 self.counts.sent[0] += 1;
                 self.counts.sent[1] += packet.len() as u64;
-                return Some(self.server());
+                return Some(self.way_of(packet, out.len() - before, now));
             }
             Err(SendError::NotUp) => self.counts.not_up += 1,
             Err(SendError::TooLong(_)) => self.counts.too_long += 1,
@@ -331,28 +391,37 @@ impl Machine for ClientMachine {
         None
     }
 
+    fn copies(&self) -> &[Way] {
+        self.other_ways()
+    }
+
     fn inbound(
         &mut self,
-        from: Ipv4Addr,
+        from: Way,
         packet: &mut [u8],
         now: Instant,
         deliver: &mut dyn FnMut(&[u8]),
         effects: &mut Vec<Effect>,
     ) {
-        if from != self.server() {
+        if from.to != self.server() {
             self.counts.strangers += 1;
             return;
         }
+        if self.lines.is_some() && ::pptp::lines::is_probe(packet) {
+            return self.answered(from.line, packet, now, effects);
+        }
         let order = self.order.as_mut();
-        if order.is_none_or(|order| order.arrived(packet, now)) {
-            self.open(packet, now, deliver, effects);
+        let first = order.is_none_or(|order| order.arrived(packet, from.line, now));
+        self.count_by(from.line, packet.len(), first);
+        if first {
+            self.open(packet, Some(from.line), now, deliver, effects);
         }
         self.release(now, deliver, effects);
     }
 
     fn release(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8]), effects: &mut Vec<Effect>) {
         while let Some(mut packet) = self.order.as_mut().and_then(|order| order.due(now)) {
-            self.open(&mut packet, now, deliver, effects);
+            self.open(&mut packet, None, now, deliver, effects);
         }
     }
 
@@ -378,6 +447,7 @@ impl Machine for ClientMachine {
             peer.cipher = Some(describe(up.protection));
             peer.allowed_ips = up.peer.iter().map(|peer| format!("{peer}/32")).collect();
         }
+        self.describe_lines(&mut peer);
         status.peers = vec![peer];
         let dataplane = &mut status.dataplane;
         dataplane.outbound.packets = self.counts.sent[0];
@@ -389,6 +459,7 @@ impl Machine for ClientMachine {
             ("no_route", self.counts.not_up),
             ("too_long", self.counts.too_long),
             ("tun_malformed", self.counts.no_ipv4),
+            ("forged_probe", self.counts.forged),
         ] {
             dataplane.drops.insert(name.to_owned(), count);
         }
@@ -402,10 +473,12 @@ impl ClientMachine {
     fn open(
         &mut self,
         packet: &mut [u8],
+        line: Option<LineId>,
         now: Instant,
         deliver: &mut dyn FnMut(&[u8]),
         effects: &mut Vec<Effect>,
     ) {
+        let whole = packet.len();
         let Some(session) = &mut self.session else {
             self.counts.not_up += 1;
             return;
@@ -415,6 +488,7 @@ impl ClientMachine {
             self.counts.received[0] += 1;
             self.counts.received[1] += inner.len() as u64;
             deliver(inner);
+            self.came_by(line, whole, now);
         }
         if !self.outputs.is_empty() {
             self.translate(now, effects);

@@ -1,13 +1,14 @@
 //! Waits for what happens to a client or a server, and does what it wants done.
 
 mod control;
+mod lines;
 mod packets;
 
-use super::client::{ClientMachine, ClientOptions};
+use super::client::{ClientMachine, ClientOptions, ServerLines};
 use super::lookup::Lookup;
 use super::machine::{Effect, Event, Machine, StreamId};
 use super::network::{self, Network, NetworkError};
-use super::server::ServerMachine;
+use super::server::{Answering, ServerMachine};
 use super::settings::{self, PasswordError};
 use crate::gate::Gate;
 use crate::openvpn::status_socket::StatusSocket;
@@ -18,7 +19,8 @@ use ::pptp::session::{StartError, Up};
 use control::Control;
 use host::background;
 use host::{ApplyError, logging, privileges, startup};
-use netio::gre::{GreSocket, Outgoing, Received};
+use lines::Sockets;
+use netio::gre::Received;
 use netio::netlink::{Monitor, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
 use netio::tcp::{Listener, TcpError, TcpOptions};
@@ -35,8 +37,12 @@ const NEWS: u64 = 3;
 const LOOKUP: u64 = 4;
 const LISTENER: u64 = 5;
 const STATUS: u64 = 6;
+/// Sockets of lines have the numbers from here on, and so have connections that ask by them.
+const LINES: u64 = 16;
+const KNOCKS: u64 = 32;
 /// Control connections have the numbers from here on.
-const STREAMS: u64 = 16;
+const STREAMS: u64 = 64;
+const _: () = assert!(LINES + plane::LINES_MAX as u64 <= KNOCKS);
 
 /// Bytes that the kernel may queue of GRE: some ten milliseconds at a gigabit.
 const BUFFER: usize = 2 << 20;
@@ -106,20 +112,30 @@ pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
     );
     match &model.role {
         Role::Client(client) => {
-            let settings = settings::client(model, client)?;
+            let mut settings = settings::client(model, client)?;
             settings.common.check()?;
             let at = ClientOptions {
                 host: client.host.clone(),
                 port: client.port,
                 reorder: model.reorder,
             };
+            if options.bind_device.is_some() && !model.lines.lines.is_empty() {
+                let words = "--bind-device and a [[line]] exclude each other";
+                return Err(RunError::Ended(words.to_owned()));
+            }
+            settings.common.link.lines = !model.lines.lines.is_empty();
+            let lines = ServerLines::new(&model.lines);
             let machine = ClientMachine::new(settings, at, settings::entropy());
+            let machine = machine.with_server_lines(lines);
             Executor::new(machine, model, options)?.serve()
         }
         Role::Server(server) => {
-            let settings = settings::server(model, server);
+            let mut settings = settings::server(model, server);
+            let answering = Answering::new(&model.lines);
+            settings.common.link.lines = answering.is_some();
             let users = Box::new(settings::users(server));
             let machine = ServerMachine::new(settings, users, settings::entropy(), model.reorder)?;
+            let machine = machine.answering(answering);
             let mut executor = Executor::new(machine, model, options)?;
             executor.network.set(network::of_server(model, server))?;
             executor.is_up();
@@ -134,11 +150,8 @@ struct Executor<'m, M> {
     model: &'m Pptp,
     options: RunOptions,
     tun: Tun,
-    gre: GreSocket,
+    gre: Sockets,
     received: Received,
-    outgoing: Outgoing,
-    /// Packets that the kernel did not take.
-    unsent: u64,
     unwritten: u64,
     listener: Option<Listener>,
     gate: Gate,
@@ -184,7 +197,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             Role::Server(server) => Some(*server.listen.ip()).filter(|ip| !ip.is_unspecified()),
             Role::Client(_) => None,
         };
-        let gre = GreSocket::open(address, device, Some(BUFFER)).map_err(RunError::Gre)?;
+        let gre = Sockets::open(&model.lines, address, device).map_err(RunError::Gre)?;
         let tun = Tun::create(&model.interface, TunOptions::PLAIN)?;
         let news = Monitor::open(Watch::ALL)?;
         let poller = Poller::new().map_err(io_error("epoll"))?;
@@ -193,7 +206,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         let add = || -> io::Result<()> {
             poller.add(&signals.pipe, SIGNAL)?;
             poller.add(&tun, TUN)?;
-            poller.add(&gre, GRE)?;
+            gre.only().map_or(Ok(()), |only| poller.add(only, GRE))?;
             poller.add(&news, NEWS)?;
             poller.add(&*lookup.wake, LOOKUP)
         };
@@ -211,8 +224,6 @@ impl<'m, M: Machine> Executor<'m, M> {
             tun,
             gre,
             received: Received::new(),
-            outgoing: Outgoing::new(),
-            unsent: 0,
             unwritten: 0,
             listener,
             gate: Gate::new(),
@@ -275,9 +286,12 @@ impl<'m, M: Machine> Executor<'m, M> {
                 }
                 LISTENER => self.accept(now),
                 STATUS => self.show(),
+                line if (LINES..KNOCKS).contains(&line) => self.pump_line(line - LINES, now),
+                knock if (KNOCKS..STREAMS).contains(&knock) => self.knocked(knock - KNOCKS, now),
                 stream => {
                     // What came before a call was ended counts.
                     self.pump_gre(now);
+                    self.pump_lines(now);
                     self.control(stream - STREAMS, now);
                 }
             }
@@ -302,9 +316,7 @@ impl<'m, M: Machine> Executor<'m, M> {
                 self.effect(effect)?;
             }
             // First the packets: what ends a call there says why, and in the control connection it only ends.
-            if !self.outgoing.is_empty() {
-                self.unsent += self.gre.send(&mut self.outgoing);
-            }
+            self.gre.flush();
             self.flush_streams(now);
             if self.effects.is_empty() {
                 return Ok(());
@@ -315,11 +327,12 @@ impl<'m, M: Machine> Executor<'m, M> {
     fn effect(&mut self, effect: Effect) -> Result<(), RunError> {
         match effect {
             Effect::LookUp(host) => self.lookup.begin(host),
-            Effect::Connect(server) => self.connect(server),
-            Effect::Gre(to, packet) => self.outgoing.push(|memory| {
-                memory.extend_from_slice(&packet);
-                Some(to)
-            }),
+            Effect::Connect(server, line) => self.connect(server, line),
+            Effect::Gre(way, packet) => self.gre.push(way, &packet),
+            Effect::ReadLines => self.read_lines(),
+            Effect::OpenLine(line, mark) => self.open_line(line, mark),
+            Effect::CloseLine(line) => self.close_line(line),
+            Effect::Knock(line, server) => self.knock(line, server),
             Effect::Up { up, server } => self.came_up(&up, server)?,
             Effect::Log(level, words) => {
                 log::log!(level, "{}: {words}", self.model.interface);
@@ -384,19 +397,22 @@ impl<'m, M: Machine> Executor<'m, M> {
     /// Takes news of the host's network.
     fn hear(&mut self) -> Result<(), RunError> {
         use netio::netlink::Event as News;
-        let mut changed = false;
+        let (mut changed, mut any) = (false, false);
         loop {
             match self.news.next() {
                 Ok(Some(News::RouteChanged | News::AddressChanged | News::Overrun)) => {
-                    changed = true;
+                    (changed, any) = (true, true);
                 }
-                Ok(Some(_)) => {}
+                Ok(Some(_)) => any = true,
                 Ok(None) => break,
                 Err(error) => {
                     log::warn!("{error}");
                     break;
                 }
             }
+        }
+        if any {
+            self.tell(Event::LinksChanged);
         }
         if changed {
             self.network.follow();
@@ -421,7 +437,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         self.machine.describe(&mut status);
         let drops = &mut status.dataplane.drops;
         for (name, count) in [
-            ("send_failed", self.unsent),
+            ("send_failed", self.gre.unsent),
             ("tun_write", self.unwritten),
             ("truncated", self.received.dropped),
         ] {

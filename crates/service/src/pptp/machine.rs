@@ -1,8 +1,10 @@
 //! What the executor and the machines say to each other.
 
+use crate::lines::LineFacts;
 use crate::status::Status;
 use ::pptp::session::Up;
 use log::Level;
+use plane::LineId;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Instant;
 
@@ -11,6 +13,23 @@ pub(super) type StreamId = u64;
 
 /// The number of a client's only control connection.
 pub(super) const ONLY: StreamId = 0;
+
+/// By which line a packet goes, or came, and the address of the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    /// The line. Without several it is the first.
+    pub line: LineId,
+    /// The other end.
+    pub to: Ipv4Addr,
+}
+
+impl Way {
+    /// By the only line.
+    pub(super) const fn first(to: Ipv4Addr) -> Self {
+        let line = LineId::FIRST;
+        Self { line, to }
+    }
+}
 
 /// What a machine is told.
 #[derive(Debug)]
@@ -29,6 +48,14 @@ pub(super) enum Event<'a> {
     Ended(StreamId),
     /// A control connection that was finished is closed.
     Closed(StreamId),
+    /// What the host says of the lines, in their order.
+    LinesRead(&'a [Option<LineFacts>]),
+    /// The host's devices or addresses are others.
+    LinksChanged,
+    /// The end of [`Effect::OpenLine`].
+    LineOpened(LineId, Result<(), String>),
+    /// The server answers at its port, by this line.
+    Knocked(LineId),
     /// [`Machine::deadline`] has passed.
     Deadline,
     /// End everything.
@@ -40,10 +67,18 @@ pub(super) enum Event<'a> {
 pub(super) enum Effect {
     /// Look a name up.
     LookUp(String),
-    /// Receive GRE from this address only, and connect to it.
-    Connect(SocketAddrV4),
+    /// Receive GRE from this address only, and connect to it, by this line if there are any.
+    Connect(SocketAddrV4, Option<LineId>),
     /// Send the payload of an IP packet of protocol 47.
-    Gre(Ipv4Addr, Vec<u8>),
+    Gre(Way, Vec<u8>),
+    /// Read what the host says of the lines, for [`Event::LinesRead`].
+    ReadLines,
+    /// Open the socket of a line in the place of one that is open, with this mark, 0 for none.
+    OpenLine(LineId, u32),
+    /// Close it.
+    CloseLine(LineId),
+    /// See whether the server answers at its port by a line, for [`Event::Knocked`].
+    Knock(LineId, SocketAddrV4),
     /// A client's tunnel is up: give the interface what was agreed on, and lead packets into it.
     Up {
         /// What was agreed on.
@@ -78,12 +113,15 @@ pub(super) trait Machine {
     fn deadline(&self) -> Option<Instant>;
 
     /// Appends the GRE that carries a packet of the interface to `out`, and says where to. `None` drops it.
-    fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Ipv4Addr>;
+    fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Way>;
+
+    /// Where copies of the packet that [`Machine::outbound`] sealed last go as well.
+    fn copies(&self) -> &[Way];
 
     /// Takes the payload of an IP packet of protocol 47, and gives inner packets to `deliver`.
     fn inbound(
         &mut self,
-        from: Ipv4Addr,
+        from: Way,
         packet: &mut [u8],
         now: Instant,
         deliver: &mut dyn FnMut(&[u8]),

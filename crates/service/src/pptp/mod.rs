@@ -16,6 +16,7 @@ mod network;
 mod order;
 mod server;
 mod settings;
+mod spread;
 
 pub use executor::{RunError, RunOptions, run};
 

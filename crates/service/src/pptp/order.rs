@@ -7,7 +7,7 @@ use ::lines::number::Extender;
 use ::lines::reorder::{Arrival, Jump, Late, Order as Strictness, Settings, Verdict, Window};
 use ::pptp::gre::Packet;
 use ::pptp::session::Protection;
-use plane::LineId;
+use plane::{LineCounts, LineId, OrderCounts};
 use std::time::{Duration, Instant};
 
 /// Most packets and bytes that wait.
@@ -58,7 +58,7 @@ impl Order {
     }
 
     /// Whether a packet is to be opened now. If not it waits, or is dropped.
-    pub(super) fn arrived(&mut self, packet: &[u8], now: Instant) -> bool {
+    pub(super) fn arrived(&mut self, packet: &[u8], line: LineId, now: Instant) -> bool {
         // What is no packet of the call is refused, and counted, by what opens it.
         let Ok(Packet { header, .. }) = Packet::parse(packet) else {
             return true;
@@ -69,7 +69,7 @@ impl Order {
         let Some(number) = self.numbers.extend(sequence) else {
             return false;
         };
-        let arrival = Arrival::new(number, LineId::FIRST, packet.len());
+        let arrival = Arrival::new(number, line, packet.len());
         let verdict = self.window.arrived(&arrival, now, || packet.to_vec());
         if verdict.deliver() || verdict == Verdict::Held {
             self.numbers.taken(number);
@@ -80,6 +80,34 @@ impl Order {
     /// The next packet whose turn has come.
     pub(super) fn due(&mut self, now: Instant) -> Option<Vec<u8>> {
         self.window.due(now)
+    }
+
+    /// What was counted.
+    pub(super) fn counts(&self) -> OrderCounts {
+        let counted = self.window.counters();
+        OrderCounts {
+            given_up: counted.given_up,
+            decided: counted.decided,
+            waiting: counted.waiting,
+            accepted: counted.copies.accepted,
+            late: counted.copies.late,
+            received: counted.copies.received(),
+            // Nothing is asked for again.
+            ..OrderCounts::default()
+        }
+    }
+
+    /// What was counted of one line, with what is not counted here.
+    pub(super) fn counts_of(&self, line: LineId, others: LineCounts) -> LineCounts {
+        let copies = self.window.line_copies(line);
+        LineCounts {
+            accepted: copies.accepted,
+            late: copies.late,
+            buffered: copies.buffered,
+            duplicated: copies.duplicated(),
+            ancient: copies.ancient,
+            ..others
+        }
     }
 
     /// When the next one is not waited for any longer.

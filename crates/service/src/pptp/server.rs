@@ -1,7 +1,7 @@
 //! The machine of a server: its clients, and which of them an inner address belongs to.
 
 use super::client::describe;
-use super::machine::{Effect, Event, Machine, StreamId};
+use super::machine::{Effect, Event, Machine, StreamId, Way};
 use super::order::Order;
 use crate::status::{PeerStatus, Status};
 use ::pptp::gre::Packet;
@@ -10,9 +10,15 @@ use ::pptp::session::{
     StartError, Up,
 };
 use log::Level;
+use plane::LineId;
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+mod lines;
+
+pub(super) use lines::Answering;
+use lines::ClientLines;
 
 /// How long clients may take to confirm the end.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -26,6 +32,8 @@ struct Client {
     up: Up,
     since: SystemTime,
     order: Option<Order>,
+    /// It calls by several lines.
+    lines: Option<Box<ClientLines>>,
     sent: [u64; 2],
     received: [u64; 2],
 }
@@ -34,6 +42,9 @@ struct Client {
 pub(super) struct ServerMachine {
     session: Session,
     reorder: Option<bool>,
+    answering: Option<Answering>,
+    /// The other ways of the packet that was sealed last.
+    copies: Vec<Way>,
     /// Calls that are up, by our call ID.
     clients: BTreeMap<u16, Client>,
     /// Calls by the client's address inside.
@@ -65,6 +76,8 @@ impl ServerMachine {
         Ok(Self {
             session: Session::new(settings, accounts, entropy)?,
             reorder,
+            answering: None,
+            copies: Vec::new(),
             clients: BTreeMap::new(),
             routes: HashMap::new(),
             connections: BTreeMap::new(),
@@ -83,10 +96,14 @@ impl ServerMachine {
     fn translate(&mut self, effects: &mut Vec<Effect>) {
         for output in std::mem::take(&mut self.outputs) {
             match output {
-                ServerOutput::Gre { to, packet } => effects.push(Effect::Gre(to, packet)),
+                ServerOutput::Gre { to, packet } => {
+                    effects.push(Effect::Gre(Way::first(to), packet));
+                }
                 ServerOutput::Up { call, up } => self.came_up(call, up, effects),
                 // IPv6 is not offered.
                 ServerOutput::Ipv6Up { .. } => {}
+                ServerOutput::Lines { call } => self.agreed(call, effects),
+                ServerOutput::ControlLost { call } => self.control_lost(call, effects),
                 ServerOutput::Down { call, reason } => {
                     let client = self.clients.remove(&call);
                     let who = match &client {
@@ -132,6 +149,7 @@ impl ServerMachine {
             up,
             since: SystemTime::now(),
             order,
+            lines: None,
             sent: [0; 2],
             received: [0; 2],
         };
@@ -140,6 +158,9 @@ impl ServerMachine {
             && old.inner != inner
         {
             self.routes.remove(&old.inner);
+        }
+        if self.session.addresses(call).is_some() {
+            self.agreed(call, effects);
         }
     }
 
@@ -219,7 +240,14 @@ impl Machine for ServerMachine {
                 self.session.stop(now, &mut self.outputs);
             }
             // A server calls no one.
-            Event::Start | Event::LookedUp(_) | Event::Connected | Event::NotConnected(_) => {}
+            Event::Start
+            | Event::LookedUp(_)
+            | Event::Connected
+            | Event::NotConnected(_)
+            | Event::LinesRead(_)
+            | Event::LinksChanged
+            | Event::LineOpened(..)
+            | Event::Knocked(_) => {}
         }
         self.translate(effects);
         if self.stop_by.is_some() && self.connections.is_empty() {
@@ -263,7 +291,8 @@ impl Machine for ServerMachine {
         orders.chain(others.into_iter().flatten()).min()
     }
 
-    fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Ipv4Addr> {
+    fn outbound(&mut self, packet: &[u8], now: Instant, out: &mut Vec<u8>) -> Option<Way> {
+        let before = out.len();
         let Some(to) = address_at(packet, 16) else {
             self.drops[2] += 1;
             return None;
@@ -280,7 +309,10 @@ impl Machine for ServerMachine {
                     counts[0] += 1;
                     counts[1] += packet.len() as u64;
                 }
-                return Some(to);
+                return Some(match client.lines {
+                    None => Way::first(to),
+                    Some(_) => self.ways_of(call, (packet, out.len() - before), to, now),
+                });
             }
             Err(SendError::NotUp) => self.drops[0] += 1,
             Err(SendError::TooLong(_)) => self.drops[1] += 1,
@@ -289,25 +321,41 @@ impl Machine for ServerMachine {
         None
     }
 
+    fn copies(&self) -> &[Way] {
+        &self.copies
+    }
+
     fn inbound(
         &mut self,
-        from: Ipv4Addr,
+        Way { to: from, .. }: Way,
         packet: &mut [u8],
         now: Instant,
         deliver: &mut dyn FnMut(&[u8]),
         effects: &mut Vec<Effect>,
     ) {
+        if self.answering.is_some() && ::pptp::lines::is_probe(packet) {
+            self.session.probed(from, packet, now, &mut self.outputs);
+            return self.translate(effects);
+        }
         let call = Packet::parse(packet).map_or(0, |packet| packet.header.call_id);
-        let order = self.clients.get_mut(&call);
-        let order = order.filter(|client| client.outer == from);
-        let order = order.and_then(|client| client.order.as_mut());
-        let Some(order) = order else {
+        let several = self.answering.and_then(|_| self.line_of(call, from, now));
+        let client = self.clients.get_mut(&call).and_then(|client| {
+            let only = || (client.lines.is_none() && client.outer == from).then_some(LineId::FIRST);
+            Some((several.or_else(only)?, client))
+        });
+        let Some((line, client)) = client else {
             return self.open(from, packet, now, deliver, effects);
         };
-        if order.arrived(packet, now) {
+        let order = client.order.as_mut();
+        let orders = order.is_some();
+        let first = order.is_none_or(|order| order.arrived(packet, line, now));
+        client.count_by(line, packet.len(), first);
+        if first {
             self.open(from, packet, now, deliver, effects);
         }
-        self.release_of(call, now, deliver, effects);
+        if orders {
+            self.release_of(call, now, deliver, effects);
+        }
     }
 
     fn release(&mut self, now: Instant, deliver: &mut dyn FnMut(&[u8]), effects: &mut Vec<Effect>) {
@@ -335,6 +383,9 @@ impl Machine for ServerMachine {
             ("too_long", too_long),
             ("tun_malformed", no_ipv4),
             ("wrong_source", foreign),
+            ("forged_probe", self.session.probe_counters().forged),
+            ("replayed_probe", self.session.probe_counters().replayed),
+            ("unaccepted_probe", self.session.probe_counters().unaccepted),
         ] {
             dataplane.drops.insert(name.to_owned(), count);
         }
@@ -342,7 +393,7 @@ impl Machine for ServerMachine {
         for (call, client) in &self.clients {
             super::counters::add(self.session.call(*call), &mut dataplane.drops);
             let since = client.since.duration_since(UNIX_EPOCH);
-            status.peers.push(PeerStatus {
+            let mut peer = PeerStatus {
                 name: client.up.user.clone(),
                 username: client.up.user.clone(),
                 client_id: Some(u64::from(*call)),
@@ -354,7 +405,9 @@ impl Machine for ServerMachine {
                 rx_bytes: client.received[1],
                 tx_bytes: client.sent[1],
                 ..PeerStatus::default()
-            });
+            };
+            client.describe_lines(self.session.addresses(*call), &mut peer);
+            status.peers.push(peer);
         }
         let refused = &mut status.refused;
         refused.insert("connection_limit".to_owned(), self.turned_away);
@@ -375,11 +428,13 @@ impl ServerMachine {
             let Some(client) = self.clients.get_mut(&call) else {
                 return;
             };
-            let from = client.outer;
+            let outer = client.outer;
             let due = client.order.as_mut().and_then(|order| order.due(now));
             let Some(mut packet) = due else {
                 return;
             };
+            // Where it came from was judged when it came.
+            let from = self.session.used_of(call, now).unwrap_or(outer);
             self.open(from, &mut packet, now, deliver, effects);
         }
     }

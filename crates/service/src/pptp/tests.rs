@@ -1,7 +1,7 @@
 //! A client and a server, a TCP connection that keeps order, and a network that a test can disturb.
 
 use super::client::{ClientMachine, ClientOptions};
-use super::machine::{Effect, Event, Machine, ONLY, StreamId};
+use super::machine::{Effect, Event, Machine, ONLY, StreamId, Way};
 use super::server::ServerMachine;
 use super::{network, settings};
 use crate::status::Status;
@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+mod by_lines;
 
 /// Outer addresses.
 const HERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -114,7 +116,8 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::LookUp(host) => self.asked.push(host),
-                Effect::Connect(server) => {
+                Effect::Connect(server, line) => {
+                    assert_eq!(line, None);
                     self.calls.push(server);
                     if self.reachable {
                         self.stream = self.server.accept(HERE, self.now);
@@ -123,8 +126,8 @@ impl World {
                         self.tell(Event::NotConnected("no way".to_owned()));
                     }
                 }
-                Effect::Gre(to, packet) => {
-                    assert_eq!(to, THERE);
+                Effect::Gre(way, packet) => {
+                    assert_eq!(way, Way::first(THERE));
                     self.to_server.push_back(packet);
                 }
                 Effect::Up { up, server } => {
@@ -133,14 +136,15 @@ impl World {
                 }
                 Effect::Log(_, words) => self.log.push(words),
                 Effect::End(result) => self.ended = Some(result),
+                other => panic!("there are no lines: {other:?}"),
             }
         }
     }
 
     fn of_server(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            if let Effect::Gre(to, packet) = effect {
-                assert_eq!(to, HERE);
+            if let Effect::Gre(way, packet) = effect {
+                assert_eq!(way, Way::first(HERE));
                 self.to_client.push_back(packet);
             }
         }
@@ -190,13 +194,23 @@ impl World {
         let (mut client, mut server) = (Vec::new(), Vec::new());
         while let Some(mut packet) = self.to_server.pop_front() {
             let mut deliver = |packet: &[u8]| self.at_server.push(packet.to_vec());
-            self.server
-                .inbound(HERE, &mut packet, self.now, &mut deliver, &mut server);
+            self.server.inbound(
+                Way::first(HERE),
+                &mut packet,
+                self.now,
+                &mut deliver,
+                &mut server,
+            );
         }
         while let Some(mut packet) = self.to_client.pop_front() {
             let mut deliver = |packet: &[u8]| self.at_client.push(packet.to_vec());
-            self.client
-                .inbound(THERE, &mut packet, self.now, &mut deliver, &mut client);
+            self.client.inbound(
+                Way::first(THERE),
+                &mut packet,
+                self.now,
+                &mut deliver,
+                &mut client,
+            );
         }
         self.of_server(server);
         self.of_client(client);
@@ -349,12 +363,20 @@ fn packets_from_elsewhere_are_counted_only() {
     let stranger = Ipv4Addr::new(198, 51, 100, 1);
     let (now, mut effects) = (world.now, Vec::new());
     let mut deliver = |_: &[u8]| panic!("a stranger's packet");
-    world
-        .server
-        .inbound(stranger, &mut stolen, now, &mut deliver, &mut effects);
-    world
-        .client
-        .inbound(stranger, &mut stolen, now, &mut deliver, &mut effects);
+    world.server.inbound(
+        Way::first(stranger),
+        &mut stolen,
+        now,
+        &mut deliver,
+        &mut effects,
+    );
+    world.client.inbound(
+        Way::first(stranger),
+        &mut stolen,
+        now,
+        &mut deliver,
+        &mut effects,
+    );
     assert!(effects.is_empty());
     assert_eq!(World::drops(&world.server, "no_session"), 1);
     assert_eq!(World::drops(&world.client, "no_session"), 1);

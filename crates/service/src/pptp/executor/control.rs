@@ -4,6 +4,7 @@ use super::{Executor, STREAMS};
 use crate::gate::turned_away;
 use crate::pptp::machine::{Event, Machine, ONLY, StreamId};
 use netio::tcp::{Connecting, TcpOptions};
+use plane::LineId;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddrV4, TcpStream};
 use std::time::Instant;
@@ -22,16 +23,20 @@ pub(super) enum Control {
 }
 
 impl<M: Machine> Executor<'_, M> {
-    /// Calls a server.
-    pub(super) fn connect(&mut self, server: SocketAddrV4) {
+    /// Calls a server, by a line if there are any.
+    pub(super) fn connect(&mut self, server: SocketAddrV4, line: Option<LineId>) {
         self.close(ONLY);
         self.network.keep_outside(*server.ip());
-        let options = TcpOptions {
-            device: self.options.bind_device.clone(),
-            ..TcpOptions::default()
+        let options = match line {
+            Some(line) => self.gre.tcp_by(line),
+            None => TcpOptions {
+                device: self.options.bind_device.clone(),
+                ..TcpOptions::default()
+            },
         };
         // Before the call is asked for: the server may be quicker than its reply.
-        let connecting = self.gre.connect(*server.ip());
+        let gre = self.gre.only();
+        let connecting = gre.map_or(Ok(()), |gre| gre.connect(*server.ip()));
         let connecting = connecting.map_err(|error| error.to_string());
         let connecting = connecting.and_then(|()| {
             Connecting::new(server.into(), &options).map_err(|error| error.to_string())

@@ -1,8 +1,9 @@
 //! The way of packets: TUN to GRE and back, a batch at a time.
 
 use super::{Executor, RunError};
-use crate::pptp::machine::Machine;
+use crate::pptp::machine::{Machine, Way};
 use netio::gre::PACKET_MAX;
+use plane::LineId;
 use std::io::{self, IoSlice};
 use std::time::Instant;
 
@@ -16,10 +17,7 @@ impl<M: Machine> Executor<'_, M> {
         for _ in 0..BATCH {
             match self.tun.read(&mut packet) {
                 Ok(len) => {
-                    let packet = &packet[..len];
-                    let machine = &mut self.machine;
-                    self.outgoing
-                        .push(|memory| machine.outbound(packet, now, memory));
+                    self.gre.send(&mut self.machine, &packet[..len], now);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -38,9 +36,15 @@ impl<M: Machine> Executor<'_, M> {
     /// Receives what waits, up to a batch, opens it and writes it to the interface.
     pub(super) fn pump_gre(&mut self, now: Instant) {
         // Else nothing waits, or ICMP has left a word.
-        let Ok(count) = self.gre.receive(&mut self.received) else {
-            return;
-        };
+        if let Some(gre) = self.gre.only()
+            && let Ok(count) = gre.receive(&mut self.received)
+        {
+            self.take_in(count, LineId::FIRST, now);
+        }
+    }
+
+    /// Opens what was received by a line, and writes it to the interface.
+    pub(super) fn take_in(&mut self, count: usize, line: LineId, now: Instant) {
         let (tun, unwritten) = (&self.tun, &mut self.unwritten);
         let mut deliver = |packet: &[u8]| {
             if tun.write(&[IoSlice::new(packet)]).is_err() {
@@ -48,7 +52,8 @@ impl<M: Machine> Executor<'_, M> {
             }
         };
         for at in 0..count {
-            if let Some((from, packet)) = self.received.packet(at) {
+            if let Some((to, packet)) = self.received.packet(at) {
+                let from = Way { line, to };
                 self.machine
                     .inbound(from, packet, now, &mut deliver, &mut self.effects);
             }

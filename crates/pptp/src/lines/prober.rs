@@ -1,0 +1,102 @@
+//! A client's probes.
+
+use std::time::Instant;
+
+use crate::lines::LINES_MAX;
+use crate::lines::probe::{Kind, LEN, Probe, ProbeKey};
+
+/// What is known of one line.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfLine {
+    /// The numbers of the last probe, and of the last that was answered.
+    sent: u64,
+    answered: u64,
+    token: u64,
+}
+
+/// An answer that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The line that was probed.
+    pub line: u8,
+    /// The server takes packets from the line's address, and sends there. If not another probe is to be sent at once where
+    /// `again` says so.
+    pub accepted: bool,
+    /// The server has sent a token that the next probe repeats.
+    pub again: bool,
+}
+
+/// The probes of one call.
+#[derive(Debug)]
+pub struct Prober {
+    key: ProbeKey,
+    call_id: u16,
+    peer_call_id: u16,
+    number: u64,
+    lines: [OfLine; LINES_MAX],
+    heard: Option<Instant>,
+}
+
+impl Prober {
+    /// Nothing was sent.
+    #[must_use]
+    pub fn new(key: ProbeKey, call_id: u16, peer_call_id: u16) -> Self {
+        Self {
+            key,
+            call_id,
+            peer_call_id,
+            number: 0,
+            lines: [OfLine::default(); LINES_MAX],
+            heard: None,
+        }
+    }
+
+    /// The payload of an IP packet of protocol 47 for a line. `used` is the line for what goes by one only, `lines` has all
+    /// that are used. `None` for a line that cannot be.
+    pub fn probe(&mut self, line: u8, used: u8, lines: u16) -> Option<[u8; LEN]> {
+        let of = self.lines.get_mut(usize::from(line))?;
+        self.number += 1;
+        of.sent = self.number;
+        let probe = Probe {
+            kind: Kind::Probe,
+            line,
+            used,
+            lines,
+            to: self.peer_call_id,
+            from: self.call_id,
+            number: self.number,
+            token: of.token,
+        };
+        Some(probe.write(&self.key))
+    }
+
+    /// Takes a packet from the server. `None` if it is not the answer to a probe, or came before.
+    pub fn answered(&mut self, packet: &[u8], now: Instant) -> Option<Answered> {
+        let answer = Probe::read(packet, &self.key)?;
+        let Kind::Answer { accepted } = answer.kind else {
+            return None;
+        };
+        let ours = answer.to == self.call_id && answer.from == self.peer_call_id;
+        let of = self.lines.get_mut(usize::from(answer.line))?;
+        if !ours || answer.number <= of.answered || answer.number > of.sent {
+            return None;
+        }
+        of.answered = answer.number;
+        let again = !accepted && of.token != answer.token;
+        of.token = answer.token;
+        if accepted {
+            self.heard = Some(now);
+        }
+        Some(Answered {
+            line: answer.line,
+            accepted,
+            again,
+        })
+    }
+
+    /// When the server last said that it takes packets from us.
+    #[must_use]
+    pub const fn heard(&self) -> Option<Instant> {
+        self.heard
+    }
+}

@@ -1,0 +1,169 @@
+//! The lines of a server's clients.
+
+use std::net::Ipv4Addr;
+use std::time::Instant;
+
+use zeroize::Zeroizing;
+
+use crate::control::CloseReason;
+use crate::lines::{Addresses, ProbeKey, Refused, SILENT, call_of, ends_at, outlives};
+use crate::session::call::Call;
+use crate::session::output::DownReason;
+use crate::session::server::{ConnectionId, Server, ServerCall, ServerOutput};
+
+/// Probes that counted for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProbeCounters {
+    /// Not by the client.
+    pub forged: u64,
+    /// Not newer than what came before.
+    pub replayed: u64,
+    /// From an address that has not shown that it hears us, or from one too many. They were answered.
+    pub unaccepted: u64,
+}
+
+impl ServerCall {
+    /// Whether packets from an address may be the call's.
+    pub(super) fn hears(&self, from: Ipv4Addr, now: Instant) -> bool {
+        let own = from == self.client && self.lost.is_none();
+        own || self
+            .addresses
+            .as_ref()
+            .is_some_and(|it| it.place_of(from, now).is_some())
+    }
+
+    /// Where packets go that go by one line only.
+    pub(super) fn used(&self, now: Instant) -> Ipv4Addr {
+        let used = self.addresses.as_ref().and_then(|it| it.used(now));
+        used.map_or(self.client, |(_, ip)| ip)
+    }
+
+    /// Sends a packet of a control protocol by all lines that the client uses.
+    pub(super) fn send_by_all(&self, packet: Vec<u8>, now: Instant, out: &mut Vec<ServerOutput>) {
+        let first = self.used(now);
+        let all = self.addresses.iter().flat_map(|it| it.in_use(now));
+        for (_, to) in all.filter(|(_, ip)| *ip != first) {
+            let packet = packet.clone();
+            out.push(ServerOutput::Gre { to, packet });
+        }
+        out.push(ServerOutput::Gre { to: first, packet });
+    }
+
+    /// When a call without a control connection ends, if nothing is heard.
+    pub(super) fn silent_at(&self) -> Option<Instant> {
+        let heard = self.addresses.as_ref().and_then(Addresses::heard);
+        self.lost.map(|lost| ends_at(lost, heard))
+    }
+}
+
+impl Server {
+    /// Takes what [looks like](crate::lines::is_probe) a probe, and answers it. Returns whose it is, if it is authentic and
+    /// its address takes part.
+    pub fn probed(
+        &mut self,
+        from: Ipv4Addr,
+        packet: &[u8],
+        now: Instant,
+        out: &mut Vec<ServerOutput>,
+    ) -> Option<u16> {
+        let call = call_of(packet);
+        let addresses = call.and_then(|call| self.calls.get_mut(&call)?.addresses.as_mut());
+        let Some(addresses) = addresses else {
+            self.unknown_packets += 1;
+            return None;
+        };
+        match addresses.probed(from, packet, now) {
+            Ok(probed) => {
+                let (to, packet) = (from, probed.answer.to_vec());
+                out.push(ServerOutput::Gre { to, packet });
+                if !probed.accepted {
+                    self.probes.unaccepted += 1;
+                }
+                call.filter(|_| probed.accepted)
+            }
+            Err(refused) => {
+                *match refused {
+                    Refused::Forged => &mut self.probes.forged,
+                    Refused::Replayed => &mut self.probes.replayed,
+                } += 1;
+                None
+            }
+        }
+    }
+
+    /// Where the lines of a call are, if both ends agree to several.
+    #[must_use]
+    pub fn addresses(&self, call: u16) -> Option<&Addresses> {
+        self.calls.get(&call)?.addresses.as_ref()
+    }
+
+    /// Whether packets from an address may be a call's.
+    #[must_use]
+    pub fn hears(&self, call: u16, from: Ipv4Addr, now: Instant) -> bool {
+        let call = self.calls.get(&call);
+        call.is_some_and(|call| call.hears(from, now))
+    }
+
+    /// Where packets of a call go that go by one line only.
+    #[must_use]
+    pub fn used_of(&self, call: u16, now: Instant) -> Option<Ipv4Addr> {
+        Some(self.calls.get(&call)?.used(now))
+    }
+
+    /// Probes that counted for nothing.
+    #[must_use]
+    pub const fn probe_counters(&self) -> &ProbeCounters {
+        &self.probes
+    }
+
+    pub(super) fn agreed(&mut self, call: u16, agreed: bool, out: &mut Vec<ServerOutput>) {
+        let secret = ProbeKey::new(Zeroizing::new(self.entropy.bytes()));
+        if let Some(found) = self.calls.get_mut(&call).filter(|_| agreed) {
+            let probes = Call::probes(&found.call);
+            found.addresses =
+                probes.map(|(key, ours, theirs)| Addresses::new(key, secret, ours, theirs));
+            out.push(ServerOutput::Lines { call });
+        }
+    }
+
+    /// Whether a call may go on without its control connection.
+    pub(super) fn outlives(&mut self, call: u16, now: Instant) -> bool {
+        let Some(found) = self.calls.get_mut(&call) else {
+            return false;
+        };
+        let heard = found.addresses.as_ref().and_then(Addresses::heard);
+        let outlives = heard.is_some_and(|heard| now < heard + SILENT);
+        if outlives {
+            found.lost = Some(now);
+        }
+        outlives
+    }
+
+    /// A control connection has ended: it depends on the reason whether its calls that might go on do.
+    pub(super) fn lost(
+        &mut self,
+        id: ConnectionId,
+        reason: CloseReason,
+        out: &mut Vec<ServerOutput>,
+    ) {
+        let of = self.calls.iter();
+        let of = of.filter(|(_, call)| call.connection == id && call.lost.is_some());
+        let of: Vec<u16> = of.map(|(&call, _)| call).collect();
+        for call in of {
+            if outlives(&reason) {
+                out.push(ServerOutput::ControlLost { call });
+            } else {
+                self.drop_call(call, DownReason::Control(reason), out);
+            }
+        }
+    }
+
+    pub(super) fn expire_lines(&mut self, now: Instant, out: &mut Vec<ServerOutput>) {
+        let silent = self.calls.iter();
+        let silent = silent.filter(|(_, call)| call.silent_at().is_some_and(|at| at <= now));
+        let silent: Vec<u16> = silent.map(|(&call, _)| call).collect();
+        for call in silent {
+            self.drop_call(call, DownReason::Silent, out);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! How lines are used, where that changes while there are peers.
+
+use super::{Lines, number};
+use config::lines::LineMode;
+use plane::LineId;
+use std::time::Duration;
+
+impl Lines {
+    /// Lines are used in this way from now on, whatever was written.
+    pub(crate) fn set_mode(&mut self, mode: LineMode) {
+        if std::mem::replace(&mut self.settings.mode, mode) == mode {
+            return;
+        }
+        let scheduler = self.scheduler();
+        let open: Vec<LineId> = self.open().collect();
+        let open: Vec<_> = open
+            .into_iter()
+            .map(|line| (line, self.line_settings(line)))
+            .collect();
+        for peer in self.peers.values_mut() {
+            peer.set_scheduler(scheduler.clone(), mode.spreads(), &open);
+        }
+    }
+
+    /// Lines of which nothing is heard are asked this often. Metered ones stay as they are.
+    pub(crate) fn set_idle(&mut self, interval: Duration) {
+        let metered = |at: usize| self.settings.lines.get(at).is_some_and(|it| it.metered);
+        for peer in self.peers.values_mut() {
+            let lines = peer.lines.iter_mut().enumerate();
+            for (_, of) in lines.filter(|(at, _)| !metered(*at)) {
+                of.health.set_probe_interval(interval);
+            }
+        }
+    }
+
+    /// Whether a line works as far as is known, or nothing is known of it.
+    pub(crate) fn may_work(&self, id: plane::PeerId, line: LineId) -> bool {
+        let of = self
+            .peers
+            .get(&id)
+            .and_then(|it| it.lines.get(line.index()));
+        of.is_some_and(|of| of.health.state().0 != lines::health::LineState::Down)
+    }
+
+    /// All lines that have sockets.
+    pub(crate) fn all_open(&self) -> Vec<LineId> {
+        let all = (0..self.ends.len()).map(number);
+        all.filter(|line| self.is_open(*line)).collect()
+    }
+}

@@ -1,0 +1,229 @@
+//! A client's lines: a socket for GRE on each.
+
+use super::{BUFFER, Executor, KNOCKS, LINES};
+use crate::pptp::machine::{Event, Machine, Way};
+use ::config::lines::Lines;
+use log::debug;
+use netio::gre::{GreSocket, Outgoing};
+use netio::tcp::{Connecting, TcpOptions};
+use plane::LineId;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Instant;
+
+/// One line that is open.
+struct End {
+    socket: GreSocket,
+    outgoing: Outgoing,
+}
+
+/// The sockets for GRE: one, or one of each line, and what is to be sent by them.
+pub(super) struct Sockets {
+    settings: Lines,
+    /// Without lines of our own.
+    only: Option<GreSocket>,
+    outgoing: Outgoing,
+    /// With them.
+    open: Vec<Option<End>>,
+    /// Connections that are made to see whether the server answers.
+    knocks: BTreeMap<LineId, Connecting>,
+    /// Packets may have copies.
+    copies: bool,
+    /// The packet that was sealed last, if so.
+    sealed: Vec<u8>,
+    /// Packets that the kernel did not take.
+    pub(super) unsent: u64,
+}
+
+impl Sockets {
+    /// Opens the only one, if there are no lines.
+    pub(super) fn open(
+        lines: &Lines,
+        address: Option<Ipv4Addr>,
+        device: Option<&str>,
+    ) -> io::Result<Self> {
+        let only = match lines.lines.is_empty() {
+            true => Some(GreSocket::open(address, device, Some(BUFFER))?),
+            false => None,
+        };
+        Ok(Self {
+            only,
+            outgoing: Outgoing::new(),
+            open: lines.lines.iter().map(|_| None).collect(),
+            knocks: BTreeMap::new(),
+            copies: !lines.is_default(),
+            sealed: Vec::new(),
+            unsent: 0,
+            settings: lines.clone(),
+        })
+    }
+
+    /// The only one.
+    pub(super) const fn only(&self) -> Option<&GreSocket> {
+        self.only.as_ref()
+    }
+
+    fn line(&self, line: LineId, mark: u32) -> io::Result<GreSocket> {
+        let settings = self.settings.lines.get(line.index());
+        let settings = settings.ok_or(io::ErrorKind::NotFound)?;
+        let address = settings.source.and_then(v4);
+        let socket = GreSocket::open(address, settings.interface.as_deref(), Some(BUFFER))?;
+        if mark != 0 {
+            socket.set_mark(mark)?;
+        }
+        Ok(socket)
+    }
+
+    /// What a connection by a line is made with.
+    pub(super) fn tcp_by(&self, line: LineId) -> TcpOptions {
+        let settings = self.settings.lines.get(line.index());
+        settings.map_or_else(TcpOptions::default, |settings| TcpOptions {
+            local: settings.source.map(|source| SocketAddr::new(source, 0)),
+            fwmark: settings.mark.unwrap_or(0),
+            device: settings.interface.clone(),
+            ..TcpOptions::default()
+        })
+    }
+
+    /// Seals a packet, and has it sent by each of its ways.
+    pub(super) fn send(&mut self, machine: &mut impl Machine, packet: &[u8], now: Instant) {
+        if !self.copies {
+            self.outgoing
+                .push(|memory| Some(machine.outbound(packet, now, memory)?.to));
+            return;
+        }
+        let mut sealed = std::mem::take(&mut self.sealed);
+        sealed.clear();
+        if let Some(first) = machine.outbound(packet, now, &mut sealed) {
+            self.push(first, &sealed);
+            for way in machine.copies() {
+                self.push(*way, &sealed);
+            }
+        }
+        self.sealed = sealed;
+    }
+
+    /// Has a packet sent.
+    pub(super) fn push(&mut self, way: Way, packet: &[u8]) {
+        let outgoing = match &self.only {
+            Some(_) => Some(&mut self.outgoing),
+            None => {
+                let end = self.open.get_mut(way.line.index());
+                end.and_then(Option::as_mut).map(|end| &mut end.outgoing)
+            }
+        };
+        if let Some(outgoing) = outgoing {
+            outgoing.push(|memory| {
+                memory.extend_from_slice(packet);
+                Some(way.to)
+            });
+        }
+    }
+
+    /// Sends what was gathered.
+    pub(super) fn flush(&mut self) {
+        if let Some(only) = self.only.as_ref().filter(|_| !self.outgoing.is_empty()) {
+            self.unsent += only.send(&mut self.outgoing);
+        }
+        for end in self.open.iter_mut().flatten() {
+            if !end.outgoing.is_empty() {
+                self.unsent += end.socket.send(&mut end.outgoing);
+            }
+        }
+    }
+}
+
+const fn v4(address: IpAddr) -> Option<Ipv4Addr> {
+    match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    }
+}
+
+impl<M: Machine> Executor<'_, M> {
+    /// Tells what the host says of the lines.
+    pub(super) fn read_lines(&mut self) {
+        let facts = crate::lines::read(&self.gre.settings);
+        self.tell(Event::LinesRead(&facts));
+    }
+
+    pub(super) fn open_line(&mut self, line: LineId, mark: u32) {
+        self.close_line(line);
+        let opened = self.gre.line(line, mark).and_then(|socket| {
+            self.poller.add(&socket, LINES + u64::from(line.0))?;
+            Ok(socket)
+        });
+        let result = opened.map(|socket| {
+            let outgoing = Outgoing::new();
+            if let Some(place) = self.gre.open.get_mut(line.index()) {
+                *place = Some(End { socket, outgoing });
+            }
+        });
+        let result = result.map_err(|error| error.to_string());
+        self.tell(Event::LineOpened(line, result));
+    }
+
+    pub(super) fn close_line(&mut self, line: LineId) {
+        let end = self.gre.open.get_mut(line.index()).and_then(Option::take);
+        if let Some(Err(error)) = end.map(|end| self.poller.remove(&end.socket)) {
+            debug!("line {}: {error}", line.0);
+        }
+    }
+
+    /// Begins to see whether the server answers by a line. One that has not ended is begun anew.
+    pub(super) fn knock(&mut self, line: LineId, server: SocketAddrV4) {
+        let options = self.gre.tcp_by(line);
+        if let Some(old) = self.gre.knocks.remove(&line) {
+            // It is closed in any case.
+            let _ = self.poller.remove(&old);
+        }
+        let Ok(connecting) = Connecting::new(server.into(), &options) else {
+            return;
+        };
+        let token = KNOCKS + u64::from(line.0);
+        let watched = self.poller.add(&connecting, token);
+        let watched = watched.and_then(|()| self.poller.modify(&connecting, token, true));
+        if watched.is_ok() {
+            self.gre.knocks.insert(line, connecting);
+        }
+    }
+
+    /// Such a connection is there, or failed.
+    pub(super) fn knocked(&mut self, line: u64, now: Instant) {
+        let line = LineId(line as u8);
+        let Some(done) = self.gre.knocks.get(&line).map(Connecting::is_done) else {
+            return;
+        };
+        if matches!(done, Ok(false)) {
+            return;
+        }
+        if let Some(connection) = self.gre.knocks.remove(&line) {
+            // It is closed in any case.
+            let _ = self.poller.remove(&connection);
+        }
+        if done.is_ok() {
+            let event = Event::Knocked(line);
+            self.machine.handle(event, now, &mut self.effects);
+        }
+    }
+
+    /// Receives what waits at a line, up to a batch.
+    pub(super) fn pump_line(&mut self, line: u64, now: Instant) {
+        let line = LineId(line as u8);
+        let end = self.gre.open.get(line.index()).and_then(Option::as_ref);
+        // Else nothing waits, or ICMP has left a word.
+        if let Some(end) = end
+            && let Ok(count) = end.socket.receive(&mut self.received)
+        {
+            self.take_in(count, line, now);
+        }
+    }
+
+    pub(super) fn pump_lines(&mut self, now: Instant) {
+        let count = self.gre.open.len();
+        for line in 0..count as u64 {
+            self.pump_line(line, now);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! By which lines, or addresses, each packet goes.
+
+use ::lines::inner::Reader;
+use ::lines::scheduler::{FlowTable, PacketShare};
+use plane::{LINES_MAX, LineId, LineMode, LineSet};
+
+/// How the packets of one call are spread.
+pub(super) struct Spread {
+    mode: LineMode,
+    reader: Reader,
+    flows: Box<FlowTable>,
+    packets: PacketShare,
+}
+
+impl Spread {
+    /// Each packet by the line in use.
+    pub(super) fn new() -> Self {
+        let mut seed = [0; 8];
+        crypto::random(&mut seed);
+        Self {
+            mode: LineMode::Single,
+            reader: Reader::new(u64::from_le_bytes(seed)),
+            flows: Box::default(),
+            packets: PacketShare::default(),
+        }
+    }
+
+    /// From now on they go so.
+    pub(super) fn set_mode(&mut self, mode: LineMode) {
+        if self.mode == mode {
+            return;
+        }
+        self.mode = mode;
+        match &mode {
+            LineMode::Balance(shares) => self.flows.share(shares),
+            LineMode::BalancePackets(shares) => self.packets.share(shares),
+            LineMode::Single | LineMode::Duplicate(_) | LineMode::Critical(_) => {}
+        }
+    }
+
+    /// Whether all go by the line in use.
+    pub(super) fn is_single(&self) -> bool {
+        self.mode == LineMode::Single
+    }
+
+    /// The lines of a packet, of which there is one at least.
+    pub(super) fn pick(&mut self, packet: &[u8], used: LineId) -> LineSet {
+        let inner = || self.reader.read(packet);
+        let critical = || inner().is_some_and(|it| it.critical());
+        let line = match self.mode {
+            LineMode::Duplicate(lines) if !lines.is_empty() => return lines,
+            LineMode::Critical(lines) if critical() => return lines.with(used),
+            LineMode::Balance(_) => inner().and_then(|it| self.flows.line(it.flow)),
+            LineMode::BalancePackets(_) if !critical() => self.packets.next(packet.len()),
+            _ => None,
+        };
+        LineSet::of(line.unwrap_or(used))
+    }
+}
+
+/// The same mode among these lines only.
+pub(super) fn among(mode: LineMode, lines: LineSet) -> LineMode {
+    let both = |of: LineSet| of.filter(|line| lines.contains(*line)).collect();
+    let shares = |mut of: [u64; LINES_MAX]| {
+        for (line, share) in (0..).map(LineId).zip(&mut of) {
+            if !lines.contains(line) {
+                *share = 0;
+            }
+        }
+        of
+    };
+    match mode {
+        LineMode::Single => LineMode::Single,
+        LineMode::Duplicate(of) => LineMode::Duplicate(both(of)),
+        LineMode::Critical(of) => LineMode::Critical(both(of)),
+        LineMode::Balance(of) => LineMode::Balance(shares(of)),
+        LineMode::BalancePackets(of) => LineMode::BalancePackets(shares(of)),
+    }
+}
+
+/// The lines that a mode uses beside the one in use.
+pub(super) fn lines_of(mode: LineMode) -> LineSet {
+    match mode {
+        LineMode::Single => LineSet::EMPTY,
+        LineMode::Duplicate(lines) | LineMode::Critical(lines) => lines,
+        LineMode::Balance(shares) | LineMode::BalancePackets(shares) => {
+            let numbered = (0..).map(LineId).zip(shares);
+            let sharing = numbered.filter(|(_, share)| *share > 0);
+            sharing.map(|(line, _)| line).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: LineSet = LineSet::of(LineId(0)).with(LineId(1));
+
+    #[test]
+    fn a_packet_has_a_line_whatever_the_mode_is_left_with() {
+        let mut spread = Spread::new();
+        let packet = [0x45; 1200];
+        let used = LineId(1);
+        let shares = std::array::from_fn(|at| u64::from(at < 2));
+        for mode in [
+            LineMode::Single,
+            LineMode::Duplicate(BOTH),
+            LineMode::Critical(BOTH),
+            LineMode::Balance(shares),
+            LineMode::BalancePackets(shares),
+        ] {
+            spread.set_mode(among(mode, LineSet::EMPTY));
+            assert_eq!(spread.pick(&packet, used), LineSet::of(used), "{mode:?}");
+            spread.set_mode(mode);
+            let picked: Vec<usize> = (0..100).map(|_| spread.pick(&packet, used).len()).collect();
+            let copies = usize::from(matches!(mode, LineMode::Duplicate(_))) + 1;
+            assert_eq!(picked, [copies; 100], "{mode:?}");
+            assert!(lines_of(mode).is_empty() || lines_of(mode) == BOTH);
+        }
+    }
+
+    #[test]
+    fn balanced_packets_go_by_turns() {
+        let mut spread = Spread::new();
+        let shares = std::array::from_fn(|at| u64::from(at < 2));
+        spread.set_mode(LineMode::BalancePackets(shares));
+        let mut packet = vec![0; 1200];
+        packet[0] = 0x45;
+        packet[9] = 6;
+        packet[32] = 0x50;
+        let mut sent = [0; 2];
+        for _ in 0..100 {
+            sent[spread.pick(&packet, LineId(0)).first().unwrap().index()] += 1;
+        }
+        assert_eq!(sent, [50, 50]);
+    }
+}
