@@ -2,11 +2,10 @@
 
 use core::fmt;
 
-use sha1::{Digest, Sha1};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::mschap::hash_nt_password_hash;
-use crypto::Rc4;
+use crypto::{Rc4, sha1};
 
 const MAGIC_1: &[u8] = b"This is the MPPE Master Key";
 const MAGIC_2: &[u8] =
@@ -66,26 +65,16 @@ impl MasterKey {
     /// From the hash of the password and the response of MS-CHAP version 2.
     #[must_use]
     pub fn new(password_hash: &[u8; 16], nt_response: &[u8; 24]) -> Self {
-        let hash = Sha1::new()
-            .chain_update(hash_nt_password_hash(password_hash).as_slice())
-            .chain_update(nt_response)
-            .chain_update(MAGIC_1)
-            .finalize();
-        Self(first_half(hash.into()))
+        let hash = hash_nt_password_hash(password_hash);
+        Self(first_half(sha1(&[&*hash, nt_response, MAGIC_1])))
     }
 
     /// `GetAsymmetricStartKey` (RFC 3079, section 3.4): the first key of one direction.
     #[must_use]
     pub fn start_key(&self, from_client: bool, length: KeyLength) -> StartKey {
         let magic = if from_client { MAGIC_2 } else { MAGIC_3 };
-        let hash = Sha1::new()
-            .chain_update(self.0.as_slice())
-            .chain_update(PAD_1)
-            .chain_update(magic)
-            .chain_update(PAD_2)
-            .finalize();
         StartKey {
-            key: first_half(hash.into()),
+            key: first_half(sha1(&[&*self.0, &PAD_1, magic, &PAD_2])),
             length,
         }
     }
@@ -128,13 +117,13 @@ impl StartKey {
     /// `GetNewKeyFromSHA` (RFC 3078, section 7.3).
     fn next(&self, current: &[u8; 16]) -> Zeroizing<[u8; 16]> {
         let len = self.length.bytes();
-        let hash = Sha1::new()
-            .chain_update(self.as_bytes())
-            .chain_update(PAD_1)
-            .chain_update(&current[..len])
-            .chain_update(PAD_2)
-            .finalize();
-        first_half(hash.into())
+        // One piece: packets pay for each.
+        let mut message = Zeroizing::new([0; 16 + PAD_1.len() + 16 + PAD_2.len()]);
+        message[..len].copy_from_slice(self.as_bytes());
+        message[len + PAD_1.len()..][..len].copy_from_slice(&current[..len]);
+        let end = 2 * len + PAD_1.len();
+        message[end..end + PAD_2.len()].copy_from_slice(&PAD_2);
+        first_half(sha1(&[&message[..end + PAD_2.len()]]))
     }
 }
 
@@ -158,12 +147,12 @@ impl SessionKey {
         &self.key[..self.start.length.bytes()]
     }
 
-    /// Changes the key for the next one (RFC 3078, section 7.3).
-    pub fn change(&mut self) {
+    /// Changes the key for the next one (RFC 3078, section 7.3). `cipher` is where it is worked out; what it was is gone.
+    pub fn change(&mut self, cipher: &mut Rc4) {
         let mut next = self.start.next(&self.key);
         let len = self.start.length.bytes();
         // It is encrypted with itself.
-        let mut cipher = Rc4::new(&next[..len]);
+        cipher.set_key(&next[..len]);
         cipher.apply(&mut next[..len]);
         self.start.length.weaken(&mut next);
         self.key = next;
