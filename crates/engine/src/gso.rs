@@ -91,6 +91,16 @@ impl Super {
         self.header + self.mss.min(self.payload - i * self.mss)
     }
 
+    /// Has `out` be packet `i` of the super-packet, complete with its checksums.
+    pub(crate) fn cut(&self, packet: &[u8], i: usize, out: &mut Vec<u8>) {
+        let from = self.header + i * self.mss;
+        let payload = self.len(i) - self.header;
+        out.clear();
+        out.extend_from_slice(&packet[..self.header]);
+        out.extend_from_slice(&packet[from..from + payload]);
+        self.finish(out, i, i + 1 == self.count());
+    }
+
     /// Spreads the super-packet at `memory[start..]` out: packet `i` comes to lie at
     /// `start + i * stride`, complete with its checksums.
     ///

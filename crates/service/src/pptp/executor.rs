@@ -16,13 +16,14 @@ use crate::wireguard::Signals;
 use ::config::pptp::{Pptp, Role};
 use ::pptp::session::{StartError, Up};
 use control::Control;
+use engine::interface::{Reader, Writer};
 use host::background;
 use host::{ApplyError, logging, privileges, startup};
 use netio::gre::{GreSocket, Outgoing, Received};
 use netio::netlink::{Monitor, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
 use netio::tcp::{Listener, TcpError, TcpOptions};
-use netio::tun::{Tun, TunError, TunOptions};
+use netio::tun::{self, Tun, TunError, TunOptions};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
@@ -139,7 +140,9 @@ struct Executor<'m, M> {
     outgoing: Outgoing,
     /// Packets that the kernel did not take.
     unsent: u64,
-    unwritten: u64,
+    /// How packets come from the interface and go to it.
+    reader: Reader,
+    writer: Writer,
     listener: Option<Listener>,
     gate: Gate,
     streams: BTreeMap<StreamId, Control>,
@@ -185,7 +188,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             Role::Client(_) => None,
         };
         let gre = GreSocket::open(address, device, Some(BUFFER)).map_err(RunError::Gre)?;
-        let tun = Tun::create(&model.interface, TunOptions::PLAIN)?;
+        let tun = tun::self_test(TunOptions::ALL).create(&model.interface, TunOptions::ALL)?;
         let news = Monitor::open(Watch::ALL)?;
         let poller = Poller::new().map_err(io_error("epoll"))?;
         let wake = Waker::new().map_err(io_error("eventfd"))?;
@@ -213,7 +216,8 @@ impl<'m, M: Machine> Executor<'m, M> {
             received: Received::new(),
             outgoing: Outgoing::new(),
             unsent: 0,
-            unwritten: 0,
+            reader: Reader::new(),
+            writer: Writer::new(),
             listener,
             gate: Gate::new(),
             streams: BTreeMap::new(),
@@ -422,7 +426,8 @@ impl<'m, M: Machine> Executor<'m, M> {
         let drops = &mut status.dataplane.drops;
         for (name, count) in [
             ("send_failed", self.unsent),
-            ("tun_write", self.unwritten),
+            ("tun_write", self.writer.refused()),
+            ("tun_malformed", self.reader.malformed()),
             ("truncated", self.received.dropped),
         ] {
             *drops.entry(name.to_owned()).or_default() += count;

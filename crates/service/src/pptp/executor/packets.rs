@@ -2,25 +2,29 @@
 
 use super::{Executor, RunError};
 use crate::pptp::machine::Machine;
-use netio::gre::PACKET_MAX;
-use std::io::{self, IoSlice};
+use std::io;
 use std::time::Instant;
 
-/// Packets read from the interface in one go.
+/// Packets that are read from the interface in one go, a super-packet's counted one by one, and sent by one call.
 const BATCH: usize = 64;
 
 impl<M: Machine> Executor<'_, M> {
     /// Reads what waits at the interface, up to a batch, seals it and sends it.
     pub(super) fn pump_tun(&mut self, now: Instant) -> Result<(), RunError> {
-        let mut packet = [0; PACKET_MAX];
-        for _ in 0..BATCH {
-            match self.tun.read(&mut packet) {
-                Ok(len) => {
-                    let packet = &packet[..len];
-                    let machine = &mut self.machine;
-                    self.outgoing
-                        .push(|memory| machine.outbound(packet, now, memory));
+        let (machine, outgoing) = (&mut self.machine, &mut self.outgoing);
+        let (gre, unsent) = (&self.gre, &mut self.unsent);
+        let mut read = 0;
+        while read < BATCH {
+            let found = self.reader.read(&self.tun, |packet| {
+                outgoing.push(|memory| machine.outbound(packet, now, memory));
+                // There may be a thousand in a super-packet.
+                if outgoing.len() >= BATCH {
+                    *unsent += gre.send(outgoing);
                 }
+            });
+            match found {
+                // What is dropped has cost a call too.
+                Ok(packets) => read += packets.max(1),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
@@ -41,28 +45,22 @@ impl<M: Machine> Executor<'_, M> {
         let Ok(count) = self.gre.receive(&mut self.received) else {
             return;
         };
-        let (tun, unwritten) = (&self.tun, &mut self.unwritten);
-        let mut deliver = |packet: &[u8]| {
-            if tun.write(&[IoSlice::new(packet)]).is_err() {
-                *unwritten += 1;
-            }
-        };
+        let (tun, writer) = (&self.tun, &mut self.writer);
+        let mut deliver = |packet: &[u8]| writer.push(tun, packet);
         for at in 0..count {
             if let Some((from, packet)) = self.received.packet(at) {
                 self.machine
                     .inbound(from, packet, now, &mut deliver, &mut self.effects);
             }
         }
+        self.writer.flush(&self.tun);
     }
 
     /// Writes what has waited for packets that do not come.
     pub(super) fn release(&mut self, now: Instant) {
-        let (tun, unwritten) = (&self.tun, &mut self.unwritten);
-        let mut deliver = |packet: &[u8]| {
-            if tun.write(&[IoSlice::new(packet)]).is_err() {
-                *unwritten += 1;
-            }
-        };
+        let (tun, writer) = (&self.tun, &mut self.writer);
+        let mut deliver = |packet: &[u8]| writer.push(tun, packet);
         self.machine.release(now, &mut deliver, &mut self.effects);
+        self.writer.flush(&self.tun);
     }
 }
