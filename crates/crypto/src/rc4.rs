@@ -24,6 +24,8 @@ const START: [u8; 256] = {
 
 /// Bytes of a block: positions of the state that follow one another without wrapping.
 const BLOCK: usize = 8;
+/// Bytes of what is encrypted at once.
+const WORD: usize = 4;
 
 impl Rc4 {
     /// Begins the stream of a key of 1 to 256 bytes.
@@ -80,21 +82,18 @@ impl Rc4 {
         for block in blocks {
             // Never more than 248, which spares a check, and the wrapping, for each byte.
             let first = usize::from(i.wrapping_add(1)) & (256 - BLOCK);
-            let (low, high) = block.split_at_mut(BLOCK / 2);
-            for (half, word) in [low, high].into_iter().enumerate() {
-                let mut stream = [0; BLOCK / 2];
-                for (at, out) in stream.iter_mut().enumerate() {
-                    let i = first + half * (BLOCK / 2) + at;
+            for (half, word) in block.as_chunks_mut::<WORD>().0.iter_mut().enumerate() {
+                let mut stream = 0;
+                for at in 0..WORD {
+                    let i = first + half * WORD + at;
                     let a = state[i];
                     j = j.wrapping_add(a);
                     let b = state[usize::from(j)];
                     state[i] = b;
                     state[usize::from(j)] = a;
-                    *out = state[usize::from(a.wrapping_add(b))];
+                    stream |= u32::from(state[usize::from(a.wrapping_add(b))]) << (8 * at);
                 }
-                for (byte, stream) in word.iter_mut().zip(stream) {
-                    *byte ^= stream;
-                }
+                *word = (u32::from_le_bytes(*word) ^ stream).to_le_bytes();
             }
             i = i.wrapping_add(BLOCK as u8);
         }

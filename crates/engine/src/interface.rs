@@ -66,8 +66,8 @@ pub(crate) fn write(tun: &Tun, coalescer: &mut Coalescer, memory: &mut [u8]) -> 
 /// Reads packets from an interface.
 pub struct Reader {
     memory: Vec<u8>,
-    /// One that was cut.
-    packet: Vec<u8>,
+    /// Those of a super-packet that is cut.
+    headers: Vec<u8>,
     malformed: u64,
 }
 
@@ -89,7 +89,7 @@ impl Reader {
     pub fn new() -> Self {
         Self {
             memory: vec![0; READ_MAX],
-            packet: Vec::new(),
+            headers: Vec::new(),
             malformed: 0,
         }
     }
@@ -123,10 +123,7 @@ impl Reader {
             self.malformed += 1;
             return Ok(0);
         };
-        for at in 0..parsed.count() {
-            parsed.cut(packet, at, &mut self.packet);
-            each(&self.packet);
-        }
+        parsed.cut(packet, &mut self.headers, each);
         Ok(parsed.count())
     }
 
@@ -203,9 +200,9 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checksum;
     use crate::ip::TCP;
     use crate::ip::tests::ipv4;
-    use crate::{checksum, gso};
 
     /// A packet of one flow, with `payload` bytes behind `seq`.
     fn tcp(seq: u32, payload: usize) -> Vec<u8> {
@@ -225,7 +222,7 @@ mod tests {
             csum_offset: 16,
             ..VnetHdr::NONE
         };
-        assert!(gso::complete_checksum(&mut packet, &hdr));
+        assert!(complete_checksum(&mut packet, &hdr));
         packet
     }
 
