@@ -227,7 +227,7 @@ mod tests {
         let spread = (0..s.count()).map(|i| memory[i * stride..i * stride + s.len(i)].to_vec());
         let (spread, mut cut): (Vec<_>, _) = (spread.collect(), Vec::new());
         s.cut(&mut packet.to_vec(), &mut Vec::new(), |one| {
-            cut.push(one.to_vec())
+            cut.push(one.to_vec());
         });
         assert_eq!(cut, spread, "one way as the other");
         spread
