@@ -55,7 +55,7 @@ pub(crate) fn command() -> Command {
     let file = Arg::new("FILE")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("IFNAME.conf, or IFNAME for /etc/wireguard/IFNAME.conf; NAME.ovpn; NAME.toml (PPTP); a relay's file");
+        .help("IFNAME.conf, or IFNAME for /etc/wireguard/IFNAME.conf; NAME.ovpn; NAME.toml, or a file of pppd's or pptpd.conf (PPTP); a relay's file");
     Command::new("check")
         .about("Say of every line of a file whether it is honoured, ignored or refused, and why")
         .arg(file)
@@ -123,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// The report on a file, by what the file is.
 fn judge(arguments: &Arguments) -> Result<Judged, ImportError> {
-    if pptp::is_toml(&arguments.file) {
+    if pptp::is_pptp(&arguments.file) {
         return judge_pptp(&arguments.file);
     }
     if openvpn::is_openvpn(&arguments.file) {
@@ -160,7 +160,11 @@ fn tell_lines(origin: Option<String>, report: &mut Report) {
 
 fn judge_pptp(file: &Path) -> Result<Judged, ImportError> {
     let missing = (!cfg!(feature = "pptp")).then_some(pptp::NOT_BUILT);
-    Ok(judge_all(pptp::read(file)?, missing, file))
+    Ok(judge_all(
+        pptp::read(file)?,
+        missing,
+        pptp::secrets_of(file),
+    ))
 }
 
 fn judge_relay(file: &Path) -> Result<Judged, ImportError> {

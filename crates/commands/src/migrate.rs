@@ -29,7 +29,10 @@ pub(crate) fn command() -> Command {
     };
     Command::new("migrate")
         .about("Write WireGuard files for the same office as a PPTP file's, with new keys")
-        .arg(path("FILE", "NAME.toml of a PPTP server or client"))
+        .arg(path(
+            "FILE",
+            "NAME.toml of a PPTP server or client, or a file of pppd's or pptpd.conf",
+        ))
         .arg(path(
             "DIRECTORY",
             "A new directory for the files, which only this user can read",
@@ -47,7 +50,7 @@ pub(crate) fn command() -> Command {
 enum MigrateError {
     #[error(transparent)]
     Import(#[from] ImportError),
-    #[error("{0}: a PPTP file ends in .toml")]
+    #[error("{0}: no PPTP file: those end in .toml, or are pppd's that call pptp, or pptpd.conf")]
     NotPptp(PathBuf),
     #[error("say where the users call the office: --endpoint vpn.example")]
     NoEndpoint,
@@ -95,7 +98,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 
 /// Writes the files. Returns what to do with them.
 fn migrate(file: &Path, directory: &Path, endpoint: Option<&str>) -> Result<String, MigrateError> {
-    if !pptp::is_toml(file) {
+    if !pptp::is_pptp(file) {
         return Err(MigrateError::NotPptp(file.to_owned()));
     }
     let model = pptp::read_to_leave(file)?.into_model()?;

@@ -30,7 +30,7 @@ pub(crate) fn command() -> Command {
             Arg::new("FILE")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("IFNAME.conf, or IFNAME for /etc/wireguard/IFNAME.conf; NAME.ovpn; NAME.toml (PPTP)"),
+                .help("IFNAME.conf, or IFNAME for /etc/wireguard/IFNAME.conf; NAME.ovpn; NAME.toml, or a file of pppd's or pptpd.conf (PPTP)"),
         )
         .arg(flag(
             "daemon",
@@ -178,7 +178,7 @@ fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     let path = find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?);
     settings::log_to_file(matches)?;
     let _claim = Claim::new(&path)?;
-    if config::pptp::is_toml(&path) {
+    if config::pptp::is_pptp(&path) {
         #[cfg(feature = "pptp")]
         return pptp::up(&path, matches);
         #[cfg(not(feature = "pptp"))]

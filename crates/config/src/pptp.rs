@@ -9,9 +9,10 @@
 //! routes = ["10.0.0.0/8"]
 //! ```
 //!
-//! Nothing is honoured as long as anything is refused: a misread word would cost what little protection there is.
+//! Or the files of pppd and pptpd, see [`ppp`]. Nothing is honoured as long as anything is refused: a misread word would cost what little protection there is.
 
 mod keys;
+pub mod ppp;
 mod values;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -36,11 +37,20 @@ pub const POOL_MAX: usize = 1024;
 /// Largest file that is read, in bytes; a real one has a few hundred.
 const FILE_MAX: u64 = 64 * 1024;
 
+/// What is said of every file that does not allow it, before how to.
+macro_rules! protects_nothing {
+    () => {
+        "PPTP protects nothing: a recording of one login opens everything that was ever sent, and packets can be changed on \
+         their way. Use WireGuard (`millrace migrate` writes its files), or OpenVPN where that is all the other end has. "
+    };
+}
+const PROTECTS_NOTHING: &str = protects_nothing!();
+
 /// What is said of a file that does not allow it.
-pub const INSECURE: &str = "PPTP protects nothing: a recording of one login opens everything that was ever sent, and packets \
-    can be changed on their way. Use WireGuard (`millrace migrate` writes its files), or OpenVPN where that is all the other \
-    end has. If it has to be PPTP, write \
-    allow-insecure = \"pptp\", and use a password that is used for nothing else";
+pub const INSECURE: &str = concat!(
+    protects_nothing!(),
+    "If it has to be PPTP, write allow-insecure = \"pptp\", and use a password that is used for nothing else"
+);
 
 /// What is said of any file by a program that was built without PPTP.
 pub const NOT_BUILT: &str =
@@ -111,7 +121,9 @@ pub struct Server {
     pub listen: SocketAddrV4,
     /// Its address inside, and the bits of the network that clients are in.
     pub address: (Ipv4Addr, u8),
-    /// Addresses for clients, all of them in that network.
+    /// Networks that lead to clients; none if all of that network does.
+    pub routes: Vec<AllowedIp>,
+    /// Addresses for clients, all of them in these networks, or that one.
     pub pool: Vec<Ipv4Addr>,
     /// Name servers for clients, two at most.
     pub dns: Vec<Ipv4Addr>,
@@ -158,10 +170,24 @@ pub enum Auth {
 /// What a file gave.
 pub type Import = crate::report::Import<Pptp>;
 
-/// Whether a file is one of these, by its name.
+/// Whether a file is one of these, by its name, or as one of another program by what is in it.
 #[must_use]
-pub fn is_toml(path: &Path) -> bool {
+pub fn is_pptp(path: &Path) -> bool {
+    is_toml(path) || ppp::is_options(path)
+}
+
+/// Whether a file is one of Millrace's own, by its name.
+fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "toml")
+}
+
+/// Which file has the passwords of one of these: itself, or that which pppd has them in.
+#[must_use]
+pub fn secrets_of(path: &Path) -> &Path {
+    match is_toml(path) {
+        true => path,
+        false => Path::new(ppp::SECRETS),
+    }
 }
 
 /// Reads a file.
@@ -169,7 +195,7 @@ pub fn is_toml(path: &Path) -> bool {
 /// # Errors
 /// It cannot be read, or is no text. What is wrong in its lines is in the report.
 pub fn read(path: &Path) -> Result<Import, ImportError> {
-    Ok(parse(&text(path)?, path))
+    Ok(parse_either(&text(path)?, path, true))
 }
 
 /// Reads a file of which nothing is to be started: it need not allow what is insecure.
@@ -177,7 +203,15 @@ pub fn read(path: &Path) -> Result<Import, ImportError> {
 /// # Errors
 /// As [`read`].
 pub fn read_to_leave(path: &Path) -> Result<Import, ImportError> {
-    Ok(parse_with(&text(path)?, path, false))
+    Ok(parse_either(&text(path)?, path, false))
+}
+
+/// Parses a file of Millrace's own or of another program.
+fn parse_either(text: &str, path: &Path, starts: bool) -> Import {
+    match is_toml(path) {
+        true => parse_with(text, path, starts),
+        false => ppp::parse(text, path, starts, &ppp::of_host),
+    }
 }
 
 fn text(path: &Path) -> Result<String, ImportError> {
@@ -385,6 +419,7 @@ fn server(keys: &mut Keys<'_, '_>) -> Option<Server> {
     Some(Server {
         listen: listen?,
         address: address?,
+        routes: Vec::new(),
         pool: pool?,
         dns,
         users: users?,

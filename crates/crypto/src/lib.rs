@@ -41,6 +41,7 @@ pub mod primitives;
 mod random;
 mod rc4;
 pub mod select;
+mod sha1;
 mod unpredictable;
 #[cfg(test)]
 mod vectors;
@@ -57,6 +58,7 @@ pub use packet_cipher::PacketCipher;
 pub use plane::{Batch, Packet};
 pub use random::{equal, random};
 pub use rc4::Rc4;
+pub use sha1::{SHA1_LEN, sha1};
 
 /// Bytes of a ChaCha20-Poly1305 (or XChaCha20-Poly1305) tag.
 pub const TAG_LEN: usize = 16;

@@ -11,6 +11,22 @@ pub struct Rc4 {
     j: u8,
 }
 
+/// Every byte value once.
+const START: [u8; 256] = {
+    let mut state = [0; 256];
+    let mut at = 0;
+    while at < state.len() {
+        state[at] = at as u8;
+        at += 1;
+    }
+    state
+};
+
+/// Bytes of a block: positions of the state that follow one another without wrapping.
+const BLOCK: usize = 8;
+/// Bytes of what is encrypted at once.
+const WORD: usize = 4;
+
 impl Rc4 {
     /// Begins the stream of a key of 1 to 256 bytes.
     ///
@@ -18,32 +34,99 @@ impl Rc4 {
     /// If `key` is empty.
     #[must_use]
     pub fn new(key: &[u8]) -> Self {
+        let mut rc4 = Self {
+            state: START,
+            i: 0,
+            j: 0,
+        };
+        rc4.mix(key);
+        rc4
+    }
+
+    /// Begins the stream of another key in the same memory, which is cheaper than a new one: nothing has to be overwritten.
+    ///
+    /// # Panics
+    /// If `key` is empty.
+    pub fn set_key(&mut self, key: &[u8]) {
+        self.state = START;
+        (self.i, self.j) = (0, 0);
+        self.mix(key);
+    }
+
+    fn mix(&mut self, key: &[u8]) {
         assert!(!key.is_empty(), "RC4 needs a key");
-        // Every byte value once.
-        let mut state = core::array::from_fn(|at| at as u8);
-        let mut j = 0_u8;
-        for (at, &byte) in (0..256).zip(key.iter().cycle()) {
-            j = j.wrapping_add(state[at]).wrapping_add(byte);
-            state.swap(at, usize::from(j));
+        // The lengths of MPPE's keys: loops without ends to look for.
+        if let Ok(key) = key.try_into() {
+            mix_whole::<16>(&mut self.state, key);
+        } else if let Ok(key) = key.try_into() {
+            mix_whole::<8>(&mut self.state, key);
+        } else {
+            let mut j = 0_u8;
+            for (at, &byte) in (0..256).zip(key.iter().cycle()) {
+                j = j.wrapping_add(self.state[at]).wrapping_add(byte);
+                self.state.swap(at, usize::from(j));
+            }
         }
-        Self { state, i: 0, j: 0 }
     }
 
     /// Encrypts or decrypts what comes next, in place.
     pub fn apply(&mut self, bytes: &mut [u8]) {
+        // Up to where a block of positions begins.
+        let until = BLOCK - (usize::from(self.i) + 1) % BLOCK;
+        let (head, rest) = bytes.split_at_mut((until % BLOCK).min(bytes.len()));
+        self.apply_singly(head);
+        let (blocks, tail) = rest.as_chunks_mut::<BLOCK>();
         let state = &mut self.state;
         // Written back once.
         let (mut i, mut j) = (self.i, self.j);
-        for byte in bytes {
-            i = i.wrapping_add(1);
-            let a = state[usize::from(i)];
-            j = j.wrapping_add(a);
-            let b = state[usize::from(j)];
-            state[usize::from(i)] = b;
-            state[usize::from(j)] = a;
-            *byte ^= state[usize::from(a.wrapping_add(b))];
+        for block in blocks {
+            // Never more than 248, which spares a check, and the wrapping, for each byte.
+            let first = usize::from(i.wrapping_add(1)) & (256 - BLOCK);
+            for (half, word) in block.as_chunks_mut::<WORD>().0.iter_mut().enumerate() {
+                let mut stream = 0;
+                for at in 0..WORD {
+                    let i = first + half * WORD + at;
+                    let a = state[i];
+                    j = j.wrapping_add(a);
+                    let b = state[usize::from(j)];
+                    state[i] = b;
+                    state[usize::from(j)] = a;
+                    stream |= u32::from(state[usize::from(a.wrapping_add(b))]) << (8 * at);
+                }
+                *word = (u32::from_le_bytes(*word) ^ stream).to_le_bytes();
+            }
+            i = i.wrapping_add(BLOCK as u8);
         }
         (self.i, self.j) = (i, j);
+        self.apply_singly(tail);
+    }
+
+    fn apply_singly(&mut self, bytes: &mut [u8]) {
+        let state = &mut self.state;
+        for byte in bytes {
+            self.i = self.i.wrapping_add(1);
+            let a = state[usize::from(self.i)];
+            self.j = self.j.wrapping_add(a);
+            let b = state[usize::from(self.j)];
+            state[usize::from(self.i)] = b;
+            state[usize::from(self.j)] = a;
+            *byte ^= state[usize::from(a.wrapping_add(b))];
+        }
+    }
+}
+
+/// The key schedule of a key whose length divides that of the state.
+#[inline(always)]
+fn mix_whole<const LEN: usize>(state: &mut [u8; 256], key: &[u8; LEN]) {
+    let mut j = 0_u8;
+    for first in (0..256).step_by(LEN) {
+        for (at, &byte) in key.iter().enumerate() {
+            let at = (first + at) & 0xff;
+            let a = state[at];
+            j = j.wrapping_add(a).wrapping_add(byte);
+            state[at] = state[usize::from(j)];
+            state[usize::from(j)] = a;
+        }
     }
 }
 
@@ -64,6 +147,7 @@ impl Drop for Rc4 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// RFC 6229, section 2: the streams of two keys at offsets 0, 16 and 4096.
     #[test]
@@ -100,6 +184,49 @@ mod tests {
                     .collect();
                 assert_eq!(found, hex, "{len} bytes of key, offset {at}");
             }
+        }
+    }
+
+    /// The algorithm as it is usually written.
+    fn plain(key: &[u8], len: usize) -> Vec<u8> {
+        let mut state: Vec<u8> = (0..=255).collect();
+        let mut j = 0_usize;
+        for i in 0..256 {
+            j = (j + usize::from(state[i]) + usize::from(key[i % key.len()])) % 256;
+            state.swap(i, j);
+        }
+        let (mut i, mut j) = (0, 0);
+        let mut next = || {
+            i = (i + 1) % 256;
+            j = (j + usize::from(state[i])) % 256;
+            state.swap(i, j);
+            state[(usize::from(state[i]) + usize::from(state[j])) % 256]
+        };
+        (0..len).map(|_| next()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn any_key_in_any_pieces_and_any_memory_gives_the_same_stream(
+            first in proptest::collection::vec(any::<u8>(), 1..20),
+            key in prop_oneof![
+                proptest::collection::vec(any::<u8>(), 16),
+                proptest::collection::vec(any::<u8>(), 8),
+                proptest::collection::vec(any::<u8>(), 1..257),
+            ],
+            pieces in proptest::collection::vec(0_usize..300, 0..12),
+        ) {
+            let mut rc4 = Rc4::new(&first);
+            rc4.apply(&mut [0; 100]);
+            rc4.set_key(&key);
+            let mut stream = vec![0; pieces.iter().sum()];
+            let mut rest = &mut stream[..];
+            for piece in pieces {
+                let (now, later) = rest.split_at_mut(piece);
+                rc4.apply(now);
+                rest = later;
+            }
+            prop_assert_eq!(&stream, &plain(&key, stream.len()));
         }
     }
 }

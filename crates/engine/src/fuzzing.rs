@@ -63,6 +63,14 @@ pub fn gso(data: &[u8]) {
     };
     let payload: usize = (0..parsed.count()).map(|i| parsed.len(i)).sum();
     assert!(payload >= packet.len());
+    let (mut headers, mut cut) = (Vec::new(), Vec::new());
+    let mut whole = packet.clone();
+    parsed.cut(&mut whole, &mut headers, |one| cut.push(one.len()));
+    assert!(
+        cut.iter()
+            .copied()
+            .eq((0..parsed.count()).map(|i| parsed.len(i)))
+    );
     let stride = parsed.len(0) + 48;
     if parsed.count() * stride <= 1 << 20 {
         packet.resize(parsed.count() * stride, 0);

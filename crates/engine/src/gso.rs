@@ -91,6 +91,27 @@ impl Super {
         self.header + self.mss.min(self.payload - i * self.mss)
     }
 
+    /// Gives each packet of a super-packet to `each`, complete with its checksums, one behind the other and without moving
+    /// payload: the headers of each are written over the end of the payload before it, which is not needed any more.
+    /// `headers` is memory to keep them in.
+    pub(crate) fn cut(
+        &self,
+        packet: &mut [u8],
+        headers: &mut Vec<u8>,
+        mut each: impl FnMut(&[u8]),
+    ) {
+        headers.clear();
+        headers.extend_from_slice(&packet[..self.header]);
+        let count = self.count();
+        for i in 0..count {
+            let start = i * self.mss;
+            let one = &mut packet[start..start + self.len(i)];
+            one[..self.header].copy_from_slice(headers);
+            self.finish(one, i, i + 1 == count);
+            each(one);
+        }
+    }
+
     /// Spreads the super-packet at `memory[start..]` out: packet `i` comes to lie at
     /// `start + i * stride`, complete with its checksums.
     ///
@@ -203,9 +224,13 @@ mod tests {
         let mut memory = packet.to_vec();
         memory.resize(s.count() * stride, 0xee);
         s.spread(&mut memory, 0, stride);
-        (0..s.count())
-            .map(|i| memory[i * stride..i * stride + s.len(i)].to_vec())
-            .collect()
+        let spread = (0..s.count()).map(|i| memory[i * stride..i * stride + s.len(i)].to_vec());
+        let (spread, mut cut): (Vec<_>, _) = (spread.collect(), Vec::new());
+        s.cut(&mut packet.to_vec(), &mut Vec::new(), |one| {
+            cut.push(one.to_vec());
+        });
+        assert_eq!(cut, spread, "one way as the other");
+        spread
     }
 
     #[test]

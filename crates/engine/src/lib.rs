@@ -28,6 +28,7 @@ mod gro;
 mod gso;
 mod held_back;
 mod icmp;
+pub mod interface;
 mod ip;
 mod key;
 mod line;

@@ -144,6 +144,35 @@ fn one_stream_over_a_line_that_reorders() {
 }
 
 #[test]
+fn a_client_that_pppd_is_written_for_comes_up() {
+    if !ready() {
+        return;
+    }
+    let (net, directory) = (Net::new(), Directory::new());
+    let mut server = start(&net.b, &directory.file("server.toml", &server_text("")));
+    is_up(&mut server);
+    let text = |first: &str| {
+        format!(
+            "{first}\npty \"pptp {} --nolaunchpppd\"\nname alice\nremotename office\npassword \"correct horse\"\n\
+             require-mppe-128 refuse-pap refuse-chap\nlock noauth nobsdcomp nodeflate novj\nmtu 1300\npersist\n",
+            net.link.b4()
+        )
+    };
+    let refused = start(&net.a, &directory.file("pptp0", &text("# nothing")));
+    let exit = refused.wait_at_most(PATIENCE).unwrap();
+    assert!(!exit.status.success(), "{exit:?}");
+    assert!(exit.stderr.contains("#! allow-insecure = pptp"), "{exit:?}");
+    let file = directory.file("pptp0", &text("#! allow-insecure = pptp"));
+    let mut client = start(&net.a, &file);
+    is_up(&mut client);
+    pings(&net.a, SERVER, 3);
+    tcp_both_ways(&net.a, &net.b, SERVER, SIZE / 10);
+    assert_eq!(status_of(&net.a, "pptp0")["mtu"], 1300);
+    end(client);
+    end(server);
+}
+
+#[test]
 fn a_wrong_password_ends_the_client_and_not_the_server() {
     if !ready() {
         return;

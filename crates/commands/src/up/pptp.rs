@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 /// Brings the tunnel of a file up and serves it until it ends.
 pub(super) fn up(path: &Path, matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
-    if let Some(warning) = config::secrecy::warning(path) {
+    if let Some(warning) = config::secrecy::warning(pptp::secrets_of(path)) {
         log::warn!("{warning}");
     }
     let import = pptp::read(path)?;

@@ -153,6 +153,15 @@ fn inside(address: Ipv4Addr, network: (Ipv4Addr, u8)) -> bool {
     (first + 1..last).contains(&u32::from(address))
 }
 
+/// The bits of the smallest network that an address and others are in; of a small one, if there is none.
+pub(super) fn common_bits(address: Ipv4Addr, others: &[Ipv4Addr]) -> u8 {
+    let holds = |bits: &u8| {
+        let mut all = others.iter().chain([&address]);
+        all.all(|&one| inside(one, (address, *bits)))
+    };
+    (8..=30).rev().find(holds).unwrap_or(24)
+}
+
 /// All others of a network, from the first on, up to the most that there may be.
 pub(super) fn others(network: (Ipv4Addr, u8)) -> Vec<Ipv4Addr> {
     let (first, last) = ends(network);

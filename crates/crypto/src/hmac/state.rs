@@ -87,7 +87,7 @@ impl State {
         }
     }
 
-    pub(super) fn update(&mut self, bytes: &[u8]) {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
         let (data, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len());
         // SAFETY: an initialised context and a slice with its length.
         unsafe {
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    pub(super) fn finish(mut self) -> [u8; MAX_LEN] {
+    pub(crate) fn finish(mut self) -> [u8; MAX_LEN] {
         let mut hash = [0; MAX_LEN];
         let out = hash.as_mut_ptr();
         // SAFETY: an initialised context, and room for the longest hash.

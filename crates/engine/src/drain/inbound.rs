@@ -2,7 +2,8 @@
 
 use super::again::Again;
 use super::overhead;
-use crate::gro::{Coalescer, JOIN_MAX, Joins, Written};
+use crate::gro::{Coalescer, JOIN_MAX, Joins};
+use crate::interface;
 use crate::ip::IpPacket;
 use crate::missing::Missing;
 use crate::peer::Peer;
@@ -12,7 +13,7 @@ use crate::shared::Shared;
 use crate::slot::{BATCH_PACKETS, InboundRun, InboundSlot, Inner};
 use lines::inner::Reader;
 use lines::reorder::Verdict;
-use netio::tun::{GsoKind, VnetHdr};
+use netio::tun::VnetHdr;
 use plane::{Joined, LineCounts, LineId, Notice, Packet, ReplayCheck, Window, Wire};
 use std::hash::{BuildHasher, RandomState};
 use std::io::IoSlice;
@@ -364,43 +365,10 @@ impl<W: Wire> InboundDrain<W> {
     }
 
     fn write(&mut self, shared: &Shared<W>, memory: &mut [u8]) {
-        let tun = &shared.tun;
-        let (mut writes, mut supers) = (0, 0);
-        self.coalescer.drain(memory, |memory, hdr, gather| {
-            let hdr_bytes = hdr.emit();
-            let mut parts = [IoSlice::new(&[]); JOIN_MAX + 1];
-            let mut used = 0;
-            if tun.vnet_hdr() {
-                parts[0] = IoSlice::new(&hdr_bytes);
-                used = 1;
-            }
-            for range in gather.ranges() {
-                parts[used] = IoSlice::new(&memory[range]);
-                used += 1;
-            }
-            writes += 1;
-            let joined = hdr.gso != GsoKind::None;
-            let rung = if hdr.gso == GsoKind::Udp {
-                &tun.uso
-            } else {
-                &tun.gro
-            };
-            match tun.write(&parts[..used]) {
-                Ok(_) if joined => {
-                    supers += 1;
-                    rung.accepted();
-                }
-                Ok(_) => {}
-                Err(e) if joined && e.raw_os_error() == Some(EINVAL) => {
-                    rung.rejected(format_args!("the kernel refused a super-packet: {e}"));
-                    return Written::Refused;
-                }
-                Err(_) => shared.drops.tun_write.add(u64::from(gather.count)),
-            }
-            Written::Done
-        });
-        shared.inbound.syscalls.add(writes);
-        shared.inbound.super_packets.add(supers);
+        let writes = interface::write(&shared.tun, &mut self.coalescer, memory);
+        shared.inbound.syscalls.add(writes.calls);
+        shared.inbound.super_packets.add(writes.super_packets);
+        shared.drops.tun_write.add(writes.refused);
     }
 }
 
@@ -489,6 +457,3 @@ fn pass_on<W: Wire>(shared: &Shared<W>, packet: &[u8], from: &Arc<Peer>) -> bool
     shared.inject(to, None, packet);
     true
 }
-
-/// The same number on every Linux architecture.
-const EINVAL: i32 = 22;

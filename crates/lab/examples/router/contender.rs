@@ -1,6 +1,7 @@
-//! The VPNs that the router may run, and the far end of each: always a stock program.
+//! The VPNs that the router may run, and the far end of each: always a stock program, but of PPTP.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use lab::openvpn::{
     Cipher, ConfigFile, Credentials, Digest, KeyKind, MillraceOpenVpn, OpenVpn, RunningOpenVpn,
@@ -9,9 +10,10 @@ use lab::openvpn::{
 use lab::peer::{
     Keys, PeerOptions, RunningPeer, WgInterface, WgPeer, WireGuardPeer, WireguardGoPackaged,
 };
-use lab::{Host, LabError};
+use lab::{Host, LabError, Process};
 
 use crate::machine::{FAR, File, MTU};
+use crate::pptp;
 
 /// The far end's WireGuard port.
 const WG_PORT: u16 = 51820;
@@ -29,6 +31,8 @@ enum Kind {
     WireGuard(&'static str),
     /// Reads a configuration: the program, whose first words are given.
     OpenVpn(&'static str, Cipher),
+    /// A client of PPTP's.
+    Pptp(pptp::Client),
 }
 
 const MILLRACE_WIREGUARD: &str = "millrace wireguard -f wg0 >/tmp/vpn.log 2>&1 &";
@@ -37,7 +41,7 @@ const KERNEL: &str = "ip link add wg0 type wireguard";
 const MILLRACE_OPENVPN: &str = "millrace openvpn";
 const STOCK_OPENVPN: &str = "openvpn";
 
-const ALL: [Contender; 9] = [
+const ALL: [Contender; 12] = [
     wireguard("millrace-wireguard", MILLRACE_WIREGUARD),
     wireguard("wireguard-go", WIREGUARD_GO),
     wireguard("kernel-wireguard", KERNEL),
@@ -59,6 +63,9 @@ const ALL: [Contender; 9] = [
         STOCK_OPENVPN,
         Cipher::ChaCha20Poly1305,
     ),
+    pptp("millrace-pptp", pptp::Client::Millrace),
+    pptp("kernel-pptp", pptp::Client::Kernel),
+    pptp("pptp-linux", pptp::Client::UserSpace),
 ];
 
 const fn wireguard(name: &'static str, start: &'static str) -> Contender {
@@ -75,14 +82,23 @@ const fn openvpn(name: &'static str, start: &'static str, cipher: Cipher) -> Con
     }
 }
 
+const fn pptp(name: &'static str, client: pptp::Client) -> Contender {
+    Contender {
+        name,
+        kind: Kind::Pptp(client),
+    }
+}
+
 /// The far end before it runs.
 pub(crate) enum Making {
+    Pptp,
     WireGuard(WgInterface),
     OpenVpn(ConfigFile),
 }
 
 /// The far end. Held so that it lives.
 pub(crate) enum FarEnd<'h> {
+    Pptp { _running: Process },
     WireGuard { _running: RunningPeer<'h> },
     OpenVpn { _running: RunningOpenVpn<'h> },
 }
@@ -103,6 +119,7 @@ impl Contender {
     /// The far end, and what the router gets.
     pub(crate) fn prepare(&self, far: &Host) -> Result<(Making, Vec<File>), LabError> {
         match self.kind {
+            Kind::Pptp(client) => Ok((Making::Pptp, client.files())),
             Kind::WireGuard(start) => {
                 let (own, router) = (Keys::generate(far)?, Keys::generate(far)?);
                 let everything = IpAddr::from([0; 4]);
@@ -166,9 +183,12 @@ impl Contender {
 }
 
 impl Making {
-    /// Starts the far end.
-    pub(crate) fn start(self, far: &Host) -> Result<FarEnd<'_>, LabError> {
+    /// Starts the far end, which may write files to `directory`.
+    pub(crate) fn start<'h>(self, far: &'h Host, directory: &Path) -> Result<FarEnd<'h>, LabError> {
         match self {
+            Self::Pptp => Ok(FarEnd::Pptp {
+                _running: pptp::serve(far, directory)?,
+            }),
             Self::WireGuard(configuration) => {
                 let running = WireguardGoPackaged.start(far, "wg0", &PeerOptions::default())?;
                 running.configure(&configuration)?;

@@ -318,7 +318,7 @@ fn main_script() -> String {
 /// What the machine does when it is asked: a line for each fact.
 const FACTS: &str = r#"
 echo "fact kernel $(uname -r)"
-for name in wg0 tun0; do
+for name in wg0 tun0 ppp0; do
     counters=/sys/class/net/$name/statistics
     [ ! -e "$counters" ] || for way in tx rx; do echo "fact $way $(cat "$counters/${way}_packets")"; done
 done

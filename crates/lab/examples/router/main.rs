@@ -15,6 +15,7 @@
 
 mod contender;
 mod machine;
+mod pptp;
 mod table;
 mod traffic;
 
@@ -97,7 +98,7 @@ impl<'h> Stage<'h> {
     ) -> Result<Self, LabError> {
         let (make, overlay) = contender.prepare(far)?;
         let mut machine = Machine::start(parts, &overlay, device, far)?;
-        let far_end = make.start(far)?;
+        let far_end = make.start(far, &parts.directory)?;
         let echo = EchoServer::start(far, ECHO_PORT)?;
         let begun = Instant::now();
         while echo

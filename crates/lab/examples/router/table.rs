@@ -10,12 +10,14 @@ use crate::traffic::Cost;
 pub(crate) const TRAFFIC: [&str; 3] = ["tcp up", "tcp down", "udp 64 B"];
 
 /// Whom Millrace is compared with.
-const OTHERS: [(&str, &str); 5] = [
+const OTHERS: [(&str, &str); 7] = [
     ("millrace-wireguard", "wireguard-go"),
     ("millrace-wireguard", "kernel-wireguard"),
     ("millrace-aes-256-gcm", "openvpn-aes-256-gcm"),
     ("millrace-aes-256-cbc-sha1", "openvpn-aes-256-cbc-sha1"),
     ("millrace-chacha20-poly1305", "openvpn-chacha20-poly1305"),
+    ("millrace-pptp", "kernel-pptp"),
+    ("millrace-pptp", "pptp-linux"),
 ];
 
 /// What one repetition of one kind of traffic came to.

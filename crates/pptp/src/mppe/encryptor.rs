@@ -51,9 +51,9 @@ impl Encryptor {
         let change = self.stateless || self.count & 0xff == 0xff;
         if change || self.flush {
             if change || self.style == ResetStyle::Change {
-                self.key.change();
+                self.key.change(&mut self.cipher);
             }
-            self.cipher = self.key.cipher();
+            self.cipher.set_key(self.key.as_bytes());
         }
         let header = Header {
             flushed: change || self.flush,

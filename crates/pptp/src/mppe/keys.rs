@@ -2,12 +2,11 @@
 
 use core::fmt;
 
-use sha1::{Digest, Sha1};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::lines::ProbeKey;
 use crate::mschap::hash_nt_password_hash;
-use crypto::Rc4;
+use crypto::{Rc4, sha1};
 
 const MAGIC_1: &[u8] = b"This is the MPPE Master Key";
 const MAGIC_2: &[u8] =
@@ -69,12 +68,8 @@ impl MasterKey {
     /// From the hash of the password and the response of MS-CHAP version 2.
     #[must_use]
     pub fn new(password_hash: &[u8; 16], nt_response: &[u8; 24]) -> Self {
-        let hash = Sha1::new()
-            .chain_update(hash_nt_password_hash(password_hash).as_slice())
-            .chain_update(nt_response)
-            .chain_update(MAGIC_1)
-            .finalize();
-        Self(first_half(hash.into()))
+        let hash = hash_nt_password_hash(password_hash);
+        Self(first_half(sha1(&[&*hash, nt_response, MAGIC_1])))
     }
 
     /// The key of the probes by several lines, which RFC 3079 does not know.
@@ -87,14 +82,8 @@ impl MasterKey {
     #[must_use]
     pub fn start_key(&self, from_client: bool, length: KeyLength) -> StartKey {
         let magic = if from_client { MAGIC_2 } else { MAGIC_3 };
-        let hash = Sha1::new()
-            .chain_update(self.0.as_slice())
-            .chain_update(PAD_1)
-            .chain_update(magic)
-            .chain_update(PAD_2)
-            .finalize();
         StartKey {
-            key: first_half(hash.into()),
+            key: first_half(sha1(&[&*self.0, &PAD_1, magic, &PAD_2])),
             length,
         }
     }
@@ -129,21 +118,20 @@ impl StartKey {
     /// The first session key (RFC 3079, section 3.4).
     #[must_use]
     pub fn session_key(self) -> SessionKey {
-        let mut key = self.next(&self.key);
-        self.length.weaken(&mut key);
-        SessionKey { start: self, key }
-    }
-
-    /// `GetNewKeyFromSHA` (RFC 3078, section 7.3).
-    fn next(&self, current: &[u8; 16]) -> Zeroizing<[u8; 16]> {
         let len = self.length.bytes();
-        let hash = Sha1::new()
-            .chain_update(self.as_bytes())
-            .chain_update(PAD_1)
-            .chain_update(&current[..len])
-            .chain_update(PAD_2)
-            .finalize();
-        first_half(hash.into())
+        let mut message = Zeroizing::new([0; MESSAGE]);
+        message[..len].copy_from_slice(self.as_bytes());
+        let end = 2 * len + PAD_1.len();
+        message[end..end + PAD_2.len()].copy_from_slice(&PAD_2);
+        let mut first = SessionKey {
+            length: self.length,
+            message,
+        };
+        first.set(&self.key);
+        let mut key = first.next();
+        first.length.weaken(&mut key);
+        first.set(&key);
+        first
     }
 }
 
@@ -153,29 +141,45 @@ impl fmt::Debug for StartKey {
     }
 }
 
+/// Bytes of what is hashed for a key of 128 bits.
+const MESSAGE: usize = 16 + PAD_1.len() + 16 + PAD_2.len();
+
 /// The key of one direction as it is now.
 #[derive(Clone)]
 pub struct SessionKey {
-    start: StartKey,
-    key: Zeroizing<[u8; 16]>,
+    length: KeyLength,
+    /// What the next key is made of (`GetNewKeyFromSHA`, RFC 3078, section 7.3): the start key, padding, this key, padding. It
+    /// is kept as it is hashed, because each packet has a key.
+    message: Zeroizing<[u8; MESSAGE]>,
 }
 
 impl SessionKey {
     /// The key: 8 or 16 bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.key[..self.start.length.bytes()]
+        let len = self.length.bytes();
+        &self.message[len + PAD_1.len()..][..len]
     }
 
-    /// Changes the key for the next one (RFC 3078, section 7.3).
-    pub fn change(&mut self) {
-        let mut next = self.start.next(&self.key);
-        let len = self.start.length.bytes();
+    fn set(&mut self, key: &[u8; 16]) {
+        let len = self.length.bytes();
+        self.message[len + PAD_1.len()..][..len].copy_from_slice(&key[..len]);
+    }
+
+    fn next(&self) -> Zeroizing<[u8; 16]> {
+        let end = 2 * self.length.bytes() + PAD_1.len() + PAD_2.len();
+        first_half(sha1(&[&self.message[..end]]))
+    }
+
+    /// Changes the key for the next one (RFC 3078, section 7.3). `cipher` is where it is worked out; what it was is gone.
+    pub fn change(&mut self, cipher: &mut Rc4) {
+        let mut next = self.next();
+        let len = self.length.bytes();
         // It is encrypted with itself.
-        let mut cipher = Rc4::new(&next[..len]);
+        cipher.set_key(&next[..len]);
         cipher.apply(&mut next[..len]);
-        self.start.length.weaken(&mut next);
-        self.key = next;
+        self.length.weaken(&mut next);
+        self.set(&next);
     }
 
     /// A stream that begins with this key.
@@ -187,13 +191,13 @@ impl SessionKey {
     /// How long it is.
     #[must_use]
     pub const fn length(&self) -> KeyLength {
-        self.start.length
+        self.length
     }
 }
 
 impl fmt::Debug for SessionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SessionKey({} bits)", self.start.length.bits())
+        write!(f, "SessionKey({} bits)", self.length.bits())
     }
 }
 

@@ -59,8 +59,8 @@ impl Stateful {
             self.begin_anew(header.count, body)?;
         } else if header.count & 0xff == 0xff {
             // Linux marks this packet; FreeBSD just changes the key.
-            self.key.change();
-            self.cipher = self.key.cipher();
+            self.key.change(&mut self.cipher);
+            self.cipher.set_key(self.key.as_bytes());
         }
         self.next = (header.count + 1) & 0x0fff;
         self.cipher.apply(body);
@@ -80,10 +80,11 @@ impl Stateful {
     /// Finds the key that a marked packet begins with.
     fn begin_anew(&mut self, count: u16, body: &[u8]) -> Result<(), OpenError> {
         let mut base = self.key.clone();
+        let mut cipher = base.cipher();
         let mut at = self.next;
         while at != count {
             if at & 0xff == 0xff {
-                base.change();
+                base.change(&mut cipher);
             }
             at = (at + 1) & 0x0fff;
         }
@@ -99,19 +100,20 @@ impl Stateful {
         for changes in tried.iter().copied().chain(2..=MAX_CHANGES) {
             let mut key = base.clone();
             for _ in 0..changes {
-                key.change();
+                key.change(&mut cipher);
             }
             let mut glance = [0; GLANCE];
             let seen = body.len().min(GLANCE);
             glance[..seen].copy_from_slice(&body[..seen]);
-            key.cipher().apply(&mut glance[..seen]);
+            cipher.set_key(key.as_bytes());
+            cipher.apply(&mut glance[..seen]);
             if looks_like_ip(&glance[..seen]) {
                 match (scheduled, changes) {
                     (false, 0) => self.style = ResetStyle::Keep,
                     (false, 1) => self.style = ResetStyle::Change,
                     _ => {}
                 }
-                self.cipher = key.cipher();
+                self.cipher.set_key(key.as_bytes());
                 self.key = key;
                 self.broken = false;
                 return Ok(());

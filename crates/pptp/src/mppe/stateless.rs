@@ -26,6 +26,8 @@ type Key = Zeroizing<[u8; 16]>;
 pub struct Stateless {
     /// The key of count `first + keys.len() - 1`, or before any the first session key.
     last: SessionKey,
+    /// Used again for each packet.
+    cipher: Rc4,
     /// The count, without its wrapping, of the first of `keys`.
     first: u64,
     /// Keys by count; `None` if it was used. Invariant: at most `BEHIND + MAX_AHEAD + 1`.
@@ -40,8 +42,10 @@ impl Stateless {
     /// Nothing received.
     #[must_use]
     pub fn new(key: StartKey) -> Self {
+        let last = key.session_key();
         Self {
-            last: key.session_key(),
+            cipher: last.cipher(),
+            last,
             first: 0,
             // All at once: keys that move leave copies behind.
             keys: VecDeque::with_capacity((BEHIND + MAX_AHEAD) as usize + 1),
@@ -62,7 +66,7 @@ impl Stateless {
         let count = self.extend(number, u64::from(header.count))?;
         let at = count.checked_sub(self.first).ok_or(OpenError::Late)?;
         while self.first + self.keys.len() as u64 <= count {
-            self.last.change();
+            self.last.change(&mut self.cipher);
             let mut key = Zeroizing::new([0; 16]);
             let bytes = self.last.as_bytes();
             key[..bytes.len()].copy_from_slice(bytes);
@@ -76,7 +80,8 @@ impl Stateless {
         let mut glance = [0; GLANCE];
         let seen = body.len().min(GLANCE);
         glance[..seen].copy_from_slice(&body[..seen]);
-        let mut cipher = Rc4::new(key);
+        let cipher = &mut self.cipher;
+        cipher.set_key(key);
         cipher.apply(&mut glance[..seen]);
         if !looks_like_ip(&glance[..seen]) {
             // The key is kept for the packet that it belongs to.

@@ -1,9 +1,9 @@
 //! The functions of RFC 2759, section 8, with its names.
 
+use crypto::sha1;
 use des::Des;
 use des::cipher::{BlockCipherEncrypt, KeyInit};
-use md4::Md4;
-use sha1::{Digest, Sha1};
+use md4::{Digest, Md4};
 use zeroize::Zeroizing;
 
 /// The longest password (RFC 2759, section 8.3), in UTF-16 units. Longer ones are cut, as no peer knows more.
@@ -40,11 +40,7 @@ pub fn user_without_domain(user: &[u8]) -> &[u8] {
 /// `ChallengeHash` (section 8.2). `user` is without its domain.
 #[must_use]
 pub fn challenge_hash(peer: &[u8; 16], authenticator: &[u8; 16], user: &[u8]) -> [u8; 8] {
-    let hash = Sha1::new()
-        .chain_update(peer)
-        .chain_update(authenticator)
-        .chain_update(user)
-        .finalize();
+    let hash = sha1(&[peer, authenticator, user]);
     let mut challenge = [0; 8];
     challenge.copy_from_slice(&hash[..8]);
     challenge
@@ -102,15 +98,7 @@ pub fn authenticator_response(
     authenticator: &[u8; 16],
     user: &[u8],
 ) -> [u8; 20] {
-    let digest = Sha1::new()
-        .chain_update(hash_nt_password_hash(password_hash).as_slice())
-        .chain_update(nt_response)
-        .chain_update(MAGIC_1)
-        .finalize();
-    Sha1::new()
-        .chain_update(digest)
-        .chain_update(challenge_hash(peer, authenticator, user))
-        .chain_update(MAGIC_2)
-        .finalize()
-        .into()
+    let hash = hash_nt_password_hash(password_hash);
+    let digest = sha1(&[&*hash, nt_response, MAGIC_1]);
+    sha1(&[&digest, &challenge_hash(peer, authenticator, user), MAGIC_2])
 }

@@ -17,6 +17,7 @@ use crate::wireguard::Signals;
 use ::config::pptp::{Pptp, Role};
 use ::pptp::session::{StartError, Up};
 use control::Control;
+use engine::interface::{Reader, Writer};
 use host::background;
 use host::{ApplyError, logging, privileges, startup};
 use lines::Sockets;
@@ -24,7 +25,7 @@ use netio::gre::Received;
 use netio::netlink::{Monitor, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
 use netio::tcp::{Listener, TcpError, TcpOptions};
-use netio::tun::{Tun, TunError, TunOptions};
+use netio::tun::{self, Tun, TunError, TunOptions};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
@@ -152,7 +153,9 @@ struct Executor<'m, M> {
     tun: Tun,
     gre: Sockets,
     received: Received,
-    unwritten: u64,
+    /// How packets come from the interface and go to it.
+    reader: Reader,
+    writer: Writer,
     listener: Option<Listener>,
     gate: Gate,
     streams: BTreeMap<StreamId, Control>,
@@ -198,7 +201,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             Role::Client(_) => None,
         };
         let gre = Sockets::open(&model.lines, address, device).map_err(RunError::Gre)?;
-        let tun = Tun::create(&model.interface, TunOptions::PLAIN)?;
+        let tun = tun::self_test(TunOptions::ALL).create(&model.interface, TunOptions::ALL)?;
         let news = Monitor::open(Watch::ALL)?;
         let poller = Poller::new().map_err(io_error("epoll"))?;
         let wake = Waker::new().map_err(io_error("eventfd"))?;
@@ -224,7 +227,8 @@ impl<'m, M: Machine> Executor<'m, M> {
             tun,
             gre,
             received: Received::new(),
-            unwritten: 0,
+            reader: Reader::new(),
+            writer: Writer::new(),
             listener,
             gate: Gate::new(),
             streams: BTreeMap::new(),
@@ -438,7 +442,8 @@ impl<'m, M: Machine> Executor<'m, M> {
         let drops = &mut status.dataplane.drops;
         for (name, count) in [
             ("send_failed", self.gre.unsent),
-            ("tun_write", self.unwritten),
+            ("tun_write", self.writer.refused()),
+            ("tun_malformed", self.reader.malformed()),
             ("truncated", self.received.dropped),
         ] {
             *drops.entry(name.to_owned()).or_default() += count;

@@ -143,13 +143,16 @@ pub(super) fn of_client(
 
 /// What a server wants.
 pub(super) fn of_server(model: &Pptp, server: &Server) -> Want {
-    let (address, prefix) = server.address;
+    let (address, bits) = server.address;
+    // Where only some addresses of a network are clients', the others are elsewhere.
+    let prefix = if server.routes.is_empty() { bits } else { 32 };
     Want {
         addresses: vec![WantedAddress {
             addr: address.into(),
             prefix,
             peer: None,
         }],
+        routes: server.routes.iter().map(route).collect(),
         mtu: Mtu::Exact(model.mtu.unwrap_or(MTU).into()),
         ..Want::default()
     }

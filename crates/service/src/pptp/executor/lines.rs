@@ -1,5 +1,6 @@
 //! A client's lines: a socket for GRE on each.
 
+use super::packets::BATCH;
 use super::{BUFFER, Executor, KNOCKS, LINES};
 use crate::pptp::machine::{Event, Machine, Way};
 use ::config::lines::Lines;
@@ -32,6 +33,8 @@ pub(super) struct Sockets {
     copies: bool,
     /// The packet that was sealed last, if so.
     sealed: Vec<u8>,
+    /// Packets that were sealed and not sent yet, copies not counted.
+    gathered: usize,
     /// Packets that the kernel did not take.
     pub(super) unsent: u64,
 }
@@ -54,6 +57,7 @@ impl Sockets {
             knocks: BTreeMap::new(),
             copies: !lines.is_default(),
             sealed: Vec::new(),
+            gathered: 0,
             unsent: 0,
             settings: lines.clone(),
         })
@@ -86,8 +90,17 @@ impl Sockets {
         })
     }
 
-    /// Seals a packet, and has it sent by each of its ways.
+    /// Seals a packet, and has it sent by each of its ways, once there is a batch of them: there may be a thousand in a
+    /// super-packet.
     pub(super) fn send(&mut self, machine: &mut impl Machine, packet: &[u8], now: Instant) {
+        self.seal(machine, packet, now);
+        self.gathered += 1;
+        if self.gathered >= BATCH {
+            self.flush();
+        }
+    }
+
+    fn seal(&mut self, machine: &mut impl Machine, packet: &[u8], now: Instant) {
         if !self.copies {
             self.outgoing
                 .push(|memory| Some(machine.outbound(packet, now, memory)?.to));
@@ -123,6 +136,7 @@ impl Sockets {
 
     /// Sends what was gathered.
     pub(super) fn flush(&mut self) {
+        self.gathered = 0;
         if let Some(only) = self.only.as_ref().filter(|_| !self.outgoing.is_empty()) {
             self.unsent += only.send(&mut self.outgoing);
         }

@@ -2,23 +2,25 @@
 
 use super::{Executor, RunError};
 use crate::pptp::machine::{Machine, Way};
-use netio::gre::PACKET_MAX;
 use plane::LineId;
-use std::io::{self, IoSlice};
+use std::io;
 use std::time::Instant;
 
-/// Packets read from the interface in one go.
-const BATCH: usize = 64;
+/// Packets that are read from the interface in one go, a super-packet's counted one by one, and sent by one call.
+pub(super) const BATCH: usize = 64;
 
 impl<M: Machine> Executor<'_, M> {
     /// Reads what waits at the interface, up to a batch, seals it and sends it.
     pub(super) fn pump_tun(&mut self, now: Instant) -> Result<(), RunError> {
-        let mut packet = [0; PACKET_MAX];
-        for _ in 0..BATCH {
-            match self.tun.read(&mut packet) {
-                Ok(len) => {
-                    self.gre.send(&mut self.machine, &packet[..len], now);
-                }
+        let (machine, gre) = (&mut self.machine, &mut self.gre);
+        let mut read = 0;
+        while read < BATCH {
+            let found = self
+                .reader
+                .read(&self.tun, |packet| gre.send(machine, packet, now));
+            match found {
+                // What is dropped has cost a call too.
+                Ok(packets) => read += packets.max(1),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
@@ -45,12 +47,8 @@ impl<M: Machine> Executor<'_, M> {
 
     /// Opens what was received by a line, and writes it to the interface.
     pub(super) fn take_in(&mut self, count: usize, line: LineId, now: Instant) {
-        let (tun, unwritten) = (&self.tun, &mut self.unwritten);
-        let mut deliver = |packet: &[u8]| {
-            if tun.write(&[IoSlice::new(packet)]).is_err() {
-                *unwritten += 1;
-            }
-        };
+        let (tun, writer) = (&self.tun, &mut self.writer);
+        let mut deliver = |packet: &[u8]| writer.push(tun, packet);
         for at in 0..count {
             if let Some((to, packet)) = self.received.packet(at) {
                 let from = Way { line, to };
@@ -58,16 +56,14 @@ impl<M: Machine> Executor<'_, M> {
                     .inbound(from, packet, now, &mut deliver, &mut self.effects);
             }
         }
+        self.writer.flush(&self.tun);
     }
 
     /// Writes what has waited for packets that do not come.
     pub(super) fn release(&mut self, now: Instant) {
-        let (tun, unwritten) = (&self.tun, &mut self.unwritten);
-        let mut deliver = |packet: &[u8]| {
-            if tun.write(&[IoSlice::new(packet)]).is_err() {
-                *unwritten += 1;
-            }
-        };
+        let (tun, writer) = (&self.tun, &mut self.writer);
+        let mut deliver = |packet: &[u8]| writer.push(tun, packet);
         self.machine.release(now, &mut deliver, &mut self.effects);
+        self.writer.flush(&self.tun);
     }
 }

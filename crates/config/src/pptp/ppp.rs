@@ -1,0 +1,273 @@
+//! Files of other programs: those of pppd that call pptp-linux (`/etc/ppp/peers/NAME`), and `pptpd.conf`.
+//!
+//! They have no word for what is insecure. A comment allows it: `#! allow-insecure = pptp`.
+
+mod client;
+mod collected;
+mod options;
+mod secrets;
+mod server;
+mod words;
+
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use super::{Auth, FILE_MAX, Import, Mppe, MppeMode, PROTECTS_NOTHING};
+use crate::file;
+use crate::report::{Report, Verdict};
+use crate::text::Text;
+use crate::types::{decimal, is_ifname};
+use collected::Given;
+use secrets::{Secret, secrets};
+
+/// Where names and passwords are.
+pub(super) const SECRETS: &str = "/etc/ppp/chap-secrets";
+/// Where the files of clients are.
+const PEERS: &str = "/etc/ppp/peers";
+
+/// Reads a file that another one names; tests have theirs in memory.
+pub(super) type Read<'r> = dyn Fn(&Path) -> Result<Zeroizing<Vec<u8>>, String> + 'r;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    /// pppd's, with a call of pptp-linux.
+    Peer,
+    /// pptpd's.
+    Daemon,
+}
+
+/// What a text is, if it is one of these.
+fn kind(text: &str) -> Option<Kind> {
+    if text.lines().any(|line| line.trim_start().starts_with('[')) {
+        return None;
+    }
+    let mut lines = text.lines().filter_map(server::line_of);
+    if lines.any(|(word, value)| matches!(word, "localip" | "remoteip") && !value.is_empty()) {
+        return Some(Kind::Daemon);
+    }
+    let words = words::words(text).ok()?;
+    let mut pairs = words.iter().zip(words.iter().skip(1));
+    let peer = pairs.any(|(word, value)| match word.text.as_str() {
+        "pty" => {
+            let program = value.text.split_whitespace().next().unwrap_or_default();
+            program.rsplit('/').next() == Some("pptp")
+        }
+        "plugin" => value.text.rsplit('/').next() == Some("pptp.so"),
+        _ => false,
+    });
+    peer.then_some(Kind::Peer)
+}
+
+/// Whether a file is one of these, by what is in it.
+pub(super) fn is_options(path: &Path) -> bool {
+    let bytes = file::read(path, FILE_MAX).unwrap_or_default();
+    let text = Text::new(&bytes).ok();
+    text.as_deref().is_some_and(|text| kind(text).is_some())
+}
+
+/// Reads files of this host.
+pub(super) fn of_host(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+    file::read(path, FILE_MAX).map_err(|error| error.to_string())
+}
+
+/// Parses the text of a file of either kind. `starts` says that it has to allow what is insecure.
+pub(super) fn parse(text: &str, path: &Path, starts: bool, read: &Read<'_>) -> Import {
+    let mut report = Report {
+        file: path.display().to_string(),
+        ..Report::default()
+    };
+    let kind = kind(text);
+    if starts && kind.is_some() {
+        allowed(text, &mut report);
+    }
+    let model = match kind {
+        Some(Kind::Peer) => client::model(text, path, read, &mut report),
+        Some(Kind::Daemon) => server::model(text, path, read, &mut report),
+        None => {
+            let reason = "neither a file of pppd's that calls pptp, nor pptpd.conf";
+            report.push(0, "", Verdict::Refused, reason);
+            None
+        }
+    };
+    Import::new(report, model)
+}
+
+/// Looks for the comment that allows what is insecure.
+fn allowed(text: &str, report: &mut Report) {
+    let comment = |line: &str| {
+        let rest = line.trim().strip_prefix("#!")?.trim();
+        let value = rest.strip_prefix("allow-insecure")?.trim_start();
+        Some(value.strip_prefix('=')?.trim().trim_matches('"') == "pptp")
+    };
+    let mut lines = text.lines().enumerate();
+    match lines.find_map(|(at, line)| Some((at + 1, comment(line)?))) {
+        Some((line, true)) => report.push(line, "allow-insecure", Verdict::Honoured, ""),
+        Some((line, false)) => report.push(line, "allow-insecure", Verdict::Refused, insecure()),
+        None => report.push(0, "allow-insecure", Verdict::Refused, insecure()),
+    }
+}
+
+fn insecure() -> String {
+    format!(
+        "{PROTECTS_NOTHING}If it has to be PPTP, write the line `#! allow-insecure = pptp` into the file, and use a password \
+         that is used for nothing else"
+    )
+}
+
+/// The lines of `chap-secrets`.
+fn read_secrets(read: &Read<'_>) -> Result<Vec<Secret>, String> {
+    let bytes = read(Path::new(SECRETS))?;
+    let text = Text::new(&bytes).map_err(|line| format!("line {line}: not text"))?;
+    secrets(&text).map_err(|fault| {
+        let (line, reason) = fault.describe();
+        format!("line {line}: {reason}")
+    })
+}
+
+/// What clients and servers have in common.
+#[derive(Default)]
+struct Common {
+    /// Keys that are required, in bits.
+    bits: Vec<u8>,
+    required: bool,
+    none: bool,
+    stateful: bool,
+    no_ccp: bool,
+    refused: Vec<&'static str>,
+    interface: Option<String>,
+    mtu: Option<u16>,
+}
+
+impl Common {
+    /// Takes an option, if it is one that both have.
+    fn take(&mut self, option: &Given, report: &mut Report) -> bool {
+        let mut verdict = Verdict::Honoured;
+        let mut reason = "";
+        match option.name {
+            "require-mppe" => {
+                self.required = true;
+                reason = "with keys of 128 bits; for those of 40, which are tried out in no time, write require-mppe-40 too";
+            }
+            "require-mppe-128" => self.bits.push(128),
+            "require-mppe-40" => self.bits.push(40),
+            "nomppe" => self.none = true,
+            "nomppe-40" => self.bits.retain(|&bits| bits != 40),
+            "nomppe-128" => {
+                verdict = Verdict::Refused;
+                reason =
+                    "only keys of 40 bits would be left: write require-mppe-40, if it has to be";
+            }
+            "nomppe-stateful" => self.stateful = false,
+            "mppe-stateful" => self.stateful = true,
+            "noccp" => self.no_ccp = true,
+            "refuse-pap" | "refuse-chap" | "refuse-mschap" | "refuse-mschap-v2" | "refuse-eap" => {
+                self.refused.push(option.name);
+            }
+            "mtu" | "mru" => match decimal(&option.value) {
+                Some(bytes @ 576..=1456) => {
+                    // Both directions have the smaller one.
+                    let bytes = u16::try_from(bytes).unwrap_or(576);
+                    self.mtu = Some(self.mtu.map_or(bytes, |mtu| mtu.min(bytes)));
+                }
+                Some(1457..) => {
+                    verdict = Verdict::Ignored;
+                    reason = "does not fit through: what both ends agree on";
+                }
+                _ => {
+                    verdict = Verdict::Refused;
+                    reason = "write a number of bytes from 576";
+                }
+            },
+            "unit" if decimal(&option.value).is_some_and(|it| it < 10_000) => {
+                self.interface = Some(format!("ppp{}", option.value.as_str()));
+            }
+            "ifname" if is_ifname(&option.value) => {
+                self.interface = Some(option.value.to_string());
+            }
+            "unit" | "ifname" => {
+                verdict = Verdict::Refused;
+                reason = "gives no name of an interface";
+            }
+            _ => return false,
+        }
+        option.judge(report, verdict, reason);
+        true
+    }
+
+    /// How packets are encrypted, and how clients log in. `None` if that is not said, or cannot be.
+    fn protection(&mut self, report: &mut Report) -> (Option<Mppe>, Vec<Auth>) {
+        let wanted = self.required || !self.bits.is_empty();
+        let mut refuse = |reason: &str| report.push(0, "require-mppe", Verdict::Refused, reason);
+        let mppe = match (wanted, self.none) {
+            (true, true) => {
+                refuse("nomppe is there too: one of both");
+                None
+            }
+            (false, false) => {
+                refuse(
+                    "the file does not say whether packets have to be encrypted: write require-mppe-128; or nomppe, for \
+                     providers that encrypt nothing",
+                );
+                None
+            }
+            (false, true) => Some(Mppe::None),
+            (true, false) => {
+                if self.no_ccp {
+                    refuse("with noccp nothing can be agreed on: leave that out");
+                }
+                if self.required {
+                    self.bits.push(128);
+                }
+                self.bits.sort_unstable_by(|a, b| b.cmp(a));
+                self.bits.dedup();
+                Some(Mppe::Required {
+                    bits: self.bits.clone(),
+                    mode: match self.stateful {
+                        true => MppeMode::Either,
+                        false => MppeMode::Stateless,
+                    },
+                })
+            }
+        };
+        let mut auth = vec![
+            (Auth::MsChapV2, "refuse-mschap-v2"),
+            (Auth::Chap, "refuse-chap"),
+            (Auth::Pap, "refuse-pap"),
+        ];
+        if mppe != Some(Mppe::None) {
+            // Only this one gives keys.
+            auth.truncate(1);
+        }
+        auth.retain(|(_, option)| !self.refused.contains(option));
+        if auth.is_empty() {
+            let reason = "no way to log in is left: keys come from MS-CHAPv2";
+            report.push(0, "refuse-mschap-v2", Verdict::Refused, reason);
+        }
+        (mppe, auth.into_iter().map(|(auth, _)| auth).collect())
+    }
+
+    /// The interface's name: of an option, or the file's.
+    fn interface(&mut self, path: &Path, report: &mut Report) -> Option<String> {
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        let stem = stem.filter(|stem| is_ifname(stem)).map(str::to_owned);
+        let interface = self.interface.take().or(stem);
+        if interface.is_none() {
+            let reason = "the file's name is no name for an interface: write ifname, and 1 to 15 letters and digits";
+            report.push(0, "ifname", Verdict::Refused, reason);
+        }
+        interface
+    }
+}
+
+/// What a fuzzer calls: a file that names itself and has itself as its secrets.
+#[doc(hidden)]
+#[must_use]
+pub fn parse_alone(text: &str) -> Import {
+    let bytes = || Ok(Zeroizing::new(text.as_bytes().to_vec()));
+    parse(text, Path::new("office"), true, &|_| bytes())
+}
+
+#[cfg(test)]
+mod tests;

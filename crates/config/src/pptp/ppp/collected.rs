@@ -1,0 +1,234 @@
+//! The options of a file of pppd's, with those of the files that it names.
+
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use super::options::{self, Meaning};
+use super::words::{Word, words};
+use super::{PEERS, Read};
+use crate::report::{Report, Verdict};
+use crate::suggest::suggest;
+use crate::text::Text;
+
+/// How many files may be named one by another.
+const DEPTH_MAX: usize = 4;
+/// Files that are read.
+const FILES_MAX: usize = 16;
+/// Options of all files together.
+const OPTIONS_MAX: usize = 1000;
+
+/// An option that is judged by what it says.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    /// In its usual spelling.
+    pub(super) name: &'static str,
+    /// What follows it; perhaps a secret.
+    pub(super) value: Zeroizing<String>,
+    /// The line of the file that was named first.
+    line: usize,
+    /// Where it stands, if that is another file.
+    place: String,
+}
+
+impl Given {
+    /// Says what became of it.
+    pub(super) fn judge(&self, report: &mut Report, verdict: Verdict, reason: &str) {
+        push(report, (self.line, &self.place), self.name, verdict, reason);
+    }
+}
+
+fn push(
+    report: &mut Report,
+    (line, place): (usize, &str),
+    name: &str,
+    verdict: Verdict,
+    reason: &str,
+) {
+    let parts = [place, reason].into_iter().filter(|part| !part.is_empty());
+    let reason: Vec<&str> = parts.collect();
+    report.push(line, name, verdict, reason.join(": "));
+}
+
+/// Where words stand.
+#[derive(Clone, Copy)]
+struct Source<'s> {
+    /// The line of the first file, and the name of this one, if it is another.
+    other: Option<(usize, &'s str)>,
+    depth: usize,
+}
+
+impl Source<'_> {
+    /// The file that is read first.
+    const FIRST: Self = Self {
+        other: None,
+        depth: 0,
+    };
+
+    /// Line and place of a word.
+    fn at(&self, line: usize) -> (usize, String) {
+        match self.other {
+            None => (line, String::new()),
+            Some((first, name)) => (first, format!("in {name}, line {line}")),
+        }
+    }
+}
+
+/// What collects.
+struct Collector<'c> {
+    read: &'c Read<'c>,
+    report: &'c mut Report,
+    given: Vec<Given>,
+    /// Files that were read.
+    files: usize,
+}
+
+/// Collects the options of a text.
+pub(super) fn collect(text: &str, read: &Read<'_>, report: &mut Report) -> Vec<Given> {
+    let mut collector = Collector::new(read, report);
+    collector.of_text(text, Source::FIRST);
+    collector.given
+}
+
+/// Collects the options of a file that line `line` of the first one names.
+pub(super) fn collect_file(
+    path: &str,
+    line: usize,
+    read: &Read<'_>,
+    report: &mut Report,
+) -> Vec<Given> {
+    let mut collector = Collector::new(read, report);
+    collector.of_file(path, (line, ""), "option", Source::FIRST);
+    collector.given
+}
+
+impl<'c> Collector<'c> {
+    fn new(read: &'c Read<'c>, report: &'c mut Report) -> Self {
+        Self {
+            read,
+            report,
+            given: Vec::new(),
+            files: 0,
+        }
+    }
+
+    fn push(&mut self, place: (usize, &str), name: &str, verdict: Verdict, reason: &str) {
+        push(self.report, place, name, verdict, reason);
+    }
+
+    fn of_text(&mut self, text: &str, source: Source<'_>) {
+        let words = match words(text) {
+            Ok(words) => words,
+            Err(fault) => {
+                let (line, reason) = fault.describe();
+                let (line, place) = source.at(line);
+                return self.push((line, &place), "", Verdict::Refused, reason);
+            }
+        };
+        let mut words = words.into_iter();
+        while let Some(Word { text, line, .. }) = words.next() {
+            let (line, place) = source.at(line);
+            let place = (line, place.as_str());
+            if self.given.len() >= OPTIONS_MAX {
+                let reason = "more options than 1000, which no real file has";
+                return self.push(place, "", Verdict::Refused, reason);
+            }
+            let Some(&(name, count, meaning)) = options::find(&text) else {
+                unknown(&text, place, self.report);
+                continue;
+            };
+            let values: Vec<Word> = words.by_ref().take(count).collect();
+            if values.len() < count {
+                self.push(place, name, Verdict::Refused, "wants a word behind it");
+                continue;
+            }
+            let value = values
+                .into_iter()
+                .next()
+                .map(|it| it.text)
+                .unwrap_or_default();
+            match (meaning, name) {
+                (Meaning::Nothing(reason), _) => self.push(place, name, Verdict::Ignored, reason),
+                (Meaning::Refused(reason), _) => self.push(place, name, Verdict::Refused, reason),
+                (Meaning::Taken, "file") => self.of_file(&value, place, name, source),
+                // As pppd: a name, which leads nowhere else.
+                (Meaning::Taken, "call")
+                    if value.starts_with('/') || value.split('/').any(|part| part == "..") =>
+                {
+                    let reason = "write the name of a file in /etc/ppp/peers";
+                    self.push(place, name, Verdict::Refused, reason);
+                }
+                (Meaning::Taken, "call") => {
+                    let path = format!("{PEERS}/{}", value.as_str());
+                    self.of_file(&path, place, name, source);
+                }
+                (Meaning::Taken, _) => self.given.push(Given {
+                    name,
+                    value,
+                    line,
+                    place: place.1.to_owned(),
+                }),
+            }
+        }
+    }
+
+    /// The options of a file that another one names.
+    fn of_file(&mut self, path: &str, place: (usize, &str), name: &str, source: Source<'_>) {
+        self.files += 1;
+        if source.depth >= DEPTH_MAX || self.files > FILES_MAX {
+            let reason = "too many files name one another";
+            return self.push(place, name, Verdict::Refused, reason);
+        }
+        let bytes = match (self.read)(Path::new(path)) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let reason = format!("{path}: {error}");
+                return self.push(place, name, Verdict::Refused, &reason);
+            }
+        };
+        let Ok(text) = Text::new(&bytes) else {
+            let reason = format!("{path}: not text");
+            return self.push(place, name, Verdict::Refused, &reason);
+        };
+        self.push(place, name, Verdict::Honoured, "");
+        let inner = Source {
+            other: Some((place.0, path)),
+            depth: source.depth + 1,
+        };
+        self.of_text(&text, inner);
+    }
+}
+
+/// A word that is no option, and may be a secret.
+fn unknown(word: &str, place: (usize, &str), report: &mut Report) {
+    let is_option = !word.is_empty()
+        && word
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_+".contains(&byte));
+    let address = |part: &str| part.is_empty() || part.parse::<std::net::Ipv4Addr>().is_ok();
+    let pair = word
+        .split_once(':')
+        .is_some_and(|(here, there)| address(here) && address(there));
+    let (key, reason) = if pair {
+        let reason = "the server says which addresses there are: leave them out".to_owned();
+        ("addresses", reason)
+    } else if word.starts_with("/dev/") || word.bytes().all(|byte| byte.is_ascii_digit()) {
+        (
+            "",
+            "there is no serial line: leave out its device and speed".to_owned(),
+        )
+    } else if is_option && word.len() <= 32 {
+        let near = suggest(word, &options::names());
+        let near = match near.starts_with("did") {
+            true => format!("; {near}"),
+            false => String::new(),
+        };
+        (
+            word,
+            format!("there is no such option of pppd's here{near}"),
+        )
+    } else {
+        ("", "a word that is no option".to_owned())
+    };
+    push(report, place, key, Verdict::Refused, &reason);
+}

@@ -1,0 +1,342 @@
+//! A server: `pptpd.conf`, the options of pppd's that it names, and the users of `chap-secrets`.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use super::collected::{Given, collect_file};
+use super::{Common, Read, SECRETS, read_secrets};
+use crate::lines::Lines;
+use crate::pptp::{POOL_MAX, PORT, Pptp, Role, Server, values};
+use crate::report::{Report, Verdict};
+use crate::suggest::suggest;
+use crate::types::{AllowedIp, decimal};
+
+/// Where pptpd looks for options if its file names none.
+const OPTIONS: &str = "/etc/ppp/pptpd-options";
+
+const RANGES: &str =
+    "write IPv4 addresses and ranges with commas between them: 10.9.0.10-99,10.9.0.120";
+const SPAWNED: &str = "nothing is started for a client";
+
+/// Words of pptpd's, and why those mean nothing that do nothing here.
+const KEYS: [(&str, &str); 13] = [
+    ("option", ""),
+    ("localip", ""),
+    ("remoteip", ""),
+    ("listen", ""),
+    ("connections", ""),
+    ("speed", "there is no serial line"),
+    ("debug", "what is logged is said by --log-level"),
+    (
+        "stimeout",
+        "clients that do not begin are ended after some seconds",
+    ),
+    ("noipparam", "no scripts of /etc/ppp run"),
+    ("logwtmp", "the log and the status have who is connected"),
+    ("ppp", SPAWNED),
+    ("pidfile", "the status has the process"),
+    ("keep", SPAWNED),
+];
+
+/// What `pptpd.conf` says.
+#[derive(Default)]
+struct Daemon {
+    options: Option<(String, usize)>,
+    local: Option<Ipv4Addr>,
+    remote: Option<Vec<Ipv4Addr>>,
+    listen: Option<Ipv4Addr>,
+    connections: Option<usize>,
+}
+
+/// The word and the value of a line, if it has any.
+pub(super) fn line_of(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return None;
+    }
+    let (word, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    Some((word, value.trim()))
+}
+
+/// The model of a server's file. `None` where something that nothing goes without is missing.
+pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Report) -> Option<Pptp> {
+    let mut daemon = Daemon::default();
+    for (at, line) in text.lines().enumerate() {
+        if let Some((word, value)) = line_of(line) {
+            take(&mut daemon, (at + 1, word, value), report);
+        }
+    }
+    let mut common = Common::default();
+    let (mut name, mut dns) = (None, Vec::new());
+    let (file, line) = match &daemon.options {
+        Some((file, line)) => (file.as_str(), *line),
+        None => (OPTIONS, 0),
+    };
+    for option in collect_file(file, line, read, report) {
+        if !common.take(&option, report) {
+            take_option(&option, &mut name, &mut dns, report);
+        }
+    }
+    if dns.len() > 2 {
+        let reason = "no more than two name servers can be told to a client";
+        report.push(line, "ms-dns", Verdict::Refused, reason);
+    }
+    let (mppe, auth) = common.protection(report);
+    let interface = common.interface(path, report);
+    for (there, key) in [
+        (daemon.local.is_some(), "localip"),
+        (daemon.remote.is_some(), "remoteip"),
+    ] {
+        if !there {
+            let reason = "write it: without, it would be made up";
+            report.push(0, key, Verdict::Refused, reason);
+        }
+    }
+    let users = users(name.as_deref(), read, report);
+    let (local, mut pool) = (daemon.local?, daemon.remote?);
+    pool.retain(|&address| address != local);
+    pool.truncate(daemon.connections.unwrap_or(POOL_MAX));
+    if pool.is_empty() {
+        report.push(
+            0,
+            "remoteip",
+            Verdict::Refused,
+            "there is no address for a client",
+        );
+    }
+    Some(Pptp {
+        interface: interface?,
+        role: Role::Server(Server {
+            listen: SocketAddrV4::new(daemon.listen.unwrap_or(Ipv4Addr::UNSPECIFIED), PORT),
+            address: (local, values::common_bits(local, &pool)),
+            routes: networks(&pool),
+            pool,
+            dns,
+            users: users?,
+        }),
+        mppe: mppe?,
+        auth,
+        mtu: common.mtu,
+        reorder: None,
+        lines: Lines::default(),
+    })
+}
+
+/// A line of `pptpd.conf`.
+fn take(daemon: &mut Daemon, (line, word, value): (usize, &str, &str), report: &mut Report) {
+    let mut judge = |verdict, reason: &str| report.push(line, word, verdict, reason);
+    let known = KEYS.iter().find(|(key, _)| *key == word);
+    match (word, known) {
+        ("bcrelay", _) => judge(
+            Verdict::Refused,
+            "broadcasts are not passed on: leave it out",
+        ),
+        ("delegate", _) => judge(
+            Verdict::Refused,
+            "write remoteip: addresses come from nowhere else",
+        ),
+        ("vrf", _) => judge(Verdict::Refused, "write --bind-device instead"),
+        (_, None) => {
+            let known: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+            let short = word.len() <= 32 && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            let key = if short { word } else { "" };
+            let reason = format!("pptpd has no such word; {}", suggest(key, &known));
+            report.push(line, key, Verdict::Refused, reason);
+        }
+        ("option", _) => {
+            daemon.options = Some((value.to_owned(), line));
+        }
+        ("localip", _) => match ranges(value) {
+            Ok(found) => {
+                daemon.local = found.first().copied();
+                let reason = match found.len() {
+                    1 => "",
+                    _ => "the first: one address is enough for all clients",
+                };
+                judge(Verdict::Honoured, reason);
+            }
+            Err(fault) => judge(Verdict::Refused, &fault),
+        },
+        ("remoteip", _) => match ranges(value) {
+            Ok(found) => {
+                daemon.remote = Some(found);
+                judge(Verdict::Honoured, "");
+            }
+            Err(fault) => judge(Verdict::Refused, &fault),
+        },
+        ("listen", _) => match value.parse() {
+            Ok(address) => {
+                daemon.listen = Some(address);
+                judge(Verdict::Honoured, "");
+            }
+            Err(_) => judge(Verdict::Refused, "write an IPv4 address of this host"),
+        },
+        ("connections", _) => {
+            match decimal(value).filter(|number| (1..=POOL_MAX as u64).contains(number)) {
+                Some(number) => {
+                    daemon.connections = usize::try_from(number).ok();
+                    judge(Verdict::Honoured, "");
+                }
+                None => judge(Verdict::Refused, "write a number from 1 to 1024"),
+            }
+        }
+        (_, Some((_, reason))) => judge(Verdict::Ignored, reason),
+    }
+}
+
+/// An option of pppd's that only a server's file has.
+fn take_option(
+    option: &Given,
+    name: &mut Option<String>,
+    dns: &mut Vec<Ipv4Addr>,
+    report: &mut Report,
+) {
+    let mut verdict = Verdict::Honoured;
+    let mut reason = "";
+    match option.name {
+        "name" => *name = Some(option.value.to_string()),
+        "ms-dns" => match values::ipv4(&option.value) {
+            Ok(server) => dns.push(server),
+            Err(fault) => return option.judge(report, Verdict::Refused, &fault),
+        },
+        "auth" | "require-mschap-v2" => {}
+        "noauth" => {
+            verdict = Verdict::Refused;
+            reason = "clients have to log in: their keys come from that";
+        }
+        "require-pap" | "require-chap" | "require-mschap" | "require-eap" => {
+            verdict = Verdict::Refused;
+            reason = "clients log in by MS-CHAPv2: write require-mschap-v2";
+        }
+        "proxyarp" => {
+            verdict = Verdict::Ignored;
+            reason = "nothing is answered for clients: if their addresses are the LAN's, switch on \
+                      net.ipv4.conf.LAN.proxy_arp, else leave it out";
+        }
+        "defaultroute"
+        | "replacedefaultroute"
+        | "usepeerdns"
+        | "pty"
+        | "plugin"
+        | "pptp_server"
+        | "user"
+        | "password"
+        | "remotename" => {
+            verdict = Verdict::Refused;
+            reason = "it is a client's";
+        }
+        _ => {}
+    }
+    option.judge(report, verdict, reason);
+}
+
+/// `192.168.0.234-238,192.168.0.245`, or with whole addresses at both ends of a range.
+fn ranges(text: &str) -> Result<Vec<Ipv4Addr>, String> {
+    let mut all = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let (first, last) = match part.split_once('-') {
+            None => (part.parse().ok(), part.parse().ok()),
+            Some((first, last)) => {
+                let first: Option<Ipv4Addr> = first.trim().parse().ok();
+                let last = last.trim();
+                let short = || {
+                    let [a, b, c, _] = first?.octets();
+                    Some(Ipv4Addr::new(a, b, c, last.parse().ok()?))
+                };
+                (first, last.parse().ok().or_else(short))
+            }
+        };
+        let (Some(first), Some(last)) = (first, last) else {
+            return Err(RANGES.to_owned());
+        };
+        let (first, last) = (u32::from(first), u32::from(last));
+        if first > last || (last - first) as usize >= POOL_MAX || all.len() > POOL_MAX {
+            return Err(format!("{RANGES}; {POOL_MAX} addresses at most"));
+        }
+        for address in (first..=last).map(Ipv4Addr::from) {
+            if !all.contains(&address) {
+                all.push(address);
+            }
+        }
+    }
+    if all.len() > POOL_MAX {
+        return Err(format!("has more than {POOL_MAX} addresses"));
+    }
+    Ok(all)
+}
+
+/// The fewest networks that have these addresses and no others.
+fn networks(pool: &[Ipv4Addr]) -> Vec<AllowedIp> {
+    let mut addresses: Vec<u32> = pool.iter().copied().map(u32::from).collect();
+    addresses.sort_unstable();
+    let mut networks = Vec::new();
+    let mut rest = &addresses[..];
+    while let Some(&first) = rest.first() {
+        // As large as alignment allows and addresses are there one behind the other.
+        let fits = |bits: u8| {
+            let size = 1_usize << bits;
+            first.is_multiple_of(1 << bits)
+                && rest.len() >= size
+                && (rest[size - 1] - first) as usize == size - 1
+        };
+        let bits = (0..=10).rev().find(|&bits| fits(bits)).unwrap_or(0);
+        networks.extend(AllowedIp::new(IpAddr::V4(first.into()), 32 - bits));
+        rest = &rest[1 << bits..];
+    }
+    networks
+}
+
+/// The users, by the server's name.
+fn users(
+    server: Option<&str>,
+    read: &Read<'_>,
+    report: &mut Report,
+) -> Option<Vec<(String, Zeroizing<String>)>> {
+    let secrets = match read_secrets(read) {
+        Ok(secrets) => secrets,
+        Err(error) => {
+            let reason = format!("{SECRETS}: {error}");
+            report.push(0, "users", Verdict::Refused, reason);
+            return None;
+        }
+    };
+    let mut users: Vec<(String, Zeroizing<String>)> = Vec::new();
+    let mut names = BTreeSet::new();
+    for secret in &secrets {
+        // Without a name pppd has the host's, which this file does not say.
+        let matches = secret.is_for(server) && secret.client != "*";
+        let known = names.contains(secret.client.as_str());
+        let place = format!("{SECRETS}, line {}", secret.line);
+        let (verdict, reason) = match secret.fault() {
+            _ if !matches => (
+                Verdict::Ignored,
+                format!("{place}: is not for this server, or for no one user"),
+            ),
+            Some(fault) => (Verdict::Refused, format!("{place}: {fault}")),
+            None if known => (
+                Verdict::Ignored,
+                format!("{place}: the user has a line before"),
+            ),
+            None => {
+                names.insert(secret.client.as_str());
+                users.push((secret.client.clone(), secret.password.clone()));
+                let reason = match secret.addresses {
+                    true => format!("{place}: but for the address: clients have any of remoteip"),
+                    false => place,
+                };
+                (Verdict::Honoured, reason)
+            }
+        };
+        report.push(0, "users", verdict, reason);
+    }
+    if users.is_empty() {
+        let reason =
+            format!("{SECRETS} has no user of this server: write lines `alice pptpd \"...\" *`");
+        report.push(0, "users", Verdict::Refused, reason);
+        return None;
+    }
+    Some(users)
+}

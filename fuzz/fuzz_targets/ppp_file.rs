@@ -1,0 +1,8 @@
+//! A file of pppd's or pptpd's, which names itself as every other file: what is refused gives no model.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let import = config::pptp::ppp::parse_alone(text);
+    assert!(!import.is_usable() || import.report.is_clean());
+    assert!(import.is_usable() == import.into_model().is_ok());
+});
