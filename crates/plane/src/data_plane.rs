@@ -57,7 +57,7 @@ pub trait DataPlane: Send + Sync {
     /// them.
     ///
     /// # Errors
-    /// There are [`LINES_MAX`](crate::LINES_MAX) lines; descriptor limits.
+    /// There are [`LINES_MAX`] lines; descriptor limits.
     fn open_line(&self, line: LineId, sockets: Self::Sockets) -> io::Result<()>;
 
     /// Takes the sockets of a line away. Peers keep their lines of that number, by which nothing

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 mod answers;
 mod cap;
+#[cfg(feature = "pptp")]
 mod change;
 mod effect;
 mod end;

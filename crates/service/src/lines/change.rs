@@ -18,7 +18,12 @@ impl Lines {
             .map(|line| (line, self.line_settings(line)))
             .collect();
         for peer in self.peers.values_mut() {
-            peer.set_scheduler(scheduler.clone(), mode.spreads(), &open);
+            // The line in use stays.
+            peer.scheduler = scheduler.clone();
+            peer.spreads = mode.spreads();
+            for (line, settings) in &open {
+                peer.scheduler.add(*line, *settings);
+            }
         }
     }
 

@@ -52,9 +52,9 @@ pub(super) struct PeerLines {
     /// Where it is called.
     pub(super) address: SocketAddr,
     pub(super) lines: Vec<OfLine>,
-    scheduler: Scheduler,
+    pub(super) scheduler: Scheduler,
     /// Its packets go by several lines at a time.
-    spreads: bool,
+    pub(super) spreads: bool,
     /// How the data plane was told to use them.
     mode: LineMode,
     /// What has changed and was not told yet.
@@ -103,20 +103,6 @@ impl PeerLines {
             }
         }
         peer
-    }
-
-    /// Packets are shared out in another way, over these lines, which have sockets. The line in use stays.
-    pub(super) fn set_scheduler(
-        &mut self,
-        scheduler: Scheduler,
-        spreads: bool,
-        open: &[(LineId, LineSettings)],
-    ) {
-        self.scheduler = scheduler;
-        self.spreads = spreads;
-        for (line, settings) in open {
-            self.scheduler.add(*line, *settings);
-        }
     }
 
     fn line(&mut self, line: LineId) -> Option<&mut OfLine> {
