@@ -38,7 +38,7 @@ impl OutboundDrain {
             account::<W>(shared, run, slot, millis);
         }
         if slot.runs.iter().any(|run| run.peer.lines.repairs()) {
-            again::keep(slot);
+            again::keep(shared, slot);
         }
         shared.outbound.batches.add(1);
     }

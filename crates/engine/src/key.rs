@@ -1,9 +1,8 @@
 //! The key to send with, and the limits that every key has.
 
-use crate::sent::Sent;
 use plane::{Format, KeyLimits};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// The key to send with.
@@ -16,8 +15,6 @@ pub(crate) struct SendKey {
     pub(crate) limits: KeyLimits,
     counter: AtomicU64,
     refresh_asked: AtomicBool,
-    /// Only where the peer may ask for packets that were lost.
-    sent: OnceLock<Mutex<Sent>>,
 }
 
 impl std::fmt::Debug for SendKey {
@@ -42,19 +39,7 @@ impl SendKey {
             limits,
             counter,
             refresh_asked,
-            sent: OnceLock::new(),
         }
-    }
-
-    /// Changes what is kept of the datagrams that were sent.
-    pub(crate) fn with_sent<T>(&self, change: impl FnOnce(&mut Sent) -> T) -> T {
-        let sent = self.sent.get_or_init(Mutex::default);
-        change(&mut sent.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Whether datagrams were kept.
-    pub(crate) fn has_sent(&self) -> bool {
-        self.sent.get().is_some()
     }
 
     /// Packets numbered so far.

@@ -2,13 +2,14 @@
 
 use crate::gathered::Gathered;
 use crate::line_counters::LineCounters;
+use crate::sent::Sent;
 use crate::stream::Stream;
 use crate::ways::{Plan, Way};
 use arc_swap::ArcSwapOption;
 use netio::udp::Endpoint;
 use plane::{LINES_MAX, LineId, LineMode};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Where a peer is on one line, and the connection that leads there if it is not reached by datagrams.
 #[derive(Debug, Default)]
@@ -56,6 +57,7 @@ pub(crate) struct PeerLines {
     planned: AtomicBool,
     /// Whether packets of one connection go by several lines, so that the peer may ask for those that are lost.
     repairs: AtomicBool,
+    sent: Mutex<Sent>,
     plan: ArcSwapOption<Plan>,
 }
 
@@ -123,7 +125,15 @@ impl PeerLines {
         self.planned.store(plan.is_some(), Ordering::Relaxed);
         let repairs = matches!(mode, LineMode::BalancePackets(_));
         self.repairs.store(repairs, Ordering::Relaxed);
+        if !repairs {
+            self.sent().clear();
+        }
         self.plan.store(plan);
+    }
+
+    /// What is kept of what was sent.
+    pub(crate) fn sent(&self) -> MutexGuard<'_, Sent> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether what is sent is kept for a while, and what is missing is asked for.

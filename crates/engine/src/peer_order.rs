@@ -1,9 +1,10 @@
 //! How a peer's packets are put back into order, as control wants it, and what that has counted.
 
 use arc_swap::ArcSwapOption;
+use lines::reorder::Learnt;
 use plane::{OrderCounts, Reorder};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What control wants and what workers count, of all sessions of one peer.
 #[derive(Debug, Default)]
@@ -19,9 +20,19 @@ pub(crate) struct PeerOrder {
     received: AtomicU64,
     asked: AtomicU64,
     repaired: AtomicU64,
+    /// What a session has learnt of how requests are answered, for the next one.
+    learnt: Mutex<Learnt>,
 }
 
 impl PeerOrder {
+    pub(crate) fn learnt(&self) -> Learnt {
+        *self.learnt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn learn(&self, learnt: Learnt) {
+        *self.learnt.lock().unwrap_or_else(PoisonError::into_inner) = learnt;
+    }
+
     /// Says how packets are put into order from now on.
     pub(crate) fn set(&self, reorder: Option<Reorder>) {
         self.on.store(reorder.is_some(), Ordering::Relaxed);

@@ -35,6 +35,8 @@ pub(crate) struct Order {
     oldest: usize,
     /// Whether the session is among those that are looked at when a deadline comes.
     pub(crate) listed: bool,
+    /// The window knows what the one before it has learnt of requests.
+    learns: bool,
 }
 
 impl Order {
@@ -49,6 +51,7 @@ impl Order {
             addresses: Vec::new(),
             oldest: 0,
             listed: false,
+            learns: false,
         }))
     }
 
@@ -155,9 +158,17 @@ impl Order {
     }
 
     /// What the peer is to be asked for, if it is asked at all: a request at most, and none if nothing is missing.
-    pub(crate) fn missing(&mut self, asks: bool, now: Instant) -> Missing {
+    pub(crate) fn missing(&mut self, asks: bool, peer: &PeerOrder, now: Instant) -> Missing {
         let mut missing = Missing::default();
         self.window.set_repair(asks);
+        match (asks, self.window.learnt()) {
+            (true, Some(_)) if !self.learns => {
+                self.learns = true;
+                self.window.learn(peer.learnt());
+            }
+            (true, Some(learnt)) if learnt != peer.learnt() => peer.learn(learnt),
+            _ => {}
+        }
         while asks
             && missing.has_room()
             && let Some(number) = self.window.missing(now)
@@ -218,6 +229,7 @@ impl Order {
         {
             self.before = self.counts();
             self.window = window;
+            self.learns = false;
             self.epoch = epoch;
         }
     }

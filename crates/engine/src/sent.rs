@@ -1,9 +1,18 @@
-//! What was sent lately with one key, so that it can be sent once more: the same datagrams, with the same numbers.
+//! What was sent lately to one peer with one key, so that it can be sent once more: the same datagrams, with the same numbers.
 
+use crate::key::SendKey;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
-/// Bytes that are kept at most: what 150 Mbit/s carry in 200 ms.
+/// Bytes that are kept of one peer at most: what 150 Mbit/s carry in 200 ms.
 const BYTES_MAX: usize = 4 << 20;
+
+/// Bytes that are kept of all peers of a tunnel together.
+const ALL_MAX: usize = 16 << 20;
+
+/// What a datagram takes beside its bytes.
+const OVERHEAD: usize = 64;
 
 /// How often a datagram is sent once more.
 const AGAIN_MAX: u8 = 3;
@@ -11,62 +20,120 @@ const AGAIN_MAX: u8 = 3;
 #[derive(Debug)]
 struct Datagram {
     number: u64,
-    bytes: Vec<u8>,
+    bytes: Box<[u8]>,
     again: u8,
 }
 
 /// Datagrams in the order of their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
+    /// The key of all of them.
+    key: Weak<SendKey>,
     datagrams: VecDeque<Datagram>,
     bytes: usize,
+    /// What is kept of all peers.
+    all: Arc<AtomicUsize>,
 }
 
 impl Sent {
+    /// From now on datagrams of this key are kept, and counted with those of other peers. Those of another are forgotten.
+    pub(crate) fn begin(&mut self, key: &Arc<SendKey>, all: &Arc<AtomicUsize>) {
+        if !std::ptr::eq(self.key.as_ptr(), Arc::as_ptr(key)) {
+            self.clear();
+            self.key = Arc::downgrade(key);
+            self.all = Arc::clone(all);
+        }
+    }
+
     /// Keeps a datagram, in place of older ones if need be. Numbers ascend.
     pub(crate) fn keep(&mut self, number: u64, datagram: &[u8]) {
-        let mut memory = Vec::new();
-        while self.bytes + datagram.len() > BYTES_MAX {
-            let Some(oldest) = self.datagrams.pop_front() else {
-                break;
-            };
-            self.bytes -= oldest.bytes.len();
-            memory = oldest.bytes;
+        let bytes = datagram.len() + OVERHEAD;
+        let full = |it: &Self| {
+            it.bytes + bytes > BYTES_MAX || it.all.load(Ordering::Relaxed) + bytes > ALL_MAX
+        };
+        while full(self) {
+            if !self.forget_oldest() {
+                return;
+            }
         }
-        memory.clear();
-        memory.extend_from_slice(datagram);
-        self.bytes += memory.len();
+        self.bytes += bytes;
+        self.all.fetch_add(bytes, Ordering::Relaxed);
         self.datagrams.push_back(Datagram {
             number,
-            bytes: memory,
+            bytes: datagram.into(),
             again: 0,
         });
     }
 
-    /// The datagram with this number, to be sent once more; `None` if it is kept no longer, or was sent often enough.
-    pub(crate) fn again(&mut self, number: u64) -> Option<&[u8]> {
+    /// Returns whether there was one.
+    fn forget_oldest(&mut self) -> bool {
+        let Some(oldest) = self.datagrams.pop_front() else {
+            return false;
+        };
+        let bytes = oldest.bytes.len() + OVERHEAD;
+        self.bytes -= bytes;
+        self.all.fetch_sub(bytes, Ordering::Relaxed);
+        true
+    }
+
+    /// Keeps nothing any more.
+    pub(crate) fn clear(&mut self) {
+        while self.forget_oldest() {}
+        self.datagrams = VecDeque::new();
+        self.key = Weak::new();
+    }
+
+    /// Whether datagrams of this key are kept.
+    pub(crate) fn is_of(&self, key: &Arc<SendKey>) -> bool {
+        std::ptr::eq(self.key.as_ptr(), Arc::as_ptr(key))
+    }
+
+    /// The datagram with this number, to be sent once more, and how often it was before; `None` if it is not kept, or was
+    /// sent often enough.
+    pub(crate) fn again(&mut self, number: u64) -> Option<(&[u8], u8)> {
         let at = self.datagrams.binary_search_by_key(&number, |it| it.number);
         let datagram = self.datagrams.get_mut(at.ok()?)?;
-        if datagram.again >= AGAIN_MAX {
+        let before = datagram.again;
+        if before >= AGAIN_MAX {
             return None;
         }
         datagram.again += 1;
-        Some(&datagram.bytes)
+        Some((&datagram.bytes, before))
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::tests::Plain;
+    use plane::KeyLimits;
+    use std::time::Instant;
+
+    fn key() -> Arc<SendKey> {
+        let limits = KeyLimits::until(Instant::now());
+        Arc::new(SendKey::new((1, 2), Arc::new(Plain), limits))
+    }
+
+    fn sent(key: &Arc<SendKey>, all: &Arc<AtomicUsize>) -> Sent {
+        let mut sent = Sent::default();
+        sent.begin(key, all);
+        sent
+    }
 
     #[test]
     fn a_datagram_is_found_by_its_number_and_sent_three_times_more() {
-        let mut sent = Sent::default();
+        let mut sent = sent(&key(), &Arc::default());
         for number in [3, 4, 7_u64] {
             sent.keep(number, &number.to_be_bytes());
         }
-        for _ in 0..AGAIN_MAX {
-            assert_eq!(sent.again(4), Some(&4_u64.to_be_bytes()[..]));
+        for before in 0..AGAIN_MAX {
+            assert_eq!(sent.again(4), Some((&4_u64.to_be_bytes()[..], before)));
         }
         assert_eq!(sent.again(4), None);
         assert_eq!(sent.again(5), None);
@@ -74,14 +141,32 @@ mod tests {
     }
 
     #[test]
-    fn only_so_much_is_kept() {
-        let mut sent = Sent::default();
+    fn only_so_much_is_kept_of_a_peer_and_of_all() {
+        let all = Arc::default();
+        let key = key();
+        let mut peers: Vec<Sent> = (0..6).map(|_| sent(&key, &all)).collect();
         for number in 0..10_000 {
-            sent.keep(number, &[0; 1500]);
-            assert!(sent.bytes <= BYTES_MAX);
+            for sent in &mut peers {
+                sent.keep(number, &[0; 1500]);
+                assert!(sent.bytes <= BYTES_MAX);
+            }
+            assert!(all.load(Ordering::Relaxed) <= ALL_MAX);
         }
-        assert!(sent.again(7000).is_none());
-        assert!(sent.again(9999).is_some());
-        assert_eq!(sent.datagrams.len(), BYTES_MAX / 1500);
+        assert!(peers[0].again(5000).is_none());
+        assert!(peers[0].again(9999).is_some());
+        drop(peers);
+        assert_eq!(all.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn datagrams_of_another_key_are_forgotten() {
+        let (all, first, second) = (Arc::default(), key(), key());
+        let mut sent = sent(&first, &all);
+        sent.keep(1, &[1; 100]);
+        assert!(sent.is_of(&first));
+        sent.begin(&second, &all);
+        assert!(sent.is_of(&second) && !sent.is_of(&first));
+        assert!(sent.again(1).is_none());
+        assert_eq!(all.load(Ordering::Relaxed), 0);
     }
 }

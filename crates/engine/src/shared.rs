@@ -59,6 +59,8 @@ pub(crate) struct Shared<W: Wire> {
     /// Bytes that each line has carried.
     pub(crate) carried: Carried,
     pub(crate) staged_bytes: Arc<AtomicUsize>,
+    /// Bytes of datagrams that peers may ask for once more.
+    pub(crate) kept_bytes: Arc<AtomicUsize>,
     injected: Mutex<VecDeque<Injected>>,
     has_injected: AtomicBool,
     /// Wakes the worker that owns the TUN and takes payloads of our own.
@@ -102,6 +104,7 @@ impl<W: Wire> Shared<W> {
             drops: Drops::default(),
             carried: Carried::default(),
             staged_bytes: Arc::default(),
+            kept_bytes: Arc::default(),
             injected: Mutex::default(),
             has_injected: AtomicBool::new(false),
             tun_waker: OnceLock::new(),

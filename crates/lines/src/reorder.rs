@@ -37,7 +37,7 @@ mod trail;
 mod window;
 
 pub use counters::{Copies, Counters, PptpCounters};
-pub use repair::Repairs;
+pub use repair::{Learnt, Repairs};
 pub use settings::{Jump, Late, Order, Settings, SettingsError};
 pub use window::Window;
 

@@ -10,23 +10,22 @@ use plane::Wire;
 use std::net::SocketAddr;
 
 /// Keeps the datagrams of a batch for peers that may ask for them.
-pub(super) fn keep(slot: &OutboundSlot) {
+pub(super) fn keep<W: Wire>(shared: &Shared<W>, slot: &OutboundSlot) {
     for (run, trains) in slot.trains_of_runs() {
         // What goes through a connection is not lost.
         if run.count == 0 || run.stream.is_some() || !run.peer.lines.repairs() {
             continue;
         }
+        let mut sent = run.peer.lines.sent();
+        sent.begin(&run.key, &shared.kept_bytes);
         let packets = &slot.packets[run.first..run.first + run.count];
-        let mut numbers = packets.iter().map(|packet| packet.counter);
-        run.key.with_sent(|sent| {
-            for train in trains {
-                let bytes = &slot.memory[train.start as usize..(train.start + train.len) as usize];
-                let datagrams = bytes.chunks(train.segment.max(1) as usize);
-                for (number, datagram) in numbers.by_ref().zip(datagrams) {
-                    sent.keep(number, datagram);
-                }
-            }
+        let datagrams = trains.iter().flat_map(|train| {
+            let bytes = &slot.memory[train.start as usize..(train.start + train.len) as usize];
+            bytes.chunks(train.segment.max(1) as usize)
         });
+        for (datagram, packet) in datagrams.zip(packets) {
+            sent.keep(packet.counter, datagram);
+        }
     }
 }
 
@@ -41,38 +40,49 @@ pub(super) struct Again {
 }
 
 impl Again {
-    /// Sends what is missing by all lines that are shared, so that it is hardly lost again.
+    /// Sends what is missing to where the request for it came from; what is asked for again by all lines, so that it is
+    /// hardly lost once more.
     pub(super) fn send<W: Wire>(
         &mut self,
         shared: &Shared<W>,
         run: &InboundRun<W>,
         missing: &Missing,
     ) {
-        let Some(key) = run.key.answer.as_ref().filter(|key| key.has_sent()) else {
-            return;
-        };
+        let peer = &run.key.peer;
+        // Numbers of other keys are others'.
+        let Some(key) = &run.key.answer else { return };
         self.memory.clear();
         self.lens.clear();
-        key.with_sent(|sent| {
+        let mut often = 0;
+        {
+            let mut sent = peer.lines.sent();
+            if !sent.is_of(key) {
+                return;
+            }
             for number in missing.numbers() {
-                if let Some(datagram) = sent.again(number) {
+                if let Some((datagram, before)) = sent.again(number) {
                     self.memory.extend_from_slice(datagram);
                     self.lens.push(datagram.len() as u32);
+                    often = often.max(before);
                 }
             }
-        });
+        }
         if self.lens.is_empty() {
             return;
         }
-        let peer = &run.key.peer;
-        let mut ways = peer.lines.ways_of_messages();
+        let asked_by = Way {
+            line: run.line,
+            endpoint: run.from,
+        };
+        let mut ways = match often {
+            0 => Vec::new(),
+            _ => peer.lines.ways_of_messages(),
+        };
         if ways.is_empty() {
-            ways.push(Way {
-                line: run.line,
-                endpoint: run.from,
-            });
+            ways.push(asked_by);
         }
         self.scratch.get_or_insert_default().begin_batch();
+        peer.tx_bytes.add(self.memory.len() as u64);
         for way in ways {
             self.send_by(shared, peer, way);
         }
@@ -107,7 +117,6 @@ impl Again {
         shared
             .carried
             .datagrams(way.line, family, report.sent, bytes);
-        peer.tx_bytes.add(bytes);
         if let Some(line) = peer.lines.get(way.line) {
             line.counts.note_sent(count, bytes);
         }

@@ -379,10 +379,13 @@ fn ask<W: Wire>(shared: &Shared<W>, key: &ReceiveKey<W>, order: &mut Order, now:
         let both = sending.as_ref().zip(key.answer.as_ref());
         both.is_some_and(|(sending, answer)| Arc::ptr_eq(sending, answer))
     };
-    let mut request = order.missing(key.peer.lines.repairs() && sends(), now);
+    // A format that cuts packets itself would cut requests.
+    let asks = key.peer.lines.repairs() && !key.format.splits() && sends();
+    let known = &key.peer.order;
+    let mut request = order.missing(asks, known, now);
     while !request.is_empty() {
         shared.inject(&key.peer, None, &request.payload());
-        request = order.missing(true, now);
+        request = order.missing(true, known, now);
     }
 }
 

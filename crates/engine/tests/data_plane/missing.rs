@@ -25,20 +25,18 @@ fn sharing() -> Site {
 }
 
 #[test]
-fn what_the_peer_asks_for_is_sent_once_more_by_each_line_and_no_oftener_than_three_times() {
+fn what_the_peer_asks_for_is_sent_once_more_and_what_it_asks_for_again_by_each_line() {
     let site = sharing();
     for mark in 0..4 {
         site.host_sends(&inner(6, 1, mark));
         assert_eq!(site.peer_receives().3, mark);
     }
-    for turn in 0..3 {
-        site.sends_from(&site.peer, 0, 24, (turn, &request(&[(1, 2)])));
-        let mut got: Vec<_> = (0..4).map(|_| site.peer_receives()).collect();
+    for (turn, lines) in [(0, &[1][..]), (1, &[0, 1]), (2, &[0, 1])] {
+        site.sends_from(&site.peer, 1, 24, (turn, &request(&[(1, 2)])));
+        let mut got: Vec<_> = (0..2 * lines.len()).map(|_| site.peer_receives()).collect();
         got.sort_unstable();
-        let mut expected: Vec<_> = [0, 1]
-            .into_iter()
-            .flat_map(|line| [(site.port(line), 9, 1, 1), (site.port(line), 9, 2, 2)])
-            .collect();
+        let of_line = |line: &u8| [(site.port(*line), 9, 1, 1), (site.port(*line), 9, 2, 2)];
+        let mut expected: Vec<_> = lines.iter().flat_map(of_line).collect();
         expected.sort_unstable();
         assert_eq!(got, expected);
     }
@@ -48,6 +46,35 @@ fn what_the_peer_asks_for_is_sent_once_more_by_each_line_and_no_oftener_than_thr
     site.host_sends(&inner(6, 1, 9));
     assert_eq!(site.peer_receives().3, 9);
     assert_eq!(site.drops("inner_malformed"), 0);
+}
+
+/// A batch with packets of many lengths has many trains in a run.
+#[test]
+fn each_packet_is_kept_by_its_own_number() {
+    let site = sharing();
+    let lens = [300, 1200, 200, 1200, 1200, 100, 1100];
+    let mut sent = Vec::new();
+    for turn in 0..10_u8 {
+        for (at, len) in lens.iter().enumerate() {
+            let mut packet = inner(6, 1, turn * 10 + at as u8);
+            let end = packet.split_off(packet.len() - 1);
+            packet.truncate(*len);
+            packet.extend(end);
+            let len = packet.len() as u16;
+            packet[2..4].copy_from_slice(&len.to_be_bytes());
+            site.host_sends(&packet);
+        }
+    }
+    for _ in 0..10 * lens.len() {
+        let (_, _, number, mark) = site.peer_receives();
+        sent.push((number, mark));
+    }
+    sent.sort_unstable();
+    let ask = request(&[(0, 40), (40, 30)]);
+    site.sends_from(&site.peer, 0, 24, (0, &ask));
+    let again: Vec<_> = (0..sent.len()).map(|_| site.peer_receives()).collect();
+    let again: Vec<_> = again.iter().map(|it| (it.2, it.3)).collect();
+    assert_eq!(again, sent);
 }
 
 #[test]

@@ -24,6 +24,9 @@ const ASKED_MAX: usize = 256;
 /// costs little then.
 const DOUBLINGS_MAX: u32 = 8;
 
+/// How long a number that came, or is asked for no more, is remembered, in microseconds: copies of it may still come.
+const REMEMBERED: u64 = 1_000_000;
+
 /// How long an answer is waited for: while nothing is known, at least, and at most; in microseconds.
 const WAIT_FIRST: u64 = 150_000;
 const WAIT_MIN: u64 = 10_000;
@@ -33,9 +36,12 @@ const WAIT_MAX: u64 = 250_000;
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     number: u64,
-    /// When last, in microseconds of the window.
+    /// When first and when last, in microseconds of the window.
+    first: u64,
     at: u64,
     tries: u8,
+    /// It came, or is asked for no more.
+    closed: bool,
     came: bool,
 }
 
@@ -43,6 +49,7 @@ struct Asked {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repair {
     on: bool,
+    /// By number.
     asked: VecDeque<Asked>,
     /// What is to be asked for and was not fetched yet.
     requests: VecDeque<u64>,
@@ -50,11 +57,17 @@ pub(super) struct Repair {
     looked: u64,
     /// Accepted packets that were not spent, [`COST`] of them for each number.
     credit: u32,
-    /// Numbers in a row that did not come, however often they were asked for.
-    failed: u32,
-    /// Mean and mean deviation of how long answers take, after RFC 6298; `None` before the first.
-    round_trip: Option<(u64, u64)>,
+    learnt: Learnt,
     counts: Repairs,
+}
+
+/// What was learnt of the end that is asked, and holds for the next window as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Learnt {
+    /// Mean and mean deviation of how long answers take, in microseconds; `None` before the first.
+    pub round_trip: Option<(u64, u64)>,
+    /// Numbers in a row that did not come, however often they were asked for.
+    pub failed: u32,
 }
 
 /// What came of asking.
@@ -102,32 +115,51 @@ impl Repair {
         self.credit = (self.credit + 1).min(COST * CREDIT_MAX);
     }
 
+    /// What was learnt of the end that is asked.
+    pub(super) const fn learnt(&self) -> Learnt {
+        self.learnt
+    }
+
+    /// What another window has learnt of it.
+    pub(super) const fn learn(&mut self, learnt: Learnt) {
+        self.learnt = learnt;
+    }
+
+    fn find(&mut self, number: u64) -> Option<&mut Asked> {
+        if self.asked.back().is_none_or(|last| number > last.number) {
+            return None;
+        }
+        let at = self.asked.binary_search_by_key(&number, |it| it.number);
+        self.asked.get_mut(at.ok()?)
+    }
+
     /// A packet has come with this number, perhaps for the second time.
     pub(super) fn came(&mut self, number: u64, now: u64) -> Cause {
-        let Some(asked) = self.asked.iter_mut().find(|it| it.number == number) else {
+        let known = self.learnt.round_trip;
+        let Some(asked) = self.find(number) else {
             return Cause::Unasked;
         };
-        let first = !std::mem::replace(&mut asked.came, true);
-        let took = now.saturating_sub(asked.at);
-        let (tries, known) = (asked.tries, self.round_trip);
-        if !first {
+        if std::mem::replace(&mut asked.came, true) {
             return Cause::Answer;
         }
-        self.counts.came += 1;
-        if tries == 1 && known.is_some_and(|(mean, _)| took < mean / 2) {
+        asked.closed = true;
+        let took = now.saturating_sub(asked.first);
+        let soon = known.is_some_and(|(mean, _)| took < mean / 2);
+        if asked.tries == 1 && soon {
             return Cause::Original;
         }
-        self.failed = 0;
-        // Which of several requests it answers is not known.
-        if tries == 1 {
-            self.round_trip = Some(match known {
-                None => (took, took / 2),
-                Some((mean, deviation)) => (
-                    mean - mean / 8 + took / 8,
-                    deviation - deviation / 4 + mean.abs_diff(took) / 4,
-                ),
-            });
-        }
+        self.counts.came += 1;
+        // Which of several requests it answers is not known: the first, for all that is known, so that a wait which is too
+        // short grows.
+        let took = took.min(WAIT_MAX);
+        self.learnt.failed = 0;
+        self.learnt.round_trip = Some(match known {
+            None => (took, took / 2),
+            Some((mean, deviation)) => (
+                mean - mean / 8 + took / 8,
+                deviation - deviation / 4 + mean.abs_diff(took) / 4,
+            ),
+        });
         Cause::Answer
     }
 
@@ -145,7 +177,7 @@ impl Repair {
 
     /// What it takes to ask for a number.
     fn cost(&self) -> u32 {
-        let cost = COST << self.failed.min(DOUBLINGS_MAX);
+        let cost = COST << self.learnt.failed.min(DOUBLINGS_MAX);
         cost.min(COST * CREDIT_MAX)
     }
 
@@ -167,27 +199,30 @@ impl Repair {
         self.counts.asked += 1;
         self.asked.push_back(Asked {
             number,
+            first: now,
             at: now,
             tries: 1,
+            closed: false,
             came: false,
         });
         self.requests.push_back(number);
         true
     }
 
-    /// The answer has not come in time. Returns whether the number is asked for again.
+    /// The answer has not come in time. Returns whether the number is asked for again, which costs as much as the first time.
     pub(super) fn ask_again(&mut self, number: u64, now: u64) -> bool {
-        let mut open = self.asked.iter_mut().filter(|it| !it.came);
-        let Some(asked) = open.find(|it| it.number == number) else {
+        let credit = self.credit;
+        let Some(asked) = self.find(number).filter(|it| !it.closed) else {
             return false;
         };
-        if asked.tries >= TRIES {
-            asked.came = true;
-            self.failed += 1;
+        if asked.tries >= TRIES || credit < COST {
+            asked.closed = true;
+            self.learnt.failed += 1;
             return false;
         }
         asked.tries += 1;
         asked.at = now;
+        self.credit -= COST;
         self.requests.push_back(number);
         true
     }
@@ -197,21 +232,29 @@ impl Repair {
         let open = self
             .asked
             .iter()
-            .filter(|it| !it.came && it.number >= limit);
+            .filter(|it| !it.closed && it.number >= limit);
         let mut due = open.filter(|it| it.at + self.wait(it.tries) <= now);
         due.next().map(|it| it.number)
     }
 
+    /// Forgets what was asked for so long ago that nothing more comes of it.
+    pub(super) fn forget(&mut self, now: u64) {
+        let old = |it: &Asked| it.closed && it.at + REMEMBERED <= now;
+        while self.asked.front().is_some_and(old) {
+            self.asked.pop_front();
+        }
+    }
+
     /// Until when an answer with this number is waited for, if it was asked for.
     pub(super) fn deadline(&self, number: u64) -> Option<u64> {
-        let mut open = self.asked.iter().filter(|it| !it.came);
-        let asked = open.find(|it| it.number == number)?;
+        let at = self.asked.binary_search_by_key(&number, |it| it.number);
+        let asked = self.asked.get(at.ok()?).filter(|it| !it.closed)?;
         Some(asked.at + self.wait(asked.tries))
     }
 
     /// How long the answer to the last of so many requests is waited for: twice as long each time.
     fn wait(&self, tries: u8) -> u64 {
-        let wait = match self.round_trip {
+        let wait = match self.learnt.round_trip {
             None => WAIT_FIRST,
             Some((mean, deviation)) => mean + 4 * deviation,
         };
@@ -271,9 +314,32 @@ mod tests {
             repair.counts(),
             Repairs {
                 asked: 17,
-                came: 17
+                came: 16
             }
         );
+    }
+
+    #[test]
+    fn a_wait_that_is_too_short_grows() {
+        let mut repair = on();
+        repair.learn(Learnt {
+            round_trip: Some((10_000, 0)),
+            failed: 0,
+        });
+        let mut now = 0;
+        for number in 0..200 {
+            repair.credit = COST * CREDIT_MAX;
+            assert!(repair.ask(number, now));
+            // It takes 160 ms, whatever is asked meanwhile.
+            let comes = now + 160_000;
+            while repair.deadline(number).is_some_and(|at| at < comes) {
+                repair.ask_again(number, repair.deadline(number).unwrap());
+            }
+            assert_eq!(repair.came(number, comes), Cause::Answer);
+            now = comes;
+        }
+        assert!(repair.wait(1) >= 160_000, "{}", repair.wait(1));
+        assert_eq!(repair.learnt().failed, 0);
     }
 
     #[test]
@@ -302,8 +368,8 @@ mod tests {
         }
         assert!(asked < 80, "{asked}");
         let last = repair.asked.back().unwrap().number;
-        assert!(repair.ask(200_000, 0) || repair.credit < COST * CREDIT_MAX);
-        repair.asked.back_mut().unwrap().came = false;
-        assert_ne!(repair.came(last, 0), Cause::Unasked);
+        // One that comes after all shows that it is worth while.
+        assert_eq!(repair.came(last, 0), Cause::Answer);
+        assert_eq!(repair.learnt().failed, 0);
     }
 }

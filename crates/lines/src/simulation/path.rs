@@ -100,7 +100,8 @@ pub(super) fn run(
             }
             next += 1;
         }
-        while let Some((_, number)) = requests.pop_front_if(|(at, _)| *at <= now) {
+        while let Some((_, number)) = requests.front().copied().filter(|(at, _)| *at <= now) {
+            requests.pop_front();
             copies += arriving(links[0].send(number, PACKET, now));
         }
         for (line, link) in links.iter_mut().enumerate() {

@@ -18,9 +18,6 @@ struct Schedule {
     repair: bool,
 }
 
-/// How much longer a packet waits at most where the one in front of it is asked for: three answers are waited for.
-const REPAIR_MAX: Duration = Duration::from_millis(750);
-
 fn micros(random: &mut Random, below: u64) -> Duration {
     Duration::from_micros(random.below(below))
 }
@@ -160,12 +157,8 @@ fn check_bounds(schedule: &Schedule, outcome: &Outcome) {
         bytes <= settings.bytes_max || packets == 1,
         "{bytes} bytes, {packets} packets"
     );
-    let longest = match schedule.repair {
-        true => settings.cap_max + REPAIR_MAX,
-        false => settings.cap_max,
-    };
     for delivery in &outcome.deliveries {
-        assert!(delivery.added <= longest, "{delivery:?}");
+        assert!(delivery.added <= settings.cap_max, "{delivery:?}");
     }
 }
 

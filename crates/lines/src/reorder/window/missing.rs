@@ -2,7 +2,7 @@
 
 use super::Window;
 use crate::reorder::line::LineTrack;
-use crate::reorder::repair::Repairs;
+use crate::reorder::repair::{Learnt, Repairs};
 use std::time::Instant;
 
 /// A packet that is no later than this is not asked for, in microseconds.
@@ -24,12 +24,28 @@ impl<T> Window<T> {
     /// The next number that the sender is to be asked for. To be called after packets have come, and after a deadline,
     /// until there is none.
     pub fn missing(&mut self, now: Instant) -> Option<u64> {
-        self.repair.as_ref().filter(|repair| repair.is_on())?;
+        let repair = self.repair.as_mut().filter(|repair| repair.is_on())?;
+        if let Some(number) = repair.next_request() {
+            return Some(number);
+        }
         if self.in_order == super::NONE && self.limit < self.end {
             let now = self.micros(now);
             self.look_for_missing(now);
         }
         self.repair.as_mut()?.next_request()
+    }
+
+    /// What was learnt of the end that is asked; `None` where none was.
+    #[must_use]
+    pub fn learnt(&self) -> Option<Learnt> {
+        self.repair.as_ref().map(|repair| repair.learnt())
+    }
+
+    /// What another window has learnt of that end. To be called after [`Self::set_repair`].
+    pub fn learn(&mut self, learnt: Learnt) {
+        if let Some(repair) = &mut self.repair {
+            repair.learn(learnt);
+        }
     }
 
     /// What came of asking.
@@ -45,12 +61,16 @@ impl<T> Window<T> {
         let busy = self.busy_since;
         let lines = self.lines.iter();
         let alive = lines.filter(|line| line.alive_until(busy).is_some_and(|until| until > now));
-        // A line that has passed nothing that is known holds all others up, as it does in rule 1.
+        // A line that has passed nothing that is known holds all others up, as it does in rule 1. While one only is heard,
+        // the others' first packets may be on their way.
+        let several = alive.clone().nth(1).is_some();
         let passed = alive.map(|line| line.passed(now).unwrap_or(0)).min();
-        let (passed, mostly) = (passed.unwrap_or(0), self.late_mostly(now));
+        let passed = passed.filter(|_| several).unwrap_or(0);
+        let mostly = self.late_mostly(now);
         let Some(repair) = &mut self.repair else {
             return;
         };
+        repair.forget(now);
         while let Some(number) = repair.overdue(now, self.limit) {
             if !repair.ask_again(number, now) {
                 break;
@@ -86,9 +106,15 @@ impl<T> Window<T> {
     /// What is waited for has not come in time. Returns whether the sender is asked for it, so that it is waited for still.
     pub(super) fn asks(&mut self, now: u64) -> bool {
         let limit = self.limit;
+        let next = self.history.next(limit, self.end);
+        let since = next.and_then(|next| self.store.since(next));
+        let longest = self.settings.cap_max.as_micros() as u64;
         let Some(repair) = &mut self.repair else {
             return false;
         };
+        if since.is_none_or(|since| since + longest <= now) {
+            return false;
+        }
         if repair.ask_again(limit, now) {
             return true;
         }

@@ -28,12 +28,12 @@ const fn micros(duration: Duration) -> u64 {
 impl<T> Window<T> {
     /// When the gap at the limit is given up.
     pub(super) fn deadline_of_gap(&self, now: u64) -> u64 {
-        let asked = self.repair.as_ref();
-        if let Some(deadline) = asked.and_then(|repair| repair.deadline(self.limit)) {
-            return deadline;
-        }
         let next = self.history.next(self.limit, self.end);
         let since = next.and_then(|next| self.store.since(next)).unwrap_or(now);
+        let asked = self.repair.as_ref();
+        if let Some(deadline) = asked.and_then(|repair| repair.deadline(self.limit)) {
+            return deadline.min(since + micros(self.settings.cap_max));
+        }
         let mut late = 0;
         let mut skew = 0;
         let mut passed_by_all = 0;
