@@ -275,7 +275,8 @@ fn hundred_peers_with_sessions_leave_nothing() {
             .a
             .set(&["peer", &tunnel.keys_b.public, "endpoint", &to])
             .unwrap();
-        pings(&net.a, B4, 1);
+        // One packet may be lost where a machine is busy: what is left behind is what counts.
+        acceptance::reaches(&net.a, B4);
     };
     let process = tunnel.a.process.id();
     for _ in 0..30 {
@@ -347,8 +348,13 @@ fn runs_without_ipv6() {
     tcp_both_ways(&a, &b, B4, 1_000_000);
     // An endpoint that cannot be reached is no reason to end.
     let words = ["peer", &keys[1].public, "endpoint", "[fd00:1::2]:1002"];
-    running[0].set(&words).unwrap();
-    acceptance::no_ping(&a, B4);
+    until("an endpoint that leads nowhere", || {
+        running[0].set(&words).unwrap();
+        // A keepalive of the other end's may come now, and tell where that is.
+        let once = lab::load::PingOptions::count(1);
+        let report = lab::load::ping(&a, acceptance::ip(B4), &once).unwrap();
+        report.received == 0
+    });
     assert!(running[0].process.try_wait().unwrap().is_none());
 }
 
