@@ -8,7 +8,7 @@ const DAEMON: &str = "option /etc/ppp/pptpd-options\nlocalip 192.168.0.1\nremote
 const OPTIONS: &str = "name pptpd\nrefuse-pap\nrefuse-chap\nrefuse-mschap\nrequire-mschap-v2\nrequire-mppe-128\nproxyarp\n\
     lock\nnobsdcomp\nnovj\nnovjccomp\nnologfd\nms-dns 10.0.0.1\nms-dns 10.0.0.2\n";
 const USERS: &str = "# client server secret addresses\nDOMAIN\\\\alice office \"open sesame\"\nbob pptpd word *\n\
-    carol pptpd 'it''s' 192.168.0.234\ndave * x\nerin other y *\n";
+    carol pptpd 'it''s' 192.168.0.234\ndave * x *\nerin other y *\n";
 
 /// Parses a text among files.
 fn imported(text: &str, files: &[(&str, &str)]) -> Import {
@@ -258,6 +258,34 @@ fn a_file_of_pptpd_is_a_server() {
     let (_, server) = server_of(daemon(&more, OPTIONS, USERS));
     assert_eq!(server.listen.to_string(), "192.0.2.1:1723");
     assert_eq!(server.pool.len(), 2);
+}
+
+#[test]
+fn users_that_pppd_gives_no_address_are_shut_out() {
+    let users = "bob pptpd word *\nof-this-host pptpd x\nshut pptpd x -\nshut-2 pptpd x - *\noptions pptpd x -- mtu 1400\n\
+        some pptpd x !192.168.0.234\n\
+        twice * x *\ntwice pptpd y\nlater * x\nlater pptpd y *\nagain pptpd x -\nagain pptpd y *\n";
+    let import = daemon(DAEMON, OPTIONS, users);
+    let of = |line: usize| {
+        let place = format!("{SECRETS}, line {line}");
+        let mut entries = import.report.entries.iter();
+        let entry = entries.find(|it| it.reason.split(": ").next() == Some(&place));
+        entry.unwrap_or_else(|| panic!("{line}: {:?}", import.report))
+    };
+    for line in [2, 3, 4, 5, 8, 11] {
+        assert_eq!(of(line).verdict, Verdict::Ignored, "{line}");
+        assert!(of(line).reason.contains("no address; write `*`"), "{line}");
+    }
+    assert!(of(6).reason.contains("write `*`"));
+    assert!(of(7).reason.contains("the user's is line 8"));
+    let (_, server) = server_of(import);
+    let found: Vec<(&str, &str)> = server
+        .users
+        .iter()
+        .map(|(name, password)| (name.as_str(), password.as_str()))
+        .collect();
+    assert_eq!(found, [("bob", "word"), ("later", "y")]);
+    assert!(!daemon(DAEMON, OPTIONS, "bob pptpd word\n").is_usable());
 }
 
 #[test]
