@@ -136,6 +136,8 @@ struct Common {
     stateful: bool,
     no_ccp: bool,
     refused: Vec<&'static str>,
+    /// Clients log in here.
+    server: bool,
     interface: Option<String>,
     mtu: Option<u16>,
 }
@@ -236,13 +238,16 @@ impl Common {
             (Auth::Chap, "refuse-chap"),
             (Auth::Pap, "refuse-pap"),
         ];
-        if mppe != Some(Mppe::None) {
-            // Only this one gives keys.
+        if self.server || mppe != Some(Mppe::None) {
+            // Only this one gives keys; and a server without keys is not to be told passwords that can be read.
             auth.truncate(1);
         }
         auth.retain(|(_, option)| !self.refused.contains(option));
         if auth.is_empty() {
-            let reason = "no way to log in is left: keys come from MS-CHAPv2";
+            let reason = match self.server {
+                true => "clients log in by MS-CHAPv2, and by nothing else",
+                false => "no way to log in is left: keys come from MS-CHAPv2",
+            };
             report.push(0, "refuse-mschap-v2", Verdict::Refused, reason);
         }
         (mppe, auth.into_iter().map(|(auth, _)| auth).collect())

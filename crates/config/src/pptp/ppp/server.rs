@@ -69,7 +69,10 @@ pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Repor
             take(&mut daemon, (at + 1, word, value), report);
         }
     }
-    let mut common = Common::default();
+    let mut common = Common {
+        server: true,
+        ..Common::default()
+    };
     let (mut name, mut dns) = (None, Vec::new());
     let (file, line) = match &daemon.options {
         Some((file, line)) => (file.as_str(), *line),

@@ -289,6 +289,22 @@ fn users_that_pppd_gives_no_address_are_shut_out() {
 }
 
 #[test]
+fn clients_log_in_at_a_server_by_ms_chap_v2_only() {
+    for options in [
+        "nomppe\n",
+        "nomppe\nrequire-mschap-v2\n",
+        "nomppe\nrefuse-pap\n",
+        "require-mppe\n",
+    ] {
+        let (model, _) = server_of(daemon(DAEMON, options, USERS));
+        assert_eq!(model.auth, [Auth::MsChapV2], "{options}");
+    }
+    let import = daemon(DAEMON, "nomppe\nrefuse-mschap-v2\n", USERS);
+    let mut refused = import.report.with(Verdict::Refused);
+    assert!(refused.any(|it| it.reason.contains("by MS-CHAPv2")));
+}
+
+#[test]
 fn a_server_that_is_not_understood_is_refused() {
     for (text, options, users) in [
         (DAEMON, OPTIONS, ""),
