@@ -181,12 +181,12 @@ fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "toml")
 }
 
-/// Which file has the passwords of one of these: itself, or that which pppd has them in.
+/// Which files have the passwords of one of these: itself, or those that pppd has them in.
 #[must_use]
-pub fn secrets_of(path: &Path) -> &Path {
+pub fn secrets_of(path: &Path) -> Vec<PathBuf> {
     match is_toml(path) {
-        true => path,
-        false => Path::new(ppp::SECRETS),
+        true => vec![path.to_owned()],
+        false => ppp::secrets_of(path, &ppp::of_host),
     }
 }
 

@@ -45,6 +45,16 @@ fn server_of(import: Import) -> (Pptp, Server) {
     }
 }
 
+/// Which of these files have passwords in them, where the first is read.
+fn secrets_among(files: &[(&str, &str)]) -> Vec<PathBuf> {
+    let read = |path: &Path| {
+        let found = files.iter().find(|(name, _)| path == Path::new(name));
+        let (_, text) = found.ok_or("no such file")?;
+        Ok(Zeroizing::new(text.as_bytes().to_vec()))
+    };
+    secrets_of(Path::new(files[0].0), &read)
+}
+
 /// The verdict on an option, and why.
 fn verdict<'i>(import: &'i Import, key: &str) -> (Verdict, &'i str) {
     let entry = import.report.entries.iter().find(|entry| entry.key == key);
@@ -351,6 +361,34 @@ fn no_secret_is_ever_in_a_report() {
         let shown = format!("{:?}", import.report);
         assert!(!shown.contains("hunter2"), "{shown}");
     }
+}
+
+#[test]
+fn each_file_that_a_password_is_read_from_is_known() {
+    let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+    let office = "/etc/ppp/peers/office";
+    let secrets = (SECRETS, USERS);
+    let own = format!("{PEER}# a comment\npassword hunter2\n");
+    assert_eq!(secrets_among(&[(office, &own), secrets]), paths(&[office]));
+    assert_eq!(
+        secrets_among(&[(office, PEER), secrets]),
+        paths(&[SECRETS]),
+        "the options of it tell nothing"
+    );
+    let named = format!("{PEER}file /a\ncall b\nfile /a\n");
+    let (a, b) = ("password \"hunter 2\"\n", "lock password hunter2\n");
+    let files = [
+        (office, named.as_str()),
+        ("/a", a),
+        ("/etc/ppp/peers/b", b),
+        secrets,
+    ];
+    assert_eq!(secrets_among(&files), paths(&["/a", "/etc/ppp/peers/b"]));
+    let options = ("/etc/ppp/pptpd-options", OPTIONS);
+    let files = [("/etc/pptpd.conf", DAEMON), options, secrets];
+    assert_eq!(secrets_among(&files), paths(&[SECRETS]));
+    let broken = format!("{PEER}password \"hunter2\n");
+    assert_eq!(secrets_among(&[(office, &broken)]), paths(&[office]));
 }
 
 #[test]
