@@ -351,6 +351,7 @@ fn no_secret_is_ever_in_a_report() {
         peer("password hunter2"),
         peer("password \"hunter2"),
         peer("hunter2="),
+        peer("password my hunter2"),
         imported(
             &format!("{ALLOWED}{PEER}"),
             &[(SECRETS, "a b \"hunter2\nx")],
@@ -361,6 +362,9 @@ fn no_secret_is_ever_in_a_report() {
         let shown = format!("{:?}", import.report);
         assert!(!shown.contains("hunter2"), "{shown}");
     }
+    let stray = peer("password my hunter2");
+    let told = stray.report.with(Verdict::Refused).next().unwrap();
+    assert_eq!((told.line, told.key.as_str()), (6, ""));
 }
 
 #[test]
