@@ -5,7 +5,7 @@
 //! is never longer than two places. It is not waited for until it is on the disk: what the last half minute has carried
 //! may be forgotten.
 
-use super::LineUsage;
+use super::{Doubt, LineUsage};
 use crypto::blake2s;
 use host::privileges;
 use nix::fcntl::{Flock, FlockArg};
@@ -136,10 +136,15 @@ fn directory() -> PathBuf {
 /// A place: its head, a line of text for each line of the tunnel, and the sum over both.
 fn emit(number: u64, usage: &[LineUsage]) -> Vec<u8> {
     let mut text = format!("{HEAD} {number}\n");
-    for LineUsage { name, month, used } in usage {
+    for usage in usage {
+        let month = usage.month;
         let month = month.map_or_else(|| "-".to_owned(), |month| month.to_string());
         // To a string: cannot fail.
-        let _ = writeln!(text, "{name} {month} {used}");
+        let _ = write!(text, "{} {month} {}", usage.name, usage.used);
+        if let Some(Doubt { month, hours }) = usage.doubt {
+            let _ = write!(text, " {month} {hours}");
+        }
+        text.push('\n');
     }
     let _ = writeln!(text, "{}", sum(&text));
     let mut place = text.into_bytes();
@@ -169,10 +174,19 @@ fn parse(place: &[u8]) -> Option<(u64, Vec<LineUsage>)> {
             "-" => None,
             month => Some(month.parse().ok()?),
         };
+        // Not there as a rule.
+        let doubt = match (words.next(), words.next()) {
+            (Some(month), Some(hours)) => Some(Doubt {
+                month: month.parse().ok()?,
+                hours: hours.parse().ok()?,
+            }),
+            _ => None,
+        };
         Some(LineUsage {
             name: name.to_owned(),
             month,
             used: used.parse().ok()?,
+            doubt,
         })
     });
     Some((number, usage.collect::<Option<_>>()?))
@@ -197,8 +211,17 @@ mod tests {
             name: name.to_owned(),
             month: month.map(|month| month.parse().unwrap()),
             used,
+            doubt: None,
         };
-        vec![line("lte", Some("2026-11")), line("dsl-2", None)]
+        let doubt = Some(Doubt {
+            month: "2036-02".parse().unwrap(),
+            hours: 5,
+        });
+        let doubted = LineUsage {
+            doubt,
+            ..line("lte-2", Some("2026-11"))
+        };
+        vec![line("lte", Some("2026-11")), line("dsl-2", None), doubted]
     }
 
     #[test]
@@ -231,6 +254,10 @@ mod tests {
             name: "n".repeat(32),
             month: Some("9999-12".parse().unwrap()),
             used: u64::MAX,
+            doubt: Some(Doubt {
+                month: "9999-12".parse().unwrap(),
+                hours: u8::MAX,
+            }),
         };
         let all = vec![longest; config::lines::LINES_MAX];
         let place = emit(u64::MAX, &all);
