@@ -163,18 +163,18 @@ fn judge_pptp(file: &Path) -> Result<Judged, ImportError> {
     Ok(judge_all(
         pptp::read(file)?,
         missing,
-        pptp::secrets_of(file),
+        &pptp::secrets_of(file),
     ))
 }
 
 fn judge_relay(file: &Path) -> Result<Judged, ImportError> {
     let missing = (!cfg!(feature = "relay")).then_some(relay::NOT_BUILT);
-    Ok(judge_all(relay::read(file)?, missing, file))
+    Ok(judge_all(relay::read(file)?, missing, &[file]))
 }
 
 /// Of a file of which nothing is honoured as long as anything is refused. `missing` is why this program can do nothing with
-/// such files.
-fn judge_all<T>(import: Import<T>, missing: Option<&str>, file: &Path) -> Judged {
+/// such files; `secrets` are those with secrets in them.
+fn judge_all<T>(import: Import<T>, missing: Option<&str>, secrets: &[impl AsRef<Path>]) -> Judged {
     let usable = import.is_usable() && missing.is_none();
     let mut report = import.report;
     report.entries.extend(missing.map(|reason| Entry {
@@ -183,10 +183,11 @@ fn judge_all<T>(import: Import<T>, missing: Option<&str>, file: &Path) -> Judged
         verdict: Verdict::Refused,
         reason: reason.to_owned(),
     }));
+    let warnings = secrets.iter().map(AsRef::as_ref);
     Judged {
         report,
         usable,
-        warnings: config::secrecy::warning(file).into_iter().collect(),
+        warnings: warnings.filter_map(config::secrecy::warning).collect(),
     }
 }
 

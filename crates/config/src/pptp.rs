@@ -181,12 +181,12 @@ fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "toml")
 }
 
-/// Which file has the passwords of one of these: itself, or that which pppd has them in.
+/// Which files have the passwords of one of these: itself, or those that pppd has them in.
 #[must_use]
-pub fn secrets_of(path: &Path) -> &Path {
+pub fn secrets_of(path: &Path) -> Vec<PathBuf> {
     match is_toml(path) {
-        true => path,
-        false => Path::new(ppp::SECRETS),
+        true => vec![path.to_owned()],
+        false => ppp::secrets_of(path, &ppp::of_host),
     }
 }
 
@@ -214,7 +214,8 @@ fn parse_either(text: &str, path: &Path, starts: bool) -> Import {
     }
 }
 
-fn text(path: &Path) -> Result<String, ImportError> {
+/// The text of a file, which may have a password in it.
+fn text(path: &Path) -> Result<Zeroizing<String>, ImportError> {
     let bytes = file::read(path, FILE_MAX).map_err(|error| ImportError::Read {
         path: path.to_owned(),
         error,
@@ -223,7 +224,7 @@ fn text(path: &Path) -> Result<String, ImportError> {
         path: path.to_owned(),
         line,
     })?;
-    Ok(text.to_string())
+    Ok(Zeroizing::new(text.to_string()))
 }
 
 /// Parses the text of a file; `path` gives the interface its name where the text does not, and other files their

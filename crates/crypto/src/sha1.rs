@@ -3,11 +3,12 @@
 
 use crate::Digest;
 use crate::hmac::State;
+use zeroize::Zeroize as _;
 
 /// Bytes of the hash.
 pub const SHA1_LEN: usize = 20;
 
-/// The hash of the parts, one behind the other.
+/// The hash of the parts, one behind the other. No copy of it stays behind; the caller erases this one, if it is secret.
 #[must_use]
 pub fn sha1(parts: &[&[u8]]) -> [u8; SHA1_LEN] {
     let mut hash = [0; SHA1_LEN];
@@ -16,7 +17,10 @@ pub fn sha1(parts: &[&[u8]]) -> [u8; SHA1_LEN] {
         for part in parts {
             state.update(part);
         }
-        hash.copy_from_slice(&state.finish()[..SHA1_LEN]);
+        let mut whole = state.finish();
+        hash.copy_from_slice(&whole[..SHA1_LEN]);
+        // Keys are made of it; behind these bytes there are zeros.
+        whole[..SHA1_LEN].zeroize();
     }
     hash
 }

@@ -31,7 +31,7 @@ mod usage_file;
 
 pub(crate) use answers::Answers;
 use cap::Caps;
-pub use cap::{CapReport, LineUsage};
+pub use cap::{CapReport, Doubt, LineUsage};
 pub(crate) use effect::LineEffect;
 pub use end::LineFacts;
 use end::{End, Sockets};

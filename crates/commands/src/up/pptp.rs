@@ -9,8 +9,10 @@ use std::process::ExitCode;
 
 /// Brings the tunnel of a file up and serves it until it ends.
 pub(super) fn up(path: &Path, matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
-    if let Some(warning) = config::secrecy::warning(pptp::secrets_of(path)) {
-        log::warn!("{warning}");
+    for file in pptp::secrets_of(path) {
+        if let Some(warning) = config::secrecy::warning(&file) {
+            log::warn!("{warning}");
+        }
     }
     let import = pptp::read(path)?;
     let refused = import.report.with(config::report::Verdict::Refused).count();

@@ -9,7 +9,8 @@ mod secrets;
 mod server;
 mod words;
 
-use std::path::Path;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
@@ -70,6 +71,37 @@ pub(super) fn is_options(path: &Path) -> bool {
 /// Reads files of this host.
 pub(super) fn of_host(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     file::read(path, FILE_MAX).map_err(|error| error.to_string())
+}
+
+/// Which files are read for this one and may have a password in them, that one included.
+pub(super) fn secrets_of(path: &Path, read: &Read<'_>) -> Vec<PathBuf> {
+    let found = RefCell::new(Vec::new());
+    let reads = |path: &Path| {
+        let bytes = read(path)?;
+        let mut found = found.borrow_mut();
+        let holds = path == Path::new(SECRETS) || has_password(&bytes);
+        if holds && !found.iter().any(|it| it == path) {
+            found.push(path.to_owned());
+        }
+        Ok(bytes)
+    };
+    if let Ok(bytes) = reads(path)
+        && let Ok(text) = Text::new(&bytes)
+    {
+        parse(&text, path, false, &reads);
+    }
+    found.into_inner()
+}
+
+/// Whether a password may be among a file's options: most files of them have none, and anyone may read those.
+fn has_password(bytes: &[u8]) -> bool {
+    let Ok(text) = Text::new(bytes) else {
+        return false;
+    };
+    match words::words(&text) {
+        Ok(words) => words.iter().any(|word| *word.text == "password"),
+        Err(_) => text.contains("password"),
+    }
 }
 
 /// Parses the text of a file of either kind. `starts` says that it has to allow what is insecure.
@@ -136,6 +168,8 @@ struct Common {
     stateful: bool,
     no_ccp: bool,
     refused: Vec<&'static str>,
+    /// Clients log in here.
+    server: bool,
     interface: Option<String>,
     mtu: Option<u16>,
 }
@@ -236,13 +270,16 @@ impl Common {
             (Auth::Chap, "refuse-chap"),
             (Auth::Pap, "refuse-pap"),
         ];
-        if mppe != Some(Mppe::None) {
-            // Only this one gives keys.
+        if self.server || mppe != Some(Mppe::None) {
+            // Only this one gives keys; and a server without keys is not to be told passwords that can be read.
             auth.truncate(1);
         }
         auth.retain(|(_, option)| !self.refused.contains(option));
         if auth.is_empty() {
-            let reason = "no way to log in is left: keys come from MS-CHAPv2";
+            let reason = match self.server {
+                true => "clients log in by MS-CHAPv2, and by nothing else",
+                false => "no way to log in is left: keys come from MS-CHAPv2",
+            };
             report.push(0, "refuse-mschap-v2", Verdict::Refused, reason);
         }
         (mppe, auth.into_iter().map(|(auth, _)| auth).collect())

@@ -83,17 +83,21 @@ impl Allowance {
         self.used = self.used.saturating_add(bytes);
     }
 
-    /// It is this month. If it is a later one than before, nothing has been carried in it. A clock that goes back changes
-    /// nothing: many begin with an old date, until they are set.
+    /// It is this month, by a clock that may be wrong. If it is the one after that which is counted, nothing has been carried
+    /// in it. An earlier one changes nothing, nor does a later one: many clocks begin with an old date until they are set,
+    /// and some are told one that is years ahead.
     pub fn begin(&mut self, month: Month) {
+        if self.month.is_none_or(|before| before.next() == month) {
+            self.set(month);
+        }
+    }
+
+    /// It is this month, whatever was counted before. If it is a later one, nothing has been carried in it; what was carried
+    /// in a later one, by a clock that was wrong, may be of this one.
+    pub fn set(&mut self, month: Month) {
         if self.month.is_some_and(|before| before < month) {
             self.used = 0;
         }
-        self.month = self.month.max(Some(month));
-    }
-
-    /// It is this month, although it was a later one before, by a clock that was wrong. What was carried may be of this one.
-    pub const fn go_back(&mut self, month: Month) {
         self.month = Some(month);
     }
 
@@ -193,6 +197,19 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_shows_a_month_later_than_the_next_changes_nothing() {
+        let march = Month::of(2024, 3, 1, 1);
+        let later = march.next().next();
+        let mut allowance = Allowance::new(1000).with_used(500, Some(march));
+        for wrong in [later, Month::of(2036, 2, 7, 1)] {
+            allowance.begin(wrong);
+            assert_eq!((allowance.used(), allowance.month()), (500, Some(march)));
+        }
+        allowance.set(later);
+        assert_eq!((allowance.used(), allowance.month()), (0, Some(later)));
+    }
+
+    #[test]
     fn a_clock_that_was_years_ahead_does_not_keep_months_from_beginning() {
         let (march, wrong) = (Month::of(2024, 3, 1, 1), Month::of(2036, 2, 7, 1));
         let mut allowance = Allowance::new(1000);
@@ -200,7 +217,7 @@ mod tests {
         allowance.charge(500);
         allowance.begin(march);
         assert_eq!(allowance.month(), Some(wrong), "it may not be set yet");
-        allowance.go_back(march);
+        allowance.set(march);
         assert_eq!(allowance.used(), 500, "it may be of this month");
         allowance.begin(march.next());
         assert_eq!(allowance.used(), 0);

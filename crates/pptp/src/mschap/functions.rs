@@ -99,6 +99,11 @@ pub fn authenticator_response(
     user: &[u8],
 ) -> [u8; 20] {
     let hash = hash_nt_password_hash(password_hash);
-    let digest = sha1(&[&*hash, nt_response, MAGIC_1]);
-    sha1(&[&digest, &challenge_hash(peer, authenticator, user), MAGIC_2])
+    // The master key begins with it.
+    let digest = Zeroizing::new(sha1(&[&*hash, nt_response, MAGIC_1]));
+    sha1(&[
+        &*digest,
+        &challenge_hash(peer, authenticator, user),
+        MAGIC_2,
+    ])
 }

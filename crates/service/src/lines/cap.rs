@@ -3,9 +3,14 @@
 //! A line that has carried what it may is used where no other works. What it has carried is kept on file, so that it is
 //! known after a restart.
 
+mod doubt;
+
+pub use doubt::Doubt;
+
 use super::{LineEffect, Lines};
 use crate::now::Now;
 use config::lines::{Line, Lines as Settings};
+use doubt::Doubted;
 use lines::scheduler::{Allowance, Month};
 use log::Level;
 use plane::LineId;
@@ -22,10 +27,6 @@ const KEEP_SOONER: Duration = Duration::from_secs(60);
 /// A clock that shows an earlier year was not set: many routers begin with 1970, or with the year of their firmware.
 const YEAR_MIN: i32 = 2024;
 
-/// A clock that shows an earlier month than before is believed when it has done so for this long: those that begin with an
-/// old date are set sooner.
-const WRONG_MAX: Duration = Duration::from_secs(24 * 3600);
-
 /// The hundredths of a cap whose reaching is told.
 const TOLD: [u8; 2] = [80, 100];
 
@@ -38,6 +39,8 @@ pub struct LineUsage {
     pub month: Option<Month>,
     /// Bytes of both directions.
     pub used: u64,
+    /// What the clock shows instead, where that is not believed yet.
+    pub doubt: Option<Doubt>,
 }
 
 /// A line's cap, for reports.
@@ -51,6 +54,9 @@ pub struct CapReport {
     pub renews: Option<String>,
 }
 
+/// What is kept of a line: the month, bytes, and a month that is not believed.
+type State = (Option<Month>, u64, Option<Doubt>);
+
 /// A line that has a cap.
 #[derive(Debug)]
 struct Capped {
@@ -59,10 +65,9 @@ struct Capped {
     allowance: Allowance,
     /// What the data plane has counted that is charged.
     seen: u64,
-    /// Since when the clock shows an earlier month than the one that is counted.
-    behind: Option<Instant>,
+    doubted: Doubted,
     /// What is on file.
-    kept: (Option<Month>, u64),
+    kept: State,
     /// The hundredths of the cap whose reaching was told last.
     told: u8,
 }
@@ -74,14 +79,15 @@ impl Capped {
             first_day: line.cap_day,
             allowance: Allowance::new(cap),
             seen: 0,
-            behind: None,
-            kept: (None, 0),
+            doubted: Doubted::default(),
+            kept: (None, 0, None),
             told: 0,
         }
     }
 
-    const fn state(&self) -> (Option<Month>, u64) {
-        (self.allowance.month(), self.allowance.used())
+    fn state(&self) -> State {
+        let (month, used) = (self.allowance.month(), self.allowance.used());
+        (month, used, self.doubted.kept())
     }
 
     /// When another month begins, if it is known which this one is.
@@ -95,10 +101,11 @@ impl Capped {
         let before = self.allowance.month();
         if let Some(month) = month(now.wall, self.first_day) {
             self.allowance.begin(month);
+            if self.allowance.month() != Some(month) && self.doubted.shown(month, now.monotonic) {
+                self.allowance.set(month);
+            }
             if self.allowance.month() == Some(month) {
-                self.behind = None;
-            } else if *self.behind.get_or_insert(now.monotonic) + WRONG_MAX <= now.monotonic {
-                self.allowance.go_back(month);
+                self.doubted = Doubted::default();
             }
         }
         let begins = before.is_some() && before < self.allowance.month();
@@ -243,9 +250,13 @@ impl Caps {
         }
         let usage = self.capped().map(|it| {
             it.kept = it.state();
-            let (month, used) = it.kept;
-            let name = it.name.clone();
-            LineUsage { name, month, used }
+            let (month, used, doubt) = it.kept;
+            LineUsage {
+                name: it.name.clone(),
+                month,
+                used,
+                doubt,
+            }
         });
         Some(usage.collect())
     }
@@ -255,9 +266,9 @@ impl Lines {
     /// What lines had carried before the program was started.
     pub(crate) fn restore(&mut self, usage: &[LineUsage]) {
         for of in self.caps.capped() {
-            if let Some(LineUsage { month, used, .. }) = usage.iter().find(|it| it.name == of.name)
-            {
-                of.allowance = of.allowance.with_used(*used, *month);
+            if let Some(found) = usage.iter().find(|it| it.name == of.name) {
+                of.allowance = of.allowance.with_used(found.used, found.month);
+                of.doubted = Doubted::new(found.doubt);
                 of.kept = of.state();
             }
         }
@@ -331,18 +342,23 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(86_400);
 
-    /// A line that may carry 20 MB in months that begin with the 20th; it has carried one, in January.
-    fn lines(now: Now) -> Lines {
+    /// A line that may carry 20 MB in months that begin with the 20th.
+    fn fresh() -> Lines {
         let line = Line {
             name: "lte".to_owned(),
             cap: Some(20_000_000),
             cap_day: 20,
             ..Line::default()
         };
-        let mut lines = Lines::new(Settings {
+        Lines::new(Settings {
             lines: vec![line],
             ..Settings::default()
-        });
+        })
+    }
+
+    /// It has carried one, in January.
+    fn lines(now: Now) -> Lines {
+        let mut lines = fresh();
         lines.counted(&[1_000_000], now, &mut Vec::new());
         lines
     }
@@ -381,6 +397,72 @@ mod tests {
         // That is what counts now.
         hours(24 * 5, &mut lines);
         assert_eq!(used(&lines), (0, Some("2026-02-20".to_owned())));
+    }
+
+    /// Lets hours go by, with what is on file.
+    fn run(lines: &mut Lines, now: &mut Now, hours: u32, file: &mut Vec<LineUsage>) {
+        let mut out = Vec::new();
+        for _ in 0..hours {
+            now.monotonic += DAY / 24;
+            now.wall += DAY / 24;
+            lines.counted(&[0], *now, &mut out);
+        }
+        lines.keep(&mut out);
+        for effect in out {
+            if let LineEffect::Keep(usage) = effect {
+                *file = usage;
+            }
+        }
+    }
+
+    /// The program was started anew.
+    fn restarted(file: &[LineUsage]) -> Lines {
+        let mut lines = fresh();
+        lines.restore(file);
+        lines
+    }
+
+    #[test]
+    fn a_clock_that_is_years_ahead_is_believed_after_a_day() {
+        let (mut now, mut file) = (now(), Vec::new());
+        let mut lines = lines(now);
+        let right = now.wall;
+        let before = (1_000_000, Some("2027-01-20".to_owned()));
+        now.wall += DAY * 3653;
+        run(&mut lines, &mut now, 20, &mut file);
+        assert_eq!(used(&lines), before);
+        // It was wrong.
+        now.wall = right;
+        run(&mut lines, &mut now, 1, &mut file);
+        assert_eq!(used(&lines), before);
+        // It is right: the router was switched off for years.
+        now.wall += DAY * 3653;
+        run(&mut lines, &mut now, 24, &mut file);
+        assert_eq!(used(&lines), before);
+        run(&mut lines, &mut now, 1, &mut file);
+        assert_eq!(used(&lines), (0, Some("2037-01-20".to_owned())));
+    }
+
+    #[test]
+    fn a_month_years_ahead_is_taken_back_although_the_router_is_restarted_each_night() {
+        let (mut now, mut file) = (now(), Vec::new());
+        let right = now.wall;
+        now.wall += DAY * 3653;
+        // With nothing on file there is nothing to doubt it by.
+        let mut lines = lines(now);
+        let wrong = (1_000_000, Some("2037-01-20".to_owned()));
+        assert_eq!(used(&lines), wrong);
+        now.wall = right;
+        run(&mut lines, &mut now, 20, &mut file);
+        assert_eq!(used(&lines), wrong);
+        let mut lines = restarted(&file);
+        assert_eq!(used(&lines), wrong);
+        run(&mut lines, &mut now, 20, &mut file);
+        assert_eq!(used(&lines), (1_000_000, Some("2027-01-20".to_owned())));
+        // Nothing of it is left.
+        let mut lines = restarted(&file);
+        run(&mut lines, &mut now, 24 * 5, &mut file);
+        assert_eq!(used(&lines), (0, Some("2027-02-20".to_owned())));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! is never longer than two places. It is not waited for until it is on the disk: what the last half minute has carried
 //! may be forgotten.
 
-use super::LineUsage;
+use super::{Doubt, LineUsage};
 use crypto::blake2s;
 use host::privileges;
 use nix::fcntl::{Flock, FlockArg};
@@ -46,8 +46,7 @@ impl UsageFile {
         let directory = directory();
         let opened = Self::open(&directory, tunnel);
         let failed = |error| {
-            let place = directory.display();
-            log::warn!("{place}: {error}; what lines carry in this month is forgotten at the end");
+            log::warn!("{error}; what lines carry in this month is forgotten at the end");
         };
         match opened.map_err(failed) {
             Ok((file, usage)) => {
@@ -66,19 +65,33 @@ impl UsageFile {
     /// The same in any directory, which is made if there is none.
     ///
     /// # Errors
-    /// What the kernel says; `WouldBlock` where another process has the file.
+    /// What the kernel says, with the file's name; `WouldBlock` where another process has the file.
     fn open(directory: &Path, tunnel: &str) -> io::Result<(Self, Vec<LineUsage>)> {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o755).create(directory)?;
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.=+".contains(letter);
         let name: String = tunnel
             .chars()
             .map(|letter| if plain(letter) { letter } else { '_' })
             .collect();
         let path = directory.join(format!("{name}.lines"));
+        let named = |error: io::Error| {
+            let place = path.display();
+            let words = match error.kind() {
+                ErrorKind::WouldBlock => format!("{place}: another tunnel named {name} has it"),
+                _ => format!("{place}: {error}"),
+            };
+            io::Error::new(error.kind(), words)
+        };
+        Self::open_at(&path).map_err(named)
+    }
+
+    fn open_at(path: &Path) -> io::Result<(Self, Vec<LineUsage>)> {
+        if let Some(directory) = path.parent() {
+            let mut builder = DirBuilder::new();
+            builder.recursive(true).mode(0o755).create(directory)?;
+        }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(0o600);
-        let file = host::written_file::open(&path, &mut options)?;
+        let file = host::written_file::open(path, &mut options)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "is no file"));
         }
@@ -89,14 +102,14 @@ impl UsageFile {
         let places = bytes.chunks(PLACE).filter_map(parse);
         let newest = places.max_by_key(|(number, _)| *number);
         if newest.is_none() && !bytes.is_empty() {
-            let path = path.display();
+            let place = path.display();
             log::warn!(
-                "{path} is damaged: what lines have carried in this month is not known, and counted from nothing"
+                "{place} is damaged: what lines have carried in this month is not known, and counted from nothing"
             );
         }
         let (number, usage) = newest.unwrap_or_default();
         let file = Self {
-            path,
+            path: path.to_owned(),
             file,
             number,
             failed: false,
@@ -136,10 +149,15 @@ fn directory() -> PathBuf {
 /// A place: its head, a line of text for each line of the tunnel, and the sum over both.
 fn emit(number: u64, usage: &[LineUsage]) -> Vec<u8> {
     let mut text = format!("{HEAD} {number}\n");
-    for LineUsage { name, month, used } in usage {
+    for usage in usage {
+        let month = usage.month;
         let month = month.map_or_else(|| "-".to_owned(), |month| month.to_string());
         // To a string: cannot fail.
-        let _ = writeln!(text, "{name} {month} {used}");
+        let _ = write!(text, "{} {month} {}", usage.name, usage.used);
+        if let Some(Doubt { month, hours }) = usage.doubt {
+            let _ = write!(text, " {month} {hours}");
+        }
+        text.push('\n');
     }
     let _ = writeln!(text, "{}", sum(&text));
     let mut place = text.into_bytes();
@@ -169,10 +187,19 @@ fn parse(place: &[u8]) -> Option<(u64, Vec<LineUsage>)> {
             "-" => None,
             month => Some(month.parse().ok()?),
         };
+        // Not there as a rule.
+        let doubt = match (words.next(), words.next()) {
+            (Some(month), Some(hours)) => Some(Doubt {
+                month: month.parse().ok()?,
+                hours: hours.parse().ok()?,
+            }),
+            _ => None,
+        };
         Some(LineUsage {
             name: name.to_owned(),
             month,
             used: used.parse().ok()?,
+            doubt,
         })
     });
     Some((number, usage.collect::<Option<_>>()?))
@@ -197,8 +224,17 @@ mod tests {
             name: name.to_owned(),
             month: month.map(|month| month.parse().unwrap()),
             used,
+            doubt: None,
         };
-        vec![line("lte", Some("2026-11")), line("dsl-2", None)]
+        let doubt = Some(Doubt {
+            month: "2036-02".parse().unwrap(),
+            hours: 5,
+        });
+        let doubted = LineUsage {
+            doubt,
+            ..line("lte-2", Some("2026-11"))
+        };
+        vec![line("lte", Some("2026-11")), line("dsl-2", None), doubted]
     }
 
     #[test]
@@ -209,6 +245,12 @@ mod tests {
         assert_eq!(found, []);
         let locked = UsageFile::open(&directory, "office").unwrap_err();
         assert_eq!(locked.kind(), ErrorKind::WouldBlock);
+        let place = directory.join("office.lines");
+        let place = place.display();
+        assert_eq!(
+            locked.to_string(),
+            format!("{place}: another tunnel named office has it")
+        );
         for used in 1..6 {
             file.write(&usage(used));
         }
@@ -231,6 +273,10 @@ mod tests {
             name: "n".repeat(32),
             month: Some("9999-12".parse().unwrap()),
             used: u64::MAX,
+            doubt: Some(Doubt {
+                month: "9999-12".parse().unwrap(),
+                hours: u8::MAX,
+            }),
         };
         let all = vec![longest; config::lines::LINES_MAX];
         let place = emit(u64::MAX, &all);

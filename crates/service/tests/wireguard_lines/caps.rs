@@ -143,6 +143,7 @@ fn what_was_carried_is_known_after_a_restart() {
         name: "lte".to_owned(),
         month: Some("2026-12".parse().unwrap()),
         used,
+        doubt: None,
     };
     assert_eq!(kept, [wanted]);
     let mut after = World::with_settings([10, 20], &settings, &kept, january());

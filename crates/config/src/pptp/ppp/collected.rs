@@ -8,7 +8,7 @@ use super::options::{self, Meaning};
 use super::words::{Word, words};
 use super::{PEERS, Read};
 use crate::report::{Report, Verdict};
-use crate::suggest::suggest;
+use crate::suggest::nearest;
 use crate::text::Text;
 
 /// How many files may be named one by another.
@@ -218,15 +218,12 @@ fn unknown(word: &str, place: (usize, &str), report: &mut Report) {
             "there is no serial line: leave out its device and speed".to_owned(),
         )
     } else if is_option && word.len() <= 32 {
-        let near = suggest(word, &options::names());
-        let near = match near.starts_with("did") {
-            true => format!("; {near}"),
-            false => String::new(),
-        };
-        (
-            word,
-            format!("there is no such option of pppd's here{near}"),
-        )
+        let reason = "there is no such option of pppd's here";
+        // Near to none, it may be a part of a password that lacks its quotation marks.
+        match nearest(word, &options::names()) {
+            Some(near) => (word, format!("{reason}; did you mean `{near}`?")),
+            None => ("", reason.to_owned()),
+        }
     } else {
         ("", "a word that is no option".to_owned())
     };

@@ -10,8 +10,8 @@ pub(super) struct Secret {
     pub(super) client: String,
     pub(super) server: String,
     pub(super) password: Zeroizing<String>,
-    /// Addresses that the client may have are named.
-    pub(super) addresses: bool,
+    /// The first of the addresses that the client may have, as it is written; `None` if there is none.
+    address: Option<String>,
     pub(super) line: usize,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn secrets(text: &str) -> Result<Vec<Secret>, Fault> {
             client: client.text.to_string(),
             server: server.text.to_string(),
             password: password.text.clone(),
-            addresses: !rest.is_empty() && rest.iter().all(|it| *it.text != "*" && *it.text != "-"),
+            address: rest.first().map(|it| it.text.to_string()),
             line: client.line,
         })
     };
@@ -43,6 +43,27 @@ impl Secret {
     /// Whether it is for a server of this name; of any, if that is not known.
     pub(super) fn is_for(&self, server: Option<&str>) -> bool {
         self.server == "*" || server.is_none_or(|server| self.server == server)
+    }
+
+    /// Whether it names this server: of a client's lines pppd takes such a one first.
+    pub(super) fn names(&self, server: Option<&str>) -> bool {
+        server.is_some() && self.server != "*"
+    }
+
+    /// Why pppd lets no client in by it: a line without addresses is for calls of this host, and `-` shuts a client out.
+    pub(super) fn shut(&self) -> Option<&'static str> {
+        match self.address.as_deref() {
+            Some(it) if it.starts_with('!') => Some(
+                "addresses that a user may not have (!) are not read; write `*` behind the secret",
+            ),
+            Some(it) if !it.starts_with('-') => None,
+            _ => Some("pppd gives this user no address; write `*` behind the secret"),
+        }
+    }
+
+    /// Whether the client may have certain addresses only.
+    pub(super) fn has_address(&self) -> bool {
+        self.address.as_deref().is_some_and(|it| it != "*")
     }
 
     /// Why its password cannot be used.
@@ -65,7 +86,7 @@ pub(super) fn password(
     server: Option<&str>,
 ) -> Result<Zeroizing<String>, String> {
     let fits = |it: &&Secret| (it.client == client || it.client == "*") && it.is_for(server);
-    let rank = |it: &Secret| (it.client != "*", server.is_some() && it.server != "*");
+    let rank = |it: &Secret| (it.client != "*", it.names(server));
     let best = secrets.iter().filter(fits).map(rank).max();
     let mut found = secrets
         .iter()

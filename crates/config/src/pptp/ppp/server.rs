@@ -1,13 +1,13 @@
 //! A server: `pptpd.conf`, the options of pppd's that it names, and the users of `chap-secrets`.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 
 use zeroize::Zeroizing;
 
 use super::collected::{Given, collect_file};
-use super::{Common, Read, SECRETS, read_secrets};
+use super::{Common, Read, SECRETS, Secret, read_secrets};
 use crate::lines::Lines;
 use crate::pptp::{POOL_MAX, PORT, Pptp, Role, Server, values};
 use crate::report::{Report, Verdict};
@@ -69,7 +69,10 @@ pub(super) fn model(text: &str, path: &Path, read: &Read<'_>, report: &mut Repor
             take(&mut daemon, (at + 1, word, value), report);
         }
     }
-    let mut common = Common::default();
+    let mut common = Common {
+        server: true,
+        ..Common::default()
+    };
     let (mut name, mut dns) = (None, Vec::new());
     let (file, line) = match &daemon.options {
         Some((file, line)) => (file.as_str(), *line),
@@ -303,32 +306,44 @@ fn users(
             return None;
         }
     };
+    // Without a name pppd has the host's, which this file does not say.
+    let matches = |it: &Secret| it.is_for(server) && it.client != "*";
+    // The line that pppd takes of each user's: another one, which it would not look at, lets no client in.
+    let mut taken: BTreeMap<&str, &Secret> = BTreeMap::new();
+    for secret in secrets.iter().filter(|it| matches(it)) {
+        let first = taken.entry(&secret.client).or_insert(secret);
+        if secret.names(server) && !first.names(server) {
+            *first = secret;
+        }
+    }
     let mut users: Vec<(String, Zeroizing<String>)> = Vec::new();
-    let mut names = BTreeSet::new();
     for secret in &secrets {
-        // Without a name pppd has the host's, which this file does not say.
-        let matches = secret.is_for(server) && secret.client != "*";
-        let known = names.contains(secret.client.as_str());
+        let first = taken.get(secret.client.as_str());
+        let other = first.filter(|it| it.line != secret.line);
         let place = format!("{SECRETS}, line {}", secret.line);
         let (verdict, reason) = match secret.fault() {
-            _ if !matches => (
+            _ if !matches(secret) => (
                 Verdict::Ignored,
                 format!("{place}: is not for this server, or for no one user"),
             ),
             Some(fault) => (Verdict::Refused, format!("{place}: {fault}")),
-            None if known => (
-                Verdict::Ignored,
-                format!("{place}: the user has a line before"),
-            ),
-            None => {
-                names.insert(secret.client.as_str());
-                users.push((secret.client.clone(), secret.password.clone()));
-                let reason = match secret.addresses {
-                    true => format!("{place}: but for the address: clients have any of remoteip"),
-                    false => place,
-                };
-                (Verdict::Honoured, reason)
-            }
+            None => match (other, secret.shut()) {
+                (Some(other), _) => (
+                    Verdict::Ignored,
+                    format!("{place}: the user's is line {}", other.line),
+                ),
+                (None, Some(reason)) => (Verdict::Ignored, format!("{place}: {reason}")),
+                (None, None) => {
+                    users.push((secret.client.clone(), secret.password.clone()));
+                    let reason = match secret.has_address() {
+                        true => {
+                            format!("{place}: but for the address: clients have any of remoteip")
+                        }
+                        false => place,
+                    };
+                    (Verdict::Honoured, reason)
+                }
+            },
         };
         report.push(0, "users", verdict, reason);
     }

@@ -8,7 +8,7 @@ const DAEMON: &str = "option /etc/ppp/pptpd-options\nlocalip 192.168.0.1\nremote
 const OPTIONS: &str = "name pptpd\nrefuse-pap\nrefuse-chap\nrefuse-mschap\nrequire-mschap-v2\nrequire-mppe-128\nproxyarp\n\
     lock\nnobsdcomp\nnovj\nnovjccomp\nnologfd\nms-dns 10.0.0.1\nms-dns 10.0.0.2\n";
 const USERS: &str = "# client server secret addresses\nDOMAIN\\\\alice office \"open sesame\"\nbob pptpd word *\n\
-    carol pptpd 'it''s' 192.168.0.234\ndave * x\nerin other y *\n";
+    carol pptpd 'it''s' 192.168.0.234\ndave * x *\nerin other y *\n";
 
 /// Parses a text among files.
 fn imported(text: &str, files: &[(&str, &str)]) -> Import {
@@ -43,6 +43,16 @@ fn server_of(import: Import) -> (Pptp, Server) {
         Role::Server(server) => (model, server),
         Role::Client(client) => panic!("{client:?}"),
     }
+}
+
+/// Which of these files have passwords in them, where the first is read.
+fn secrets_among(files: &[(&str, &str)]) -> Vec<PathBuf> {
+    let read = |path: &Path| {
+        let found = files.iter().find(|(name, _)| path == Path::new(name));
+        let (_, text) = found.ok_or("no such file")?;
+        Ok(Zeroizing::new(text.as_bytes().to_vec()))
+    };
+    secrets_of(Path::new(files[0].0), &read)
 }
 
 /// The verdict on an option, and why.
@@ -261,6 +271,50 @@ fn a_file_of_pptpd_is_a_server() {
 }
 
 #[test]
+fn users_that_pppd_gives_no_address_are_shut_out() {
+    let users = "bob pptpd word *\nof-this-host pptpd x\nshut pptpd x -\nshut-2 pptpd x - *\noptions pptpd x -- mtu 1400\n\
+        some pptpd x !192.168.0.234\n\
+        twice * x *\ntwice pptpd y\nlater * x\nlater pptpd y *\nagain pptpd x -\nagain pptpd y *\n";
+    let import = daemon(DAEMON, OPTIONS, users);
+    let of = |line: usize| {
+        let place = format!("{SECRETS}, line {line}");
+        let mut entries = import.report.entries.iter();
+        let entry = entries.find(|it| it.reason.split(": ").next() == Some(&place));
+        entry.unwrap_or_else(|| panic!("{line}: {:?}", import.report))
+    };
+    for line in [2, 3, 4, 5, 8, 11] {
+        assert_eq!(of(line).verdict, Verdict::Ignored, "{line}");
+        assert!(of(line).reason.contains("no address; write `*`"), "{line}");
+    }
+    assert!(of(6).reason.contains("write `*`"));
+    assert!(of(7).reason.contains("the user's is line 8"));
+    let (_, server) = server_of(import);
+    let found: Vec<(&str, &str)> = server
+        .users
+        .iter()
+        .map(|(name, password)| (name.as_str(), password.as_str()))
+        .collect();
+    assert_eq!(found, [("bob", "word"), ("later", "y")]);
+    assert!(!daemon(DAEMON, OPTIONS, "bob pptpd word\n").is_usable());
+}
+
+#[test]
+fn clients_log_in_at_a_server_by_ms_chap_v2_only() {
+    for options in [
+        "nomppe\n",
+        "nomppe\nrequire-mschap-v2\n",
+        "nomppe\nrefuse-pap\n",
+        "require-mppe\n",
+    ] {
+        let (model, _) = server_of(daemon(DAEMON, options, USERS));
+        assert_eq!(model.auth, [Auth::MsChapV2], "{options}");
+    }
+    let import = daemon(DAEMON, "nomppe\nrefuse-mschap-v2\n", USERS);
+    let mut refused = import.report.with(Verdict::Refused);
+    assert!(refused.any(|it| it.reason.contains("by MS-CHAPv2")));
+}
+
+#[test]
 fn a_server_that_is_not_understood_is_refused() {
     for (text, options, users) in [
         (DAEMON, OPTIONS, ""),
@@ -297,6 +351,7 @@ fn no_secret_is_ever_in_a_report() {
         peer("password hunter2"),
         peer("password \"hunter2"),
         peer("hunter2="),
+        peer("password my hunter2"),
         imported(
             &format!("{ALLOWED}{PEER}"),
             &[(SECRETS, "a b \"hunter2\nx")],
@@ -307,6 +362,37 @@ fn no_secret_is_ever_in_a_report() {
         let shown = format!("{:?}", import.report);
         assert!(!shown.contains("hunter2"), "{shown}");
     }
+    let stray = peer("password my hunter2");
+    let told = stray.report.with(Verdict::Refused).next().unwrap();
+    assert_eq!((told.line, told.key.as_str()), (6, ""));
+}
+
+#[test]
+fn each_file_that_a_password_is_read_from_is_known() {
+    let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+    let office = "/etc/ppp/peers/office";
+    let secrets = (SECRETS, USERS);
+    let own = format!("{PEER}# a comment\npassword hunter2\n");
+    assert_eq!(secrets_among(&[(office, &own), secrets]), paths(&[office]));
+    assert_eq!(
+        secrets_among(&[(office, PEER), secrets]),
+        paths(&[SECRETS]),
+        "the options of it tell nothing"
+    );
+    let named = format!("{PEER}file /a\ncall b\nfile /a\n");
+    let (a, b) = ("password \"hunter 2\"\n", "lock password hunter2\n");
+    let files = [
+        (office, named.as_str()),
+        ("/a", a),
+        ("/etc/ppp/peers/b", b),
+        secrets,
+    ];
+    assert_eq!(secrets_among(&files), paths(&["/a", "/etc/ppp/peers/b"]));
+    let options = ("/etc/ppp/pptpd-options", OPTIONS);
+    let files = [("/etc/pptpd.conf", DAEMON), options, secrets];
+    assert_eq!(secrets_among(&files), paths(&[SECRETS]));
+    let broken = format!("{PEER}password \"hunter2\n");
+    assert_eq!(secrets_among(&[(office, &broken)]), paths(&[office]));
 }
 
 #[test]

@@ -1,0 +1,88 @@
+//! A clock that shows a month which cannot come after the one that is counted: an earlier one, or one later than the next.
+//!
+//! Many routers begin with an old date, and a time server, or a broken battery, may tell one that is years ahead. It is
+//! believed when it has been shown for a day. The hours of that are kept on file: a router that is restarted each night
+//! would never come to a day.
+
+use lines::scheduler::Month;
+use std::time::{Duration, Instant};
+
+/// How long a month is shown before it is believed, in hours.
+const BELIEVED: u8 = 24;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A month that is not believed yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// What the clock shows.
+    pub month: Month,
+    /// For how many hours it has done so, 24 at most.
+    pub hours: u8,
+}
+
+/// What a clock shows that is not believed.
+#[derive(Debug, Default)]
+pub(super) struct Doubted {
+    doubt: Option<Doubt>,
+    /// When the hour began that is not counted yet.
+    since: Option<Instant>,
+}
+
+impl Doubted {
+    /// As it was on file.
+    pub(super) const fn new(doubt: Option<Doubt>) -> Self {
+        Self { doubt, since: None }
+    }
+
+    /// What is to be kept on file: nothing before the first hour is over.
+    pub(super) fn kept(&self) -> Option<Doubt> {
+        self.doubt.filter(|it| it.hours > 0)
+    }
+
+    /// The clock shows this month, which cannot be. Returns whether it has done so for long enough, or the one before it.
+    pub(super) fn shown(&mut self, month: Month, now: Instant) -> bool {
+        let known = self.doubt;
+        let known = known.filter(|it| it.month == month || it.month.next() == month);
+        if known.is_none() {
+            self.since = None;
+        }
+        let mut hours = known.map_or(0, |it| it.hours);
+        let mut since = *self.since.get_or_insert(now);
+        while hours < BELIEVED && since + HOUR <= now {
+            since += HOUR;
+            hours += 1;
+        }
+        self.since = Some(since);
+        self.doubt = Some(Doubt { month, hours });
+        hours >= BELIEVED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_month_is_believed_after_a_day_of_the_same_and_restarts_do_not_begin_it_anew() {
+        let month: Month = "2036-02".parse().unwrap();
+        let begin = Instant::now();
+        let mut doubted = Doubted::default();
+        assert!(!doubted.shown(month, begin));
+        assert_eq!(doubted.kept(), None);
+        assert!(!doubted.shown(month, begin + HOUR * 20));
+        let kept = doubted.kept();
+        assert_eq!(kept, Some(Doubt { month, hours: 20 }));
+        // A month may end in that day.
+        let mut after = Doubted::new(kept);
+        assert!(!after.shown(month.next(), begin));
+        assert!(!after.shown(month.next(), begin + HOUR * 4 - Duration::from_secs(1)));
+        assert!(after.shown(month.next(), begin + HOUR * 4));
+        // A clock that shows now this and now that is not believed.
+        let mut erratic = Doubted::new(kept);
+        assert!(!erratic.shown("2026-02".parse().unwrap(), begin));
+        assert!(!erratic.shown(month, begin + HOUR * 10));
+        assert!(!erratic.shown(month, begin + HOUR * 33));
+        assert!(erratic.shown(month, begin + HOUR * 34));
+    }
+}
