@@ -1,11 +1,12 @@
 //! What happens to a client's lines, and what follows of it.
 
 use super::ClientMachine;
-use super::lines::{DIAL, KNOCK, Knows, SERVER, ServerLines, TELL, TELL_AGAIN};
+use super::lines::{KNOCK, Knows, SERVER, ServerLines, TELL, TELL_AGAIN};
 use crate::lines::{Answers, LineEffect, LineFacts, PROBE_IDLE};
 use crate::pptp::machine::{Effect, Way};
 use crate::pptp::order::Order;
 use ::config::lines::LineMode;
+use ::pptp::session::DownReason;
 use log::Level;
 use plane::{LineId, LineSet, PeerState};
 use std::net::SocketAddrV4;
@@ -33,6 +34,9 @@ impl ClientMachine {
     ) {
         self.with_lines(now, effects, |it, out| {
             it.lines.read(facts, Some((0, 0)), now, out);
+            // It may have taken the place of what the calls have shown.
+            it.resting = LineSet::EMPTY;
+            it.rest(now);
         });
         if let Some(it) = &mut self.lines
             && it.waits.is_some()
@@ -90,7 +94,11 @@ impl ClientMachine {
             }
             it.waits = None;
             it.lines.call(SERVER, server.into(), out);
+            it.rest(now);
             it.lines.look(now, |_| PeerState::default(), out);
+            if it.wakes(now) {
+                it.lines.look(now, |_| PeerState::default(), out);
+            }
             line = it.lines.used(SERVER);
             it.used = line;
             it.dialled = line;
@@ -123,9 +131,10 @@ impl ClientMachine {
         }
     }
 
-    /// There is no call any more.
-    pub(super) fn hung_up(&mut self) {
+    /// There is no call any more; `settled` is that of [`ServerLines::ended`].
+    pub(super) fn hung_up(&mut self, reason: &DownReason, settled: Option<bool>, now: Instant) {
         if let Some(it) = &mut self.lines {
+            it.ended(reason, settled, now);
             it.hung_up();
         }
     }
@@ -204,6 +213,7 @@ impl ClientMachine {
             let mut joins = false;
             self.with_lines(now, effects, |it, out| {
                 it.lines.heard(SERVER, line, now, out);
+                it.failures.worked(line);
                 joins = !it.joined.contains(line);
                 it.joined = it.joined.with(line);
                 if joins {
@@ -247,6 +257,7 @@ impl ClientMachine {
     fn look(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         self.with_lines(now, effects, |it, out| {
             let state = it.state();
+            it.rest(now);
             it.lines.look(now, |_| state, out);
         });
         let Some(it) = &mut self.lines else { return };
@@ -254,12 +265,16 @@ impl ClientMachine {
             return;
         };
         if !it.lines.may_work(SERVER, used) && self.up.is_none() {
-            // None answers: which of them does first is found out by asking all.
+            // None answers: which of them does first is found out by asking all, but those that have to be called.
+            let calls = !it.resting.is_empty() && it.is_late(now);
             self.ask_all_lines();
+            if calls {
+                self.redial(now, effects);
+            }
             return;
         }
         // What was sent while the line did not work is sent again after longer and longer.
-        if it.calls.is_some_and(|at| at + DIAL <= now) {
+        if it.is_late(now) {
             return self.redial(now, effects);
         }
         let knows = it.knows == Knows::Several;

@@ -5,6 +5,7 @@
 //! the server is called anew by another. Whether a line works is asked there by an echo of LCP on the line of the call, and
 //! on the others by a connection to the server's port that is closed at once.
 
+use super::failures::Failures;
 use super::{ClientMachine, Session};
 use crate::lines::{Answers, Lines, status};
 use crate::pptp::machine::{Effect, Way};
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 pub(super) const SERVER: PeerId = PeerId(0);
 
 /// A server that does not answer a call for so long is not reached by the line.
-pub(super) const DIAL: Duration = Duration::from_secs(5);
+const DIAL: Duration = Duration::from_secs(5);
 
 /// How often a server that knows nothing of lines is asked by those that are not in use.
 pub(super) const KNOCK: Duration = Duration::from_secs(15);
@@ -60,6 +61,9 @@ pub(in crate::pptp) struct ServerLines {
     pub(super) said: bool,
     /// Lines by which the server takes packets of the call.
     pub(super) joined: LineSet,
+    /// Calls that failed, and the lines that are not used because of that.
+    pub(super) failures: Failures,
+    pub(super) resting: LineSet,
     /// How packets are to be spread, by all lines and by those that have joined.
     pub(super) wanted: plane::LineMode,
     spread: Spread,
@@ -94,6 +98,8 @@ impl ServerLines {
             waits: None,
             said: false,
             joined: LineSet::EMPTY,
+            failures: Failures::default(),
+            resting: LineSet::EMPTY,
             wanted: plane::LineMode::Single,
             spread: Spread::new(),
             copies: Vec::new(),
@@ -113,6 +119,11 @@ impl ServerLines {
     /// The line of the call does not work.
     pub(super) fn is_lost(&self) -> bool {
         !self.lines.may_work(SERVER, self.line())
+    }
+
+    /// The server has been called, and has not answered in time.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        self.calls.is_some_and(|at| at + DIAL <= now)
     }
 
     /// All lines that packets of the call go by.
