@@ -185,9 +185,7 @@ impl ClientMachine {
                     let words =
                         format!("the control connection is lost, the call goes on: {reason}");
                     effects.push(Effect::Log(Level::Info, words));
-                    for line in self.all_open() {
-                        self.probe_by(line, effects);
-                    }
+                    self.control_lost(now, effects);
                 }
                 ClientOutput::Down(reason) => self.went_down(&reason, now, effects),
             }

@@ -1,11 +1,12 @@
 //! What happens to a client's lines, and what follows of it.
 
 use super::ClientMachine;
-use super::lines::{KNOCK, Knows, SERVER, ServerLines, TELL, TELL_AGAIN};
+use super::lines::{KNOCK, Knows, SERVER, ServerLines, TELL_AGAIN};
 use crate::lines::{Answers, LineEffect, LineFacts, PROBE_IDLE};
 use crate::pptp::machine::{Effect, Way};
 use crate::pptp::order::Order;
 use ::config::lines::LineMode;
+use ::pptp::lines::TELL;
 use ::pptp::session::DownReason;
 use log::Level;
 use plane::{LineId, LineSet, PeerState};
@@ -75,7 +76,11 @@ impl ClientMachine {
     /// A server was called by a line that is not that of the call, and has answered.
     pub(super) fn knocked(&mut self, line: LineId, now: Instant, effects: &mut Vec<Effect>) {
         self.with_lines(now, effects, |it, out| {
-            if it.knows != Knows::Several || it.is_lost() && !it.joined.contains(line) {
+            let several = it.knows == Knows::Several;
+            if several && it.joined.is_empty() {
+                it.port_only.get_or_insert(now);
+            }
+            if !several || it.is_lost() && !it.joined.contains(line) {
                 it.lines.heard(SERVER, line, now, out);
                 it.lines.hurry(now);
             }
@@ -187,7 +192,17 @@ impl ClientMachine {
         self.look(now, effects);
     }
 
-    pub(super) fn all_open(&self) -> Vec<LineId> {
+    /// The control connection is lost, and the call goes on if the server is heard soon.
+    pub(super) fn control_lost(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        if let Some(it) = &mut self.lines {
+            it.tells = Some((now, TELL_AGAIN.0));
+        }
+        for line in self.all_open() {
+            self.probe_by(line, effects);
+        }
+    }
+
+    fn all_open(&self) -> Vec<LineId> {
         let lines = self.lines.as_ref();
         lines.map_or_else(Vec::new, |it| it.lines.all_open())
     }
@@ -213,9 +228,7 @@ impl ClientMachine {
             let mut joins = false;
             self.with_lines(now, effects, |it, out| {
                 it.lines.heard(SERVER, line, now, out);
-                it.failures.worked(line);
-                joins = !it.joined.contains(line);
-                it.joined = it.joined.with(line);
+                joins = it.join(line, now);
                 if joins {
                     it.follow();
                     it.tells = Some((now, TELL_AGAIN.0));
@@ -259,6 +272,7 @@ impl ClientMachine {
             let state = it.state();
             it.rest(now);
             it.lines.look(now, |_| state, out);
+            it.drop_lost(now);
         });
         let Some(it) = &mut self.lines else { return };
         let Some((used, dialled)) = it.used.zip(it.dialled) else {
@@ -274,15 +288,15 @@ impl ClientMachine {
             return;
         }
         // What was sent while the line did not work is sent again after longer and longer.
-        if it.is_late(now) {
+        if it.is_late(now) || it.is_forgotten(now) {
             return self.redial(now, effects);
         }
         let knows = it.knows == Knows::Several;
         if it.lines.is_opening() || used == dialled || knows && it.joined.contains(used) {
             return;
         }
-        // A moment ago it may not have been asked yet.
-        if knows && !it.is_lost() {
+        // A moment ago it may not have been asked yet, or it was the last that worked.
+        if knows && !(it.is_lost() && it.lines.may_work(SERVER, used)) {
             return;
         }
         self.redial(now, effects);
