@@ -303,7 +303,17 @@ fn model(mut keys: Keys<'_, '_>, path: &Path, starts: bool) -> Option<Pptp> {
             "the file's name is no name for an interface: write one, of 1 to 15 letters and digits",
         );
     }
-    let lines = lines(&mut keys, role.as_ref());
+    let mut lines = lines(&mut keys, role.as_ref());
+    // A server answers by several lines where the rest of the table says so.
+    lines.reorder = false;
+    let among_lines = keys.reorder_of_lines();
+    if among_lines.is_some() && keys.has("reorder") {
+        keys.missing(
+            "reorder",
+            "is written twice: here and in [lines]; write it here only",
+        );
+    }
+    let reorder = reorder.or(among_lines);
     keys.refuse_rest();
     Some(Pptp {
         interface: interface?,

@@ -176,6 +176,18 @@ impl<'t, 'r> Keys<'t, 'r> {
         lines
     }
 
+    /// What the table `[lines]` says of the order of packets, if it says it.
+    pub(super) fn reorder_of_lines(&self) -> Option<bool> {
+        let (_, lines, _) = self.entries.iter().find(|(key, ..)| key == NAMES[0])?;
+        let DeValue::Table(lines) = lines else {
+            return None;
+        };
+        match lines.get("reorder")?.get_ref() {
+            DeValue::Boolean(value) => Some(*value),
+            _ => None,
+        }
+    }
+
     /// Refuses what was not taken.
     pub(super) fn refuse_rest(self) {
         for (name, _, line) in &self.entries {

@@ -201,3 +201,26 @@ fn lines_are_read_and_what_pptp_does_not_have_is_refused() {
         "{client}{two}interface = \"eth2\"\ncap = \"1G\"\n"
     )));
 }
+
+#[test]
+fn the_order_of_packets_may_be_written_among_the_lines() {
+    let line = "[[line]]\nname = \"a\"\ninterface = \"eth1\"\n";
+    for value in [false, true] {
+        let text = format!("{CLIENT}[lines]\nreorder = {value}\n{line}");
+        let (model, _) = client_of(&text);
+        assert_eq!(model.reorder, Some(value));
+        let text = format!("{SERVER}{USERS}[lines]\nmode = \"duplicate\"\nreorder = {value}\n");
+        let model = imported(&text).into_model().unwrap();
+        assert_eq!(model.reorder, Some(value));
+        assert!(!model.lines.is_default());
+    }
+    // That says nothing of how clients are answered.
+    let text = format!("{SERVER}{USERS}[lines]\nreorder = true\n");
+    let model = imported(&text).into_model().unwrap();
+    assert_eq!(
+        (model.reorder, model.lines.is_default()),
+        (Some(true), true)
+    );
+    let text = format!("{CLIENT}reorder = true\n[lines]\nreorder = true\n{line}");
+    assert!(refused(&text).contains("written twice"));
+}

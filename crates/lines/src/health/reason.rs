@@ -36,7 +36,7 @@ impl fmt::Display for LineState {
     }
 }
 
-/// What the host says is wrong with a line.
+/// What is wrong with a line, as the host says, or a protocol that has found out by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The device does not exist.
@@ -55,6 +55,8 @@ pub enum Fault {
     SwitchedOff,
     /// What it may carry in a month is used up.
     CapReached,
+    /// The peer answers by it, and calls by it fail.
+    NoCall,
 }
 
 impl fmt::Display for Fault {
@@ -68,6 +70,7 @@ impl fmt::Display for Fault {
             Self::Send(error) => write!(f, "sending fails with error {error}"),
             Self::SwitchedOff => f.write_str("it is switched off"),
             Self::CapReached => f.write_str("its data for this month is used up"),
+            Self::NoCall => f.write_str("the last call by it has failed"),
         }
     }
 }

@@ -29,14 +29,23 @@ pub use prober::{Answered, Prober};
 /// How long a call without a control connection goes on while no probe comes, or no answer.
 pub(crate) const SILENT: Duration = Duration::from_secs(30);
 
-/// The same for the first answer after the control connection was lost: what ended it may be the other end's own end.
-pub(crate) const LOST: Duration = Duration::from_secs(5);
+/// The same for the first answer to a client that has lost the control connection, and asks at once: what ended it may be
+/// the server's end.
+pub(crate) const UNANSWERED: Duration = Duration::from_secs(5);
 
-/// When a call ends whose control connection was lost, and whose lines were last heard then.
-pub(crate) fn ends_at(lost: Instant, heard: Option<Instant>) -> Instant {
+/// The same for the first probe at a server that has: its client may not have noticed, and one probe may be lost.
+pub(crate) const UNASKED: Duration = Duration::from_secs(25);
+const _: () = assert!(UNASKED.as_secs() > 2 * TELL.as_secs());
+
+/// How often at least a client probes the line of its call.
+pub const TELL: Duration = Duration::from_secs(10);
+
+/// When a call ends whose control connection was lost, and whose lines were last heard then; `first` is how long it goes on
+/// without having been heard since.
+pub(crate) fn ends_at(lost: Instant, heard: Option<Instant>, first: Duration) -> Instant {
     match heard {
         Some(heard) if heard > lost => heard + SILENT,
-        _ => lost + LOST,
+        _ => lost + first,
     }
 }
 

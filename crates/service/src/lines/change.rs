@@ -2,6 +2,7 @@
 
 use super::{Lines, number};
 use config::lines::LineMode;
+use lines::health::Fault;
 use plane::LineId;
 use std::time::Duration;
 
@@ -35,6 +36,15 @@ impl Lines {
             for (_, of) in lines.filter(|(at, _)| !metered(*at)) {
                 of.health.set_probe_interval(interval);
             }
+        }
+    }
+
+    /// What is wrong with a line to a peer beside what the host says, if anything is. What the host says next takes its
+    /// place.
+    pub(crate) fn set_fault(&mut self, id: plane::PeerId, line: LineId, fault: Option<Fault>) {
+        let host = self.ends.get(line.index()).and_then(|end| end.fault);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.fault(line, host.or(fault));
         }
     }
 

@@ -149,7 +149,12 @@ impl PeerLines {
             .probe
             .as_mut()
             .filter(|probe| probe.line == line && !probe.answered);
-        let answers = answer.map(|probe| probe.answered = true).is_some();
+        // What the protocol has asked is none of the probes that the line's health knows of.
+        let took = answer.map(|probe| {
+            probe.answered = true;
+            now.saturating_duration_since(probe.sent)
+        });
+        let answers = took.is_some();
         if answers {
             self.calls_back = None;
         }
@@ -158,10 +163,10 @@ impl PeerLines {
         }
         let Some(of) = self.line(line) else { return };
         of.heard = Some(now);
-        match answers {
-            true => of.health.probe_answered(PROBE, now),
-            false => of.health.received(PROBE, now),
+        if let Some(took) = took {
+            of.health.round_trip(took);
         }
+        of.health.received(PROBE, now);
     }
 
     /// The answer to the last probe has come, by whatever line. Returns whether there was a probe.
@@ -407,6 +412,20 @@ mod tests {
         peer.mode = LineMode::Duplicate([LineId(0), LineId(1)].into_iter().collect());
         assert_eq!(told(&mut peer, false), 5);
         assert_eq!(told(&mut peer, true), 0);
+    }
+
+    #[test]
+    fn the_round_trip_of_what_the_protocol_asks_is_not_that_of_an_older_probe() {
+        let lines = lines(1);
+        let mut peer = PeerLines::new(&lines, SocketAddr::from(([192, 0, 2, 1], 51820)));
+        let ms = Duration::from_millis;
+        let start = Instant::now();
+        peer.choose(start);
+        assert_eq!(peer.probe(true, start), Some(LineId(0)));
+        peer.heard(LineId(0), start + ms(40));
+        peer.asked(start + ms(2000));
+        peer.heard(LineId(0), start + ms(2040));
+        assert_eq!(peer.lines[0].health.smoothed(), Some(ms(40)));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use plane::LineId;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
+mod failures;
 mod line_events;
 mod lines;
 
@@ -184,9 +185,7 @@ impl ClientMachine {
                     let words =
                         format!("the control connection is lost, the call goes on: {reason}");
                     effects.push(Effect::Log(Level::Info, words));
-                    for line in self.all_open() {
-                        self.probe_by(line, effects);
-                    }
+                    self.control_lost(now, effects);
                 }
                 ClientOutput::Down(reason) => self.went_down(&reason, now, effects),
             }
@@ -215,14 +214,14 @@ impl ClientMachine {
 
     fn went_down(&mut self, reason: &DownReason, now: Instant, effects: &mut Vec<Effect>) {
         self.order = None;
-        self.hung_up();
+        let since = self.up.take().map(|(_, since)| since);
+        let settled = since.map(|since| now.saturating_duration_since(since) >= SETTLED);
+        self.hung_up(reason, settled, now);
         if !self.is_connected {
             // The control connection was lost before, and nothing more comes of it.
             self.session = None;
         }
-        if let Some((_, since)) = self.up.take()
-            && now.saturating_duration_since(since) >= SETTLED
-        {
+        if settled == Some(true) {
             self.failed = 0;
         }
         if self.stop_by.is_some() || self.hangs_up {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::control::CloseReason;
-use crate::lines::{Answered, LEN, Prober, SILENT, ends_at, outlives};
+use crate::lines::{Answered, LEN, Prober, SILENT, UNANSWERED, ends_at, outlives};
 use crate::session::call::Call;
 use crate::session::client::{Client, ClientOutput};
 use crate::session::output::DownReason;
@@ -60,7 +60,7 @@ impl Client {
     /// When a call without a control connection ends, if nothing is heard.
     pub(super) fn silent_at(&self) -> Option<Instant> {
         let heard = self.prober.as_ref().and_then(Prober::heard);
-        self.lost.map(|lost| ends_at(lost, heard))
+        self.lost.map(|lost| ends_at(lost, heard, UNANSWERED))
     }
 
     pub(super) fn expire_lines(&mut self, now: Instant, out: &mut Vec<ClientOutput>) {

@@ -6,8 +6,9 @@ use std::time::Instant;
 use zeroize::Zeroizing;
 
 use crate::control::CloseReason;
-use crate::lines::{Addresses, ProbeKey, Refused, SILENT, call_of, ends_at, outlives};
+use crate::lines::{Addresses, ProbeKey, Refused, SILENT, UNASKED, call_of, ends_at, outlives};
 use crate::session::call::Call;
+use crate::session::link::LinkOutput;
 use crate::session::output::DownReason;
 use crate::session::server::{ConnectionId, Server, ServerCall, ServerOutput};
 
@@ -52,7 +53,7 @@ impl ServerCall {
     /// When a call without a control connection ends, if nothing is heard.
     pub(super) fn silent_at(&self) -> Option<Instant> {
         let heard = self.addresses.as_ref().and_then(Addresses::heard);
-        self.lost.map(|lost| ends_at(lost, heard))
+        self.lost.map(|lost| ends_at(lost, heard, UNASKED))
     }
 }
 
@@ -163,6 +164,15 @@ impl Server {
         let silent = silent.filter(|(_, call)| call.silent_at().is_some_and(|at| at <= now));
         let silent: Vec<u16> = silent.map(|(&call, _)| call).collect();
         for call in silent {
+            if let Some(found) = self.calls.get_mut(&call) {
+                // It may be that only we do not hear the client.
+                found.call.stop(now, &mut self.outputs);
+                for output in self.outputs.drain(..) {
+                    if let LinkOutput::Frame(packet) = output {
+                        found.send_by_all(packet, now, out);
+                    }
+                }
+            }
             self.drop_call(call, DownReason::Silent, out);
         }
     }

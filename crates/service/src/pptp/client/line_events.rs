@@ -1,11 +1,13 @@
 //! What happens to a client's lines, and what follows of it.
 
 use super::ClientMachine;
-use super::lines::{DIAL, KNOCK, Knows, SERVER, ServerLines, TELL, TELL_AGAIN};
+use super::lines::{KNOCK, Knows, SERVER, ServerLines, TELL_AGAIN};
 use crate::lines::{Answers, LineEffect, LineFacts, PROBE_IDLE};
 use crate::pptp::machine::{Effect, Way};
 use crate::pptp::order::Order;
 use ::config::lines::LineMode;
+use ::pptp::lines::TELL;
+use ::pptp::session::DownReason;
 use log::Level;
 use plane::{LineId, LineSet, PeerState};
 use std::net::SocketAddrV4;
@@ -33,6 +35,9 @@ impl ClientMachine {
     ) {
         self.with_lines(now, effects, |it, out| {
             it.lines.read(facts, Some((0, 0)), now, out);
+            // It may have taken the place of what the calls have shown.
+            it.resting = LineSet::EMPTY;
+            it.rest(now);
         });
         if let Some(it) = &mut self.lines
             && it.waits.is_some()
@@ -71,7 +76,11 @@ impl ClientMachine {
     /// A server was called by a line that is not that of the call, and has answered.
     pub(super) fn knocked(&mut self, line: LineId, now: Instant, effects: &mut Vec<Effect>) {
         self.with_lines(now, effects, |it, out| {
-            if it.knows != Knows::Several || it.is_lost() && !it.joined.contains(line) {
+            let several = it.knows == Knows::Several;
+            if several && it.joined.is_empty() {
+                it.port_only.get_or_insert(now);
+            }
+            if !several || it.is_lost() && !it.joined.contains(line) {
                 it.lines.heard(SERVER, line, now, out);
                 it.lines.hurry(now);
             }
@@ -90,7 +99,11 @@ impl ClientMachine {
             }
             it.waits = None;
             it.lines.call(SERVER, server.into(), out);
+            it.rest(now);
             it.lines.look(now, |_| PeerState::default(), out);
+            if it.wakes(now) {
+                it.lines.look(now, |_| PeerState::default(), out);
+            }
             line = it.lines.used(SERVER);
             it.used = line;
             it.dialled = line;
@@ -123,9 +136,10 @@ impl ClientMachine {
         }
     }
 
-    /// There is no call any more.
-    pub(super) fn hung_up(&mut self) {
+    /// There is no call any more; `settled` is that of [`ServerLines::ended`].
+    pub(super) fn hung_up(&mut self, reason: &DownReason, settled: Option<bool>, now: Instant) {
         if let Some(it) = &mut self.lines {
+            it.ended(reason, settled, now);
             it.hung_up();
         }
     }
@@ -178,7 +192,17 @@ impl ClientMachine {
         self.look(now, effects);
     }
 
-    pub(super) fn all_open(&self) -> Vec<LineId> {
+    /// The control connection is lost, and the call goes on if the server is heard soon.
+    pub(super) fn control_lost(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        if let Some(it) = &mut self.lines {
+            it.tells = Some((now, TELL_AGAIN.0));
+        }
+        for line in self.all_open() {
+            self.probe_by(line, effects);
+        }
+    }
+
+    fn all_open(&self) -> Vec<LineId> {
         let lines = self.lines.as_ref();
         lines.map_or_else(Vec::new, |it| it.lines.all_open())
     }
@@ -204,8 +228,7 @@ impl ClientMachine {
             let mut joins = false;
             self.with_lines(now, effects, |it, out| {
                 it.lines.heard(SERVER, line, now, out);
-                joins = !it.joined.contains(line);
-                it.joined = it.joined.with(line);
+                joins = it.join(line, now);
                 if joins {
                     it.follow();
                     it.tells = Some((now, TELL_AGAIN.0));
@@ -247,27 +270,33 @@ impl ClientMachine {
     fn look(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         self.with_lines(now, effects, |it, out| {
             let state = it.state();
+            it.rest(now);
             it.lines.look(now, |_| state, out);
+            it.drop_lost(now);
         });
         let Some(it) = &mut self.lines else { return };
         let Some((used, dialled)) = it.used.zip(it.dialled) else {
             return;
         };
         if !it.lines.may_work(SERVER, used) && self.up.is_none() {
-            // None answers: which of them does first is found out by asking all.
+            // None answers: which of them does first is found out by asking all, but those that have to be called.
+            let calls = !it.resting.is_empty() && it.is_late(now);
             self.ask_all_lines();
+            if calls {
+                self.redial(now, effects);
+            }
             return;
         }
         // What was sent while the line did not work is sent again after longer and longer.
-        if it.calls.is_some_and(|at| at + DIAL <= now) {
+        if it.is_late(now) || it.is_forgotten(now) {
             return self.redial(now, effects);
         }
         let knows = it.knows == Knows::Several;
         if it.lines.is_opening() || used == dialled || knows && it.joined.contains(used) {
             return;
         }
-        // A moment ago it may not have been asked yet.
-        if knows && !it.is_lost() {
+        // A moment ago it may not have been asked yet, or it was the last that worked.
+        if knows && !(it.is_lost() && it.lines.may_work(SERVER, used)) {
             return;
         }
         self.redial(now, effects);

@@ -5,6 +5,7 @@
 //! the server is called anew by another. Whether a line works is asked there by an echo of LCP on the line of the call, and
 //! on the others by a connection to the server's port that is closed at once.
 
+use super::failures::Failures;
 use super::{ClientMachine, Session};
 use crate::lines::{Answers, Lines, status};
 use crate::pptp::machine::{Effect, Way};
@@ -21,13 +22,15 @@ use std::time::{Duration, Instant};
 pub(super) const SERVER: PeerId = PeerId(0);
 
 /// A server that does not answer a call for so long is not reached by the line.
-pub(super) const DIAL: Duration = Duration::from_secs(5);
+const DIAL: Duration = Duration::from_secs(5);
 
 /// How often a server that knows nothing of lines is asked by those that are not in use.
 pub(super) const KNOCK: Duration = Duration::from_secs(15);
 
-/// How often at least the server is told which lines are used; and how often, and how soon, again after a change.
-pub(super) const TELL: Duration = Duration::from_secs(10);
+/// A server that answers at its port for so long, and not one probe, does not know the call any more.
+const FORGOTTEN: Duration = Duration::from_secs(2);
+
+/// How often, and how soon, the server is told again which lines are used after a change.
 pub(super) const TELL_AGAIN: (u8, Duration) = (2, Duration::from_millis(200));
 
 /// What the server is.
@@ -60,6 +63,13 @@ pub(in crate::pptp) struct ServerLines {
     pub(super) said: bool,
     /// Lines by which the server takes packets of the call.
     pub(super) joined: LineSet,
+    /// When it last answered a probe, by lines.
+    answered: [Option<Instant>; LINES_MAX],
+    /// Since when the server answers at its port, and probes by no line.
+    pub(super) port_only: Option<Instant>,
+    /// Calls that failed, and the lines that are not used because of that.
+    pub(super) failures: Failures,
+    pub(super) resting: LineSet,
     /// How packets are to be spread, by all lines and by those that have joined.
     pub(super) wanted: plane::LineMode,
     spread: Spread,
@@ -94,6 +104,10 @@ impl ServerLines {
             waits: None,
             said: false,
             joined: LineSet::EMPTY,
+            answered: [None; LINES_MAX],
+            port_only: None,
+            failures: Failures::default(),
+            resting: LineSet::EMPTY,
             wanted: plane::LineMode::Single,
             spread: Spread::new(),
             copies: Vec::new(),
@@ -113,6 +127,42 @@ impl ServerLines {
     /// The line of the call does not work.
     pub(super) fn is_lost(&self) -> bool {
         !self.lines.may_work(SERVER, self.line())
+    }
+
+    /// The server has answered a probe by a line. Returns whether it takes packets of the call by one more.
+    pub(super) fn join(&mut self, line: LineId, now: Instant) -> bool {
+        self.failures.worked(line);
+        self.port_only = None;
+        if let Some(at) = self.answered.get_mut(line.index()) {
+            *at = Some(now);
+        }
+        let joins = !self.joined.contains(line);
+        self.joined = self.joined.with(line);
+        joins
+    }
+
+    /// Lines that do not work any more have to join again. One that has just answered may be about to work.
+    pub(super) fn drop_lost(&mut self, now: Instant) {
+        let before = self.joined;
+        let stays = |line: &LineId| {
+            let answered = self.answered.get(line.index()).copied().flatten();
+            let lately = answered.is_some_and(|at| now < at + FORGOTTEN);
+            lately || self.lines.may_work(SERVER, *line)
+        };
+        self.joined = before.filter(stays).collect();
+        if self.joined != before {
+            self.follow();
+        }
+    }
+
+    /// The server has forgotten the call.
+    pub(super) fn is_forgotten(&self, now: Instant) -> bool {
+        self.port_only.is_some_and(|since| since + FORGOTTEN <= now)
+    }
+
+    /// The server has been called, and has not answered in time.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        self.calls.is_some_and(|at| at + DIAL <= now)
     }
 
     /// All lines that packets of the call go by.
@@ -191,6 +241,7 @@ impl ServerLines {
         self.current = None;
         self.calls = None;
         self.joined = LineSet::EMPTY;
+        self.port_only = None;
         self.tells = None;
         self.follow();
     }

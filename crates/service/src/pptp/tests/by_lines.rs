@@ -4,6 +4,8 @@ use super::*;
 use plane::LineId;
 use world::{Lines, MALLORY, SECOND};
 
+mod control;
+mod failures;
 mod world;
 
 #[test]
