@@ -158,6 +158,15 @@ impl PeerLines {
         ways
     }
 
+    /// The same without lines that carry only a small part of the packets.
+    pub(crate) fn large_ways(&self) -> Vec<Way> {
+        let mut ways = self.ways_of_messages();
+        if let Some(plan) = self.plan() {
+            ways.retain(|way| plan.is_large(way.line));
+        }
+        ways
+    }
+
     /// All lines that the peer has, by number.
     pub(crate) fn known(&self) -> impl Iterator<Item = (LineId, &PeerLine)> {
         let all = (0..LINES_MAX as u8).map(LineId);

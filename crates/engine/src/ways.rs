@@ -151,6 +151,14 @@ impl Plan {
         Some(chosen.map_or(used, |(way, _)| way.line))
     }
 
+    /// Whether a line carries a large part of the packets, so that what is sent once more is little for it.
+    pub(crate) fn is_large(&self, line: LineId) -> bool {
+        match self {
+            Self::BalancePackets { packets, .. } => locked(packets).lines.is_large(line),
+            _ => true,
+        }
+    }
+
     /// The way of a packet, and those of its copies. `None`: the line in use, without copies. `inner`: it is none of control's.
     /// `by`: where packets are shared out, the line whose turn it is, in place of that which had the least.
     pub(crate) fn choose<'a>(

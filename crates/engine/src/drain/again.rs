@@ -40,8 +40,7 @@ pub(super) struct Again {
 }
 
 impl Again {
-    /// Sends what is missing to where the request for it came from; what is asked for again by all lines, so that it is
-    /// hardly lost once more.
+    /// Sends what is missing by all lines, so that it is hardly lost once more: at first by those that it is little for.
     pub(super) fn send<W: Wire>(
         &mut self,
         shared: &Shared<W>,
@@ -75,7 +74,7 @@ impl Again {
             endpoint: run.from,
         };
         let mut ways = match often {
-            0 => Vec::new(),
+            0 => peer.lines.large_ways(),
             _ => peer.lines.ways_of_messages(),
         };
         if ways.is_empty() {

@@ -133,6 +133,12 @@ impl PacketShare {
         }
     }
 
+    /// Whether a line has a share that is no less than a quarter of the greatest.
+    #[must_use]
+    pub fn is_large(&self, line: LineId) -> bool {
+        self.lines.contains(line) && self.cost[line.index()] <= 4 * 1024
+    }
+
     /// The line of a packet of so many bytes.
     pub fn next(&mut self, bytes: usize) -> Option<LineId> {
         let done = |line: LineId| self.done[line.index()] + bytes as u64 * self.cost[line.index()];
@@ -209,6 +215,9 @@ mod tests {
         }
         let ratio = bytes[0] as f64 / bytes[1] as f64;
         assert!((1.9..2.1).contains(&ratio), "{bytes:?}");
+        assert!(share.is_large(LineId(1)) && !share.is_large(LineId(2)));
+        share.share(&weights(&[100, 5]));
+        assert!(share.is_large(LineId(0)) && !share.is_large(LineId(1)));
         share.share(&weights(&[0, 50]));
         assert_eq!(share.next(100), Some(LineId(1)));
         share.share(&weights(&[100, 50]));
