@@ -378,7 +378,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a table says, each of its keys has a verdict, and what is honoured alone says the same again in comments.
+        /// Whatever a table says, each of its keys has a verdict, and only what is honoured, written as comments, says the same again.
         #[test]
         fn any_table_is_judged(
             keys in proptest::collection::btree_map(
