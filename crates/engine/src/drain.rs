@@ -24,6 +24,10 @@ pub(crate) struct OutboundDrain {
 
 impl OutboundDrain {
     pub(crate) fn drain<W: Wire>(&mut self, shared: &Shared<W>, slot: &mut OutboundSlot) {
+        // First: another worker may be asked for what is sent before this one has returned from the call that sends it.
+        if slot.runs.iter().any(|run| run.peer.lines.repairs()) {
+            again::keep(shared, slot);
+        }
         self.scratch.begin_batch();
         let one = slot.runs.first().map_or(LineId::FIRST, |run| run.line);
         let plain =
@@ -36,9 +40,6 @@ impl OutboundDrain {
         let millis = shared.epoch.millis(slot.now);
         for run in slot.runs.iter().filter(|r| r.count > 0) {
             account::<W>(shared, run, slot, millis);
-        }
-        if slot.runs.iter().any(|run| run.peer.lines.repairs()) {
-            again::keep(shared, slot);
         }
         shared.outbound.batches.add(1);
     }
