@@ -1,7 +1,7 @@
 //! How a peer's packets are put back into order, as control wants it, and what that has counted.
 
 use arc_swap::ArcSwapOption;
-use lines::reorder::Learnt;
+use lines::reorder::{Learnt, Reordering};
 use plane::{OrderCounts, Reorder};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +22,8 @@ pub(crate) struct PeerOrder {
     repaired: AtomicU64,
     /// What a session has learnt of how requests are answered, for the next one.
     learnt: Mutex<Learnt>,
+    /// What a session has seen of the lines, likewise.
+    reordering: Mutex<Reordering>,
 }
 
 impl PeerOrder {
@@ -31,6 +33,20 @@ impl PeerOrder {
 
     pub(crate) fn learn(&self, learnt: Learnt) {
         *self.learnt.lock().unwrap_or_else(PoisonError::into_inner) = learnt;
+    }
+
+    pub(crate) fn reordering(&self) -> Reordering {
+        *self
+            .reordering
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_reordering(&self, reordering: Reordering) {
+        *self
+            .reordering
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = reordering;
     }
 
     /// Says how packets are put into order from now on.

@@ -7,7 +7,7 @@
 use crate::missing::Missing;
 use crate::peer_order::PeerOrder;
 use lines::inner::{Kind, Reader};
-use lines::reorder::{Arrival, Settings, Verdict, Window};
+use lines::reorder::{Arrival, Reordering, Settings, Verdict, Window};
 use plane::{LINES_MAX, LineId, OrderCounts, Reorder};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ pub(crate) struct Order {
     before: OrderCounts,
     /// What the peer's counters know.
     told: OrderCounts,
+    reordering: Reordering,
     /// Where a peer with several addresses was heard: the window counts each as a line.
     addresses: Vec<(LineId, SocketAddr)>,
     /// The one that makes room for another.
@@ -40,10 +41,13 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// A window that has seen nothing. `None`: the settings make no sense.
-    pub(crate) fn new(settings: &Arc<Reorder>) -> Option<Box<Self>> {
+    /// A window that has seen nothing but what another has learnt of the peer's lines. `None`: the settings make no sense.
+    pub(crate) fn new(settings: &Arc<Reorder>, reordering: Reordering) -> Option<Box<Self>> {
+        let mut window = window(settings)?;
+        window.expect(reordering);
         Some(Box::new(Self {
-            window: window(settings)?,
+            window,
+            reordering,
             settings: Arc::clone(settings),
             epoch: 0,
             before: OrderCounts::default(),
@@ -198,12 +202,17 @@ impl Order {
         self.window.waiting().1
     }
 
-    /// Adds to the peer's counters what was counted since the last time.
-    pub(crate) fn tell(&mut self, peer: &PeerOrder) {
+    /// Adds to the peer's counters what was counted since the last time, and says what was learnt of its lines.
+    pub(crate) fn tell(&mut self, peer: &PeerOrder, now: Instant) {
         let counts = self.counts();
         if counts != self.told {
             peer.note(&self.told, &counts);
             self.told = counts;
+        }
+        let reordering = self.window.reordering(now);
+        if reordering != self.reordering {
+            peer.set_reordering(reordering);
+            self.reordering = reordering;
         }
     }
 
@@ -225,8 +234,9 @@ impl Order {
     fn follow(&mut self, number: u64) {
         let epoch = number >> NUMBER_BITS;
         if epoch > self.epoch
-            && let Some(window) = window(&self.settings)
+            && let Some(mut window) = window(&self.settings)
         {
+            window.expect(self.reordering);
             self.before = self.counts();
             self.window = window;
             self.learns = false;

@@ -5,7 +5,8 @@
 //! the earliest of three rules:
 //!
 //! 1. Each line that is alive has delivered a number behind the gap, and its *slack* has passed since: the time by which
-//!    the line itself is seen to reorder packets (RFC 1990 section 4, for lines that do not keep order).
+//!    the line itself is seen to reorder packets (RFC 1990 section 4, for lines that do not keep order). Until that has
+//!    been seen, packets are expected to be overtaken by a good deal.
 //! 2. The gap is older than packets are late: mean and four mean deviations of how long after the first line the
 //!    slowest that is alive delivers (RFC 6298's estimate), or the latest packet of the last half minute. Copies of one
 //!    number and the numbers of several lines are compared with each other, so neither clocks nor stamps are needed. If
@@ -37,6 +38,7 @@ mod trail;
 mod window;
 
 pub use counters::{Copies, Counters, PptpCounters};
+pub use line::Reordering;
 pub use repair::{Learnt, Repairs};
 pub use settings::{Jump, Late, Order, Settings, SettingsError};
 pub use window::Window;

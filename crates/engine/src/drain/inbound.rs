@@ -68,7 +68,7 @@ impl<W: Wire> InboundDrain<W> {
                 }
                 ask(shared, key, order, now);
                 self.held = self.held - before + order.held();
-                order.tell(&key.peer.order);
+                order.tell(&key.peer.order, now);
             }
         }
         self.look_ahead(shared);
@@ -235,7 +235,7 @@ impl<W: Wire> InboundDrain<W> {
         if let Some(order) = order {
             ask(shared, &run.key, order, now);
             self.held += order.held();
-            order.tell(&peer.order);
+            order.tell(&peer.order, now);
             if !order.listed && order.deadline().is_some() {
                 order.listed = true;
                 self.holding.push(Arc::clone(&run.key));
@@ -284,11 +284,11 @@ impl<W: Wire> InboundDrain<W> {
             (Some(order), _) => {
                 order.flush();
                 self.release(shared, order, memory, now);
-                order.tell(&run.key.peer.order);
+                order.tell(&run.key.peer.order, now);
                 order.listed
             }
         };
-        *order = wanted.and_then(|wanted| Order::new(&wanted));
+        *order = wanted.and_then(|wanted| Order::new(&wanted, run.key.peer.order.reordering()));
         if let Some(order) = order {
             order.listed = listed;
         }

@@ -12,6 +12,10 @@ const SILENCE_MIN: u64 = 1_000_000;
 const SLACK_MIN: u64 = 500;
 /// The mean deviation of a line of which nothing is known: four of them are waited for.
 const UNKNOWN: u64 = 80_000;
+/// Slack of a line of which it is not known how far it reorders packets: as much as delays of 200 ms that vary by a quarter.
+const SLACK_UNKNOWN: u64 = 100_000;
+/// So many gaps, or packets that others of the line had overtaken, say how far a line reorders.
+const DOUBTS: u8 = 8;
 /// Within this time a greatest displacement is forgotten.
 const PEAK_LIFE: u64 = 30_000_000;
 
@@ -79,10 +83,49 @@ pub(super) struct LineTrack {
     lateness: Lateness,
     latest: Peak,
     displacement: Peak,
+    /// How much is left of [`DOUBTS`].
+    doubts: u8,
+}
+
+/// How far lines were seen to put packets out of order, for the window of a peer's next session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reordering {
+    /// The longest time by which a packet was overtaken by others of its line, in microseconds. It fades.
+    displacement: u64,
+    /// How much of it is not known.
+    doubts: u8,
+}
+
+impl Default for Reordering {
+    /// Nothing is known.
+    fn default() -> Self {
+        Self {
+            displacement: 0,
+            doubts: DOUBTS,
+        }
+    }
+}
+
+impl Reordering {
+    /// Lines that are known to keep order.
+    #[cfg(test)]
+    pub(crate) const NONE: Self = Self {
+        displacement: 0,
+        doubts: 0,
+    };
+
+    /// Of two lines, the one that reorders more.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            displacement: self.displacement.max(other.displacement),
+            doubts: self.doubts.min(other.doubts),
+        }
+    }
 }
 
 impl LineTrack {
-    pub(super) fn new() -> Self {
+    /// A line that is expected to be as others were.
+    pub(super) fn new(expected: Reordering, now: u64) -> Self {
         Self {
             copies: Copies::default(),
             trail: Trail::new(),
@@ -90,8 +133,25 @@ impl LineTrack {
             gap: 0,
             lateness: Lateness::default(),
             latest: Peak::default(),
-            displacement: Peak::default(),
+            displacement: Peak {
+                value: expected.displacement,
+                at: now,
+            },
+            doubts: expected.doubts,
         }
+    }
+
+    /// How far the line was seen to put packets out of order.
+    pub(super) const fn reordering(&self, now: u64) -> Reordering {
+        Reordering {
+            displacement: self.displacement.at(now),
+            doubts: self.doubts,
+        }
+    }
+
+    /// What the line had passed has not come: it was lost.
+    pub(super) const fn lost(&mut self) {
+        self.doubts = self.doubts.saturating_sub(1);
     }
 
     /// The line has delivered a copy of `number`, which some line had passed `lateness` ago; `None` if that is too long to
@@ -111,6 +171,7 @@ impl LineTrack {
             // No longer ago than the first line passed it.
             let displacement = now.saturating_sub(overtaken).min(lateness);
             self.displacement.sample(displacement, now);
+            self.doubts = self.doubts.saturating_sub(1);
         }
         self.lateness.sample(lateness);
         self.latest.sample(lateness, now);
@@ -140,7 +201,10 @@ impl LineTrack {
 
     /// How long a packet of this line may still be overtaken by others of the same line.
     pub(super) fn slack(&self, now: u64) -> u64 {
-        SLACK_MIN.max(self.displacement.at(now) * 5 / 4)
+        let unknown = SLACK_UNKNOWN * u64::from(self.doubts) / u64::from(DOUBTS);
+        SLACK_MIN
+            .max(unknown)
+            .max(self.displacement.at(now) * 5 / 4)
     }
 
     /// Mean lateness.
@@ -171,12 +235,12 @@ impl LineTrack {
     }
 
     /// The peer has begun anew: what its numbers said of the line does not hold.
-    pub(super) fn restart(&mut self) {
+    pub(super) fn restart(&mut self, now: u64) {
         *self = Self {
             copies: self.copies,
             heard: self.heard,
             gap: self.gap,
-            ..Self::new()
+            ..Self::new(self.reordering(now), now)
         };
     }
 }
@@ -186,8 +250,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_line_of_which_nothing_is_known_has_much_slack_until_it_is() {
+        let mut line = LineTrack::new(Reordering::default(), 0);
+        assert_eq!(line.slack(0), SLACK_UNKNOWN);
+        for number in (1..2 * u64::from(DOUBTS)).step_by(2) {
+            let now = number * 1000;
+            line.delivered(number, Some(0), now);
+            line.delivered(number - 1, Some(400), now + 400);
+        }
+        assert_eq!(line.slack(40_000), SLACK_MIN);
+        let mut next = LineTrack::new(line.reordering(40_000), 0);
+        assert_eq!(next.slack(0), SLACK_MIN);
+        next.delivered(2, Some(0), 1000);
+        next.delivered(1, Some(8000), 9000);
+        let third = LineTrack::new(next.reordering(9000).or(Reordering::NONE), 0);
+        assert_eq!(third.slack(0), 10_000);
+    }
+
+    #[test]
+    fn what_was_lost_tells_too_that_a_line_keeps_order() {
+        let mut line = LineTrack::new(Reordering::default(), 0);
+        for lost in 1..=u64::from(DOUBTS) {
+            let before = line.slack(0);
+            line.lost();
+            assert!(line.slack(0) < before, "{lost}");
+        }
+        assert_eq!(line.slack(0), SLACK_MIN);
+    }
+
+    #[test]
     fn a_line_that_reorders_has_slack_and_loses_it() {
-        let mut line = LineTrack::new();
+        let mut line = LineTrack::new(Reordering::NONE, 0);
         line.delivered(2, Some(0), 1000);
         line.delivered(1, Some(4000), 5000);
         assert_eq!(line.slack(5000), 5000);
@@ -198,7 +291,7 @@ mod tests {
 
     #[test]
     fn lateness_is_learnt() {
-        let mut line = LineTrack::new();
+        let mut line = LineTrack::new(Reordering::NONE, 0);
         for number in 0..200 {
             line.delivered(number, Some(30_000), number * 1000);
         }
@@ -208,7 +301,7 @@ mod tests {
 
     #[test]
     fn silence_counts_from_when_others_began_to_speak() {
-        let mut line = LineTrack::new();
+        let mut line = LineTrack::new(Reordering::NONE, 0);
         assert_eq!(line.alive_until(0), None);
         line.delivered(1, Some(0), 1000);
         assert_eq!(line.alive_until(0), Some(1_001_000));

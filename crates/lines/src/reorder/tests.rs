@@ -19,9 +19,12 @@ struct Bench {
 }
 
 impl Bench {
+    /// Of lines that are known to keep order.
     fn new(settings: Settings) -> Self {
+        let mut window = Window::new(settings).unwrap();
+        window.expect(Reordering::NONE);
         Self {
-            window: Window::new(settings).unwrap(),
+            window,
             start: Instant::now(),
             out: Vec::new(),
         }
@@ -86,6 +89,33 @@ fn a_gap_on_the_only_line_ends_after_the_lines_slack() {
     bench.due(Duration::from_micros(1500));
     assert_eq!(bench.out, [1, 3]);
     assert_eq!(bench.window.counters().lost(), 1);
+}
+
+#[test]
+fn a_session_begins_with_what_the_one_before_has_learnt() {
+    let mut first = Window::new(Settings::default()).unwrap();
+    let start = Instant::now();
+    let put = |window: &mut Window<u64>, number, at| {
+        window.arrived(&Arrival::new(number, A, 100), start + ms(at), || number)
+    };
+    put(&mut first, 0, 0);
+    put(&mut first, 2, 1);
+    assert_eq!(
+        first.next_deadline(),
+        Some(start + ms(101)),
+        "it may be reordered by much"
+    );
+    put(&mut first, 1, 41);
+    let mut second = Window::new(Settings::default()).unwrap();
+    for lost in 0..8 {
+        put(&mut first, 4 + 2 * lost, 1000 + 200 * lost);
+        while first.due(start + ms(1150 + 200 * lost)).is_some() {}
+    }
+    second.expect(first.reordering(start + ms(2600)));
+    put(&mut second, 0, 2600);
+    put(&mut second, 2, 2601);
+    let waits = second.next_deadline().unwrap() - start - ms(2601);
+    assert!((ms(44)..ms(50)).contains(&waits), "{waits:?}");
 }
 
 #[test]

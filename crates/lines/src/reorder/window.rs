@@ -6,7 +6,7 @@ mod waiting;
 
 use super::counters::{Copies, Counters};
 use super::history::{History, REMEMBERED};
-use super::line::LineTrack;
+use super::line::{LineTrack, Reordering};
 use super::overtaking::Overtaking;
 use super::repair::Repair;
 use super::restart::Restart;
@@ -48,6 +48,8 @@ pub struct Window<T> {
     history: History,
     store: Store<T>,
     lines: Vec<LineTrack>,
+    /// How far lines that are new are expected to reorder.
+    expected: Reordering,
     overtaking: Overtaking,
     restart: Restart,
     /// Only where missing numbers are asked for.
@@ -84,6 +86,7 @@ impl<T> Window<T> {
             history: History::default(),
             store: Store::new(),
             lines: Vec::new(),
+            expected: Reordering::default(),
             overtaking: Overtaking::default(),
             restart: Restart::default(),
             repair: None,
@@ -171,7 +174,7 @@ impl<T> Window<T> {
         }
         let now = self.micros(now);
         self.enter_run();
-        self.make_line(line.index());
+        self.make_line(line.index(), now);
         self.lines[line.index()].up(now);
         self.settle(now);
     }
@@ -249,6 +252,7 @@ impl<T> Window<T> {
         while self.deadline.is_some_and(|deadline| deadline <= now) {
             if !self.asks(now) {
                 self.give_up_gap(self.end);
+                self.lost();
             }
             self.settle(now);
         }
@@ -275,7 +279,7 @@ impl<T> Window<T> {
         if first {
             self.begin_at(number);
         }
-        self.make_line(line);
+        self.make_line(line, now);
         let verdict = self.judge(number, line, arrival, now, hold);
         self.adapt(now);
         self.settle(now);
@@ -333,7 +337,7 @@ impl<T> Window<T> {
         }
         if number < self.base || !remembered {
             if self.settings.jump == Jump::Agreed && self.restart.agrees(arrival.line, number) {
-                return self.begin_anew(number, line, arrival.bytes, hold);
+                return self.begin_anew(number, line, (arrival.bytes, now), hold);
             }
             self.lines[line].copies.ancient += 1;
             return Verdict::Ancient;
@@ -427,10 +431,12 @@ impl<T> Window<T> {
         }
     }
 
-    fn make_line(&mut self, line: usize) {
+    fn make_line(&mut self, line: usize, now: u64) {
         if self.lines.len() <= line {
             let sole = self.lines.is_empty();
-            self.lines.resize_with(line + 1, LineTrack::new);
+            let expected = self.expected;
+            self.lines
+                .resize_with(line + 1, || LineTrack::new(expected, now));
             self.sole = if sole { line as u8 } else { NO_LINE };
         }
         if usize::from(self.sole) != line {
@@ -450,7 +456,7 @@ impl<T> Window<T> {
         &mut self,
         number: u64,
         line: usize,
-        bytes: usize,
+        (bytes, now): (usize, u64),
         hold: impl FnOnce() -> T,
     ) -> Verdict {
         self.give_up_to(self.end);
@@ -461,7 +467,7 @@ impl<T> Window<T> {
             repair.restart(number + 1);
         }
         for line in &mut self.lines {
-            line.restart();
+            line.restart(now);
         }
         self.history.clear_range(0, NONE);
         self.begin_at(number);

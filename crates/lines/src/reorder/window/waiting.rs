@@ -2,8 +2,9 @@
 
 use super::Window;
 use crate::reorder::counters::Copies;
+use crate::reorder::line::{LineTrack, Reordering};
 use crate::reorder::repair::Cause;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the number of late packets is looked at.
 const LATE_PERIOD: u64 = 10_000_000;
@@ -26,6 +27,28 @@ const fn micros(duration: Duration) -> u64 {
 }
 
 impl<T> Window<T> {
+    /// How far lines were seen to put packets out of order.
+    #[must_use]
+    pub fn reordering(&self, now: Instant) -> Reordering {
+        let Some(epoch) = self.epoch else {
+            return self.expected;
+        };
+        let now = now.saturating_duration_since(epoch).as_micros() as u64;
+        let lines = self.lines.iter();
+        let seen = lines.map(|line| line.reordering(now));
+        seen.reduce(Reordering::or).unwrap_or(self.expected)
+    }
+
+    /// How far another window has seen them do so. To be called before the first packet.
+    pub const fn expect(&mut self, reordering: Reordering) {
+        self.expected = reordering;
+    }
+
+    /// What was missing has not come, though all lines have passed it.
+    pub(super) fn lost(&mut self) {
+        self.lines.iter_mut().for_each(LineTrack::lost);
+    }
+
     /// When the gap at the limit is given up.
     pub(super) fn deadline_of_gap(&self, now: u64) -> u64 {
         let next = self.history.next(self.limit, self.end);
