@@ -151,7 +151,7 @@ impl Order {
             flow: inner
                 .filter(|inner| inner.kind != Kind::Tcp)
                 .map(|inner| inner.flow),
-            urgent: !room || inner.is_some_and(|inner| inner.urgent()),
+            urgent: !room || inner.is_some_and(|inner| inner.needs_no_order()),
             ..Arrival::new(low(number), line, packet.len())
         };
         match self.window.arrived(&arrival, now, || packet.into()) {

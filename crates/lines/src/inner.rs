@@ -66,6 +66,14 @@ impl Inner {
     pub const fn urgent(&self) -> bool {
         self.dscp >= DSCP_CRITICAL
     }
+
+    /// Whether it does no harm if others of the flow come before it: it is urgent, or acknowledges only. Of two
+    /// acknowledgements the older one says nothing that the newer one does not (RFC 9293 section 3.10.7.4), so that to wait
+    /// for one that is missing would only make round trips longer.
+    #[must_use]
+    pub const fn needs_no_order(&self) -> bool {
+        self.urgent() || matches!(self.kind, Kind::TcpAck)
+    }
 }
 
 /// Reads inner packets. Hashes depend on a seed, so that a stranger cannot choose flows that collide (RFC 8290
@@ -238,6 +246,7 @@ mod tests {
             assert_eq!(inner.kind, kind, "{flags:x}");
             let critical = matches!(kind, Kind::TcpSyn | Kind::TcpAck);
             assert_eq!(inner.critical(), critical);
+            assert_eq!(inner.needs_no_order(), kind == Kind::TcpAck);
             assert_eq!(read(&v6(0, TCP, &segment(1, flags, data))).kind, kind);
         }
     }
@@ -247,7 +256,7 @@ mod tests {
         assert!(read(&v4(0, UDP, &[0; 172])).critical());
         assert!(!read(&v4(0, UDP, &[0; 1200])).critical());
         let ef = read(&v6(46 << 2 | 2, UDP, &[0; 1200]));
-        assert!(ef.critical() && ef.urgent());
+        assert!(ef.critical() && ef.urgent() && ef.needs_no_order());
         assert_eq!((ef.dscp, ef.ecn), (46, Ecn::Ect0));
         assert!(!read(&v4(39 << 2, TCP, &segment(1, 0x10, 9))).critical());
     }

@@ -64,7 +64,7 @@ pub struct Arrival {
     pub bytes: usize,
     /// A hash of its inner flow, where that is known.
     pub flow: Option<u32>,
-    /// It is delivered as soon as it comes, in whatever order. This must hold for all packets of a flow or for none.
+    /// It is delivered as soon as it comes, in whatever order.
     pub urgent: bool,
 }
 

@@ -171,6 +171,60 @@ fn a_packet_that_waits_in_vain_is_written_at_its_deadline_and_one_that_is_late_a
     assert_eq!(world.lines()[&1].late, 1);
 }
 
+/// An IPv4 packet of TCP that acknowledges, with so much data. Its number is its identification, in the first eight bytes, as
+/// [`World::written`] wants it.
+fn segment(number: u8, data: usize) -> Vec<u8> {
+    let len = 40 + data as u8;
+    let mut packet = vec![0x45, 0, 0, len, 0, number, 0, 0, 64, 6, 0, 0];
+    packet.extend([10, 0, 0, 2, 10, 0, 0, 1]);
+    packet.extend([
+        0, 80, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0,
+    ]);
+    packet.resize(len.into(), 0);
+    packet
+}
+
+#[test]
+fn acknowledgements_wait_for_nothing_and_data_does() {
+    let mut world = World::new(Some(Reorder::default()));
+    let come = |world: &mut World, number: u8, data| {
+        world.packets_come(0, &[(number.into(), &segment(number, data))]);
+        let written = world.written();
+        written
+            .into_iter()
+            .map(|it| (it >> 16) as u8)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(come(&mut world, 0, 9), [0]);
+    // The second is missing.
+    assert_eq!(come(&mut world, 2, 0), [2]);
+    assert_eq!(come(&mut world, 3, 9), []);
+    assert_eq!(come(&mut world, 4, 0), [4]);
+    assert_eq!(come(&mut world, 1, 9), [1, 3]);
+    assert_eq!(world.peer.order.counts().lost(), 0);
+}
+
+#[test]
+fn a_session_waits_as_long_as_the_one_before_has_learnt() {
+    let mut world = World::new(Some(Reorder::default()));
+    let waits = |world: &World| {
+        let received = world.key.received.lock().unwrap();
+        received.order.as_ref().unwrap().deadline().unwrap() - world.now
+    };
+    world.come(0, &[0, 2]);
+    let unknown = waits(&world);
+    // The line loses, and does not reorder.
+    for number in 2..20 {
+        world.deadline_comes();
+        world.come(0, &[2 * number]);
+    }
+    let known = waits(&world);
+    assert!(known < unknown);
+    world.key = key(&world.peer, 2);
+    world.come(0, &[0, 2]);
+    assert_eq!(waits(&world), known);
+}
+
 #[test]
 fn a_number_that_is_no_packet_leaves_no_gap() {
     let mut world = World::new(Some(Reorder::default()));
@@ -359,7 +413,7 @@ fn inner(protocol: u8) -> Vec<u8> {
 
 #[test]
 fn each_address_of_a_peer_is_a_line_that_is_waited_for() {
-    let mut order = Order::new(&Arc::new(Reorder::default())).unwrap();
+    let mut order = Order::new(&Arc::new(Reorder::default()), Reordering::default()).unwrap();
     let reader = Reader::new(1);
     let address = |last: u8| ([192, 0, 2, last], 1).into();
     let line = |order: &mut Order, last| order.line_at(LineId(0), address(last));
@@ -390,7 +444,7 @@ fn each_address_of_a_peer_is_a_line_that_is_waited_for() {
 #[test]
 fn bulk_transfers_wait_for_each_gap_and_calls_go_past_two() {
     for (protocol, past) in [(6, [Verdict::Held; 2]), (17, [Verdict::DeliverPast; 2])] {
-        let mut order = Order::new(&Arc::new(Reorder::default())).unwrap();
+        let mut order = Order::new(&Arc::new(Reorder::default()), Reordering::default()).unwrap();
         let (reader, now, packet) = (Reader::new(1), Instant::now(), inner(protocol));
         let mut come = |number| order.arrived((number, LineId(0)), &packet, &reader, true, now);
         come(0);

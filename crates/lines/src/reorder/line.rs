@@ -14,8 +14,10 @@ const SLACK_MIN: u64 = 500;
 const UNKNOWN: u64 = 80_000;
 /// Slack of a line of which it is not known how far it reorders packets: as much as delays of 200 ms that vary by a quarter.
 const SLACK_UNKNOWN: u64 = 100_000;
-/// So many gaps, or packets that others of the line had overtaken, say how far a line reorders.
-const DOUBTS: u8 = 8;
+/// So many packets that others of the line had overtaken say how far it reorders.
+const DOUBTS: u16 = 256;
+/// What was lost says as much as so many of them.
+const DOUBTS_OF_LOSS: u16 = DOUBTS / 8;
 /// Within this time a greatest displacement is forgotten.
 const PEAK_LIFE: u64 = 30_000_000;
 
@@ -84,7 +86,7 @@ pub(super) struct LineTrack {
     latest: Peak,
     displacement: Peak,
     /// How much is left of [`DOUBTS`].
-    doubts: u8,
+    doubts: u16,
 }
 
 /// How far lines were seen to put packets out of order, for the window of a peer's next session.
@@ -93,7 +95,7 @@ pub struct Reordering {
     /// The longest time by which a packet was overtaken by others of its line, in microseconds. It fades.
     displacement: u64,
     /// How much of it is not known.
-    doubts: u8,
+    doubts: u16,
 }
 
 impl Default for Reordering {
@@ -151,7 +153,7 @@ impl LineTrack {
 
     /// What the line had passed has not come: it was lost.
     pub(super) const fn lost(&mut self) {
-        self.doubts = self.doubts.saturating_sub(1);
+        self.doubts = self.doubts.saturating_sub(DOUBTS_OF_LOSS);
     }
 
     /// The line has delivered a copy of `number`, which some line had passed `lateness` ago; `None` if that is too long to
@@ -201,10 +203,12 @@ impl LineTrack {
 
     /// How long a packet of this line may still be overtaken by others of the same line.
     pub(super) fn slack(&self, now: u64) -> u64 {
-        let unknown = SLACK_UNKNOWN * u64::from(self.doubts) / u64::from(DOUBTS);
-        SLACK_MIN
-            .max(unknown)
-            .max(self.displacement.at(now) * 5 / 4)
+        let doubts = u64::from(self.doubts);
+        let unknown = SLACK_UNKNOWN * doubts / u64::from(DOUBTS);
+        // A quarter more than what was seen, and twice as much while few were.
+        let seen = self.displacement.at(now);
+        let seen = seen * 5 / 4 + seen * 3 / 4 * doubts / u64::from(DOUBTS);
+        SLACK_MIN.max(unknown).max(seen)
     }
 
     /// Mean lateness.
