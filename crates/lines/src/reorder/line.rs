@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn what_was_lost_tells_too_that_a_line_keeps_order() {
         let mut line = LineTrack::new(Reordering::default(), 0);
-        for lost in 1..=u64::from(DOUBTS) {
+        for lost in 1..=DOUBTS / DOUBTS_OF_LOSS {
             let before = line.slack(0);
             line.lost();
             assert!(line.slack(0) < before, "{lost}");
