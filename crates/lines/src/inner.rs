@@ -67,9 +67,10 @@ impl Inner {
         self.dscp >= DSCP_CRITICAL
     }
 
-    /// Whether it does no harm if others of the flow come before it: it is urgent, or acknowledges only. Of two
-    /// acknowledgements the older one says nothing that the newer one does not (RFC 9293 section 3.10.7.4), so that to wait
-    /// for one that is missing would only make round trips longer.
+    /// Whether others of the flow may come before it: it is urgent, or acknowledges only. Of two acknowledgements the newer
+    /// one says what the older one does, but for a window that a receiver has opened meanwhile and for duplicates that it
+    /// reports (RFC 9293 section 3.10.7.4, RFC 2883), which networks that reorder cost as well; to wait for one that was
+    /// lost makes every round trip longer.
     #[must_use]
     pub const fn needs_no_order(&self) -> bool {
         self.urgent() || matches!(self.kind, Kind::TcpAck)

@@ -16,10 +16,13 @@ const UNKNOWN: u64 = 80_000;
 const SLACK_UNKNOWN: u64 = 100_000;
 /// So many packets that others of the line had overtaken say how far it reorders.
 const DOUBTS: u16 = 256;
-/// What was lost says as much as so many of them.
+/// What was lost says as much as so many of them, and takes this part of what is known of the displacement.
 const DOUBTS_OF_LOSS: u16 = DOUBTS / 8;
-/// Within this time a greatest displacement is forgotten.
+const PART_OF_LOSS: u64 = 64;
+/// Within this time a greatest value is forgotten.
 const PEAK_LIFE: u64 = 30_000_000;
+/// Packets further apart than this do not overtake each other: nothing is forgotten meanwhile of how far they do.
+const APART: u64 = 100_000;
 
 /// A greatest value that fades.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,7 +95,8 @@ pub(super) struct LineTrack {
 /// How far lines were seen to put packets out of order, for the window of a peer's next session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reordering {
-    /// The longest time by which a packet was overtaken by others of its line, in microseconds. It fades.
+    /// The longest time by which a packet was overtaken by others of its line, in microseconds, whole milliseconds. It
+    /// fades.
     displacement: u64,
     /// How much of it is not known.
     doubts: u16,
@@ -116,11 +120,11 @@ impl Reordering {
         doubts: 0,
     };
 
-    /// Of two lines, the one that reorders more.
+    /// What is to be expected of a line that is like one of two.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             displacement: self.displacement.max(other.displacement),
-            doubts: self.doubts.min(other.doubts),
+            doubts: self.doubts.max(other.doubts),
         }
     }
 }
@@ -143,25 +147,33 @@ impl LineTrack {
         }
     }
 
-    /// How far the line was seen to put packets out of order.
-    pub(super) const fn reordering(&self, now: u64) -> Reordering {
-        Reordering {
-            displacement: self.displacement.at(now),
+    /// How far the line was seen to put packets out of order; `None` if it has delivered nothing.
+    pub(super) fn reordering(&self, now: u64) -> Option<Reordering> {
+        self.heard?;
+        Some(Reordering {
+            displacement: self.displacement.at(now).div_ceil(1000) * 1000,
             doubts: self.doubts,
-        }
+        })
     }
 
-    /// What the line had passed has not come: it was lost.
-    pub(super) const fn lost(&mut self) {
-        self.doubts = self.doubts.saturating_sub(DOUBTS_OF_LOSS);
+    /// This number was lost. If the line had passed it as long ago as its slack, that was long enough.
+    pub(super) fn lost(&mut self, number: u64, now: u64) {
+        let passed = self.trail.first_from(number);
+        if passed.is_some_and(|at| at + self.slack(now) <= now) {
+            self.doubts = self.doubts.saturating_sub(DOUBTS_OF_LOSS);
+            self.displacement.value -= self.displacement.value / PART_OF_LOSS;
+        }
     }
 
     /// The line has delivered a copy of `number`, which some line had passed `lateness` ago; `None` if that is too long to
     /// mean anything.
     pub(super) fn delivered(&mut self, number: u64, lateness: Option<u64>, now: u64) {
         if let Some(heard) = self.heard {
-            let gap = now.saturating_sub(heard).min(1_000_000);
-            self.gap = self.gap - self.gap / 16 + gap / 16;
+            let gap = now.saturating_sub(heard);
+            if gap > APART {
+                self.displacement.at += gap;
+            }
+            self.gap = self.gap - self.gap / 16 + gap.min(1_000_000) / 16;
         }
         self.heard = Some(now);
         let overtaken = self.trail.first_from(number + 1);
@@ -244,7 +256,7 @@ impl LineTrack {
             copies: self.copies,
             heard: self.heard,
             gap: self.gap,
-            ..Self::new(self.reordering(now), now)
+            ..Self::new(self.reordering(now).unwrap_or_default(), now)
         };
     }
 }
@@ -257,29 +269,67 @@ mod tests {
     fn a_line_of_which_nothing_is_known_has_much_slack_until_it_is() {
         let mut line = LineTrack::new(Reordering::default(), 0);
         assert_eq!(line.slack(0), SLACK_UNKNOWN);
-        for number in (1..2 * u64::from(DOUBTS)).step_by(2) {
+        let count = 2 * u64::from(DOUBTS);
+        for number in (1..count).step_by(2) {
             let now = number * 1000;
             line.delivered(number, Some(0), now);
             line.delivered(number - 1, Some(400), now + 400);
         }
-        assert_eq!(line.slack(40_000), SLACK_MIN);
-        let mut next = LineTrack::new(line.reordering(40_000), 0);
-        assert_eq!(next.slack(0), SLACK_MIN);
+        let now = count * 1000;
+        assert_eq!(line.slack(now), SLACK_MIN);
+        let mut next = LineTrack::new(line.reordering(now).unwrap(), 0);
+        assert_eq!(next.slack(0), 1250, "whole milliseconds");
         next.delivered(2, Some(0), 1000);
         next.delivered(1, Some(8000), 9000);
-        let third = LineTrack::new(next.reordering(9000).or(Reordering::NONE), 0);
+        let third = LineTrack::new(next.reordering(9000).unwrap(), 0);
         assert_eq!(third.slack(0), 10_000);
+    }
+
+    #[test]
+    fn what_is_handed_on_is_the_worst_of_all_lines() {
+        let sure = Reordering {
+            displacement: 9000,
+            doubts: 3,
+        };
+        let unknown = Reordering::default();
+        let both = Reordering {
+            displacement: 9000,
+            doubts: DOUBTS,
+        };
+        assert_eq!(sure.or(unknown), both);
+        assert_eq!(unknown.or(sure), both);
+        assert_eq!(LineTrack::new(sure, 0).reordering(0), None, "not heard");
     }
 
     #[test]
     fn what_was_lost_tells_too_that_a_line_keeps_order() {
         let mut line = LineTrack::new(Reordering::default(), 0);
+        line.lost(0, 1_000_000);
+        assert_eq!(line.slack(0), SLACK_UNKNOWN, "it had not passed it");
+        line.delivered(100, Some(0), 1_000_000);
+        line.lost(0, 1_050_000);
+        assert_eq!(line.slack(0), SLACK_UNKNOWN, "it might still have come");
         for lost in 1..=DOUBTS / DOUBTS_OF_LOSS {
             let before = line.slack(0);
-            line.lost();
+            line.lost(0, 1_200_000);
             assert!(line.slack(0) < before, "{lost}");
         }
         assert_eq!(line.slack(0), SLACK_MIN);
+    }
+
+    #[test]
+    fn what_reorders_is_not_forgotten_while_the_line_is_idle() {
+        let mut line = LineTrack::new(Reordering::NONE, 0);
+        line.delivered(2, Some(0), 1000);
+        line.delivered(1, Some(8000), 9000);
+        let hour = 3_600_000_000;
+        line.delivered(3, Some(0), hour);
+        assert_eq!(line.slack(hour), 10_000);
+        // Packets follow one another for as long as a peak lives.
+        for step in 1..=PEAK_LIFE / APART {
+            line.delivered(3 + step, Some(0), hour + step * APART);
+        }
+        assert_eq!(line.slack(hour + PEAK_LIFE), SLACK_MIN);
     }
 
     #[test]
@@ -288,8 +338,8 @@ mod tests {
         line.delivered(2, Some(0), 1000);
         line.delivered(1, Some(4000), 5000);
         assert_eq!(line.slack(5000), 5000);
-        line.delivered(0, None, 900_000);
-        assert!(line.slack(900_000) < 5000, "an old copy");
+        line.delivered(0, None, 6000);
+        assert!(line.slack(6000) < 5000, "an old copy");
         assert_eq!(line.slack(5000 + PEAK_LIFE), SLACK_MIN);
     }
 

@@ -24,7 +24,8 @@ pub enum Order {
     /// What is promised: no packet that has come is overtaken by a later one of its flow; a packet that is still missing
     /// is overtaken by at most two of its flow, and for no longer than its number is waited for. That is fewer than make
     /// TCP believe in a loss (RFC 5681), so a flow with a packet each 20 ms passes gaps of 40 ms as if there were none,
-    /// and a bulk transfer waits as it must. Only packets with a known flow pass.
+    /// and a bulk transfer waits as it must. Only packets with a known flow pass. What is urgent waits for
+    /// nothing, and holds nothing up.
     #[default]
     ByFlow,
 }

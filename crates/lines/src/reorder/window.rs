@@ -251,8 +251,8 @@ impl<T> Window<T> {
         }
         while self.deadline.is_some_and(|deadline| deadline <= now) {
             if !self.asks(now) {
+                self.lost(self.limit, now);
                 self.give_up_gap(self.end);
-                self.lost();
             }
             self.settle(now);
         }

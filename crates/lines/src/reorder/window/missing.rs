@@ -76,7 +76,6 @@ impl<T> Window<T> {
                 break;
             }
         }
-        let mut lost = false;
         let mut number = repair.looked_at().max(self.limit);
         while number < self.end {
             if self.history.get(number) {
@@ -91,12 +90,8 @@ impl<T> Window<T> {
             }
             repair.ask(number, now);
             number += 1;
-            lost = true;
         }
         repair.look_to(number);
-        if lost {
-            self.lost();
-        }
     }
 
     /// How late packets mostly are at most, over all lines that are alive. To be asked for too soon costs a copy only.

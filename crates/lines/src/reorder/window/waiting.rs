@@ -2,7 +2,7 @@
 
 use super::Window;
 use crate::reorder::counters::Copies;
-use crate::reorder::line::{LineTrack, Reordering};
+use crate::reorder::line::Reordering;
 use crate::reorder::repair::Cause;
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ impl<T> Window<T> {
         };
         let now = now.saturating_duration_since(epoch).as_micros() as u64;
         let lines = self.lines.iter();
-        let seen = lines.map(|line| line.reordering(now));
+        let seen = lines.filter_map(|line| line.reordering(now));
         seen.reduce(Reordering::or).unwrap_or(self.expected)
     }
 
@@ -44,9 +44,11 @@ impl<T> Window<T> {
         self.expected = reordering;
     }
 
-    /// What was missing has not come, though all lines have passed it.
-    pub(super) fn lost(&mut self) {
-        self.lines.iter_mut().for_each(LineTrack::lost);
+    /// The number was lost: it was given up, or has come only because it was asked for.
+    pub(super) fn lost(&mut self, number: u64, now: u64) {
+        for line in &mut self.lines {
+            line.lost(number, now);
+        }
     }
 
     /// When the gap at the limit is given up.
@@ -98,6 +100,7 @@ impl<T> Window<T> {
             && repair.came(number, now) == Cause::Answer
         {
             self.lines[line].spoke(now);
+            self.lost(number, now);
             return;
         }
         let first = self.lines.iter().filter_map(|line| line.first_from(number));
