@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use netio::ethtool;
+use netio::netlink::masquerade::{self, Masquerade};
 use netio::netlink::{
     Event, Family, Monitor, Netlink, Route, RouteKind, Rule, TABLE_MAIN, VethEnd, Watch,
 };
@@ -282,5 +283,54 @@ fn frames_cross_between_packet_sockets() {
         while b.receive(&mut small).unwrap() == 0 || small.truncated() == 0 {
             assert!(small.frames().all(|f| f.frame.len() <= 60));
         }
+    });
+}
+
+/// What `nft` reads of the table, if there is an `nft`.
+fn nft(words: &[&str]) -> Option<String> {
+    let output = std::process::Command::new("nft").args(words).output();
+    let there = output.is_ok();
+    require::require_that(there, "no nft to read what was written").then(|| {
+        let output = output.unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    })
+}
+
+#[test]
+fn masquerading_is_made_whole_replaced_and_removed() {
+    in_namespace(|| {
+        let wanted = Masquerade {
+            table: "millrace_home",
+            interface: "home",
+            sources: &[(ip("10.64.1.1"), 24), (ip("fd00:9::1"), 64)],
+            except: &[(ip("192.168.1.0"), 24), (ip("fd00:1::"), 60)],
+        };
+        assert!(
+            masquerade::unset("millrace_home")
+                .unwrap_err()
+                .is_not_found()
+        );
+        masquerade::set(&wanted).unwrap();
+        masquerade::set(&wanted).unwrap();
+        let Some(text) = nft(&["list", "ruleset"]) else {
+            return;
+        };
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        assert_eq!(
+            lines,
+            [
+                "table inet millrace_home {",
+                "chain postrouting {",
+                "type nat hook postrouting priority srcnat; policy accept;",
+                "ip saddr 10.64.1.0/24 ip daddr 192.168.1.0/24 return",
+                "ip saddr 10.64.1.0/24 oifname != \"home\" masquerade",
+                "ip6 saddr fd00:9::/64 ip6 daddr fd00:1::/60 return",
+                "ip6 saddr fd00:9::/64 oifname != \"home\" masquerade",
+                "}",
+                "}",
+            ]
+        );
+        masquerade::unset("millrace_home").unwrap();
+        assert_eq!(nft(&["list", "ruleset"]).unwrap(), "");
     });
 }

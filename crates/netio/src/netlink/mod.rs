@@ -1,4 +1,4 @@
-//! Routing netlink: links, addresses, routes and rules, without calling any program.
+//! Routing netlink: links, addresses, routes and rules, without calling any program; and in [`masquerade`] masquerading.
 //!
 //! One synchronous socket, one request at a time, each answered before the call returns. Requests are
 //! written and answers are read attribute by attribute; unknown or oddly sized ones are skipped, because
@@ -7,6 +7,7 @@
 mod address;
 mod error;
 mod link;
+pub mod masquerade;
 mod monitor;
 mod request;
 mod route;
