@@ -4,6 +4,8 @@
 //! * [`wgquick`]: import of `wg-quick` files into the model of [`tunnel`], with a [`report`].
 //! * [`openvpn`]: import of OpenVPN files and command lines.
 //! * [`lines`]: the lines of a tunnel, which the files of several protocols may describe.
+//! * [`home`]: what a server at home says beside its protocol; [`clients`]: its clients in the text of its file.
+//! * [`free`]: addresses that collide with nothing.
 //! * [`pptp`]: PPTP clients and servers.
 //! * [`relay`]: relays, and who may use them.
 //! * [`error`]: why there is no model.
@@ -15,8 +17,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clients;
 pub mod error;
 mod file;
+pub mod free;
+pub mod home;
 pub mod lines;
 pub mod openvpn;
 pub mod pptp;

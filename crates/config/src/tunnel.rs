@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use zeroize::Zeroizing;
 
+use crate::home::HomeServer;
 use crate::lines::{Given, Lines, SharedLines};
 use crate::types::{AllowedIp, Endpoint, InterfaceAddr, Key32};
 use crate::uapi::{AllowedIpChange, SetDevice, SetPeer};
@@ -18,6 +19,8 @@ pub struct Tunnel {
     pub peers: Vec<Peer>,
     /// The lines, which stand in comments.
     pub lines: Lines,
+    /// What a server at home says, in comments too.
+    pub home: Option<HomeServer>,
 }
 
 /// The `[Interface]` section.
@@ -163,10 +166,15 @@ impl Tunnel {
     pub fn to_conf(&self) -> Zeroizing<String> {
         // Reserved beforehand: a string that grows leaves copies of the keys behind.
         let lines = self.lines.to_comments();
-        let mut out = Zeroizing::new(String::with_capacity(self.conf_size() + lines.len() + 1));
-        if !lines.is_empty() {
-            out.push_str(lines.as_str());
-            out.push('\n');
+        let home = self.home.as_ref().map(HomeServer::to_comments);
+        let home = home.unwrap_or_default();
+        let size = self.conf_size() + lines.len() + home.len() + 2;
+        let mut out = Zeroizing::new(String::with_capacity(size));
+        for comments in [lines.as_str(), &home] {
+            if !comments.is_empty() {
+                out.push_str(comments);
+                out.push('\n');
+            }
         }
         self.interface.write(&mut out);
         for peer in &self.peers {

@@ -452,7 +452,7 @@ impl Parser {
         }
         let (full, called) = (self.tunnel.is_full(), self.tunnel.called());
         let whole = std::mem::take(&mut self.lines).finish(full, called);
-        self.tunnel.lines = whole.lines;
+        (self.tunnel.lines, self.tunnel.home) = (whole.lines, whole.home);
         for (line, reason) in whole.faults {
             self.wrong(line, "", reason);
         }

@@ -1,6 +1,7 @@
-//! The sections of lines among the comments of a file.
+//! The sections among the comments of a file: of lines, and what a server at home says.
 
 use super::{LINES_MAX, Line, LineMode, Lines};
+use crate::home::HomeServer;
 use crate::suggest::suggest;
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -10,6 +11,7 @@ enum Section {
     None,
     Lines,
     Line,
+    Server,
     /// Under a head that was refused.
     Refused,
 }
@@ -29,6 +31,7 @@ pub(crate) enum Found {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Sections {
     lines: Lines,
+    home: Option<HomeServer>,
     section: Section,
     /// Line of the first `[Lines]`, and of the head of each line.
     lines_head: Option<usize>,
@@ -43,6 +46,8 @@ pub(crate) struct Sections {
 #[derive(Debug, Default)]
 pub(crate) struct Whole {
     pub(crate) lines: Lines,
+    /// `[Server]`, which is no line but stands in comments as they do.
+    pub(crate) home: Option<HomeServer>,
     /// Faults, with the lines of the file that they are on.
     pub(crate) faults: Vec<(usize, String)>,
     /// Keys that do nothing, by their lines of the file, and why.
@@ -76,6 +81,7 @@ impl Sections {
         let fault = |key: &str, reason: &str| Found::Fault(key.to_owned(), reason.to_owned());
         let outcome = match (self.section, self.lines.lines.last_mut()) {
             (Section::Line, Some(line)) => line.set(key, value),
+            (Section::Server, _) => self.home.get_or_insert_default().set(key, value),
             _ => self.lines.set(key, value),
         };
         match outcome {
@@ -109,8 +115,14 @@ impl Sections {
             }
             self.lines_head.get_or_insert(number);
             Section::Lines
+        } else if text.eq_ignore_ascii_case("[Server]") {
+            if self.home.is_some() {
+                refused = Some("a second [Server]; join them".to_owned());
+            }
+            self.home.get_or_insert_default();
+            Section::Server
         } else {
-            let known = suggest(text, &["[Lines]", "[Line]"]);
+            let known = suggest(text, &["[Lines]", "[Line]", "[Server]"]);
             refused = Some(format!("no section of this kind in comments; {known}"));
             Section::Refused
         };
@@ -224,6 +236,7 @@ impl Sections {
         Whole {
             idle: self.keys.iter().filter_map(idle).collect(),
             lines: self.lines,
+            home: self.home,
             faults,
         }
     }

@@ -128,6 +128,7 @@ fn every_key_is_read() {
                 persistent_keepalive: Some(0),
             },
         ],
+        home: None,
         lines: Lines::default(),
     };
     assert_eq!(found, expected);

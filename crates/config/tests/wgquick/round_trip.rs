@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use config::home::{HomeServer, Masquerading};
 use config::lines::{Line, LineMode, Lines};
 use config::tunnel::*;
 use config::types::{AllowedIp, Endpoint, Host, InterfaceAddr, Key32, family_bits};
@@ -109,9 +110,23 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn any_home()(
+        endpoint in prop::option::of((host(), 1u16..)),
+        lan in prop::collection::vec(address(), 0..4),
+        dns in prop::collection::vec(any::<IpAddr>(), 0..4),
+        masquerade in prop::sample::select(Masquerading::ALL.to_vec()),
+    ) -> HomeServer {
+        let lan = lan.iter().map(|it| AllowedIp::new(it.addr, it.prefix).unwrap());
+        let endpoint = endpoint.map(|(host, port)| Endpoint { host, port });
+        HomeServer { endpoint, lan: lan.collect(), dns, masquerade }
+    }
+}
+
+prop_compose! {
     fn any_tunnel()(
         interface in any_interface(),
         mut peers in prop::collection::vec(any_peer(), 0..4),
+        home in prop::option::of(any_home()),
     ) -> Tunnel {
         let mut owned: Vec<AllowedIp> = Vec::new();
         for peer in peers.iter_mut().rev() {
@@ -123,6 +138,7 @@ prop_compose! {
             interface,
             peers,
             lines: lines(called == 1),
+            home,
         }
     }
 }

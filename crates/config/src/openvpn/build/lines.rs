@@ -53,6 +53,7 @@ impl Builder {
         // What goes past the tunnel does so by routes to the server, and not by a mark.
         let whole = sections.finish(false, usize::from(!server));
         let lines = whole.lines;
+        self.network.home = whole.home;
         for (number, reason) in whole.faults {
             if let Some((origin, _)) = places.get(number) {
                 self.refuse(origin, "", reason);

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::home::HomeServer;
+
 /// `topology`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Topology {
@@ -195,6 +197,8 @@ pub struct PullFilter {
 /// What the inside of the tunnel looks like.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Network {
+    /// What a server at home says, in comments.
+    pub home: Option<HomeServer>,
     /// `topology`; `None` when not given: [`Topology::Net30`].
     pub topology: Option<Topology>,
     /// `ifconfig`; in a server the address that `server` made.

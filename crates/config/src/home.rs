@@ -1,0 +1,179 @@
+//! What a server at home says beside its protocol: where clients call it, which networks they are to reach, and how their
+//! packets leave.
+//!
+//! It stands in comments of the server's file, so that the same file works with programs that know nothing of it:
+//!
+//! ```text
+//! #! [Server]
+//! #! Endpoint = home.example.org:51820
+//! #! LAN = 192.168.1.0/24
+//! #! DNS = 192.168.1.1
+//! #! Masquerade = yes
+//! ```
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use crate::lines::known;
+use crate::types::{AllowedIp, Endpoint};
+
+/// Most networks and most name servers that a section may name.
+pub const NETWORKS_MAX: usize = 16;
+
+/// Keys of `[Server]`.
+const KEYS: [&str; 4] = ["Endpoint", "LAN", "DNS", "Masquerade"];
+
+/// The `[Server]` section.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct HomeServer {
+    /// Where clients call it, for the files that are made for them.
+    pub endpoint: Option<Endpoint>,
+    /// The networks at home.
+    pub lan: Vec<AllowedIp>,
+    /// Name servers that clients are told of.
+    pub dns: Vec<IpAddr>,
+    /// Which packets of clients leave with the server's own address. Those that are to be are forwarded in any case.
+    pub masquerade: Masquerading,
+}
+
+/// Which packets of clients leave with the server's own address.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Masquerading {
+    /// All: works where the hosts at home know no way back to the clients.
+    #[default]
+    Yes,
+    /// Those that do not go to a network at home, whose hosts must know the way back: where the server is their router.
+    Internet,
+    /// None.
+    No,
+}
+
+impl Masquerading {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Yes, Self::Internet, Self::No];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::Internet => "internet",
+            Self::No => "no",
+        }
+    }
+}
+
+impl HomeServer {
+    /// Sets a key. Returns its usual spelling.
+    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<&'static str, String> {
+        let name = known(key, &KEYS)?;
+        match name {
+            "Endpoint" => {
+                let endpoint = Endpoint::from_str(value).map_err(|e| e.to_string())?;
+                self.endpoint = Some(endpoint);
+            }
+            "LAN" => self.lan = list(value)?,
+            "DNS" => self.dns = list(value)?,
+            _ => {
+                let mode = Masquerading::ALL
+                    .into_iter()
+                    .find(|it| it.as_str() == value);
+                self.masquerade = mode.ok_or("must be `yes`, `internet` or `no`")?;
+            }
+        }
+        Ok(name)
+    }
+
+    /// The section as comments.
+    #[must_use]
+    pub fn to_comments(&self) -> String {
+        let mut out = "#! [Server]\n".to_owned();
+        let mut put = |key: &str, value: &str| {
+            let _ = writeln!(out, "#! {key} = {value}");
+        };
+        if let Some(endpoint) = &self.endpoint {
+            put("Endpoint", &endpoint.to_string());
+        }
+        if !self.lan.is_empty() {
+            put("LAN", &joined(&self.lan));
+        }
+        if !self.dns.is_empty() {
+            put("DNS", &joined(&self.dns));
+        }
+        put("Masquerade", self.masquerade.as_str());
+        out
+    }
+}
+
+/// The items with commas between them.
+pub(crate) fn joined<T: ToString>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    items.join(", ")
+}
+
+fn list<T: FromStr<Err: std::fmt::Display>>(value: &str) -> Result<Vec<T>, String> {
+    let items = value.split(',').map(str::trim).filter(|it| !it.is_empty());
+    let items: Result<Vec<T>, String> = items
+        .map(|it| {
+            it.parse()
+                .map_err(|e| format!("{}: {e}", crate::wgquick::shown(it)))
+        })
+        .collect();
+    let items = items?;
+    match items.len() <= NETWORKS_MAX {
+        true => Ok(items),
+        false => Err(format!("more than {NETWORKS_MAX}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lines::{Found, Sections};
+
+    fn read(text: &str) -> (Option<HomeServer>, Vec<String>) {
+        let mut sections = Sections::default();
+        let mut faults = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let comment = line.strip_prefix("#!").unwrap_or(line);
+            if let Found::Fault(key, reason) = sections.comment(number, comment) {
+                faults.push(format!("{key}: {reason}"));
+            }
+        }
+        (sections.finish(false, 0).home, faults)
+    }
+
+    #[test]
+    fn a_section_is_read_and_written_again() {
+        let text = "#! [Server]\n#! Endpoint = home.example.org:51820\n#! LAN = 192.168.1.0/24, fd00:1::/64\n\
+            #! DNS = 192.168.1.1\n#! Masquerade = internet\n";
+        let (home, faults) = read(text);
+        assert_eq!(faults, [""; 0]);
+        let home = home.unwrap();
+        assert_eq!(home.lan.len(), 2);
+        assert_eq!(home.masquerade, Masquerading::Internet);
+        assert_eq!(home.to_comments(), text);
+        assert_eq!(read("#! a comment").0, None);
+        let bare = read("#! [Server]").0.unwrap();
+        assert_eq!(bare.masquerade, Masquerading::Yes);
+    }
+
+    #[test]
+    fn faults_are_told() {
+        for (line, words) in [
+            ("Endpoint = home", "port"),
+            ("LAN = 192.168.1.0/33", "32"),
+            ("Masquerade = maybe", "internet"),
+            ("Lam = 1", "LAN"),
+            ("DNS = a\u{1b}", "\\u{1b}"),
+        ] {
+            let (_, faults) = read(&format!("#! [Server]\n#! {line}\n"));
+            assert_eq!(faults.len(), 1, "{line}");
+            assert!(faults[0].contains(words), "{line}: {faults:?}");
+        }
+        let (_, faults) =
+            read("#! [Server]\n#! LAN = fd00::/64\n#! [Server]\n#! LAN = fd00::/64\n");
+        assert_eq!(faults.len(), 1, "{faults:?}");
+    }
+}
