@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use netio::netlink::{Family, NetlinkError, Route, RouteKind, Rule};
 
 use crate::dns::Resolver;
-use crate::step::{MAIN, SRC_VALID_MARK, Step};
+use crate::step::{FORWARD_V4, FORWARD_V6, MAIN, SRC_VALID_MARK, Step, accept_ra};
 use crate::system::System;
 use crate::want::{Gateway, Mtu, Want};
 use crate::ways::{FIRST_METRIC, way_without};
@@ -25,6 +25,8 @@ const NAME_SERVERS_MAX: usize = 8;
 /// to be known is left out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Facts {
+    /// The tunnel's own interface.
+    pub interface: String,
     /// The ways to the endpoints.
     pub endpoints: Vec<EndpointWay>,
     /// Default routes of the main table, the best of each family first.
@@ -52,6 +54,20 @@ pub struct Facts {
     pub used_tables: BTreeSet<u32>,
     /// The program that manages the name servers.
     pub resolver: Option<Resolver>,
+    /// Settings that packets are forwarded by, in the order in which they are to be set, and what they
+    /// are to be.
+    pub forwarding: Vec<Setting>,
+}
+
+/// A setting below `/proc/sys`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Setting {
+    /// Its path below `/proc/sys`.
+    pub key: String,
+    /// What it is now.
+    pub before: String,
+    /// What it is to be.
+    pub value: &'static str,
 }
 
 /// The way to one address.
@@ -113,6 +129,7 @@ impl Facts {
     ) -> Result<Self, NetlinkError> {
         let tunnel = system.index_of(ifname).ok();
         let mut facts = Self {
+            interface: ifname.to_owned(),
             ipv6: has_ipv6(system),
             resolver: system.resolver(),
             ..Self::default()
@@ -134,6 +151,9 @@ impl Facts {
         facts.look_at_ways(want, system)?;
         if want.uses_rules() {
             facts.look_at_rules(system);
+        }
+        if want.forwarding.is_some() {
+            facts.look_at_forwarding(want, system);
         }
         Ok(facts)
     }
@@ -161,6 +181,9 @@ impl Facts {
         }
         if !self.suppress_prefixlength && want.uses_rules() {
             self.look_at_rules(system);
+        }
+        if self.forwarding.is_empty() && want.forwarding.is_some() {
+            self.look_at_forwarding(want, system);
         }
         Ok(())
     }
@@ -210,6 +233,31 @@ impl Facts {
             }
         }
         Ok(())
+    }
+
+    /// What is to be set so that packets are forwarded. A host that forwards IPv6 takes no more default
+    /// routes from routers, and forgets those that it has, unless it is told to take them all the same.
+    fn look_at_forwarding(&mut self, want: &Want, system: &mut dyn System) {
+        let mut settings = Vec::new();
+        let mut set = |key: String, value, system: &mut dyn System| {
+            if let Some(before) = system.sysctl(&key) {
+                settings.push(Setting { key, before, value });
+            }
+        };
+        if want.addresses.iter().any(|it| it.addr.is_ipv4()) {
+            set(FORWARD_V4.to_owned(), "1", system);
+        }
+        if self.ipv6 && want.has_v6() {
+            for name in system.configured_interfaces() {
+                let key = accept_ra(&name);
+                let special = matches!(name.as_str(), "all" | "default" | "lo");
+                if !special && system.sysctl(&key).as_deref() == Some("1") {
+                    set(key, "2", system);
+                }
+            }
+            set(FORWARD_V6.to_owned(), "1", system);
+        }
+        self.forwarding = settings;
     }
 
     /// What default routes by rules depend on. The probe costs two requests and a place in the

@@ -27,7 +27,7 @@ use nix::unistd::Uid;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::step::{SRC_VALID_MARK, Step};
+use super::step::{Step, is_setting_of_ours};
 
 /// Directory of the journals, one `IFNAME@NAMESPACE.undo` for each interface; empty after a reboot, as the
 /// host's state is.
@@ -397,7 +397,7 @@ fn read(file: &File) -> io::Result<Vec<Step>> {
         }
         match serde_json::from_slice(line.as_bytes()) {
             // Written to below `/proc/sys`, by root.
-            Ok(Step::Sysctl { key, .. }) if key != SRC_VALID_MARK => {
+            Ok(Step::Sysctl { key, .. }) if !is_setting_of_ours(&key) => {
                 log::warn!("a line of the undo journal is passed over: no setting of ours: {key}");
             }
             Ok(step) => steps.push(step),

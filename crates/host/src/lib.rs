@@ -1,7 +1,7 @@
 //! What a tunnel changes on the host that it runs on, and what its process needs of the system.
 //!
 //! # The network
-//! Addresses, MTU, routes, rules, name servers and one sysctl. A service describes what its tunnel
+//! Addresses, MTU, routes, rules, name servers, and for a server forwarding and masquerading. A service describes what its tunnel
 //! needs as a [`Want`]. [`Facts::gather`] reads the host, [`Plan::new`] decides and changes nothing,
 //! [`Applied::apply`] makes the changes, and [`Applied::undo`] undoes them. All of it goes through
 //! [`System`]: netlink, files below `/proc/sys`, and the program that manages the name servers.
@@ -17,7 +17,7 @@
 //! made here.
 //!
 //! wg-quick marks connections so that a strict `rp_filter` accepts the server's answers. Here
-//! no firewall rules are made, and endpoints get host routes where the filter is strict. They are made once
+//! no such rules are made, and endpoints get host routes where the filter is strict. They are made once
 //! and do not follow a gateway that changes later.
 //!
 //! # The process
@@ -54,6 +54,6 @@ pub use scripts::{ScriptError, run_scripts};
 pub use step::{MAIN, SavedRoute, Step};
 pub use system::System;
 pub use want::{
-    DefaultV4, DefaultV6, Destination, EndpointRoutes, Gateway, Mtu, Want, WantedAddress,
-    WantedRoute,
+    DefaultV4, DefaultV6, Destination, EndpointRoutes, Forwarding, Gateway, Mtu, Want,
+    WantedAddress, WantedRoute,
 };

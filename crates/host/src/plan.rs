@@ -85,6 +85,7 @@ impl Plan {
         }
         plan.steps.push(Step::Up);
         plan.add_name_servers(want, facts);
+        plan.add_forwarding(want, facts);
         plan
     }
 
@@ -125,6 +126,33 @@ impl Plan {
         self.warnings.push(format!(
             "{why}: the tunnel's IPv6 addresses and routes are left out"
         ));
+    }
+
+    /// The addresses first: a packet that is forwarded before they are translated is not answered.
+    fn add_forwarding(&mut self, want: &Want, facts: &Facts) {
+        let Some(forwarding) = &want.forwarding else {
+            return;
+        };
+        let v6 = self.has_v6(facts);
+        let own = want.addresses.iter().filter(|it| it.peer.is_none());
+        let sources = own.filter(|it| v6 || it.addr.is_ipv4());
+        let sources: Vec<_> = sources.map(|it| (it.addr, it.prefix)).collect();
+        if forwarding.masquerade && !sources.is_empty() {
+            self.steps.push(Step::Masquerade {
+                interface: facts.interface.clone(),
+                sources,
+                except: forwarding.except.clone(),
+            });
+        }
+        for setting in &facts.forwarding {
+            if v6 || !setting.key.starts_with("net/ipv6") {
+                self.steps.push(Step::Sysctl {
+                    key: setting.key.clone(),
+                    value: setting.value.to_owned(),
+                    before: setting.before.clone(),
+                });
+            }
+        }
     }
 
     fn add_name_servers(&mut self, want: &Want, facts: &Facts) {

@@ -13,6 +13,25 @@ pub const MAIN: u32 = netio::netlink::TABLE_MAIN;
 /// With it the reverse-path filter looks at marks.
 pub(super) const SRC_VALID_MARK: &str = "net/ipv4/conf/all/src_valid_mark";
 
+/// Forwarding of IPv4 and of IPv6, for all interfaces.
+pub(super) const FORWARD_V4: &str = "net/ipv4/ip_forward";
+pub(super) const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
+
+/// Whether an interface takes what routers advertise.
+pub(super) fn accept_ra(ifname: &str) -> String {
+    format!("net/ipv6/conf/{ifname}/accept_ra")
+}
+
+/// Whether a step of this crate sets what is of this path below `/proc/sys`.
+pub(super) fn is_setting_of_ours(key: &str) -> bool {
+    let of_interface = || {
+        let name = key.strip_prefix("net/ipv6/conf/")?;
+        let name = name.strip_suffix("/accept_ra")?;
+        (!name.contains('/') && !matches!(name, "" | "." | "..")).then_some(())
+    };
+    [SRC_VALID_MARK, FORWARD_V4, FORWARD_V6].contains(&key) || of_interface().is_some()
+}
+
 /// One change. Those that outlive the interface are written to the journal as they are here.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Step {
@@ -93,6 +112,16 @@ pub enum Step {
         before: String,
     },
 
+    /// Packets of those who call leave with the host's own address: a table of nftables that is the
+    /// tunnel's own.
+    Masquerade {
+        /// The interface that they come by, which the table is named after.
+        interface: String,
+        /// Their networks, each with the bits of its prefix.
+        sources: Vec<(IpAddr, u8)>,
+        /// Networks to which they keep their addresses.
+        except: Vec<(IpAddr, u8)>,
+    },
     /// A route past the tunnel in the main table.
     OuterRoute {
         /// Destination.
@@ -185,6 +214,7 @@ impl Step {
             | Self::UnmarkedRule { .. }
             | Self::MainRule { .. }
             | Self::Sysctl { .. }
+            | Self::Masquerade { .. }
             | Self::OuterRoute { .. }
             | Self::Unreachable { .. }
             | Self::Displace(_) => true,
@@ -225,10 +255,16 @@ impl Step {
         )
     }
 
+    /// The table of a step that makes one, for this interface.
+    pub(super) fn table_of(interface: &str) -> String {
+        format!("millrace_{interface}")
+    }
+
     /// True when the tunnel is of use without it.
     pub(super) fn is_optional(&self) -> bool {
         match self {
             Self::Route { optional, .. } => *optional,
+            Self::Masquerade { .. } => true,
             // Without the way to the server everything stands still.
             Self::OuterRoute { dst, towards, .. } => *towards != Some(*dst),
             _ => false,

@@ -6,6 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
+use netio::netlink::masquerade::{self, Masquerade};
 use netio::netlink::{Address, Family, Netlink, NetlinkError, Route, RouteLookup, Rule};
 
 use crate::dns::{DnsError, NameServers, Resolver};
@@ -16,7 +17,7 @@ const SETTINGS: &str = "/proc/sys";
 /// Where name servers are listed; with systemd-resolved the second file names only its stub.
 const RESOLV_CONFS: [&str; 2] = ["/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"];
 
-/// Links, addresses, routes, rules, settings and name servers of one network namespace.
+/// Links, addresses, routes, rules, masquerading, settings and name servers of one network namespace.
 ///
 /// Errors are the kernel's: [`NetlinkError::is_exists`] for what is there already,
 /// [`NetlinkError::is_not_found`] for what is not there.
@@ -67,6 +68,11 @@ pub trait System {
     fn add_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError>;
     /// Deletes the first rule that has all that `rule` gives.
     fn delete_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError>;
+
+    /// Makes a table that masquerades, in the place of one of its name.
+    fn masquerade(&mut self, wanted: &Masquerade<'_>) -> Result<(), NetlinkError>;
+    /// Deletes such a table.
+    fn delete_table(&mut self, name: &str) -> Result<(), NetlinkError>;
 
     /// A value below `/proc/sys`, without the line's end; `None` if the kernel does not have it.
     fn sysctl(&mut self, key: &str) -> Option<String>;
@@ -175,6 +181,14 @@ impl System for Netlink {
 
     fn delete_rule(&mut self, rule: &Rule) -> Result<(), NetlinkError> {
         self.delete_rule(rule)
+    }
+
+    fn masquerade(&mut self, wanted: &Masquerade<'_>) -> Result<(), NetlinkError> {
+        masquerade::set(wanted)
+    }
+
+    fn delete_table(&mut self, name: &str) -> Result<(), NetlinkError> {
+        masquerade::unset(name)
     }
 
     fn sysctl(&mut self, key: &str) -> Option<String> {

@@ -37,8 +37,19 @@ pub struct Want {
     pub endpoint_routes: EndpointRoutes,
     /// Firewall mark of the tunnel's own packets, 0 for none.
     pub fwmark: u32,
+    /// Packets of those who call are forwarded; `None` leaves that as it is.
+    pub forwarding: Option<Forwarding>,
     /// What the service has left out, one sentence each.
     pub warnings: Vec<String>,
+}
+
+/// How packets of those who call are forwarded.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Forwarding {
+    /// They leave with the host's own address.
+    pub masquerade: bool,
+    /// Networks to which they keep theirs all the same, each with the bits of its prefix.
+    pub except: Vec<(IpAddr, u8)>,
 }
 
 /// An address of the tunnel's interface.

@@ -23,12 +23,15 @@ impl Applied {
             }
         }
         let has_dns = new.steps.iter().any(|it| matches!(it, Step::Dns { .. }));
+        let masquerades = |it: &Step| matches!(it, Step::Masquerade { .. });
+        let has_table = new.steps.iter().any(masquerades);
         for step in old.steps.iter().rev() {
             if new.steps.contains(step) {
                 continue;
             }
-            // New name servers have taken the place of the old ones.
-            if has_dns && matches!(step, Step::Dns { .. }) {
+            // New name servers have taken the place of the old ones, and so has a table.
+            let dns = matches!(step, Step::Dns { .. });
+            if (has_dns && dns) || (has_table && masquerades(step)) {
                 self.done.retain(|done| done != step);
             } else {
                 errors.extend(self.retire(step, system).err());

@@ -1,10 +1,11 @@
 //! What one step does to the host, whether it is done already, and how it is undone.
 
+use netio::netlink::masquerade::Masquerade;
 use netio::netlink::{Family, Route, Rule};
 
 use super::{ApplyError, absent_is_fine};
 use crate::journal::Journal;
-use crate::step::{MAIN, Step};
+use crate::step::{MAIN, SRC_VALID_MARK, Step};
 use crate::system::System;
 use crate::ways::{is_same, metric_of};
 
@@ -37,9 +38,23 @@ pub(super) fn execute(
         // Read-only in many containers, where the filter that looks at it is off as well.
         Step::Sysctl { key, value, .. } => {
             if let Err(error) = set_sysctl(system, key, value) {
-                log::warn!("{ifname}: {error}; a strict rp_filter may drop the server's answers");
+                let effect = match key == SRC_VALID_MARK {
+                    true => "a strict rp_filter may drop the server's answers",
+                    false => "packets of those who call may not be forwarded",
+                };
+                log::warn!("{ifname}: {error}; {effect}");
             }
         }
+        Step::Masquerade {
+            interface,
+            sources,
+            except,
+        } => system.masquerade(&Masquerade {
+            table: &Step::table_of(interface),
+            interface,
+            sources,
+            except,
+        })?,
     }
     Ok(())
 }
@@ -137,6 +152,9 @@ fn revert_one(
             None => Ok(()),
         },
         Step::Sysctl { key, before, .. } => set_sysctl(system, key, before),
+        Step::Masquerade { interface, .. } => {
+            absent_is_fine(system.delete_table(&Step::table_of(interface)))
+        }
     }
 }
 

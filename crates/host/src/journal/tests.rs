@@ -121,7 +121,13 @@ fn what_was_not_done_is_taken_back() {
 #[test]
 fn a_journal_names_no_setting_but_ours() {
     let scratch = tempfile::tempdir().unwrap();
-    for key in ["../../etc/passwd", "/etc/passwd", "kernel/core_pattern"] {
+    for key in [
+        "../../etc/passwd",
+        "/etc/passwd",
+        "kernel/core_pattern",
+        "net/ipv6/conf/../../../../etc/accept_ra",
+        "net/ipv6/conf/../accept_ra",
+    ] {
         let step = Step::Sysctl {
             key: key.to_owned(),
             value: "1".to_owned(),

@@ -6,6 +6,7 @@ use std::io;
 use std::net::IpAddr;
 use std::panic::resume_unwind;
 
+use netio::netlink::masquerade::Masquerade;
 use netio::netlink::{Address, Family, NetlinkError, Route, RouteKind, RouteLookup, Rule};
 use nix::errno::Errno;
 
@@ -44,6 +45,8 @@ pub(crate) struct Memory {
     routes: Vec<Route>,
     rules: Vec<Rule>,
     sysctls: BTreeMap<String, String>,
+    /// Tables that masquerade.
+    tables: Vec<String>,
     dns: BTreeMap<String, NameServers>,
     /// The program that manages the name servers.
     pub(crate) resolver: Option<Resolver>,
@@ -86,9 +89,13 @@ impl Memory {
                 ("net/ipv4/conf/all/rp_filter", "0"),
                 ("net/ipv4/conf/wan/rp_filter", "0"),
                 ("net/ipv6/conf/default/disable_ipv6", "0"),
+                ("net/ipv4/ip_forward", "0"),
+                ("net/ipv6/conf/all/forwarding", "0"),
+                ("net/ipv6/conf/wan/accept_ra", "1"),
             ]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),
+            tables: Vec::new(),
             dns: BTreeMap::new(),
             resolver: Some(Resolver::Resolvectl),
             suppresses: true,
@@ -129,6 +136,7 @@ impl Memory {
         let mut lines: Vec<String> = self.routes.iter().map(|it| format!("{it:?}")).collect();
         lines.extend(self.addresses.iter().map(|it| format!("{it:?}")));
         lines.extend(self.rules.iter().map(|it| format!("{it:?}")));
+        lines.extend(self.tables.iter().cloned());
         lines.extend(self.sysctls.iter().map(|it| format!("{it:?}")));
         lines.extend(self.dns.iter().map(|it| format!("{it:?}")));
         lines.sort();
@@ -416,6 +424,22 @@ impl System for Memory {
             };
             let place = memory.rules.iter().position(fits).ok_or(Errno::ENOENT)?;
             memory.rules.remove(place);
+            Ok(())
+        })
+    }
+
+    fn masquerade(&mut self, wanted: &Masquerade<'_>) -> Result<(), NetlinkError> {
+        self.netlink("make table", |memory| {
+            memory.tables.retain(|it| it != wanted.table);
+            memory.tables.push(wanted.table.to_owned());
+            Ok(())
+        })
+    }
+
+    fn delete_table(&mut self, name: &str) -> Result<(), NetlinkError> {
+        self.netlink("delete table", |memory| {
+            let place = memory.tables.iter().position(|it| it == name);
+            memory.tables.remove(place.ok_or(Errno::ENOENT)?);
             Ok(())
         })
     }

@@ -9,7 +9,7 @@ use proptest::sample::{select, subsequence};
 use super::*;
 use crate::dns::{NameServers, Resolver};
 use crate::system::memory::{Fault, Memory, default_by};
-use crate::want::EndpointRoutes;
+use crate::want::{EndpointRoutes, Forwarding};
 
 /// A host in memory is not opened anew: what is dropped is not undone.
 fn never() -> Result<Box<dyn System>, NetlinkError> {
@@ -118,6 +118,7 @@ prop_compose! {
         endpoints in subsequence(vec![ip("192.0.2.1"), ip("198.51.100.20"), ip("2001:db8::1")], 0..=3),
         flags in any::<[bool; 5]>(),
         fwmark in select(vec![0_u32, 42]),
+        forwarding in proptest::option::of(any::<bool>()),
     ) -> Want {
         let [leaves_interface, has_dns, block_ipv6, block_local, bypass_name_servers] = flags;
         let servers = NameServers {
@@ -141,6 +142,7 @@ prop_compose! {
             endpoints,
             endpoint_routes,
             fwmark,
+            forwarding: forwarding.map(|masquerade| Forwarding { masquerade, except: Vec::new() }),
             warnings: Vec::new(),
         }
     }
