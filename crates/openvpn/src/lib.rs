@@ -1,6 +1,8 @@
 //! The OpenVPN protocol, sans-IO: bytes and `now` in; bytes, keys and deadlines out.
 
 #![forbid(unsafe_code)]
+#[cfg(feature = "server")]
+pub mod authority;
 pub mod cookie;
 pub mod data;
 mod der;

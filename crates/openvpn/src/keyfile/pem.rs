@@ -38,7 +38,7 @@ pub(super) fn decode(
 }
 
 /// The text of a block of this name, 64 characters to the line.
-pub(super) fn encode(bytes: &[u8], name: &str) -> Zeroizing<String> {
+pub(crate) fn encode(bytes: &[u8], name: &str) -> Zeroizing<String> {
     let length = bytes.len().div_ceil(3) * 4;
     let mut body = Zeroizing::new(vec![0; length]);
     // The buffer is as long as the text.

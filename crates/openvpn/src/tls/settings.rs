@@ -192,6 +192,19 @@ impl TlsSettings {
         Ok(())
     }
 
+    /// Whether a certificate that was good when its session began is revoked now. `serial` is its serial number in decimal
+    /// digits, `hex` the same in hexadecimal ones with colons between the bytes.
+    pub fn is_revoked(&self, serial: &str, hex: &str) -> bool {
+        let revocations = self
+            .revocations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let by_name = revocations.serials.map(|it| it.contains(serial));
+        // Where that cannot be told, the next negotiation decides.
+        by_name == Some(Ok(true)) || revocations.lists.is_some_and(|it| it.name(hex))
+    }
+
     /// Each peer whose certificate is good by all rules needs a verdict of control, too (`tls-verify` of a client): the
     /// session asks for it by [`Output::Judge`](crate::session::Output::Judge).
     pub fn ask_for_verdicts(&mut self) {

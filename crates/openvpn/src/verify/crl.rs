@@ -60,6 +60,16 @@ impl RevocationLists {
         Ok(Self { lists })
     }
 
+    /// Whether any list names the serial number, in hexadecimal digits with colons between the bytes.
+    pub(crate) fn name(&self, serial: &str) -> bool {
+        let bytes = serial.split(':').map(|byte| u8::from_str_radix(byte, 16));
+        let Ok(bytes) = bytes.collect::<Result<Vec<u8>, _>>() else {
+            return false;
+        };
+        let serial = der::unsigned(&bytes);
+        self.lists.iter().any(|list| list.revoked.contains(serial))
+    }
+
     /// What the lists of the authority with this name and key say about a serial number.
     ///
     /// An authority may have several: one that replaces another, or, after a change of its key, one

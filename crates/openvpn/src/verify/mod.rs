@@ -12,10 +12,12 @@ mod peer;
 mod refusal;
 mod revocation;
 mod rules;
-mod serial;
+pub(crate) mod serial;
 mod strength;
 mod time;
 
+#[cfg(feature = "server")]
+pub(crate) use certificate::Certificate;
 pub(crate) use chain::Trust;
 pub(crate) use crl::RevocationLists;
 pub use peer::{ChainCertificate, PeerCertificate};
