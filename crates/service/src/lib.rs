@@ -7,6 +7,7 @@
 
 mod backends;
 mod gate;
+mod home;
 pub mod inbox;
 mod lines;
 pub mod now;

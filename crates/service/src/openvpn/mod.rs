@@ -6,6 +6,14 @@
 //!
 //! Without the feature `server` there are clients only, and what serves only servers is not compiled.
 
+/// What the commands need that let clients in and keep them out.
+#[cfg(feature = "server")]
+pub mod authority {
+    pub use ::openvpn::authority::{Authority, AuthorityError, Issued, Purpose};
+    pub use ::openvpn::keyfile::KeyFileError;
+    pub use ::openvpn::keyfile::v2::{ClientKey, Metadata, ServerKey};
+}
+
 mod actions;
 mod client;
 mod connect;

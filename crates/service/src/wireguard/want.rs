@@ -25,6 +25,7 @@ pub fn want(tunnel: &Tunnel, endpoints: &[SocketAddr], no_dns: bool) -> Want {
             .map_or(Mtu::Path { overhead: OVERHEAD }, Mtu::Exact),
         endpoints: endpoints.iter().map(SocketAddr::ip).collect(),
         fwmark: interface.fwmark.unwrap_or(0),
+        forwarding: tunnel.home.as_ref().map(crate::home::forwarding),
         ..Want::default()
     };
     // As wg-quick: search domains without a name server change nothing.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use config::openvpn::{
     DnsTransport, Network, Place, Redirect, RouteGateway, Topology as ConfigTopology,
 };
-use host::{NameServers, WantedAddress};
+use host::{Forwarding, NameServers, WantedAddress};
 use openvpn::push::{self, PushReply, RouteTarget, Topology};
 use thiserror::Error;
 
@@ -70,6 +70,8 @@ pub(crate) struct TunnelNetwork {
     pub ifconfig_noexec: bool,
     /// Routes are left to scripts.
     pub route_noexec: bool,
+    /// Packets of those who call are forwarded, by a server.
+    pub forwarding: Option<Forwarding>,
     /// Outer packets may go through the tunnel.
     pub recursive: bool,
     /// What the user should know, one sentence each.
@@ -88,6 +90,7 @@ impl TunnelNetwork {
         mtu: u16,
         pushed: Option<&PushReply>,
     ) -> Result<Self, NetworkError> {
+        let forwarding = config.home.as_ref().filter(|_| pushed.is_none());
         let nothing = PushReply::default();
         let pushed = pushed.unwrap_or(&nothing);
         let mut network = Self {
@@ -95,6 +98,7 @@ impl TunnelNetwork {
             block_ipv6: config.block_ipv6 || pushed.block_ipv6,
             ifconfig_noexec: config.ifconfig_noexec,
             route_noexec: config.route_noexec,
+            forwarding: forwarding.map(crate::home::forwarding),
             recursive: config.allow_recursive_routing,
             redirect: redirect(config.redirect, pushed.redirect_gateway),
             ..Self::default()

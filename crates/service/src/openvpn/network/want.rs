@@ -33,6 +33,7 @@ impl TunnelNetwork {
             endpoints: outside.remote.into_iter().collect(),
             endpoint_routes: EndpointRoutes::Off,
             fwmark: outside.mark,
+            forwarding: self.forwarding.clone(),
             ..Want::default()
         };
         if self.route_noexec {

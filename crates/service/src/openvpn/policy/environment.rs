@@ -73,7 +73,7 @@ impl Environment {
     }
 
     /// The value of a variable.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "server"))]
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(|value| value.as_str())
     }

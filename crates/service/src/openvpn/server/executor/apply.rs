@@ -56,6 +56,12 @@ impl<'a> Executor<'a> {
                 return Some(Event::PasswordsRead(read.map_err(|it| it.to_string())));
             }
             Effect::RefreshRevocations => self.crl.refresh(self.machine.config(), &self.tls),
+            Effect::FindRevoked(certified) => {
+                let revoked = certified
+                    .into_iter()
+                    .filter(|(_, serial)| self.tls.is_revoked(&serial.decimal, &serial.hex));
+                return Some(Event::Revoked(revoked.map(|(client, _)| client).collect()));
+            }
             Effect::WriteFile(path, text) => {
                 if let Err(error) = write_atomically(&path, &text) {
                     log::warn!("WARNING: {}: {error}", path.display());

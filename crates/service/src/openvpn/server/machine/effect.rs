@@ -17,6 +17,15 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct JobId(pub(crate) u64);
 
+/// The serial number of a certificate.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Serial {
+    /// Decimal digits.
+    pub(crate) decimal: String,
+    /// Hexadecimal digits, with colons between the bytes.
+    pub(crate) hex: String,
+}
+
 /// Something to do.
 pub(crate) enum Effect {
     /// Write a line to the log.
@@ -62,6 +71,8 @@ pub(crate) enum Effect {
     ReadPasswords,
     /// Read the revocation list if it has changed.
     RefreshRevocations,
+    /// Look which of these clients have a certificate that is revoked now.
+    FindRevoked(Vec<(ClientKey, Serial)>),
     /// Write this into a file, whole or not at all.
     WriteFile(PathBuf, String),
 

@@ -97,6 +97,8 @@ pub(crate) enum Event<'a> {
     ConfigurationRead(Result<ConfigurationRead<'a>, String>),
     /// Answer to [`Effect::ReadPasswords`](super::effect::Effect::ReadPasswords).
     PasswordsRead(Result<Option<Arc<PasswordFile>>, String>),
+    /// Answer to [`Effect::FindRevoked`](super::effect::Effect::FindRevoked).
+    Revoked(Vec<ClientKey>),
     /// Answer to [`Effect::RaiseOpenFiles`](super::effect::Effect::RaiseOpenFiles): files that may be open.
     OpenFiles(usize),
     /// Answer to [`Effect::ReadClientFile`](super::effect::Effect::ReadClientFile).

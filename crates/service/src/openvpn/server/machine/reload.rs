@@ -5,9 +5,11 @@ use super::super::super::policy::clients::{self, Addresses};
 use super::super::super::policy::scripts::Learned;
 use super::client::Step;
 use super::connected::{add, remove};
-use super::{ConfigurationRead, Effect, Machine, PlaneCall, line};
+use super::effect::Serial;
+use super::{ClientKey, ConfigurationRead, Effect, Machine, PlaneCall, line};
 use config::openvpn::{ClientSettings, OpenVpn, Role};
 use openvpn::server::ClientId;
+use openvpn::session::CloseReason;
 use std::time::Duration;
 
 impl<'a> Machine<'a> {
@@ -69,6 +71,42 @@ impl<'a> Machine<'a> {
         let inside: Vec<ClientId> = inside.map(|(id, _)| *id).collect();
         for id in inside {
             self.about(id, |machine| machine.read_file(id));
+        }
+    }
+
+    /// Those who were let in with certificates that are revoked now are not to stay until the next negotiation. Whatever
+    /// becomes of the configuration: a certificate may have been revoked because its key is in other hands.
+    pub(super) fn find_revoked(&mut self) {
+        let certified = self.clients.iter().filter_map(|(id, client)| {
+            let value = |name| client.environment.value(name).map(str::to_owned);
+            let serial = Serial {
+                decimal: value("tls_serial_0")?,
+                hex: value("tls_serial_hex_0")?,
+            };
+            Some((client.key(*id), serial))
+        });
+        let certified: Vec<_> = certified.collect();
+        self.out.push(Effect::RefreshRevocations);
+        if !certified.is_empty() {
+            self.out.push(Effect::FindRevoked(certified));
+        }
+    }
+
+    pub(super) fn revoked(&mut self, clients: &[ClientKey]) {
+        for client in clients {
+            if !self.is_there(*client) {
+                continue;
+            }
+            self.about(client.id, |machine| {
+                line!(
+                    machine,
+                    Info,
+                    "its certificate is revoked: the session is ended"
+                );
+                machine.with(client.id, |session, _, out| {
+                    session.close(CloseReason::Local, out);
+                });
+            });
         }
     }
 
@@ -174,6 +212,7 @@ fn is_reloadable(before: &OpenVpn, after: &OpenVpn) -> bool {
     if was.password_file.is_some() == is.password_file.is_some() {
         is.password_file.clone_from(&was.password_file);
     }
+    same.network.home.clone_from(&before.network.home);
     same.network.routes.clone_from(&before.network.routes);
     same.network.routes_v6.clone_from(&before.network.routes_v6);
     same.places.clone_from(&before.places);
@@ -204,6 +243,7 @@ mod tests {
             "push \"route 192.168.1.0 255.255.255.0\"",
             "client-config-dir ccd\nccd-exclusive",
             "client-to-client\nmax-clients 7",
+            "#! [Server]\n#! LAN = 192.168.1.0/24",
         ] {
             assert!(is_reloadable(&before, &server(lines)), "{lines}");
         }

@@ -69,6 +69,7 @@ impl<'a> Machine<'a> {
             Event::PasswordsRead(Err(error)) => {
                 line!(self, Error, "{error}; the earlier file is used");
             }
+            Event::Revoked(clients) => self.revoked(&clients),
             Event::OpenFiles(files) => self.limit_connections(files),
             Event::ClientFile(client, file) if self.is_there(client) => {
                 self.about(client.id, |machine| machine.file_read(client.id, file));
@@ -136,7 +137,10 @@ impl<'a> Machine<'a> {
                 line!(self, Info, "{name}[hard,] received, process exiting");
                 self.leave(Ended::Exit(0));
             }
-            Signal::Reload => self.out.push(Effect::ReadConfiguration),
+            Signal::Reload => {
+                self.find_revoked();
+                self.out.push(Effect::ReadConfiguration);
+            }
             Signal::Restart => {
                 line!(self, Info, "SIGUSR1[hard,] received, process restarting");
                 let service = &self.config.service;

@@ -360,6 +360,11 @@ impl World {
                 };
                 return Some(Event::ConfigurationRead(read));
             }
+            Effect::FindRevoked(mut certified) => {
+                certified.retain(|_| self.random.percent(5));
+                let revoked = certified.into_iter().map(|(client, _)| client);
+                return Some(Event::Revoked(revoked.collect()));
+            }
             Effect::ReadPasswords => return Some(Event::PasswordsRead(Ok(None))),
             Effect::Log { text, .. } => self.management.logged(&text, self.now),
             Effect::State(state, _) => self.management.state_changed(state, self.now),
