@@ -17,8 +17,10 @@ mod manual;
 #[cfg(feature = "pptp")]
 mod migrate;
 mod openvpn;
+mod peer;
 #[cfg(feature = "relay")]
 mod relay;
+mod server;
 mod settings;
 mod status;
 mod tune;
@@ -51,6 +53,8 @@ fn cli() -> Command {
         .subcommand(openvpn::command())
         .subcommand(status::command())
         .subcommand(check::command())
+        .subcommand(server::command())
+        .subcommand(peer::command())
         .subcommands(keys::commands())
         .subcommand(tune::command());
     #[cfg(feature = "pptp")]
@@ -138,6 +142,8 @@ pub fn run() -> ExitCode {
         Some(("completions", m)) => manual::completions(m),
         #[cfg(feature = "speed")]
         Some(("speed", m)) => tools::speed::run(m),
+        Some(("server", m)) => server::run(m),
+        Some(("peer", m)) => peer::run(m),
         Some(("check", m)) => check::run(&m.into()),
         Some(("tune", m)) => tune::run(m),
         #[cfg(feature = "audit")]

@@ -1,5 +1,6 @@
 //! `millrace up`: a tunnel from a wg-quick, OpenVPN or PPTP file, and nothing of it left afterwards.
 
+use super::server::DIRECTORY;
 use super::settings;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::lines::SharedLines;
@@ -30,7 +31,7 @@ pub(crate) fn command() -> Command {
             Arg::new("FILE")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("IFNAME.conf, or IFNAME for /etc/wireguard/IFNAME.conf; NAME.ovpn; NAME.toml, or a file of pppd's or pptpd.conf (PPTP)"),
+                .help("IFNAME.conf, or IFNAME for one in /etc/millrace or /etc/wireguard; NAME.ovpn; NAME.toml, or a file of pppd's or pptpd.conf (PPTP)"),
         )
         .arg(flag(
             "daemon",
@@ -200,12 +201,15 @@ fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     wireguard::up(&path, matches, settings)
 }
 
-/// `IFNAME` stands for the file that `wg-quick` would read, unless there is a file of that name here.
+/// `IFNAME` stands for the file that `millrace server init` has made, or else for that which `wg-quick` would read, unless there is a file of that name here.
 pub(super) fn find(path: &Path) -> PathBuf {
     if path.components().count() == 1 && path.extension().is_none() && !path.is_file() {
-        return Path::new("/etc/wireguard")
-            .join(path)
-            .with_extension("conf");
+        let own = ["conf", "ovpn"].map(|end| Path::new(DIRECTORY).join(path).with_extension(end));
+        let found = own.into_iter().find(|it| it.is_file());
+        return found.unwrap_or_else(|| {
+            let wg_quick = Path::new("/etc/wireguard").join(path);
+            wg_quick.with_extension("conf")
+        });
     }
     path.to_owned()
 }

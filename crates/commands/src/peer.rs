@@ -1,0 +1,347 @@
+//! `millrace peer`: who may call a server at home.
+
+#[cfg(feature = "server")]
+pub(crate) mod openvpn;
+mod qr;
+mod wireguard;
+
+use crate::server::place::{self, Lock, PlaceError};
+use crate::server::{DIRECTORY, NAME};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use config::clients::is_name;
+use config::error::ImportError;
+use config::home::HomeServer;
+use config::types::{AddressError, Endpoint};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use service::running;
+use std::fs;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    let server = || {
+        Arg::new("server")
+            .long("server")
+            .value_name("SERVER")
+            .default_value(NAME)
+            .help("The server's name or file")
+    };
+    let name = |id: &'static str, help: &'static str| Arg::new(id).required(true).help(help);
+    let flag = |id: &'static str, help: &'static str| {
+        Arg::new(id).long(id).action(ArgAction::SetTrue).help(help)
+    };
+    let about =
+        |name: &'static str, about: &'static str| Command::new(name).about(about).arg(server());
+    Command::new("peer")
+        .about("Let clients call a server at home, or keep them out again")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            about(
+                "add",
+                "Make keys for a client, let it in, and print its file",
+            )
+            .arg(name(
+                "NAME",
+                "Letters, digits, `-`, `_` and `.`, at most 63",
+            ))
+            .arg(flag(
+                "qr",
+                "Print the file as a QR code, for the camera of a phone",
+            ))
+            .arg(
+                Arg::new("file")
+                    .long("file")
+                    .value_name("OUT")
+                    .value_parser(value_parser!(PathBuf))
+                    .help("Write the file here, where none may be"),
+            )
+            .arg(flag(
+                "full-tunnel",
+                "The client sends everything by the server; so it is without this, too",
+            ))
+            .arg(
+                flag(
+                    "lan-only",
+                    "The client sends only what goes to the networks at home",
+                )
+                .conflicts_with("full-tunnel"),
+            )
+            .arg(
+                Arg::new("endpoint")
+                    .long("endpoint")
+                    .value_name("HOST:PORT")
+                    .help("Where this client calls the server, if not where others do"),
+            ),
+        )
+        .subcommand(about("list", "List those who may call"))
+        .subcommand(
+            about("revoke", "Keep a client out, at once if the server is up").arg(name(
+                "NAME",
+                "The client's name, or its public key (WireGuard)",
+            )),
+        )
+        .subcommand(
+            about("rename", "Give a client another name")
+                .arg(name("OLD", "Its name"))
+                .arg(name("NEW", "Its new name")),
+        )
+}
+
+/// Why nothing was changed.
+#[derive(Debug, Error)]
+pub(crate) enum PeerError {
+    #[error(
+        "{0:?} cannot be a name: letters, digits, `-`, `_` and `.`, a letter or digit first, at most 63"
+    )]
+    Name(String),
+    #[error("{0}: there is a client of this name")]
+    Taken(String),
+    #[error("{0}: there is no client of this name; `millrace peer list` shows them")]
+    Absent(String),
+    #[error("{}: it does not say where clients call it: give --endpoint HOST:PORT, or write `#! [Server]` and `#! Endpoint = HOST:PORT` under its [Interface]", .0.display())]
+    NoEndpoint(PathBuf),
+    #[error("--endpoint {value}: {error}")]
+    Endpoint { value: String, error: AddressError },
+    #[error("{}: {why}", .path.display())]
+    Unfit { path: PathBuf, why: &'static str },
+    #[error("{}: no address is free for another client", .0.display())]
+    Full(PathBuf),
+    #[error("the file has {0} bytes, too many for a QR code: write it by --file OUT and send that")]
+    TooLong(usize),
+    #[error(
+        "an OpenVPN file has {0} bytes, too many for a QR code that a camera reads: write it by --file OUT.ovpn and send that"
+    )]
+    #[cfg(feature = "server")]
+    OpenVpnCode(usize),
+    #[error("no OpenVPN server is built into this program")]
+    #[cfg(not(feature = "server"))]
+    NotBuilt,
+    #[error("it is done, but the server does not know it yet: process {pid}: {error}")]
+    Signal { pid: i32, error: Errno },
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[cfg(feature = "server")]
+    #[error("{}: {error}", .path.display())]
+    File {
+        path: PathBuf,
+        error: std::io::Error,
+    },
+    #[cfg(feature = "server")]
+    #[error(transparent)]
+    Authority(#[from] service::openvpn::authority::AuthorityError),
+    #[cfg(feature = "server")]
+    #[error(transparent)]
+    Key(#[from] service::openvpn::authority::KeyFileError),
+}
+
+/// What a client that is added is to get.
+pub(crate) struct Wanted<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) lan_only: bool,
+    pub(crate) endpoint: Option<Endpoint>,
+    /// Where its file goes.
+    pub(crate) file: Option<&'a Path>,
+    pub(crate) qr: bool,
+}
+
+impl Wanted<'_> {
+    /// Where the client calls.
+    pub(crate) fn endpoint(
+        &self,
+        home: Option<&HomeServer>,
+        path: &Path,
+    ) -> Result<Endpoint, PeerError> {
+        let common = || home.and_then(|home| home.endpoint.clone());
+        let none = || PeerError::NoEndpoint(path.to_owned());
+        self.endpoint.clone().or_else(common).ok_or_else(none)
+    }
+
+    /// Says so where a client that is to reach the networks at home reaches none.
+    pub(crate) fn look_for_lan(&self, home: Option<&HomeServer>, path: &Path) {
+        if self.lan_only && home.is_none_or(|home| home.lan.is_empty()) {
+            terminal::note(format_args!(
+                "{}: no network at home is named by `#! LAN = PREFIX`: {} reaches the server and its other clients only",
+                path.display(),
+                self.name
+            ));
+        }
+    }
+
+    /// Hands the client's file over, in front of what lets it in: of what fails here nothing is to be taken back.
+    pub(crate) fn hand_over(&self, text: &str) -> Result<(), PeerError> {
+        let code = match self.qr {
+            true => Some(qr::code(text, std::io::stdout().is_terminal())?),
+            false => None,
+        };
+        if let Some(file) = self.file {
+            place::write_new(file, text)?;
+        }
+        match code {
+            Some(code) => terminal::say(code.trim_end_matches('\n')),
+            None if self.file.is_none() => terminal::say(text.trim_end_matches('\n')),
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+/// One who may call, or no more.
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) detail: String,
+}
+
+/// Runs the command.
+#[must_use]
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    match peer(matches) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            terminal::note(format_args!("millrace: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn checked(name: &str) -> Result<&str, PeerError> {
+    match is_name(name) {
+        true => Ok(name),
+        false => Err(PeerError::Name(name.to_owned())),
+    }
+}
+
+fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
+    let Some((command, matches)) = matches.subcommand() else {
+        return Ok(());
+    };
+    let text = |id: &str| matches.get_one::<String>(id).map_or("", String::as_str);
+    let path = place::find(text("server"), Path::new(DIRECTORY))?;
+    let lock = Lock::of(path.parent().unwrap_or_else(|| Path::new("/")))?;
+    let is_openvpn = config::openvpn::is_openvpn(&path);
+    #[cfg(not(feature = "server"))]
+    if is_openvpn {
+        return Err(PeerError::NotBuilt);
+    }
+    match command {
+        "list" => {
+            let rows = match is_openvpn {
+                #[cfg(feature = "server")]
+                true => openvpn::list(&path)?,
+                _ => wireguard::list(&path)?,
+            };
+            print(&rows);
+            return Ok(());
+        }
+        "add" => {
+            let endpoint = matches.get_one::<String>("endpoint");
+            let endpoint = endpoint.map(|value| {
+                value.parse().map_err(|error| PeerError::Endpoint {
+                    value: value.clone(),
+                    error,
+                })
+            });
+            let file = matches.get_one::<PathBuf>("file");
+            let wanted = Wanted {
+                name: checked(text("NAME"))?,
+                lan_only: matches.get_flag("lan-only"),
+                endpoint: endpoint.transpose()?,
+                file: file.map(PathBuf::as_path),
+                qr: matches.get_flag("qr"),
+            };
+            let added = match is_openvpn {
+                #[cfg(feature = "server")]
+                true => openvpn::add(&path, &wanted),
+                _ => wireguard::add(&path, &wanted),
+            };
+            added?;
+            if let Some(file) = wanted.file {
+                terminal::note(format_args!(
+                    "{} is for {}: hand it over by a way that others cannot read, then delete it here",
+                    file.display(),
+                    wanted.name
+                ));
+            }
+        }
+        "revoke" => match is_openvpn {
+            #[cfg(feature = "server")]
+            true => openvpn::revoke(&path, text("NAME"))?,
+            _ => wireguard::revoke(&path, text("NAME"))?,
+        },
+        _ => {
+            let (old, new) = (text("OLD"), checked(text("NEW"))?);
+            match is_openvpn {
+                #[cfg(feature = "server")]
+                true => openvpn::rename(&path, old, new)?,
+                _ => wireguard::rename(&path, old, new)?,
+            }
+            // Names are nothing to a server that is up.
+            return Ok(());
+        }
+    }
+    drop(lock);
+    tell(&path, is_openvpn && command == "add")
+}
+
+/// Has the process that runs a server read its file again; its clients notice nothing.
+fn tell(path: &Path, knows: bool) -> Result<(), PeerError> {
+    let found = running::all().into_iter().find(|it| it.path == path);
+    let Some(found) = found else {
+        terminal::note(format_args!(
+            "{} is not up by `millrace up`: it counts from the next start",
+            running::name_of(path)
+        ));
+        return Ok(());
+    };
+    if knows {
+        return Ok(());
+    }
+    match kill(Pid::from_raw(found.pid), Signal::SIGHUP) {
+        // It has ended meanwhile.
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Err(error) => Err(PeerError::Signal {
+            pid: found.pid,
+            error,
+        }),
+    }
+}
+
+fn print(rows: &[Row]) {
+    let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+    for Row { name, detail } in rows {
+        terminal::line(format_args!("{name:widest$}  {detail}"));
+    }
+}
+
+/// Removes a file that was handed over for nothing.
+fn take_back(wanted: &Wanted<'_>) {
+    if let Some(file) = wanted.file {
+        let _ = fs::remove_file(file);
+    }
+}
+
+/// Lets a client in that has its file; else the file is taken back.
+pub(crate) fn or_take_back<T>(
+    wanted: &Wanted<'_>,
+    outcome: Result<T, PlaceError>,
+) -> Result<T, PeerError> {
+    if outcome.is_err() {
+        take_back(wanted);
+    }
+    Ok(outcome?)
+}
+
+/// A text that holds keys, made in one piece.
+pub(crate) fn secret(parts: &[&str]) -> Zeroizing<String> {
+    let mut out = Zeroizing::new(String::with_capacity(parts.iter().map(|it| it.len()).sum()));
+    parts.iter().for_each(|part| out.push_str(part));
+    out
+}

@@ -1,0 +1,308 @@
+//! The clients of an OpenVPN server with an authority of its own.
+//!
+//! The server asks for no list of them: who has a certificate of the authority comes in, unless a file in the directory of
+//! `crl-verify` names it. The list is for people.
+
+use super::{PeerError, Row, Wanted, or_take_back, place, secret};
+use crate::server::netmask;
+use config::home::HomeServer;
+use config::openvpn::{Crl, OpenVpn, Options, Source};
+use config::types::{Endpoint, Host};
+use service::openvpn::authority::{Authority, ClientKey, Metadata, Purpose, ServerKey};
+use std::fmt::Write as _;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// What belongs to a server beside its file.
+pub(crate) struct Store {
+    /// Where it is.
+    pub(crate) directory: PathBuf,
+}
+
+impl Store {
+    /// That of a server's file, whose name ends with `.ovpn`.
+    pub(crate) fn of(path: &Path) -> Self {
+        Self {
+            directory: path.with_extension("d"),
+        }
+    }
+
+    /// The authority's key.
+    pub(crate) fn key(&self) -> PathBuf {
+        self.directory.join("authority.key")
+    }
+
+    /// The list of clients, a line each: serial number, name in the certificate, name.
+    pub(crate) fn list(&self) -> PathBuf {
+        self.directory.join("clients")
+    }
+
+    /// The directory whose files are called by the serial numbers of revoked certificates.
+    pub(crate) fn revoked(&self) -> PathBuf {
+        self.directory.join("revoked")
+    }
+}
+
+/// A client that was let in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Entry {
+    serial: String,
+    /// The name in its certificate, which stays.
+    common_name: String,
+    name: String,
+    revoked: bool,
+}
+
+/// A server with its clients.
+struct Server {
+    path: PathBuf,
+    store: Store,
+    config: OpenVpn,
+    /// Where certificates are revoked.
+    revoked: PathBuf,
+    entries: Vec<Entry>,
+}
+
+impl Server {
+    fn read(path: &Path) -> Result<Self, PeerError> {
+        let unfit = |why| PeerError::Unfit {
+            path: path.to_owned(),
+            why,
+        };
+        // Neither are run here.
+        let options = Options {
+            allow_insecure_ciphers: true,
+            allow_scripts: true,
+            allow_files: true,
+        };
+        let (config, _) = config::openvpn::read(path, options)?.into_model()?;
+        if config.server().is_none() {
+            return Err(unfit("this is no server's file"));
+        }
+        let Some(Crl::Directory(revoked)) = &config.tls.crl else {
+            return Err(unfit(
+                "it has no `crl-verify DIRECTORY dir`, so no client could be kept out; `millrace server init` \
+                              makes a server that can be managed here",
+            ));
+        };
+        let revoked = config.path(revoked);
+        let store = Store::of(path);
+        let list = match place::read(&store.list()) {
+            Ok(list) => list,
+            Err(place::PlaceError::File { error, .. }) if error.kind() == ErrorKind::NotFound => {
+                return Err(unfit(
+                    "no authority belongs to it; `millrace server init` makes a server that can be managed \
+                                  here",
+                ));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let entries = list.lines().filter_map(|line| {
+            let mut words = line.split(' ').map(str::to_owned);
+            let (serial, common_name, name) = (words.next()?, words.next()?, words.next()?);
+            Some(Entry {
+                revoked: revoked.join(&serial).symlink_metadata().is_ok(),
+                serial,
+                common_name,
+                name,
+            })
+        });
+        Ok(Self {
+            path: path.to_owned(),
+            entries: entries.collect(),
+            store,
+            revoked,
+            config,
+        })
+    }
+
+    /// A client that may call, by its name.
+    fn client(&self, name: &str) -> Option<&Entry> {
+        let mut entries = self.entries.iter();
+        entries.find(|it| it.name == name && !it.revoked)
+    }
+
+    fn write(&self, entries: &[Entry]) -> Result<(), place::PlaceError> {
+        let mut text = String::new();
+        for entry in entries {
+            let _ = writeln!(
+                text,
+                "{} {} {}",
+                entry.serial, entry.common_name, entry.name
+            );
+        }
+        place::replace(&self.store.list(), &text)
+    }
+
+    /// A name for a certificate that no client has who may call: with two of one name the server would send one away for
+    /// the other.
+    fn common_name(&self, name: &str) -> String {
+        let taken = |wanted: &str| {
+            let mut entries = self.entries.iter();
+            entries.any(|it| !it.revoked && it.common_name == wanted)
+        };
+        let mut common_name = name.to_owned();
+        let mut number = 2;
+        while taken(&common_name) {
+            let end = format!("-{number}");
+            common_name = format!("{}{end}", &name[..name.len().min(63 - end.len())]);
+            number += 1;
+        }
+        common_name
+    }
+
+    fn text_of(
+        &self,
+        source: Option<&Source>,
+        why: &'static str,
+    ) -> Result<Zeroizing<String>, PeerError> {
+        let unfit = || PeerError::Unfit {
+            path: self.path.clone(),
+            why,
+        };
+        let bytes = source
+            .ok_or_else(unfit)?
+            .load(self.config.directory.as_deref());
+        let bytes = bytes.map_err(|error| PeerError::File {
+            path: self.path.clone(),
+            error,
+        })?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| unfit())?;
+        Ok(Zeroizing::new(text.trim_start().to_owned()))
+    }
+
+    fn home(&self) -> Option<&HomeServer> {
+        self.config.network.home.as_ref()
+    }
+
+    /// Where everything goes that a client sends, or what goes to the networks at home.
+    fn routes(&self, lan_only: bool) -> String {
+        let mut text = String::new();
+        let six = self.config.network.ifconfig_v6.is_some();
+        if !lan_only {
+            return match six {
+                true => "redirect-gateway def1 ipv6\n".to_owned(),
+                false => "redirect-gateway def1\n".to_owned(),
+            };
+        }
+        for network in self.home().map_or(&[][..], |home| &home.lan) {
+            let _ = match network.addr() {
+                IpAddr::V4(addr) => writeln!(text, "route {addr} {}", netmask(network.prefix())),
+                IpAddr::V6(_) => writeln!(text, "route-ipv6 {network}"),
+            };
+        }
+        text
+    }
+}
+
+/// Makes a key and a certificate for a client, and hands its file over.
+pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
+    let server = Server::read(path)?;
+    if server.client(wanted.name).is_some() {
+        return Err(PeerError::Taken(wanted.name.to_owned()));
+    }
+    let Endpoint { host, port } = wanted.endpoint(server.home(), path)?;
+    let host = match host {
+        Host::Ip(addr) => addr.to_string(),
+        Host::Scoped(addr, zone) => format!("{addr}%{zone}"),
+        Host::Name(name) => name,
+    };
+    let authority = server.text_of(server.config.tls.ca.as_ref(), "it has no `ca`")?;
+    let connection = server.config.connections.first();
+    let wrap = connection.and_then(|it| it.wrap.tls_crypt_v2.as_ref());
+    let wrap = ServerKey::parse(&server.text_of(wrap, "it has no `tls-crypt-v2`")?)?;
+    let wrap = ClientKey::generate(&wrap, &Metadata::user(wanted.name.as_bytes()))?;
+    let common_name = server.common_name(wanted.name);
+    let key = place::read(&server.store.key())?;
+    let issued = Authority::read(&key, &authority)?.issue(&common_name, Purpose::Client)?;
+    let tcp = connection.is_some_and(|it| it.protocol.transport.is_tcp());
+    let dns = server.home().map_or(&[][..], |home| &home.dns);
+    let dns = dns.iter().filter(|_| !wanted.lan_only);
+    let dns: String = dns.map(|it| format!("dhcp-option DNS {it}\n")).collect();
+    let head = format!(
+        "# {name}, a client of {server}\n\
+         client\n\
+         dev tun\n\
+         proto {}\n\
+         remote {host} {port}\n\
+         nobind\n\
+         resolv-retry infinite\n\
+         remote-cert-tls server\n\
+         tls-version-min 1.2\n\
+         data-ciphers AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM\n\
+         {}{}{dns}",
+        if tcp { "tcp-client" } else { "udp" },
+        if tcp { "" } else { "explicit-exit-notify 1\n" },
+        server.routes(wanted.lan_only),
+        name = wanted.name,
+        server = service::running::name_of(path),
+    );
+    let text = secret(&[
+        &head,
+        "<ca>\n",
+        &authority,
+        "</ca>\n<cert>\n",
+        &issued.certificate,
+        "</cert>\n<key>\n",
+        &issued.key,
+        "</key>\n<tls-crypt-v2>\n",
+        &wrap.to_text(),
+        "</tls-crypt-v2>\n",
+    ]);
+    if wanted.qr {
+        return Err(PeerError::OpenVpnCode(text.len()));
+    }
+    wanted.hand_over(&text)?;
+    wanted.look_for_lan(server.home(), path);
+    let mut entries = server.entries.clone();
+    entries.push(Entry {
+        serial: issued.serial,
+        common_name,
+        name: wanted.name.to_owned(),
+        revoked: false,
+    });
+    or_take_back(wanted, server.write(&entries))
+}
+
+/// Those who may call, and those who may no more.
+pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
+    let server = Server::read(path)?;
+    let row = |entry: &Entry| Row {
+        name: entry.name.clone(),
+        detail: format!(
+            "{}{}{}",
+            entry.serial,
+            if entry.revoked { "  revoked" } else { "" },
+            match entry.common_name == entry.name {
+                true => String::new(),
+                false => format!("  {} in its certificate", entry.common_name),
+            }
+        ),
+    };
+    Ok(server.entries.iter().map(row).collect())
+}
+
+/// Keeps a client out.
+pub(super) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
+    let server = Server::read(path)?;
+    let entry = server.client(name);
+    let entry = entry.ok_or_else(|| PeerError::Absent(name.to_owned()))?;
+    let file = server.revoked.join(&entry.serial);
+    Ok(place::write_new(&file, &format!("{name}\n"))?)
+}
+
+/// Gives a client another name in the list.
+pub(super) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError> {
+    let server = Server::read(path)?;
+    if server.client(new).is_some() {
+        return Err(PeerError::Taken(new.to_owned()));
+    }
+    let mut entries = server.entries.clone();
+    let mut callers = entries.iter_mut().filter(|it| !it.revoked);
+    let entry = callers.find(|it| it.name == old);
+    let entry = entry.ok_or_else(|| PeerError::Absent(old.to_owned()))?;
+    new.clone_into(&mut entry.name);
+    Ok(server.write(&entries)?)
+}

@@ -1,0 +1,87 @@
+//! QR codes as text: two modules in a character, one above the other.
+
+use super::PeerError;
+use qrcodegen::{QrCode, QrCodeEcc};
+use zeroize::Zeroizing;
+
+/// Modules around a code that are light.
+const MARGIN: i32 = 4;
+
+/// White on black, from the part of the palette that schemes of terminals leave alone: a code is read by dark modules on
+/// light ones, whatever a terminal's own colours are.
+const COLOURS: [&str; 2] = ["\x1b[38;5;231;48;5;16m", "\x1b[0m"];
+
+/// The code of a text, a line for each two rows. Without `colours`, what is light is the colour of letters.
+pub(super) fn code(text: &str, colours: bool) -> Result<Zeroizing<String>, PeerError> {
+    let code = QrCode::encode_text(text, QrCodeEcc::Low);
+    let code = code.map_err(|_| PeerError::TooLong(text.len()))?;
+    let range = || -MARGIN..code.size() + MARGIN;
+    let light = |x, y| y < code.size() + MARGIN && !code.get_module(x, y);
+    let [begin, end] = if colours { COLOURS } else { [""; 2] };
+    let rows = range().count();
+    // A character has three bytes.
+    let mut out =
+        String::with_capacity((rows * 3 + begin.len() + end.len() + 1) * rows.div_ceil(2));
+    for y in range().step_by(2) {
+        out.push_str(begin);
+        out.extend(range().map(|x| match (light(x, y), light(x, y + 1)) {
+            (true, true) => '\u{2588}',
+            (true, false) => '\u{2580}',
+            (false, true) => '\u{2584}',
+            (false, false) => ' ',
+        }));
+        out.push_str(end);
+        out.push('\n');
+    }
+    Ok(Zeroizing::new(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a camera reads from the characters.
+    fn read(code: &str) -> String {
+        let rows: Vec<Vec<char>> = code.lines().map(|line| line.chars().collect()).collect();
+        const SCALE: usize = 4;
+        let (width, height) = (rows[0].len(), rows.len() * 2);
+        let light = |x: usize, y: usize| match rows[y / 2][x] {
+            '\u{2588}' => true,
+            '\u{2580}' => y.is_multiple_of(2),
+            '\u{2584}' => !y.is_multiple_of(2),
+            _ => false,
+        };
+        let mut image =
+            rqrr::PreparedImage::prepare_from_greyscale(width * SCALE, height * SCALE, |x, y| {
+                if light(x / SCALE, y / SCALE) { 255 } else { 0 }
+            });
+        image.detect_grids()[0].decode().unwrap().1
+    }
+
+    #[test]
+    fn what_is_read_is_the_text() {
+        for length in [1, 100, 351, 700] {
+            let text: String = ('\n'..'~').cycle().take(length).collect();
+            assert_eq!(read(&code(&text, false).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn a_file_of_usual_size_fits_into_80_columns() {
+        let code = code(&"k".repeat(400), false).unwrap();
+        assert!(code.lines().all(|line| line.chars().count() <= 80));
+        let error = super::code(&"k".repeat(3000), false)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("3000 bytes"), "{error}");
+    }
+
+    #[test]
+    fn colours_are_set_and_left_in_each_line() {
+        let code = code("text", true).unwrap();
+        assert!(
+            code.lines()
+                .all(|line| line.starts_with(COLOURS[0]) && line.ends_with(COLOURS[1]))
+        );
+    }
+}

@@ -1,0 +1,426 @@
+//! `millrace server init`: a server at home, its keys, its addresses and its file.
+
+#[cfg(feature = "server")]
+mod openvpn;
+pub(crate) mod place;
+mod surroundings;
+mod wireguard;
+
+#[cfg(feature = "server")]
+pub(crate) use self::openvpn::netmask;
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use config::clients::is_name;
+use config::free;
+use config::home::{HomeServer, Masquerading};
+use config::types::{AddressError, AllowedIp, Endpoint, Host as EndpointHost, is_ifname};
+use netio::netlink::NetlinkError;
+use place::PlaceError;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use surroundings::Host;
+use thiserror::Error;
+
+/// Where servers' files are.
+pub(crate) const DIRECTORY: &str = "/etc/millrace";
+
+/// The name of a server that is given none.
+pub(crate) const NAME: &str = "home";
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    let text = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
+    Command::new("server")
+        .about("Make a server that phones and computers reach home by")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new("init")
+                .about("Make the keys, addresses and file of a server; nothing is started")
+                .arg(
+                    text("protocol", "PROTOCOL", "wireguard or openvpn")
+                        .value_parser(["wireguard", "openvpn"])
+                        .default_value("wireguard"),
+                )
+                .arg(text("name", "NAME", "Of the file and of the interface").default_value(NAME))
+                .arg(text(
+                    "endpoint",
+                    "HOST[:PORT]",
+                    "Where clients call it: a name or an address; without, the address of the line",
+                ))
+                .arg(
+                    text(
+                        "port",
+                        "PORT",
+                        "UDP port to listen on (51820; OpenVPN 1194)",
+                    )
+                    .value_parser(value_parser!(u16).range(1..)),
+                )
+                .arg(text(
+                    "subnet",
+                    "PREFIX",
+                    "IPv4 network of the clients; without, a free one",
+                ))
+                .arg(text(
+                    "subnet6",
+                    "PREFIX",
+                    "IPv6 network of the clients, or none; without, a free one",
+                ))
+                .arg(
+                    text(
+                        "lan",
+                        "PREFIX",
+                        "A network at home; may be given again; without, found",
+                    )
+                    .action(clap::ArgAction::Append),
+                )
+                .arg(
+                    text(
+                        "dns",
+                        "ADDRESS",
+                        "Name server for the clients; may be given again",
+                    )
+                    .action(clap::ArgAction::Append),
+                )
+                .arg(
+                    text(
+                        "masquerade",
+                        "WHAT",
+                        "Which packets leave with this host's address: yes (all), internet or no",
+                    )
+                    .value_parser(Masquerading::ALL.map(Masquerading::as_str))
+                    .default_value(Masquerading::Yes.as_str()),
+                )
+                .arg(
+                    text("to", "DIRECTORY", "Where the file goes")
+                        .value_parser(value_parser!(PathBuf))
+                        .default_value(DIRECTORY),
+                ),
+        )
+}
+
+/// Why there is no server.
+#[derive(Debug, Error)]
+enum InitError {
+    #[error("{0:?} cannot be the name of an interface: 1 to 15 letters, digits, `-`, `_` and `.`")]
+    Name(String),
+    #[error("{}: is there already; choose another --name, or remove it", .0.display())]
+    Exists(PathBuf),
+    #[error("--{option} {value}: {why}")]
+    Value {
+        option: &'static str,
+        value: String,
+        why: String,
+    },
+    #[error("this host has no default route: say where clients call it by --endpoint HOST")]
+    NoLine,
+    #[error("no private network of this size is free; choose one by --subnet")]
+    NoSubnet,
+    #[error("UDP port {0} is in use; choose another by --port")]
+    Port(u16),
+    #[error("no OpenVPN server is built into this program")]
+    #[cfg(not(feature = "server"))]
+    NotBuilt,
+    #[error("{}: {error}", .path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Host(#[from] NetlinkError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[cfg(feature = "server")]
+    #[error(transparent)]
+    Authority(#[from] service::openvpn::authority::AuthorityError),
+    #[cfg(feature = "server")]
+    #[error(transparent)]
+    Key(#[from] service::openvpn::authority::KeyFileError),
+}
+
+/// What a server's file is made of, beside its keys.
+struct Plan<'a> {
+    name: &'a str,
+    directory: &'a Path,
+    port: u16,
+    /// The network of IPv4, and that of IPv6 if there is one.
+    networks: Vec<AllowedIp>,
+    home: HomeServer,
+}
+
+impl Plan<'_> {
+    /// The server's own addresses: the first of each network.
+    fn addresses(&self) -> Vec<(IpAddr, u8)> {
+        let first = |it: &AllowedIp| Some((free::free_host(*it, &[])?, it.prefix()));
+        self.networks.iter().filter_map(first).collect()
+    }
+}
+
+/// Runs the command.
+#[must_use]
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let Some(("init", matches)) = matches.subcommand() else {
+        return ExitCode::from(2);
+    };
+    match init(matches) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            terminal::note(format_args!("millrace: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn init(matches: &ArgMatches) -> Result<(), InitError> {
+    let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
+    let name = text("name").unwrap_or(NAME);
+    if !is_ifname(name) || !is_name(name) {
+        return Err(InitError::Name(name.to_owned()));
+    }
+    let is_openvpn = text("protocol") == Some("openvpn");
+    #[cfg(not(feature = "server"))]
+    if is_openvpn {
+        return Err(InitError::NotBuilt);
+    }
+    let directory = matches.get_one::<PathBuf>("to");
+    let directory = directory.map_or_else(|| Path::new(DIRECTORY), PathBuf::as_path);
+    for end in ["conf", "ovpn", "d"] {
+        let path = directory.join(format!("{name}.{end}"));
+        if path.symlink_metadata().is_ok() {
+            return Err(InitError::Exists(path));
+        }
+    }
+    let port = matches.get_one::<u16>("port").copied();
+    let port = port.unwrap_or(if is_openvpn { 1194 } else { 51820 });
+    let host = Host::look()?;
+    if !is_port_free(port) {
+        return Err(InitError::Port(port));
+    }
+    let plan = Plan {
+        name,
+        directory,
+        port,
+        networks: networks(text("subnet"), text("subnet6"), &host)?,
+        home: home(matches, port, &host)?,
+    };
+    let failed = |error| InitError::File {
+        path: directory.to_owned(),
+        error,
+    };
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    // What two at once would make is made by one.
+    let _lock = place::Lock::of(directory)?;
+    let path = match is_openvpn {
+        #[cfg(feature = "server")]
+        true => openvpn::write(&plan)?,
+        _ => wireguard::write(&plan)?,
+    };
+    terminal::say(next_steps(&plan, &path));
+    Ok(())
+}
+
+/// An address that an option gives.
+fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
+    option: &'static str,
+    value: &str,
+) -> Result<T, InitError> {
+    value.parse().map_err(|error: T::Err| InitError::Value {
+        option,
+        value: value.to_owned(),
+        why: error.to_string(),
+    })
+}
+
+fn networks(
+    subnet: Option<&str>,
+    subnet6: Option<&str>,
+    host: &Host,
+) -> Result<Vec<AllowedIp>, InitError> {
+    let given = |option, value: &str, six: bool| {
+        let network: AllowedIp = parsed(option, value)?;
+        let wrong = |why: String| InitError::Value {
+            option,
+            value: value.to_owned(),
+            why,
+        };
+        // Room for the server and two clients; OpenVPN takes no less than 112 bits of IPv6.
+        let (least, most) = if six { (48, 112) } else { (8, 29) };
+        if network.addr().is_ipv6() != six || !(least..=most).contains(&network.prefix()) {
+            let family = if six { "IPv6" } else { "IPv4" };
+            return Err(wrong(format!("must be {family} of {least} to {most} bits")));
+        }
+        let mut taken = host.taken.iter().filter(|it| !it.is_default());
+        match taken.find(|it| free::overlap(**it, network)) {
+            Some(other) => Err(wrong(format!("{other} is in use on this host"))),
+            None => Ok(network),
+        }
+    };
+    let mut random = || {
+        let mut bytes = [0; 8];
+        crypto::random(&mut bytes);
+        u64::from_be_bytes(bytes)
+    };
+    let v4 = match subnet {
+        Some(value) => given("subnet", value, false)?,
+        None => free::free_v4(&host.taken, &mut random).ok_or(InitError::NoSubnet)?,
+    };
+    let v6 = match subnet6 {
+        Some("none") => None,
+        Some(value) => Some(given("subnet6", value, true)?),
+        None if host.has_ipv6 => free::free_v6(&host.taken, &mut random),
+        None => None,
+    };
+    Ok([Some(v4), v6].into_iter().flatten().collect())
+}
+
+fn home(matches: &ArgMatches, port: u16, host: &Host) -> Result<HomeServer, InitError> {
+    let texts = |name: &str| {
+        let values = matches.get_many::<String>(name).into_iter().flatten();
+        values.cloned().collect::<Vec<String>>()
+    };
+    let endpoint = match matches.get_one::<String>("endpoint") {
+        Some(value) => endpoint(value, port).map_err(|error| InitError::Value {
+            option: "endpoint",
+            value: value.clone(),
+            why: error.to_string(),
+        })?,
+        None => Endpoint {
+            host: EndpointHost::Ip(host.line.ok_or(InitError::NoLine)?),
+            port,
+        },
+    };
+    let lan = texts("lan");
+    let lan: Result<Vec<AllowedIp>, _> = lan.iter().map(|it| parsed("lan", it)).collect();
+    let lan = Some(lan?).filter(|it| !it.is_empty());
+    let dns = texts("dns");
+    let dns: Result<Vec<IpAddr>, _> = dns.iter().map(|it| parsed("dns", it)).collect();
+    let dns = Some(dns?).filter(|it| !it.is_empty());
+    let masquerade = matches.get_one::<String>("masquerade");
+    let mut all = Masquerading::ALL.into_iter();
+    let masquerade = all.find(|it| Some(it.as_str()) == masquerade.map(String::as_str));
+    Ok(HomeServer {
+        endpoint: Some(endpoint),
+        lan: lan.unwrap_or_else(|| host.lan.clone()),
+        dns: dns.unwrap_or_else(|| host.dns.clone()),
+        masquerade: masquerade.unwrap_or_default(),
+    })
+}
+
+/// An endpoint, whose port may be left out.
+fn endpoint(value: &str, port: u16) -> Result<Endpoint, AddressError> {
+    if let Ok(addr) = value.parse::<Ipv6Addr>() {
+        return Ok(Endpoint {
+            host: EndpointHost::Ip(addr.into()),
+            port,
+        });
+    }
+    let bare = value.ends_with(']') || !value.contains(':');
+    match bare {
+        true => format!("{value}:{port}").parse(),
+        false => value.parse(),
+    }
+}
+
+fn is_port_free(port: u16) -> bool {
+    let any = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port));
+    // Without IPv6 there is that of IPv4 only.
+    any.or_else(|_| UdpSocket::bind(("0.0.0.0", port))).is_ok()
+}
+
+/// What is to be done now.
+fn next_steps(plan: &Plan<'_>, path: &Path) -> String {
+    let Plan {
+        name, port, home, ..
+    } = plan;
+    let list = |items: Vec<String>| match items.is_empty() {
+        true => "none".to_owned(),
+        false => items.join(", "),
+    };
+    let shown = match plan.directory == Path::new(DIRECTORY) {
+        true => (*name).to_owned(),
+        false => path.display().to_string(),
+    };
+    let networks = list(plan.networks.iter().map(ToString::to_string).collect());
+    let lan = list(home.lan.iter().map(ToString::to_string).collect());
+    let dns = list(home.dns.iter().map(ToString::to_string).collect());
+    let endpoint = home.endpoint.as_ref().map(ToString::to_string);
+    let endpoint = endpoint.unwrap_or_default();
+    let mut words = format!(
+        "{} is written: clients call {endpoint} and get addresses of {networks}.\n\
+         Networks at home: {lan}; name servers for clients: {dns}.\n\
+         Now:\n  \
+         1. let UDP port {port} in from the Internet;\n  \
+         2. millrace up {shown} --daemon\n  \
+         3. millrace peer add phone --server {shown} {}",
+        path.display(),
+        match path.extension().is_some_and(|it| it == "conf") {
+            true => "--qr",
+            false => "--file phone.ovpn",
+        },
+    );
+    if *name == NAME && plan.directory == Path::new(DIRECTORY) {
+        words = words.replace(" --server home", "");
+    }
+    let inner = home.endpoint.as_ref().and_then(Endpoint::socket_addr);
+    if inner.is_some_and(|it| surroundings::is_private(it.ip())) {
+        words += &format!(
+            "\nWARNING: {endpoint} is a private address: from outside clients do not reach it. Have the router in front \
+             forward UDP port {port} to this host, and write the router's name or address into the line Endpoint of {}, \
+             before clients are added.",
+            path.display()
+        );
+    }
+    if home.dns.is_empty() {
+        words += "\nWARNING: no name server was found for clients: give one by the line DNS, before clients are added.";
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_of_endpoints_may_be_left_out() {
+        for (value, wanted) in [
+            ("home.example", "home.example:7"),
+            ("home.example:9", "home.example:9"),
+            ("192.0.2.1", "192.0.2.1:7"),
+            ("2001:db8::1", "[2001:db8::1]:7"),
+            ("[2001:db8::1]", "[2001:db8::1]:7"),
+            ("[2001:db8::1]:9", "[2001:db8::1]:9"),
+        ] {
+            assert_eq!(endpoint(value, 7).unwrap().to_string(), wanted);
+        }
+        for wrong in ["", "a b", "home:0", "1.2.3", "[::1"] {
+            assert!(endpoint(wrong, 7).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn networks_that_are_given_are_checked() {
+        let host = Host {
+            taken: vec![
+                "192.168.1.0/24".parse().unwrap(),
+                "0.0.0.0/0".parse().unwrap(),
+            ],
+            has_ipv6: true,
+            ..Host::default()
+        };
+        let both = networks(Some("10.9.0.0/24"), Some("fd00:9::/64"), &host).unwrap();
+        assert_eq!(both.len(), 2);
+        assert_eq!(networks(None, Some("none"), &host).unwrap().len(), 1);
+        assert_eq!(networks(None, None, &host).unwrap().len(), 2);
+        for (four, six, words) in [
+            (Some("192.168.0.0/16"), None, "in use"),
+            (Some("10.9.0.0/30"), None, "29"),
+            (Some("fd00::/64"), None, "IPv4"),
+            (None, Some("10.9.0.0/24"), "IPv6"),
+            (Some("x"), None, "--subnet x"),
+        ] {
+            let error = networks(four, six, &host).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The files of an OpenVPN server with an authority of its own.
+//!
+//! `NAME.ovpn` is all that the server needs, the keys included. `NAME.d` is for adding clients: the authority's key, the list
+//! of clients, and the directory whose files name revoked certificates. The server looks into that one only.
+
+use super::{InitError, Plan, place};
+use crate::peer::openvpn::Store;
+use config::types::AllowedIp;
+use service::openvpn::authority::{Authority, Purpose, ServerKey};
+use std::fs::DirBuilder;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use zeroize::Zeroizing;
+
+/// Writes the files. Returns where the server's is.
+pub(super) fn write(plan: &Plan<'_>) -> Result<PathBuf, InitError> {
+    let (authority, own) = Authority::create(&format!("{} authority", plan.name))?;
+    let server = authority.issue(&format!("{} server", plan.name), Purpose::Server)?;
+    let wrap = ServerKey::generate()?.to_text();
+    let directory = plan.directory.canonicalize();
+    let failed = |path: &PathBuf| {
+        let path = path.clone();
+        move |error| InitError::File { path, error }
+    };
+    let directory = directory.map_err(failed(&plan.directory.to_owned()))?;
+    let path = directory.join(format!("{}.ovpn", plan.name));
+    let store = Store::of(&path);
+    for made in [&store.directory, &store.revoked()] {
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700).create(made).map_err(failed(made))?;
+    }
+    place::write_new(&store.key(), &own.key)?;
+    place::write_new(&store.list(), "")?;
+    let networks: String = plan.networks.iter().map(network).collect();
+    let text = Zeroizing::new(format!(
+        "# An OpenVPN server with an authority of its own. `millrace up {name}` runs it, and so does openvpn, without what\n\
+         # [Server] says. `millrace peer add` lets clients in and `millrace peer revoke` takes them out again.\n\
+         dev {name}\n\
+         dev-type tun\n\
+         proto udp\n\
+         port {port}\n\
+         topology subnet\n\
+         {networks}\
+         keepalive 10 60\n\
+         tls-version-min 1.2\n\
+         dh none\n\
+         data-ciphers AES-256-GCM:CHACHA20-POLY1305:AES-128-GCM\n\
+         remote-cert-tls client\n\
+         # A file for each revoked certificate, named by its serial number.\n\
+         crl-verify \"{revoked}\" dir\n\
+         {home}\
+         <ca>\n{ca}</ca>\n\
+         <cert>\n{certificate}</cert>\n\
+         <key>\n{key}</key>\n\
+         <tls-crypt-v2>\n{wrap}</tls-crypt-v2>\n",
+        name = plan.name,
+        port = plan.port,
+        revoked = quoted(&store.revoked().display().to_string()),
+        home = plan.home.to_comments(),
+        ca = own.certificate,
+        certificate = server.certificate,
+        key = *server.key,
+        wrap = *wrap,
+    ));
+    place::write_new(&path, &text)?;
+    Ok(path)
+}
+
+/// The directive that gives clients addresses of a network.
+fn network(network: &AllowedIp) -> String {
+    match network.addr() {
+        IpAddr::V4(addr) => format!("server {addr} {}\n", netmask(network.prefix())),
+        IpAddr::V6(_) => format!("server-ipv6 {network}\n"),
+    }
+}
+
+/// A text between quotes, as OpenVPN reads it.
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+/// The netmask of a prefix.
+pub(crate) fn netmask(prefix: u8) -> Ipv4Addr {
+    Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0))
+}

@@ -1,0 +1,183 @@
+//! Where a server's file is, and how it is written: never over another, and changed as a whole or not at all.
+
+use config::types::is_ifname;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// Where `wg-quick` has its files.
+const WG_QUICK: &str = "/etc/wireguard";
+
+/// Why a server's file is not read or written.
+#[derive(Debug, Error)]
+pub(crate) enum PlaceError {
+    #[error("{name}: no server of this name: neither {} is there; `millrace server init` makes one", paths(.looked))]
+    Absent { name: String, looked: Vec<PathBuf> },
+    #[error("{}: {error}", .path.display())]
+    File { path: PathBuf, error: io::Error },
+}
+
+fn paths(looked: &[PathBuf]) -> String {
+    let paths: Vec<String> = looked.iter().map(|it| it.display().to_string()).collect();
+    paths.join(" nor ")
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> PlaceError {
+    let path = path.to_owned();
+    |error| PlaceError::File { path, error }
+}
+
+/// The file of a server, named by its path, or as `millrace up` names it.
+pub(crate) fn find(name: &str, directory: &Path) -> Result<PathBuf, PlaceError> {
+    let path = Path::new(name);
+    if path.components().count() > 1 || path.is_file() {
+        // A link is replaced by nothing: what it leads to is changed.
+        return fs::canonicalize(path).map_err(failed(path));
+    }
+    let mut looked = Vec::new();
+    if is_ifname(name) {
+        looked.extend(["conf", "ovpn"].map(|end| directory.join(format!("{name}.{end}"))));
+        looked.push(Path::new(WG_QUICK).join(format!("{name}.conf")));
+    }
+    match looked.iter().find(|it| it.is_file()) {
+        Some(found) => fs::canonicalize(found).map_err(failed(found)),
+        None => Err(PlaceError::Absent {
+            name: name.to_owned(),
+            looked,
+        }),
+    }
+}
+
+/// The directory of a server's files, to which no other process of ours writes meanwhile.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _held: Flock<File>,
+}
+
+impl Lock {
+    /// Waits for it.
+    pub(crate) fn of(directory: &Path) -> Result<Self, PlaceError> {
+        let lock = || {
+            let file = File::open(directory)?;
+            let lock = Flock::lock(file, FlockArg::LockExclusive);
+            lock.map_err(|(_, errno)| io::Error::from(errno))
+        };
+        let held = lock().map_err(failed(directory))?;
+        Ok(Self { _held: held })
+    }
+}
+
+/// Writes a file that only this user can read, where none is.
+pub(crate) fn write_new(path: &Path, text: &str) -> Result<(), PlaceError> {
+    let write = || {
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    let written = write();
+    if written
+        .as_ref()
+        .is_err_and(|it| it.kind() != ErrorKind::AlreadyExists)
+    {
+        let _ = fs::remove_file(path);
+    }
+    written.map_err(failed(path))
+}
+
+/// The text of a file with secrets.
+pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>, PlaceError> {
+    fs::read_to_string(path)
+        .map(Zeroizing::new)
+        .map_err(failed(path))
+}
+
+/// Puts a text in the place of a file, which stays as it is until the new one is on the disk. Owner and mode stay.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), PlaceError> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let temporary = path.with_file_name(name);
+    let write = || {
+        let old = fs::metadata(path)?;
+        match fs::remove_file(&temporary) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        let here = file.metadata()?;
+        if (old.uid(), old.gid()) != (here.uid(), here.gid()) {
+            std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
+        }
+        file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o777))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        // A power cut must not bring back who was taken out.
+        match path.parent() {
+            Some(directory) => File::open(directory)?.sync_all(),
+            None => Ok(()),
+        }
+    };
+    let written = write();
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written.map_err(failed(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_replaced_whole_and_made_only_where_none_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("home.conf");
+        write_new(&path, "one").unwrap();
+        assert!(
+            write_new(&path, "two")
+                .unwrap_err()
+                .to_string()
+                .contains("home.conf")
+        );
+        assert_eq!(*read(&path).unwrap(), "one");
+        fs::write(directory.path().join("home.conf.new"), "left by a crash").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        replace(&path, "two").unwrap();
+        assert_eq!(*read(&path).unwrap(), "two");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn servers_are_found_by_name_and_by_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        let error = find("house", at).unwrap_err().to_string();
+        assert!(
+            error.contains("server init") && error.contains("house.ovpn"),
+            "{error}"
+        );
+        write_new(&at.join("house.ovpn"), "").unwrap();
+        assert!(find("house", at).unwrap().ends_with("house.ovpn"));
+        write_new(&at.join("house.conf"), "").unwrap();
+        assert!(find("house", at).unwrap().ends_with("house.conf"));
+        let path = at.join("house.conf").display().to_string();
+        assert!(find(&path, Path::new("/nonexistent")).is_ok());
+        assert!(find("../house", at).is_err());
+    }
+}

@@ -1,0 +1,233 @@
+//! What a server at home has to know of the host that it is to run on.
+
+use config::types::AllowedIp;
+use netio::netlink::{Netlink, NetlinkError, RouteKind, TABLE_LOCAL};
+use std::fs;
+use std::net::IpAddr;
+
+/// Somewhere on the Internet, for the question which way a packet would go; none is sent.
+const OUTSIDE: [&str; 2] = ["1.1.1.1", "2606:4700:4700::1111"];
+
+/// Port of DNS.
+const DNS: u16 = 53;
+
+/// Most name servers that clients are told of.
+const NAME_SERVERS_MAX: usize = 3;
+
+/// Beginnings of the names of interfaces that lead to no network at home: tunnels, and networks of containers.
+const NOT_AT_HOME: [&str; 12] = [
+    "lo", "wg", "tun", "tap", "ppp", "mr-", "docker", "podman", "cni", "virbr", "veth", "lxc",
+];
+
+/// A host.
+#[derive(Debug, Default)]
+pub(super) struct Host {
+    /// Networks that addresses and routes have.
+    pub(super) taken: Vec<AllowedIp>,
+    /// The kernel has IPv6.
+    pub(super) has_ipv6: bool,
+    /// The address of the line with the default route.
+    pub(super) line: Option<IpAddr>,
+    /// The networks at home.
+    pub(super) lan: Vec<AllowedIp>,
+    /// Name servers that clients can ask.
+    pub(super) dns: Vec<IpAddr>,
+}
+
+impl Host {
+    /// Looks at this one.
+    pub(super) fn look() -> Result<Self, NetlinkError> {
+        let mut netlink = Netlink::open()?;
+        let addresses = netlink.addresses(None)?;
+        let links = netlink.links()?;
+        let routes = netlink.routes(None)?;
+        let of_addresses = addresses.iter().map(|it| (it.ip, it.prefix));
+        let of_routes = routes
+            .iter()
+            .filter(|it| it.kind == RouteKind::Unicast && it.table != TABLE_LOCAL)
+            .map(|it| (it.dst, it.prefix));
+        let taken = of_addresses.chain(of_routes);
+        let taken = taken.filter_map(|(addr, prefix)| AllowedIp::new(addr, prefix).ok());
+        let mut ways = OUTSIDE.iter().filter_map(|outside| {
+            let way = netlink.route_get(outside.parse().ok()?, 0).ok()?;
+            Some((way.dev, way.src?))
+        });
+        let way = ways.next();
+        let inside: Vec<Inside> = addresses
+            .iter()
+            .filter_map(|address| {
+                let link = links.iter().find(|it| it.index == address.index)?;
+                Some(Inside {
+                    ifname: link.name.clone(),
+                    on_line: way.is_some_and(|(dev, _)| dev == address.index),
+                    addr: address.ip,
+                    prefix: address.prefix,
+                })
+            })
+            .collect();
+        let home = at_home(&inside);
+        let mut lan = Vec::new();
+        for it in &home {
+            let network = AllowedIp::new(it.addr, it.prefix).ok();
+            lan.extend(network.filter(|it| !lan.contains(it)));
+        }
+        let listening = ["/proc/net/udp", "/proc/net/udp6"].map(|path| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            is_listened_on(&text, DNS)
+        });
+        let own = home.iter().map(|it| it.addr).find(IpAddr::is_ipv4);
+        let resolv_conf = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+        Ok(Self {
+            taken: taken.collect(),
+            has_ipv6: std::path::Path::new("/proc/net/if_inet6").exists(),
+            line: way.map(|(_, src)| src),
+            lan,
+            dns: match own.filter(|_| listening.contains(&true)) {
+                Some(own) => vec![own],
+                None => name_servers(&resolv_conf),
+            },
+        })
+    }
+}
+
+/// An address, and the interface that has it.
+#[derive(Debug)]
+struct Inside {
+    ifname: String,
+    /// The default route leads by this interface.
+    on_line: bool,
+    addr: IpAddr,
+    prefix: u8,
+}
+
+/// Those that are on networks at home: private ones, behind other interfaces than the line if there are such, as on a router;
+/// else those of the line, as of a host that is at home itself.
+fn at_home(inside: &[Inside]) -> Vec<&Inside> {
+    let bridge_of_containers = |name: &str| {
+        let id = name.strip_prefix("br-").unwrap_or_default();
+        id.len() == 12 && id.bytes().all(|it| it.is_ascii_hexdigit())
+    };
+    let home = |it: &&Inside| {
+        let other = NOT_AT_HOME.iter().any(|start| it.ifname.starts_with(start));
+        let link_local = match it.addr {
+            IpAddr::V4(addr) => addr.is_link_local(),
+            IpAddr::V6(addr) => addr.is_unicast_link_local(),
+        };
+        let whole = it.prefix == config::types::family_bits(it.addr);
+        is_private(it.addr) && !(other || bridge_of_containers(&it.ifname) || link_local || whole)
+    };
+    let (line, behind): (Vec<&Inside>, Vec<&Inside>) =
+        inside.iter().filter(home).partition(|it| it.on_line);
+    if behind.is_empty() { line } else { behind }
+}
+
+/// True for addresses that the Internet does not lead to: private ones, those behind a provider's NAT, link-local ones.
+pub(super) fn is_private(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => {
+            let [first, second, ..] = addr.octets();
+            let shared = first == 100 && second & 0xc0 == 64;
+            addr.is_private() || shared || addr.is_link_local() || addr.is_loopback()
+        }
+        IpAddr::V6(addr) => {
+            addr.is_unique_local() || addr.is_unicast_link_local() || addr.is_loopback()
+        }
+    }
+}
+
+/// Whether a table of `/proc/net/udp` has a socket at this port of an address that is not the host's own loopback.
+fn is_listened_on(table: &str, port: u16) -> bool {
+    let wanted = format!("{port:04X}");
+    let local = |line: &str| {
+        let (addr, port) = line.split_whitespace().nth(1)?.split_once(':')?;
+        // The last byte comes first.
+        let loopback = addr.len() == 8 && addr.ends_with("7F");
+        let loopback = loopback || addr == "00000000000000000000000001000000";
+        (port == wanted && !loopback).then_some(())
+    };
+    table.lines().skip(1).any(|line| local(line).is_some())
+}
+
+/// The name servers of a `resolv.conf` that are other machines.
+fn name_servers(text: &str) -> Vec<IpAddr> {
+    let value = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let addr = (words.next() == Some("nameserver")).then(|| words.next())??;
+        let addr: IpAddr = addr.parse().ok()?;
+        (!addr.is_loopback() && !addr.is_unspecified()).then_some(addr)
+    };
+    text.lines()
+        .filter_map(value)
+        .take(NAME_SERVERS_MAX)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inside(ifname: &str, on_line: bool, addr: &str, prefix: u8) -> Inside {
+        Inside {
+            ifname: ifname.to_owned(),
+            on_line,
+            addr: addr.parse().unwrap(),
+            prefix,
+        }
+    }
+
+    #[test]
+    fn networks_at_home_are_found_on_routers_and_on_other_hosts() {
+        let names = |all: &[Inside]| -> Vec<String> {
+            at_home(all).iter().map(|it| it.addr.to_string()).collect()
+        };
+        let router = [
+            inside("lo", false, "127.0.0.1", 8),
+            inside("eth0", true, "192.168.0.2", 24),
+            inside("br-lan", false, "192.168.1.1", 24),
+            inside("br-lan", false, "fd00:1::1", 64),
+            inside("br-lan", false, "fe80::1", 64),
+            inside("br-lan", false, "2001:db8::1", 64),
+            inside("docker0", false, "172.17.0.1", 16),
+            inside("br-0123456789ab", false, "172.18.0.1", 16),
+            inside("wg0", false, "10.0.0.1", 24),
+        ];
+        assert_eq!(names(&router), ["192.168.1.1", "fd00:1::1"]);
+        let board = [
+            inside("eth0", true, "192.168.1.5", 24),
+            inside("docker0", false, "172.17.0.1", 16),
+        ];
+        assert_eq!(names(&board), ["192.168.1.5"]);
+        let hosted = [inside("eth0", true, "198.51.100.7", 24)];
+        assert_eq!(names(&hosted), [""; 0]);
+    }
+
+    #[test]
+    fn private_addresses_are_known() {
+        for addr in [
+            "192.168.1.1",
+            "100.64.0.1",
+            "100.127.0.1",
+            "169.254.0.1",
+            "fd00::1",
+            "fe80::1",
+        ] {
+            assert!(is_private(addr.parse().unwrap()), "{addr}");
+        }
+        for addr in ["100.128.0.1", "198.51.100.1", "2001:db8::1"] {
+            assert!(!is_private(addr.parse().unwrap()), "{addr}");
+        }
+    }
+
+    #[test]
+    fn a_name_server_of_this_host_is_found() {
+        let table =
+            |addr: &str| format!("  sl  local_address rem_address\n  1: {addr} 00000000:0000 07\n");
+        assert!(is_listened_on(&table("00000000:0035"), 53));
+        assert!(is_listened_on(&table("0101A8C0:0035"), 53));
+        assert!(!is_listened_on(&table("3500007F:0035"), 53));
+        assert!(!is_listened_on(&table("00000000:0036"), 53));
+        let found =
+            name_servers("nameserver 127.0.0.53\nnameserver 192.168.1.1\n# nameserver 9.9.9.9\n");
+        assert_eq!(found, ["192.168.1.1".parse::<IpAddr>().unwrap()]);
+    }
+}
