@@ -17,6 +17,7 @@ mod manual;
 #[cfg(feature = "pptp")]
 mod migrate;
 mod openvpn;
+mod profile;
 #[cfg(feature = "relay")]
 mod relay;
 mod settings;

@@ -30,7 +30,7 @@ pub(crate) fn command() -> Command {
             Arg::new("FILE")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("IFNAME.conf, or IFNAME for /etc/wireguard/IFNAME.conf; NAME.ovpn; NAME.toml, or a file of pppd's or pptpd.conf (PPTP)"),
+                .help("IFNAME.conf; NAME.ovpn; NAME.toml, or a file of pppd's or pptpd.conf (PPTP); or NAME for the file of that name in /etc/millrace, /etc/wireguard or /etc/openvpn/client"),
         )
         .arg(flag(
             "daemon",
@@ -175,7 +175,7 @@ const REFUSED: &str = "lines are refused (see above): mend them, allow what they
 
 fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     let settings = settings::load(matches)?;
-    let path = find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?);
+    let path = crate::profile::find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?)?;
     settings::log_to_file(matches)?;
     let _claim = Claim::new(&path)?;
     if config::pptp::is_pptp(&path) {
@@ -198,14 +198,4 @@ fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
         return Err("this file is a relay's: run it by `millrace relay`".into());
     }
     wireguard::up(&path, matches, settings)
-}
-
-/// `IFNAME` stands for the file that `wg-quick` would read, unless there is a file of that name here.
-pub(super) fn find(path: &Path) -> PathBuf {
-    if path.components().count() == 1 && path.extension().is_none() && !path.is_file() {
-        return Path::new("/etc/wireguard")
-            .join(path)
-            .with_extension("conf");
-    }
-    path.to_owned()
 }
