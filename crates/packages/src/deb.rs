@@ -89,7 +89,7 @@ fn parts(bytes: &[u8]) -> Result<[&[u8]; 3], DebError> {
     let mut at = MAGIC.len();
     for (name, part) in PARTS.iter().zip(&mut parts) {
         let wrong = move |what| DebError::Ar { at, what };
-        let header = bytes.get(at..at + HEADER).ok_or(wrong("it ends"))?;
+        let header = bytes.get(at..at + HEADER).ok_or_else(|| wrong("it ends"))?;
         let text = str::from_utf8(header).map_err(|_| wrong("no header"))?;
         if &header[58..] != END || !text.is_ascii() {
             return Err(wrong("no header"));
@@ -107,10 +107,10 @@ fn parts(bytes: &[u8]) -> Result<[&[u8]; 3], DebError> {
         let begin = at + HEADER;
         let end = begin
             .checked_add(size)
-            .ok_or(wrong("a size beyond the end"))?;
+            .ok_or_else(|| wrong("a size beyond the end"))?;
         *part = bytes
             .get(begin..end)
-            .ok_or(wrong("a size beyond the end"))?;
+            .ok_or_else(|| wrong("a size beyond the end"))?;
         at = end;
         if size % 2 == 1 {
             if bytes.get(at) != Some(&b'\n') {

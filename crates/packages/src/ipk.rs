@@ -130,7 +130,10 @@ mod tests {
         let outer = compress::gunzip(&bytes).unwrap();
         let outer = tar::read(&outer).unwrap().tree;
         let data = compress::gunzip(outer.content("data.tar.gz").unwrap()).unwrap();
-        assert_eq!(hash::hex(&hash::sha256(&data)), "GOLDEN-IPK");
+        assert_eq!(
+            hash::hex(&hash::sha256(&data)),
+            "c1229d0b01fb77d56dbecec1054d3fa3a3a6b955dbb029fa63e14d997268cc08"
+        );
         assert_eq!(
             bytes[..10],
             *b"\x1f\x8b\x08\0\0\0\0\0\x02\xff",

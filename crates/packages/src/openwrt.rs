@@ -108,11 +108,10 @@ pub fn apk(package: &Package, date: u64) -> Result<Apk, ApkError> {
             Some(format!("{path} {}\n", hash::hex(&hash::sha256(content))))
         });
         let own: String = own.collect();
-        tree.file(
-            &format!("{LISTS}/{name}.conffiles_static"),
-            0o644,
-            own.as_bytes(),
-        )?;
+        if !own.is_empty() {
+            let path = format!("{LISTS}/{name}.conffiles_static");
+            tree.file(&path, 0o644, own.as_bytes())?;
+        }
     }
     let files = tree
         .iter()

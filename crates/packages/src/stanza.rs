@@ -69,11 +69,11 @@ impl Stanza {
                 let (_, value) = stanza
                     .0
                     .last_mut()
-                    .ok_or(wrong("it goes on with no field"))?;
+                    .ok_or_else(|| wrong("it goes on with no field"))?;
                 value.push('\n');
                 value.push_str(if more == "." { "" } else { more });
             } else {
-                let (name, value) = line.split_once(':').ok_or(wrong("no field"))?;
+                let (name, value) = line.split_once(':').ok_or_else(|| wrong("no field"))?;
                 let is_name = |it: char| it.is_ascii_alphanumeric() || it == '-';
                 if name.is_empty() || !name.chars().all(is_name) {
                     return Err(wrong(

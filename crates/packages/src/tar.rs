@@ -146,19 +146,20 @@ pub fn read(bytes: &[u8]) -> Result<Archive, TarError> {
         if number(&header[148..156]) != Some(sum + 8 * 32) {
             return Err(wrong("its checksum does not hold"));
         }
-        let field = |from: usize, to: usize| number(&header[from..to]).ok_or(wrong("not a number"));
+        let field =
+            |from: usize, to: usize| number(&header[from..to]).ok_or_else(|| wrong("not a number"));
         if field(108, 116)? != 0
             || field(116, 124)? != 0
             || header[265..329].iter().any(|&it| it != 0)
         {
             return Err(wrong("an owner that is not root by number"));
         }
-        let name = text(&header[..100]).ok_or(wrong("a name that is no text"))?;
-        let target = text(&header[157..257]).ok_or(wrong("a target that is no text"))?;
+        let name = text(&header[..100]).ok_or_else(|| wrong("a name that is no text"))?;
+        let target = text(&header[157..257]).ok_or_else(|| wrong("a target that is no text"))?;
         let mode = u32::try_from(field(100, 108)?).map_err(|_| wrong("mode"))?;
         let size = usize::try_from(field(124, 136)?).map_err(|_| wrong("size"))?;
         at += BLOCK;
-        let end = at.checked_add(size).ok_or(wrong("size"))?;
+        let end = at.checked_add(size).ok_or_else(|| wrong("size"))?;
         let content = bytes.get(at..end).ok_or(TarError::Short(at))?;
         let next = end.next_multiple_of(BLOCK);
         let padding = bytes.get(end..next).ok_or(TarError::Short(end))?;
@@ -167,7 +168,9 @@ pub fn read(bytes: &[u8]) -> Result<Archive, TarError> {
         }
         archive.date = archive.date.max(field(136, 148)?);
         archive.names.push(name.to_owned());
-        let path = name.strip_prefix("./").ok_or(wrong("a name without ./"))?;
+        let path = name
+            .strip_prefix("./")
+            .ok_or_else(|| wrong("a name without ./"))?;
         let (path, kind) = match (header[156], path.strip_suffix('/')) {
             (b'5', _) if path.is_empty() => (path, None),
             (b'5', Some(path)) => (path, Some(Kind::Directory)),
@@ -184,7 +187,7 @@ pub fn read(bytes: &[u8]) -> Result<Archive, TarError> {
         at = next;
     }
     let rest = &bytes[at..];
-    if rest.len() < 2 * BLOCK || rest.len() % BLOCK != 0 {
+    if rest.len() < 2 * BLOCK || !rest.len().is_multiple_of(BLOCK) {
         return Err(TarError::Short(bytes.len()));
     }
     if rest.iter().any(|&it| it != 0) {

@@ -1,5 +1,7 @@
 //! The feed's Makefile, run by make with stand-ins for OpenWrt's own, installs what `make packages` packs.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use packages::manifest::Manifest;
 use packages::tree::{Kind, Tree};
 use std::fs;

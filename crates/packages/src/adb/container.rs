@@ -119,22 +119,25 @@ impl Container {
             if number >= MOST_BLOCKS {
                 return Err(wrong("one too many"));
             }
-            let head = self.bytes.get(at..at + 4).ok_or(wrong("it ends"))?;
+            let head = self.bytes.get(at..at + 4).ok_or_else(|| wrong("it ends"))?;
             let head = u32::from_le_bytes(head.try_into().map_err(|_| wrong("it ends"))?);
             let size = (head & 0x3fff_ffff) as usize;
             let content = self
                 .bytes
                 .get(at + 4..at + size)
-                .ok_or(wrong("a size beyond the end"))?;
+                .ok_or_else(|| wrong("a size beyond the end"))?;
             let next = (at + size).next_multiple_of(ALIGNMENT);
-            let padding = self.bytes.get(at + size..next).ok_or(wrong("no padding"))?;
+            let padding = self
+                .bytes
+                .get(at + size..next)
+                .ok_or_else(|| wrong("no padding"))?;
             if padding.iter().any(|&it| it != 0) {
                 return Err(wrong("something in the padding"));
             }
             match (head >> 30, payload, blocks.last()) {
                 (0, None, None) => payload = Some(content),
                 (1, Some(_), None | Some(Block::Signature(_))) => {
-                    blocks.push(Block::Signature(content))
+                    blocks.push(Block::Signature(content));
                 }
                 (2, Some(_), _) => blocks.push(Block::Data(content)),
                 _ => return Err(wrong("a kind that cannot stand there")),

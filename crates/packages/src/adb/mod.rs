@@ -50,7 +50,7 @@ mod tests {
     enum Any {
         Int(u64),
         Blob(Vec<u8>),
-        Array(Vec<Any>),
+        Array(Vec<Self>),
     }
 
     fn any_value() -> impl Strategy<Value = Any> {

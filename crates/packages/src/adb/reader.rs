@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
             _ => return Err(ValueError::Kind(word)),
         };
         let at = (word & 0x0fff_ffff) as usize;
-        if at % width != 0 {
+        if !at.is_multiple_of(width) {
             return Err(ValueError::Place(word));
         }
         let length = self
