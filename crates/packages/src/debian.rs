@@ -6,6 +6,9 @@ use crate::package::Package;
 use crate::stanza::Stanza;
 use crate::tree::{Kind, TreeError};
 
+/// Whether systemd runs, and the package is installed where it does: scripts may run outside of the root that they are of.
+const BOOTED: &str = "[ -z \"${DPKG_ROOT-}\" ] && [ -d /run/systemd/system ]";
+
 /// Where units stand.
 const UNITS: &str = "lib/systemd/system/";
 
@@ -144,7 +147,7 @@ fn postinst(package: &Package) -> String {
         ),
     };
     script += &format!(
-        "    if [ -d /run/systemd/system ]; then\n\
+        "    if {BOOTED}; then\n\
          \x20       systemctl --system daemon-reload >/dev/null || true\n\
          {restart}\
          \x20   fi\n\
@@ -160,7 +163,7 @@ fn prerm(package: &Package) -> String {
         return String::new();
     }
     format!(
-        "if [ \"$1\" = remove ] && [ -d /run/systemd/system ]; then\n\
+        "if [ \"$1\" = remove ] && {BOOTED}; then\n\
          \x20   systemctl stop {stopped} >/dev/null || true\n\
          fi\n"
     )
@@ -175,9 +178,11 @@ fn postrm(package: &Package) -> String {
         .map(|(unit, _)| format!("'{unit}'"))
         .collect();
     if !stopped(package).is_empty() {
-        script += "if [ \"$1\" = remove ] && [ -d /run/systemd/system ]; then\n\
-                   \x20   systemctl --system daemon-reload >/dev/null || true\n\
-                   fi\n";
+        script += &format!(
+            "if [ \"$1\" = remove ] && {BOOTED}; then\n\
+             \x20   systemctl --system daemon-reload >/dev/null || true\n\
+             fi\n"
+        );
     }
     if !installed.is_empty() {
         let names = installed.join(" ");
@@ -261,6 +266,10 @@ mod tests {
             for word in words {
                 assert!(text.contains(word), "{name}: {word}: {text}");
             }
+            assert!(
+                text.contains(BOOTED),
+                "{name} would tell the systemd of a machine that it does not install on"
+            );
             let mut shell = Command::new("sh")
                 .arg("-n")
                 .stdin(Stdio::piped())

@@ -21,11 +21,8 @@ all: install-$(1)
 install-$(1):
 	mkdir -p $(OUT)/$(1)
 	$(call Package/$(1)/install,$(OUT)/$(1))
-	: >$(OUT)/$(1).postinst
-ifdef Package/$(1)/postinst
-	printf '%s\n' "$$$$POSTINST_$(subst -,_,$(1))" >$(OUT)/$(1).postinst
-export POSTINST_$(subst -,_,$(1))=$$(call Package/$(1)/postinst)
-endif
+	$(foreach it,postinst prerm,printf '%s' "$$$$SCRIPT_$(it)_$(subst -,_,$(1))" >$(OUT)/$(1).$(it);)
+$(foreach it,postinst prerm,$(if $(Package/$(1)/$(it)),$(eval export SCRIPT_$(it)_$(subst -,_,$(1))=$$(Package/$(1)/$(it)))))
 endef
 "#;
 
@@ -78,9 +75,11 @@ fn the_feed_installs_what_is_packed() {
         let mut tree = Tree::default();
         read(&installed, "", &mut tree);
         assert_eq!(tree, package.tree, "{}", package.name);
-        let postinst =
-            fs::read_to_string(top.join(format!("out/{}.postinst", package.name))).unwrap();
-        assert_eq!(postinst.trim_end(), package.postinst.trim_end());
+        for (name, script) in [("postinst", &package.postinst), ("prerm", &package.prerm)] {
+            let installed = top.join(format!("out/{}.{name}", package.name));
+            let installed = fs::read_to_string(installed).unwrap();
+            assert_eq!(installed.trim_end(), script.trim_end(), "{name}");
+        }
     }
 }
 
