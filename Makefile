@@ -7,7 +7,7 @@ SECONDS ?= 60
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test loom lint bench null-cipher bench-docs fuzz peers clean arm test-arm count-arm count-router arm-flags test-vm
+.PHONY: help setup build demo test loom lint bench null-cipher bench-docs fuzz peers clean arm test-arm count-arm count-router arm-flags test-vm packages release
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -78,6 +78,12 @@ count-router: ## Count a virtual router's instructions per packet, Millrace besi
 
 arm-flags: ## Count what compiler options do to pi, e and ciphers on ARM, beside published times
 	@scripts/arm-flags
+
+packages: ## Make packages for OpenWrt and Debian; KEY="FILE ..." signs, PROGRAMS=DIR takes programs that are there
+	@CHIP="$(CHIP)" KEY="$(KEY)" PROGRAMS="$(PROGRAMS)" scripts/packages
+
+release: ## Packages, static programs, bill of materials and checksums of a version; KEY="FILE ..." signs
+	@KEY="$(KEY)" PROGRAMS="$(PROGRAMS)" scripts/release
 
 clean: ## Delete what was built
 	cargo clean

@@ -55,7 +55,7 @@ pub(crate) fn command() -> Command {
     let file = Arg::new("FILE")
         .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("IFNAME.conf, or IFNAME for /etc/wireguard/IFNAME.conf; NAME.ovpn; NAME.toml, or a file of pppd's or pptpd.conf (PPTP); a relay's file");
+        .help("IFNAME.conf; NAME.ovpn; NAME.toml, or a file of pppd's or pptpd.conf (PPTP); a relay's file; or NAME for the file of that name in /etc/millrace, /etc/wireguard or /etc/openvpn/client");
     Command::new("check")
         .about("Say of every line of a file whether it is honoured, ignored or refused, and why")
         .arg(file)
@@ -78,12 +78,10 @@ pub(crate) fn command() -> Command {
 impl From<&ArgMatches> for Arguments {
     fn from(matches: &ArgMatches) -> Self {
         Self {
-            file: super::up::find(
-                &matches
-                    .get_one::<PathBuf>("FILE")
-                    .cloned()
-                    .unwrap_or_default(),
-            ),
+            file: matches
+                .get_one::<PathBuf>("FILE")
+                .cloned()
+                .unwrap_or_default(),
             json: matches.get_flag("json"),
             allow_scripts: matches.get_flag("allow-scripts"),
             allow_files: matches.get_flag("allow-files"),
@@ -97,7 +95,15 @@ impl From<&ArgMatches> for Arguments {
 /// caller's business, and 2.
 #[must_use]
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let judged = match judge(arguments) {
+    let found = crate::profile::find(&arguments.file);
+    let judged = found.map_err(Into::into).and_then(|file| {
+        let file = Arguments {
+            file,
+            ..arguments.clone()
+        };
+        judge(&file).map_err(Box::<dyn std::error::Error>::from)
+    });
+    let judged = match judged {
         Ok(judged) => judged,
         Err(error) => {
             terminal::note(format_args!("millrace: {error}"));

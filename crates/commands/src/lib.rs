@@ -18,6 +18,7 @@ mod manual;
 mod migrate;
 mod openvpn;
 mod peer;
+mod profile;
 #[cfg(feature = "relay")]
 mod relay;
 mod server;

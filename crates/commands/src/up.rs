@@ -1,6 +1,5 @@
 //! `millrace up`: a tunnel from a wg-quick, OpenVPN or PPTP file, and nothing of it left afterwards.
 
-use super::server::DIRECTORY;
 use super::settings;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::lines::SharedLines;
@@ -31,7 +30,7 @@ pub(crate) fn command() -> Command {
             Arg::new("FILE")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("IFNAME.conf, or IFNAME for one in /etc/millrace or /etc/wireguard; NAME.ovpn; NAME.toml, or a file of pppd's or pptpd.conf (PPTP)"),
+                .help("IFNAME.conf; NAME.ovpn; NAME.toml, or a file of pppd's or pptpd.conf (PPTP); or NAME for the file of that name in /etc/millrace, /etc/wireguard or /etc/openvpn/client"),
         )
         .arg(flag(
             "daemon",
@@ -176,7 +175,7 @@ const REFUSED: &str = "lines are refused (see above): mend them, allow what they
 
 fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
     let settings = settings::load(matches)?;
-    let path = find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?);
+    let path = crate::profile::find(matches.get_one::<PathBuf>("FILE").ok_or("no FILE")?)?;
     settings::log_to_file(matches)?;
     let _claim = Claim::new(&path)?;
     if config::pptp::is_pptp(&path) {
@@ -199,17 +198,4 @@ fn up(matches: &ArgMatches) -> Result<ExitCode, Box<dyn Error>> {
         return Err("this file is a relay's: run it by `millrace relay`".into());
     }
     wireguard::up(&path, matches, settings)
-}
-
-/// `IFNAME` stands for the file that `millrace server init` has made, or else for that which `wg-quick` would read, unless there is a file of that name here.
-pub(super) fn find(path: &Path) -> PathBuf {
-    if path.components().count() == 1 && path.extension().is_none() && !path.is_file() {
-        let own = ["conf", "ovpn"].map(|end| Path::new(DIRECTORY).join(path).with_extension(end));
-        let found = own.into_iter().find(|it| it.is_file());
-        return found.unwrap_or_else(|| {
-            let wg_quick = Path::new("/etc/wireguard").join(path);
-            wg_quick.with_extension("conf")
-        });
-    }
-    path.to_owned()
 }

@@ -1,0 +1,135 @@
+//! Which file a tunnel's name stands for, in the places where `millrace up`, units of systemd and `wg-quick` look.
+
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A directory, and the endings of what is looked for in it.
+type Place = (&'static str, &'static [&'static str]);
+
+/// Our own files, and those that were there before us.
+const PLACES: [Place; 3] = [
+    ("/etc/millrace", &["conf", "ovpn", "toml"]),
+    ("/etc/wireguard", &["conf"]),
+    ("/etc/openvpn/client", &["conf", "ovpn"]),
+];
+
+/// Why a name stands for no file.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub(crate) enum ProfileError {
+    /// Nothing of that name in any place.
+    #[error("{name}: there is no file of this name here, nor {}", paths(.looked_for, " or "))]
+    None {
+        /// The name.
+        name: String,
+        /// What would be it.
+        looked_for: Vec<PathBuf>,
+    },
+    /// More than one file.
+    #[error("{name}: these are all of this name, name one by its path: {}", paths(.found, ", "))]
+    Several {
+        /// The name.
+        name: String,
+        /// The files.
+        found: Vec<PathBuf>,
+    },
+}
+
+fn paths(paths: &[PathBuf], between: &str) -> String {
+    let paths: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
+    paths.join(between)
+}
+
+/// The file that a command was given: a path, or a name without an ending, which stands for the one file of that name in
+/// these places, unless there is a file of that name here.
+pub(crate) fn find(path: &Path) -> Result<PathBuf, ProfileError> {
+    find_below(path, Path::new("/"))
+}
+
+fn find_below(path: &Path, root: &Path) -> Result<PathBuf, ProfileError> {
+    let is_name = path.components().count() == 1 && path.extension().is_none();
+    if !is_name || path.is_file() {
+        return Ok(path.to_owned());
+    }
+    let name = path.display().to_string();
+    let mut looked_for = Vec::new();
+    for (directory, endings) in PLACES {
+        for ending in endings {
+            let file = Path::new(directory).join(path).with_extension(ending);
+            // The settings of all tunnels are none.
+            if file != Path::new(config::settings::DEFAULT_PATH) {
+                looked_for.push(file);
+            }
+        }
+    }
+    let below = |file: &Path| root.join(file.strip_prefix("/").unwrap_or(file));
+    let is_there = |file: &&PathBuf| below(file).is_file();
+    let mut found: Vec<PathBuf> = looked_for.iter().filter(is_there).cloned().collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(file), true) => Ok(below(&file)),
+        (Some(last), false) => {
+            found.push(last);
+            Err(ProfileError::Several { name, found })
+        }
+        (None, _) => Err(ProfileError::None { name, looked_for }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_name_stands_for_the_one_file_of_that_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let make = |path: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+            path
+        };
+        let find = |name: &str| find_below(Path::new(name), root);
+        let none = find("office").unwrap_err().to_string();
+        for path in [
+            "/etc/millrace/office.toml",
+            "/etc/wireguard/office.conf",
+            "/etc/openvpn/client/office.ovpn",
+        ] {
+            assert!(none.contains(path), "{none}");
+        }
+        for path in [
+            "etc/openvpn/client/a.conf",
+            "etc/millrace/b.toml",
+            "etc/wireguard/c.conf",
+            "etc/millrace/d.ovpn",
+        ] {
+            let path = make(path);
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            assert_eq!(find(name).unwrap(), path);
+        }
+        make("etc/wireguard/d.conf");
+        let several = find("d").unwrap_err().to_string();
+        assert!(
+            several.ends_with("/etc/millrace/d.ovpn, /etc/wireguard/d.conf"),
+            "{several}"
+        );
+        make("etc/millrace/millrace.toml");
+        assert!(
+            matches!(find("millrace"), Err(ProfileError::None { .. })),
+            "settings are no tunnel"
+        );
+    }
+
+    #[test]
+    fn paths_and_names_with_an_ending_stand_for_themselves() {
+        for path in [
+            "office.conf",
+            "./office",
+            "/etc/wireguard/office",
+            "../office",
+        ] {
+            assert_eq!(find(Path::new(path)).unwrap(), Path::new(path));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The file around an ADB: a schema, and blocks, either as they are or deflated.
+
+use crate::compress::{self, UnpackError};
+use std::io;
+use thiserror::Error;
+
+/// The schema of a package.
+pub const PACKAGE: [u8; 4] = *b"pckg";
+/// The schema of an index.
+pub const INDEX: [u8; 4] = *b"indx";
+
+const PLAIN: &[u8] = b"ADB.";
+const DEFLATED: &[u8] = b"ADBd";
+/// Blocks begin at multiples of this from the first one.
+const ALIGNMENT: usize = 8;
+/// The most blocks: one for each file, and a few.
+const MOST_BLOCKS: usize = 20_000;
+
+/// What stands in a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Block<'a> {
+    /// A signature of the ADB in front.
+    Signature(&'a [u8]),
+    /// A file of a package.
+    Data(&'a [u8]),
+}
+
+/// Why bytes are no ADB file.
+#[derive(Debug, Error)]
+pub enum ContainerError {
+    /// Another format.
+    #[error("not an ADB file")]
+    Magic,
+    /// An ADB of another schema.
+    #[error("an ADB file of another schema")]
+    Schema,
+    /// It cannot be unpacked.
+    #[error("{0}")]
+    Unpack(#[from] UnpackError),
+    /// A block that cannot stand there.
+    #[error("ADB: block {0}: {1}")]
+    Block(usize, &'static str),
+}
+
+/// A file's content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    schema: [u8; 4],
+    /// Blocks, behind the schema.
+    bytes: Vec<u8>,
+}
+
+impl Container {
+    /// One with an ADB in front.
+    #[must_use]
+    pub fn new(schema: [u8; 4], payload: &[u8]) -> Self {
+        let bytes = Vec::new();
+        let mut container = Self { schema, bytes };
+        container.push(0, &[payload]);
+        container
+    }
+
+    /// Adds a block. Signatures come before data.
+    pub fn add(&mut self, block: &Block<'_>) {
+        match block {
+            Block::Signature(bytes) => self.push(1, &[bytes]),
+            Block::Data(bytes) => self.push(2, &[bytes]),
+        }
+    }
+
+    fn push(&mut self, kind: u32, payload: &[&[u8]]) {
+        let length: usize = payload.iter().map(|it| it.len()).sum();
+        // 30 bits: what is packed is far below a gigabyte.
+        let size = (length + 4) as u32 & 0x3fff_ffff;
+        self.bytes
+            .extend_from_slice(&(kind << 30 | size).to_le_bytes());
+        for part in payload {
+            self.bytes.extend_from_slice(part);
+        }
+        let end = self.bytes.len().next_multiple_of(ALIGNMENT);
+        self.bytes.resize(end, 0);
+    }
+
+    /// The file, deflated.
+    ///
+    /// # Errors
+    /// None of a vector's.
+    pub fn write(&self) -> io::Result<Vec<u8>> {
+        let plain = [PLAIN, &self.schema, &self.bytes].concat();
+        Ok([DEFLATED, &compress::deflate(&plain)?].concat())
+    }
+
+    /// Reads a file, plain or deflated, of one schema.
+    ///
+    /// # Errors
+    /// When it is none. The blocks are looked at by [`Self::blocks`].
+    pub fn read(bytes: &[u8], schema: [u8; 4]) -> Result<Self, ContainerError> {
+        let plain = match bytes.strip_prefix(DEFLATED) {
+            Some(deflated) => compress::inflate(deflated)?,
+            None => bytes.to_vec(),
+        };
+        let rest = plain.strip_prefix(PLAIN).ok_or(ContainerError::Magic)?;
+        let bytes = rest.strip_prefix(&schema).ok_or(ContainerError::Schema)?;
+        let bytes = bytes.to_vec();
+        Ok(Self { schema, bytes })
+    }
+
+    /// The payload of the ADB, and the blocks behind it.
+    ///
+    /// # Errors
+    /// When there is none in front, blocks are in disorder, or do not fit into the file.
+    pub fn blocks(&self) -> Result<(&[u8], Vec<Block<'_>>), ContainerError> {
+        let mut payload = None;
+        let mut blocks = Vec::new();
+        let mut at = 0;
+        while at < self.bytes.len() {
+            let number = blocks.len();
+            let wrong = move |what| ContainerError::Block(number, what);
+            if number >= MOST_BLOCKS {
+                return Err(wrong("one too many"));
+            }
+            let head = self.bytes.get(at..at + 4).ok_or_else(|| wrong("it ends"))?;
+            let head = u32::from_le_bytes(head.try_into().map_err(|_| wrong("it ends"))?);
+            let size = (head & 0x3fff_ffff) as usize;
+            let content = self
+                .bytes
+                .get(at + 4..at + size)
+                .ok_or_else(|| wrong("a size beyond the end"))?;
+            let next = (at + size).next_multiple_of(ALIGNMENT);
+            let padding = self
+                .bytes
+                .get(at + size..next)
+                .ok_or_else(|| wrong("no padding"))?;
+            if padding.iter().any(|&it| it != 0) {
+                return Err(wrong("something in the padding"));
+            }
+            match (head >> 30, payload, blocks.last()) {
+                (0, None, None) => payload = Some(content),
+                (1, Some(_), None | Some(Block::Signature(_))) => {
+                    blocks.push(Block::Signature(content));
+                }
+                (2, Some(_), _) => blocks.push(Block::Data(content)),
+                _ => return Err(wrong("a kind that cannot stand there")),
+            }
+            at = next;
+        }
+        let payload = payload.ok_or(ContainerError::Block(0, "no ADB"))?;
+        Ok((payload, blocks))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(payload in proptest::collection::vec(any::<u8>(), 0..50), data in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..50), 0..4)) {
+            let mut container = Container::new(PACKAGE, &payload);
+            container.add(&Block::Signature(b"signature"));
+            for bytes in &data {
+                container.add(&Block::Data(bytes));
+            }
+            let read = Container::read(&container.write().unwrap(), PACKAGE).unwrap();
+            let (found, blocks) = read.blocks().unwrap();
+            prop_assert_eq!(found, payload);
+            let expected: Vec<Block<'_>> = [Block::Signature(b"signature")].into_iter().chain(data.iter().map(|it| Block::Data(it))).collect();
+            prop_assert_eq!(blocks, expected);
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = Container::read(&bytes, PACKAGE);
+            let plain = [&b"ADB.pckg"[..], &bytes].concat();
+            let _ = Container::read(&plain, PACKAGE).unwrap().blocks();
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_format() {
+        let mut container = Container::new(INDEX, &[1, 2, 3]);
+        container.add(&Block::Data(&[9; 4]));
+        let plain = compress::inflate(&container.write().unwrap()[4..]).unwrap();
+        assert_eq!(
+            plain,
+            *b"ADB.indx\x07\0\0\0\x01\x02\x03\0\x08\0\0\x80\x09\x09\x09\x09"
+        );
+        assert!(matches!(
+            Container::read(&plain, PACKAGE),
+            Err(ContainerError::Schema)
+        ));
+    }
+}

@@ -1,0 +1,30 @@
+//! Digests and how they are written.
+
+use aws_lc_rs::digest::{SHA256, SHA512, digest};
+use std::fmt::Write as _;
+
+/// SHA-256.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut value = [0; 32];
+    value.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    value
+}
+
+/// SHA-512.
+#[must_use]
+pub fn sha512(bytes: &[u8]) -> [u8; 64] {
+    let mut value = [0; 64];
+    value.copy_from_slice(digest(&SHA512, bytes).as_ref());
+    value
+}
+
+/// Two lower-case digits for each byte.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Into a string, where nothing fails.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

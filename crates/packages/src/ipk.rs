@@ -1,0 +1,143 @@
+//! opkg's packages: a gzip'd tar of `debian-binary`, `data.tar.gz` and `control.tar.gz`, in this order.
+//!
+//! As OpenWrt's `scripts/ipkg-build` makes them. Other systems' ipk are `ar` archives, which opkg reads as well.
+
+use crate::compress::{self, UnpackError};
+use crate::tar::{self, TarError};
+use crate::tree::Tree;
+use std::io;
+use thiserror::Error;
+
+/// What `debian-binary` says.
+pub const VERSION: &[u8] = b"2.0\n";
+
+/// What the two archives of a package hold: of an ipk, and of a deb.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Content {
+    /// `control`, lists and scripts.
+    pub control: Tree,
+    /// What is installed.
+    pub data: Tree,
+}
+
+/// Why bytes are no package.
+#[derive(Debug, Error)]
+pub enum IpkError {
+    /// It cannot be unpacked.
+    #[error("{part}: {error}")]
+    Unpack {
+        /// Which part.
+        part: &'static str,
+        /// Why.
+        error: UnpackError,
+    },
+    /// An archive in it is none.
+    #[error("{part}: {error}")]
+    Tar {
+        /// Which part.
+        part: &'static str,
+        /// Why.
+        error: TarError,
+    },
+    /// It has other parts than a package has, or in another order.
+    #[error("not debian-binary (2.0), data.tar.gz and control.tar.gz")]
+    Parts,
+    /// There is no control file.
+    #[error("no control file")]
+    NoControl,
+}
+
+/// Writes a package, everything in it of one date.
+///
+/// # Errors
+/// None of a vector's.
+pub fn write(content: &Content, date: u64) -> io::Result<Vec<u8>> {
+    let data = compress::gzip(&tar::write(&content.data, date))?;
+    let control = compress::gzip(&tar::write(&content.control, date))?;
+    let parts: [(&str, &[u8]); 3] = [
+        ("debian-binary", VERSION),
+        ("data.tar.gz", &data),
+        ("control.tar.gz", &control),
+    ];
+    compress::gzip(&tar::write_files(&parts, date))
+}
+
+/// Reads a package.
+///
+/// # Errors
+/// When it is none, or one that this crate would not have written.
+pub fn read(bytes: &[u8]) -> Result<Content, IpkError> {
+    let outer = archive("the package", bytes)?;
+    let parts = ["./debian-binary", "./data.tar.gz", "./control.tar.gz"];
+    if outer.names != parts || outer.tree.content("debian-binary") != Some(VERSION) {
+        return Err(IpkError::Parts);
+    }
+    let inner = |name: &'static str| {
+        let bytes = outer.tree.content(name).ok_or(IpkError::Parts)?;
+        archive(name, bytes).map(|it| it.tree)
+    };
+    let data = inner("data.tar.gz")?;
+    let control = inner("control.tar.gz")?;
+    if control.content("control").is_none() {
+        return Err(IpkError::NoControl);
+    }
+    Ok(Content { control, data })
+}
+
+fn archive(part: &'static str, bytes: &[u8]) -> Result<tar::Archive, IpkError> {
+    let bytes = compress::gunzip(bytes).map_err(|error| IpkError::Unpack { part, error })?;
+    tar::read(&bytes).map_err(|error| IpkError::Tar { part, error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash;
+    use crate::tree::tests::any_tree;
+    use proptest::prelude::*;
+
+    fn content(data: Tree) -> Content {
+        let mut control = Tree::default();
+        control.file("control", 0o644, b"Package: a\n").unwrap();
+        Content { control, data }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn what_is_written_is_read(data in any_tree()) {
+            let content = content(data);
+            let bytes = write(&content, 7).unwrap();
+            prop_assert_eq!(&read(&bytes).unwrap(), &content);
+            prop_assert_eq!(write(&content, 7).unwrap(), bytes);
+        }
+
+        #[test]
+        fn damage_never_panics(at in any::<proptest::sample::Index>(), bits in 1_u8..) {
+            let mut bytes = write(&content(Tree::default()), 7).unwrap();
+            let index = at.index(bytes.len());
+            bytes[index] ^= bits;
+            let _ = read(&bytes);
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_before() {
+        let mut data = Tree::default();
+        data.file("usr/sbin/millrace", 0o755, b"program").unwrap();
+        let bytes = write(&content(data), 1_700_000_000).unwrap();
+        // What is compressed depends on the version of the compressor: the archives in it do not.
+        let outer = compress::gunzip(&bytes).unwrap();
+        let outer = tar::read(&outer).unwrap().tree;
+        let data = compress::gunzip(outer.content("data.tar.gz").unwrap()).unwrap();
+        assert_eq!(
+            hash::hex(&hash::sha256(&data)),
+            "c1229d0b01fb77d56dbecec1054d3fa3a3a6b955dbb029fa63e14d997268cc08"
+        );
+        assert_eq!(
+            bytes[..10],
+            *b"\x1f\x8b\x08\0\0\0\0\0\x02\xff",
+            "gzip without a date"
+        );
+    }
+}

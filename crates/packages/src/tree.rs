@@ -1,0 +1,360 @@
+//! What a package installs: files, directories and links by their paths, all of them root's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use thiserror::Error;
+
+/// The longest path, in bytes: with `./` in front it has to fit into the field of a tar header.
+pub const LONGEST_PATH: usize = 97;
+
+/// The longest target of a link, in bytes, for the same reason.
+pub const LONGEST_TARGET: usize = 99;
+
+/// The most entries of a tree.
+pub const MOST_ENTRIES: usize = 10_000;
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A file, and its content.
+    File(Vec<u8>),
+    /// A symbolic link, and where it leads.
+    Link(String),
+}
+
+/// A path's kind and permissions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The permission bits, at most 0o7777. A link has 0o777.
+    pub mode: u32,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// Why something cannot stand in a tree.
+#[derive(Debug, Error)]
+pub enum TreeError {
+    /// The path is absolute, empty, too long, climbs, or has a character that lists of files cannot hold.
+    #[error(
+        "{0:?}: not a path of a package (relative, without `..` or control characters, at most {LONGEST_PATH} bytes)"
+    )]
+    Path(String),
+    /// The link's target is empty, too long or has a control character.
+    #[error("{path}: a link to {target:?} cannot be packed")]
+    Target {
+        /// The link.
+        path: String,
+        /// Where it leads.
+        target: String,
+    },
+    /// Something else stands there, or above it.
+    #[error("{0}: something else stands there or above it")]
+    Taken(String),
+    /// Bits that are no permissions.
+    #[error("{path}: mode {mode:o}")]
+    Mode {
+        /// The path.
+        path: String,
+        /// Its mode.
+        mode: u32,
+    },
+    /// Too many entries.
+    #[error("more than {MOST_ENTRIES} files and directories")]
+    Many,
+    /// A directory of this machine holds something that is neither a file, a directory nor a link.
+    #[error("{0}: neither a file, a directory nor a link")]
+    Special(String),
+    /// A directory of this machine cannot be read.
+    #[error("{path}: {error}")]
+    Read {
+        /// The path.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// Entries by their paths, which are relative and sorted by their bytes, so that a directory precedes what is in it.
+///
+/// Invariant: every path's parent is there, and is a directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tree(BTreeMap<String, Entry>);
+
+impl Tree {
+    /// Adds an entry, and the directories above it that are missing (0755). An equal directory may be there.
+    ///
+    /// # Errors
+    /// When it cannot stand there, or something else does.
+    pub fn add(&mut self, path: &str, entry: Entry) -> Result<(), TreeError> {
+        let is_clean = !path.is_empty()
+            && path.len() <= LONGEST_PATH
+            && !path.chars().any(char::is_control)
+            && path.split('/').all(|it| !matches!(it, "" | "." | ".."));
+        if !is_clean {
+            return Err(TreeError::Path(path.to_owned()));
+        }
+        if entry.mode & !0o7777 != 0 {
+            return Err(TreeError::Mode {
+                path: path.to_owned(),
+                mode: entry.mode,
+            });
+        }
+        if let Kind::Link(target) = &entry.kind {
+            let is_sound = !target.is_empty()
+                && target.len() <= LONGEST_TARGET
+                && !target.chars().any(char::is_control);
+            if !is_sound {
+                return Err(TreeError::Target {
+                    path: path.to_owned(),
+                    target: target.clone(),
+                });
+            }
+        }
+        if let Some((parent, _)) = path.rsplit_once('/') {
+            match self.0.get(parent).map(|it| &it.kind) {
+                Some(Kind::Directory) => {}
+                Some(_) => return Err(TreeError::Taken(path.to_owned())),
+                None => self.add(parent, Entry::directory(0o755))?,
+            }
+        }
+        match self.0.get(path) {
+            Some(there) if *there == entry && entry.kind == Kind::Directory => return Ok(()),
+            Some(_) => return Err(TreeError::Taken(path.to_owned())),
+            None => {}
+        }
+        if self.0.len() >= MOST_ENTRIES {
+            return Err(TreeError::Many);
+        }
+        self.0.insert(path.to_owned(), entry);
+        Ok(())
+    }
+
+    /// Adds a file.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub fn file(&mut self, path: &str, mode: u32, content: &[u8]) -> Result<(), TreeError> {
+        let kind = Kind::File(content.to_owned());
+        self.add(path, Entry { mode, kind })
+    }
+
+    /// Adds what stands below a directory of this machine, with modes by [`mode_of`]. Nothing but content, paths and
+    /// links is taken from there, so that it does not matter by whom and how it was checked out.
+    ///
+    /// # Errors
+    /// When it cannot be read, or cannot stand there.
+    pub fn add_directory(&mut self, directory: &Path) -> Result<(), TreeError> {
+        self.below(directory, "")
+    }
+
+    fn below(&mut self, directory: &Path, prefix: &str) -> Result<(), TreeError> {
+        let fault = |path: &Path| {
+            let path = path.display().to_string();
+            move |error| TreeError::Read { path, error }
+        };
+        for entry in fs::read_dir(directory).map_err(fault(directory))? {
+            let entry = entry.map_err(fault(directory))?;
+            let real = entry.path();
+            let name = entry.file_name().into_string();
+            let name = name.map_err(|name| TreeError::Path(name.display().to_string()))?;
+            // Keeps a directory that is otherwise empty in the repository.
+            if name == ".gitkeep" {
+                continue;
+            }
+            let path = format!("{prefix}{name}");
+            let kind = entry.file_type().map_err(fault(&real))?;
+            if kind.is_dir() {
+                // It may be there with another mode.
+                if self.get(&path).map(|it| &it.kind) != Some(&Kind::Directory) {
+                    self.add(&path, Entry::directory(0o755))?;
+                }
+                self.below(&real, &format!("{path}/"))?;
+            } else if kind.is_symlink() {
+                let target = fs::read_link(&real).map_err(fault(&real))?;
+                self.add(&path, Entry::link(&target.to_string_lossy()))?;
+            } else if kind.is_file() {
+                let content = fs::read(&real).map_err(fault(&real))?;
+                let mode = mode_of(&path, &content);
+                self.file(&path, mode, &content)?;
+            } else {
+                return Err(TreeError::Special(real.display().to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands at a path.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Option<&Entry> {
+        self.0.get(path)
+    }
+
+    /// The content of the file at a path.
+    #[must_use]
+    pub fn content(&self, path: &str) -> Option<&[u8]> {
+        match &self.0.get(path)?.kind {
+            Kind::File(content) => Some(content),
+            _ => None,
+        }
+    }
+
+    /// All entries, sorted by the bytes of their paths.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.0.iter().map(|(path, entry)| (path.as_str(), entry))
+    }
+
+    /// The bytes of all files.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.0.values().map(|it| it.content().len() as u64).sum()
+    }
+
+    /// Whether nothing is in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Entry {
+    /// A directory.
+    #[must_use]
+    pub fn directory(mode: u32) -> Self {
+        let kind = Kind::Directory;
+        Self { mode, kind }
+    }
+
+    /// A symbolic link.
+    #[must_use]
+    pub fn link(target: &str) -> Self {
+        Self {
+            mode: 0o777,
+            kind: Kind::Link(target.to_owned()),
+        }
+    }
+
+    /// A file's content; nothing of others.
+    #[must_use]
+    pub fn content(&self) -> &[u8] {
+        match &self.kind {
+            Kind::File(content) => content,
+            _ => &[],
+        }
+    }
+}
+
+/// Where programs and scripts stand that are executed. netifd starts a protocol handler that it may not execute a
+/// thousand times a second.
+const EXECUTED: [&str; 8] = [
+    "bin/",
+    "etc/init.d/",
+    "etc/uci-defaults/",
+    "lib/netifd/proto/",
+    "sbin/",
+    "usr/bin/",
+    "usr/libexec/",
+    "usr/sbin/",
+];
+
+/// Where keys and passwords may stand.
+const SECRET: [&str; 2] = ["etc/config/", "etc/millrace/"];
+
+/// The permission bits of a file by where it stands, and by what it begins with: a script is executed.
+#[must_use]
+pub fn mode_of(path: &str, content: &[u8]) -> u32 {
+    let stands = |directories: &[&str]| directories.iter().any(|it| path.starts_with(it));
+    if stands(&SECRET) {
+        0o600
+    } else if stands(&EXECUTED) || content.starts_with(b"#!") {
+        0o755
+    } else {
+        0o644
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Any tree of moderate size: files, links and directories, three levels deep.
+    pub(crate) fn any_tree() -> impl Strategy<Value = Tree> {
+        let path = proptest::collection::vec("[a-zA-Z0-9+_ -][a-zA-Z0-9+_. -]{0,9}", 1..4)
+            .prop_map(|it| it.join("/"));
+        let mode = prop_oneof![Just(0o644), Just(0o755), Just(0o600), 0_u32..0o7777];
+        let content = prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..600),
+            // What lengths in tar and ADB change their form at.
+            prop_oneof![
+                Just(255),
+                Just(256),
+                Just(511),
+                Just(512),
+                Just(513),
+                Just(65_536)
+            ]
+            .prop_map(|length| vec![7; length]),
+        ];
+        let kind = prop_oneof![
+            Just(Kind::Directory),
+            content.prop_map(Kind::File),
+            "[a-z./]{1,30}".prop_map(Kind::Link),
+        ];
+        proptest::collection::vec((path, mode, kind), 0..12).prop_map(|entries| {
+            let mut tree = Tree::default();
+            for (path, mode, kind) in entries {
+                let mode = match kind {
+                    Kind::Link(_) => 0o777,
+                    _ => mode,
+                };
+                // One that does not fit beside the others is left out.
+                let _ = tree.add(&path, Entry { mode, kind });
+            }
+            tree
+        })
+    }
+
+    #[test]
+    fn parents_come_by_themselves_and_before_what_is_in_them() {
+        let mut tree = Tree::default();
+        tree.file("usr/sbin/millrace", 0o755, b"x").unwrap();
+        let paths: Vec<&str> = tree.iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, ["usr", "usr/sbin", "usr/sbin/millrace"]);
+        assert_eq!(tree.get("usr"), Some(&Entry::directory(0o755)));
+        assert_eq!(tree.size(), 1);
+    }
+
+    #[test]
+    fn what_could_leave_the_root_or_break_a_list_is_refused() {
+        let mut tree = Tree::default();
+        let long = "a".repeat(LONGEST_PATH + 1);
+        for path in [
+            "", "/etc", "../x", "a/../b", "a//b", "a/", "./a", "a\nb", &long,
+        ] {
+            assert!(tree.file(path, 0o644, b"").is_err(), "{path:?}");
+        }
+        assert!(tree.add("a", Entry::link("")).is_err());
+        assert!(tree.add("a", Entry::link("b\0c")).is_err());
+        assert!(tree.file("a", 0o170_644, b"").is_err());
+        tree.file("a", 0o644, b"").unwrap();
+        assert!(tree.file("a/b", 0o644, b"").is_err(), "below a file");
+        assert!(tree.file("a", 0o644, b"").is_err(), "twice");
+    }
+
+    #[test]
+    fn modes_are_by_place_not_by_checkout() {
+        for (path, content, mode) in [
+            ("lib/netifd/proto/millrace.sh", "", 0o755),
+            ("etc/init.d/millrace", "", 0o755),
+            ("etc/hotplug.d/iface/90-millrace", "#!/bin/sh\n", 0o755),
+            ("etc/config/millrace", "", 0o600),
+            ("www/luci-static/resources/protocol/millrace.js", "", 0o644),
+        ] {
+            assert_eq!(mode_of(path, content.as_bytes()), mode, "{path}");
+        }
+    }
+}
