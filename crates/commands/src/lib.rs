@@ -11,6 +11,7 @@
 mod audit;
 mod check;
 mod down;
+mod guard;
 mod keys;
 #[cfg(feature = "manual")]
 mod manual;
@@ -51,6 +52,7 @@ fn cli() -> Command {
         .subcommand(openvpn::command())
         .subcommand(status::command())
         .subcommand(check::command())
+        .subcommand(guard::command())
         .subcommands(keys::commands())
         .subcommand(tune::command());
     #[cfg(feature = "pptp")]
@@ -113,6 +115,7 @@ pub fn run() -> ExitCode {
     let quiet = match matches.subcommand_name() {
         Some("up") => "warn,service::wireguard=info,service::pptp=info,commands=info",
         Some("relay") => "warn,service::relay=info,commands=info",
+        Some("guard") => "warn,guard=info",
         _ => "warn",
     };
     host::logging::begin(match matches.get_count("verbose") {
@@ -138,6 +141,7 @@ pub fn run() -> ExitCode {
         Some(("completions", m)) => manual::completions(m),
         #[cfg(feature = "speed")]
         Some(("speed", m)) => tools::speed::run(m),
+        Some(("guard", m)) => guard::run(m),
         Some(("check", m)) => check::run(&m.into()),
         Some(("tune", m)) => tune::run(m),
         #[cfg(feature = "audit")]

@@ -6,6 +6,7 @@
 //! * [`lines`]: the lines of a tunnel, which the files of several protocols may describe.
 //! * [`pptp`]: PPTP clients and servers.
 //! * [`relay`]: relays, and who may use them.
+//! * [`guard`]: devices of the LAN that leave only by a tunnel.
 //! * [`error`]: why there is no model.
 //! * [`uapi`]: the text that `wg` speaks to a running interface.
 //! * [`types`]: keys, address ranges and endpoints that the others share.
@@ -17,6 +18,7 @@
 
 pub mod error;
 mod file;
+pub mod guard;
 pub mod lines;
 pub mod openvpn;
 pub mod pptp;
