@@ -8,6 +8,7 @@
 mod content;
 mod directory;
 pub mod dns;
+pub mod guarded;
 mod no_descriptors;
 pub mod openvpn;
 pub mod pairwise;

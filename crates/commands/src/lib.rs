@@ -11,6 +11,7 @@
 mod audit;
 mod check;
 mod down;
+mod guard;
 mod keys;
 #[cfg(feature = "manual")]
 mod manual;
@@ -56,6 +57,7 @@ fn cli() -> Command {
         .subcommand(check::command())
         .subcommand(server::command())
         .subcommand(peer::command())
+        .subcommand(guard::command())
         .subcommands(keys::commands())
         .subcommand(tune::command());
     #[cfg(feature = "pptp")]
@@ -118,6 +120,7 @@ pub fn run() -> ExitCode {
     let quiet = match matches.subcommand_name() {
         Some("up") => "warn,service::wireguard=info,service::pptp=info,commands=info",
         Some("relay") => "warn,service::relay=info,commands=info",
+        Some("guard") => "warn,guard=info",
         _ => "warn",
     };
     host::logging::begin(match matches.get_count("verbose") {
@@ -145,6 +148,7 @@ pub fn run() -> ExitCode {
         Some(("speed", m)) => tools::speed::run(m),
         Some(("server", m)) => server::run(m),
         Some(("peer", m)) => peer::run(m),
+        Some(("guard", m)) => guard::run(m),
         Some(("check", m)) => check::run(&m.into()),
         Some(("tune", m)) => tune::run(m),
         #[cfg(feature = "audit")]

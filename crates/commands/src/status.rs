@@ -252,6 +252,11 @@ fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
         };
         out.write_all(render(status, paint).as_bytes())?;
     }
+    if arguments.ifname.is_none()
+        && let Some(report) = crate::guard::brief()
+    {
+        write!(out, "\n{}", crate::guard::render(&report))?;
+    }
     out.flush()
 }
 

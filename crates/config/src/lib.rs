@@ -8,6 +8,7 @@
 //! * [`free`]: addresses that collide with nothing.
 //! * [`pptp`]: PPTP clients and servers.
 //! * [`relay`]: relays, and who may use them.
+//! * [`guard`]: devices of the LAN that leave only by a tunnel.
 //! * [`error`]: why there is no model.
 //! * [`uapi`]: the text that `wg` speaks to a running interface.
 //! * [`types`]: keys, address ranges and endpoints that the others share.
@@ -22,6 +23,7 @@ pub mod error;
 mod file;
 pub mod free;
 pub mod home;
+pub mod guard;
 pub mod lines;
 pub mod openvpn;
 pub mod pptp;

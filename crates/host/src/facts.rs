@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
-use netio::netlink::{Family, NetlinkError, Route, RouteKind, Rule};
+use netio::netlink::{Family, NetlinkError, Route, RouteKind, Rule, RuleAction};
 
 use crate::dns::Resolver;
 use crate::step::{FORWARD_V4, FORWARD_V6, MAIN, SRC_VALID_MARK, Step, accept_ra};
@@ -17,6 +18,10 @@ const PROBE_PRIORITY: u32 = 40_000;
 
 /// Priority of the main table's rule, unless it has been moved.
 const MAIN_RULE: u32 = 32_766;
+
+/// Priorities of the rules that lead devices of the LAN (the guard's first). They stay before a tunnel's, which would let
+/// the main table decide about those devices too.
+const DEVICE_RULES: RangeInclusive<u32> = 900..=999;
 
 /// Most name servers of the host that are looked at.
 const NAME_SERVERS_MAX: usize = 8;
@@ -48,7 +53,7 @@ pub struct Facts {
     pub strict_rp_filter: bool,
     /// Value of the sysctl, if the kernel has it.
     pub src_valid_mark: Option<String>,
-    /// The least priority of a rule beside the local table's, in both families.
+    /// The least priority of a rule beside the local table's and those that lead devices, in both families.
     pub first_rule: u32,
     /// Routing tables that hold routes.
     pub used_tables: BTreeSet<u32>,
@@ -314,8 +319,14 @@ fn way(system: &mut dyn System, addr: IpAddr, mark: u32) -> Result<EndpointWay, 
 
 fn first_rule(system: &mut dyn System) -> u32 {
     let rules = [Family::V4, Family::V6].map(|family| system.rules(family).unwrap_or_default());
-    let priorities = rules.iter().flatten().filter_map(|rule| rule.priority);
-    let first = priorities.filter(|&priority| priority != 0).min();
+    let rules = rules.iter().flatten();
+    let priorities = rules.filter_map(|rule| match rule.action {
+        RuleAction::Lookup => rule.priority,
+        RuleAction::Unreachable => None,
+    });
+    let first = priorities
+        .filter(|priority| *priority != 0 && !DEVICE_RULES.contains(priority))
+        .min();
     first.unwrap_or(MAIN_RULE).min(MAIN_RULE)
 }
 

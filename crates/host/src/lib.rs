@@ -12,9 +12,9 @@
 //!
 //! When a process is killed, the kernel removes the interface with its addresses and routes. Of a
 //! full tunnel the rules stay, which point to an empty table then, and packets go on to the main
-//! table: **traffic leaves outside the tunnel**. To prevent that needs a firewall rule that allows
-//! forwarding to the tunnel only. It has to be there before the tunnel and after it, so it is not
-//! made here.
+//! table: **traffic leaves outside the tunnel**. What prevents that has to be there before the tunnel and
+//! after it, so it is not made here: the crate `guard` does it for devices behind a router, whose rules
+//! (priorities 900 to 999) those of a tunnel are put behind.
 //!
 //! wg-quick marks connections so that a strict `rp_filter` accepts the server's answers. Here
 //! no such rules are made, and endpoints get host routes where the filter is strict. They are made once

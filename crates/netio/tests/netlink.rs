@@ -3,12 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::net::IpAddr;
+use std::process::Command;
 use std::time::Duration;
 
 use netio::ethtool;
 use netio::netlink::masquerade::{self, Masquerade};
 use netio::netlink::{
-    Event, Family, Monitor, Netlink, Route, RouteKind, Rule, TABLE_MAIN, VethEnd, Watch,
+    ChainsWatch, DeviceName, Event, Family, HOOK_FORWARD, Monitor, Netfilter, Netlink, Route,
+    RouteKind, Rule, TABLE_MAIN, VethEnd, Watch,
 };
 use netio::packet::{BATCH, FrameBatch, NOTE_SIZE, PacketSocket};
 use netio::poll::Poller;
@@ -196,6 +198,90 @@ fn rules_choose_the_table_by_mark() {
         netlink.delete_rule(&rule).unwrap();
         assert!(netlink.delete_rule(&rule).unwrap_err().is_not_found());
         assert!(netlink.route_get(ip("192.0.2.1"), 0).is_err());
+    });
+}
+
+/// A device need not be there for rules to name it, and what is told of rules is heard.
+#[test]
+fn rules_by_device_are_read_as_they_were_made() {
+    in_namespace(|| {
+        let mut netlink = Netlink::open().unwrap();
+        let watch = Watch {
+            rules: true,
+            ..Watch::LINKS
+        };
+        let mut monitor = Monitor::open(watch).unwrap();
+        let iif = DeviceName::new("br-lan").unwrap();
+        for (family, to) in [(Family::V4, "192.0.2.0"), (Family::V6, "2001:db8::")] {
+            let rules = [
+                Rule {
+                    iif: Some(iif),
+                    to: Some((ip(to), 24)),
+                    priority: Some(900),
+                    ..Rule::new(family, TABLE_MAIN)
+                },
+                Rule {
+                    iif: Some(iif),
+                    priority: Some(901),
+                    ..Rule::new(family, 1077)
+                },
+                Rule {
+                    priority: Some(902),
+                    ..Rule::unreachable(family, iif)
+                },
+            ];
+            for rule in rules {
+                netlink.add_rule(&rule).unwrap();
+                assert!(netlink.rules(family).unwrap().contains(&rule), "{rule}");
+                assert_eq!(monitor.next().unwrap(), Some(Event::RuleChanged));
+            }
+            for rule in rules {
+                netlink.delete_rule(&rule).unwrap();
+                assert!(!netlink.rules(family).unwrap().contains(&rule), "{rule}");
+                assert_eq!(monitor.next().unwrap(), Some(Event::RuleChanged));
+            }
+            assert_eq!(monitor.next().unwrap(), None);
+        }
+    });
+}
+
+/// What `nft` makes is seen, and when it changes.
+#[test]
+fn chains_are_read_as_nft_made_them() {
+    in_namespace(|| {
+        let nft = |script: &str| {
+            let made = Command::new("nft").arg(script).output();
+            require::require_that(made.is_ok(), "no nft: install nftables");
+            made.is_ok_and(|it| it.status.success())
+        };
+        let mut netfilter = Netfilter::open().unwrap();
+        assert_eq!(netfilter.chain("mine", "guard").unwrap(), None);
+        let mut changes = ChainsWatch::open("mine").unwrap();
+        if !nft(
+            "add table inet mine; add set inet mine s { type ipv4_addr; }; add chain inet mine guard { type \
+             filter hook forward priority -5; }; add rule inet mine guard iifname \"x\" accept comment \"one\"; \
+             add rule inet mine guard counter drop comment \"two\"; add chain inet mine other",
+        ) {
+            return;
+        }
+        assert!(changes.changed().unwrap());
+        let chain = netfilter.chain("mine", "guard").unwrap().unwrap();
+        assert_eq!(chain.hook, Some((HOOK_FORWARD, -5)));
+        let rules: Vec<_> = chain
+            .rules
+            .iter()
+            .map(|it| (it.comment.as_str(), it.packets))
+            .collect();
+        assert_eq!(rules, [("one", None), ("two", Some(0))]);
+        let other = netfilter.chain("mine", "other").unwrap().unwrap();
+        assert_eq!((other.hook, other.rules), (None, Vec::new()));
+        assert!(nft(
+            "add element inet mine s { 192.0.2.1 }; add table inet theirs"
+        ));
+        assert!(!changes.changed().unwrap());
+        assert!(nft("delete table inet mine"));
+        assert!(changes.changed().unwrap());
+        assert_eq!(netfilter.chain("mine", "guard").unwrap(), None);
     });
 }
 

@@ -47,6 +47,23 @@ fn the_probe_of_a_rule_leaves_nothing_and_knows_old_kernels() {
 }
 
 #[test]
+fn a_tunnels_rules_are_behind_those_that_lead_devices() {
+    let mut host = Memory::new();
+    let rule = |priority, table| Rule {
+        priority: Some(priority),
+        ..Rule::new(Family::V4, table)
+    };
+    for priority in [900, 901, 999] {
+        host.add_rule(&rule(priority, 77)).unwrap();
+    }
+    assert_eq!(first_rule(&mut host), MAIN_RULE);
+    host.add_rule(&rule(1001, 78)).unwrap();
+    assert_eq!(first_rule(&mut host), 1001);
+    host.add_rule(&rule(899, 79)).unwrap();
+    assert_eq!(first_rule(&mut host), 899);
+}
+
+#[test]
 fn the_filter_is_strict_where_any_interface_is_and_not_all_are_loose() {
     let strict = |all: &str, wan: &str| {
         let host = Memory::new().with_sysctl("net/ipv4/conf/all/rp_filter", all);

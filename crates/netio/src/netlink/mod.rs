@@ -1,14 +1,17 @@
-//! Routing netlink: links, addresses, routes and rules, without calling any program; and in [`masquerade`] masquerading.
+//! Routing netlink: links, addresses, routes and rules, without calling any program; in [`masquerade`] masquerading; and of the
+//! packet filter what is to be seen of it.
 //!
 //! One synchronous socket, one request at a time, each answered before the call returns. Requests are
 //! written and answers are read attribute by attribute; unknown or oddly sized ones are skipped, because
 //! vendor kernels disagree with the headers about the structures that nothing here looks at.
 
 mod address;
+mod conntrack;
 mod error;
 mod link;
 pub mod masquerade;
 mod monitor;
+mod nftables;
 mod request;
 mod route;
 mod rule;
@@ -22,15 +25,17 @@ use netlink_packet_core::{
     NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR,
     NetlinkBuffer, NlasIterator,
 };
-use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
 
 pub use address::Address;
+pub use conntrack::Flow;
 pub use error::NetlinkError;
 pub use link::{Counters, Link, VethEnd};
 pub use monitor::{Event, Monitor, Watch};
+pub use nftables::{Chain, ChainRule, ChainsWatch, HOOK_FORWARD};
 pub use route::{Route, RouteKind, RouteLookup, TABLE_LOCAL, TABLE_MAIN};
-pub use rule::Rule;
+pub use rule::{DeviceName, Rule, RuleAction};
 
 use request::Body;
 
@@ -106,7 +111,11 @@ impl Netlink {
     /// # Errors
     /// [`NetlinkError::Open`] if the kernel has no routing netlink or no descriptor to spare.
     pub fn open() -> Result<Self, NetlinkError> {
-        let mut socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::Open)?;
+        Self::open_for(NETLINK_ROUTE)
+    }
+
+    fn open_for(protocol: isize) -> Result<Self, NetlinkError> {
+        let mut socket = Socket::new(protocol).map_err(NetlinkError::Open)?;
         socket.bind_auto().map_err(NetlinkError::Open)?;
         socket
             .connect(&SocketAddr::new(0, 0))
@@ -242,6 +251,21 @@ impl Netlink {
                 }
             }
         }
+    }
+}
+
+/// A synchronous socket to the packet filter and the table of connections, as [`Netlink`] is to routing. The kernel
+/// answers only who has CAP_NET_ADMIN.
+#[derive(Debug)]
+pub struct Netfilter(Netlink);
+
+impl Netfilter {
+    /// Opens a socket in the network namespace of the current thread.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Open`] if the kernel has no packet filter or no descriptor to spare.
+    pub fn open() -> Result<Self, NetlinkError> {
+        Netlink::open_for(NETLINK_NETFILTER).map(Self)
     }
 }
 

@@ -1,4 +1,4 @@
-//! News from the kernel: links, addresses and routes that change.
+//! News from the kernel: links, addresses, routes and rules that change.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -12,8 +12,11 @@ use super::{BUFFER_SIZE, NetlinkError, link, messages, receive};
 const RTMGRP_LINK: u32 = 0x1;
 const RTMGRP_IPV4_IFADDR: u32 = 0x10;
 const RTMGRP_IPV4_ROUTE: u32 = 0x40;
+const RTMGRP_IPV4_RULE: u32 = 0x80;
 const RTMGRP_IPV6_IFADDR: u32 = 0x100;
 const RTMGRP_IPV6_ROUTE: u32 = 0x400;
+/// Of this one the header has only the number, `RTNLGRP_IPV6_RULE`, 19.
+const RTMGRP_IPV6_RULE: u32 = 1 << 18;
 
 // Message types, linux/rtnetlink.h.
 const RTM_NEWLINK: u16 = 16;
@@ -22,6 +25,8 @@ const RTM_NEWADDR: u16 = 20;
 const RTM_DELADDR: u16 = 21;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
+const RTM_NEWRULE: u16 = 32;
+const RTM_DELRULE: u16 = 33;
 
 /// What a monitor wants to hear about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,20 +37,24 @@ pub struct Watch {
     pub addresses: bool,
     /// Routes. A router with a full table hears a lot.
     pub routes: bool,
+    /// Rules, which table decides about which packets.
+    pub rules: bool,
 }
 
 impl Watch {
-    /// Everything.
+    /// What a tunnel depends on: everything but rules.
     pub const ALL: Self = Self {
         links: true,
         addresses: true,
         routes: true,
+        rules: false,
     };
     /// Only interfaces.
     pub const LINKS: Self = Self {
         links: true,
         addresses: false,
         routes: false,
+        rules: false,
     };
 
     fn groups(self) -> u32 {
@@ -58,6 +67,9 @@ impl Watch {
         }
         if self.routes {
             groups |= RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE;
+        }
+        if self.rules {
+            groups |= RTMGRP_IPV4_RULE | RTMGRP_IPV6_RULE;
         }
         groups
     }
@@ -91,6 +103,8 @@ pub enum Event {
     AddressChanged,
     /// A route was added or removed.
     RouteChanged,
+    /// A rule was added or removed.
+    RuleChanged,
     /// More happened than the socket could hold: the caller must read the state anew.
     Overrun,
 }
@@ -153,7 +167,7 @@ impl Monitor {
                 Err(error) => {
                     return Err(NetlinkError::Socket {
                         operation: "follow",
-                        object: "changes of links, addresses and routes".to_owned(),
+                        object: "changes of links, addresses, routes and rules".to_owned(),
                         error,
                     });
                 }
@@ -184,6 +198,7 @@ impl Monitor {
                 }),
             RTM_NEWADDR | RTM_DELADDR => Some(Event::AddressChanged),
             RTM_NEWROUTE | RTM_DELROUTE => Some(Event::RouteChanged),
+            RTM_NEWRULE | RTM_DELRULE => Some(Event::RuleChanged),
             _ => None,
         };
         Some((event, used))

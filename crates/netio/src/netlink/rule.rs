@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 
 use super::request::Body;
-use super::{Family, Netlink, NetlinkError, TABLE_MAIN, attributes, decode_ip, decode_u32};
+use super::{
+    Family, Netlink, NetlinkError, TABLE_MAIN, attributes, decode_ip, decode_str, decode_u32,
+};
 
 /// Bytes of `struct fib_rule_hdr`.
 const HEADER_SIZE: usize = 12;
@@ -16,20 +18,68 @@ const RTM_NEWRULE: u16 = 32;
 const RTM_DELRULE: u16 = 33;
 const RTM_GETRULE: u16 = 34;
 
-// An action and a flag of linux/fib_rules.h.
+// Actions and a flag of linux/fib_rules.h.
 const FR_ACT_TO_TBL: u8 = 1;
+const FR_ACT_UNREACHABLE: u8 = 7;
 const FIB_RULE_INVERT: u32 = 2;
 
 // Attribute numbers of linux/fib_rules.h.
 const FRA_DST: u16 = 1;
 const FRA_SRC: u16 = 2;
+const FRA_IIFNAME: u16 = 3;
 const FRA_PRIORITY: u16 = 6;
 const FRA_FWMARK: u16 = 10;
 const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
 const FRA_TABLE: u16 = 15;
 const FRA_FWMASK: u16 = 16;
 
-/// A rule that sends packets to a table, to add, to delete, or as it was read.
+/// Name of an interface, which need not be there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceName {
+    /// Zeroes behind the name.
+    bytes: [u8; libc::IFNAMSIZ],
+}
+
+impl DeviceName {
+    /// Takes a name of 1 to 15 bytes; `None` for another.
+    #[must_use]
+    pub fn new(name: &str) -> Option<Self> {
+        let mut bytes = [0; libc::IFNAMSIZ];
+        if name.is_empty() || name.len() >= bytes.len() || name.contains('\0') {
+            return None;
+        }
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        Some(Self { bytes })
+    }
+
+    fn text(&self) -> String {
+        decode_str(&self.bytes)
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+impl fmt::Debug for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.text(), f)
+    }
+}
+
+/// What a rule does with the packets that fit it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RuleAction {
+    /// Its table decides; where that has no route for a packet, the next rule does.
+    #[default]
+    Lookup,
+    /// They are answered with "unreachable", and no further rule is asked.
+    Unreachable,
+}
+
+/// A rule about packets, to add, to delete, or as it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule {
     /// The packets' family.
@@ -44,7 +94,11 @@ pub struct Rule {
     pub from: Option<(IpAddr, u8)>,
     /// Packets to this network.
     pub to: Option<(IpAddr, u8)>,
-    /// The table that decides about them.
+    /// Packets that came in by this interface; those that the host sends itself never do.
+    pub iif: Option<DeviceName>,
+    /// What is done with them.
+    pub action: RuleAction,
+    /// The table that decides about them, 0 where none does.
     pub table: u32,
     /// Routes of this prefix length or less are passed over, so 0 ignores the default route.
     /// Kernels since 3.12.
@@ -63,6 +117,8 @@ impl Rule {
             invert: false,
             from: None,
             to: None,
+            iif: None,
+            action: RuleAction::Lookup,
             table,
             suppress_prefixlength: None,
             priority: None,
@@ -87,6 +143,15 @@ impl Rule {
         }
     }
 
+    /// "Packets that came in by `iif` go nowhere".
+    pub fn unreachable(family: Family, iif: DeviceName) -> Self {
+        Self {
+            iif: Some(iif),
+            action: RuleAction::Unreachable,
+            ..Self::new(family, 0)
+        }
+    }
+
     fn message(&self) -> Body {
         // A table with a large number has an attribute in the place of the header's byte.
         let table = u8::try_from(self.table);
@@ -95,13 +160,19 @@ impl Rule {
         header[1] = self.to.map_or(0, |(_, prefix)| prefix);
         header[2] = self.from.map_or(0, |(_, prefix)| prefix);
         header[4] = table.unwrap_or(0);
-        header[7] = FR_ACT_TO_TBL;
+        header[7] = match self.action {
+            RuleAction::Lookup => FR_ACT_TO_TBL,
+            RuleAction::Unreachable => FR_ACT_UNREACHABLE,
+        };
         let flags = if self.invert { FIB_RULE_INVERT } else { 0 };
         header[8..].copy_from_slice(&flags.to_ne_bytes());
         let mut body = Body::new(&header);
         body.push_number(FRA_TABLE, table.err().map(|_| self.table));
         body.push_ip(FRA_SRC, self.from.map(|(ip, _)| ip));
         body.push_ip(FRA_DST, self.to.map(|(ip, _)| ip));
+        if let Some(iif) = self.iif {
+            body.push_text(FRA_IIFNAME, &iif.text());
+        }
         body.push_number(FRA_FWMARK, self.fwmark);
         body.push_number(FRA_FWMASK, self.mask);
         body.push_number(FRA_PRIORITY, self.priority);
@@ -120,10 +191,16 @@ impl fmt::Display for Rule {
         if let Some((ip, prefix)) = self.to {
             write!(f, " to {ip}/{prefix}")?;
         }
+        if let Some(iif) = self.iif {
+            write!(f, " by {iif}")?;
+        }
         if let Some(fwmark) = self.fwmark {
             write!(f, " with mark {fwmark:#x}")?;
         }
-        write!(f, " to table {}", self.table)
+        match self.action {
+            RuleAction::Lookup => write!(f, " to table {}", self.table),
+            RuleAction::Unreachable => f.write_str(" unreachable"),
+        }
     }
 }
 
@@ -157,7 +234,7 @@ impl Netlink {
         )
     }
 
-    /// The rules of a family that name a table, in the order in which they are asked.
+    /// The rules of a family that name a table or say "unreachable", in the order in which they are asked.
     ///
     /// # Errors
     /// [`NetlinkError::is_unsupported`] if the kernel has no policy routing.
@@ -175,10 +252,13 @@ fn parse(body: &[u8]) -> Option<Rule> {
     let &[family, dst_len, src_len, _, table, _, _, action, ..] = body else {
         return None;
     };
-    if action != FR_ACT_TO_TBL {
-        return None;
-    }
+    let action = match action {
+        FR_ACT_TO_TBL => RuleAction::Lookup,
+        FR_ACT_UNREACHABLE => RuleAction::Unreachable,
+        _ => return None,
+    };
     let mut rule = Rule::new(Family::from_wire(family)?, u32::from(table));
+    rule.action = action;
     let flags = decode_u32(body.get(8..)?)?;
     rule.invert = flags & FIB_RULE_INVERT != 0;
     // A rule without this attribute is the first one, which has number 0.
@@ -187,6 +267,7 @@ fn parse(body: &[u8]) -> Option<Rule> {
         match kind {
             FRA_DST => rule.to = decode_ip(value).map(|ip| (ip, dst_len)),
             FRA_SRC => rule.from = decode_ip(value).map(|ip| (ip, src_len)),
+            FRA_IIFNAME => rule.iif = DeviceName::new(&decode_str(value)),
             FRA_PRIORITY => rule.priority = decode_u32(value),
             FRA_FWMARK => rule.fwmark = decode_u32(value),
             FRA_FWMASK => rule.mask = decode_u32(value),
@@ -210,6 +291,42 @@ mod tests {
         let mut netlink = Netlink::open().unwrap();
         let rules = netlink.rules(Family::V4).unwrap();
         assert!(rules.iter().any(|rule| rule.table == TABLE_MAIN));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let br_lan = DeviceName::new("br-lan").unwrap();
+        let network = (IpAddr::from([192, 168, 1, 0]), 24);
+        let rules = [
+            Rule {
+                to: Some(network),
+                iif: Some(br_lan),
+                priority: Some(900),
+                ..Rule::new(Family::V4, TABLE_MAIN)
+            },
+            Rule {
+                priority: Some(902),
+                ..Rule::unreachable(Family::V6, br_lan)
+            },
+            Rule {
+                priority: Some(901),
+                iif: Some(br_lan),
+                ..Rule::new(Family::V6, 51_820)
+            },
+        ];
+        for rule in rules {
+            let request = rule.message().request(RTM_NEWRULE, 0, 1);
+            assert_eq!(parse(&request[16..]), Some(rule));
+        }
+    }
+
+    #[test]
+    fn names_of_devices_have_1_to_15_bytes() {
+        for name in ["", "sixteen-letters-", "a\0b"] {
+            assert_eq!(DeviceName::new(name), None);
+        }
+        let name = DeviceName::new("fifteen-letters").unwrap();
+        assert_eq!(name.to_string(), "fifteen-letters");
     }
 
     #[test]

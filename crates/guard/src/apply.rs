@@ -1,0 +1,92 @@
+//! Does what a plan says.
+
+use config::guard::Guard;
+
+use crate::GuardError;
+use crate::chain::{Refusal, TABLE, WantedChain, removal};
+use crate::plan::{Lead, Plan};
+use crate::system::{System, listed, nft};
+
+/// What came of a plan. What the kernel refused does not keep the rest from being done.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    /// What was refused.
+    pub(crate) errors: Vec<GuardError>,
+    /// The chain was made or taken away.
+    pub(crate) chain: bool,
+}
+
+/// Sets the guard: the chain first, which holds by itself, then the rules, new ones before old ones go.
+pub(crate) fn set(guard: &Guard, plan: &Plan, system: &mut System) -> Applied {
+    let mut applied = Applied::default();
+    if plan.chain {
+        match make_chain(guard) {
+            Ok(()) => applied.chain = true,
+            Err(error) => applied.errors.push(error),
+        }
+    }
+    change(plan, system, &mut applied);
+    applied
+}
+
+/// Takes the guard away.
+pub(crate) fn lift(plan: &Plan, system: &mut System) -> Applied {
+    let mut applied = Applied::default();
+    if plan.chain {
+        match nft(&removal()) {
+            Ok(()) => applied.chain = true,
+            Err(error) => applied.errors.push(error),
+        }
+        tidy();
+    }
+    change(plan, system, &mut applied);
+    applied
+}
+
+fn make_chain(guard: &Guard) -> Result<(), GuardError> {
+    let wanted = WantedChain::new(guard);
+    let refused = match nft(&wanted.script(Refusal::Reject)) {
+        Err(error @ GuardError::Nft(_)) => error,
+        other => return other,
+    };
+    // A kernel that cannot answer can still drop.
+    nft(&wanted.script(Refusal::Drop)).map_err(|_| refused)
+}
+
+/// Takes the table away if it holds nothing else.
+fn tidy() {
+    let Ok(text) = listed(TABLE) else { return };
+    let is_empty = text.lines().filter(|line| !line.trim().is_empty()).count() == 2;
+    if is_empty && let Err(error) = nft(&format!("delete table inet {TABLE}\n")) {
+        log::debug!("the empty table stays: {error}");
+    }
+}
+
+fn change(plan: &Plan, system: &mut System, applied: &mut Applied) {
+    let netlink = &mut system.netlink;
+    for rule in &plan.rules.add {
+        match netlink.add_rule(rule) {
+            // Another process of the guard was faster.
+            Err(error) if error.is_exists() => {}
+            Err(error) => applied.errors.push(error.into()),
+            Ok(()) => {}
+        }
+    }
+    for rule in &plan.rules.delete {
+        match netlink.delete_rule(rule) {
+            Err(error) if error.is_not_found() => {}
+            Err(error) => applied.errors.push(error.into()),
+            Ok(()) => {}
+        }
+    }
+    for lead in &plan.leads {
+        let done = match lead {
+            Lead::Set(route) => netlink.replace_route(route),
+            Lead::Remove(route) => netlink.delete_route(route),
+        };
+        // The tunnel has gone, or is about to: the next look tells.
+        if let Err(error) = done {
+            log::debug!("{error}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What the commands do: on, again, off, and a look.
+
+use std::fs;
+
+use config::guard::Guard;
+use netio::netlink::Rule;
+
+use crate::asked::{self, Asked};
+use crate::facts::{FAMILIES, Facts};
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::system::System;
+use crate::way::Way;
+use crate::{GuardError, apply, flows};
+
+/// The interfaces that packets of IPv4 and of IPv6 go through; none where they are held.
+pub(crate) type Ways = [Option<u32>; 2];
+
+/// What was done.
+#[derive(Debug)]
+pub struct Done {
+    /// How the guard stands now.
+    pub report: Report,
+    /// What could not be done. The rest was.
+    pub errors: Vec<GuardError>,
+    /// Anything of the two layers was missing, and was set.
+    pub closed: bool,
+    /// Connections that were forgotten, as they had another way.
+    pub forgotten: usize,
+}
+
+/// Sets the guard by these settings, which are in force from now on.
+///
+/// # Errors
+/// [`GuardError::Settings`], [`GuardError::Record`], or when the host cannot be looked at. What could not be set is among
+/// [`Done::errors`].
+pub fn on(guard: &Guard) -> Result<Done, GuardError> {
+    if let Some(fault) = guard.fault() {
+        return Err(GuardError::Settings(fault));
+    }
+    let record = Asked::lock()?;
+    record.write(guard)?;
+    set(guard, None)
+}
+
+/// Sets again what another program has taken away, if the guard is on; `None` if it is not.
+///
+/// # Errors
+/// As [`on`].
+pub fn refresh() -> Result<Option<Done>, GuardError> {
+    refresh_since(None)
+}
+
+/// The same, for one who knows which ways there were before.
+pub(crate) fn refresh_since(before: Option<Ways>) -> Result<Option<Done>, GuardError> {
+    let record = Asked::lock()?;
+    record.read().map(|guard| set(&guard, before)).transpose()
+}
+
+/// Takes the guard away: everything leaves by the way that the host has for it. Returns what could not be taken away.
+///
+/// # Errors
+/// As [`on`].
+pub fn off(guard: Option<&Guard>) -> Result<Vec<GuardError>, GuardError> {
+    let record = Asked::lock()?;
+    let guard = record.read().or_else(|| guard.cloned()).unwrap_or_default();
+    record.remove()?;
+    let mut system = System::open()?;
+    let facts = Facts::gather(&guard, &mut system)?;
+    let applied = apply::lift(&Plan::lift(&facts), &mut system);
+    flows::forget(&guard, &facts, &mut system);
+    Ok(applied.errors)
+}
+
+/// How the guard stands, by the settings in force, or by those given where none are. Changes nothing.
+///
+/// # Errors
+/// When the host cannot be looked at.
+pub fn status(guard: Option<&Guard>) -> Result<Report, GuardError> {
+    let asked = asked::peek();
+    let settings = asked.as_ref().or(guard);
+    let mut system = System::open()?;
+    let facts = Facts::gather(&settings.cloned().unwrap_or_default(), &mut system)?;
+    Ok(report(settings, asked.is_some(), &facts))
+}
+
+fn set(guard: &Guard, before: Option<Ways>) -> Result<Done, GuardError> {
+    let mut system = System::open()?;
+    let mut facts = Facts::gather(guard, &mut system)?;
+    let before = before.unwrap_or_else(|| ways(guard, &facts));
+    let plan = Plan::set(guard, &facts);
+    let applied = apply::set(guard, &plan, &mut system);
+    if !plan.is_empty() {
+        facts = Facts::gather(guard, &mut system)?;
+    }
+    let closed = applied.chain || plan.rules.closes();
+    let forgotten = match closed || ways(guard, &facts) != before {
+        true => flows::forget(guard, &facts, &mut system),
+        false => 0,
+    };
+    Ok(Done {
+        report: report(Some(guard), true, &facts),
+        errors: applied.errors,
+        closed,
+        forgotten,
+    })
+}
+
+fn ways(guard: &Guard, facts: &Facts) -> Ways {
+    FAMILIES.map(|family| Way::of(guard, facts, family).index())
+}
+
+fn report(guard: Option<&Guard>, asked: bool, facts: &Facts) -> Report {
+    let mut report = Report::new(guard, asked, facts);
+    if let Way::Through { device, .. } = &report.ways[0]
+        && is_filter_strict(device)
+    {
+        report.notes.push(format!(
+            "answers that come by {device} are dropped, as net.ipv4.conf.{device}.rp_filter (or all) is 1: set it to 2"
+        ));
+    }
+    report
+}
+
+/// Whether the kernel drops what comes by an interface that it would not send the answer by, which is so for all tunnels
+/// of the guard: the main table does not lead there. The larger of two values counts, and 2 is the loose mode.
+fn is_filter_strict(device: &str) -> bool {
+    let value = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
+        text.ok().and_then(|text| text.trim().parse::<u8>().ok())
+    };
+    value("all").max(value(device)) == Some(1)
+}
+
+/// The rules that these settings ask for on this host, in the order in which they are added. Changes nothing.
+///
+/// # Errors
+/// When the host cannot be looked at.
+pub fn wanted_rules(guard: &Guard) -> Result<Vec<Rule>, GuardError> {
+    let facts = Facts::gather(guard, &mut System::open()?)?;
+    let mut none = facts.clone();
+    for rules in none.rules.iter_mut().flatten() {
+        rules.clear();
+    }
+    Ok(Plan::set(guard, &none).rules.add)
+}

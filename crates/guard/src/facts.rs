@@ -1,0 +1,106 @@
+//! What a plan has to know of the host. Gathering it changes nothing.
+
+use config::guard::Guard;
+use netio::netlink::{Address, Chain, Family, Link, NetlinkError, Route, Rule, TABLE_MAIN};
+
+use crate::chain::{CHAIN, TABLE};
+use crate::system::System;
+
+/// The families in the order of what there is for each.
+pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
+/// The host as it is.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Facts {
+    /// Interfaces.
+    pub links: Vec<Link>,
+    /// Their addresses.
+    pub addresses: Vec<Address>,
+    /// Routes of the main table.
+    pub main: Vec<Route>,
+    /// Routes of the guard's table.
+    pub table: Vec<Route>,
+    /// Rules of IPv4 and of IPv6; `None` where the kernel has none for the family.
+    pub rules: [Option<Vec<Rule>>; 2],
+    /// The guard's chain.
+    pub chain: ChainFact,
+    /// The kernel has IPv6.
+    pub ipv6: bool,
+}
+
+/// What is known of the guard's chain.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum ChainFact {
+    /// It is not there.
+    #[default]
+    Absent,
+    /// It is there, as it was made or not.
+    There(Chain),
+    /// It cannot be seen, for this reason.
+    Unseen(String),
+}
+
+impl Facts {
+    /// Looks at the host, as far as it matters for these settings.
+    ///
+    /// # Errors
+    /// When the kernel refuses to list interfaces, addresses or routes.
+    pub(crate) fn gather(guard: &Guard, system: &mut System) -> Result<Self, NetlinkError> {
+        let netlink = &mut system.netlink;
+        let (mut main, mut table) = (Vec::new(), Vec::new());
+        for route in netlink.routes(None)? {
+            if route.table == TABLE_MAIN {
+                main.push(route);
+            } else if route.table == guard.table {
+                table.push(route);
+            }
+        }
+        Ok(Self {
+            links: netlink.links()?,
+            addresses: netlink.addresses(None)?,
+            main,
+            table,
+            rules: FAMILIES.map(|family| netlink.rules(family).ok()),
+            chain: chain(system),
+            ipv6: std::path::Path::new("/proc/sys/net/ipv6").exists(),
+        })
+    }
+
+    /// The interface with this index.
+    #[must_use]
+    pub fn link(&self, index: u32) -> Option<&Link> {
+        self.links.iter().find(|link| link.index == index)
+    }
+
+    /// Whether an interface has an address of the family that others than its link know.
+    #[must_use]
+    pub fn has_address(&self, index: u32, family: Family) -> bool {
+        let mut own = self.addresses.iter().filter(|it| it.index == index);
+        own.any(|it| Family::of(it.ip) == family && !is_link_local(it))
+    }
+
+    /// Whether anything of the guard is in the kernel.
+    #[must_use]
+    pub fn is_any_there(&self) -> bool {
+        let rules = self.rules.iter().flatten().flatten();
+        matches!(self.chain, ChainFact::There(_)) || rules.into_iter().any(crate::rules::is_ours)
+    }
+}
+
+fn is_link_local(address: &Address) -> bool {
+    matches!(address.ip, std::net::IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+fn chain(system: &mut System) -> ChainFact {
+    let Some(netfilter) = &mut system.netfilter else {
+        return ChainFact::Unseen("the kernel has no packet filter".to_owned());
+    };
+    match netfilter.chain(TABLE, CHAIN) {
+        Ok(Some(chain)) => ChainFact::There(chain),
+        Ok(None) => ChainFact::Absent,
+        Err(error) if error.is_permission() => {
+            ChainFact::Unseen("this user may not look at it; run this as root".to_owned())
+        }
+        Err(error) => ChainFact::Unseen(format!("the kernel has no nftables ({error})")),
+    }
+}

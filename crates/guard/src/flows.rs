@@ -1,0 +1,111 @@
+//! Connections of guarded devices that began by another way than the one that they have now. They are forgotten, or they
+//! would keep the address that the old way gave them, and a device that moves packets without asking the kernel's chains
+//! (flow offload) would go on with them.
+
+use std::net::IpAddr;
+
+use config::guard::Guard;
+use netio::netlink::{Flow, NetlinkError};
+
+use crate::facts::Facts;
+use crate::networks::{Network, covers, networks};
+use crate::system::System;
+
+/// Connections that are taken at a time: each is about 100 bytes.
+const BATCH: usize = 4096;
+
+/// Most batches: a router follows some tens of thousands of connections.
+const BATCHES: usize = 64;
+
+/// Which connections leave the LAN.
+struct Leaving {
+    lan: Vec<Network>,
+    within: Vec<Network>,
+    own: Vec<IpAddr>,
+}
+
+impl Leaving {
+    fn new(guard: &Guard, facts: &Facts) -> Self {
+        let names = |list: &mut dyn Iterator<Item = &String>| -> Vec<Network> {
+            let names: Vec<String> = list.cloned().collect();
+            networks(facts, &names.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        Self {
+            lan: names(&mut guard.lan.iter()),
+            within: names(&mut guard.lan.iter().chain(&guard.reach)),
+            own: facts.addresses.iter().map(|it| it.ip).collect(),
+        }
+    }
+
+    fn has(&self, flow: &Flow) -> bool {
+        self.leaves(flow.src, flow.dst)
+    }
+
+    fn leaves(&self, src: IpAddr, dst: IpAddr) -> bool {
+        let within = |list: &[Network], ip| list.iter().any(|it| covers(*it, ip));
+        // What is for the router itself, or comes from it, is not the guard's.
+        within(&self.lan, src)
+            && !within(&self.within, dst)
+            && !self.own.contains(&dst)
+            && !self.own.contains(&src)
+            && !dst.is_multicast()
+    }
+}
+
+/// Forgets the connections of guarded devices that leave the LAN, and returns how many.
+pub(crate) fn forget(guard: &Guard, facts: &Facts, system: &mut System) -> usize {
+    let leaving = Leaving::new(guard, facts);
+    let mut forgotten = 0;
+    let result = (0..BATCHES).try_for_each(|_| match forget_some(&leaving, system) {
+        Ok(0) => Err(None),
+        Ok(count) => {
+            forgotten += count;
+            Ok(())
+        }
+        Err(error) => Err(Some(error)),
+    });
+    if let Err(Some(error)) = result {
+        // Without them there is nothing to forget.
+        log::debug!("connections stay as they are: {error}");
+    }
+    forgotten
+}
+
+fn forget_some(leaving: &Leaving, system: &mut System) -> Result<usize, NetlinkError> {
+    let Some(netfilter) = &mut system.netfilter else {
+        return Ok(0);
+    };
+    let flows = netfilter.flows(BATCH, |flow| leaving.has(flow))?;
+    let mut count = 0;
+    for flow in &flows {
+        match netfilter.forget_flow(flow) {
+            Ok(()) => count += 1,
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{facts, guard, ip};
+
+    #[test]
+    fn only_what_leaves_the_lan_is_forgotten() {
+        let leaving = Leaving::new(&guard(), &facts());
+        for (src, dst, wanted) in [
+            ("192.168.1.9", "203.0.113.9", true),
+            ("2001:db8:1:1::9", "2001:db8:f::9", true),
+            // Within the LAN, to the router, from the router, of others, and to a group.
+            ("192.168.1.9", "192.168.2.9", false),
+            ("192.168.1.9", "198.51.100.7", false),
+            ("192.168.1.1", "203.0.113.9", false),
+            ("198.51.100.7", "203.0.113.9", false),
+            ("192.168.1.9", "239.1.2.3", false),
+        ] {
+            assert_eq!(leaving.leaves(ip(src), ip(dst)), wanted, "{src} to {dst}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Decides what has to be done. Nothing is read or changed: settings and facts in, changes out.
+
+use config::guard::Guard;
+use netio::netlink::{Family, Route};
+
+use crate::chain::WantedChain;
+use crate::facts::{ChainFact, FAMILIES, Facts};
+use crate::networks::networks;
+use crate::rules::{Changes, changes, is_ours, wanted};
+use crate::way::tunnels;
+
+/// Metric of the routes that the guard makes: behind any that a tunnel makes itself, of which the kernel's choice for IPv6
+/// is 1024.
+pub const METRIC: u32 = 9000;
+
+/// A change of the default route that the guard makes for tunnels that make none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Lead {
+    /// It is made, or leads elsewhere from now on.
+    Set(Route),
+    /// It is taken away.
+    Remove(Route),
+}
+
+/// Everything that is to be done.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Plan {
+    /// The chain is to be made anew.
+    pub chain: bool,
+    /// The rules, of both families.
+    pub rules: Changes,
+    /// The default routes.
+    pub leads: Vec<Lead>,
+}
+
+impl Plan {
+    /// What sets the guard, on a host where the facts hold.
+    #[must_use]
+    pub fn set(guard: &Guard, facts: &Facts) -> Self {
+        let devices: Vec<&str> = guard
+            .lan
+            .iter()
+            .chain(&guard.reach)
+            .map(String::as_str)
+            .collect();
+        let networks = networks(facts, &devices);
+        let mut plan = Self {
+            chain: match &facts.chain {
+                ChainFact::There(chain) => !WantedChain::new(guard).is(chain),
+                ChainFact::Absent => true,
+                // Trying tells why.
+                ChainFact::Unseen(_) => true,
+            },
+            ..Self::default()
+        };
+        for (family, rules) in FAMILIES.into_iter().zip(&facts.rules) {
+            let Some(rules) = rules else { continue };
+            let of_family = changes(rules, &wanted(guard, &networks, family));
+            plan.rules.add.extend(of_family.add);
+            plan.rules.delete.extend(of_family.delete);
+            plan.leads.extend(lead(guard, facts, family));
+        }
+        plan
+    }
+
+    /// What takes the guard away.
+    #[must_use]
+    pub fn lift(facts: &Facts) -> Self {
+        let rules = facts.rules.iter().flatten().flatten();
+        let ours = facts.table.iter().filter(|route| is_lead(route));
+        Self {
+            chain: matches!(facts.chain, ChainFact::There(_)),
+            rules: Changes {
+                add: Vec::new(),
+                delete: rules.filter(|rule| is_ours(rule)).copied().collect(),
+            },
+            leads: ours.copied().map(Lead::Remove).collect(),
+        }
+    }
+
+    /// Whether everything is as it should be.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.chain && self.rules.is_empty() && self.leads.is_empty()
+    }
+}
+
+fn is_lead(route: &Route) -> bool {
+    route.prefix == 0 && route.metric == Some(METRIC)
+}
+
+/// The change of the guard's own default route of a family. It leads to the preferred tunnel that is up and has an address
+/// of the family: through one without, packets would only vanish, and programs would wait for them.
+fn lead(guard: &Guard, facts: &Facts, family: Family) -> Option<Lead> {
+    let mut ours = facts.table.iter();
+    let now = ours.find(|route| is_lead(route) && Family::of(route.dst) == family);
+    let tunnel = tunnels(guard, facts)
+        .into_iter()
+        .find(|link| link.up && facts.has_address(link.index, family));
+    match tunnel.filter(|_| guard.lead) {
+        Some(tunnel) if now.is_some_and(|it| it.dev == Some(tunnel.index)) => None,
+        Some(tunnel) => {
+            let mut route = Route::default_of(family)
+                .dev(tunnel.index)
+                .table(guard.table);
+            route.metric = Some(METRIC);
+            Some(Lead::Set(route))
+        }
+        None => now.copied().map(Lead::Remove),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{facts, guard, link, tunnel};
+    use netio::netlink::Rule;
+
+    /// The facts after a plan was done, as far as rules and routes go.
+    fn done(facts: &Facts, plan: &Plan) -> Facts {
+        let mut facts = facts.clone();
+        for (family, rules) in FAMILIES.into_iter().zip(&mut facts.rules) {
+            let rules = rules.as_mut().unwrap();
+            rules.extend(plan.rules.add.iter().filter(|it| it.family == family));
+            rules.retain(|rule| !plan.rules.delete.contains(rule));
+        }
+        for lead in &plan.leads {
+            let (Lead::Set(route) | Lead::Remove(route)) = lead;
+            let same = |it: &Route| is_lead(it) && it.dst == route.dst;
+            facts.table.retain(|it| !same(it));
+            if let Lead::Set(route) = lead {
+                facts.table.push(*route);
+            }
+        }
+        facts
+    }
+
+    #[test]
+    fn everything_is_set_once_and_taken_away_again() {
+        let before = facts();
+        let plan = Plan::set(&guard(), &before);
+        assert!(plan.chain && plan.rules.closes());
+        // For each of two devices: nowhere and the table in both families, two networks of IPv4 and one of IPv6.
+        assert_eq!(plan.rules.add.len(), 2 * (2 * 2 + 2 + 1));
+        let after = done(&before, &plan);
+        let again = Plan::set(&guard(), &after);
+        assert!(again.rules.is_empty() && again.leads.is_empty());
+        assert!(after.is_any_there());
+        let lifted = done(&after, &Plan::lift(&after));
+        assert_eq!((lifted.rules, lifted.table), (before.rules, before.table));
+    }
+
+    #[test]
+    fn the_guard_leads_into_the_preferred_tunnel_that_is_up() {
+        let mut facts = facts();
+        facts.links.push(link(8, "tun0", true));
+        tunnel(&mut facts, 8, "10.9.0.2");
+        let devices = |facts: &Facts| {
+            let plan = Plan::set(&guard(), facts);
+            let index = |lead: &Lead| match lead {
+                Lead::Set(route) => (route.dst.is_ipv6(), route.dev),
+                Lead::Remove(route) => (route.dst.is_ipv6(), None),
+            };
+            plan.leads.iter().map(index).collect::<Vec<_>>()
+        };
+        assert_eq!(devices(&facts), [(false, Some(8))]);
+        let mut facts = done(&facts, &Plan::set(&guard(), &facts));
+        assert_eq!(devices(&facts), []);
+        facts.links.push(link(7, "mr-office", true));
+        tunnel(&mut facts, 7, "10.8.0.2");
+        tunnel(&mut facts, 7, "fd08::2");
+        assert_eq!(devices(&facts), [(false, Some(7)), (true, Some(7))]);
+        let mut facts = done(&facts, &Plan::set(&guard(), &facts));
+        facts.links.retain(|link| link.index < 7);
+        assert_eq!(devices(&facts), [(false, None), (true, None)]);
+        let mut alone = guard();
+        alone.lead = false;
+        assert_eq!(Plan::set(&alone, &facts).leads.len(), 2);
+    }
+
+    #[test]
+    fn a_kernel_without_ipv6_needs_no_rules_of_it() {
+        let mut facts = facts();
+        facts.rules[1] = None;
+        let plan = Plan::set(&guard(), &facts);
+        let is_v4 = |rule: &Rule| rule.family == Family::V4;
+        assert!(!plan.rules.add.is_empty() && plan.rules.add.iter().all(is_v4));
+    }
+}

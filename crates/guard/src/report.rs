@@ -1,0 +1,235 @@
+//! How the guard stands.
+
+use config::guard::Guard;
+use netio::netlink::Family;
+
+use crate::chain::{PRIORITY, WantedChain, refused};
+use crate::facts::{ChainFact, FAMILIES, Facts};
+use crate::networks::networks;
+use crate::rules::{TO_LAN, changes, wanted};
+use crate::way::Way;
+
+/// The three states.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum State {
+    /// Nothing is held. Only the user brings this about.
+    Off,
+    /// Nothing of guarded devices leaves.
+    Held,
+    /// What guarded devices send leaves through a tunnel, in one family at least.
+    Through,
+}
+
+impl State {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Held => "held",
+            Self::Through => "through",
+        }
+    }
+}
+
+/// How a layer stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Layer {
+    /// In place.
+    Whole,
+    /// Not in place, or in part.
+    Missing,
+    /// The kernel has no such family, so that nothing of it leaves.
+    NotNeeded,
+    /// It cannot be seen, for this reason.
+    Unseen(String),
+}
+
+impl Layer {
+    /// In words.
+    #[must_use]
+    pub fn words(&self) -> &str {
+        match self {
+            Self::Whole => "in place",
+            Self::Missing => "missing",
+            Self::NotNeeded => "not needed",
+            Self::Unseen(why) => why,
+        }
+    }
+
+    fn holds(&self) -> bool {
+        matches!(self, Self::Whole | Self::NotNeeded)
+    }
+}
+
+/// How the guard stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Report {
+    /// The state.
+    pub state: State,
+    /// The settings; `None` where none are known.
+    pub guard: Option<Guard>,
+    /// It was asked for, and not lifted since.
+    pub asked: bool,
+    /// The way of IPv4 and of IPv6.
+    pub ways: [Way; 2],
+    /// The chain.
+    pub chain: Layer,
+    /// The rules of IPv4 and of IPv6.
+    pub rules: [Layer; 2],
+    /// Packets that the chain has refused since it was made, where that can be seen.
+    pub refused: Option<u64>,
+    /// What the user should know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// How it stands, where the facts hold.
+    #[must_use]
+    pub fn new(guard: Option<&Guard>, asked: bool, facts: &Facts) -> Self {
+        let settings = guard.cloned().unwrap_or_default();
+        let devices = settings.lan.iter().chain(&settings.reach);
+        let devices: Vec<&str> = devices.map(String::as_str).collect();
+        let networks = networks(facts, &devices);
+        let chain = match &facts.chain {
+            ChainFact::There(chain) if WantedChain::new(&settings).is(chain) => Layer::Whole,
+            ChainFact::There(_) | ChainFact::Absent => Layer::Missing,
+            ChainFact::Unseen(why) => Layer::Unseen(why.clone()),
+        };
+        let rules = [0, 1].map(|place| {
+            let family = FAMILIES[place];
+            match &facts.rules[place] {
+                Some(rules) => match changes(rules, &wanted(&settings, &networks, family)) {
+                    changes if changes.is_empty() => Layer::Whole,
+                    _ => Layer::Missing,
+                },
+                None if family == Family::V6 && !facts.ipv6 => Layer::NotNeeded,
+                None => Layer::Unseen("the kernel has no policy routing".to_owned()),
+            }
+        });
+        let ways = FAMILIES.map(|family| Way::of(&settings, facts, family));
+        let mut report = Self {
+            state: match facts.is_any_there() {
+                false => State::Off,
+                true if ways.iter().any(|way| way.index().is_some()) => State::Through,
+                true => State::Held,
+            },
+            guard: guard.cloned(),
+            asked,
+            ways,
+            chain,
+            rules,
+            refused: match &facts.chain {
+                ChainFact::There(chain) => refused(chain),
+                _ => None,
+            },
+            notes: Vec::new(),
+        };
+        report.add_notes(facts);
+        report
+    }
+
+    /// Whether both layers are in place. Without the first the second holds, and the other way round.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.chain.holds() && self.rules.iter().all(Layer::holds)
+    }
+
+    fn add_notes(&mut self, facts: &Facts) {
+        let notes = &mut self.notes;
+        match (self.state, self.asked) {
+            (State::Off, false) => return,
+            (State::Off, true) => {
+                notes.push(
+                    "it was asked for, and nothing of it is there: packets leave in clear; run \
+                     `millrace guard refresh`"
+                        .to_owned(),
+                );
+            }
+            (_, false) => notes.push(
+                "nothing sets it again when another program takes it away: run `millrace guard on`"
+                    .to_owned(),
+            ),
+            (_, true) => {}
+        }
+        let rules = facts.rules.iter().flatten().flatten();
+        let earlier = rules.filter_map(|rule| rule.priority.filter(|it| (1..TO_LAN).contains(it)));
+        let mut earlier: Vec<u32> = earlier.collect();
+        earlier.sort_unstable();
+        earlier.dedup();
+        for priority in earlier {
+            notes.push(format!(
+                "another program's rule {priority} comes before the guard's; what it leads elsewhere the chain \
+                 (priority {PRIORITY}) refuses"
+            ));
+        }
+        for index in self
+            .ways
+            .iter()
+            .filter_map(Way::index)
+            .collect::<std::collections::BTreeSet<_>>()
+        {
+            if let Some(link) = facts.link(index).filter(|link| link.mac.len() == 6) {
+                notes.push(format!(
+                    "{} is called a tunnel and is a network card: is it?",
+                    link.name
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{facts, guard, link, route};
+    use netio::netlink::Rule;
+
+    /// The rules of a guard that is on.
+    fn on() -> Facts {
+        let mut facts = facts();
+        let plan = crate::Plan::set(&guard(), &facts);
+        for (family, rules) in FAMILIES.into_iter().zip(&mut facts.rules) {
+            let add = plan.rules.add.iter().filter(|it| it.family == family);
+            rules.as_mut().unwrap().extend(add);
+        }
+        facts
+    }
+
+    #[test]
+    fn there_are_three_states() {
+        let state = |facts: &Facts| Report::new(Some(&guard()), true, facts).state;
+        assert_eq!(state(&facts()), State::Off);
+        let mut facts = on();
+        assert_eq!(state(&facts), State::Held);
+        facts.links.push(link(7, "mr-office", true));
+        facts.table.push(route("0.0.0.0", 0, 7, 77));
+        let report = Report::new(Some(&guard()), true, &facts);
+        assert_eq!(report.state, State::Through);
+        assert!(matches!(report.ways[1], Way::Held(_)));
+        assert_eq!(report.rules, [Layer::Whole, Layer::Whole]);
+        // The chain is not there.
+        assert!(!report.is_whole());
+    }
+
+    #[test]
+    fn what_was_asked_for_and_is_gone_is_said() {
+        let report = Report::new(Some(&guard()), true, &facts());
+        assert!(report.notes[0].contains("packets leave in clear"));
+        let report = Report::new(Some(&guard()), false, &facts());
+        assert!(report.notes.is_empty() && report.state == State::Off);
+    }
+
+    #[test]
+    fn rules_of_others_that_come_first_are_named() {
+        let mut facts = on();
+        let rule = Rule {
+            priority: Some(100),
+            ..Rule::new(Family::V4, 78)
+        };
+        facts.rules[0].as_mut().unwrap().push(rule);
+        let report = Report::new(Some(&guard()), true, &facts);
+        assert!(report.notes[0].contains("rule 100"), "{:?}", report.notes);
+        assert_eq!(report.rules[0], Layer::Whole);
+    }
+}

@@ -1,0 +1,71 @@
+//! The kernel and `nft`.
+
+use std::io::{self, Write as _};
+use std::process::{Command, Stdio};
+
+use netio::netlink::{Netfilter, Netlink};
+
+use crate::GuardError;
+
+/// What the guard reads and changes, in the network namespace of the thread that opened it.
+#[derive(Debug)]
+pub(crate) struct System {
+    /// Links, addresses, routes, rules.
+    pub(crate) netlink: Netlink,
+    /// The packet filter and the table of connections; `None` in a kernel without.
+    pub(crate) netfilter: Option<Netfilter>,
+}
+
+impl System {
+    pub(crate) fn open() -> Result<Self, GuardError> {
+        Ok(Self {
+            netlink: Netlink::open()?,
+            netfilter: Netfilter::open().ok(),
+        })
+    }
+}
+
+/// Has `nft` do what a text says, in one transaction.
+///
+/// # Errors
+/// [`GuardError::NoNft`], or what it says.
+pub(crate) fn nft(script: &str) -> Result<(), GuardError> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => GuardError::NoNft,
+        _ => GuardError::Nft(error.to_string()),
+    };
+    let mut child = Command::new("nft")
+        .args(["-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let written = match child.stdin.take() {
+        Some(mut input) => input.write_all(script.as_bytes()),
+        None => Ok(()),
+    };
+    let output = child.wait_with_output().map_err(failed)?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let first = said.lines().next().unwrap_or("it failed without a word");
+        return Err(GuardError::Nft(first.to_owned()));
+    }
+    written.map_err(failed)
+}
+
+/// What `nft` lists of a table of the family `inet`.
+///
+/// # Errors
+/// As [`nft`].
+pub(crate) fn listed(table: &str) -> Result<String, GuardError> {
+    let output = Command::new("nft")
+        .args(["list", "table", "inet", table])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => GuardError::NoNft,
+            _ => GuardError::Nft(error.to_string()),
+        })?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

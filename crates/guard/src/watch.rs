@@ -1,0 +1,121 @@
+//! Sets the guard again when another program has taken something of it away, follows the networks of the LAN, and leads
+//! into tunnels as they come and go.
+//!
+//! ```text
+//! news of links, addresses, routes, rules ─┐
+//! news of the packet filter ───────────────┼─> look ─> plan ─> do it
+//! half a minute has passed ────────────────┘
+//! ```
+//!
+//! Whatever the news is, all of it is looked at: a look costs about a millisecond, and no order of events can leave
+//! anything out.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netio::netlink::{Monitor, Watch};
+use netio::poll::Poller;
+
+use crate::chain::TABLE;
+use crate::control::{Done, Ways, refresh_since};
+use crate::way::Way;
+use crate::{GuardError, Report};
+use netio::netlink::ChainsWatch;
+
+/// How long it may take to notice what no news was of.
+const SLOW: Duration = Duration::from_secs(30);
+
+/// Between two looks, for news may come by the thousand: a firewall that is loaded, a routing daemon.
+const PACE: Duration = Duration::from_millis(20);
+
+/// What is known from one look to the next.
+#[derive(Default)]
+struct Known {
+    ways: Option<Ways>,
+    said: String,
+    complaints: BTreeSet<String>,
+}
+
+/// Watches until the process ends. While the guard is off it does nothing but wait.
+///
+/// # Errors
+/// When the kernel tells no news. What fails later is logged, and tried again.
+pub fn watch() -> Result<Infallible, GuardError> {
+    let mut monitor = Monitor::open(Watch {
+        rules: true,
+        ..Watch::ALL
+    })?;
+    // A kernel without nftables has no chain either.
+    let mut chains = ChainsWatch::open(TABLE).ok();
+    let poller = Poller::new().map_err(netio::netlink::NetlinkError::Open)?;
+    let failed = netio::netlink::NetlinkError::Open;
+    poller.add(&monitor, 0).map_err(failed)?;
+    if let Some(chains) = &chains {
+        poller.add(chains, 1).map_err(failed)?;
+    }
+    let mut known = Known::default();
+    loop {
+        // Heard before the look: what comes after this is news for the next one.
+        while monitor.next()?.is_some() {}
+        if let Some(chains) = &mut chains {
+            chains.changed()?;
+        }
+        let begin = Instant::now();
+        match refresh_since(known.ways) {
+            Ok(done) => known.note(done.as_ref()),
+            Err(error) => known.complain(&error),
+        }
+        poller.wait(Some(SLOW)).map_err(failed)?;
+        thread::sleep(PACE.saturating_sub(begin.elapsed()));
+    }
+}
+
+impl Known {
+    fn note(&mut self, done: Option<&Done>) {
+        let Some(done) = done else {
+            *self = Self::default();
+            return;
+        };
+        if done.closed && self.ways.is_some() {
+            log::warn!("the guard was taken away, or a part of it, and is set again");
+        }
+        self.ways = Some([0, 1].map(|place: usize| done.report.ways[place].index()));
+        let said = words(&done.report);
+        if said != self.said {
+            log::info!("{said}");
+            self.said = said;
+        }
+        if done.forgotten > 0 {
+            log::debug!("{} connections had another way", done.forgotten);
+        }
+        for error in &done.errors {
+            self.complain(error);
+        }
+    }
+
+    /// Says once what does not work.
+    fn complain(&mut self, error: &GuardError) {
+        // What differs from one time to the next is rare; a bound all the same.
+        if self.complaints.len() < 64 && self.complaints.insert(error.to_string()) {
+            log::error!("{error}");
+        }
+    }
+}
+
+/// The state in a line.
+fn words(report: &Report) -> String {
+    let of = |name: &str, way: &Way| match way {
+        Way::Through { device, .. } => format!("{name} through {device}"),
+        Way::Held(why) => format!("{name} held: {why}"),
+    };
+    match report.ways[0].index() == report.ways[1].index() {
+        true => of("guard:", &report.ways[0]),
+        false => format!(
+            "guard: {}; {}",
+            of("IPv4", &report.ways[0]),
+            of("IPv6", &report.ways[1])
+        ),
+    }
+}

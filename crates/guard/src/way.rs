@@ -1,0 +1,212 @@
+//! Which way guarded devices go, for each family: through a tunnel, or none.
+
+use std::fmt;
+
+use config::guard::Guard;
+use netio::netlink::{Family, Link, Route, RouteKind};
+
+use crate::facts::Facts;
+
+/// Most bits of the prefix of routes that stand for a default route: halves of all, or the global networks of IPv6.
+const DEFAULT_BITS: [u8; 2] = [1, 3];
+
+/// Which way packets of one family go that are not for the LAN.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// Into a tunnel.
+    Through {
+        /// Its interface.
+        device: String,
+        /// The interface's index.
+        index: u32,
+    },
+    /// None.
+    Held(Why),
+}
+
+/// Why packets are held.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Why {
+    /// There is no interface that is a tunnel.
+    NoDevice {
+        /// Those that would be.
+        tunnels: String,
+    },
+    /// The tunnel's interface is not up.
+    Down {
+        /// The interface.
+        device: String,
+    },
+    /// The tunnel has no address of the family, so that the guard makes no route of it.
+    NoAddress {
+        /// The interface.
+        device: String,
+    },
+    /// Nothing has put a default route into the guard's table.
+    NoRoute {
+        /// The tunnel's interface.
+        device: String,
+        /// The guard's table.
+        table: u32,
+    },
+    /// The guard's table leads elsewhere.
+    Elsewhere {
+        /// The interface that it leads to.
+        device: String,
+        /// The guard's table.
+        table: u32,
+    },
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDevice { tunnels } => {
+                write!(f, "no tunnel is up: there is no device {tunnels}")
+            }
+            Self::Down { device } => write!(f, "the tunnel's device {device} is not up"),
+            Self::NoAddress { device } => {
+                write!(f, "{device} has no address of this family")
+            }
+            Self::NoRoute { device, table } => write!(
+                f,
+                "{device} is up, and table {table} has no default route: no tunnel makes one, and the guard does so only with \
+                 `lead = true` and while `millrace guard watch` runs"
+            ),
+            Self::Elsewhere { device, table } => write!(
+                f,
+                "the default route of table {table} leads to {device}, which is no tunnel"
+            ),
+        }
+    }
+}
+
+impl Way {
+    /// The way of a family on a host where the facts hold.
+    #[must_use]
+    pub fn of(guard: &Guard, facts: &Facts, family: Family) -> Self {
+        let route = default_route(facts, family);
+        let link = route.and_then(|route| facts.link(route.dev?));
+        if let Some(link) = link {
+            if guard.rank(&link.name).is_none() {
+                return Self::Held(Why::Elsewhere {
+                    device: link.name.clone(),
+                    table: guard.table,
+                });
+            }
+            if link.up {
+                return Self::Through {
+                    device: link.name.clone(),
+                    index: link.index,
+                };
+            }
+        }
+        Self::Held(why(guard, facts, family))
+    }
+
+    /// Index of the tunnel's interface, where there is a way.
+    #[must_use]
+    pub fn index(&self) -> Option<u32> {
+        match self {
+            Self::Through { index, .. } => Some(*index),
+            Self::Held(_) => None,
+        }
+    }
+}
+
+/// The tunnels that are there, the preferred first.
+pub(crate) fn tunnels<'f>(guard: &Guard, facts: &'f Facts) -> Vec<&'f Link> {
+    let ranked = facts.links.iter().filter_map(|link| {
+        let rank = guard.rank(&link.name)?;
+        Some((rank, link))
+    });
+    let mut ranked: Vec<(usize, &Link)> = ranked.collect();
+    ranked.sort_by(|a, b| (a.0, &a.1.name).cmp(&(b.0, &b.1.name)));
+    ranked.into_iter().map(|(_, link)| link).collect()
+}
+
+/// The default route of the guard's table that the kernel would take.
+fn default_route(facts: &Facts, family: Family) -> Option<&Route> {
+    let bits = DEFAULT_BITS[usize::from(family == Family::V6)];
+    facts
+        .table
+        .iter()
+        .filter(|it| Family::of(it.dst) == family && it.prefix <= bits)
+        .filter(|it| it.kind == RouteKind::Unicast)
+        .min_by_key(|it| (u8::MAX - it.prefix, it.metric.unwrap_or(0)))
+}
+
+fn why(guard: &Guard, facts: &Facts, family: Family) -> Why {
+    let tunnels = tunnels(guard, facts);
+    let Some(first) = tunnels.first() else {
+        let names: Vec<String> = guard.tunnels.iter().map(ToString::to_string).collect();
+        return Why::NoDevice {
+            tunnels: names.join(", "),
+        };
+    };
+    let Some(up) = tunnels.iter().find(|link| link.up) else {
+        return Why::Down {
+            device: first.name.clone(),
+        };
+    };
+    let mut up_all = tunnels.iter().filter(|link| link.up);
+    match up_all.find(|link| facts.has_address(link.index, family)) {
+        Some(link) => Why::NoRoute {
+            device: link.name.clone(),
+            table: guard.table,
+        },
+        None => Why::NoAddress {
+            device: up.name.clone(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{facts, guard, link, route, tunnel};
+
+    fn held(facts: &Facts) -> String {
+        match Way::of(&guard(), facts, Family::V4) {
+            Way::Held(why) => why.to_string(),
+            way => panic!("{way:?}"),
+        }
+    }
+
+    #[test]
+    fn why_is_told_and_what_leads_is_named() {
+        let mut facts = facts();
+        assert!(held(&facts).contains("no device mr-*, tun0"));
+        facts.links.push(link(7, "mr-office", false));
+        assert!(held(&facts).contains("mr-office is not up"));
+        facts.links[3].up = true;
+        assert!(held(&facts).contains("mr-office has no address"));
+        tunnel(&mut facts, 7, "10.8.0.2");
+        assert!(held(&facts).contains("table 77 has no default route"));
+        facts.table.push(route("0.0.0.0", 0, 3, 77));
+        assert!(held(&facts).contains("leads to wan"));
+        facts.table.clear();
+        facts.table.push(route("0.0.0.0", 0, 7, 77));
+        let way = Way::of(&guard(), &facts, Family::V4);
+        assert_eq!(way.index(), Some(7));
+        assert_eq!(Way::of(&guard(), &facts, Family::V6).index(), None);
+    }
+
+    #[test]
+    fn halves_are_as_good_and_the_best_metric_counts() {
+        let mut facts = facts();
+        facts.links.push(link(7, "mr-office", true));
+        facts.links.push(link(8, "tun0", true));
+        for half in ["0.0.0.0", "128.0.0.0"] {
+            facts.table.push(route(half, 1, 8, 77));
+        }
+        facts.table.push(route("0.0.0.0", 0, 7, 77));
+        assert_eq!(Way::of(&guard(), &facts, Family::V4).index(), Some(8));
+        let mut late = route("::", 0, 7, 77);
+        late.metric = Some(9000);
+        facts.table.push(late);
+        facts.table.push(route("::", 0, 8, 77));
+        assert_eq!(Way::of(&guard(), &facts, Family::V6).index(), Some(8));
+    }
+}

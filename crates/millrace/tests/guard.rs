@@ -1,0 +1,500 @@
+//! The guard: what devices of the LAN send leaves by a tunnel, or not at all, whatever happens to tunnels, rules, routes
+//! and the packet filter. Packets of both devices are counted where they would come out.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use acceptance::guarded::{Counts, Guarded, KINDS, Load, SOME};
+use acceptance::openvpn::{credentials, millrace};
+use acceptance::{Directory, PATIENCE, PROGRAM, ip, pings, until, usable};
+use lab::openvpn::{KeyKind, OpenVpn, Setup};
+use lab::{Process, tools};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// Packets of both devices that come to the router in the first test.
+const PACKETS: u64 = 90_000;
+
+fn ready() -> bool {
+    acceptance::ready() && lab::require(tools::find("nft")).is_some()
+}
+
+/// What `millrace guard status` says, and the code that it ends with.
+fn status(world: &Guarded) -> (Value, Option<i32>) {
+    let exit = world
+        .router
+        .command(PROGRAM)
+        .args(["guard", "status", "--json"])
+        .exit()
+        .unwrap();
+    (
+        serde_json::from_str(&exit.stdout).unwrap(),
+        exit.status.code(),
+    )
+}
+
+fn guard(world: &Guarded, words: &[&str]) -> String {
+    let command = world.router.command(PROGRAM).arg("guard").args(words);
+    command.output().unwrap()
+}
+
+const ON: [&str; 5] = ["on", "--lan", "br-lan", "--lan", "br-guest"];
+
+fn total(counts: Counts) -> u64 {
+    counts.iter().sum()
+}
+
+/// A process that sets the guard again.
+fn watch(world: &Guarded) -> Process {
+    let mut watch = world
+        .router
+        .command(PROGRAM)
+        .args(["guard", "watch"])
+        .spawn()
+        .unwrap();
+    let told = |line: &str| line.contains("guard:");
+    watch
+        .wait_for_line("its first look", PATIENCE, told)
+        .unwrap();
+    watch
+}
+
+/// Everything of a whole day, in some seconds. No packet leaves in clear from when the guard is set until it is lifted,
+/// and before and after all do.
+#[test]
+fn nothing_leaves_in_clear() {
+    if !ready() {
+        return;
+    }
+    let world = Guarded::new();
+    let directory = Directory::new();
+    let load = Load::start(&world);
+    until("all kinds leave before the guard is on", || {
+        world.clear().iter().all(|count| *count > 0)
+    });
+    assert_eq!(status(&world).1, Some(3));
+
+    // From a pause, as what is on its way cannot be held.
+    load.pause();
+    assert!(world.connections() > 0);
+    assert!(guard(&world, &ON).starts_with("guard: held\n"));
+    assert_eq!(
+        world.connections(),
+        0,
+        "connections of the LAN are forgotten"
+    );
+    let before = world.clear();
+    let first = total(world.from("pc")) + total(world.from("phone"));
+    let forwarded = world.forwarded();
+    let leaked = |when: &str| {
+        assert_eq!(world.clear(), before, "{when}: {KINDS:?}");
+        assert_eq!(world.forwarded(), forwarded, "{when}");
+    };
+    load.resume();
+    let watch_process = watch(&world);
+    let (held, code) = status(&world);
+    assert_eq!(
+        (held["state"].as_str(), code),
+        (Some("held"), Some(0)),
+        "{held}"
+    );
+    for own in [
+        "192.168.1.2",
+        "192.168.2.2",
+        "192.168.3.1",
+        "fd00:1::2",
+        "fd00:3::1",
+    ] {
+        pings(&world.pc, own, 1);
+    }
+    pings(&world.phone, "192.168.1.1", 1);
+    pings(&world.phone, "fd00:1::1", 1);
+
+    world.device_cycles(&load, 50);
+    leaked("tunnels came and went");
+    assert_eq!(total(world.through()), 0);
+
+    // Real ones, of which half are killed; a default route in the guard's table of their own, or the guard's.
+    let _far = world.far_end(&directory);
+    for name in ["mr-real", "mr-full", "mr-real", "mr-full"] {
+        let came = world.through();
+        let process = world.tunnel(&directory, name);
+        until("all kinds go through", || {
+            world
+                .through()
+                .iter()
+                .zip(came)
+                .all(|(now, came)| *now > came)
+        });
+        assert_eq!(status(&world).0["ipv6"]["through"], name);
+        process.signal(Signal::SIGKILL).unwrap();
+        process.wait_at_most(PATIENCE).unwrap();
+        load.wait(SOME);
+        leaked(name);
+    }
+
+    // While a tunnel is there, and while none is.
+    for through in [true, false] {
+        let process = through.then(|| world.tunnel(&directory, "mr-real"));
+        for _ in 0..6 {
+            for (metrics, now) in [([0, 1024], 7), ([7, 7], 0)] {
+                let [v4, v6] = metrics;
+                let now6 = if now == 0 { 1024 } else { now };
+                world.ip(&format!(
+                    "route add 0.0.0.0/0 via 192.168.3.2 dev wan metric {now}\n\
+                     route add ::/0 via fd00:3::2 dev wan metric {now6}\n\
+                     route delete 0.0.0.0/0 dev wan metric {v4}\nroute delete ::/0 dev wan metric {v6}"
+                ));
+                load.wait(SOME / 3);
+            }
+        }
+        leaked("the default route was swapped");
+        for _ in 0..6 {
+            world.flush_rules();
+            load.wait(SOME);
+            until("rules that are set again", || status(&world).1 == Some(0));
+        }
+        leaked("all rules were flushed");
+        world
+            .router
+            .output("nft", ["delete", "table", "inet", "millrace"])
+            .unwrap();
+        load.wait(SOME);
+        until("a table that is made again", || status(&world).1 == Some(0));
+        leaked("the table was deleted");
+        if let Some(process) = process {
+            assert!(process.stop().unwrap().status.success());
+        }
+    }
+
+    // What DHCP's option 121 puts into the main table, and what a router's advertisement may.
+    world.ip(
+        "route add 203.0.113.0/24 via 192.168.3.2 dev wan\nroute add 2001:db8:f::/48 via fd00:3::2 dev wan\n\
+         route add 128.0.0.0/1 via 192.168.3.2 dev wan\nroute add 2000::/3 via fd00:3::2 dev wan",
+    );
+    load.wait(2 * SOME);
+    leaked("more particular routes lead to the WAN");
+
+    new_prefixes(&world, &load);
+    leaked("the provider delegated other prefixes");
+
+    // Nothing sets anything again from here on: each layer has to hold by itself.
+    watch_process.signal(Signal::SIGKILL).unwrap();
+    watch_process.wait_at_most(PATIENCE).unwrap();
+    for _ in 0..6 {
+        world.flush_rules();
+        world.device_cycles(&load, 1);
+    }
+    leaked("all rules were flushed and nobody was there");
+    guard(&world, &["refresh"]);
+    world
+        .router
+        .output("nft", ["delete", "table", "inet", "millrace"])
+        .unwrap();
+    world.device_cycles(&load, 6);
+    leaked("the table was deleted and nobody was there");
+    let (half, code) = status(&world);
+    assert_eq!(
+        (half["state"].as_str(), code),
+        (Some("held"), Some(1)),
+        "{half}"
+    );
+
+    let seen = || total(world.from("pc")) + total(world.from("phone")) - first;
+    until("packets enough", || seen() >= PACKETS);
+    leaked("packets enough");
+    for device in ["pc", "phone"] {
+        assert!(
+            world.from(device).iter().all(|count| *count > 0),
+            "{device}"
+        );
+    }
+    println!(
+        "0 of {} packets left in clear; through a tunnel went {:?}",
+        seen(),
+        world.through()
+    );
+
+    guard(&world, &["off"]);
+    until("all kinds leave after the guard is off", || {
+        world
+            .clear()
+            .iter()
+            .zip(before)
+            .all(|(now, before)| *now > before)
+    });
+    assert_eq!(status(&world).1, Some(3));
+    let left = world.router.output("nft", ["list", "tables"]).unwrap();
+    assert!(!left.contains("millrace"), "{left}");
+}
+
+/// The LAN gets a prefix, and then another in its place. The rules follow, and the LAN reaches itself by both.
+fn new_prefixes(world: &Guarded, load: &Load) {
+    let rules = || world.router.output("ip", ["-6", "rule"]).unwrap();
+    for number in [1, 2] {
+        let of = |network: u8, host: u8| format!("2001:db8:{number}:{network}::{host}");
+        for (network, device, host) in [(1, "br-lan", &world.pc), (2, "br-guest", &world.phone)] {
+            host.add_address("eth0", ip(&of(network, 1)), 64).unwrap();
+            world
+                .router
+                .add_address(device, ip(&of(network, 2)), 64)
+                .unwrap();
+            usable(host, &of(network, 1));
+        }
+        if number == 2 {
+            world.ip("address delete 2001:db8:1:1::2/64 dev br-lan");
+            until("the rules of the old prefix go", || {
+                !rules().contains("2001:db8:1:1::/64")
+            });
+        }
+        for network in [1, 2] {
+            let wanted = format!("to 2001:db8:{number}:{network}::/64 iif br-lan lookup main");
+            until("rules of the new prefix", || rules().contains(&wanted));
+        }
+        // From the new addresses, which the kernel prefers for what is far.
+        load.wait(2 * SOME);
+        pings(&world.pc, &of(2, 1), 1);
+        pings(&world.pc, &of(1, 2), 1);
+    }
+}
+
+/// The guard is set before there is a network, as at boot: the packet filter, then what netifd does, LAN, WAN, and rules.
+#[test]
+fn nothing_leaves_while_the_router_starts() {
+    if !ready() {
+        return;
+    }
+    let world = Guarded::unplugged();
+    guard(&world, &ON);
+    world.flush_rules();
+    world.plug_lan();
+    world.plug_wan();
+    let load = Load::start(&world);
+    load.wait(10 * SOME);
+    assert_eq!(total(world.clear()), 0, "before the rules");
+    guard(&world, &["refresh"]);
+    assert_eq!(status(&world).1, Some(0));
+    load.wait(10 * SOME);
+    assert_eq!(total(world.clear()), 0, "with the rules");
+    assert_eq!(world.forwarded(), 0);
+    pings(&world.phone, "192.168.1.1", 1);
+    guard(&world, &["off"]);
+    // It is not set again by what would if it were on.
+    guard(&world, &["refresh"]);
+    until("all kinds leave", || {
+        world.clear().iter().all(|count| *count > 0)
+    });
+}
+
+/// A client of OpenVPN, which knows no table: the guard leads into it, and holds when it is killed.
+#[test]
+fn a_tunnel_of_another_protocol_needs_no_word_of_the_guard() {
+    if !ready() || !acceptance::openvpn::ready() {
+        return;
+    }
+    let world = Guarded::new();
+    let directory = Directory::new();
+    let mut setup = Setup::default();
+    setup.server.words("push", ["redirect-gateway def1"]);
+    let (keys, at) = (credentials(KeyKind::Ecdsa), ip("192.168.3.2"));
+    let server = setup.server_file(&millrace(), keys, at).unwrap();
+    let _server = millrace().start(&world.server, &server).unwrap();
+    let client = setup.client_file(&millrace(), keys, at).unwrap();
+    directory.file("client.conf", &client.to_string());
+    let words = ["--tunnel", "ovpn*"];
+    guard(&world, &[&ON[..], &words[..]].concat());
+    let _watch = watch(&world);
+    let load = Load::start(&world);
+    let process = world.tunnel(&directory, "client");
+    until("all kinds go through", || {
+        world.through().iter().all(|count| *count > 0)
+    });
+    assert_eq!(status(&world).0["ipv4"]["through"], "ovpn0");
+    process.signal(Signal::SIGKILL).unwrap();
+    load.wait(2 * SOME);
+    assert_eq!(world.forwarded() + total(world.clear()), 0);
+}
+
+/// What each layer stops by itself, as a table.
+#[test]
+fn each_layer_stops_what_it_stops() {
+    if !ready() {
+        return;
+    }
+    let world = Guarded::new();
+    let load = Load::start(&world);
+    until("all kinds leave", || {
+        world.clear().iter().all(|count| *count > 0)
+    });
+    type Event = (&'static str, fn(&Guarded, &Load));
+    let events: [Event; 6] = [
+        ("nothing happens", |_, _| {}),
+        ("tunnel comes and goes", |world, load| {
+            world.device_cycles(load, 4);
+        }),
+        ("default route swapped", |world, _| {
+            world.ip("route replace 0.0.0.0/0 via 192.168.3.2 dev wan metric 5\n\
+                 route replace ::/0 via fd00:3::2 dev wan metric 5");
+        }),
+        ("routes of option 121", |world, _| {
+            world.ip("route replace 203.0.113.0/24 via 192.168.3.2\nroute replace 2001:db8:f::/48 via fd00:3::2");
+        }),
+        ("all rules flushed", |world, _| world.flush_rules()),
+        ("table deleted", |world, _| {
+            let words = ["-f", "-"];
+            let script = "add table inet millrace\ndelete table inet millrace\n";
+            let command = world.router.command("nft").args(words);
+            command.output_with_input(script).unwrap();
+        }),
+    ];
+    let layers = ["none", "rules", "filter", "both"];
+    println!(
+        "{:<24}{}",
+        "packets in clear of sent",
+        layers.map(|it| format!("{it:>16}")).concat()
+    );
+    let mut leaks = Vec::new();
+    for (name, event) in events {
+        let cells = layers.map(|layer| leaked_with(&world, &load, layer, event));
+        let text = cells.map(|(clear, sent)| format!("{:>16}", format!("{clear}/{sent}")));
+        println!("{name:<24}{}", text.concat());
+        leaks.push(cells.map(|(clear, _)| clear > 0));
+    }
+    for (place, (name, _)) in events.iter().enumerate() {
+        // By itself each layer leaks when it is taken away, and only then.
+        let (rules, filter) = (*name == "all rules flushed", *name == "table deleted");
+        assert_eq!(leaks[place], [true, rules, filter, false], "{name}");
+    }
+}
+
+/// Packets in clear, and packets sent, while an event happens and for a while after it, with one layer, both or none.
+fn leaked_with(
+    world: &Guarded,
+    load: &Load,
+    layer: &str,
+    event: fn(&Guarded, &Load),
+) -> (u64, u64) {
+    load.pause();
+    guard(world, &ON);
+    if layer != "rules" && layer != "both" {
+        world.flush_rules();
+    }
+    if layer != "filter" && layer != "both" {
+        world
+            .router
+            .output("nft", ["delete", "table", "inet", "millrace"])
+            .unwrap();
+    }
+    let sent = || total(world.from("pc")) + total(world.from("phone"));
+    let (clear_before, before) = (total(world.clear()), sent());
+    load.resume();
+    load.wait(SOME);
+    event(world, load);
+    load.wait(5 * SOME);
+    load.pause();
+    let cell = (total(world.clear()) - clear_before, sent() - before);
+    guard(world, &["off"]);
+    load.resume();
+    cell
+}
+
+/// Settings are read from the file, names that mean something to `nft` are refused, and codes tell what is the matter.
+#[test]
+fn the_commands_tell_by_their_codes() {
+    if !ready() {
+        return;
+    }
+    let world = Guarded::new();
+    let directory = Directory::new();
+    let run = |words: &[&str]| {
+        let exit = world
+            .router
+            .command(PROGRAM)
+            .arg("guard")
+            .args(words)
+            .exit()
+            .unwrap();
+        (exit.status.code(), exit.stdout + &exit.stderr)
+    };
+    let path = directory.path().join("guard.toml");
+    let file = path.to_str().unwrap();
+    let (code, text) = run(&["on", "--settings", file, "--lan", "br-lan", "--save"]);
+    // A file that is named has to be there.
+    assert_eq!(code, Some(1), "{text}");
+    directory.file("guard.toml", "");
+    let (code, text) = run(&["on", "--settings", file]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("no device of the LAN is named"), "{text}");
+    let (code, text) = run(&["on", "--settings", file, "--lan", "br-lan\" } accept #"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("--lan cannot be"), "{text}");
+    let (code, text) = run(&["on", "--settings", file, "--lan", "br-lan", "--show"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        text.contains("add chain inet millrace guard") && text.contains("rule 902"),
+        "{text}"
+    );
+    assert_eq!(run(&["status"]).0, Some(3));
+    assert_eq!(
+        run(&["on", "--settings", file, "--lan", "br-lan", "--save"]).0,
+        Some(0)
+    );
+    // Twice is as once, and the file says what is guarded.
+    let state = || {
+        let words = ["-a", "list", "table", "inet", "millrace"];
+        let rules = world.router.output("ip", ["rule"]).unwrap();
+        world.router.output("nft", words).unwrap() + &rules
+    };
+    let before = state();
+    assert_eq!(run(&["on", "--settings", file]).0, Some(0));
+    assert_eq!(state(), before);
+    // What else is in the table stays.
+    let set = [
+        "add",
+        "set",
+        "inet",
+        "millrace",
+        "d4",
+        "{",
+        "type",
+        "ipv4_addr;",
+        "}",
+    ];
+    world.router.output("nft", set).unwrap();
+    assert_eq!(
+        run(&["on", "--settings", file, "--tunnel", "tun0"]).0,
+        Some(0)
+    );
+    assert!(
+        state().contains("set d4") && state().contains("tun0"),
+        "{}",
+        state()
+    );
+    assert_eq!(run(&["off"]).0, Some(0));
+    assert!(
+        state().contains("set d4") && !state().contains("chain guard"),
+        "{}",
+        state()
+    );
+    assert!(!state().contains("902"), "{}", state());
+    // Without `nft` the rules hold, and it is said what is missing.
+    let bare = world
+        .router
+        .command(PROGRAM)
+        .args(["guard", "on", "--settings", file]);
+    let exit = bare.env("PATH", "/nowhere").exit().unwrap();
+    assert_eq!(exit.status.code(), Some(1));
+    assert!(exit.stderr.contains("there is no program nft"), "{exit:?}");
+    let (document, code) = status(&world);
+    assert_eq!((document["state"].as_str(), code), (Some("held"), Some(1)));
+    // The tunnels' status tells of it too.
+    let all = world
+        .router
+        .output(PROGRAM, ["status", "--no-rate"])
+        .unwrap();
+    assert!(all.contains("guard: held"), "{all}");
+    let load = Load::start(&world);
+    load.wait(SOME);
+    let clear = world.clear();
+    // The phone is not guarded here.
+    until("the phone's leave", || total(world.clear()) > total(clear));
+}

@@ -1,0 +1,282 @@
+//! Chains of the packet filter, to see whether they are as they were made; `nft` makes them.
+//!
+//! A chain's rules are told by their comments and counters. What they match is not read: it is written in expressions
+//! that `nft` chooses.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use netlink_packet_core::NLM_F_ACK;
+use netlink_sys::protocols::NETLINK_NETFILTER;
+use netlink_sys::{Socket, SocketAddr};
+
+use super::request::Body;
+use super::{
+    BUFFER_SIZE, Netfilter, NetlinkError, attributes, decode_str, decode_u32, messages, receive,
+};
+
+/// Bytes of `struct nfgenmsg`, which every message starts with.
+pub(super) const HEADER_SIZE: usize = 4;
+
+/// Number of the subsystem, linux/netfilter/nfnetlink.h, in the upper byte of a message's type.
+const NFNL_SUBSYS_NFTABLES: u16 = 10 << 8;
+/// Bit of the multicast group that tells of changes, `NFNLGRP_NFTABLES`, 7.
+const GROUP: u32 = 1 << 6;
+
+// Message types of linux/netfilter/nf_tables.h: tables, chains and rules are the first nine.
+const NFT_MSG_GETCHAIN: u16 = 4;
+const NFT_MSG_GETRULE: u16 = 7;
+const NFT_MSG_DELRULE: u16 = 8;
+
+/// Family of tables that see IPv4 and IPv6, linux/netfilter.h.
+const NFPROTO_INET: u8 = 1;
+
+/// The hook that packets of others pass on their way through this host.
+pub const HOOK_FORWARD: u32 = 2;
+
+// Attribute numbers. That of the table is the same for tables, chains and rules.
+const NFTA_TABLE: u16 = 1;
+const NFTA_CHAIN_NAME: u16 = 3;
+const NFTA_CHAIN_HOOK: u16 = 4;
+const NFTA_HOOK_HOOKNUM: u16 = 1;
+const NFTA_HOOK_PRIORITY: u16 = 2;
+const NFTA_RULE_CHAIN: u16 = 2;
+const NFTA_RULE_EXPRESSIONS: u16 = 4;
+const NFTA_RULE_USERDATA: u16 = 7;
+const NFTA_LIST_ELEM: u16 = 1;
+const NFTA_EXPR_NAME: u16 = 1;
+const NFTA_EXPR_DATA: u16 = 2;
+const NFTA_COUNTER_PACKETS: u16 = 2;
+/// A rule's comment, among what `nft` keeps with it.
+const UDATA_RULE_COMMENT: u8 = 0;
+
+/// A chain of a table of the family `inet`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Chain {
+    /// Where packets come to it: number of the hook and priority, the lowest first; none for a chain that only others
+    /// jump to.
+    pub hook: Option<(u32, i32)>,
+    /// Its rules, in order.
+    pub rules: Vec<ChainRule>,
+}
+
+/// A rule of a [`Chain`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ChainRule {
+    /// Its comment, empty without one.
+    pub comment: String,
+    /// Packets that came to its counter; none without one.
+    pub packets: Option<u64>,
+}
+
+impl Netfilter {
+    /// The chain `name` of the table `inet table`; none if there is no such chain or table.
+    ///
+    /// # Errors
+    /// [`NetlinkError::is_permission`], or EINVAL from a kernel without nftables.
+    pub fn chain(&mut self, table: &str, name: &str) -> Result<Option<Chain>, NetlinkError> {
+        let mut body = Body::new(&[NFPROTO_INET, 0, 0, 0]);
+        body.push_text(NFTA_TABLE, table);
+        let mut chain = body.clone();
+        chain.push_text(NFTA_CHAIN_NAME, name);
+        let object = format_args!("{name} of table inet {table}");
+        let mut hook = None;
+        let mut hear = |body: &[u8]| hook = hook.or_else(|| parse_hook(body));
+        let kind = NFNL_SUBSYS_NFTABLES | NFT_MSG_GETCHAIN;
+        match self
+            .0
+            .exchange(kind, &chain, NLM_F_ACK, "read chain", object, &mut hear)
+        {
+            Err(error) if error.is_not_found() => return Ok(None),
+            other => other?,
+        };
+        body.push_text(NFTA_RULE_CHAIN, name);
+        let kind = NFNL_SUBSYS_NFTABLES | NFT_MSG_GETRULE;
+        let rules = self
+            .0
+            .dump(kind, &body, "list the rules of a chain", |it| {
+                parse_rule(it, table, name)
+            })?;
+        Ok(Some(Chain { hook, rules }))
+    }
+}
+
+fn parse_hook(body: &[u8]) -> Option<(u32, i32)> {
+    let (_, hook) =
+        attributes(body.get(HEADER_SIZE..)?).find(|(kind, _)| *kind == NFTA_CHAIN_HOOK)?;
+    let number = |wanted: u16| {
+        let (_, value) = attributes(hook).find(|(kind, _)| *kind == wanted)?;
+        // In the network's order, as all numbers of nftables.
+        decode_u32(value).map(u32::from_be)
+    };
+    let priority = number(NFTA_HOOK_PRIORITY)?.cast_signed();
+    Some((number(NFTA_HOOK_HOOKNUM)?, priority))
+}
+
+/// The rule, if it is of this chain: a kernel may list those of others too.
+fn parse_rule(body: &[u8], table: &str, chain: &str) -> Option<ChainRule> {
+    let mut rule = ChainRule::default();
+    let mut place = (false, false);
+    for (kind, value) in attributes(body.get(HEADER_SIZE..)?) {
+        match kind {
+            NFTA_TABLE => place.0 = decode_str(value) == table,
+            NFTA_RULE_CHAIN => place.1 = decode_str(value) == chain,
+            NFTA_RULE_USERDATA => rule.comment = comment(value).unwrap_or_default(),
+            NFTA_RULE_EXPRESSIONS => rule.packets = attributes(value).find_map(counter),
+            _ => {}
+        }
+    }
+    (place == (true, true)).then_some(rule)
+}
+
+/// The comment among what `nft` keeps with a rule: type, length and value, one after the other.
+fn comment(mut data: &[u8]) -> Option<String> {
+    while let &[kind, length, ref rest @ ..] = data {
+        let (value, behind) = rest.split_at_checked(usize::from(length))?;
+        if kind == UDATA_RULE_COMMENT {
+            return Some(decode_str(value));
+        }
+        data = behind;
+    }
+    None
+}
+
+/// The packets of an expression that counts.
+fn counter((kind, expression): (u16, &[u8])) -> Option<u64> {
+    let part = |wanted: u16| attributes(expression).find(|(kind, _)| *kind == wanted);
+    if kind != NFTA_LIST_ELEM || decode_str(part(NFTA_EXPR_NAME)?.1) != "counter" {
+        return None;
+    }
+    let (_, data) = part(NFTA_EXPR_DATA)?;
+    let (_, packets) = attributes(data).find(|(kind, _)| *kind == NFTA_COUNTER_PACKETS)?;
+    Some(u64::from_be_bytes(packets.get(..8)?.try_into().ok()?))
+}
+
+/// A socket that hears when tables, chains or rules of one table change, whoever changes them. What sets hold is not
+/// told: a resolver fills them at each answer.
+#[derive(Debug)]
+pub struct ChainsWatch {
+    socket: Socket,
+    buffer: Box<[u8]>,
+    table: String,
+}
+
+impl ChainsWatch {
+    /// Listens to changes of the table `inet table`, in the network namespace of the current thread.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Open`], EPERM without CAP_NET_ADMIN.
+    pub fn open(table: &str) -> Result<Self, NetlinkError> {
+        let mut socket = Socket::new(NETLINK_NETFILTER).map_err(NetlinkError::Open)?;
+        socket
+            .bind(&SocketAddr::new(0, GROUP))
+            .map_err(NetlinkError::Open)?;
+        socket.set_non_blocking(true).map_err(NetlinkError::Open)?;
+        Ok(Self {
+            socket,
+            buffer: vec![0; BUFFER_SIZE].into_boxed_slice(),
+            table: table.to_owned(),
+        })
+    }
+
+    /// Whether anything has changed since the last call; true also when more happened than the socket could hold.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Socket`] if the socket fails.
+    pub fn changed(&mut self) -> Result<bool, NetlinkError> {
+        let mut changed = false;
+        loop {
+            match receive(&self.socket, &mut self.buffer) {
+                Ok(length) => {
+                    let mut news = messages(&self.buffer[..length]).flatten();
+                    changed |=
+                        news.any(|it| is_about(&self.table, it.message_type(), it.payload()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(changed),
+                Err(error)
+                    if error.raw_os_error() == Some(libc::ENOBUFS)
+                        || error.kind() == io::ErrorKind::InvalidData =>
+                {
+                    changed = true;
+                }
+                Err(error) => {
+                    return Err(NetlinkError::Socket {
+                        operation: "follow",
+                        object: "changes of the packet filter".to_owned(),
+                        error,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Whether a message is about a table, chain or rule of the table `inet table`.
+fn is_about(table: &str, kind: u16, body: &[u8]) -> bool {
+    let is_of_nftables = kind & 0xff00 == NFNL_SUBSYS_NFTABLES;
+    if !is_of_nftables || kind & 0xff > NFT_MSG_DELRULE || body.first() != Some(&NFPROTO_INET) {
+        return false;
+    }
+    attributes(body.get(HEADER_SIZE..).unwrap_or_default())
+        .any(|(kind, value)| kind == NFTA_TABLE && decode_str(value) == table)
+}
+
+impl AsFd for ChainsWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(table: &str, userdata: &[u8], packets: u64) -> Vec<u8> {
+        let counts = Body::attributes()
+            .with(1, &0u64.to_be_bytes())
+            .with(NFTA_COUNTER_PACKETS, &packets.to_be_bytes());
+        let mut expression = Body::attributes();
+        expression.push_text(NFTA_EXPR_NAME, "counter");
+        expression.push_body(NFTA_EXPR_DATA, &counts);
+        let mut expressions = Body::attributes();
+        expressions.push_body(NFTA_LIST_ELEM, &expression);
+        let mut body = Body::new(&[NFPROTO_INET, 0, 0, 0]);
+        body.push_text(NFTA_TABLE, table);
+        body.push_text(NFTA_RULE_CHAIN, "guard");
+        body.push_body(NFTA_RULE_EXPRESSIONS, &expressions);
+        body.push(NFTA_RULE_USERDATA, userdata);
+        body.request(0, 0, 0)[16..].to_vec()
+    }
+
+    #[test]
+    fn rules_are_told_by_comment_and_counter() {
+        let body = rule("millrace", b"\x07\x02xx\x00\x05mine\0", 7);
+        let read = parse_rule(&body, "millrace", "guard").unwrap();
+        assert_eq!((read.comment.as_str(), read.packets), ("mine", Some(7)));
+        assert_eq!(parse_rule(&body, "other", "guard"), None);
+        assert_eq!(parse_rule(&body, "millrace", "other"), None);
+        // A length beyond the end.
+        let body = rule("millrace", b"\x00\x50mine\0", 0);
+        assert_eq!(parse_rule(&body, "millrace", "guard").unwrap().comment, "");
+    }
+
+    #[test]
+    fn news_is_of_one_table_and_not_of_what_its_sets_hold() {
+        let body = rule("millrace", b"", 0);
+        let kind = NFNL_SUBSYS_NFTABLES | NFT_MSG_DELRULE;
+        assert!(is_about("millrace", kind, &body));
+        assert!(!is_about("fw4", kind, &body));
+        assert!(!is_about("millrace", kind + 4, &body));
+        assert!(!is_about("millrace", NFT_MSG_DELRULE, &body));
+    }
+
+    #[test]
+    fn short_bodies_are_refused() {
+        for length in 0..40 {
+            let body = vec![0xff; length];
+            assert_eq!(parse_hook(&body), None);
+            assert_eq!(parse_rule(&body, "a", "b"), None);
+            assert!(!is_about("a", NFNL_SUBSYS_NFTABLES, &body));
+        }
+    }
+}
