@@ -8,6 +8,7 @@
 mod content;
 mod directory;
 pub mod dns;
+pub mod netifd;
 mod no_descriptors;
 pub mod openvpn;
 pub mod pairwise;

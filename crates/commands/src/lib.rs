@@ -16,6 +16,7 @@ mod keys;
 mod manual;
 #[cfg(feature = "pptp")]
 mod migrate;
+mod netifd;
 mod openvpn;
 #[cfg(feature = "relay")]
 mod relay;
@@ -49,6 +50,7 @@ fn cli() -> Command {
         .subcommand(down::command())
         .subcommand(wireguard::command())
         .subcommand(openvpn::command())
+        .subcommand(netifd::command())
         .subcommand(status::command())
         .subcommand(check::command())
         .subcommands(keys::commands())
@@ -111,6 +113,8 @@ pub fn run() -> ExitCode {
     let matches = cli().get_matches_from(arguments());
     // A tunnel that was brought up by hand says when its peer is gone and when it is back.
     let quiet = match matches.subcommand_name() {
+        // Into the system's log.
+        Some("netifd") => "warn,service=info,commands=info",
         Some("up") => "warn,service::wireguard=info,service::pptp=info,commands=info",
         Some("relay") => "warn,service::relay=info,commands=info",
         _ => "warn",
@@ -127,6 +131,7 @@ pub fn run() -> ExitCode {
         Some(("genpsk", _)) => keys::genpsk(),
         Some(("pubkey", _)) => keys::pubkey(),
         Some(("wireguard", m)) => wireguard::run(m),
+        Some(("netifd", m)) => netifd::run(m),
         Some(("status", m)) => status::run(&m.into()),
         #[cfg(feature = "pptp")]
         Some(("migrate", m)) => migrate::run(m),
