@@ -17,6 +17,7 @@ mod keys;
 mod manual;
 #[cfg(feature = "pptp")]
 mod migrate;
+mod netifd;
 mod openvpn;
 mod peer;
 mod profile;
@@ -53,6 +54,7 @@ fn cli() -> Command {
         .subcommand(down::command())
         .subcommand(wireguard::command())
         .subcommand(openvpn::command())
+        .subcommand(netifd::command())
         .subcommand(status::command())
         .subcommand(check::command())
         .subcommand(server::command())
@@ -118,6 +120,8 @@ pub fn run() -> ExitCode {
     let matches = cli().get_matches_from(arguments());
     // A tunnel that was brought up by hand says when its peer is gone and when it is back.
     let quiet = match matches.subcommand_name() {
+        // Into the system's log.
+        Some("netifd") => "warn,service=info,commands=info",
         Some("up") => "warn,service::wireguard=info,service::pptp=info,commands=info",
         Some("relay") => "warn,service::relay=info,commands=info",
         Some("guard") => "warn,guard=info",
@@ -135,6 +139,7 @@ pub fn run() -> ExitCode {
         Some(("genpsk", _)) => keys::genpsk(),
         Some(("pubkey", _)) => keys::pubkey(),
         Some(("wireguard", m)) => wireguard::run(m),
+        Some(("netifd", m)) => netifd::run(m),
         Some(("status", m)) => status::run(&m.into()),
         #[cfg(feature = "pptp")]
         Some(("migrate", m)) => migrate::run(m),

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 #[cfg(feature = "pptp")]
 mod pptp;
-mod wireguard;
+pub(crate) mod wireguard;
 
 /// The command's own command line.
 pub(crate) fn command() -> Command {
@@ -90,6 +90,7 @@ fn openvpn_up(
     let options = service::openvpn::RunOptions {
         no_dns: matches.get_flag("no-dns"),
         wait: true,
+        manager: None,
     };
     let (path, matches) = (path.to_owned(), matches.clone());
     let again = Box::new(move || {

@@ -20,6 +20,9 @@
 //! no such rules are made, and endpoints get host routes where the filter is strict. They are made once
 //! and do not follow a gateway that changes later.
 //!
+//! Where another program gives interfaces their addresses and routes (OpenWrt's netifd), [`Managed`] tells it what a
+//! tunnel wants in place of all that.
+//!
 //! # The process
 //! [`background`], [`privileges`], [`logging`] and [`syslog`], [`written_file`] for files that a
 //! configuration names, [`run_scripts`] for commands of a configuration, and [`machine`], which says
@@ -34,6 +37,7 @@ mod facts;
 mod journal;
 pub mod logging;
 pub mod machine;
+mod managed;
 mod plan;
 pub mod privileges;
 mod scripts;
@@ -49,6 +53,7 @@ pub use apply::{Applied, ApplyError, recover, recover_all};
 pub use dns::{DnsError, NameServers, Resolver};
 pub use facts::{EndpointWay, Facts};
 pub use journal::JournalError;
+pub use managed::{Managed, ManagedError, Manager, SharedManager};
 pub use plan::{Plan, PlanError};
 pub use scripts::{ScriptError, run_scripts};
 pub use step::{MAIN, SavedRoute, Step};

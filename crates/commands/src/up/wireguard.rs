@@ -128,7 +128,7 @@ fn read(path: &Path, switches: Switches) -> Outcome<Tunnel> {
 }
 
 /// What a file says of the interface and its peers, without where these are.
-fn device_of(tunnel: &Tunnel) -> SetDevice {
+pub(crate) fn device_of(tunnel: &Tunnel) -> SetDevice {
     let mut set = tunnel.to_set_device();
     for peer in &mut set.peers {
         peer.endpoint = None;
@@ -137,7 +137,7 @@ fn device_of(tunnel: &Tunnel) -> SetDevice {
 }
 
 /// Says where peers are.
-fn call_peers<'a>(interface: &mut Interface, peers: impl IntoIterator<Item = &'a Peer>) {
+pub(crate) fn call_peers<'a>(interface: &mut Interface, peers: impl IntoIterator<Item = &'a Peer>) {
     for peer in peers {
         if let Some(endpoint) = &peer.endpoint {
             interface.set_endpoint(&peer.public_key, endpoint);
@@ -220,7 +220,7 @@ impl Owner for Up<'_> {
 }
 
 /// What leads from one file to another without disturbing the peers that both have.
-fn difference(old: &Tunnel, new: &Tunnel, running: &[Key32]) -> SetDevice {
+pub(crate) fn difference(old: &Tunnel, new: &Tunnel, running: &[Key32]) -> SetDevice {
     let mut set = device_of(new);
     set.replace_peers = false;
     // The plan's mark may be another than the file's.

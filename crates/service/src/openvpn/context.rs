@@ -11,17 +11,20 @@ use super::later::Later;
 use super::management::{Answer, Query, QueryKind};
 use super::monitoring::{Monitored, Monitoring, ProcessRequest};
 use super::secrets::SecretError;
-use super::signals::Signals;
+use super::signals::{Signal, Signals};
 use super::{RunOptions, process};
 use config::openvpn::{AuthRetry, OpenVpn, ScriptSecurity};
 use config::settings::DataplaneSettings;
-use host::{background, privileges, startup};
+use host::{SharedManager, background, privileges, startup};
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a client that is managed may say goodbye: its manager kills it after 5 seconds.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Whose log lines are shown at a terminal without `-v`.
 const UP: &str = "commands::up";
@@ -51,6 +54,10 @@ pub(super) struct Context {
     pub(super) auth_retry: Cell<AuthRetry>,
     /// The host's name servers are left as they are.
     pub(super) no_dns: bool,
+    /// Another program gives the interface what it has.
+    pub(super) manager: Option<SharedManager>,
+    /// A signal said to leave, and by then it is done, whatever the server has heard.
+    leave_by: Cell<Option<Instant>>,
     /// The process that started this one waits for the tunnel, and was not told yet that it is up.
     pub(super) tell: Cell<bool>,
     /// It is `millrace up` that runs it, and says when the connection is gone and when it is back.
@@ -94,9 +101,32 @@ impl Context {
             forget: Cell::new(false),
             auth_retry: Cell::new(auth_retry),
             no_dns: options.no_dns,
+            manager: options.manager,
+            leave_by: Cell::new(None),
             tell: Cell::new(options.wait),
             says: options.wait,
             lost: Cell::new(false),
+        })
+    }
+
+    /// Whether a signal means anything: a manager knows whether there is something else to be read.
+    pub(super) fn minds(&self, signal: Signal) -> bool {
+        match (&self.manager, signal) {
+            (Some(manager), Signal::Reload) => manager.wants_reload(),
+            (Some(_), Signal::Exit(_)) if self.leave_by.get().is_none() => {
+                self.leave_by.set(Some(Instant::now() + FAREWELL));
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// The second word to leave, at which a client does not wait any more for what the server says to that.
+    pub(super) fn leaves_now(&self) -> Option<Signal> {
+        let due = self.leave_by.get().filter(|by| *by <= Instant::now());
+        due.map(|_| {
+            self.leave_by.set(None);
+            Signal::Exit("SIGTERM")
         })
     }
 
@@ -198,7 +228,8 @@ impl Context {
     }
 
     pub(super) fn deadline(&self, other: Option<Instant>) -> Option<Instant> {
-        self.monitoring.borrow().deadline(other)
+        let deadline = self.monitoring.borrow().deadline(other);
+        deadline.into_iter().chain(self.leave_by.get()).min()
     }
 
     /// Serves management clients and readers of the status. Signals that come this way are as good as real ones.

@@ -52,6 +52,7 @@ use console::Console;
 use context::Context;
 use crypto::select::Algorithm;
 use device::Rungs;
+use host::SharedManager;
 use host::background;
 use host::privileges;
 use host::written_file::PidFile;
@@ -88,13 +89,15 @@ enum Ended {
     Reload,
 }
 
-/// How `millrace up` runs a tunnel.
-#[derive(Clone, Copy, Debug, Default)]
+/// How a tunnel is run.
+#[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     /// The host's name servers are left as they are.
     pub no_dns: bool,
     /// The process that started it hears when the tunnel is up, and goes on only then.
     pub wait: bool,
+    /// Another program gives the interface what it has.
+    pub manager: Option<SharedManager>,
 }
 
 /// Reads a configuration, or says why that is not possible.
@@ -271,6 +274,7 @@ fn with_config(
         }
     };
     log::info!("{}", release::title());
+    let waits = options.wait;
     let rungs = Rungs::test(&config.device, &dataplane);
     crate::backends::choose_beside(dataplane.crypto_backend, algorithms(&config));
     let caught = match signals {
@@ -310,7 +314,7 @@ fn with_config(
             return Ended::Exit(1);
         }
     };
-    if !options.wait {
+    if !waits {
         process::into_background();
     }
     process::settle(&context.config.service);

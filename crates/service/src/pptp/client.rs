@@ -230,6 +230,9 @@ impl ClientMachine {
         let why = format!("{}: {reason}", self.server());
         // What worked before may work again.
         if !self.was_up && is_final(reason) {
+            if matches!(reason, DownReason::Login(_)) {
+                effects.push(Effect::Refused(why.clone()));
+            }
             self.fatal = Some(why);
         } else {
             self.failed(&why, now, effects);

@@ -19,7 +19,7 @@ use ::pptp::session::{StartError, Up};
 use control::Control;
 use engine::interface::{Reader, Writer};
 use host::background;
-use host::{ApplyError, logging, privileges, startup};
+use host::{ApplyError, SharedManager, logging, privileges, startup};
 use lines::Sockets;
 use netio::gre::Received;
 use netio::netlink::{Monitor, NetlinkError, Watch};
@@ -57,6 +57,8 @@ pub struct RunOptions {
     pub bind_device: Option<String>,
     /// Go into the background once the tunnel is up.
     pub daemon: bool,
+    /// Another program gives the interface what it has.
+    pub manager: Option<SharedManager>,
 }
 
 /// Why a tunnel did not come up, or ended.
@@ -182,7 +184,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         let (device, runs_programs) = match &model.role {
             Role::Client(client) => (
                 options.bind_device.as_deref(),
-                client.dns && !options.no_dns,
+                client.dns && !options.no_dns && options.manager.is_none(),
             ),
             Role::Server(_) => (options.bind_device.as_deref(), false),
         };
@@ -238,7 +240,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             stopping: false,
             status,
             news,
-            network: Network::new(&model.interface),
+            network: Network::new(&model.interface, options.manager.as_ref()),
             effects: Vec::new(),
             ended: None,
             told: false,
@@ -345,6 +347,11 @@ impl<'m, M: Machine> Executor<'m, M> {
                     self.let_go();
                 }
             }
+            Effect::Refused(why) => {
+                if let Some(manager) = &self.options.manager {
+                    manager.refused(&why);
+                }
+            }
             Effect::End(result) => self.ended = Some(result),
         }
         Ok(())
@@ -365,7 +372,9 @@ impl<'m, M: Machine> Executor<'m, M> {
         if !self.told {
             startup::is_over();
         }
-        if self.options.daemon {
+        if self.options.manager.is_some() {
+            self.told = true;
+        } else if self.options.daemon {
             self.let_go();
         } else if !std::mem::replace(&mut self.told, true) {
             let name = &self.model.interface;
@@ -387,6 +396,12 @@ impl<'m, M: Machine> Executor<'m, M> {
         self.signals.drain();
         if self.signals.take_reload() {
             logging::reopen();
+            // The call ends for one with what there is to be read.
+            let manager = self.options.manager.as_ref();
+            if manager.is_some_and(|it| it.wants_reload()) && !self.stopping {
+                self.stopping = true;
+                self.machine.handle(Event::Stop, now, &mut self.effects);
+            }
         }
         if self.signals.end().is_some() {
             // Who asks twice does not want to wait.

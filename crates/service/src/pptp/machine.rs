@@ -86,6 +86,8 @@ pub(super) enum Effect {
         /// The server that it goes to.
         server: Ipv4Addr,
     },
+    /// The server does not take the credentials.
+    Refused(String),
     /// Say something.
     Log(Level, String),
     /// Nothing is left to do; with what went wrong.

@@ -5,8 +5,9 @@ use ::config::pptp::{Client, Pptp, Server};
 use ::config::types::AllowedIp;
 use ::pptp::session::Up;
 use host::{
-    Applied, ApplyError, DefaultV4, Destination, EndpointRoutes, Facts, Gateway, MAIN, Mtu,
-    NameServers, Plan, PlanError, Want, WantedAddress, WantedRoute,
+    Applied, ApplyError, DefaultV4, Destination, EndpointRoutes, Facts, Gateway, MAIN, Managed,
+    ManagedError, Mtu, NameServers, Plan, PlanError, SharedManager, Want, WantedAddress,
+    WantedRoute,
 };
 use netio::netlink::{Netlink, NetlinkError};
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,6 +24,9 @@ pub enum NetworkError {
     /// It was not done.
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    /// What is beside what another program does.
+    #[error(transparent)]
+    Managed(#[from] ManagedError),
 }
 
 /// What is in force on the host. Dropping it undoes it.
@@ -30,22 +34,30 @@ pub(super) struct Network {
     ifname: String,
     want: Want,
     applied: Option<Applied>,
+    /// Another program gives the interface what it has.
+    managed: Option<Managed>,
     /// The MTU that was set, in bytes; 0 before.
     pub(super) mtu: u32,
 }
 
 impl Network {
-    pub(super) fn new(ifname: &str) -> Self {
+    pub(super) fn new(ifname: &str, manager: Option<&SharedManager>) -> Self {
         Self {
             ifname: ifname.to_owned(),
             want: Want::default(),
             applied: None,
+            managed: manager.map(|it| Managed::new(it.clone(), ifname)),
             mtu: 0,
         }
     }
 
     /// Has the host be as wanted. What was in force for another want is undone before.
     pub(super) fn set(&mut self, want: Want) -> Result<(), NetworkError> {
+        if let Some(managed) = &mut self.managed {
+            managed.set(&want)?;
+            (self.want, self.mtu) = (want, managed.mtu());
+            return Ok(());
+        }
         if self.applied.is_some() && self.want == want {
             return Ok(());
         }
@@ -70,6 +82,12 @@ impl Network {
 
     /// When routes of the host have changed: the way to the server goes the way that the host has now.
     pub(super) fn follow(&mut self) {
+        if let Some(managed) = self.managed.as_mut().filter(|it| it.mtu() != 0) {
+            if let Err(error) = managed.set(&self.want) {
+                log::warn!("{}: {error}", self.ifname);
+            }
+            return;
+        }
         let follow = |applied: &mut Applied| {
             applied.follow(&mut Netlink::open()?)?;
             Ok::<_, ApplyError>(())
@@ -82,6 +100,12 @@ impl Network {
     /// Before another server is called while routes lead into the tunnel: keeps packets to it outside.
     pub(super) fn keep_outside(&mut self, server: Ipv4Addr) {
         let server = IpAddr::from(server);
+        if self.managed.is_some() {
+            if self.mtu != 0 && !self.want.endpoints.contains(&server) {
+                self.want.endpoints.push(server);
+            }
+            return self.follow();
+        }
         let keep = |applied: &mut Applied| {
             applied.keep_outside(server, &mut Netlink::open()?)?;
             Ok::<_, ApplyError>(())
@@ -95,6 +119,9 @@ impl Network {
 
     /// Undoes everything, and logs what could not be undone.
     pub(super) fn undo(&mut self) {
+        if let Some(managed) = &mut self.managed {
+            managed.lost();
+        }
         let errors = self.applied.take().map_or(Ok(()), Applied::undo);
         for error in errors.err().into_iter().flatten() {
             log::error!("{}: on the way down: {error}", self.ifname);

@@ -135,6 +135,7 @@ impl World {
                     self.up = Some(up);
                 }
                 Effect::Log(_, words) => self.log.push(words),
+                Effect::Refused(_) => {}
                 Effect::End(result) => self.ended = Some(result),
                 other => panic!("there are no lines: {other:?}"),
             }

@@ -11,7 +11,9 @@ use thiserror::Error;
 use super::merge::{NetworkError, TunnelNetwork};
 use super::want::Outside;
 use crate::openvpn::connect::{Stop, resolve};
-use host::{Applied, ApplyError, Facts, Plan, PlanError, Want};
+use host::{
+    Applied, ApplyError, Facts, Managed, ManagedError, Plan, PlanError, SharedManager, Want,
+};
 
 /// The addresses of names in routes.
 pub(crate) type RouteNames = BTreeMap<String, Vec<IpAddr>>;
@@ -48,6 +50,9 @@ pub(crate) enum InsideError {
     /// The host could not be changed.
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    /// What is beside what another program does.
+    #[error(transparent)]
+    Managed(#[from] ManagedError),
 }
 
 /// What a tunnel's inside depends on beside its options.
@@ -72,6 +77,8 @@ pub(crate) struct Inside {
     ifname: String,
     remote: Option<IpAddr>,
     applied: Option<Applied>,
+    /// Another program gives the interface what it has.
+    managed: Option<Managed>,
     /// Other servers that are kept outside the tunnel.
     kept: Vec<IpAddr>,
 }
@@ -106,8 +113,15 @@ impl Inside {
             ifname: ifname.to_owned(),
             remote,
             applied: None,
+            managed: None,
             kept: Vec::new(),
         })
+    }
+
+    /// Has another program give the interface what it is to have.
+    pub(crate) fn managed_by(mut self, manager: &SharedManager) -> Self {
+        self.managed = Some(Managed::new(manager.clone(), &self.ifname));
+        self
     }
 
     /// True when the other would do the same: what is set can stay over a reconnection.
@@ -127,6 +141,14 @@ impl Inside {
     /// # Errors
     /// See [`InsideError`].
     pub(crate) fn keep_outside(&mut self, remote: IpAddr) -> Result<(), InsideError> {
+        if let Some(managed) = self.managed.as_mut().filter(|it| it.mtu() != 0)
+            && !self.network.recursive
+            && !self.want.endpoints.contains(&remote)
+        {
+            self.want.endpoints.push(remote);
+            self.kept.push(remote);
+            return Ok(managed.set(&self.want)?);
+        }
         if let Some(applied) = &mut self.applied
             && Some(remote) != self.remote
             && !self.network.recursive
@@ -145,6 +167,9 @@ impl Inside {
     /// No netlink socket.
     pub(crate) fn take_over(&mut self, mut other: Self) -> Result<(), InsideError> {
         let mut netlink = Netlink::open()?;
+        if let Some(before) = other.managed.take() {
+            self.managed = Some(before);
+        }
         let applied = other.applied.take();
         self.applied = applied.map(|applied| Applied::take_over(applied, &mut netlink));
         Ok(())
@@ -167,6 +192,10 @@ impl Inside {
         if no_dns {
             self.want.name_servers = None;
         }
+        // Told in one go, with the routes.
+        if self.managed.is_some() {
+            return Ok(());
+        }
         self.apply(&Plan::of_interface(&self.want, &self.facts))
     }
 
@@ -176,6 +205,9 @@ impl Inside {
     /// See [`InsideError`]; everything has been undone.
     pub(crate) fn set_routes(&mut self) -> Result<(), InsideError> {
         self.look()?;
+        if let Some(managed) = &mut self.managed {
+            return Ok(managed.set(&self.want)?);
+        }
         self.apply(&Plan::of_routes(&self.want, &self.facts)?)
     }
 
@@ -221,6 +253,10 @@ impl Inside {
     /// # Errors
     /// See [`InsideError`]; to be tried again at the next change.
     pub(crate) fn follow(&mut self) -> Result<bool, InsideError> {
+        if let Some(managed) = self.managed.as_mut().filter(|it| it.mtu() != 0) {
+            managed.set(&self.want)?;
+            return Ok(false);
+        }
         let Some(applied) = &mut self.applied else {
             return Ok(false);
         };
@@ -229,6 +265,9 @@ impl Inside {
 
     /// Undoes everything, and logs what could not be undone. May be called again.
     pub(crate) fn undo(&mut self) {
+        if let Some(mut managed) = self.managed.take() {
+            managed.lost();
+        }
         let errors = self.applied.take().map_or(Ok(()), Applied::undo);
         for error in errors.err().into_iter().flatten() {
             log::warn!("{}: {error}", self.ifname);

@@ -98,7 +98,10 @@ impl Executor<'_> {
             remote: Some(planning.remote),
             mark: self.context.config.sockets.mark.unwrap_or(0),
         };
-        let planned = Inside::of(planning.network, names, around)?;
+        let mut planned = Inside::of(planning.network, names, around)?;
+        if let Some(manager) = &self.context.manager {
+            planned = planned.managed_by(manager);
+        }
         for warning in &planned.network.warnings {
             log::warn!("WARNING: {warning}");
         }

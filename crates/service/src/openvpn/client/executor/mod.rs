@@ -247,6 +247,9 @@ impl<'a> Executor<'a> {
             Told::AuthToken(token) => monitoring.auth_token(&token),
             Told::Echo(text) => monitoring.echoed(&text),
             Told::VerificationFailed(reason) => {
+                if let Some(manager) = &self.context.manager {
+                    manager.refused(reason.as_deref().unwrap_or("AUTH_FAILED"));
+                }
                 monitoring.verification_failed("Auth", reason.as_deref());
             }
             Told::UpDown(up, environment) => monitoring.up_down(up, &environment),
@@ -355,9 +358,11 @@ impl<'a> Executor<'a> {
         for token in self.poller.wait(timeout)?.iter() {
             match token {
                 ARRIVALS => self.inbox.waker.clear(),
-                SIGNAL => self
-                    .events
-                    .extend(context.signals.take().map(Event::Signal)),
+                SIGNAL => {
+                    let signal = context.signals.take();
+                    let signal = signal.filter(|signal| context.minds(*signal));
+                    self.events.extend(signal.map(Event::Signal));
+                }
                 NEWS if context.network_changed() => {
                     self.events.push_back(Event::NetworkChanged);
                 }
@@ -366,6 +371,8 @@ impl<'a> Executor<'a> {
             }
         }
         self.take_inbox();
+        let leaves = context.leaves_now();
+        self.events.extend(leaves.map(Event::Signal));
         let now = Now::read().monotonic;
         if machine.next_deadline().is_some_and(|at| at <= now) {
             self.events.push_back(Event::Deadline);

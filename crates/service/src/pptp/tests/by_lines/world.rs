@@ -228,7 +228,7 @@ impl Lines {
                     }
                 }
                 Effect::Log(_, words) => self.log.push(words),
-                Effect::CloseLine(_) | Effect::LookUp(_) | Effect::End(_) => {}
+                Effect::CloseLine(_) | Effect::LookUp(_) | Effect::Refused(_) | Effect::End(_) => {}
             }
         }
     }

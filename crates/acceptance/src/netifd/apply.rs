@@ -1,0 +1,96 @@
+//! What netifd has given the interface, and how it gets from one update to the next.
+
+use netio::netlink::{Netlink, Route};
+use openwrt::blob::Value;
+use std::net::IpAddr;
+
+/// The addresses, routes and name servers that are in force.
+#[derive(Debug, Default)]
+pub(super) struct Has {
+    pub(super) device: Option<u32>,
+    pub(super) addresses: Vec<(IpAddr, u8)>,
+    pub(super) routes: Vec<(IpAddr, u8, u32)>,
+    pub(super) dns: Vec<String>,
+    /// What was added and taken away.
+    pub(super) changes: Vec<String>,
+}
+
+fn text<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
+    value.field(name).and_then(Value::as_text)
+}
+
+fn parsed<T: std::str::FromStr>(value: &Value, name: &str) -> Option<T> {
+    text(value, name)?.parse().ok()
+}
+
+impl Has {
+    /// The addresses, in words.
+    pub(super) fn address_words(&self) -> Vec<String> {
+        let all = self.addresses.iter();
+        let mut words: Vec<String> = all.map(|it| format!("{}/{}", it.0, it.1)).collect();
+        words.sort();
+        words
+    }
+
+    /// The routes, in words.
+    pub(super) fn all_route_words(&self) -> Vec<String> {
+        let mut words: Vec<String> = self.routes.iter().map(route_words).collect();
+        words.sort();
+        words
+    }
+
+    /// Becomes as an update says: what both have is not touched.
+    pub(super) fn become_as(&mut self, all: &Value, netlink: &mut Netlink) -> Result<(), String> {
+        let Some(device) = self.device else {
+            return Ok(());
+        };
+        let list = |name: &str| all.field(name).map(Value::items).unwrap_or_default();
+        let lists = |names: [&str; 2]| [list(names[0]), list(names[1])].concat();
+        let mut addresses = Vec::new();
+        for it in lists(["ipaddr", "ip6addr"]) {
+            let found = parsed(&it, "ipaddr").zip(parsed(&it, "mask"));
+            addresses.push(found.ok_or_else(|| format!("address {it:?}"))?);
+        }
+        let mut routes = Vec::new();
+        for it in lists(["routes", "routes6"]) {
+            let found = parsed(&it, "target").zip(parsed(&it, "netmask"));
+            let (target, prefix) = found.ok_or_else(|| format!("route {it:?}"))?;
+            routes.push((target, prefix, parsed(&it, "table").unwrap_or(254)));
+        }
+        let failed = |what: String| move |error| format!("{what}: {error}");
+        for it in self.routes.iter().filter(|it| !routes.contains(it)) {
+            self.changes.push(format!("-{}", route_words(it)));
+            let _ = netlink.delete_route(&route(it, device));
+        }
+        for it in self.addresses.iter().filter(|it| !addresses.contains(it)) {
+            self.changes.push(format!("-{}/{}", it.0, it.1));
+            let _ = netlink.remove_address(device, it.0, it.1);
+        }
+        for it in addresses.iter().filter(|it| !self.addresses.contains(it)) {
+            let words = format!("{}/{}", it.0, it.1);
+            self.changes.push(format!("+{words}"));
+            let added = netlink.add_address(device, it.0, it.1);
+            added.map_err(failed(words))?;
+        }
+        for it in routes.iter().filter(|it| !self.routes.contains(it)) {
+            self.changes.push(format!("+{}", route_words(it)));
+            let added = netlink.replace_route(&route(it, device));
+            added.map_err(failed(route_words(it)))?;
+        }
+        (self.addresses, self.routes) = (addresses, routes);
+        let dns = list("dns").iter().filter_map(Value::as_text);
+        self.dns = dns.map(str::to_owned).collect();
+        Ok(())
+    }
+}
+
+fn route_words(&(target, prefix, table): &(IpAddr, u8, u32)) -> String {
+    match table {
+        254 => format!("{target}/{prefix}"),
+        table => format!("{target}/{prefix} table {table}"),
+    }
+}
+
+fn route(&(target, prefix, table): &(IpAddr, u8, u32), device: u32) -> Route {
+    Route::new(target, prefix).dev(device).table(table)
+}

@@ -1,0 +1,275 @@
+//! What an interface is made with: its section in UCI, and the file that this names.
+
+use super::telling::Telling;
+use super::{code, others};
+use config::error::ImportError;
+use config::lines::{Lines, SharedLines};
+use config::report::Verdict;
+use config::tunnel::Tunnel;
+use config::types::Key32;
+use config::{openvpn, pptp, relay, secrecy, wgquick};
+use openwrt::blob::Value;
+use openwrt::network::{Network, Source, device_of};
+use openwrt::socket;
+use openwrt::teller::Fault;
+use openwrt::uci::{self, Package};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// How long ubus has to say which device an interface has.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where things are.
+#[derive(Clone, Debug)]
+pub(super) struct At {
+    /// The interface's name.
+    pub(super) interface: String,
+    /// The directory of UCI's files.
+    pub(super) uci: PathBuf,
+    /// Where ubus listens, if not at the usual place.
+    pub(super) ubus: Option<PathBuf>,
+}
+
+/// What kind of tunnel it is.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// By options or a `wg-quick` file.
+    WireGuard(Box<WireGuard>),
+    /// A client of OpenVPN, by this file.
+    OpenVpn(PathBuf),
+    /// A client of PPTP, by this file.
+    #[cfg(feature = "pptp")]
+    Pptp(PathBuf),
+}
+
+/// A tunnel of WireGuard.
+#[derive(Debug, Default)]
+pub(super) struct WireGuard {
+    /// The model.
+    pub(super) tunnel: Tunnel,
+    /// Peers whose ranges get no routes.
+    pub(super) unrouted: Vec<Key32>,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Given {
+    /// The section.
+    pub(super) network: Network,
+    /// The tunnel.
+    pub(super) kind: Kind,
+    /// What is the same for two that are alike.
+    pub(super) digest: [u8; 32],
+    /// Its own lines are bound to devices.
+    bound: bool,
+    /// What of the file is not used, and what is to be said of it.
+    notes: Vec<String>,
+    /// The devices of its lines, as far as UCI says.
+    devices: Vec<(String, Option<String>)>,
+}
+
+impl Given {
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// Why there is no tunnel.
+    pub(super) fn read(at: &At) -> Result<Self, Vec<Fault>> {
+        let path = at.uci.join("network");
+        let bytes = bounded(&path, uci::FILE_MAX).map_err(|error| {
+            let words = format!("{}: {error}", path.display());
+            fault(code::NO_CONFIG, words)
+        })?;
+        let text = Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned());
+        let package = Package::parse(&text).map_err(|faults| {
+            let words = |it: &uci::Fault| format!("{}: {it}", path.display());
+            all(code::CONFIG_FAULT, faults.iter().map(words))
+        })?;
+        let mut network = Network::read(&package, &at.interface).map_err(|faults| {
+            let known = package.section(&at.interface).is_some();
+            let code = if known {
+                code::CONFIG_FAULT
+            } else {
+                code::NO_CONFIG
+            };
+            all(code, faults.iter().map(ToString::to_string))
+        })?;
+        let source = std::mem::replace(&mut network.source, Source::File(PathBuf::new()));
+        let mut notes = Vec::new();
+        let (kind, lines, content) = match source {
+            Source::Options { tunnel, unrouted } => {
+                let tunnel = *tunnel;
+                let kind = Kind::WireGuard(Box::new(WireGuard { tunnel, unrouted }));
+                (kind, Lines::default(), Zeroizing::default())
+            }
+            Source::File(file) => {
+                notes.extend(secrecy::warning(&file));
+                let content = bounded(&file, wgquick::FILE_MAX).map_err(|error| {
+                    let words = format!("{}: {error}", file.display());
+                    fault(code::NO_CONFIG, words)
+                })?;
+                let (kind, lines) = of_file(&file, &mut notes)?;
+                (kind, lines, content)
+            }
+        };
+        let about = (
+            &network.lines,
+            network.mode,
+            network.mtu,
+            network.routes,
+            network.host_route,
+        );
+        let digest = crypto::blake2s::hash(&[&content, format!("{about:?}").as_bytes()]);
+        let own = &lines.lines;
+        let bound = !own.is_empty() && own.iter().all(|line| line.interface.is_some());
+        let devices = network
+            .lines
+            .iter()
+            .map(|name| (name.clone(), device_of(&package, name)));
+        Ok(Self {
+            devices: devices.collect(),
+            network,
+            kind,
+            digest,
+            bound,
+            notes,
+        })
+    }
+
+    /// Says what of it is not used.
+    pub(super) fn tell(&self, interface: &str, telling: &Telling) {
+        for note in &self.notes {
+            log::warn!("{interface}: {note}");
+        }
+        for warning in &self.network.warnings {
+            log::warn!("{warning}");
+            let code = match warning.section == interface {
+                true => code::CONFIG_FAULT,
+                false => code::PEER_FAULT,
+            };
+            telling.fault(code, &warning.to_string());
+        }
+    }
+
+    /// Whether packets to endpoints need routes to stay out of the tunnel: sockets that are bound to devices do not.
+    pub(super) fn keeps_endpoints(&self) -> bool {
+        self.network.host_route && self.network.lines.is_empty() && !self.bound
+    }
+
+    /// The lines of the section, by the devices that netifd has for them now; where it says nothing of lines, those of the
+    /// settings file.
+    pub(super) fn lines(
+        &self,
+        at: &At,
+        settings: Option<SharedLines>,
+        telling: &Telling,
+    ) -> Option<SharedLines> {
+        let device = |name: &str| {
+            let running = running_device(at, name);
+            let mut written = self.devices.iter().filter(|it| it.0 == name);
+            let written = || written.find_map(|it| it.1.clone());
+            // A word that is no interface of netifd may be a device.
+            let there = || {
+                let path = Path::new("/sys/class/net").join(name);
+                path.exists().then(|| name.to_owned())
+            };
+            running.or_else(written).or_else(there)
+        };
+        let (lines, unknown) = self.network.lines_by(device);
+        for name in unknown {
+            let words =
+                format!("line {name}: no device is known for it; it is left out until `ifup`");
+            log::warn!("{}: {words}", at.interface);
+            telling.fault(code::LINE_UNKNOWN, &words);
+        }
+        match self.network.lines.is_empty() && self.network.mode.is_none() {
+            true => settings,
+            false => lines,
+        }
+    }
+}
+
+/// The device that netifd has for an interface.
+fn running_device(at: &At, interface: &str) -> Option<String> {
+    let object = format!("network.interface.{interface}");
+    let ubus = at.ubus.as_deref();
+    let status = socket::call(ubus, &object, "status", Vec::new(), PATIENCE);
+    let status = status.inspect_err(|error| log::debug!("{interface}: {error}"));
+    let status = status.ok()?;
+    let field = |name| status.field(name).and_then(Value::as_text);
+    field("l3_device")
+        .or_else(|| field("device"))
+        .map(str::to_owned)
+}
+
+/// What a file describes, with its own lines.
+fn of_file(file: &Path, notes: &mut Vec<String>) -> Result<(Kind, Lines), Vec<Fault>> {
+    let refuse = |what: &str| {
+        let words = format!("{}: {what}", file.display());
+        Err(fault(code::CONFIG_FAULT, words))
+    };
+    if pptp::is_pptp(file) {
+        #[cfg(feature = "pptp")]
+        return match others::read_pptp(file) {
+            Ok(model) => Ok((Kind::Pptp(file.to_owned()), model.lines)),
+            Err(words) => refuse(&words),
+        };
+        #[cfg(not(feature = "pptp"))]
+        return refuse(pptp::NOT_BUILT);
+    }
+    if openvpn::is_openvpn(file) {
+        return match others::read_openvpn(file, notes) {
+            Ok(model) => Ok((Kind::OpenVpn(file.to_owned()), model.lines)),
+            Err(words) => refuse(&words),
+        };
+    }
+    if relay::is_relay(file) {
+        return refuse("this file is a relay's: run it by `millrace relay`");
+    }
+    // Scripts are of no use where netifd does what they are for, and hotplug runs others.
+    let options = wgquick::Options {
+        allow_scripts: false,
+    };
+    let import = wgquick::read(file, options).and_then(wgquick::Import::into_tunnel);
+    let (tunnel, report) = import.map_err(|error| import_fault(&error))?;
+    let refused = report.entries.iter();
+    let refused = refused.filter(|it| it.verdict != Verdict::Honoured);
+    notes.extend(refused.map(|it| report.describe(it)));
+    let lines = tunnel.lines.clone();
+    let unrouted = Vec::new();
+    Ok((
+        Kind::WireGuard(Box::new(WireGuard { tunnel, unrouted })),
+        lines,
+    ))
+}
+
+fn import_fault(error: &ImportError) -> Vec<Fault> {
+    let code = match error {
+        ImportError::Read { .. } => code::NO_CONFIG,
+        _ => code::CONFIG_FAULT,
+    };
+    fault(code, error.to_string())
+}
+
+fn fault(code: &'static str, words: String) -> Vec<Fault> {
+    vec![Fault { code, words }]
+}
+
+fn all(code: &'static str, words: impl Iterator<Item = String>) -> Vec<Fault> {
+    words.map(|words| Fault { code, words }).collect()
+}
+
+/// Reads a file that may hold secrets.
+fn bounded(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len().min(max);
+    // Reserved beforehand: a vector that grows leaves copies of keys behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1));
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > max {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(bytes),
+    }
+}

@@ -1,0 +1,139 @@
+//! Tunnels of OpenVPN and PPTP under netifd.
+
+use super::given::{At, Given};
+use super::manager::Netifd;
+use super::telling::Telling;
+use super::{Ended, Outcome};
+use config::lines::SharedLines;
+use config::openvpn::{self, OpenVpn};
+use config::report::Verdict;
+use config::settings::Settings;
+use service::openvpn::{Caught, RunOptions};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Runs a client of OpenVPN until it ends.
+pub(super) fn run_openvpn(
+    at: &At,
+    given: &Given,
+    file: &Path,
+    settings: Settings,
+    netifd: &Arc<Netifd>,
+    telling: &Telling,
+    signals: &mut Caught,
+) -> Outcome<Ended> {
+    let lines = given.lines(at, settings.lines, telling);
+    if given.network.mtu.is_some() {
+        log::warn!(
+            "{}: mtu: a file of OpenVPN says it by itself (tun-mtu)",
+            at.interface
+        );
+    }
+    let model = make(file, netifd.device(), lines.as_ref())?;
+    let options = RunOptions {
+        no_dns: false,
+        wait: false,
+        manager: Some(netifd.shared()),
+    };
+    let again = {
+        let (file, device) = (file.to_owned(), netifd.device().to_owned());
+        move || make(&file, &device, lines.as_ref())
+    };
+    let name = Some(file.display().to_string());
+    let dataplane = settings.dataplane;
+    match service::openvpn::run(model, Box::new(again), name, dataplane, options, signals) {
+        None => Ok(Ended::Again),
+        Some(ExitCode::SUCCESS) => Err("the tunnel has ended".into()),
+        Some(_) => Err("the tunnel has ended; its log says why".into()),
+    }
+}
+
+/// The model of a file, for an interface of netifd.
+fn make(file: &Path, device: &str, lines: Option<&SharedLines>) -> Result<OpenVpn, String> {
+    let mut model = read_openvpn(file, &mut Vec::new())?;
+    device.clone_into(&mut model.device.name);
+    // The process, its log and its interface are netifd's.
+    let service = &mut model.service;
+    (service.daemon, service.syslog, service.log) = (false, false, None);
+    service.persist_tun = true;
+    if service.verb == 1 {
+        service.verb = 3;
+    }
+    if let Some(lines) = lines {
+        let (_, warnings) = model.take_lines(lines);
+        for warning in warnings {
+            log::warn!("{warning}");
+        }
+    }
+    Ok(model)
+}
+
+/// Reads a client's file. What is left out of it is noted.
+pub(super) fn read_openvpn(file: &Path, notes: &mut Vec<String>) -> Result<OpenVpn, String> {
+    // The file is root's, and so are those that it names; scripts are hotplug's.
+    let options = openvpn::Options {
+        allow_files: true,
+        ..openvpn::Options::default()
+    };
+    let mut import = openvpn::read(file, options).map_err(|error| error.to_string())?;
+    import.check_secrecy();
+    notes.append(&mut import.warnings.clone());
+    let (model, report) = import.into_model().map_err(|error| error.to_string())?;
+    let others = report.entries.iter();
+    let others = others.filter(|it| it.verdict != Verdict::Honoured);
+    notes.extend(others.map(|it| report.describe(it)));
+    match (model.server(), model.device.null) {
+        (Some(_), _) => Err("a server of OpenVPN is not run by netifd yet".to_owned()),
+        (_, true) => Err("`dev null` is no interface".to_owned()),
+        _ => Ok(model),
+    }
+}
+
+/// Reads a client's file.
+#[cfg(feature = "pptp")]
+pub(super) fn read_pptp(file: &Path) -> Result<config::pptp::Pptp, String> {
+    let import = config::pptp::read(file).map_err(|error| error.to_string())?;
+    let model = import.into_model().map_err(|error| error.to_string())?;
+    match model.role {
+        config::pptp::Role::Client(_) => Ok(model),
+        config::pptp::Role::Server(_) => {
+            Err("a server of PPTP is not run by netifd yet".to_owned())
+        }
+    }
+}
+
+/// Runs a client of PPTP until it ends.
+#[cfg(feature = "pptp")]
+pub(super) fn run_pptp(
+    at: &At,
+    given: &Given,
+    file: &Path,
+    netifd: &Arc<Netifd>,
+    telling: &Telling,
+) -> Outcome<Ended> {
+    let mut model = read_pptp(file)?;
+    netifd.device().clone_into(&mut model.interface);
+    let mtu = given.network.mtu.and_then(|mtu| u16::try_from(mtu).ok());
+    model.mtu = mtu.or(model.mtu);
+    let mut options = service::pptp::RunOptions {
+        manager: Some(netifd.shared()),
+        ..service::pptp::RunOptions::default()
+    };
+    // Those of the settings file are not for PPTP.
+    if model.lines.lines.is_empty()
+        && let Some(shared) = given.lines(at, None, telling)
+    {
+        let lines = shared.fit(false, 1);
+        for warning in &lines.warnings {
+            log::warn!("{}: {warning}", at.interface);
+        }
+        match &lines.lines.lines[..] {
+            // Servers need to know nothing of one.
+            [only] => options.bind_device.clone_from(&only.interface),
+            _ => model.lines = lines.lines,
+        }
+    }
+    service::pptp::run(&model, &options)?;
+    Ok(Ended::Again)
+}

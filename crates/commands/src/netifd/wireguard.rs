@@ -1,0 +1,223 @@
+//! A tunnel of WireGuard under netifd.
+
+use super::given::{At, Given, Kind};
+use super::manager::Netifd;
+use super::telling::Telling;
+use super::{Ended, Outcome};
+use crate::up::wireguard::{call_peers, device_of, difference};
+use config::settings::Settings;
+use config::tunnel::{Peer, Tunnel};
+use config::types::Key32;
+use config::uapi::SetDevice;
+use host::{Managed, Want, logging, privileges, startup};
+use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner, test_tun};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Runs the tunnel until a signal or the loss of its device ends it.
+pub(super) fn run(
+    at: &At,
+    given: Given,
+    settings: Settings,
+    netifd: &Arc<Netifd>,
+    telling: &Telling,
+) -> Outcome<Ended> {
+    let lines = given.lines(at, settings.lines, telling);
+    let Kind::WireGuard(wireguard) = &given.kind else {
+        return Ok(Ended::Again);
+    };
+    let lines = wireguard.tunnel.lines_with(lines.as_ref());
+    for warning in &lines.warnings {
+        log::warn!("{}: {warning}", at.interface);
+    }
+    if let Some(origin) = &lines.origin {
+        log::info!("{}: lines: {origin}", at.interface);
+    }
+    let tun_verdict = test_tun(&settings.dataplane);
+    privileges::drop_privileges();
+    let mut daemon = Daemon::start(&DaemonOptions {
+        ifname: netifd.device().to_owned(),
+        settings: settings.dataplane,
+        bind_device: None,
+        lines: lines.lines,
+        tun_verdict,
+        #[cfg(feature = "null-cipher")]
+        null_cipher: false,
+    })?;
+    privileges::confine_other_threads();
+    let mut owned = Owned {
+        at,
+        telling,
+        netifd,
+        managed: Managed::new(netifd.shared(), netifd.device()),
+        given,
+        up: false,
+        waits: false,
+    };
+    let tunnel = owned.tunnel();
+    let set = device_of(&tunnel);
+    daemon
+        .with(|interface| {
+            interface.set(set)?;
+            call_peers(interface, &tunnel.peers);
+            Ok(())
+        })
+        .ok_or("the interface is gone")?
+        .map_err(|(_, words): (i32, String)| words)?;
+    let ended = daemon.run(&mut owned)?;
+    log::info!("{}: ended: {ended:?}", at.interface);
+    Ok(Ended::Exit)
+}
+
+/// A tunnel that runs.
+struct Owned<'a> {
+    at: &'a At,
+    telling: &'a Telling,
+    netifd: &'a Netifd,
+    managed: Managed,
+    given: Given,
+    up: bool,
+    /// It was said what it waits for.
+    waits: bool,
+}
+
+impl Owned<'_> {
+    fn tunnel(&self) -> Tunnel {
+        match &self.given.kind {
+            Kind::WireGuard(wireguard) => wireguard.tunnel.clone(),
+            _ => Tunnel::default(),
+        }
+    }
+
+    fn unrouted(&self) -> &[Key32] {
+        match &self.given.kind {
+            Kind::WireGuard(wireguard) => &wireguard.unrouted,
+            _ => &[],
+        }
+    }
+
+    /// The name without which a tunnel for everything would keep itself from being found. Names of other peers are waited
+    /// for by nothing.
+    fn missing<'n>(&self, names: &'n [Named]) -> Option<&'n Named> {
+        let routed = self.routed();
+        if !routed.is_full() || !self.given.keeps_endpoints() {
+            return None;
+        }
+        let leads_all = |peer: &&Peer| peer.allowed_ips.iter().any(|range| range.is_default());
+        let all: Vec<&Key32> = routed
+            .peers
+            .iter()
+            .filter(leads_all)
+            .map(|it| &it.public_key)
+            .collect();
+        let mut missing = names.iter();
+        missing.find(|name| name.addresses.is_empty() && all.contains(&&name.public_key))
+    }
+
+    /// The tunnel with those ranges only that get routes.
+    fn routed(&self) -> Tunnel {
+        let mut tunnel = self.tunnel();
+        let unrouted = self.unrouted();
+        for peer in &mut tunnel.peers {
+            if unrouted.contains(&peer.public_key) {
+                peer.allowed_ips.clear();
+            }
+        }
+        tunnel
+    }
+
+    fn want(&self, daemon: &Daemon, names: &[Named]) -> Want {
+        let mut endpoints: Vec<SocketAddr> = Vec::new();
+        let mut tunnel = self.routed();
+        for peer in &tunnel.peers {
+            endpoints.extend(peer.endpoint.as_ref().and_then(|it| it.socket_addr()));
+        }
+        endpoints.extend(names.iter().flat_map(|name| &name.addresses));
+        let relays = daemon.with(|interface| interface.relays());
+        endpoints.extend(relays.unwrap_or_default());
+        tunnel.interface.mtu = self.given.network.mtu.or(tunnel.interface.mtu);
+        service::wireguard::want(&tunnel, &endpoints, false)
+    }
+
+    fn log_once(&mut self, what: &str) {
+        if !std::mem::replace(&mut self.waits, true) {
+            log::warn!("{}: not up yet: waiting for {what}", self.at.interface);
+        }
+    }
+}
+
+impl Owner for Owned<'_> {
+    fn changed(&mut self, daemon: &Daemon) -> Outcome<()> {
+        let names = daemon.with(|interface| interface.names());
+        let names = names.unwrap_or_default();
+        if !self.up
+            && let Some(name) = self.missing(&names)
+        {
+            self.log_once(&format!("an address of {}", name.endpoint));
+            return Ok(());
+        }
+        let want = self.want(daemon, &names);
+        if let Err(error) = self.managed.set(&want) {
+            log::warn!("{}: {error}", self.at.interface);
+        }
+        if !std::mem::replace(&mut self.up, true) {
+            log::info!("{} is up", self.at.interface);
+            startup::is_over();
+        }
+        Ok(())
+    }
+
+    fn reload(&mut self, daemon: &Daemon) -> Outcome<()> {
+        logging::reopen();
+        let given = match Given::read(self.at) {
+            Ok(given) => given,
+            Err(faults) => {
+                for fault in faults {
+                    log::error!("{}; going on as before", fault.words);
+                    self.telling.fault(fault.code, &fault.words);
+                }
+                return Ok(());
+            }
+        };
+        if !matches!(given.kind, Kind::WireGuard(_)) {
+            // netifd sees that, too, where the file is another one.
+            log::warn!(
+                "{}: a tunnel of another protocol needs `ifup`",
+                self.at.interface
+            );
+            return Ok(());
+        }
+        given.tell(&self.at.interface, self.telling);
+        let old = self.tunnel();
+        self.netifd.change(&given);
+        let before = std::mem::replace(&mut self.given, given);
+        let new = self.tunnel();
+        if old.lines != new.lines || before.network.needs_new_device(&self.given.network) {
+            log::warn!("{}: other lines are used after `ifup`", self.at.interface);
+        }
+        let changed = daemon.with(|interface| change(interface, &old, &new));
+        if let Some(Err((_, words))) = changed {
+            log::error!("{}: {words}", self.at.interface);
+        }
+        log::info!("{}: the configuration was read again", self.at.interface);
+        self.changed(daemon)
+    }
+}
+
+/// Leads from one model to another without disturbing the peers that both have.
+fn change(interface: &mut Interface, old: &Tunnel, new: &Tunnel) -> Result<(), (i32, String)> {
+    let (_, running) = interface.get();
+    let running: Vec<Key32> = running.into_iter().map(|it| it.public_key).collect();
+    let mut set: SetDevice = difference(old, new, &running);
+    if old.interface.fwmark != new.interface.fwmark {
+        set.fwmark = Some(new.interface.fwmark.unwrap_or(0));
+    }
+    let outcome = interface.set(set);
+    // Where a peer has moved to since is known better here than in the configuration.
+    let moved = new.peers.iter().filter(|peer| {
+        let same = |it: &&Peer| it.public_key == peer.public_key;
+        old.peers.iter().find(same).map(|it| &it.endpoint) != Some(&peer.endpoint)
+    });
+    call_peers(interface, moved);
+    outcome
+}

@@ -1,0 +1,489 @@
+//! A tunnel as OpenWrt's netifd runs it, by a double of netifd and of ubus.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
+
+use acceptance::netifd::Netifd;
+use acceptance::{
+    A4, B4, PORT_B, Site, interface, ip, millrace, peer, pings, reaches, ready, until,
+};
+use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
+
+/// The second peer, C, which lives on host B: its interface, port and addresses of it and of A for it.
+const WG_C: &str = "wg1";
+const PORT_C: u16 = PORT_B + 1;
+const C4: &str = "10.0.1.2";
+const A4_FOR_C: &str = "10.0.1.1";
+
+/// The interface, the addresses and the routes that it has unless a test says otherwise.
+const OFFICE: &str = "office";
+const ADDRESSES: [&str; 2] = ["10.0.0.1/24", "10.0.1.1/24"];
+const ROUTES: [&str; 2] = ["10.0.0.0/24", "10.0.1.0/24"];
+
+/// A router, A, and two peers.
+struct Office {
+    site: Site,
+    keys_c: Keys,
+}
+
+impl Office {
+    fn new() -> Self {
+        let site = Site::new();
+        let keys_c = Keys::generate(&site.net.a).unwrap();
+        Self { site, keys_c }
+    }
+
+    fn peers(&self) -> (RunningPeer<'_>, RunningPeer<'_>) {
+        let b = self.site.server(&[], &[]);
+        let host = &self.site.net.b;
+        let c = millrace()
+            .start(host, WG_C, &PeerOptions::default())
+            .unwrap();
+        let a = WgPeer::new(&self.site.keys_a.public);
+        // Whichever of its addresses A calls from, answers go by the peer that was called.
+        let a = a.allow(ip(A4_FOR_C), 32).allow(ip(A4), 32);
+        c.configure(&interface(&self.keys_c, PORT_C, vec![a]))
+            .unwrap();
+        c.bring_up(&[(ip(C4), 24)], 1420).unwrap();
+        for words in [
+            "rule add from 10.0.1.2 table 101",
+            "route add default dev wg1 table 101",
+        ] {
+            host.output("ip", words.split(' ')).unwrap();
+        }
+        (b, c)
+    }
+
+    fn directory(&self) -> &Path {
+        self.site.directory.path()
+    }
+
+    /// Writes the section of the interface, with these lines, and what comes after.
+    fn write(&self, lines: &str, peers: &str) {
+        let text = format!(
+            "config interface '{OFFICE}'\n\toption proto 'millrace'\n\
+             \toption private_key '{}'\n{lines}\n{peers}",
+            self.site.keys_a.private
+        );
+        self.replace("network", &text);
+    }
+
+    /// In one go, as UCI does.
+    fn replace(&self, name: &str, text: &str) {
+        let new = self.site.directory.file("new", text);
+        fs::rename(new, self.directory().join(name)).unwrap();
+    }
+
+    fn addresses() -> String {
+        let list = ADDRESSES.map(|it| format!("\tlist addresses '{it}'\n"));
+        list.concat()
+    }
+
+    fn peer(&self, key: &str, port: u16, range: &str, more: &str) -> String {
+        let host = self.site.net.link.b4();
+        format!(
+            "config millrace_{OFFICE}\n\toption public_key '{key}'\n\
+             \toption endpoint_host '{host}'\n\toption endpoint_port '{port}'\n\
+             \tlist allowed_ips '{range}'\n\toption route_allowed_ips '1'\n{more}\n"
+        )
+    }
+
+    fn b(&self, more: &str) -> String {
+        self.peer(&self.site.keys_b.public, PORT_B, ROUTES[0], more)
+    }
+
+    fn c(&self, more: &str) -> String {
+        self.peer(&self.keys_c.public, PORT_C, ROUTES[1], more)
+    }
+
+    fn netifd(&self) -> Netifd<'_> {
+        Netifd::start(&self.site.net.a, OFFICE, self.directory())
+    }
+
+    /// The interface with both peers, up.
+    fn up(&self) -> Netifd<'_> {
+        self.write(&Self::addresses(), &(self.b("") + &self.c("")));
+        let mut netifd = self.netifd();
+        netifd.if_up();
+        netifd.until_has(&ADDRESSES, &ROUTES);
+        reaches(&self.site.net.a, B4);
+        reaches(&self.site.net.a, C4);
+        netifd
+    }
+
+    fn shaken(&self, peers: &RunningPeer<'_>) -> Option<SystemTime> {
+        peer(peers, &self.site.keys_a).latest_handshake
+    }
+}
+
+#[test]
+fn an_interface_comes_up_bare_and_netifd_gives_it_what_it_has() {
+    if !ready() {
+        return;
+    }
+    let office = Office::new();
+    let _peers = office.peers();
+    let a = &office.site.net.a;
+    office.write(
+        &(Office::addresses() + "\toption mtu '1380'\n"),
+        &(office.b("") + &office.c("")),
+    );
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    netifd.until_has(&ADDRESSES, &ROUTES);
+    reaches(a, B4);
+    reaches(a, C4);
+    assert_eq!(netifd.complaints(), Vec::<String>::new());
+    assert_eq!((netifd.taken(), netifd.starts), (1, 1));
+    let link = a.netlink().unwrap().link(&netifd.device()).unwrap();
+    assert_eq!((link.mtu, link.up), (1380, true));
+    // Nothing is done to the host beside that: no rule, no name server.
+    let rules = a.output("ip", ["rule"]).unwrap();
+    assert_eq!(rules.lines().count(), 3, "{rules}");
+    // The end comes in time, takes the device along, and nothing is said of what netifd does not want to hear then.
+    let took = netifd.if_down();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(!a.has_interface(&netifd.device()).unwrap());
+    assert!(
+        !netifd.said().contains("permission denied"),
+        "{}",
+        netifd.said()
+    );
+    // And again.
+    netifd.if_up();
+    netifd.until_has(&ADDRESSES, &ROUTES);
+    reaches(a, B4);
+}
+
+#[test]
+fn renew_changes_in_place_and_disturbs_no_other_peer() {
+    if !ready() {
+        return;
+    }
+    let office = Office::new();
+    let (b, c) = office.peers();
+    let a = &office.site.net.a;
+    let mut netifd = office.up();
+    let shaken = (office.shaken(&b), office.shaken(&c));
+    let before = peer(&b, &office.site.keys_a).received;
+    netifd.changes();
+
+    // C has another range more, the interface another address, name server and MTU.
+    let c_changed = office.c("\tlist allowed_ips '10.50.0.0/16'\n");
+    let lines = Office::addresses() + "\tlist addresses '10.0.9.1/32'\n\toption mtu '1370'\n";
+    office.write(&lines, &(office.b("") + &c_changed));
+    netifd.renew();
+    let addresses = [&ADDRESSES[..], &["10.0.9.1/32"]].concat();
+    let routes = [&ROUTES[..], &["10.50.0.0/16"]].concat();
+    netifd.until_has(&addresses, &routes);
+    // What is the same was not touched, and the device is the same one.
+    assert_eq!(netifd.changes(), ["+10.0.9.1/32", "+10.50.0.0/16"]);
+    assert_eq!((netifd.taken(), netifd.starts), (1, 1));
+    let link = || a.netlink().unwrap().link(&netifd.device()).unwrap();
+    assert_eq!(link().mtu, 1370);
+    pings(a, B4, 3);
+    pings(a, C4, 3);
+    assert_eq!((office.shaken(&b), office.shaken(&c)), shaken);
+    assert!(peer(&b, &office.site.keys_a).received > before);
+
+    // C goes: B stays as it is. And comes again, beside one whose name is never found and one that is wrong.
+    office.write(&Office::addresses(), &office.b(""));
+    netifd.renew();
+    netifd.until_has(&ADDRESSES, &ROUTES[..1]);
+    pings(a, B4, 3);
+    let nowhere = office.peer(
+        &Keys::generate(a).unwrap().public,
+        PORT_C,
+        "10.7.0.0/16",
+        "\toption endpoint_host 'nowhere.invalid'\n",
+    );
+    let wrong = office.peer("short", PORT_C, "10.8.0.0/16", "");
+    let all = nowhere + &wrong + &office.b("") + &office.c("");
+    office.write(&Office::addresses(), &all);
+    netifd.renew();
+    let routes = [&ROUTES[..], &["10.7.0.0/16"]].concat();
+    netifd.until_has(&ADDRESSES, &routes);
+    let fault = netifd.until_fault("PEER_FAULT");
+    assert!(fault.contains("@millrace_office[1].public_key"), "{fault}");
+    reaches(a, C4);
+    pings(a, B4, 3);
+    assert_eq!(office.shaken(&b), shaken.0);
+    assert_eq!((netifd.taken(), netifd.starts), (1, 1));
+
+    // One that is wrong as a whole changes nothing.
+    office.replace("network", "config interface 'office'\n\toption 'broken\n");
+    netifd.renew();
+    let fault = netifd.until_fault("CONFIG_FAULT");
+    assert!(fault.contains("line 2"), "{fault}");
+    netifd.until_has(&ADDRESSES, &routes);
+    pings(a, B4, 3);
+    assert_eq!(office.shaken(&b), shaken.0);
+}
+
+#[test]
+fn a_configuration_that_is_missing_or_wrong_is_waited_for() {
+    if !ready() {
+        return;
+    }
+    let office = Office::new();
+    let _peers = office.peers();
+    let a = &office.site.net.a;
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    assert!(netifd.until_fault("NO_CONFIG").contains("network"));
+    office.write("\toption fwmark 'x'\n", "");
+    netifd.renew();
+    assert!(netifd.until_fault("CONFIG_FAULT").contains("office.fwmark"));
+    // A file, which is not there yet.
+    let file = office.directory().join("tunnel.conf");
+    let section = format!(
+        "config interface '{OFFICE}'\n\toption proto 'millrace'\n\toption config_file '{}'\n",
+        file.display()
+    );
+    office.replace("network", &section);
+    netifd.renew();
+    until("the file's fault", || {
+        netifd.tick();
+        netifd.said().contains("tunnel.conf")
+    });
+    let endpoint = office.site.net.link.b4();
+    let lines = format!("Address = {A4}/24\nDNS = 10.0.0.53, office.example\nPostUp = reboot\n");
+    let text = |ranges: &str| {
+        format!(
+            "[Interface]\nPrivateKey = {}\n{lines}[Peer]\nPublicKey = {}\n\
+             Endpoint = {endpoint}:{PORT_B}\nAllowedIPs = {ranges}\n",
+            office.site.keys_a.private, office.site.keys_b.public
+        )
+    };
+    office.replace("tunnel.conf", &text("10.0.0.0/24, 10.51.0.0/16"));
+    netifd.renew();
+    netifd.until_has(&ADDRESSES[..1], &["10.0.0.0/24", "10.51.0.0/16"]);
+    assert_eq!(netifd.dns(), ["10.0.0.53"]);
+    reaches(a, B4);
+    // Its script does not run, which is said.
+    assert!(netifd.said().contains("PostUp"), "{}", netifd.said());
+    // The file is read again, too.
+    office.replace("tunnel.conf", &text("10.0.0.0/24"));
+    netifd.renew();
+    netifd.until_has(&ADDRESSES[..1], &ROUTES[..1]);
+    assert_eq!((netifd.taken(), netifd.starts), (1, 1));
+}
+
+#[test]
+fn a_tunnel_for_everything_does_not_carry_itself() {
+    if !ready() {
+        return;
+    }
+    let office = Office::new();
+    let (_b, _c) = office.peers();
+    let a = &office.site.net.a;
+    let gateway = office.site.net.link.b4().to_string();
+    a.output("ip", ["route", "add", "default", "via", &gateway])
+        .unwrap();
+    office.write(
+        &Office::addresses(),
+        &office.peer(&office.site.keys_b.public, PORT_B, "0.0.0.0/0", ""),
+    );
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    netifd.until_has(&ADDRESSES, &["0.0.0.0/1", "128.0.0.0/1"]);
+    reaches(a, B4);
+    let way = |to: &str| a.output("ip", ["route", "get", to]).unwrap();
+    assert!(way("203.0.113.9").contains("dev mr-office"));
+    assert!(way(&gateway).contains("dev eth0"));
+    // In a table of its own there is one route, and none past it.
+    let lines = Office::addresses() + "\toption ip4table '77'\n";
+    office.write(
+        &lines,
+        &office.peer(&office.site.keys_b.public, PORT_B, "0.0.0.0/0", ""),
+    );
+    netifd.renew();
+    netifd.until_has(&ADDRESSES, &["0.0.0.0/0"]);
+    assert_eq!((netifd.taken(), netifd.starts), (1, 1));
+}
+
+#[test]
+fn lines_are_the_devices_of_netifds_interfaces() {
+    if !ready() {
+        return;
+    }
+    let office = Office::new();
+    let _peers = office.peers();
+    let a = &office.site.net.a;
+    let lines =
+        Office::addresses() + "\tlist line 'wan'\n\tlist line 'lte'\n\toption mode 'failover'\n";
+    office.write(
+        &lines,
+        &office.peer(&office.site.keys_b.public, PORT_B, "0.0.0.0/0", ""),
+    );
+    let mut netifd = office.netifd();
+    netifd.has_line("wan", "eth0");
+    netifd.if_up();
+    netifd.until_has(&ADDRESSES, &["0.0.0.0/1", "128.0.0.0/1"]);
+    reaches(a, B4);
+    let status = acceptance::status_of(a, "mr-office");
+    assert!(status.to_string().contains("\"wan\""), "{status}");
+    assert!(netifd.until_fault("LINE_UNKNOWN").contains("lte"));
+    // Bound to its device, the tunnel's own packets need no route.
+    let routes = a.output("ip", ["route"]).unwrap();
+    let gateway = office.site.net.link.b4().to_string();
+    assert!(!routes.contains(&format!("{gateway} dev")), "{routes}");
+}
+
+/// What may happen to a router.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    ReloadOfC,
+    Renew,
+    WanLost,
+    ProcessKilled,
+    UbusRestarted,
+    NetifdKilled,
+    Down,
+}
+
+const TROUBLES: [Trouble; 7] = [
+    Trouble::ReloadOfC,
+    Trouble::Renew,
+    Trouble::WanLost,
+    Trouble::ProcessKilled,
+    Trouble::UbusRestarted,
+    Trouble::NetifdKilled,
+    Trouble::Down,
+];
+
+/// A dozen schedules of four troubles each: after each of them the interface has what the configuration says, both peers
+/// answer, and what is only C's or netifd's affair does not disturb B.
+#[test]
+fn a_dozen_random_schedules_of_trouble_end_as_they_should() {
+    if !ready() {
+        return;
+    }
+    let office = Office::new();
+    let (b, _c) = office.peers();
+    let a = &office.site.net.a;
+    let mut netifd = office.up();
+    let mut more = false;
+    for seed in 0..12_u64 {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        for _ in 0..4 {
+            random ^= random >> 12;
+            random ^= random << 25;
+            random ^= random >> 27;
+            let trouble = TROUBLES[(random >> 33) as usize % TROUBLES.len()];
+            let shaken = office.shaken(&b);
+            match trouble {
+                Trouble::ReloadOfC => {
+                    more = !more;
+                    let range = "\tlist allowed_ips '10.50.0.0/16'\n";
+                    let c = office.c(if more { range } else { "" });
+                    office.write(&Office::addresses(), &(office.b("") + &c));
+                    netifd.renew();
+                }
+                Trouble::Renew => (0..3).for_each(|_| netifd.renew()),
+                Trouble::WanLost => {
+                    a.set_up("eth0", false).unwrap();
+                    netifd.renew();
+                    a.set_up("eth0", true).unwrap();
+                }
+                Trouble::ProcessKilled => {
+                    netifd.kill();
+                    let killed = netifd.process();
+                    until("another process", || {
+                        netifd.tick();
+                        netifd.process() != killed
+                    });
+                }
+                Trouble::UbusRestarted => netifd.restart_bus(),
+                Trouble::NetifdKilled => netifd.crash(),
+                Trouble::Down => {
+                    netifd.if_down();
+                    netifd.if_up();
+                }
+            }
+            let routes = match more {
+                true => [&ROUTES[..], &["10.50.0.0/16"]].concat(),
+                false => ROUTES.to_vec(),
+            };
+            netifd.until_has(&ADDRESSES, &routes);
+            reaches(a, B4);
+            reaches(a, C4);
+            let now = SystemTime::now();
+            let age = shaken.and_then(|at| now.duration_since(at).ok());
+            // Sessions are renewed after two minutes by themselves.
+            let fresh = age.is_some_and(|age| age < Duration::from_secs(60));
+            if matches!(
+                trouble,
+                Trouble::ReloadOfC | Trouble::Renew | Trouble::UbusRestarted
+            ) && fresh
+            {
+                assert_eq!(office.shaken(&b), shaken, "{seed}: {trouble:?}");
+            }
+            assert_eq!(
+                netifd.complaints(),
+                Vec::<String>::new(),
+                "{seed}: {trouble:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_process_that_is_to_end_before_it_is_up_ends() {
+    if !ready() {
+        return;
+    }
+    let office = Office::new();
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    netifd.until_fault("NO_CONFIG");
+    let begin = Instant::now();
+    netifd.if_down();
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    // While the host has no way to anywhere, it is up all the same.
+    let a = &office.site.net.a;
+    a.set_up("eth0", false).unwrap();
+    office.write(&Office::addresses(), &(office.b("") + &office.c("")));
+    netifd.if_up();
+    netifd.until_has(&ADDRESSES, &ROUTES);
+    let _peers = office.peers();
+    a.set_up("eth0", true).unwrap();
+    reaches(a, B4);
+}
+
+/// The handler, with functions of our own in place of netifd's.
+#[test]
+fn the_handler_declares_only_what_a_new_device_is_needed_for() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/openwrt/millrace");
+    let handler = root.join("lib/netifd/proto/millrace.sh");
+    let script = format!(
+        "INCLUDE_ONLY=1; . {}\n\
+         for kind in string array boolean int; do\n\
+             eval \"proto_config_add_$kind() {{ echo $kind \\\"\\$@\\\"; }}\"\n\
+         done\n\
+         proto_run_command() {{ echo run \"$@\"; }}; proto_kill_command() {{ echo kill \"$@\"; }}\n\
+         proto_millrace_init_config; echo $no_device$available$lasterror$renew_handler\n\
+         proto_millrace_setup office; proto_millrace_renew office; proto_millrace_teardown office\n",
+        handler.display()
+    );
+    let output = Command::new("sh").args(["-euc", &script]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "string config_file\nstring mode\narray line:list(string)\n1111\n\
+         run office /usr/sbin/millrace netifd office\nkill office 1\nkill office\n"
+    );
+    for file in [handler, root.join("etc/init.d/millrace")] {
+        use std::os::unix::fs::PermissionsExt as _;
+        // netifd starts one that is not executable a thousand times a second.
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o111, 0o111, "{}", file.display());
+        if let Ok(check) = Command::new("shellcheck").arg(&file).output() {
+            assert!(check.status.success(), "{check:?}");
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Files of OpenVPN and PPTP as OpenWrt's netifd runs them, by a double of netifd and of ubus.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use acceptance::netifd::Netifd;
+use acceptance::openvpn::{Pair, credentials};
+use acceptance::{Directory, Net, PATIENCE, PROGRAM, reaches, until};
+use lab::openvpn::{KeyKind, RunningOpenVpn, Setup};
+
+const OFFICE: &str = "office";
+const COMPLETED: &str = "Initialization Sequence Completed";
+
+/// Writes a file of UCI, and the tunnel's, in one go as UCI does.
+fn replace(directory: &Directory, name: &str, text: &str) {
+    let new = directory.file("new", text);
+    fs::rename(new, directory.path().join(name)).unwrap();
+}
+
+fn section(directory: &Directory, file: &str, more: &str) {
+    let path = directory.path().join(file);
+    let text = format!(
+        "config interface '{OFFICE}'\n\toption proto 'millrace'\n\toption config_file '{}'\n{more}",
+        path.display()
+    );
+    replace(directory, "network", &text);
+}
+
+/// A server of OpenVPN, ours, at B; its client's file lies in the directory.
+struct Office<'h> {
+    net: &'h Net,
+    directory: Directory,
+    server: RunningOpenVpn<'h>,
+    setup: Setup,
+    client: String,
+}
+
+impl<'h> Office<'h> {
+    fn new(net: &'h Net, change: impl FnOnce(&mut Setup)) -> Self {
+        let mut setup = Setup::default();
+        change(&mut setup);
+        let programs = Pair::Both.programs(false);
+        let keys = credentials(KeyKind::Ecdsa);
+        let at = net.link.b4();
+        let file = setup.server_file(programs[0].as_ref(), keys, at).unwrap();
+        let server = programs[0].start(&net.b, &file).unwrap();
+        let client = setup.client_file(programs[1].as_ref(), keys, at).unwrap();
+        let office = Self {
+            net,
+            directory: Directory::new(),
+            server,
+            setup,
+            client: client.to_string(),
+        };
+        office.write("");
+        section(&office.directory, "office.ovpn", "");
+        office
+    }
+
+    fn write(&self, more: &str) {
+        let text = format!("{}\n{more}\n", self.client);
+        replace(&self.directory, "office.ovpn", &text);
+    }
+
+    fn netifd(&self) -> Netifd<'h> {
+        Netifd::start(&self.net.a, OFFICE, self.directory.path())
+    }
+}
+
+#[test]
+fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
+    if !acceptance::openvpn::ready() {
+        return;
+    }
+    let net = Net::new();
+    let office = Office::new(&net, |setup| {
+        setup
+            .server
+            .words("push", ["route 192.168.77.0 255.255.255.0"])
+            .words("push", ["dhcp-option DNS 192.168.77.53"]);
+    });
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    let (addresses, routes) = netifd.until_up();
+    assert!(!addresses.is_empty());
+    assert!(routes.contains(&"192.168.77.0/24".to_owned()), "{routes:?}");
+    assert_eq!(netifd.dns(), ["192.168.77.53"]);
+    let inner = office.setup.inner4(1).to_string();
+    reaches(&net.a, &inner);
+    let completed = |netifd: &Netifd<'_>| netifd.said().matches(COMPLETED).count();
+    until("the log", || completed(&netifd) == 1);
+    // What is as it was is left alone.
+    netifd.renew();
+    netifd.renew();
+    reaches(&net.a, &inner);
+    assert_eq!((netifd.taken(), completed(&netifd)), (1, 1));
+    office.write("no-such-directive-here");
+    netifd.renew();
+    netifd.until_said("going on as before");
+    reaches(&net.a, &inner);
+    assert_eq!((netifd.taken(), completed(&netifd)), (1, 1));
+    // What is not makes a new tunnel.
+    office.write("route 192.168.78.0 255.255.255.0");
+    netifd.renew();
+    until("another route", || {
+        netifd.until_up().1.contains(&"192.168.78.0/24".to_owned())
+    });
+    reaches(&net.a, &inner);
+    assert_eq!((netifd.taken(), netifd.starts), (2, 1));
+    assert_eq!(netifd.complaints(), Vec::<String>::new());
+    // The end comes in time, though no server confirms it.
+    office.server.stop().unwrap();
+    let took = netifd.if_down();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(!net.a.has_interface(&netifd.device()).unwrap());
+}
+
+fn ends_refused(netifd: &mut Netifd<'_>) {
+    netifd.until_fault("AUTH_FAILED");
+    until("the end", || {
+        netifd.tick();
+        netifd.ended == Some(19)
+    });
+    // netifd is told not to start it again.
+    netifd.tick();
+    assert_eq!(netifd.starts, 1);
+}
+
+#[test]
+fn refused_credentials_end_with_a_code_of_their_own_and_are_not_tried_again() {
+    if !acceptance::openvpn::ready() {
+        return;
+    }
+    let net = Net::new();
+    let office = Office::new(&net, |setup| {
+        setup
+            .server
+            .line("script-security 2")
+            .line("auth-user-pass-verify /bin/false via-file");
+        setup.client.line("auth-user-pass login");
+    });
+    office.directory.file("login", "somebody\nwrong\n");
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    ends_refused(&mut netifd);
+}
+
+fn pptp_client(directory: &Directory, server: &str, password: &str) {
+    let text = format!(
+        "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nserver = \"{server}\"\nusername = \"alice\"\n\
+         password = \"{password}\"\nroutes = [\"10.50.0.0/16\"]\n"
+    );
+    replace(directory, "office.toml", &text);
+    section(directory, "office.toml", "");
+}
+
+#[test]
+fn a_pptp_client_is_run_too() {
+    if !acceptance::ready() {
+        return;
+    }
+    let net = Net::new();
+    let directory = Directory::new();
+    let server = directory.file(
+        "server.toml",
+        "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nlisten = \"0.0.0.0\"\n\
+         address = \"10.9.0.1/24\"\ninterface = \"pptp0\"\n\n[users]\nalice = \"correct horse\"\n",
+    );
+    let mut server = serve(&net, &server);
+    server
+        .wait_for_line("the server", PATIENCE, |line| line.contains("is up"))
+        .unwrap();
+    let at = net.link.b4().to_string();
+    pptp_client(&directory, &at, "correct horse");
+    let mut netifd = Netifd::start(&net.a, OFFICE, directory.path());
+    netifd.if_up();
+    netifd.until_has(&["10.9.0.2/32"], &["10.50.0.0/16"]);
+    assert_eq!(netifd.complaints(), Vec::<String>::new());
+    net.a
+        .output("ip", ["route", "add", "10.9.0.1/32", "dev", "mr-office"])
+        .unwrap();
+    reaches(&net.a, "10.9.0.1");
+    netifd.renew();
+    reaches(&net.a, "10.9.0.1");
+    assert_eq!((netifd.taken(), netifd.starts), (1, 1));
+    netifd.if_down();
+    assert!(!net.a.has_interface("mr-office").unwrap());
+    // And with a password that is wrong.
+    pptp_client(&directory, &at, "wrong");
+    let mut netifd = Netifd::start(&net.a, OFFICE, directory.path());
+    netifd.if_up();
+    ends_refused(&mut netifd);
+}
+
+fn serve(net: &Net, file: &Path) -> lab::Process {
+    net.b.command(PROGRAM).arg("up").arg(file).spawn().unwrap()
+}

@@ -1,0 +1,107 @@
+//! The options of one section, each checked where it is read.
+
+use super::Fault;
+use crate::uci::{Section, Value};
+use std::ops::RangeInclusive;
+
+/// A section, and what was found to be wrong in it.
+pub(super) struct Options<'s> {
+    section: &'s Section,
+    name: String,
+    /// What the section is of no use with.
+    pub(super) faults: Vec<Fault>,
+    /// What was left out.
+    pub(super) warnings: Vec<Fault>,
+}
+
+impl<'s> Options<'s> {
+    pub(super) fn new(section: &'s Section, name: &str) -> Self {
+        Self {
+            section,
+            name: name.to_owned(),
+            faults: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn fault(&self, option: &str, words: &str) -> Fault {
+        let line = self.section.setting(option).map(|it| it.line);
+        Fault {
+            line: line.unwrap_or(self.section.line),
+            section: self.name.clone(),
+            option: Some(option.to_owned()),
+            words: words.to_owned(),
+        }
+    }
+
+    pub(super) fn refuse(&mut self, option: &str, words: &str) {
+        self.faults.push(self.fault(option, words));
+    }
+
+    pub(super) fn warn(&mut self, option: &str, words: &str) {
+        self.warnings.push(self.fault(option, words));
+    }
+
+    /// Names that are none of ours are slips, or another program's.
+    pub(super) fn warn_of_others(&mut self, known: impl Iterator<Item = &'static str>) {
+        let known: Vec<&str> = known.collect();
+        for setting in &self.section.settings {
+            if !known.contains(&setting.name.as_str()) {
+                let words = "is not known here, and not used";
+                self.warnings.push(self.fault(&setting.name, words));
+            }
+        }
+    }
+
+    pub(super) fn text(&self, option: &str) -> Option<&'s str> {
+        // A list of one is taken for it.
+        match &self.section.setting(option)?.value {
+            Value::Text(text) => Some(text.as_str()),
+            Value::List(list) => list.first().map(|it| it.as_str()),
+        }
+    }
+
+    pub(super) fn values(&self, option: &str) -> impl Iterator<Item = &'s str> + use<'s> {
+        let setting = self.section.setting(option);
+        setting.into_iter().flat_map(|it| it.values())
+    }
+
+    /// A value, or `None` where there is none or a wrong one, which is a fault.
+    pub(super) fn parsed<T>(
+        &mut self,
+        option: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        match parse(self.text(option)?) {
+            Ok(value) => Some(value),
+            Err(words) => {
+                self.refuse(option, &words);
+                None
+            }
+        }
+    }
+
+    /// A number; what is wrong is as if it was not there.
+    pub(super) fn number(&mut self, option: &str, range: RangeInclusive<u32>) -> Option<u32> {
+        let value = self.text(option)?.parse().ok();
+        let value = value.filter(|it| range.contains(it));
+        if value.is_none() {
+            let words = format!("must be a number from {} to {}", range.start(), range.end());
+            self.warn(option, &words);
+        }
+        value
+    }
+
+    /// Yes or no, in all words of UCI.
+    pub(super) fn flag(&mut self, option: &str, usual: bool) -> bool {
+        match self.text(option) {
+            None => usual,
+            Some("1" | "on" | "true" | "yes" | "enabled") => true,
+            Some("0" | "off" | "false" | "no" | "disabled") => false,
+            Some(_) => {
+                self.warn(option, "must be 1 or 0");
+                usual
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Decides what netifd is told, and when: events and the time in, effects out.
+//!
+//! The tunnel says what it wants, is without, or has found to be wrong. netifd is told the last state until it has taken
+//! it: over connections that end, while it starts anew, and never more than one thing at a time. What it says "permission
+//! denied" to comes while it takes the interface down: that is as it should be.
+
+use crate::blob::Value;
+use crate::ubus::Status;
+use crate::update::{self, Update};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// The first pause before another connection, or before something is told again. It doubles.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// The longest pause: netifd may be back at any moment, and looking costs little.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// How long netifd may take for an answer: it waits for nothing while it takes an update.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Most faults that wait to be told.
+const FAULTS_MAX: usize = 8;
+
+/// Most faults that are remembered.
+const KNOWN_MAX: usize = 64;
+
+/// A fault that netifd keeps for `ubus call network.interface.NAME status` and the page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Its code.
+    pub code: &'static str,
+    /// What is wrong, for people.
+    pub words: String,
+}
+
+/// What a teller is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// It begins.
+    Start,
+    /// The daemon has greeted.
+    Connected,
+    /// The connection has ended, or could not be made.
+    Disconnected,
+    /// How the last [`Effect::Call`] ended.
+    Answered(Status),
+    /// The tunnel is up with this.
+    Up(Update),
+    /// The tunnel's link is lost: netifd takes addresses and routes away.
+    Lost,
+    /// Something is wrong.
+    Fault(Fault),
+    /// netifd is not to start the interface again by itself: its credentials were refused.
+    Block,
+    /// The process ends, and netifd knows: nothing more is told.
+    End,
+    /// [`Teller::deadline`] has passed.
+    Deadline,
+}
+
+/// What a teller wants done, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Connect to the daemon.
+    Connect,
+    /// End the connection.
+    Disconnect,
+    /// Call [`update::METHOD`] of [`update::OBJECT`].
+    Call(Vec<(String, Value)>),
+    /// Say something.
+    Log(log::Level, String),
+}
+
+/// What netifd is to know.
+#[derive(Clone, Debug, PartialEq)]
+enum State {
+    Up(Update),
+    Lost,
+}
+
+/// What was asked last.
+#[derive(Clone, Debug, PartialEq)]
+enum Asked {
+    Fault,
+    Block,
+    State(State),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Connection {
+    /// Another one is made at that moment.
+    At(Instant),
+    /// It is being made.
+    Awaited(Instant),
+    Open,
+    Over,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Teller {
+    interface: String,
+    connection: Connection,
+    wanted: Option<State>,
+    /// What netifd has taken.
+    told: Option<State>,
+    faults: VecDeque<Fault>,
+    /// Those that netifd has: it keeps what it is told twice, twice.
+    known: VecDeque<Fault>,
+    block: bool,
+    /// What waits for its answer, and until when.
+    asked: Option<(Asked, Instant)>,
+    /// Nothing is told before.
+    not_before: Option<Instant>,
+    pause: Duration,
+    /// What was said of the last refusal.
+    said: Option<Status>,
+    /// netifd has taken an update of this process.
+    taken: bool,
+}
+
+impl Teller {
+    /// For an interface.
+    #[must_use]
+    pub fn new(interface: &str, now: Instant) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            connection: Connection::At(now),
+            wanted: None,
+            told: None,
+            faults: VecDeque::new(),
+            known: VecDeque::new(),
+            block: false,
+            asked: None,
+            not_before: None,
+            pause: PAUSE_MIN,
+            said: None,
+            taken: false,
+        }
+    }
+
+    /// When there is something to do without an event.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.connection {
+            Connection::At(at) | Connection::Awaited(at) => Some(at),
+            Connection::Over => None,
+            Connection::Open => match &self.asked {
+                Some((_, until)) => Some(*until),
+                None => self.not_before.filter(|_| self.has_something()),
+            },
+        }
+    }
+
+    /// Whether netifd has taken everything that it is to know.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.connection == Connection::Over || (self.asked.is_none() && !self.has_something())
+    }
+
+    /// Takes an event.
+    pub fn handle(&mut self, event: Event, now: Instant, effects: &mut Vec<Effect>) {
+        if self.connection == Connection::Over {
+            return;
+        }
+        match event {
+            Event::Start => {}
+            Event::Connected => {
+                self.connection = Connection::Open;
+                // Whether it is the netifd of before is not known.
+                self.not_before = None;
+                self.told = None;
+                self.pause = PAUSE_MIN;
+            }
+            Event::Disconnected => self.lost_connection(now),
+            Event::Answered(status) => {
+                if let Some((asked, _)) = self.asked.take() {
+                    self.answered(asked, status, now, effects);
+                }
+            }
+            Event::Up(update) => self.wanted = Some(State::Up(update)),
+            // Before it was up, there is nothing to lose.
+            Event::Lost if self.wanted.is_none() => {}
+            Event::Lost => self.wanted = Some(State::Lost),
+            Event::Fault(fault) => {
+                if !self.faults.contains(&fault) && !self.known.contains(&fault) {
+                    self.faults.truncate(FAULTS_MAX - 1);
+                    self.faults.push_back(fault);
+                }
+            }
+            Event::Block => self.block = true,
+            Event::End => {
+                self.connection = Connection::Over;
+                return effects.push(Effect::Disconnect);
+            }
+            Event::Deadline => self.expire(now, effects),
+        }
+        self.go_on(now, effects);
+    }
+
+    fn has_something(&self) -> bool {
+        !self.faults.is_empty() || self.block || (self.wanted.is_some() && self.wanted != self.told)
+    }
+
+    fn lost_connection(&mut self, now: Instant) {
+        // A fault that may not have come is told again; netifd keeps it once.
+        self.asked = None;
+        self.connection = Connection::At(now + self.longer_pause());
+    }
+
+    fn longer_pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(PAUSE_MAX);
+        pause
+    }
+
+    fn expire(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        match self.connection {
+            Connection::At(at) if at <= now => {
+                self.connection = Connection::Awaited(now + ANSWER);
+                effects.push(Effect::Connect);
+            }
+            Connection::Awaited(until) if until <= now => {
+                effects.push(Effect::Disconnect);
+                self.lost_connection(now);
+            }
+            Connection::Open if self.asked.as_ref().is_some_and(|it| it.1 <= now) => {
+                effects.push(Effect::Log(
+                    log::Level::Warn,
+                    "netifd does not answer; connecting anew".to_owned(),
+                ));
+                effects.push(Effect::Disconnect);
+                self.lost_connection(now);
+            }
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, asked: Asked, status: Status, now: Instant, effects: &mut Vec<Effect>) {
+        match status {
+            Status::Ok => {
+                (self.pause, self.not_before, self.said) = (PAUSE_MIN, None, None);
+                match asked {
+                    Asked::Fault => {
+                        self.known.extend(self.faults.pop_front());
+                        if self.known.len() > KNOWN_MAX {
+                            self.known.pop_front();
+                        }
+                    }
+                    Asked::Block => self.block = false,
+                    Asked::State(state) => {
+                        self.taken |= matches!(state, State::Up(_));
+                        self.told = Some(state);
+                    }
+                }
+                return;
+            }
+            // It forgets what it does not want to hear.
+            Status::InvalidArgument if asked == Asked::Fault => {
+                self.faults.pop_front();
+                return;
+            }
+            _ => {}
+        }
+        if matches!(asked, Asked::State(_)) {
+            // What it has now is not known: everything from the beginning.
+            self.told = None;
+        }
+        let quiet = status == Status::PermissionDenied || self.said == Some(status);
+        if !quiet {
+            effects.push(Effect::Log(
+                log::Level::Warn,
+                format!("netifd does not take it: {status}; telling it again"),
+            ));
+        }
+        self.said = Some(status);
+        self.not_before = Some(now + self.longer_pause());
+    }
+
+    /// Tells what is to be told next.
+    fn go_on(&mut self, now: Instant, effects: &mut Vec<Effect>) {
+        let early = self.not_before.is_some_and(|at| now < at);
+        if self.connection != Connection::Open || self.asked.is_some() || early {
+            return;
+        }
+        let (asked, arguments) = if let Some(fault) = self.faults.front() {
+            let arguments = update::error(&self.interface, fault.code, &fault.words);
+            (Asked::Fault, arguments)
+        } else if self.block {
+            (Asked::Block, update::block_restart(&self.interface))
+        } else if let Some(state) = self.wanted.clone().filter(|_| self.wanted != self.told) {
+            let arguments = match &state {
+                // netifd keeps nothing of an interface that it does not have up, whatever it is told.
+                State::Up(update) => update.to_arguments(&self.interface, self.keeps()),
+                State::Lost => update::lost(&self.interface),
+            };
+            (Asked::State(state), arguments)
+        } else {
+            return;
+        };
+        self.asked = Some((asked, now + ANSWER));
+        effects.push(Effect::Call(arguments));
+    }
+
+    /// Whether what netifd has stays as far as it is the same. Not what it has of a process before this one, whose device
+    /// is gone; and not after a refusal, which may be of just that.
+    fn keeps(&self) -> bool {
+        self.taken && self.said != Some(Status::InvalidArgument)
+    }
+}
+
+#[cfg(test)]
+mod tests;

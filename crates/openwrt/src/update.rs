@@ -1,0 +1,380 @@
+//! What netifd is told that an interface has, in the words of `notify_proto`.
+
+use crate::blob::Value;
+use host::{DefaultV4, DefaultV6, Destination, Gateway, MAIN, Want};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The method and the object that netifd is told by.
+pub const OBJECT: &str = "network.interface";
+/// See [`OBJECT`].
+pub const METHOD: &str = "notify_proto";
+
+/// Most values of one list that are told.
+const LIST_MAX: usize = 4096;
+
+/// Actions of `notify_proto`.
+const UPDATE: u32 = 0;
+const ERROR: u32 = 3;
+const BLOCK_RESTART: u32 = 4;
+
+/// What the section of an interface says about routes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouteRules {
+    /// netifd puts the routes of IPv4 into a table of the interface's own (`ip4table`).
+    pub own_table_v4: bool,
+    /// The same for IPv6 (`ip6table`).
+    pub own_table_v6: bool,
+    /// No route for all packets is wanted (`defaultroute 0`).
+    pub no_default: bool,
+}
+
+/// A route into the tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    /// The network.
+    pub target: IpAddr,
+    /// Bits of its prefix.
+    pub prefix: u8,
+    /// The router in the tunnel, where one is named.
+    pub gateway: Option<IpAddr>,
+    /// The metric, where one is named.
+    pub metric: Option<u32>,
+    /// The routing table, where one is named.
+    pub table: Option<u32>,
+    /// Packets are answered with "unreachable".
+    pub unreachable: bool,
+}
+
+/// All that an interface has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Update {
+    /// The network device.
+    pub device: String,
+    /// Addresses, bits of their prefixes, and the other end where it has no network in common.
+    pub addresses: Vec<(IpAddr, u8, Option<IpAddr>)>,
+    /// Routes into the tunnel.
+    pub routes: Vec<Route>,
+    /// Name servers.
+    pub dns: Vec<IpAddr>,
+    /// Search domains.
+    pub search: Vec<String>,
+}
+
+impl Update {
+    /// What a tunnel wants, as netifd is told it.
+    ///
+    /// All packets are led into the tunnel by two routes of half the addresses: a default route would take the place of
+    /// the one that the tunnel's own packets need. In a table of the interface's own it is a default route.
+    #[must_use]
+    pub fn of(want: &Want, device: &str, rules: RouteRules) -> Self {
+        let addresses = want.addresses.iter();
+        let addresses = addresses.map(|it| (it.addr, it.prefix, it.peer));
+        let mut update = Self {
+            device: device.to_owned(),
+            addresses: addresses.take(LIST_MAX).collect(),
+            ..Self::default()
+        };
+        for route in &want.routes {
+            let (Destination::Network(target), Gateway::Tunnel(gateway)) =
+                (route.to, route.gateway)
+            else {
+                continue;
+            };
+            update.routes.push(Route {
+                target: masked(target, route.prefix),
+                prefix: route.prefix,
+                gateway,
+                metric: route.metric,
+                table: Some(route.table).filter(|table| *table != MAIN),
+                unreachable: false,
+            });
+        }
+        if rules.no_default {
+            update.routes.retain(|route| route.prefix != 0);
+        } else {
+            update.add_default(want, rules);
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        update.routes.retain(|route| seen.insert(route.clone()));
+        update.routes.truncate(LIST_MAX);
+        if let Some(servers) = &want.name_servers {
+            update.dns.clone_from(&servers.servers);
+            update.search.clone_from(&servers.search);
+        }
+        update
+    }
+
+    fn add_default(&mut self, want: &Want, rules: RouteRules) {
+        let mut add = |target: IpAddr, prefix, gateway, unreachable| {
+            self.routes.push(Route {
+                target,
+                prefix,
+                gateway,
+                metric: None,
+                table: None,
+                unreachable,
+            });
+        };
+        let v4 = want.default_v4.is_some_and(|it| match it {
+            DefaultV4::Rules | DefaultV4::Halves | DefaultV4::Replace => true,
+        });
+        let gateway = want.gateway.filter(IpAddr::is_ipv4);
+        match (v4, rules.own_table_v4) {
+            (true, true) => add(Ipv4Addr::UNSPECIFIED.into(), 0, gateway, false),
+            (true, false) => {
+                add(Ipv4Addr::UNSPECIFIED.into(), 1, gateway, false);
+                add(Ipv4Addr::new(128, 0, 0, 0).into(), 1, gateway, false);
+            }
+            (false, _) => {}
+        }
+        let v6 = match want.default_v6 {
+            Some(DefaultV6::Rules | DefaultV6::Global) => Some(false),
+            None => want.block_ipv6.then_some(true),
+        };
+        match (v6, rules.own_table_v6) {
+            (Some(blocked), true) => add(Ipv6Addr::UNSPECIFIED.into(), 0, None, blocked),
+            (Some(blocked), false) => {
+                add(Ipv6Addr::UNSPECIFIED.into(), 1, None, blocked);
+                let upper = Ipv6Addr::new(0x8000, 0, 0, 0, 0, 0, 0, 0);
+                add(upper.into(), 1, None, blocked);
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// The arguments of `notify_proto`. With `keep` what is the same stays as it is; without, everything begins anew.
+    #[must_use]
+    pub fn to_arguments(&self, interface: &str, keep: bool) -> Vec<(String, Value)> {
+        let mut fields = action(interface, UPDATE);
+        let mut add = |name: &str, value| fields.push((name.to_owned(), value));
+        add("link-up", Value::flag(true));
+        add("keep", Value::flag(keep));
+        add("ifname", Value::text(&self.device));
+        for (name, v6) in [("ipaddr", false), ("ip6addr", true)] {
+            let own = self.addresses.iter().filter(|it| it.0.is_ipv6() == v6);
+            let table = |&(addr, prefix, peer): &(IpAddr, u8, Option<IpAddr>)| {
+                let mut fields = vec![texted("ipaddr", &addr), texted("mask", &prefix)];
+                fields.extend(peer.map(|peer| texted("ptp", &peer)));
+                Value::Table(fields)
+            };
+            let list: Vec<Value> = own.map(table).collect();
+            if !list.is_empty() {
+                add(name, Value::Array(list));
+            }
+        }
+        for (name, v6) in [("routes", false), ("routes6", true)] {
+            let own = self.routes.iter().filter(|it| it.target.is_ipv6() == v6);
+            let list: Vec<Value> = own.map(Route::to_value).collect();
+            if !list.is_empty() {
+                add(name, Value::Array(list));
+            }
+        }
+        if !self.dns.is_empty() {
+            let list = self.dns.iter().map(|it| Value::Text(it.to_string()));
+            add("dns", Value::Array(list.collect()));
+        }
+        if !self.search.is_empty() {
+            let list = self.search.iter().map(Value::text);
+            add("dns_search", Value::Array(list.collect()));
+        }
+        fields
+    }
+}
+
+impl Route {
+    fn to_value(&self) -> Value {
+        let mut fields = vec![
+            texted("target", &self.target),
+            texted("netmask", &self.prefix),
+        ];
+        fields.extend(self.gateway.map(|it| texted("gateway", &it)));
+        fields.extend(
+            self.metric
+                .map(|it| ("metric".to_owned(), Value::Int32(it))),
+        );
+        fields.extend(self.table.map(|it| texted("table", &it)));
+        if self.unreachable {
+            fields.push(texted("type", "unreachable"));
+        }
+        Value::Table(fields)
+    }
+}
+
+/// The arguments that say that the link is lost: netifd takes addresses and routes away, and waits.
+#[must_use]
+pub fn lost(interface: &str) -> Vec<(String, Value)> {
+    let mut fields = action(interface, UPDATE);
+    fields.push(("link-up".to_owned(), Value::flag(false)));
+    fields
+}
+
+/// The arguments that tell of a fault: its code, and words.
+#[must_use]
+pub fn error(interface: &str, code: &str, words: &str) -> Vec<(String, Value)> {
+    let mut fields = action(interface, ERROR);
+    let words = (!words.is_empty()).then(|| Value::text(words));
+    let list = std::iter::once(Value::text(code)).chain(words).collect();
+    fields.push(("error".to_owned(), Value::Array(list)));
+    fields
+}
+
+/// The arguments that keep netifd from starting the interface again before it is asked to (`ifup`).
+#[must_use]
+pub fn block_restart(interface: &str) -> Vec<(String, Value)> {
+    action(interface, BLOCK_RESTART)
+}
+
+fn action(interface: &str, action: u32) -> Vec<(String, Value)> {
+    vec![
+        texted("interface", interface),
+        ("action".to_owned(), Value::Int32(action)),
+    ]
+}
+
+fn texted(name: &str, value: &(impl ToString + ?Sized)) -> (String, Value) {
+    (name.to_owned(), Value::Text(value.to_string()))
+}
+
+/// The network of an address: netifd keeps what it is told, and the kernel refuses bits behind the prefix.
+fn masked(addr: IpAddr, prefix: u8) -> IpAddr {
+    match addr {
+        IpAddr::V4(it) => {
+            let host = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
+            Ipv4Addr::from_bits(it.to_bits() & !host).into()
+        }
+        IpAddr::V6(it) => {
+            let host = u128::MAX.checked_shr(prefix.into()).unwrap_or(0);
+            Ipv6Addr::from_bits(it.to_bits() & !host).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blob;
+    use host::{NameServers, WantedAddress, WantedRoute};
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn want() -> Want {
+        let route = |to: &str, prefix, table| WantedRoute {
+            name: String::new(),
+            to: Destination::Network(ip(to)),
+            prefix,
+            gateway: Gateway::Tunnel(None),
+            metric: None,
+            table,
+            optional: false,
+        };
+        let address = |addr: &str, prefix| WantedAddress {
+            addr: ip(addr),
+            prefix,
+            peer: None,
+        };
+        Want {
+            addresses: vec![address("10.8.0.2", 32), address("fd00::2", 128)],
+            routes: vec![
+                route("10.50.1.2", 16, 77),
+                route("10.50.0.0", 16, 77),
+                route("fd00:5::", 32, MAIN),
+            ],
+            name_servers: Some(NameServers {
+                servers: vec![ip("10.8.0.1")],
+                search: vec!["office.example".to_owned()],
+                only: Vec::new(),
+            }),
+            ..Want::default()
+        }
+    }
+
+    /// A value as `ubus` would show it.
+    fn shown(value: &Value) -> String {
+        let field = |it: &(String, Value)| format!("{}:{}", it.0, shown(&it.1));
+        match value {
+            Value::Table(fields) => {
+                format!(
+                    "{{{}}}",
+                    fields.iter().map(field).collect::<Vec<_>>().join(",")
+                )
+            }
+            Value::Array(items) => {
+                format!(
+                    "[{}]",
+                    items.iter().map(shown).collect::<Vec<_>>().join(",")
+                )
+            }
+            Value::Text(text) => text.clone(),
+            other => other.as_number().unwrap().to_string(),
+        }
+    }
+
+    #[test]
+    fn netifd_is_told_addresses_routes_and_name_servers_in_its_words() {
+        let update = Update::of(&want(), "mr-office", RouteRules::default());
+        let fields = update.to_arguments("office", true);
+        assert_eq!(
+            shown(&Value::Table(fields.clone())),
+            "{interface:office,action:0,link-up:1,keep:1,ifname:mr-office,\
+             ipaddr:[{ipaddr:10.8.0.2,mask:32}],ip6addr:[{ipaddr:fd00::2,mask:128}],\
+             routes:[{target:10.50.0.0,netmask:16,table:77}],\
+             routes6:[{target:fd00:5::,netmask:32}],dns:[10.8.0.1],dns_search:[office.example]}"
+        );
+        assert_eq!(blob::from_bytes(&blob::to_bytes(&fields)).unwrap(), fields);
+        assert_eq!(
+            shown(&Value::Table(error("office", "AUTH_FAILED", "no"))),
+            "{interface:office,action:3,error:[AUTH_FAILED,no]}"
+        );
+        assert_eq!(
+            shown(&Value::Table(lost("office"))),
+            "{interface:office,action:0,link-up:0}"
+        );
+        assert_eq!(
+            shown(&Value::Table(block_restart("office"))),
+            "{interface:office,action:4}"
+        );
+    }
+
+    #[test]
+    fn a_route_for_everything_is_two_halves_but_in_a_table_of_its_own() {
+        let want = Want {
+            default_v4: Some(DefaultV4::Rules),
+            default_v6: Some(DefaultV6::Rules),
+            ..Want::default()
+        };
+        let told = |want: &Want, rules| {
+            let update = Update::of(want, "mr-a", rules);
+            let routes = update.routes.iter();
+            let shown = routes.map(|it| {
+                let kind = if it.unreachable { " unreachable" } else { "" };
+                format!("{}/{}{kind}", it.target, it.prefix)
+            });
+            shown.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            told(&want, RouteRules::default()),
+            ["0.0.0.0/1", "128.0.0.0/1", "::/1", "8000::/1"]
+        );
+        let rules = RouteRules {
+            own_table_v4: true,
+            own_table_v6: true,
+            no_default: false,
+        };
+        assert_eq!(told(&want, rules), ["0.0.0.0/0", "::/0"]);
+        let rules = RouteRules {
+            no_default: true,
+            ..rules
+        };
+        assert!(told(&want, rules).is_empty());
+        let blocked = Want {
+            block_ipv6: true,
+            ..Want::default()
+        };
+        assert_eq!(
+            told(&blocked, RouteRules::default()),
+            ["::/1 unreachable", "8000::/1 unreachable"]
+        );
+    }
+}

@@ -1,0 +1,19 @@
+//! A file of UCI from anywhere, and a tunnel in it.
+#![no_main]
+
+use openwrt::network::{Network, device_of};
+use openwrt::uci::{FAULTS_MAX, Package};
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let text = String::from_utf8_lossy(data);
+    match Package::parse(&text) {
+        Ok(package) => {
+            let _ = package.section("@interface[-1]");
+            let _ = device_of(&package, "office");
+            if let Ok(network) = Network::read(&package, "office") {
+                let _ = network.lines_by(|name| Some(name.to_owned()));
+            }
+        }
+        Err(faults) => assert!(!faults.is_empty() && faults.len() <= FAULTS_MAX),
+    }
+});

@@ -1,0 +1,36 @@
+#!/bin/sh
+# shellcheck shell=sh disable=SC1091,SC2034
+# Protocol handler of netifd. All logic is in the program, which reads UCI by itself.
+
+[ -n "$INCLUDE_ONLY" ] || {
+	. /lib/functions.sh
+	. ../netifd-proto.sh
+	init_proto "$@"
+}
+
+proto_millrace_init_config() {
+	no_device=1
+	available=1
+	lasterror=1
+	renew_handler=1
+	# Only what a new device is needed for: netifd takes the interface down for any change of what is declared here.
+	proto_config_add_string config_file
+	proto_config_add_string mode
+	proto_config_add_array 'line:list(string)'
+}
+
+proto_millrace_setup() {
+	proto_run_command "$1" /usr/sbin/millrace netifd "$1"
+}
+
+proto_millrace_renew() {
+	# SIGHUP
+	proto_kill_command "$1" 1
+}
+
+# The program says by itself what is wrong, and whether it is to be started again: $ERROR is not needed.
+proto_millrace_teardown() {
+	proto_kill_command "$1"
+}
+
+[ -n "$INCLUDE_ONLY" ] || add_protocol millrace
