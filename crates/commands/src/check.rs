@@ -35,31 +35,45 @@ pub(crate) struct Arguments {
 }
 
 /// What is said of a file.
-struct Judged {
+pub(crate) struct Judged {
     report: Report,
     /// It gives a tunnel.
-    usable: bool,
+    pub(crate) usable: bool,
     /// What holds for no line, and does no harm by itself.
     warnings: Vec<String>,
+}
+
+impl Judged {
+    /// The report for people.
+    pub(crate) fn text(&self) -> String {
+        text(self)
+    }
 }
 
 /// The command's own command line.
 #[must_use]
 pub(crate) fn command() -> Command {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .action(ArgAction::SetTrue)
-            .help(help)
-    };
     let file = Arg::new("FILE")
         .required(true)
         .value_parser(value_parser!(PathBuf))
         .help("IFNAME.conf; NAME.ovpn; NAME.toml, or a file of pppd's or pptpd.conf (PPTP); a relay's file; or NAME for the file of that name in /etc/millrace, /etc/wireguard or /etc/openvpn/client");
-    Command::new("check")
+    let command = Command::new("check")
         .about("Say of every line of a file whether it is honoured, ignored or refused, and why")
         .arg(file)
-        .arg(flag("json", "Print one JSON document"))
+        .arg(flag("json", "Print one JSON document"));
+    permissions(command)
+}
+
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help)
+}
+
+/// What a file is judged by beside its text.
+pub(crate) fn permissions(command: Command) -> Command {
+    command
         .arg(flag(
             "allow-scripts",
             "Judge as if PreUp, PostUp, PreDown, PostDown and OpenVPN's scripts were permitted",
@@ -77,12 +91,20 @@ pub(crate) fn command() -> Command {
 
 impl From<&ArgMatches> for Arguments {
     fn from(matches: &ArgMatches) -> Self {
+        let file = matches.get_one::<PathBuf>("FILE");
         Self {
-            file: matches
-                .get_one::<PathBuf>("FILE")
-                .cloned()
-                .unwrap_or_default(),
             json: matches.get_flag("json"),
+            ..Self::of(&file.cloned().unwrap_or_default(), matches)
+        }
+    }
+}
+
+impl Arguments {
+    /// A file, with [`permissions`].
+    pub(crate) fn of(file: &Path, matches: &ArgMatches) -> Self {
+        Self {
+            file: file.to_owned(),
+            json: false,
             allow_scripts: matches.get_flag("allow-scripts"),
             allow_files: matches.get_flag("allow-files"),
             allow_insecure_ciphers: matches.get_flag("allow-insecure-ciphers"),
@@ -128,7 +150,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 /// The report on a file, by what the file is.
-fn judge(arguments: &Arguments) -> Result<Judged, ImportError> {
+pub(crate) fn judge(arguments: &Arguments) -> Result<Judged, ImportError> {
     if pptp::is_pptp(&arguments.file) {
         return judge_pptp(&arguments.file);
     }

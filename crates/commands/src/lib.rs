@@ -12,7 +12,9 @@ mod audit;
 mod check;
 mod down;
 mod guard;
+mod import;
 mod keys;
+mod list;
 #[cfg(feature = "manual")]
 mod manual;
 #[cfg(feature = "pptp")]
@@ -57,6 +59,8 @@ fn cli() -> Command {
         .subcommand(netifd::command())
         .subcommand(status::command())
         .subcommand(check::command())
+        .subcommand(import::command())
+        .subcommand(list::command())
         .subcommand(server::command())
         .subcommand(peer::command())
         .subcommand(guard::command())
@@ -154,6 +158,8 @@ pub fn run() -> ExitCode {
         Some(("server", m)) => server::run(m),
         Some(("peer", m)) => peer::run(m),
         Some(("guard", m)) => guard::run(m),
+        Some(("import", m)) => import::run(m),
+        Some(("list", m)) => list::run(m),
         Some(("check", m)) => check::run(&m.into()),
         Some(("tune", m)) => tune::run(m),
         #[cfg(feature = "audit")]

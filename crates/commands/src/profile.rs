@@ -45,22 +45,52 @@ pub(crate) fn find(path: &Path) -> Result<PathBuf, ProfileError> {
     find_below(path, Path::new("/"))
 }
 
+/// The files that a name may stand for.
+fn candidates(name: &Path) -> impl Iterator<Item = PathBuf> {
+    let of_place = move |(directory, endings): Place| {
+        let file = move |ending| Path::new(directory).join(name).with_extension(ending);
+        endings.iter().map(file)
+    };
+    PLACES.into_iter().flat_map(of_place).filter(is_profile)
+}
+
+/// Settings of all tunnels are none.
+fn is_profile(file: &PathBuf) -> bool {
+    let settings = [config::settings::DEFAULT_PATH, config::guard::DEFAULT_PATH];
+    !settings.iter().any(|it| file == Path::new(it))
+}
+
+/// All files that are there of a name.
+pub(crate) fn files_of(name: &str) -> Vec<PathBuf> {
+    candidates(Path::new(name))
+        .filter(|it| it.is_file())
+        .collect()
+}
+
+/// All files of tunnels, of every name.
+pub(crate) fn all() -> Vec<PathBuf> {
+    let of_place = |(directory, endings): Place| {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let ends = |path: &PathBuf| {
+            path.extension()
+                .is_some_and(|it| endings.iter().any(|end| it == *end))
+        };
+        entries
+            .map(|entry| entry.path())
+            .filter(ends)
+            .collect::<Vec<_>>()
+    };
+    let files = PLACES.into_iter().flat_map(of_place);
+    files.filter(is_profile).filter(|it| it.is_file()).collect()
+}
+
 fn find_below(path: &Path, root: &Path) -> Result<PathBuf, ProfileError> {
     let is_name = path.components().count() == 1 && path.extension().is_none();
     if !is_name || path.is_file() {
         return Ok(path.to_owned());
     }
     let name = path.display().to_string();
-    let mut looked_for = Vec::new();
-    for (directory, endings) in PLACES {
-        for ending in endings {
-            let file = Path::new(directory).join(path).with_extension(ending);
-            // The settings of all tunnels are none.
-            if file != Path::new(config::settings::DEFAULT_PATH) {
-                looked_for.push(file);
-            }
-        }
-    }
+    let looked_for: Vec<PathBuf> = candidates(path).collect();
     let below = |file: &Path| root.join(file.strip_prefix("/").unwrap_or(file));
     let is_there = |file: &&PathBuf| below(file).is_file();
     let mut found: Vec<PathBuf> = looked_for.iter().filter(is_there).cloned().collect();

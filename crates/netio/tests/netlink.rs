@@ -374,7 +374,7 @@ fn frames_cross_between_packet_sockets() {
 
 /// What `nft` reads of the table, if there is an `nft`.
 fn nft(words: &[&str]) -> Option<String> {
-    let output = std::process::Command::new("nft").args(words).output();
+    let output = Command::new("nft").args(words).output();
     let there = output.is_ok();
     require::require_that(there, "no nft to read what was written").then(|| {
         let output = output.unwrap();

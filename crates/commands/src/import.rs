@@ -1,0 +1,305 @@
+//! `millrace import`: keeps a tunnel's file, from a provider or another program, where `millrace up NAME` finds it.
+
+use crate::check::{self, Judged};
+use crate::profile;
+use crate::server::DIRECTORY;
+use crate::server::place::{self, PlaceError};
+use clap::{Arg, ArgMatches, Command, value_parser};
+use config::error::ImportError;
+use config::openvpn;
+use config::pptp;
+use config::types::is_ifname;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// Largest file that is taken, in bytes: an OpenVPN profile with its keys in it has ten kilobytes.
+const SIZE_MAX: u64 = 1 << 20;
+
+/// What stands for standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// Endings by which files are known, and are looked for.
+const ENDINGS: [&str; 3] = ["conf", "ovpn", "toml"];
+
+/// Why a file is not taken.
+#[derive(Debug, Error)]
+enum ImportingError {
+    #[error("what comes from standard input has no name: say --name NAME")]
+    NoName,
+    #[error(
+        "{0}: a tunnel's name has at most 15 letters, digits and _=+.-; say another with --name"
+    )]
+    Name(String),
+    #[error("{name}: there is a tunnel of this name: {}; say another with --name", .at.display())]
+    Taken { name: String, at: PathBuf },
+    #[error("{}: {error}", .path.display())]
+    Read { path: PathBuf, error: io::Error },
+    #[error("{}: larger than a mebibyte: no tunnel's file", .0.display())]
+    Large(PathBuf),
+    #[error("{}: {error} (run as root)", .path.display())]
+    Directory { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    #[error("nothing was kept: it gives no tunnel")]
+    Unusable,
+    #[error(
+        "nothing was kept: it names files that lie beside it: put them into it (<ca>…</ca>), or name them by their whole paths"
+    )]
+    Beside,
+}
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    let command = Command::new("import")
+        .about("Check a tunnel's file, and keep it for `millrace up NAME`")
+        .arg(
+            Arg::new("FILE")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("A file of wg-quick, OpenVPN or PPTP; - for standard input"),
+        )
+        .arg(
+            Arg::new("name")
+                .long("name")
+                .value_name("NAME")
+                .help("What the tunnel is called; as its file if left out"),
+        )
+        .arg(
+            Arg::new("to")
+                .long("to")
+                .value_name("DIRECTORY")
+                .value_parser(value_parser!(PathBuf))
+                .default_value(DIRECTORY)
+                .help("Where the file goes"),
+        );
+    check::permissions(command)
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let path = |name: &str| {
+        matches
+            .get_one::<PathBuf>(name)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let name = matches.get_one::<String>("name").map(String::as_str);
+    let source = path("FILE");
+    match import(&source, name, &path("to"), matches) {
+        Ok(kept) => {
+            let name = kept.file_stem().unwrap_or_default().to_string_lossy();
+            let (kept, name) = (kept.display(), &*name);
+            terminal::note(format_args!(
+                "kept as {kept}; `millrace up {name}` brings it up"
+            ));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            log::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn import(
+    source: &Path,
+    name: Option<&str>,
+    to: &Path,
+    matches: &ArgMatches,
+) -> Result<PathBuf, ImportingError> {
+    let piped = source == Path::new(STANDARD_INPUT);
+    let name = match (name, source.file_stem()) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(stem)) if !piped => stem.to_string_lossy().into_owned(),
+        _ => return Err(ImportingError::NoName),
+    };
+    if !is_ifname(&name) {
+        return Err(ImportingError::Name(name));
+    }
+    let own = ENDINGS.map(|ending| to.join(format!("{name}.{ending}")));
+    let mut taken = own
+        .into_iter()
+        .filter(|it| it.exists())
+        .chain(profile::files_of(&name));
+    if let Some(at) = taken.next() {
+        return Err(ImportingError::Taken { name, at });
+    }
+    let text = read(source, piped)?;
+    let directory = |error| ImportingError::Directory {
+        path: to.to_owned(),
+        error,
+    };
+    let mut builder = fs::DirBuilder::new();
+    builder.mode(0o700);
+    builder.recursive(true).create(to).map_err(directory)?;
+    // On the same file system, and where no other user sees it before it is judged.
+    let trial = to.join(format!(".import-{}", std::process::id()));
+    builder.recursive(false).create(&trial).map_err(directory)?;
+    let kept = judge_and_keep(source, &text, &trial.join(&name), matches);
+    let _ = fs::remove_dir_all(&trial);
+    kept
+}
+
+fn read(source: &Path, piped: bool) -> Result<Zeroizing<String>, ImportingError> {
+    let failed = |error| ImportingError::Read {
+        path: source.to_owned(),
+        error,
+    };
+    let mut text = Zeroizing::new(String::new());
+    let input: Box<dyn io::Read> = match piped {
+        true => Box::new(io::stdin()),
+        false => Box::new(fs::File::open(source).map_err(failed)?),
+    };
+    let bounded = &mut input.take(SIZE_MAX + 1);
+    bounded.read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > SIZE_MAX {
+        return Err(ImportingError::Large(source.to_owned()));
+    }
+    Ok(text)
+}
+
+/// Judges the file as it will be read, and moves it from `trial`, which has no ending yet, into the directory above.
+fn judge_and_keep(
+    source: &Path,
+    text: &str,
+    trial: &Path,
+    matches: &ArgMatches,
+) -> Result<PathBuf, ImportingError> {
+    let known = source.extension().and_then(|it| it.to_str());
+    let known = ENDINGS.into_iter().find(|ending| known == Some(ending));
+    let mut path = trial.with_extension(known.unwrap_or("conf"));
+    place::write_new(&path, text)?;
+    if known.is_none() {
+        // By what is in it.
+        let ending = match (openvpn::is_openvpn(&path), pptp::is_pptp(&path)) {
+            (true, _) => "ovpn",
+            (false, true) => "toml",
+            (false, false) => "conf",
+        };
+        let renamed = trial.with_extension(ending);
+        if renamed != path {
+            fs::rename(&path, &renamed).map_err(|error| failed_at(&renamed, error))?;
+            path = renamed;
+        }
+    }
+    let judge = |file: &Path| check::judge(&check::Arguments::of(file, matches));
+    let judged: Judged = judge(&path)?;
+    // The file is kept whether or not the report is read.
+    let _ = io::stdout().lock().write_all(judged.text().as_bytes());
+    if !judged.usable {
+        let usable_there = judge(source).is_ok_and(|judged| judged.usable);
+        return Err(match usable_there {
+            true => ImportingError::Beside,
+            false => ImportingError::Unusable,
+        });
+    }
+    let above = trial.parent().and_then(Path::parent).unwrap_or(trial);
+    let kept = above.join(path.file_name().unwrap_or_default());
+    // Unlike a rename, a link replaces nothing.
+    fs::hard_link(&path, &kept).map_err(|error| failed_at(&kept, error))?;
+    Ok(kept)
+}
+
+fn failed_at(path: &Path, error: io::Error) -> ImportingError {
+    ImportingError::Read {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIREGUARD: &str =
+        "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n";
+
+    struct Bench(tempfile::TempDir);
+
+    impl Bench {
+        fn new() -> Self {
+            Self(tempfile::tempdir().unwrap())
+        }
+
+        fn file(&self, name: &str, text: &str) -> PathBuf {
+            let path = self.0.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        }
+
+        fn import(&self, source: &Path, name: Option<&str>) -> Result<PathBuf, String> {
+            let to = self.0.path().join("kept");
+            let matches = command().get_matches_from(["import", "x"]);
+            let result = import(source, name, &to, &matches).map_err(|it| it.to_string());
+            // Whatever came of it, nothing is left of the trial.
+            for entry in fs::read_dir(&to).into_iter().flatten().flatten() {
+                assert!(!entry.file_name().to_string_lossy().starts_with('.'));
+            }
+            result
+        }
+    }
+
+    #[test]
+    fn a_file_is_kept_under_its_name_and_not_over_another() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let bench = Bench::new();
+        let source = bench.file("office7.conf", WIREGUARD);
+        let kept = bench.import(&source, None).unwrap();
+        assert!(kept.ends_with("kept/office7.conf"));
+        assert_eq!(fs::read_to_string(&kept).unwrap(), WIREGUARD);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&kept), 0o600);
+        assert_eq!(mode(kept.parent().unwrap()), 0o700);
+        let again = bench.import(&source, None).unwrap_err();
+        assert!(again.contains("there is a tunnel of this name"), "{again}");
+        let second = bench.import(&source, Some("office8")).unwrap();
+        assert!(second.ends_with("kept/office8.conf"));
+    }
+
+    #[test]
+    fn what_has_no_known_ending_is_known_by_what_is_in_it() {
+        let bench = Bench::new();
+        let profile = "client\ndev tun\nremote 192.0.2.1\n<ca>\n</ca>\nauth-user-pass\n";
+        let kept = bench.import(&bench.file("provider.txt", profile), None);
+        assert!(kept.unwrap().ends_with("kept/provider.ovpn"));
+        let kept = bench.import(&bench.file("other.txt", WIREGUARD), None);
+        assert!(kept.unwrap().ends_with("kept/other.conf"));
+    }
+
+    #[test]
+    fn what_gives_no_tunnel_is_not_kept() {
+        let bench = Bench::new();
+        let broken = bench.file("broken.conf", "[Interface]\nPrivateKey = short\n");
+        assert!(bench.import(&broken, None).is_err());
+        let beside = bench.file(
+            "beside.ovpn",
+            "client\ndev tun\nremote a.example\nca ca.crt\nauth-user-pass\n",
+        );
+        bench.file("ca.crt", "");
+        let error = bench.import(&beside, None).unwrap_err();
+        assert!(error.contains("files that lie beside it"), "{error}");
+        assert_eq!(
+            fs::read_dir(bench.0.path().join("kept")).unwrap().count(),
+            0
+        );
+    }
+
+    #[test]
+    fn names_that_no_interface_can_have_are_refused() {
+        let bench = Bench::new();
+        let source = bench.file("a provider's file.conf", WIREGUARD);
+        assert!(bench.import(&source, None).unwrap_err().contains("--name"));
+        assert!(bench.import(&source, Some("../x")).is_err());
+        let input = Path::new(STANDARD_INPUT);
+        assert!(bench.import(input, None).unwrap_err().contains("--name"));
+        let large = bench.file("large.conf", &"#".repeat(SIZE_MAX as usize + 1));
+        assert!(bench.import(&large, None).unwrap_err().contains("larger"));
+    }
+}
