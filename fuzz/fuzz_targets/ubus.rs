@@ -14,7 +14,12 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     for kind in [kind::DATA, kind::STATUS, kind::DATA, kind::STATUS] {
         for number in 1..3 {
             let body = data.to_vec();
-            let message = Message { kind, number, peer: 0, body };
+            let message = Message {
+                kind,
+                number,
+                peer: 0,
+                body,
+            };
             let _ = client.receive(&message.to_bytes());
         }
     }
