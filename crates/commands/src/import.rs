@@ -7,7 +7,6 @@ use crate::server::place::{self, PlaceError};
 use clap::{Arg, ArgMatches, Command, value_parser};
 use config::error::ImportError;
 use config::openvpn;
-use config::pptp;
 use config::types::is_ifname;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -32,9 +31,11 @@ enum ImportingError {
     #[error("what comes from standard input has no name: say --name NAME")]
     NoName,
     #[error(
-        "{0}: a tunnel's name has at most 15 letters, digits and _=+.-; say another with --name"
+        "{0}: a tunnel's name has at most 15 letters, digits and _=+-; say another with --name"
     )]
     Name(String),
+    #[error("{}: there Millrace has its own settings; say another name with --name", .0.display())]
+    Settings(PathBuf),
     #[error("{name}: there is a tunnel of this name: {}; say another with --name", .at.display())]
     Taken { name: String, at: PathBuf },
     #[error("{}: {error}", .path.display())]
@@ -120,7 +121,8 @@ fn import(
         (None, Some(stem)) if !piped => stem.to_string_lossy().into_owned(),
         _ => return Err(ImportingError::NoName),
     };
-    if !is_ifname(&name) {
+    // What follows a dot would be taken for the file's ending.
+    if !is_ifname(&name) || name.contains('.') {
         return Err(ImportingError::Name(name));
     }
     let own = ENDINGS.map(|ending| to.join(format!("{name}.{ending}")));
@@ -177,17 +179,26 @@ fn judge_and_keep(
     let mut path = trial.with_extension(known.unwrap_or("conf"));
     place::write_new(&path, text)?;
     if known.is_none() {
-        // By what is in it.
-        let ending = match (openvpn::is_openvpn(&path), pptp::is_pptp(&path)) {
-            (true, _) => "ovpn",
-            (false, true) => "toml",
-            (false, false) => "conf",
+        // By what is in it. Files of pppd have no ending, and are known by their options.
+        let is_toml = text.lines().any(|line| {
+            let (key, value) = line.split_once('=').unwrap_or_default();
+            key.trim() == "protocol" && value.contains("pptp")
+        });
+        let ending = match openvpn::is_openvpn(&path) {
+            true => "ovpn",
+            false if is_toml => "toml",
+            false => "conf",
         };
         let renamed = trial.with_extension(ending);
         if renamed != path {
             fs::rename(&path, &renamed).map_err(|error| failed_at(&renamed, error))?;
             path = renamed;
         }
+    }
+    let above = trial.parent().and_then(Path::parent).unwrap_or(trial);
+    let kept = above.join(path.file_name().unwrap_or_default());
+    if !profile::is_profile(&kept) {
+        return Err(ImportingError::Settings(kept));
     }
     let judge = |file: &Path| check::judge(&check::Arguments::of(file, matches));
     let judged: Judged = judge(&path)?;
@@ -200,10 +211,9 @@ fn judge_and_keep(
             false => ImportingError::Unusable,
         });
     }
-    let above = trial.parent().and_then(Path::parent).unwrap_or(trial);
-    let kept = above.join(path.file_name().unwrap_or_default());
     // Unlike a rename, a link replaces nothing.
-    fs::hard_link(&path, &kept).map_err(|error| failed_at(&kept, error))?;
+    let linked = fs::hard_link(&path, &kept).and_then(|()| place::sync_directory_of(&kept));
+    linked.map_err(|error| failed_at(&kept, error))?;
     Ok(kept)
 }
 
@@ -271,6 +281,13 @@ mod tests {
         assert!(kept.unwrap().ends_with("kept/provider.ovpn"));
         let kept = bench.import(&bench.file("other.txt", WIREGUARD), None);
         assert!(kept.unwrap().ends_with("kept/other.conf"));
+        let pptp = "# the office\nprotocol = \"pptp\"\nserver = \"192.0.2.1\"\nuser = \"a\"\npassword = \"b\"\n\
+            allow-insecure = \"pptp\"\n";
+        let kept = bench.import(&bench.file("old.txt", pptp), None);
+        match cfg!(feature = "pptp") {
+            true => assert!(kept.unwrap().ends_with("kept/old.toml")),
+            false => assert!(kept.unwrap_err().contains("nothing was kept")),
+        }
     }
 
     #[test]
@@ -296,7 +313,9 @@ mod tests {
         let bench = Bench::new();
         let source = bench.file("a provider's file.conf", WIREGUARD);
         assert!(bench.import(&source, None).unwrap_err().contains("--name"));
-        assert!(bench.import(&source, Some("../x")).is_err());
+        for name in ["../x", "us.ny", ""] {
+            assert!(bench.import(&source, Some(name)).is_err(), "{name}");
+        }
         let input = Path::new(STANDARD_INPUT);
         assert!(bench.import(input, None).unwrap_err().contains("--name"));
         let large = bench.file("large.conf", &"#".repeat(SIZE_MAX as usize + 1));

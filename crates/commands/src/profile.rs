@@ -55,7 +55,7 @@ fn candidates(name: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Settings of all tunnels are none.
-fn is_profile(file: &PathBuf) -> bool {
+pub(crate) fn is_profile(file: &PathBuf) -> bool {
     let settings = [config::settings::DEFAULT_PATH, config::guard::DEFAULT_PATH];
     !settings.iter().any(|it| file == Path::new(it))
 }

@@ -3,7 +3,7 @@
 //! The server asks for no list of them: who has a certificate of the authority comes in, unless a file in the directory of
 //! `crl-verify` names it. The list is for people.
 
-use super::{PeerError, Row, Wanted, or_take_back, place, secret};
+use super::{PeerError, Row, Wanted, place, secret};
 use crate::server::netmask;
 use config::home::HomeServer;
 use config::openvpn::{Crl, OpenVpn, Options, Source};
@@ -254,16 +254,22 @@ pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     if wanted.qr {
         return Err(PeerError::OpenVpnCode(text.len()));
     }
-    wanted.hand_over(&text)?;
-    wanted.look_for_lan(server.home(), path);
     let mut entries = server.entries.clone();
+    let revocation = server.revoked.join(&issued.serial);
     entries.push(Entry {
         serial: issued.serial,
         common_name,
         name: wanted.name.to_owned(),
         revoked: false,
     });
-    or_take_back(wanted, server.write(&entries))
+    // First: a certificate by itself lets a client in, and only one that is listed can be revoked.
+    server.write(&entries)?;
+    if let Err(error) = wanted.hand_over(&text) {
+        place::write_new(&revocation, &format!("{}\n", wanted.name))?;
+        return Err(error);
+    }
+    wanted.look_for_lan(server.home(), path);
+    Ok(())
 }
 
 /// Those who may call, and those who may no more.

@@ -5,12 +5,13 @@
 
 use super::{InitError, Plan, place};
 use crate::peer::openvpn::Store;
+use crate::peer::secret;
 use config::types::AllowedIp;
 use service::openvpn::authority::{Authority, Purpose, ServerKey};
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// Writes the files. Returns where the server's is.
@@ -26,14 +27,31 @@ pub(super) fn write(plan: &Plan<'_>) -> Result<PathBuf, InitError> {
     let directory = directory.map_err(failed(&plan.directory.to_owned()))?;
     let path = directory.join(format!("{}.ovpn", plan.name));
     let store = Store::of(&path);
-    for made in [&store.directory, &store.revoked()] {
-        let mut builder = DirBuilder::new();
-        builder.mode(0o700).create(made).map_err(failed(made))?;
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+        .create(&store.directory)
+        .map_err(failed(&store.directory))?;
+    let revoked = store.revoked();
+    let written = builder.create(&revoked).map_err(failed(&revoked));
+    let written = written.and_then(|()| {
+        place::write_new(&store.key(), &own.key)?;
+        place::write_new(&store.list(), "")?;
+        let keys = [&own.certificate, &server.certificate, &*server.key, &*wrap];
+        Ok(place::write_new(&path, &text(plan, &revoked, keys))?)
+    });
+    if let Err(error) = written {
+        // It was made here, and would be in the way of another try.
+        let _ = fs::remove_dir_all(&store.directory);
+        return Err(error);
     }
-    place::write_new(&store.key(), &own.key)?;
-    place::write_new(&store.list(), "")?;
+    Ok(path)
+}
+
+/// The server's file, with the authority's certificate, its own, its key and that of `tls-crypt-v2`.
+fn text(plan: &Plan<'_>, revoked: &Path, keys: [&String; 4]) -> Zeroizing<String> {
     let networks: String = plan.networks.iter().map(network).collect();
-    let text = Zeroizing::new(format!(
+    let head = format!(
         "# An OpenVPN server with an authority of its own. `millrace up {name}` runs it, and so does openvpn, without what\n\
          # [Server] says. `millrace peer add` lets clients in and `millrace peer revoke` takes them out again.\n\
          dev {name}\n\
@@ -49,22 +67,25 @@ pub(super) fn write(plan: &Plan<'_>) -> Result<PathBuf, InitError> {
          remote-cert-tls client\n\
          # A file for each revoked certificate, named by its serial number.\n\
          crl-verify \"{revoked}\" dir\n\
-         {home}\
-         <ca>\n{ca}</ca>\n\
-         <cert>\n{certificate}</cert>\n\
-         <key>\n{key}</key>\n\
-         <tls-crypt-v2>\n{wrap}</tls-crypt-v2>\n",
+         {home}",
         name = plan.name,
         port = plan.port,
-        revoked = quoted(&store.revoked().display().to_string()),
+        revoked = quoted(&revoked.display().to_string()),
         home = plan.home.to_comments(),
-        ca = own.certificate,
-        certificate = server.certificate,
-        key = *server.key,
-        wrap = *wrap,
-    ));
-    place::write_new(&path, &text)?;
-    Ok(path)
+    );
+    let [authority, certificate, key, wrap] = keys;
+    secret(&[
+        &head,
+        "<ca>\n",
+        authority,
+        "</ca>\n<cert>\n",
+        certificate,
+        "</cert>\n<key>\n",
+        key,
+        "</key>\n<tls-crypt-v2>\n",
+        wrap,
+        "</tls-crypt-v2>\n",
+    ])
 }
 
 /// The directive that gives clients addresses of a network.

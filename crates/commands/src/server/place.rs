@@ -81,7 +81,8 @@ pub(crate) fn write_new(path: &Path, text: &str) -> Result<(), PlaceError> {
             .mode(0o600)
             .open(path)?;
         file.write_all(text.as_bytes())?;
-        file.sync_all()
+        file.sync_all()?;
+        sync_directory_of(path)
     };
     let written = write();
     if written
@@ -91,6 +92,14 @@ pub(crate) fn write_new(path: &Path, text: &str) -> Result<(), PlaceError> {
         let _ = fs::remove_file(path);
     }
     written.map_err(failed(path))
+}
+
+/// A power cut must not bring back who was taken out.
+pub(crate) fn sync_directory_of(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(directory) => File::open(directory)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 /// The text of a file with secrets.
@@ -125,11 +134,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), PlaceError> {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&temporary, path)?;
-        // A power cut must not bring back who was taken out.
-        match path.parent() {
-            Some(directory) => File::open(directory)?.sync_all(),
-            None => Ok(()),
-        }
+        sync_directory_of(path)
     };
     let written = write();
     if written.is_err() {
