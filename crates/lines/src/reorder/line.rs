@@ -156,10 +156,9 @@ impl LineTrack {
         })
     }
 
-    /// This number was lost. If the line had passed it as long ago as its slack, that was long enough.
-    pub(super) fn lost(&mut self, number: u64, now: u64) {
-        let passed = self.trail.first_from(number);
-        if passed.is_some_and(|at| at + self.slack(now) <= now) {
+    /// This number was lost, which the line may have passed.
+    pub(super) fn lost(&mut self, number: u64) {
+        if self.trail.first_from(number).is_some() {
             self.doubts = self.doubts.saturating_sub(DOUBTS_OF_LOSS);
             self.displacement.value -= self.displacement.value / PART_OF_LOSS;
         }
@@ -304,14 +303,12 @@ mod tests {
     #[test]
     fn what_was_lost_tells_too_that_a_line_keeps_order() {
         let mut line = LineTrack::new(Reordering::default(), 0);
-        line.lost(0, 1_000_000);
+        line.lost(0);
         assert_eq!(line.slack(0), SLACK_UNKNOWN, "it had not passed it");
         line.delivered(100, Some(0), 1_000_000);
-        line.lost(0, 1_050_000);
-        assert_eq!(line.slack(0), SLACK_UNKNOWN, "it might still have come");
         for lost in 1..=DOUBTS / DOUBTS_OF_LOSS {
             let before = line.slack(0);
-            line.lost(0, 1_200_000);
+            line.lost(0);
             assert!(line.slack(0) < before, "{lost}");
         }
         assert_eq!(line.slack(0), SLACK_MIN);

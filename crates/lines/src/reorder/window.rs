@@ -251,7 +251,7 @@ impl<T> Window<T> {
         }
         while self.deadline.is_some_and(|deadline| deadline <= now) {
             if !self.asks(now) {
-                self.lost(self.limit, now);
+                self.lost(self.limit);
                 self.give_up_gap(self.end);
             }
             self.settle(now);

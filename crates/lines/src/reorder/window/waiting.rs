@@ -45,9 +45,9 @@ impl<T> Window<T> {
     }
 
     /// The number was lost: it was given up, or has come only because it was asked for.
-    pub(super) fn lost(&mut self, number: u64, now: u64) {
+    pub(super) fn lost(&mut self, number: u64) {
         for line in &mut self.lines {
-            line.lost(number, now);
+            line.lost(number);
         }
     }
 
@@ -100,7 +100,7 @@ impl<T> Window<T> {
             && repair.came(number, now) == Cause::Answer
         {
             self.lines[line].spoke(now);
-            self.lost(number, now);
+            self.lost(number);
             return;
         }
         let first = self.lines.iter().filter_map(|line| line.first_from(number));
