@@ -395,7 +395,8 @@ fn what_one_of_two_lines_loses_is_sent_once_more() {
     // A hundred would be lost.
     let lost = report.sent - report.received;
     assert!(lost <= report.sent / 400, "{report:?} {order}");
-    assert!(order["repaired"].as_u64().unwrap() > 30, "{order}");
+    // Whether a packet came because it was asked for is a guess where the machine is busy.
+    assert!(order["asked"].as_u64().unwrap() > 30, "{order}");
     client.stop().unwrap().success().unwrap();
     server.stop().unwrap().success().unwrap();
 }

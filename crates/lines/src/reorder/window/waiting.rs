@@ -96,12 +96,17 @@ impl<T> Window<T> {
             self.busy_since = now;
         }
         self.heard = now;
-        if let Some(repair) = &mut self.repair
-            && repair.came(number, now) == Cause::Answer
-        {
-            self.lines[line].spoke(now);
-            self.lost(number);
-            return;
+        let came = self.repair.as_mut().map(|repair| repair.came(number, now));
+        match came {
+            None | Some(Cause::Unasked) => {}
+            // Of a number that was asked for it is never sure why it came when it did.
+            Some(cause) => {
+                self.lines[line].spoke(now);
+                if cause == Cause::Answer {
+                    self.lost(number);
+                }
+                return;
+            }
         }
         let first = self.lines.iter().filter_map(|line| line.first_from(number));
         let lateness = first.min().map_or(0, |first| now.saturating_sub(first));
