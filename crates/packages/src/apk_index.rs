@@ -3,6 +3,7 @@
 //! OpenWrt signs indexes, not packages: the SHA-256 of each package's ADB stands in the index.
 
 use crate::adb::{Block, Container, INDEX, Reader, Writer};
+use crate::apk::limited::Limited;
 use crate::apk::{self, ApkError, Info, info};
 use crate::hash;
 use crate::key::{KeyError, P256, p256_holds};
@@ -86,9 +87,10 @@ pub fn read(bytes: &[u8], point: Option<&[u8]>) -> Result<Vec<Info>, IndexError>
         let reader = Reader::new(payload)?;
         let root = reader.object(reader.root())?;
         let words = reader.array(Reader::slot(&root, 2))?;
+        let mut limited = Limited::new(reader);
         words
             .into_iter()
-            .map(|it| info::read(reader, it))
+            .map(|it| info::read(&mut limited, it))
             .collect::<Result<Vec<Info>, ApkError>>()
     };
     Ok(read()?)
@@ -139,6 +141,21 @@ mod tests {
         assert_eq!(names, ["a", "b"]);
         assert_eq!(infos[1].identity, apk::identity(&packages()[0]).unwrap());
         assert_eq!(infos[1].file_size, packages()[0].len() as u64);
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_before() {
+        // Deflate may change with its crate, and what it holds may not.
+        let plain = compress::inflate(&index(None)[4..]).unwrap();
+        assert_eq!(
+            hash::hex(&plain),
+            "4144422e696e6478ec00000000000000dc0000e0016104312d723120dc3752baf0326e17a937cce7ae13ced6ea9d1ed3\
+             3accf24bd6b27200d045e6e40e000000080000800a0000800f0000800000000000000000000000000000000000000000\
+             0000000000000000000000100100001087000010016220159178c592c63a384036f762984a53d4391f14e2d007410bf3\
+             a83e24d343e638000e000000680000800a0000806a000080000000000000000000000000000000000000000000000000\
+             00000000000000100100001089000010084d696c6c7261636500000003000000300000e08c0000e003000000c4000080\
+             d00000d000000000"
+        );
     }
 
     #[test]

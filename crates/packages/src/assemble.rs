@@ -24,7 +24,7 @@ pub struct Release<'a> {
     pub programs: &'a Path,
     /// What the program writes of itself for Debian: manual pages and completions, by where they are installed.
     pub share: Option<&'a Path>,
-    /// Where the packages go.
+    /// Where the packages go: `openwrt` and `debian` in it are deleted first.
     pub out: &'a Path,
     /// The program's version.
     pub version: &'a str,
@@ -68,12 +68,16 @@ pub enum AssembleError {
 type Files = BTreeMap<String, Vec<u8>>;
 
 impl Release<'_> {
-    /// Makes all of it. Each package is read again before it is written to the disk. Returns what was left out, in words.
+    /// Makes all of it, in directories that are deleted first. Each package is read again before it is written to the disk. Returns what was left out, in words.
     ///
     /// # Errors
     /// With the first package that cannot be made.
     pub fn make(&self) -> Result<Vec<String>, AssembleError> {
         let manifest = Manifest::read(self.packaging)?;
+        // Architectures of an earlier release, of which there may be no program now, and its keys.
+        for name in ["openwrt", "debian"] {
+            self.delete(&self.out.join(name))?;
+        }
         let mut left_out = Vec::new();
         let mut made = 0;
         for architecture in manifest.openwrt.architectures.keys() {
@@ -271,15 +275,21 @@ impl Release<'_> {
         self.write(&self.out.join("openwrt/keys"), &files)
     }
 
-    /// Writes a directory anew, so that nothing of an earlier release is left in it.
+    fn delete(&self, directory: &Path) -> Result<(), AssembleError> {
+        match fs::remove_dir_all(directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(AssembleError::File {
+                path: directory.to_owned(),
+                error,
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn write(&self, directory: &Path, files: &Files) -> Result<(), AssembleError> {
         let fault = |path: &Path| {
             let path = path.to_owned();
             move |error| AssembleError::File { path, error }
         };
-        if directory.exists() {
-            fs::remove_dir_all(directory).map_err(fault(directory))?;
-        }
         fs::create_dir_all(directory).map_err(fault(directory))?;
         for (name, bytes) in files {
             let path = directory.join(name);

@@ -131,8 +131,9 @@ fn parts(bytes: &[u8]) -> Result<[&[u8]; 3], DebError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::Tree;
+    use crate::hash;
     use crate::tree::tests::any_tree;
+    use crate::tree::{Entry, Tree};
     use proptest::prelude::*;
 
     fn content(data: Tree) -> Content {
@@ -159,6 +160,34 @@ mod tests {
             let _ = read(&bytes);
             let _ = read(&bytes[..cut.index(bytes.len())]);
         }
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_before() {
+        let mut data = Tree::default();
+        data.file("usr/sbin/millrace", 0o755, b"program").unwrap();
+        data.add("usr/sbin/openvpn", Entry::link("millrace"))
+            .unwrap();
+        let bytes = write(&content(data), 1_700_000_000).unwrap();
+        let [version, control, data] = parts(&bytes).unwrap();
+        let unpacked = [
+            version,
+            &compress::gunzip(control).unwrap(),
+            &compress::unxz(data).unwrap(),
+        ]
+        .concat();
+        let digest = |bytes: &[u8]| hash::hex(&hash::sha256(bytes));
+        assert_eq!(
+            digest(&unpacked),
+            "bb72d4d15ecbc8d57e1b1b9773812643db6de3dac8f4551d6923aaa48d3675d2",
+            "what is in the parts"
+        );
+        // With another release of the crates that compress, this may be another, if the one above is not.
+        assert_eq!(
+            digest(&bytes),
+            "cd3a2664512692efba4114217ce7b64bf53fbeacd4b7fe4460f77f63fe1d5193",
+            "the whole"
+        );
     }
 
     #[test]

@@ -104,6 +104,16 @@ fn units(package: &Package) -> Vec<(&str, &str)> {
     units.collect()
 }
 
+/// The templates that a package brings and that can be enabled, up to their `@`.
+fn templates(package: &Package) -> Vec<&str> {
+    let templates = package.tree.iter().filter_map(|(path, entry)| {
+        let name = path.strip_prefix(UNITS)?.strip_suffix("@.service")?;
+        let text = str::from_utf8(entry.content()).ok()?;
+        (!name.contains('/') && text.contains("[Install]")).then_some(name)
+    });
+    templates.collect()
+}
+
 /// What stops with the package: its units, and the instances of its templates.
 fn stopped(package: &Package) -> String {
     let names = package
@@ -193,6 +203,21 @@ fn postrm(package: &Package) -> String {
              fi\n"
         );
     }
+    // deb-systemd-helper knows no instances. What another package, or the user, has of that name by now is not ours.
+    for name in templates(package) {
+        script += &format!(
+            "if [ \"$1\" = purge ] && [ ! -e \"$DPKG_ROOT/lib/systemd/system/{name}@.service\" ] &&\n\
+             \x20   [ ! -e \"$DPKG_ROOT/usr/lib/systemd/system/{name}@.service\" ] &&\n\
+             \x20   [ ! -e \"$DPKG_ROOT/etc/systemd/system/{name}@.service\" ]; then\n\
+             \x20   for link in \"$DPKG_ROOT\"/etc/systemd/system/*.wants/{name}@?*.service \\\n\
+             \x20       \"$DPKG_ROOT\"/etc/systemd/system/*.requires/{name}@?*.service; do\n\
+             \x20       [ -L \"$link\" ] || continue\n\
+             \x20       rm -f \"$link\"\n\
+             \x20       rmdir \"${{link%/*}}\" 2>/dev/null || true\n\
+             \x20   done\n\
+             fi\n"
+        );
+    }
     // Whole directories: what the user and the program put there.
     let kept: Vec<&str> = package.kept().filter(|it| it.ends_with('/')).collect();
     if !kept.is_empty() {
@@ -257,6 +282,7 @@ mod tests {
                 "postrm",
                 vec![
                     "purge 'millrace-guard.service'",
+                    "/etc/systemd/system/*.wants/millrace@?*.service",
                     "rm -rf \"$DPKG_ROOT/etc/millrace\"",
                 ],
             ),

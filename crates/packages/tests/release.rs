@@ -9,6 +9,7 @@ use packages::tree::{Kind, Tree};
 use packages::{apk, apk_index, deb, ipk, opkg_index};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -338,13 +339,51 @@ fn what_dpkg_installs_a_purge_takes_away() {
     fs::write(root.join("etc/millrace/office.ovpn"), "").unwrap();
     fs::create_dir_all(root.join("var/lib/millrace")).unwrap();
     fs::write(root.join("var/lib/millrace/usage"), "").unwrap();
+    // As `systemctl enable` does; a tunnel that is wanted by others too, and a unit that is none of ours.
+    let units = root.join("etc/systemd/system");
+    for path in ["multi-user.target.wants", "office.target.requires"] {
+        fs::create_dir_all(units.join(path)).unwrap();
+    }
+    let foreign = units.join("multi-user.target.wants/other@x.service");
+    let enabled = [
+        (
+            "multi-user.target.wants/millrace@office.service",
+            "millrace@",
+        ),
+        ("office.target.requires/millrace@two.service", "millrace@"),
+        (
+            "multi-user.target.wants/openvpn-client@a.service",
+            "openvpn-client@",
+        ),
+        (
+            "multi-user.target.wants/openvpn-server@b.service",
+            "openvpn-server@",
+        ),
+    ];
+    for (path, unit) in enabled {
+        symlink(
+            format!("/lib/systemd/system/{unit}.service"),
+            units.join(path),
+        )
+        .unwrap();
+    }
+    symlink("/lib/systemd/system/other@.service", &foreign).unwrap();
     succeed(&["--install"], &debs(&directory));
     succeed(&["--remove", "millrace-openvpn", "millrace"], &[]);
     assert!(
         root.join("etc/millrace/office.ovpn").exists(),
         "removed, not purged"
     );
+    assert!(
+        enabled
+            .iter()
+            .all(|(path, _)| units.join(path).is_symlink()),
+        "as enabled as before, should it come back"
+    );
     succeed(&["--purge", "millrace-openvpn", "millrace"], &[]);
+    assert!(foreign.is_symlink());
+    fs::remove_file(&foreign).unwrap();
+    fs::remove_dir(units.join("multi-user.target.wants")).unwrap();
     let own = |path: &PathBuf| {
         !path.starts_with(root.join("var/lib/dpkg")) && !path.starts_with(root.join("var/log"))
     };

@@ -1,6 +1,7 @@
 //! What is said of a package, in the package and in an index, and its dependencies.
 
 use super::ApkError;
+use super::limited::Limited;
 use crate::adb::{NULL, Reader, Writer};
 use std::collections::BTreeMap;
 
@@ -76,33 +77,34 @@ pub(crate) fn write(writer: &mut Writer, info: &Info) -> Result<u32, ApkError> {
 }
 
 /// Reads it where its word says.
-pub(crate) fn read(reader: Reader<'_>, word: u32) -> Result<Info, ApkError> {
+pub(crate) fn read(reader: &mut Limited<'_>, word: u32) -> Result<Info, ApkError> {
     let slots = reader.object(word)?;
-    let text = |number| {
-        let bytes = reader.blob(Reader::slot(&slots, number))?;
-        let text = str::from_utf8(bytes).map_err(|_| ApkError::Content("a text that is none"))?;
+    let mut text = |number| {
+        let text = reader.text(Reader::slot(&slots, number))?;
         Ok::<_, ApkError>(text.to_owned())
     };
-    let int = |number| match Reader::slot(&slots, number) {
-        NULL => Ok(0),
-        word => reader.int(word),
-    };
-    Ok(Info {
+    let mut info = Info {
         name: text(1)?,
         version: text(2)?,
-        identity: reader.blob(Reader::slot(&slots, 3))?.to_vec(),
         description: text(4)?,
         architecture: text(5)?,
         license: text(6)?,
         origin: text(7)?,
         maintainer: text(8)?,
         url: text(9)?,
-        date: int(11)?,
-        installed_size: int(12)?,
-        file_size: int(13)?,
-        depends: read_dependencies(reader, Reader::slot(&slots, 15))?,
-        provides: read_dependencies(reader, Reader::slot(&slots, 16))?,
-    })
+        ..Info::default()
+    };
+    let int = |number| match Reader::slot(&slots, number) {
+        NULL => Ok(0),
+        word => reader.int(word),
+    };
+    info.date = int(11)?;
+    info.installed_size = int(12)?;
+    info.file_size = int(13)?;
+    info.identity = reader.blob(Reader::slot(&slots, 3))?.to_vec();
+    info.depends = read_dependencies(reader, Reader::slot(&slots, 15))?;
+    info.provides = read_dependencies(reader, Reader::slot(&slots, 16))?;
+    Ok(info)
 }
 
 /// Sorted by their names, each name once, as apk looks for them.
@@ -155,15 +157,12 @@ fn write_dependencies(writer: &mut Writer, texts: &[String]) -> Result<u32, ApkE
     Ok(writer.array(&words))
 }
 
-fn read_dependencies(reader: Reader<'_>, word: u32) -> Result<Vec<String>, ApkError> {
+fn read_dependencies(reader: &mut Limited<'_>, word: u32) -> Result<Vec<String>, ApkError> {
     let mut texts = Vec::new();
     for word in reader.array(word)? {
         let slots = reader.object(word)?;
-        let text = |number| {
-            let bytes = reader.blob(Reader::slot(&slots, number))?;
-            str::from_utf8(bytes).map_err(|_| ApkError::Content("a dependency that is no text"))
-        };
-        let (name, version) = (text(1)?, text(2)?);
+        let name = reader.text(Reader::slot(&slots, 1))?;
+        let version = reader.text(Reader::slot(&slots, 2))?;
         let bits = match Reader::slot(&slots, 3) {
             NULL if version.is_empty() => 0,
             NULL => compare::EQUAL,
@@ -192,6 +191,7 @@ fn read_dependencies(reader: Reader<'_>, word: u32) -> Result<Vec<String>, ApkEr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apk::limited::LONGEST;
 
     fn round(texts: &[&str]) -> Result<Vec<String>, ApkError> {
         let texts: Vec<String> = texts.iter().map(|&it| it.to_owned()).collect();
@@ -199,7 +199,64 @@ mod tests {
         let word = write_dependencies(&mut writer, &texts)?;
         let payload = writer.finish(word).unwrap();
         let reader = Reader::new(&payload)?;
-        read_dependencies(reader, reader.root())
+        read_dependencies(&mut Limited::new(reader), reader.root())
+    }
+
+    /// What is read of the root that is written.
+    fn read_written(root: impl FnOnce(&mut Writer) -> u32) -> Result<Info, ApkError> {
+        let mut writer = Writer::default();
+        let root = root(&mut writer);
+        let payload = writer.finish(root).unwrap();
+        let reader = Reader::new(&payload)?;
+        read(&mut Limited::new(reader), reader.root())
+    }
+
+    #[test]
+    fn a_text_has_an_end() {
+        let description = |length: usize| {
+            read_written(|writer| {
+                let text = writer.blob(&vec![b'a'; length]);
+                writer.object(&[NULL, NULL, NULL, text])
+            })
+        };
+        let longest = description(LONGEST).unwrap();
+        assert_eq!(longest.description.len(), LONGEST);
+        assert!(matches!(
+            description(LONGEST + 1),
+            Err(ApkError::Content(_))
+        ));
+    }
+
+    /// A file of 150 kB at most, each of which would be read as more than a gigabyte.
+    #[test]
+    fn a_value_that_is_referred_to_again_and_again_is_not_copied_without_end() {
+        let dependencies = |writer: &mut Writer, count, name_length: usize| {
+            let name = writer.blob(&vec![b'a'; name_length]);
+            let dependency = writer.object(&[name]);
+            writer.array(&vec![dependency; count])
+        };
+        let of = |dependencies: u32| {
+            let mut slots = [NULL; 16];
+            slots[14] = dependencies;
+            slots
+        };
+        let long = read_written(|writer| {
+            let dependencies = dependencies(writer, 19_000, LONGEST);
+            writer.object(&of(dependencies))
+        });
+        assert!(matches!(long, Err(ApkError::Content(_))), "long names");
+        let mut writer = Writer::default();
+        // One of a single letter: what is empty is not written.
+        let many = dependencies(&mut writer, 19_000, 1);
+        let info = writer.object(&of(many));
+        let infos = writer.array(&vec![info; 19_000]);
+        let payload = writer.finish(infos).unwrap();
+        let mut reader = Limited::new(Reader::new(&payload).unwrap());
+        let words = reader.array(infos).unwrap();
+        let read = words
+            .into_iter()
+            .try_for_each(|it| read(&mut reader, it).map(drop));
+        assert!(matches!(read, Err(ApkError::Content(_))), "many names");
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! Slots have the numbers of apk-tools' schemas. What is here is what OpenWrt's packages use.
 
 pub(crate) mod info;
+pub(crate) mod limited;
 mod paths;
 
 use crate::adb::{Block, Container, ContainerError, NULL, PACKAGE, Reader, ValueError, Writer};
 use crate::hash;
 use crate::tree::{Tree, TreeError};
 pub use info::Info;
+use limited::Limited;
 use std::collections::BTreeMap;
 use std::io;
 use thiserror::Error;
@@ -108,7 +110,8 @@ pub fn read(bytes: &[u8]) -> Result<Apk, ApkError> {
     let (payload, blocks) = container.blocks()?;
     let reader = Reader::new(payload)?;
     let root = reader.object(reader.root())?;
-    let info = info::read(reader, Reader::slot(&root, 1))?;
+    let mut limited = Limited::new(reader);
+    let info = info::read(&mut limited, Reader::slot(&root, 1))?;
     let (at, identity) = place_of_identity(payload)?;
     let mut zeroed = payload.to_vec();
     zeroed[at..at + ID].fill(0);
@@ -130,7 +133,7 @@ pub fn read(bytes: &[u8]) -> Result<Apk, ApkError> {
     let mut scripts = BTreeMap::new();
     for (name, word) in SCRIPTS.iter().zip(slots) {
         if word != NULL {
-            scripts.insert((*name).to_owned(), reader.blob(word)?.to_vec());
+            scripts.insert((*name).to_owned(), limited.blob(word)?.to_vec());
         }
     }
     Ok(Apk {

@@ -3,7 +3,7 @@
 use super::ApkError;
 use crate::adb::{NULL, Reader, Writer};
 use crate::hash;
-use crate::tree::{Entry, Kind, Tree};
+use crate::tree::{Entry, Kind, LONGEST_PATH, LONGEST_TARGET, Tree};
 
 /// A link's kind in front of its target, as `st_mode` has it.
 const LINK: u16 = 0o120_000;
@@ -113,6 +113,9 @@ pub(super) fn read<'a>(
             let hash = reader.blob(Reader::slot(&slots, 5))?;
             let target = reader.blob(Reader::slot(&slots, 6))?;
             let kind = if let Some(target) = target.strip_prefix(&LINK.to_le_bytes()) {
+                if target.len() > LONGEST_TARGET {
+                    return Err(ApkError::Content("a target that is too long"));
+                }
                 let target = str::from_utf8(target);
                 let target = target.map_err(|_| ApkError::Content("a target that is no text"))?;
                 if size != target.len() as u64 || !hash.is_empty() || mode != 0o777 {
@@ -163,5 +166,8 @@ fn read_access(reader: Reader<'_>, word: u32) -> Result<u32, ApkError> {
 
 fn text<'a>(reader: Reader<'a>, word: u32) -> Result<&'a str, ApkError> {
     let bytes = reader.blob(word)?;
+    if bytes.len() > LONGEST_PATH {
+        return Err(ApkError::Content("a path that is too long"));
+    }
     str::from_utf8(bytes).map_err(|_| ApkError::Content("a path that is no text"))
 }

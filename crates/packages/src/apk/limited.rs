@@ -1,0 +1,67 @@
+//! A reader of values that are copied. Any number of words may refer to one value: without limits a small file would become
+//! as large as there is memory.
+
+use super::ApkError;
+use crate::adb::{Reader, ValueError};
+
+/// The most bytes of a text, or of a script.
+pub(crate) const LONGEST: usize = 64 << 10;
+/// The most that all values of a file come to, in bytes: several times OpenWrt's largest index.
+const MOST: usize = 64 << 20;
+/// What a text counts besides its bytes, as it takes room without any.
+const TEXT: usize = 32;
+
+/// Reads the values of one file, until they come to more than [`MOST`].
+#[derive(Debug)]
+pub(crate) struct Limited<'a> {
+    reader: Reader<'a>,
+    left: usize,
+}
+
+impl<'a> Limited<'a> {
+    /// Of a file.
+    pub(crate) fn new(reader: Reader<'a>) -> Self {
+        let left = MOST;
+        Self { reader, left }
+    }
+
+    /// As [`Reader::int`].
+    pub(crate) fn int(&self, word: u32) -> Result<u64, ValueError> {
+        self.reader.int(word)
+    }
+
+    /// As [`Reader::array`].
+    pub(crate) fn array(&mut self, word: u32) -> Result<Vec<u32>, ApkError> {
+        let words = self.reader.array(word)?;
+        self.take(size_of_val(words.as_slice()))?;
+        Ok(words)
+    }
+
+    /// As [`Reader::object`].
+    pub(crate) fn object(&mut self, word: u32) -> Result<Vec<u32>, ApkError> {
+        let words = self.reader.object(word)?;
+        self.take(size_of_val(words.as_slice()))?;
+        Ok(words)
+    }
+
+    /// As [`Reader::blob`], of at most [`LONGEST`] bytes.
+    pub(crate) fn blob(&mut self, word: u32) -> Result<&'a [u8], ApkError> {
+        let bytes = self.reader.blob(word)?;
+        if bytes.len() > LONGEST {
+            return Err(ApkError::Content("a text of more than 64 KiB"));
+        }
+        self.take(bytes.len() + TEXT)?;
+        Ok(bytes)
+    }
+
+    /// The same, as a text.
+    pub(crate) fn text(&mut self, word: u32) -> Result<&'a str, ApkError> {
+        str::from_utf8(self.blob(word)?).map_err(|_| ApkError::Content("a text that is none"))
+    }
+
+    fn take(&mut self, size: usize) -> Result<(), ApkError> {
+        let left = self.left.checked_sub(size);
+        self.left = left.ok_or(ApkError::Content("more than 64 MiB of texts"))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! The guard's init script, with stand-ins for procd and the program, where OpenWrt starts it behind an upgrade.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// As `/etc/rc.common` calls it.
+const START: &str = r#"
+. "$INIT"
+PROG=program
+SETTINGS=$INIT
+program() {
+    echo "$*" >>"$LOG"
+    [ "$2" != status ] || return "$STATUS"
+}
+procd_open_instance() { echo instance >>"$LOG"; }
+procd_set_param() { :; }
+procd_close_instance() { :; }
+start_service
+"#;
+
+/// What is called where `millrace guard status` ends with that code.
+fn called(upgrade: Option<&str>, status: u8) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let scratch = tempfile::tempdir().unwrap();
+    let log = scratch.path().join("log");
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-uc", START])
+        .env(
+            "INIT",
+            root.join("packaging/openwrt/millrace/etc/init.d/millrace-guard"),
+        )
+        .env("LOG", &log)
+        .env("STATUS", status.to_string())
+        .env_remove("PKG_UPGRADE");
+    if let Some(upgrade) = upgrade {
+        shell.env("PKG_UPGRADE", upgrade);
+    }
+    let output = shell.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = fs::read_to_string(log).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_upgrade_does_not_set_a_guard_that_is_off() {
+    assert_eq!(called(Some("1"), 3), ["guard status"]);
+}
+
+#[test]
+fn an_upgrade_goes_on_with_a_guard_that_is_on_in_part_or_unknown() {
+    for status in [0, 1, 127] {
+        let all = ["guard status", "guard on", "instance"];
+        assert_eq!(called(Some("1"), status), all, "{status}");
+    }
+}
+
+#[test]
+fn a_start_of_the_user_or_at_boot_sets_it() {
+    // opkg says 0 where it installs.
+    for upgrade in [None, Some(""), Some("0")] {
+        assert_eq!(called(upgrade, 3), ["guard on", "instance"], "{upgrade:?}");
+    }
+}
