@@ -1,8 +1,6 @@
 //! `millrace guard`: devices of the LAN leave by a tunnel, or not at all.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,6 +11,7 @@ use guard::control::{self, Done};
 use guard::{GuardError, Report, State};
 use thiserror::Error;
 
+mod kept;
 mod text;
 
 pub(crate) use text::{document, render};
@@ -110,6 +109,9 @@ fn settings(command: Command) -> Command {
         ))
 }
 
+/// Exit code for a wrong command line, as of all commands.
+const WRONG: u8 = 2;
+
 /// Why the command cannot do what it was asked.
 #[derive(Debug, Error)]
 enum CommandError {
@@ -131,6 +133,23 @@ enum CommandError {
     Nothing,
 }
 
+impl CommandError {
+    /// Whether settings are to blame, and not the host or the command line.
+    fn is_of_settings(&self) -> bool {
+        matches!(
+            self,
+            Self::Settings(_) | Self::Guard(GuardError::Settings(_)) | Self::Nothing
+        )
+    }
+
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Option { .. } => ExitCode::from(WRONG),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let result = match matches.subcommand() {
@@ -143,31 +162,74 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         log::error!("{error}");
-        ExitCode::FAILURE
+        error.code()
     })
 }
 
 fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    let guard = wanted(matches)?;
     if matches.get_flag("show") {
-        return show(&guard);
+        return show(&wanted(matches)?);
     }
     if matches.get_flag("save") {
-        save(&guard, file(matches))?;
+        save(&wanted(matches)?, file(matches))?;
     }
-    let done = control::on(&guard)?;
+    let (done, is_asked) = match set(matches) {
+        Ok(done) => (done, true),
+        Err(error) => (hold(matches, error)?, false),
+    };
     tell(&done);
     terminal::text(render(&done.report));
-    Ok(code(done.errors.is_empty() && done.report.is_whole()))
+    let good = is_asked && done.errors.is_empty() && done.report.is_whole();
+    Ok(code(good))
+}
+
+/// Sets the guard by the file and the command line.
+fn set(matches: &ArgMatches) -> Result<Done, CommandError> {
+    let guard = wanted(matches)?;
+    let done = control::on(&guard)?;
+    if from_file(matches).is_ok_and(|file| file.as_ref() == Some(&guard)) {
+        kept::keep(&guard, file(matches));
+    }
+    Ok(done)
+}
+
+/// With settings that are wrong, what is in force is set again, or else the last ones of the file that were good: a mistake in
+/// it lets nothing go. The error itself where there are none, or where it is another one.
+fn hold(matches: &ArgMatches, error: CommandError) -> Result<Done, CommandError> {
+    if !error.is_of_settings() {
+        return Err(error);
+    }
+    if let Some(done) = control::refresh()? {
+        log::error!("{error}");
+        log::warn!("what the guard was switched on with is still in force");
+        return Ok(done);
+    }
+    // A file that names nothing, and none at all, is no mistake.
+    let kept = match error {
+        CommandError::Nothing => None,
+        _ => kept::read(file(matches)),
+    };
+    let Some(kept) = kept else { return Err(error) };
+    log::error!("{error}");
+    let path = kept::path_of(file(matches));
+    log::warn!(
+        "the guard is set by the last settings that were good, {}",
+        path.display()
+    );
+    Ok(control::on(&kept)?)
 }
 
 fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    match wanted(matches) {
-        // What cannot be set now is tried again.
-        Ok(guard) => tell(&control::on(&guard)?),
-        // It was switched on by hand: that is what is watched.
-        Err(CommandError::Nothing) if control::refresh()?.is_some() => {}
-        Err(error) => return Err(error),
+    let done = match set(matches) {
+        Ok(done) => done,
+        // Also where it was switched on by hand: that is what is watched.
+        Err(error) => hold(matches, error)?,
+    };
+    tell(&done);
+    // What cannot be set now is tried again; but without a record nothing would be: what starts this again does it then.
+    let is_unrecorded = |error: &GuardError| matches!(error, GuardError::Record { .. });
+    if done.errors.iter().any(is_unrecorded) {
+        return Ok(ExitCode::FAILURE);
     }
     guard::watch()?;
     Ok(ExitCode::SUCCESS)
@@ -195,15 +257,20 @@ fn off() -> Result<ExitCode, CommandError> {
 }
 
 fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
-    let report = control::status(from_file(matches)?.as_ref())?;
+    // What is in force can be looked at, whatever the file is like.
+    let file = from_file(matches);
+    let report = control::status(file.as_ref().ok().and_then(Option::as_ref))?;
+    if let Err(error) = &file {
+        log::error!("{error}");
+    }
     if matches.get_flag("json") {
         terminal::line(format_args!("{:#}", document(&report)));
     } else {
         terminal::text(render(&report));
     }
     Ok(match (report.state, report.asked) {
-        (State::Off, false) => ExitCode::from(OFF),
-        _ => code(report.is_whole()),
+        (State::Off, false) if file.is_ok() => ExitCode::from(OFF),
+        _ => code(report.is_good() && file.is_ok()),
     })
 }
 
@@ -296,6 +363,7 @@ fn wanted(matches: &ArgMatches) -> Result<Guard, CommandError> {
         })?;
     }
     guard.lead &= !matches.get_flag("no-lead");
+    guard.merge_doubles();
     match guard.lan.is_empty() {
         true => Err(CommandError::Nothing),
         false => Ok(guard),
@@ -326,23 +394,7 @@ fn save(guard: &Guard, path: &Path) -> Result<(), CommandError> {
     if let Some(fault) = guard.fault() {
         return Err(GuardError::Settings(fault).into());
     }
-    let new = path.with_extension("new");
-    let write = || {
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        let options = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o644)
-            .clone();
-        let mut file = options.open(&new)?;
-        file.write_all(guard.to_toml().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    };
-    write().map_err(|error| CommandError::Save {
+    kept::write(guard, path, 0o644).map_err(|error| CommandError::Save {
         path: path.to_owned(),
         error,
     })
@@ -370,6 +422,8 @@ mod tests {
             "lan = [\"br-lan\", \"br-guest\"]\nreach = [\"br-iot\"]\ntunnels = [\"mr-*\"]\ntable = 99\nlead = false\n"
         );
         assert!(matches!(read(&[]), Err(CommandError::Nothing)));
+        let twice = read(&["--lan", "a", "--lan", "a", "--reach", "a"]).unwrap();
+        assert_eq!((twice.lan.len(), twice.reach.len()), (1, 0));
         for wrong in [
             ["--lan", "a b"],
             ["--lan", "x\" } accept; #"],
@@ -378,6 +432,8 @@ mod tests {
         ] {
             let error = read(&wrong).unwrap_err();
             assert!(matches!(error, CommandError::Option { .. }), "{error}");
+            assert_eq!(error.code(), ExitCode::from(2));
+            assert!(!error.is_of_settings());
         }
     }
 

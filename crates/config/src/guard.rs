@@ -187,7 +187,25 @@ impl Guard {
                 }
             }
         }
+        guard.merge_doubles();
         Ok(guard)
+    }
+
+    /// Leaves each name once: the first of its list, and in `lan` rather than in `reach`. The kernel refuses a rule that
+    /// there is.
+    pub fn merge_doubles(&mut self) {
+        fn once<T: Clone + PartialEq>(list: &mut Vec<T>) {
+            let mut kept: Vec<T> = Vec::new();
+            list.retain(|it| {
+                let is_new = !kept.contains(it);
+                kept.extend(is_new.then(|| it.clone()));
+                is_new
+            });
+        }
+        once(&mut self.lan);
+        once(&mut self.reach);
+        self.reach.retain(|name| !self.lan.contains(name));
+        once(&mut self.tunnels);
     }
 
     /// What [`Guard::from_toml`] reads as the same settings.
@@ -309,6 +327,17 @@ mod tests {
     }
 
     #[test]
+    fn a_name_counts_once() {
+        let text = "lan = [\"a\", \"b\", \"a\"]\nreach = [\"c\", \"b\", \"c\"]\n\
+            tunnels = [\"mr-*\", \"tun0\", \"mr-*\", \"mr-\"]\n";
+        let guard = read(text).unwrap();
+        assert_eq!(guard.lan, ["a", "b"]);
+        assert_eq!(guard.reach, ["c"]);
+        let tunnels: Vec<String> = guard.tunnels.iter().map(Pattern::to_string).collect();
+        assert_eq!(tunnels, ["mr-*", "tun0", "mr-"]);
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_its_line() {
         for (text, told) in [
             (
@@ -370,7 +399,8 @@ mod tests {
         ) {
             prop_assume!(lan.iter().all(|name| is_ifname(name)));
             let tunnels = tunnels.iter().filter_map(|it| Pattern::new(it)).collect();
-            let guard = Guard { lan, reach: Vec::new(), tunnels, table, lead };
+            let mut guard = Guard { lan, reach: Vec::new(), tunnels, table, lead };
+            guard.merge_doubles();
             prop_assert_eq!(read(&guard.to_toml()).unwrap(), guard);
         }
     }

@@ -1,10 +1,12 @@
 //! Does what a plan says.
 
 use config::guard::Guard;
+use netio::netlink::{NetlinkError, Rule};
 
 use crate::GuardError;
 use crate::chain::{Refusal, TABLE, WantedChain, removal};
 use crate::plan::{Lead, Plan};
+use crate::rules::holds;
 use crate::system::{System, listed, nft};
 
 /// What came of a plan. What the kernel refused does not keep the rest from being done.
@@ -12,8 +14,19 @@ use crate::system::{System, listed, nft};
 pub(crate) struct Applied {
     /// What was refused.
     pub(crate) errors: Vec<GuardError>,
-    /// The chain was made or taken away.
-    pub(crate) chain: bool,
+    /// Something that holds was missing, and is set: what was refused is not among it.
+    pub(crate) closed: bool,
+}
+
+impl Applied {
+    fn added(&mut self, rule: &Rule, result: Result<(), NetlinkError>) {
+        match result {
+            // Another process of the guard was faster.
+            Err(error) if error.is_exists() => {}
+            Err(error) => self.errors.push(error.into()),
+            Ok(()) => self.closed |= holds(rule),
+        }
+    }
 }
 
 /// Sets the guard: the chain first, which holds by itself, then the rules, new ones before old ones go.
@@ -21,7 +34,7 @@ pub(crate) fn set(guard: &Guard, plan: &Plan, system: &mut System) -> Applied {
     let mut applied = Applied::default();
     if plan.chain {
         match make_chain(guard) {
-            Ok(()) => applied.chain = true,
+            Ok(()) => applied.closed = true,
             Err(error) => applied.errors.push(error),
         }
     }
@@ -33,9 +46,8 @@ pub(crate) fn set(guard: &Guard, plan: &Plan, system: &mut System) -> Applied {
 pub(crate) fn lift(plan: &Plan, system: &mut System) -> Applied {
     let mut applied = Applied::default();
     if plan.chain {
-        match nft(&removal()) {
-            Ok(()) => applied.chain = true,
-            Err(error) => applied.errors.push(error),
+        if let Err(error) = nft(&removal()) {
+            applied.errors.push(error);
         }
         tidy();
     }
@@ -65,12 +77,7 @@ fn tidy() {
 fn change(plan: &Plan, system: &mut System, applied: &mut Applied) {
     let netlink = &mut system.netlink;
     for rule in &plan.rules.add {
-        match netlink.add_rule(rule) {
-            // Another process of the guard was faster.
-            Err(error) if error.is_exists() => {}
-            Err(error) => applied.errors.push(error.into()),
-            Ok(()) => {}
-        }
+        applied.added(rule, netlink.add_rule(rule));
     }
     for rule in &plan.rules.delete {
         match netlink.delete_rule(rule) {
@@ -88,5 +95,29 @@ fn change(plan: &Plan, system: &mut System, applied: &mut Applied) {
         if let Err(error) = done {
             log::debug!("{error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netio::netlink::Family;
+    use std::io;
+
+    #[test]
+    fn only_what_was_set_closes() {
+        let rule = |priority| Rule {
+            priority: Some(priority),
+            ..Rule::new(Family::V4, 77)
+        };
+        let refused = |errno| Err(NetlinkError::Open(io::Error::from_raw_os_error(errno)));
+        let mut applied = Applied::default();
+        // As at each look, where a kernel has no rules.
+        applied.added(&rule(902), refused(95));
+        assert_eq!((applied.errors.len(), applied.closed), (1, false));
+        applied.added(&rule(900), Ok(()));
+        assert!(!applied.closed, "this one opens");
+        applied.added(&rule(902), Ok(()));
+        assert_eq!((applied.errors.len(), applied.closed), (1, true));
     }
 }

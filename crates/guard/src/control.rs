@@ -32,21 +32,36 @@ pub struct Done {
 /// Sets the guard by these settings, which are in force from now on.
 ///
 /// # Errors
-/// [`GuardError::Settings`], [`GuardError::Record`], or when the host cannot be looked at. What could not be set is among
+/// [`GuardError::Settings`], or when the host cannot be looked at. What could not be set or recorded is among
 /// [`Done::errors`].
 pub fn on(guard: &Guard) -> Result<Done, GuardError> {
     if let Some(fault) = guard.fault() {
         return Err(GuardError::Settings(fault));
     }
-    let record = Asked::lock()?;
-    record.write(guard)?;
-    set(guard, None)
+    // What holds is set, whatever becomes of the record.
+    let mut errors = Vec::new();
+    let record = or_note(Asked::lock(), &mut errors);
+    let before = record.as_ref().and_then(Asked::read);
+    if let Some(record) = &record {
+        or_note(record.write(guard), &mut errors);
+    }
+    let earlier = before.as_ref().map(|it| it.table);
+    let asked = errors.is_empty() || before.is_some();
+    let mut done = set(guard, asked, earlier, None)?;
+    errors.append(&mut done.errors);
+    done.errors = errors;
+    Ok(done)
+}
+
+/// The value, or its error among others.
+fn or_note<T>(result: Result<T, GuardError>, errors: &mut Vec<GuardError>) -> Option<T> {
+    result.map_err(|error| errors.push(error)).ok()
 }
 
 /// Sets again what another program has taken away, if the guard is on; `None` if it is not.
 ///
 /// # Errors
-/// As [`on`].
+/// As [`on`], or [`GuardError::Record`].
 pub fn refresh() -> Result<Option<Done>, GuardError> {
     refresh_since(None)
 }
@@ -54,22 +69,31 @@ pub fn refresh() -> Result<Option<Done>, GuardError> {
 /// The same, for one who knows which ways there were before.
 pub(crate) fn refresh_since(before: Option<Ways>) -> Result<Option<Done>, GuardError> {
     let record = Asked::lock()?;
-    record.read().map(|guard| set(&guard, before)).transpose()
+    record
+        .read()
+        .map(|guard| set(&guard, true, None, before))
+        .transpose()
 }
 
 /// Takes the guard away: everything leaves by the way that the host has for it. Returns what could not be taken away.
 ///
 /// # Errors
-/// As [`on`].
+/// When the host cannot be looked at.
 pub fn off(guard: Option<&Guard>) -> Result<Vec<GuardError>, GuardError> {
-    let record = Asked::lock()?;
-    let guard = record.read().or_else(|| guard.cloned()).unwrap_or_default();
-    record.remove()?;
+    let mut errors = Vec::new();
+    let record = or_note(Asked::lock(), &mut errors);
+    let asked = record.as_ref().and_then(Asked::read);
+    if let Some(record) = &record {
+        or_note(record.remove(), &mut errors);
+    }
+    let earlier = guard.map(|it| it.table);
+    let guard = asked.or_else(|| guard.cloned()).unwrap_or_default();
     let mut system = System::open()?;
-    let facts = Facts::gather(&guard, &mut system)?;
+    let facts = Facts::gather(&guard, earlier, &mut system)?;
     let applied = apply::lift(&Plan::lift(&facts), &mut system);
     flows::forget(&guard, &facts, &mut system);
-    Ok(applied.errors)
+    errors.extend(applied.errors);
+    Ok(errors)
 }
 
 /// How the guard stands, by the settings in force, or by those given where none are. Changes nothing.
@@ -80,28 +104,33 @@ pub fn status(guard: Option<&Guard>) -> Result<Report, GuardError> {
     let asked = asked::peek();
     let settings = asked.as_ref().or(guard);
     let mut system = System::open()?;
-    let facts = Facts::gather(&settings.cloned().unwrap_or_default(), &mut system)?;
+    let facts = Facts::gather(&settings.cloned().unwrap_or_default(), None, &mut system)?;
     Ok(report(settings, asked.is_some(), &facts))
 }
 
-fn set(guard: &Guard, before: Option<Ways>) -> Result<Done, GuardError> {
+/// Sets it; `asked` where the record says so, `earlier` is the table of the settings before, `before` the ways of then.
+fn set(
+    guard: &Guard,
+    asked: bool,
+    earlier: Option<u32>,
+    before: Option<Ways>,
+) -> Result<Done, GuardError> {
     let mut system = System::open()?;
-    let mut facts = Facts::gather(guard, &mut system)?;
+    let mut facts = Facts::gather(guard, earlier, &mut system)?;
     let before = before.unwrap_or_else(|| ways(guard, &facts));
     let plan = Plan::set(guard, &facts);
     let applied = apply::set(guard, &plan, &mut system);
     if !plan.is_empty() {
-        facts = Facts::gather(guard, &mut system)?;
+        facts = Facts::gather(guard, None, &mut system)?;
     }
-    let closed = applied.chain || plan.rules.closes();
-    let forgotten = match closed || ways(guard, &facts) != before {
+    let forgotten = match applied.closed || ways(guard, &facts) != before {
         true => flows::forget(guard, &facts, &mut system),
         false => 0,
     };
     Ok(Done {
-        report: report(Some(guard), true, &facts),
+        report: report(Some(guard), asked, &facts),
         errors: applied.errors,
-        closed,
+        closed: applied.closed,
         forgotten,
     })
 }
@@ -137,7 +166,7 @@ fn is_filter_strict(device: &str) -> bool {
 /// # Errors
 /// When the host cannot be looked at.
 pub fn wanted_rules(guard: &Guard) -> Result<Vec<Rule>, GuardError> {
-    let facts = Facts::gather(guard, &mut System::open()?)?;
+    let facts = Facts::gather(guard, None, &mut System::open()?)?;
     let mut none = facts.clone();
     for rules in none.rules.iter_mut().flatten() {
         rules.clear();

@@ -20,6 +20,8 @@ pub struct Facts {
     pub main: Vec<Route>,
     /// Routes of the guard's table.
     pub table: Vec<Route>,
+    /// Routes of the table that was the guard's before, where that is another one.
+    pub earlier: Vec<Route>,
     /// Rules of IPv4 and of IPv6; `None` where the kernel has none for the family.
     pub rules: [Option<Vec<Rule>>; 2],
     /// The guard's chain.
@@ -41,18 +43,24 @@ pub enum ChainFact {
 }
 
 impl Facts {
-    /// Looks at the host, as far as it matters for these settings.
+    /// Looks at the host, as far as it matters for these settings. `earlier` is the table of those before.
     ///
     /// # Errors
     /// When the kernel refuses to list interfaces, addresses or routes.
-    pub(crate) fn gather(guard: &Guard, system: &mut System) -> Result<Self, NetlinkError> {
+    pub(crate) fn gather(
+        guard: &Guard,
+        earlier: Option<u32>,
+        system: &mut System,
+    ) -> Result<Self, NetlinkError> {
         let netlink = &mut system.netlink;
-        let (mut main, mut table) = (Vec::new(), Vec::new());
+        let (mut main, mut table, mut before) = (Vec::new(), Vec::new(), Vec::new());
         for route in netlink.routes(None)? {
             if route.table == TABLE_MAIN {
                 main.push(route);
             } else if route.table == guard.table {
                 table.push(route);
+            } else if Some(route.table) == earlier {
+                before.push(route);
             }
         }
         Ok(Self {
@@ -60,6 +68,7 @@ impl Facts {
             addresses: netlink.addresses(None)?,
             main,
             table,
+            earlier: before,
             rules: FAMILIES.map(|family| netlink.rules(family).ok()),
             chain: chain(system),
             ipv6: std::path::Path::new("/proc/sys/net/ipv6").exists(),

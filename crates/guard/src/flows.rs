@@ -38,7 +38,13 @@ impl Leaving {
     }
 
     fn has(&self, flow: &Flow) -> bool {
-        self.leaves(flow.src, flow.dst)
+        self.either_leaves((flow.src, flow.dst), flow.reply)
+    }
+
+    /// What began elsewhere, such as a port forward from the WAN, leaves with its answers.
+    fn either_leaves(&self, first: (IpAddr, IpAddr), reply: Option<(IpAddr, IpAddr)>) -> bool {
+        let mut ways = [Some(first), reply].into_iter().flatten();
+        ways.any(|(src, dst)| self.leaves(src, dst))
     }
 
     fn leaves(&self, src: IpAddr, dst: IpAddr) -> bool {
@@ -107,5 +113,22 @@ mod tests {
         ] {
             assert_eq!(leaving.leaves(ip(src), ip(dst)), wanted, "{src} to {dst}");
         }
+    }
+
+    #[test]
+    fn what_began_elsewhere_is_forgotten_by_its_answers() {
+        let leaving = Leaving::new(&guard(), &facts());
+        let leaves = |src, dst, from, to| {
+            leaving.either_leaves((ip(src), ip(dst)), Some((ip(from), ip(to))))
+        };
+        // A port forward from the WAN to a guarded device.
+        let far = "203.0.113.9";
+        assert!(leaves(far, "198.51.100.7", "192.168.1.9", far));
+        // The router itself asks a device; a device of the LAN comes back in by the forward.
+        let (own, pc) = ("192.168.1.1", "192.168.1.9");
+        assert!(!leaves(own, pc, pc, own));
+        assert!(!leaves(pc, "198.51.100.7", "192.168.2.9", own));
+        // What the WAN asks of the router.
+        assert!(!leaves(far, "198.51.100.7", "198.51.100.7", far));
     }
 }

@@ -60,6 +60,8 @@ impl Plan {
             plan.rules.delete.extend(of_family.delete);
             plan.leads.extend(lead(guard, facts, family));
         }
+        // After the rules: no rule leads into that table any more.
+        plan.leads.extend(leads(&facts.earlier));
         plan
     }
 
@@ -67,14 +69,13 @@ impl Plan {
     #[must_use]
     pub fn lift(facts: &Facts) -> Self {
         let rules = facts.rules.iter().flatten().flatten();
-        let ours = facts.table.iter().filter(|route| is_lead(route));
         Self {
             chain: matches!(facts.chain, ChainFact::There(_)),
             rules: Changes {
                 add: Vec::new(),
                 delete: rules.filter(|rule| is_ours(rule)).copied().collect(),
             },
-            leads: ours.copied().map(Lead::Remove).collect(),
+            leads: leads(&facts.table).chain(leads(&facts.earlier)).collect(),
         }
     }
 
@@ -87,6 +88,12 @@ impl Plan {
 
 fn is_lead(route: &Route) -> bool {
     route.prefix == 0 && route.metric == Some(METRIC)
+}
+
+/// What takes the guard's own default routes away.
+fn leads(routes: &[Route]) -> impl Iterator<Item = Lead> {
+    let ours = routes.iter().filter(|route| is_lead(route));
+    ours.copied().map(Lead::Remove)
 }
 
 /// The change of the guard's own default route of a family. It leads to the preferred tunnel that is up and has an address
@@ -139,7 +146,7 @@ mod tests {
     fn everything_is_set_once_and_taken_away_again() {
         let before = facts();
         let plan = Plan::set(&guard(), &before);
-        assert!(plan.chain && plan.rules.closes());
+        assert!(plan.chain && plan.rules.add.iter().any(crate::rules::holds));
         // For each of two devices: nowhere and the table in both families, two networks of IPv4 and one of IPv6.
         assert_eq!(plan.rules.add.len(), 2 * (2 * 2 + 2 + 1));
         let after = done(&before, &plan);
@@ -176,6 +183,16 @@ mod tests {
         let mut alone = guard();
         alone.lead = false;
         assert_eq!(Plan::set(&alone, &facts).leads.len(), 2);
+    }
+
+    #[test]
+    fn another_table_leaves_no_route_in_the_one_before() {
+        let mut facts = facts();
+        let mut ours = crate::fixture::route("0.0.0.0", 0, 7, 78);
+        ours.metric = Some(METRIC);
+        facts.earlier = vec![ours, crate::fixture::route("10.0.0.0", 8, 7, 78)];
+        assert_eq!(Plan::set(&guard(), &facts).leads, [Lead::Remove(ours)]);
+        assert_eq!(Plan::lift(&facts).leads, [Lead::Remove(ours)]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How the guard stands.
 
 use config::guard::Guard;
-use netio::netlink::Family;
+use netio::netlink::{Family, RouteKind};
 
 use crate::chain::{PRIORITY, WantedChain, refused};
 use crate::facts::{ChainFact, FAMILIES, Facts};
@@ -79,7 +79,9 @@ pub struct Report {
     pub rules: [Layer; 2],
     /// Packets that the chain has refused since it was made, where that can be seen.
     pub refused: Option<u64>,
-    /// What the user should know, one sentence each.
+    /// Devices of the LAN by which nothing comes in as things are, so that nothing of theirs is held: a sentence for each.
+    pub idle: Vec<String>,
+    /// What else the user should know, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -123,8 +125,13 @@ impl Report {
                 ChainFact::There(chain) => refused(chain),
                 _ => None,
             },
+            idle: Vec::new(),
             notes: Vec::new(),
         };
+        if report.state != State::Off || asked {
+            report.idle = idle(&settings, facts);
+            report.notes.extend(one_armed(&settings, facts));
+        }
         report.add_notes(facts);
         report
     }
@@ -133,6 +140,12 @@ impl Report {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.chain.holds() && self.rules.iter().all(Layer::holds)
+    }
+
+    /// Whether both layers are in place, for devices that packets come in by.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.is_whole() && self.idle.is_empty()
     }
 
     fn add_notes(&mut self, facts: &Facts) {
@@ -179,6 +192,40 @@ impl Report {
     }
 }
 
+/// What is wrong with devices of the LAN. Packets of a bridge's port come in by the bridge.
+fn idle(guard: &Guard, facts: &Facts) -> Vec<String> {
+    let of = |name: &String| {
+        let Some(link) = facts.links.iter().find(|link| link.name == *name) else {
+            return Some(format!(
+                "there is no device {name}: what comes in by another is not held"
+            ));
+        };
+        let master = facts.link(link.master?);
+        let master = master.map_or("another device", |it| it.name.as_str());
+        Some(format!(
+            "{name} is a part of {master}, by which its packets come in: they are not held; guard that instead"
+        ))
+    };
+    guard.lan.iter().filter_map(of).collect()
+}
+
+/// A warning where the host's default route leads out of a device that the LAN reaches: both layers know ways only by
+/// their devices.
+fn one_armed(guard: &Guard, facts: &Facts) -> Option<String> {
+    let mut out = facts.main.iter().filter(|route| {
+        route.kind == RouteKind::Unicast && route.prefix == 0 && route.dev.is_some()
+    });
+    let name = out.find_map(|route| {
+        let link = facts.link(route.dev?)?;
+        let mut all = guard.lan.iter().chain(&guard.reach);
+        all.find(|name| **name == link.name)
+    })?;
+    Some(format!(
+        "the router's own default route leads out of {name}, which the LAN reaches: the packet filter lets through what \
+         goes there, and while another program flushes the rules, packets leave in clear"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,6 +265,32 @@ mod tests {
         assert!(report.notes[0].contains("packets leave in clear"));
         let report = Report::new(Some(&guard()), false, &facts());
         assert!(report.notes.is_empty() && report.state == State::Off);
+    }
+
+    #[test]
+    fn devices_that_nothing_comes_in_by_are_named() {
+        let mut facts = on();
+        let idle = |facts: &Facts| Report::new(Some(&guard()), true, facts).idle;
+        // A further device that may be reached need not be there.
+        assert!(idle(&facts).is_empty());
+        facts.links[2].master = Some(2);
+        assert!(idle(&facts)[0].contains("br-guest is a part of br-lan"));
+        facts.links.remove(2);
+        assert!(idle(&facts)[0].contains("no device br-guest"));
+        let report = Report::new(Some(&guard()), true, &facts);
+        assert!(!report.is_good());
+        // Where the guard is off there is nothing to say.
+        facts.rules = crate::fixture::facts().rules;
+        assert!(Report::new(Some(&guard()), false, &facts).idle.is_empty());
+    }
+
+    #[test]
+    fn a_way_out_by_a_device_of_the_lan_is_told() {
+        let mut facts = on();
+        let notes = |facts: &Facts| Report::new(Some(&guard()), true, facts).notes;
+        assert!(notes(&facts).is_empty());
+        facts.main.push(route("::", 0, 4, 254));
+        assert!(notes(&facts)[0].contains("leads out of br-guest"));
     }
 
     #[test]

@@ -34,13 +34,11 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         self.add.is_empty() && self.delete.is_empty()
     }
+}
 
-    /// Whether packets could pass by these rules until now: one of those that hold is missing.
-    #[must_use]
-    pub fn closes(&self) -> bool {
-        let mut add = self.add.iter();
-        add.any(|rule| rule.priority != Some(TO_LAN))
-    }
+/// Whether a rule of the guard's is one of those that hold.
+pub(crate) fn holds(rule: &Rule) -> bool {
+    rule.priority != Some(TO_LAN)
 }
 
 /// The rules of a family that settings ask for. The one that goes nowhere comes first: as long as only it is there,
@@ -87,6 +85,8 @@ pub(crate) fn changes(have: &[Rule], want: &[Rule]) -> Changes {
             None => delete.push(*rule),
         }
     }
+    // The kernel deletes the first rule that has all that is given: one with more goes before its plain twin is meant.
+    delete.sort_by_key(|rule| rule.further.is_empty());
     Changes {
         add: left.into_iter().copied().collect(),
         delete,
@@ -124,7 +124,7 @@ mod tests {
         let new = [(ip("2001:db8:2:1::"), 64)];
         let changes = changes(&have, &wanted(&guard(), &new, Family::V6));
         assert_eq!((changes.add.len(), changes.delete.len()), (2, 2));
-        assert!(!changes.closes());
+        assert!(!changes.add.iter().any(holds));
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         assert!(changes(&have, &want).is_empty());
         have.push(want[0]);
         assert_eq!(changes(&have, &want).delete, [want[0]]);
-        assert!(changes(&[other], &want).closes());
+        assert!(changes(&[other], &want).add.iter().any(holds));
     }
 
     proptest! {

@@ -425,7 +425,7 @@ fn the_commands_tell_by_their_codes() {
     assert_eq!(code, Some(1));
     assert!(text.contains("no device of the LAN is named"), "{text}");
     let (code, text) = run(&["on", "--settings", file, "--lan", "br-lan\" } accept #"]);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     assert!(text.contains("--lan cannot be"), "{text}");
     let (code, text) = run(&["on", "--settings", file, "--lan", "br-lan", "--show"]);
     assert_eq!(code, Some(0));

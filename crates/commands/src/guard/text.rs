@@ -44,7 +44,7 @@ pub(crate) fn render(report: &Report) -> String {
             line("refused", &format!("{refused} packets"));
         }
     }
-    for note in &report.notes {
+    for note in report.idle.iter().chain(&report.notes) {
         line("note", note);
     }
     if let Some(how) = how(report) {
@@ -78,10 +78,11 @@ pub(crate) fn document(report: &Report) -> Value {
     };
     let names = |list: &[String]| json!(list);
     let guard = report.guard.as_ref();
+    let notes: Vec<&String> = report.idle.iter().chain(&report.notes).collect();
     json!({
         "state": report.state.name(),
         "asked": report.asked,
-        "whole": report.state != State::Off && report.is_whole(),
+        "whole": report.state != State::Off && report.is_good(),
         "lan": guard.map(|it| names(&it.lan)),
         "reach": guard.map(|it| names(&it.reach)),
         "table": guard.map(|it| it.table),
@@ -91,7 +92,7 @@ pub(crate) fn document(report: &Report) -> Value {
         "rules_ipv4": report.rules[0].words(),
         "rules_ipv6": report.rules[1].words(),
         "refused_packets": report.refused,
-        "notes": report.notes,
+        "notes": notes,
         "to_let_go": how(report),
     })
 }
@@ -114,6 +115,7 @@ mod tests {
             chain: Layer::Whole,
             rules: [Layer::Whole, Layer::Missing],
             refused: Some(7),
+            idle: vec!["no device".to_owned()],
             notes: vec!["a word".to_owned()],
         }
     }
@@ -127,7 +129,7 @@ mod tests {
             "  IPv4: held: no tunnel is up: there is no device mr-*\n",
             "  rules 900-902: IPv4 in place, IPv6 missing\n",
             "  refused: 7 packets\n",
-            "  note: a word\n",
+            "  note: no device\n  note: a word\n",
             "  to let go: bring a tunnel up (mr-*), or `millrace guard off`",
         ] {
             assert!(text.contains(wanted), "{wanted:?} is not in {text}");
@@ -139,6 +141,7 @@ mod tests {
         let mut report = report();
         report.state = State::Off;
         report.guard = None;
+        report.idle.clear();
         report.notes.clear();
         assert_eq!(render(&report), "guard: off\n");
         assert_eq!(document(&report)["state"], "off");

@@ -22,6 +22,7 @@ const NLA_F_NESTED: u16 = 1 << 15;
 
 // Attribute numbers.
 const CTA_TUPLE_ORIG: u16 = 1;
+const CTA_TUPLE_REPLY: u16 = 2;
 const CTA_ID: u16 = 12;
 const CTA_ZONE: u16 = 18;
 const CTA_TUPLE_IP: u16 = 1;
@@ -37,6 +38,8 @@ pub struct Flow {
     pub src: IpAddr,
     /// Whom it was sent to, before any translation.
     pub dst: IpAddr,
+    /// Who answers, and to whom the answers go: behind all translation.
+    pub reply: Option<(IpAddr, IpAddr)>,
     /// Addresses and ports as the kernel has them: never empty, as a request without would forget all connections.
     tuple: Vec<u8>,
     id: Option<[u8; 4]>,
@@ -98,28 +101,39 @@ impl Netfilter {
 }
 
 fn parse(body: &[u8]) -> Option<Flow> {
-    let (mut tuple, mut id, mut zone) = (None, None, None);
+    let (mut tuple, mut reply, mut id, mut zone) = (None, None, None, None);
     for (kind, value) in attributes(body.get(HEADER_SIZE..)?) {
         match kind {
             CTA_TUPLE_ORIG => tuple = Some(value),
+            CTA_TUPLE_REPLY => reply = Some(value),
             CTA_ID => id = value.try_into().ok(),
             CTA_ZONE => zone = value.try_into().ok(),
             _ => {}
         }
     }
     let tuple = tuple?;
+    let (src, dst) = addresses(tuple)?;
+    Some(Flow {
+        src,
+        dst,
+        reply: reply.and_then(addresses),
+        tuple: tuple.to_vec(),
+        id,
+        zone,
+    })
+}
+
+/// Source and destination of a tuple.
+fn addresses(tuple: &[u8]) -> Option<(IpAddr, IpAddr)> {
     let (_, addresses) = attributes(tuple).find(|(kind, _)| *kind == CTA_TUPLE_IP)?;
     let address = |wanted: [u16; 2]| {
         let (_, value) = attributes(addresses).find(|(kind, _)| wanted.contains(kind))?;
         decode_ip(value)
     };
-    Some(Flow {
-        src: address([CTA_IP_V4_SRC, CTA_IP_V6_SRC])?,
-        dst: address([CTA_IP_V4_DST, CTA_IP_V6_DST])?,
-        tuple: tuple.to_vec(),
-        id,
-        zone,
-    })
+    Some((
+        address([CTA_IP_V4_SRC, CTA_IP_V6_SRC])?,
+        address([CTA_IP_V4_DST, CTA_IP_V6_DST])?,
+    ))
 }
 
 #[cfg(test)]
@@ -128,17 +142,25 @@ mod tests {
 
     #[test]
     fn a_flow_is_told_by_its_first_packet() {
-        let addresses = Body::attributes()
-            .with(CTA_IP_V4_SRC, &[192, 168, 1, 2])
-            .with(CTA_IP_V4_DST, &[203, 0, 113, 9]);
-        let mut tuple = Body::attributes();
-        tuple.push_body(CTA_TUPLE_IP | NLA_F_NESTED, &addresses);
+        let tuple = |src: [u8; 4], dst: [u8; 4]| {
+            let addresses = Body::attributes()
+                .with(CTA_IP_V4_SRC, &src)
+                .with(CTA_IP_V4_DST, &dst);
+            let mut tuple = Body::attributes();
+            tuple.push_body(CTA_TUPLE_IP | NLA_F_NESTED, &addresses);
+            tuple
+        };
         let mut body = Body::new(&[2, 0, 0, 0]);
-        body.push_body(CTA_TUPLE_ORIG | NLA_F_NESTED, &tuple);
+        let first = tuple([192, 168, 1, 2], [203, 0, 113, 9]);
+        body.push_body(CTA_TUPLE_ORIG | NLA_F_NESTED, &first);
+        let answer = tuple([203, 0, 113, 9], [198, 51, 100, 7]);
+        body.push_body(CTA_TUPLE_REPLY | NLA_F_NESTED, &answer);
         body.push(CTA_ID, &[1, 2, 3, 4]);
         let flow = parse(&body.request(0, 0, 0)[16..]).unwrap();
         assert_eq!(format!("{flow:?}"), "192.168.1.2 to 203.0.113.9");
         assert_eq!(flow.id, Some([1, 2, 3, 4]));
+        let answers = ([203, 0, 113, 9].into(), [198, 51, 100, 7].into());
+        assert_eq!(flow.reply, Some(answers));
         assert!(!flow.tuple.is_empty());
     }
 

@@ -35,7 +35,7 @@ pub use link::{Counters, Link, VethEnd};
 pub use monitor::{Event, Monitor, Watch};
 pub use nftables::{Chain, ChainRule, ChainsWatch, HOOK_FORWARD};
 pub use route::{Route, RouteKind, RouteLookup, TABLE_LOCAL, TABLE_MAIN};
-pub use rule::{DeviceName, Rule, RuleAction};
+pub use rule::{DeviceName, Further, Rule, RuleAction};
 
 use request::Body;
 

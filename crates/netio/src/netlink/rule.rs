@@ -32,6 +32,9 @@ const FRA_FWMARK: u16 = 10;
 const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
 const FRA_TABLE: u16 = 15;
 const FRA_FWMASK: u16 = 16;
+// Neither narrows a rule down: padding, and what made it.
+const FRA_PAD: u16 = 18;
+const FRA_PROTOCOL: u16 = 21;
 
 /// Name of an interface, which need not be there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +69,72 @@ impl fmt::Display for DeviceName {
 impl fmt::Debug for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.text(), f)
+    }
+}
+
+/// Bytes of attributes that [`Further`] has room for: those that kernels know come to 96, and no rule has all.
+const FURTHER_MAX: usize = 96;
+
+/// What else a rule asks of packets, which this program never does: type of service, outgoing interface, protocol, ports,
+/// users. A rule with anything of it is not equal to one without.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Further {
+    tos: u8,
+    /// Attributes as the kernel has them, each with its header, so that a request to delete means this very rule.
+    bytes: [u8; FURTHER_MAX],
+    len: usize,
+    /// There are more than there is room for.
+    more: bool,
+}
+
+impl Default for Further {
+    fn default() -> Self {
+        Self {
+            tos: 0,
+            bytes: [0; FURTHER_MAX],
+            len: 0,
+            more: false,
+        }
+    }
+}
+
+impl Further {
+    /// Whether there is nothing of it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Keeps an attribute: length and kind, two bytes each, before the value.
+    fn push(&mut self, kind: u16, value: &[u8]) {
+        let end = self.len + 4 + value.len();
+        let (Ok(length), true) = (u16::try_from(value.len()), end <= FURTHER_MAX) else {
+            self.more = true;
+            return;
+        };
+        self.bytes[self.len..self.len + 2].copy_from_slice(&length.to_ne_bytes());
+        self.bytes[self.len + 2..self.len + 4].copy_from_slice(&kind.to_ne_bytes());
+        self.bytes[self.len + 4..end].copy_from_slice(value);
+        self.len = end;
+    }
+
+    /// What was kept.
+    fn attributes(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        let mut rest = &self.bytes[..self.len];
+        std::iter::from_fn(move || {
+            let (&[a, b, c, d], value) = rest.split_first_chunk::<4>()?;
+            let (value, behind) =
+                value.split_at_checked(usize::from(u16::from_ne_bytes([a, b])))?;
+            rest = behind;
+            Some((u16::from_ne_bytes([c, d]), value))
+        })
+    }
+}
+
+impl fmt::Debug for Further {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tos {}, ", self.tos)?;
+        f.debug_map().entries(self.attributes()).finish()
     }
 }
 
@@ -105,6 +174,8 @@ pub struct Rule {
     pub suppress_prefixlength: Option<u32>,
     /// Rules are asked in rising order; none lets the kernel put this one before the others.
     pub priority: Option<u32>,
+    /// What else it asks of them, of a rule as it was read.
+    pub further: Further,
 }
 
 impl Rule {
@@ -122,6 +193,7 @@ impl Rule {
             table,
             suppress_prefixlength: None,
             priority: None,
+            further: Further::default(),
         }
     }
 
@@ -159,6 +231,7 @@ impl Rule {
         header[0] = self.family.wire();
         header[1] = self.to.map_or(0, |(_, prefix)| prefix);
         header[2] = self.from.map_or(0, |(_, prefix)| prefix);
+        header[3] = self.further.tos;
         header[4] = table.unwrap_or(0);
         header[7] = match self.action {
             RuleAction::Lookup => FR_ACT_TO_TBL,
@@ -177,6 +250,9 @@ impl Rule {
         body.push_number(FRA_FWMASK, self.mask);
         body.push_number(FRA_PRIORITY, self.priority);
         body.push_number(FRA_SUPPRESS_PREFIXLEN, self.suppress_prefixlength);
+        for (kind, value) in self.further.attributes() {
+            body.push(kind, value);
+        }
         body
     }
 }
@@ -196,6 +272,9 @@ impl fmt::Display for Rule {
         }
         if let Some(fwmark) = self.fwmark {
             write!(f, " with mark {fwmark:#x}")?;
+        }
+        if !self.further.is_empty() {
+            f.write_str(" and more")?;
         }
         match self.action {
             RuleAction::Lookup => write!(f, " to table {}", self.table),
@@ -249,7 +328,7 @@ impl Netlink {
 }
 
 fn parse(body: &[u8]) -> Option<Rule> {
-    let &[family, dst_len, src_len, _, table, _, _, action, ..] = body else {
+    let &[family, dst_len, src_len, tos, table, _, _, action, ..] = body else {
         return None;
     };
     let action = match action {
@@ -259,6 +338,7 @@ fn parse(body: &[u8]) -> Option<Rule> {
     };
     let mut rule = Rule::new(Family::from_wire(family)?, u32::from(table));
     rule.action = action;
+    rule.further.tos = tos;
     let flags = decode_u32(body.get(8..)?)?;
     rule.invert = flags & FIB_RULE_INVERT != 0;
     // A rule without this attribute is the first one, which has number 0.
@@ -276,7 +356,9 @@ fn parse(body: &[u8]) -> Option<Rule> {
                 // All ones is the kernel's way to say "off".
                 rule.suppress_prefixlength = decode_u32(value).filter(|&v| v != u32::MAX);
             }
-            _ => {}
+            FRA_PAD | FRA_PROTOCOL => {}
+            // Whatever a kernel of today or of later calls it, it makes another rule of it.
+            _ => rule.further.push(kind, value),
         }
     }
     Some(rule)
@@ -318,6 +400,43 @@ mod tests {
             let request = rule.message().request(RTM_NEWRULE, 0, 1);
             assert_eq!(parse(&request[16..]), Some(rule));
         }
+    }
+
+    #[test]
+    fn a_rule_that_asks_for_more_is_another_one() {
+        let plain = Rule {
+            priority: Some(902),
+            ..Rule::unreachable(Family::V4, DeviceName::new("br-lan").unwrap())
+        };
+        let read = |body: &Body| parse(&body.request(RTM_NEWRULE, 0, 1)[16..]).unwrap();
+        // What made it is no part of it.
+        let mut made = plain.message();
+        made.push(FRA_PROTOCOL, &[3]);
+        assert_eq!(read(&made), plain);
+        // oif, tun_id, l3mdev, uidrange, ip_proto, sport, dport, and what there is not yet.
+        for (kind, value) in [
+            (17, &b"wan\0"[..]),
+            (12, &[0, 0, 0, 0, 0, 0, 0, 7]),
+            (19, &[1]),
+            (20, &[0; 8]),
+            (22, &[6]),
+            (23, &[80, 0, 80, 0]),
+            (24, &[80, 0, 80, 0]),
+            (99, &[1; 200]),
+        ] {
+            let mut body = plain.message();
+            body.push(kind, value);
+            let rule = read(&body);
+            assert_ne!(rule, plain, "{kind}");
+            assert!(!rule.further.is_empty() && rule.to_string().contains("and more"));
+            // It is asked for again as it was read, so that this one is deleted and not the plain one.
+            if !rule.further.more {
+                assert_eq!(read(&rule.message()), rule);
+            }
+        }
+        let mut tos = plain;
+        tos.further.tos = 16;
+        assert_eq!(read(&tos.message()), tos);
     }
 
     #[test]

@@ -1,0 +1,79 @@
+//! A copy of the last settings that were good, beside their file: with a mistake in the file the guard still holds.
+
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use config::guard::Guard;
+
+/// The copy's place.
+pub(super) fn path_of(file: &Path) -> PathBuf {
+    let mut name = OsString::from(file);
+    name.push(".valid");
+    PathBuf::from(name)
+}
+
+/// Keeps a copy of the file's settings, if there is none of them.
+pub(super) fn keep(guard: &Guard, file: &Path) {
+    let path = path_of(file);
+    if Guard::read(&path).is_ok_and(|kept| kept == *guard) {
+        return;
+    }
+    // Without it the file is as good.
+    if let Err(error) = write(guard, &path, 0o600) {
+        log::debug!("{}: {error}", path.display());
+    }
+}
+
+/// The copy.
+pub(super) fn read(file: &Path) -> Option<Guard> {
+    let kept = Guard::read(&path_of(file)).ok()?;
+    kept.fault().is_none().then_some(kept)
+}
+
+/// Writes settings to a file, which is whole at all times.
+pub(super) fn write(guard: &Guard, path: &Path, mode: u32) -> io::Result<()> {
+    let mut new = OsString::from(path);
+    new.push(".new");
+    let new = PathBuf::from(new);
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(&new)?;
+    // Also where one was left behind.
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    file.write_all(guard.to_toml().as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_is_of_the_last_that_were_good() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("guard.toml");
+        assert_eq!(read(&file), None);
+        let mut guard = Guard::default();
+        guard.lan = vec!["br-lan".to_owned()];
+        keep(&guard, &file);
+        assert_eq!(read(&file), Some(guard.clone()));
+        guard.table = 99;
+        keep(&guard, &file);
+        assert_eq!(read(&file), Some(guard));
+        let path = directory.path().join("guard.toml.valid");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        fs::write(&path, "lan = []").unwrap();
+        assert_eq!(read(&file), None);
+    }
+}
