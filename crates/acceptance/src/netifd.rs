@@ -1,9 +1,9 @@
 //! A double of OpenWrt's netifd and of ubus' daemon, for one interface, in a host.
 //!
 //! It speaks the wire protocol and does to the host what netifd does: flushes every rule when it starts; takes the device
-//! down and bare when it sees it first; keeps what is the same where an update says `keep`; takes everything back when the
-//! link is lost; answers "permission denied" while it takes the interface down, and kills what has not ended after 5
-//! seconds; starts what has ended by itself again.
+//! down and bare when it sees it first; leaves what an update has in common with the one before as it is, and takes nothing
+//! away where it says `keep`; takes everything back when the link is lost; answers "permission denied" while it takes the
+//! interface down; starts what has ended by itself again.
 
 mod apply;
 mod bus;
@@ -374,7 +374,9 @@ impl State {
         let Some(netlink) = &mut self.netlink else {
             return Status::UnknownError;
         };
-        if !keep || self.machine != Machine::Up {
+        // It keeps nothing of an interface that it does not have up, whatever it is told.
+        let keep = keep && self.machine == Machine::Up;
+        if !keep {
             let device = all.field("ifname").and_then(Value::as_text);
             let Some(device) = device.and_then(|it| netlink.link(it).ok()) else {
                 return Status::InvalidArgument;
@@ -396,7 +398,7 @@ impl State {
             }
             netlink.set_up(device.index).unwrap();
         }
-        match self.has.become_as(all, netlink) {
+        match self.has.become_as(all, keep, netlink) {
             Ok(()) => {
                 self.machine = Machine::Up;
                 Status::Ok
@@ -413,7 +415,7 @@ impl State {
         let changes = std::mem::take(&mut self.has.changes);
         if let Some(netlink) = &mut self.netlink {
             // The device may be gone with its process.
-            let _ = self.has.become_as(&Value::Null, netlink);
+            let _ = self.has.become_as(&Value::Null, false, netlink);
         }
         self.has = Has {
             changes,
