@@ -1,6 +1,6 @@
 //! What an interface is made with: its section in UCI, and the file that this names.
 
-use super::telling::Telling;
+use super::telling::{Orders, Telling};
 use super::{code, others};
 use config::error::ImportError;
 use config::lines::{Lines, SharedLines};
@@ -139,7 +139,7 @@ impl Given {
     }
 
     /// Says what of it is not used.
-    pub(super) fn tell(&self, interface: &str, telling: &Telling) {
+    pub(super) fn tell(&self, interface: &str, orders: &Orders) {
         for note in &self.notes {
             log::warn!("{interface}: {note}");
         }
@@ -149,7 +149,7 @@ impl Given {
                 true => code::CONFIG_FAULT,
                 false => code::PEER_FAULT,
             };
-            telling.fault(code, &warning.to_string());
+            orders.fault(code, &warning.to_string());
         }
     }
 
