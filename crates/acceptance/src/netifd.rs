@@ -21,9 +21,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a process has for its end.
-const END: Duration = Duration::from_secs(5);
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Machine {
     #[default]
@@ -169,19 +166,16 @@ impl<'h> Netifd<'h> {
         process.signal(Signal::SIGHUP).unwrap();
     }
 
-    /// `ifdown`. Returns how long the process took for its end.
-    pub fn if_down(&mut self) -> Duration {
+    /// `ifdown`: the process is told to end, and does, with success.
+    pub fn if_down(&mut self) {
         self.state.lock().unwrap().machine = Machine::Teardown;
-        let begin = Instant::now();
         if let Some(process) = self.process.take() {
             process.signal(Signal::SIGTERM).unwrap();
             self.said += &(process.stdout() + &process.stderr());
-            // What has not ended by then is killed.
-            let exit = process.wait_at_most(END).unwrap();
+            let exit = process.wait_at_most(PATIENCE).unwrap();
             assert!(exit.status.success(), "{exit:?}");
         }
         self.down();
-        begin.elapsed()
     }
 
     fn down(&self) {
