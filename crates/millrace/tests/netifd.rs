@@ -204,11 +204,14 @@ fn renew_changes_in_place_and_disturbs_no_other_peer() {
         "\toption endpoint_host 'nowhere.invalid'\n",
     );
     let wrong = office.peer("short", PORT_C, "10.8.0.0/16", "");
-    let all = nowhere + &wrong + &office.b("") + &office.c("");
+    // Beside a section of others with a line that is odd, too.
+    let others = "config interface 'lan'\n\toption a-b 'c'\n";
+    let all = nowhere + &wrong + &office.b("") + &office.c("") + others;
     office.write(&Office::addresses(), &all);
     netifd.renew();
     let routes = [&ROUTES[..], &["10.7.0.0/16"]].concat();
     netifd.until_has(&ADDRESSES, &routes);
+    netifd.until_said("it is left out");
     let fault = netifd.until_fault("PEER_FAULT");
     assert!(fault.contains("@millrace_office[1].public_key"), "{fault}");
     reaches(a, C4);
@@ -248,10 +251,7 @@ fn a_configuration_that_is_missing_or_wrong_is_waited_for() {
     );
     office.replace("network", &section);
     netifd.renew();
-    until("the file's fault", || {
-        netifd.tick();
-        netifd.said().contains("tunnel.conf")
-    });
+    netifd.until_said("tunnel.conf");
     let endpoint = office.site.net.link.b4();
     let text = |ranges: &str, dns: &str| {
         format!(
@@ -261,7 +261,10 @@ fn a_configuration_that_is_missing_or_wrong_is_waited_for() {
             office.site.keys_a.private, office.site.keys_b.public
         )
     };
-    office.replace("tunnel.conf", &text("10.0.0.0/24, 10.51.0.0/16", "10.0.0.53"));
+    office.replace(
+        "tunnel.conf",
+        &text("10.0.0.0/24, 10.51.0.0/16", "10.0.0.53"),
+    );
     netifd.renew();
     netifd.until_has(&ADDRESSES[..1], &["10.0.0.0/24", "10.51.0.0/16"]);
     assert_eq!(netifd.dns(), ["10.0.0.53"]);

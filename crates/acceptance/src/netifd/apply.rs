@@ -64,10 +64,12 @@ impl Has {
             routes.push((target, prefix, parsed(&it, "table").unwrap_or(254)));
         }
         if keep {
-            let old = self.addresses.iter().filter(|it| !addresses.contains(it));
-            addresses.extend(old.copied().collect::<Vec<_>>());
-            let old = self.routes.iter().filter(|it| !routes.contains(it));
-            routes.extend(old.copied().collect::<Vec<_>>());
+            let mut old = self.addresses.clone();
+            old.retain(|it| !addresses.contains(it));
+            addresses.append(&mut old);
+            let mut old = self.routes.clone();
+            old.retain(|it| !routes.contains(it));
+            routes.append(&mut old);
         } else {
             self.dns.clear();
         }

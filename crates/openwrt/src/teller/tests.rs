@@ -21,7 +21,10 @@ fn update(routes: &[u8]) -> Update {
         device: "mr-office".to_owned(),
         addresses: vec![([10, 8, 0, 2].into(), 32, None)],
         routes: routes.iter().map(|last| route(*last)).collect(),
-        dns: routes.iter().map(|last| [10, 50, *last, 53].into()).collect(),
+        dns: routes
+            .iter()
+            .map(|last| [10, 50, *last, 53].into())
+            .collect(),
         ..Update::default()
     }
 }
@@ -108,10 +111,7 @@ fn an_update_that_makes_no_sense_is_told_again() {
     told.handle(Event::Answered(Status::Ok));
     told.handle(Event::Up(update(&[2])));
     told.handle(Event::Answered(Status::InvalidArgument));
-    assert_eq!(
-        calls(&told.expire()),
-        [update(&[2]).to_arguments("office")]
-    );
+    assert_eq!(calls(&told.expire()), [update(&[2]).to_arguments("office")]);
 }
 
 #[test]
