@@ -1,9 +1,9 @@
 //! A double of OpenWrt's netifd and of ubus' daemon, for one interface, in a host.
 //!
 //! It speaks the wire protocol and does to the host what netifd does: flushes every rule when it starts; takes the device
-//! down and bare when it sees it first; keeps what is the same where an update says `keep`; takes everything back when the
-//! link is lost; answers "permission denied" while it takes the interface down, and kills what has not ended after 5
-//! seconds; starts what has ended by itself again.
+//! down and bare when it sees it first; leaves what an update has in common with the one before as it is, and takes nothing
+//! away where it says `keep`; takes everything back when the link is lost; answers "permission denied" while it takes the
+//! interface down; starts what has ended by itself again.
 
 mod apply;
 mod bus;
@@ -20,9 +20,6 @@ use openwrt::update::{METHOD, OBJECT};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// How long a process has for its end.
-const END: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Machine {
@@ -169,19 +166,16 @@ impl<'h> Netifd<'h> {
         process.signal(Signal::SIGHUP).unwrap();
     }
 
-    /// `ifdown`. Returns how long the process took for its end.
-    pub fn if_down(&mut self) -> Duration {
+    /// `ifdown`: the process is told to end, and does, with success.
+    pub fn if_down(&mut self) {
         self.state.lock().unwrap().machine = Machine::Teardown;
-        let begin = Instant::now();
         if let Some(process) = self.process.take() {
             process.signal(Signal::SIGTERM).unwrap();
             self.said += &(process.stdout() + &process.stderr());
-            // What has not ended by then is killed.
-            let exit = process.wait_at_most(END).unwrap();
+            let exit = process.wait_at_most(PATIENCE).unwrap();
             assert!(exit.status.success(), "{exit:?}");
         }
         self.down();
-        begin.elapsed()
     }
 
     fn down(&self) {
@@ -374,7 +368,9 @@ impl State {
         let Some(netlink) = &mut self.netlink else {
             return Status::UnknownError;
         };
-        if !keep || self.machine != Machine::Up {
+        // It keeps nothing of an interface that it does not have up, whatever it is told.
+        let keep = keep && self.machine == Machine::Up;
+        if !keep {
             let device = all.field("ifname").and_then(Value::as_text);
             let Some(device) = device.and_then(|it| netlink.link(it).ok()) else {
                 return Status::InvalidArgument;
@@ -396,7 +392,7 @@ impl State {
             }
             netlink.set_up(device.index).unwrap();
         }
-        match self.has.become_as(all, netlink) {
+        match self.has.become_as(all, keep, netlink) {
             Ok(()) => {
                 self.machine = Machine::Up;
                 Status::Ok
@@ -413,7 +409,7 @@ impl State {
         let changes = std::mem::take(&mut self.has.changes);
         if let Some(netlink) = &mut self.netlink {
             // The device may be gone with its process.
-            let _ = self.has.become_as(&Value::Null, netlink);
+            let _ = self.has.become_as(&Value::Null, false, netlink);
         }
         self.has = Has {
             changes,

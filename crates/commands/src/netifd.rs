@@ -245,7 +245,7 @@ fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Option<
         }
         match Given::read(at) {
             Ok(given) => {
-                given.tell(&at.interface, telling);
+                given.tell(&at.interface, &telling.teller());
                 return Some(given);
             }
             Err(faults) if told.as_ref() == Some(&faults) => {}

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use acceptance::netifd::Netifd;
 use acceptance::{
@@ -129,7 +129,7 @@ fn an_interface_comes_up_bare_and_netifd_gives_it_what_it_has() {
     let _peers = office.peers();
     let a = &office.site.net.a;
     office.write(
-        &(Office::addresses() + "\toption mtu '1380'\n"),
+        &(Office::addresses() + "\toption mtu '1380'\n\tlist only_through 'lan'\n"),
         &(office.b("") + &office.c("")),
     );
     let mut netifd = office.netifd();
@@ -138,15 +138,17 @@ fn an_interface_comes_up_bare_and_netifd_gives_it_what_it_has() {
     reaches(a, B4);
     reaches(a, C4);
     assert_eq!(netifd.complaints(), Vec::<String>::new());
+    // What it does not do is said where it is looked for.
+    let fault = netifd.until_fault("CONFIG_FAULT");
+    assert!(fault.contains("only_through: is not enforced"), "{fault}");
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
     let link = a.netlink().unwrap().link(&netifd.device()).unwrap();
     assert_eq!((link.mtu, link.up), (1380, true));
     // Nothing is done to the host beside that: no rule, no name server.
     let rules = a.output("ip", ["rule"]).unwrap();
     assert_eq!(rules.lines().count(), 3, "{rules}");
-    // The end comes in time, takes the device along, and nothing is said of what netifd does not want to hear then.
-    let took = netifd.if_down();
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    // The end takes the device along, and nothing is said of what netifd does not want to hear then.
+    netifd.if_down();
     assert!(!a.has_interface(&netifd.device()).unwrap());
     assert!(
         !netifd.said().contains("permission denied"),
@@ -202,11 +204,14 @@ fn renew_changes_in_place_and_disturbs_no_other_peer() {
         "\toption endpoint_host 'nowhere.invalid'\n",
     );
     let wrong = office.peer("short", PORT_C, "10.8.0.0/16", "");
-    let all = nowhere + &wrong + &office.b("") + &office.c("");
+    // Beside a section of others with a line that is odd, too.
+    let others = "config interface 'lan'\n\toption a-b 'c'\n";
+    let all = nowhere + &wrong + &office.b("") + &office.c("") + others;
     office.write(&Office::addresses(), &all);
     netifd.renew();
     let routes = [&ROUTES[..], &["10.7.0.0/16"]].concat();
     netifd.until_has(&ADDRESSES, &routes);
+    netifd.until_said("it is left out");
     let fault = netifd.until_fault("PEER_FAULT");
     assert!(fault.contains("@millrace_office[1].public_key"), "{fault}");
     reaches(a, C4);
@@ -246,30 +251,36 @@ fn a_configuration_that_is_missing_or_wrong_is_waited_for() {
     );
     office.replace("network", &section);
     netifd.renew();
-    until("the file's fault", || {
-        netifd.tick();
-        netifd.said().contains("tunnel.conf")
-    });
+    netifd.until_said("tunnel.conf");
     let endpoint = office.site.net.link.b4();
-    let lines = format!("Address = {A4}/24\nDNS = 10.0.0.53, office.example\nPostUp = reboot\n");
-    let text = |ranges: &str| {
+    let text = |ranges: &str, dns: &str| {
         format!(
-            "[Interface]\nPrivateKey = {}\n{lines}[Peer]\nPublicKey = {}\n\
+            "[Interface]\nPrivateKey = {}\nAddress = {A4}/24\nDNS = {dns}, office.example\n\
+             PostUp = reboot\n[Peer]\nPublicKey = {}\n\
              Endpoint = {endpoint}:{PORT_B}\nAllowedIPs = {ranges}\n",
             office.site.keys_a.private, office.site.keys_b.public
         )
     };
-    office.replace("tunnel.conf", &text("10.0.0.0/24, 10.51.0.0/16"));
+    office.replace(
+        "tunnel.conf",
+        &text("10.0.0.0/24, 10.51.0.0/16", "10.0.0.53"),
+    );
     netifd.renew();
     netifd.until_has(&ADDRESSES[..1], &["10.0.0.0/24", "10.51.0.0/16"]);
     assert_eq!(netifd.dns(), ["10.0.0.53"]);
     reaches(a, B4);
     // Its script does not run, which is said.
     assert!(netifd.said().contains("PostUp"), "{}", netifd.said());
-    // The file is read again, too.
-    office.replace("tunnel.conf", &text("10.0.0.0/24"));
-    netifd.renew();
-    netifd.until_has(&ADDRESSES[..1], &ROUTES[..1]);
+    // The file is read again, too: what it names no more is gone, and no name server is there twice.
+    for (ranges, dns) in [
+        ("10.0.0.0/24, 10.52.0.0/16", "10.0.0.53"),
+        ("10.0.0.0/24", "10.0.0.54"),
+    ] {
+        office.replace("tunnel.conf", &text(ranges, dns));
+        netifd.renew();
+        netifd.until_has(&ADDRESSES[..1], &ranges.split(", ").collect::<Vec<_>>());
+        assert_eq!(netifd.dns(), [dns]);
+    }
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
 }
 
@@ -441,9 +452,7 @@ fn a_process_that_is_to_end_before_it_is_up_ends() {
     let mut netifd = office.netifd();
     netifd.if_up();
     netifd.until_fault("NO_CONFIG");
-    let begin = Instant::now();
     netifd.if_down();
-    assert!(begin.elapsed() < Duration::from_secs(5));
     // While the host has no way to anywhere, it is up all the same.
     let a = &office.site.net.a;
     a.set_up("eth0", false).unwrap();

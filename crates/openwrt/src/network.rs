@@ -61,6 +61,10 @@ const OURS: [&str; 8] = [
 /// Options that stand in place of a file.
 const KEYS: [&str; 4] = ["private_key", "listen_port", "addresses", "fwmark"];
 
+/// What is said of `only_through`.
+const NOT_ENFORCED: &str =
+    "is not enforced by this program yet: see `millrace guard`, docs/guard.md";
+
 /// What is wrong with an option or a section.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Fault {
@@ -114,7 +118,7 @@ pub struct Network {
     pub lines: Vec<String>,
     /// How lines are used.
     pub mode: Option<LineMode>,
-    /// Interfaces whose packets leave by this tunnel only: for `millrace guard`.
+    /// Interfaces whose packets are to leave by this tunnel only. Nothing enforces it yet, which is a warning.
     pub only_through: Vec<String>,
     /// MTU in bytes; `None` derives it from the way to the peers.
     pub mtu: Option<u32>,
@@ -165,11 +169,16 @@ impl Network {
             own_table_v6: section.text("ip6table").is_some(),
             no_default: !options.flag("defaultroute", true),
         };
+        let only_through = names(&mut options, "only_through", 64);
+        if section.setting("only_through").is_some() {
+            // It is set to be relied on.
+            options.warn("only_through", NOT_ENFORCED);
+        }
         let network = Self {
             interface: interface.to_owned(),
             lines: names(&mut options, "line", LINES_MAX),
             mode: mode(&mut options),
-            only_through: names(&mut options, "only_through", 64),
+            only_through,
             mtu: options.number("mtu", 68..=65535),
             routes,
             host_route: options.flag("hostroute", true),

@@ -116,8 +116,6 @@ pub struct Teller {
     pause: Duration,
     /// What was said of the last refusal.
     said: Option<Status>,
-    /// netifd has taken an update of this process.
-    taken: bool,
 }
 
 impl Teller {
@@ -136,7 +134,6 @@ impl Teller {
             not_before: None,
             pause: PAUSE_MIN,
             said: None,
-            taken: false,
         }
     }
 
@@ -249,10 +246,7 @@ impl Teller {
                         }
                     }
                     Asked::Block => self.block = false,
-                    Asked::State(state) => {
-                        self.taken |= matches!(state, State::Up(_));
-                        self.told = Some(state);
-                    }
+                    Asked::State(state) => self.told = Some(state),
                 }
                 return;
             }
@@ -291,8 +285,7 @@ impl Teller {
             (Asked::Block, update::block_restart(&self.interface))
         } else if let Some(state) = self.wanted.clone().filter(|_| self.wanted != self.told) {
             let arguments = match &state {
-                // netifd keeps nothing of an interface that it does not have up, whatever it is told.
-                State::Up(update) => update.to_arguments(&self.interface, self.keeps()),
+                State::Up(update) => update.to_arguments(&self.interface),
                 State::Lost => update::lost(&self.interface),
             };
             (Asked::State(state), arguments)
@@ -301,12 +294,6 @@ impl Teller {
         };
         self.asked = Some((asked, now + ANSWER));
         effects.push(Effect::Call(arguments));
-    }
-
-    /// Whether what netifd has stays as far as it is the same. Not what it has of a process before this one, whose device
-    /// is gone; and not after a refusal, which may be of just that.
-    fn keeps(&self) -> bool {
-        self.taken && self.said != Some(Status::InvalidArgument)
     }
 }
 

@@ -77,27 +77,57 @@ impl Package {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// All faults, at most [`FAULTS_MAX`]. libuci takes nothing of such a file.
+    /// All faults, at most [`FAULTS_MAX`].
     pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
+        Self::read(text, &|_| false).map(|it| it.0)
+    }
+
+    /// Reads the text of a file for those sections that are `ours`. Statements of others that are wrong are left out, as
+    /// netifd does, and returned beside it.
+    ///
+    /// # Errors
+    /// All faults, at most [`FAULTS_MAX`], if one is in a section of ours, is a quote that does not end, or there are so
+    /// many.
+    pub fn parse_for(
+        text: &str,
+        ours: impl Fn(&Section) -> bool,
+    ) -> Result<(Self, Vec<Fault>), Vec<Fault>> {
+        Self::read(text, &|section| !section.is_some_and(&ours))
+    }
+
+    fn read(
+        text: &str,
+        harmless: &dyn Fn(Option<&Section>) -> bool,
+    ) -> Result<(Self, Vec<Fault>), Vec<Fault>> {
         let mut reader = Reader::default();
         let mut words = Words::new(text);
+        let mut grave = false;
         while let Some(statement) = words.statement() {
-            let outcome = match statement {
-                Ok((line, statement)) => reader
-                    .statement(line, statement)
-                    .map_err(|words| Fault { line, words }),
-                Err(fault) => Err(fault),
-            };
-            if let Err(fault) = outcome {
-                reader.faults.push(fault);
-                if reader.faults.len() == FAULTS_MAX {
-                    break;
+            let fault = match statement {
+                Ok((line, statement)) => match reader.statement(line, statement) {
+                    Ok(()) => continue,
+                    Err(words) => {
+                        let at = reader.at;
+                        let section = at.and_then(|at| reader.package.sections.get(at));
+                        grave |= !harmless(section);
+                        Fault { line, words }
+                    }
+                },
+                // What is in it is not known.
+                Err(fault) => {
+                    grave = true;
+                    fault
                 }
+            };
+            reader.faults.push(fault);
+            if reader.faults.len() == FAULTS_MAX {
+                grave = true;
+                break;
             }
         }
-        match reader.faults.is_empty() {
-            true => Ok(reader.package),
-            false => Err(reader.faults),
+        match grave {
+            true => Err(reader.faults),
+            false => Ok((reader.package, reader.faults)),
         }
     }
 
@@ -291,7 +321,16 @@ impl Reader {
             ("config" | "c", Some(kind), name, None) => self.section(line, &kind, name.as_deref()),
             ("option" | "o", Some(name), Some(value), None) => self.set(line, &name, value, false),
             ("list" | "l", Some(name), Some(value), None) => self.set(line, &name, value, true),
+            // As libuci: a value that is not there is an empty one.
+            ("option" | "o", Some(name), None, None) => {
+                self.set(line, &name, Zeroizing::default(), false)
+            }
+            ("list" | "l", Some(name), None, None) => {
+                self.set(line, &name, Zeroizing::default(), true)
+            }
             ("package" | "p" | "config" | "c", ..) => {
+                // What follows a section that is not known is not the one's before.
+                self.at = None;
                 Err(format!("`{}` needs a word or two behind it", *command))
             }
             ("option" | "o" | "list" | "l", ..) => Err(format!(

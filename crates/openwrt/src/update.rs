@@ -142,13 +142,16 @@ impl Update {
         }
     }
 
-    /// The arguments of `notify_proto`. With `keep` what is the same stays as it is; without, everything begins anew.
+    /// The arguments of `notify_proto`.
+    ///
+    /// `keep` is always false: with it netifd takes nothing away that is in no update any more, and adds name servers to
+    /// those it has. Addresses and routes that are the same it leaves as they are without it, too.
     #[must_use]
-    pub fn to_arguments(&self, interface: &str, keep: bool) -> Vec<(String, Value)> {
+    pub fn to_arguments(&self, interface: &str) -> Vec<(String, Value)> {
         let mut fields = action(interface, UPDATE);
         let mut add = |name: &str, value| fields.push((name.to_owned(), value));
         add("link-up", Value::flag(true));
-        add("keep", Value::flag(keep));
+        add("keep", Value::flag(false));
         add("ifname", Value::text(&self.device));
         for (name, v6) in [("ipaddr", false), ("ip6addr", true)] {
             let own = self.addresses.iter().filter(|it| it.0.is_ipv6() == v6);
@@ -314,10 +317,10 @@ mod tests {
     #[test]
     fn netifd_is_told_addresses_routes_and_name_servers_in_its_words() {
         let update = Update::of(&want(), "mr-office", RouteRules::default());
-        let fields = update.to_arguments("office", true);
+        let fields = update.to_arguments("office");
         assert_eq!(
             shown(&Value::Table(fields.clone())),
-            "{interface:office,action:0,link-up:1,keep:1,ifname:mr-office,\
+            "{interface:office,action:0,link-up:1,keep:0,ifname:mr-office,\
              ipaddr:[{ipaddr:10.8.0.2,mask:32}],ip6addr:[{ipaddr:fd00::2,mask:128}],\
              routes:[{target:10.50.0.0,netmask:16,table:77}],\
              routes6:[{target:fd00:5::,netmask:32}],dns:[10.8.0.1],dns_search:[office.example]}"

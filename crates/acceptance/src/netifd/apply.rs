@@ -39,8 +39,14 @@ impl Has {
         words
     }
 
-    /// Becomes as an update says: what both have is not touched.
-    pub(super) fn become_as(&mut self, all: &Value, netlink: &mut Netlink) -> Result<(), String> {
+    /// Becomes as an update says: what both have is not touched. With `keep` nothing is taken away, and name servers are
+    /// added to those that are there, whether they are the same or not.
+    pub(super) fn become_as(
+        &mut self,
+        all: &Value,
+        keep: bool,
+        netlink: &mut Netlink,
+    ) -> Result<(), String> {
         let Some(device) = self.device else {
             return Ok(());
         };
@@ -56,6 +62,16 @@ impl Has {
             let found = parsed(&it, "target").zip(parsed(&it, "netmask"));
             let (target, prefix) = found.ok_or_else(|| format!("route {it:?}"))?;
             routes.push((target, prefix, parsed(&it, "table").unwrap_or(254)));
+        }
+        if keep {
+            let mut old = self.addresses.clone();
+            old.retain(|it| !addresses.contains(it));
+            addresses.append(&mut old);
+            let mut old = self.routes.clone();
+            old.retain(|it| !routes.contains(it));
+            routes.append(&mut old);
+        } else {
+            self.dns.clear();
         }
         let failed = |what: String| move |error| format!("{what}: {error}");
         for it in self.routes.iter().filter(|it| !routes.contains(it)) {
@@ -79,7 +95,7 @@ impl Has {
         }
         (self.addresses, self.routes) = (addresses, routes);
         let dns = list("dns").iter().filter_map(Value::as_text);
-        self.dns = dns.map(str::to_owned).collect();
+        self.dns.extend(dns.map(str::to_owned));
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! What an interface is made with: its section in UCI, and the file that this names.
 
-use super::telling::Telling;
+use super::telling::{Orders, Telling};
 use super::{code, others};
 use config::error::ImportError;
 use config::lines::{Lines, SharedLines};
@@ -9,10 +9,10 @@ use config::tunnel::Tunnel;
 use config::types::Key32;
 use config::{openvpn, pptp, relay, secrecy, wgquick};
 use openwrt::blob::Value;
-use openwrt::network::{Network, Source, device_of};
+use openwrt::network::{Network, PROTO, Source, device_of};
 use openwrt::socket;
 use openwrt::teller::Fault;
-use openwrt::uci::{self, Package};
+use openwrt::uci::{self, Package, Section};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -83,10 +83,11 @@ impl Given {
             fault(code::NO_CONFIG, words)
         })?;
         let text = Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned());
-        let package = Package::parse(&text).map_err(|faults| {
-            let words = |it: &uci::Fault| format!("{}: {it}", path.display());
-            all(code::CONFIG_FAULT, faults.iter().map(words))
-        })?;
+        let words = |it: &uci::Fault| format!("{}: {it}", path.display());
+        let peers = format!("{PROTO}_{}", at.interface);
+        let ours = |it: &Section| it.name.as_ref() == Some(&at.interface) || it.kind == peers;
+        let (package, odd) = Package::parse_for(&text, ours)
+            .map_err(|faults| all(code::CONFIG_FAULT, faults.iter().map(words)))?;
         let mut network = Network::read(&package, &at.interface).map_err(|faults| {
             let known = package.section(&at.interface).is_some();
             let code = if known {
@@ -97,7 +98,8 @@ impl Given {
             all(code, faults.iter().map(ToString::to_string))
         })?;
         let source = std::mem::replace(&mut network.source, Source::File(PathBuf::new()));
-        let mut notes = Vec::new();
+        let odd = odd.iter();
+        let mut notes: Vec<String> = odd.map(|it| words(it) + "; it is left out").collect();
         let (kind, lines, content) = match source {
             Source::Options { tunnel, unrouted } => {
                 let tunnel = *tunnel;
@@ -139,7 +141,7 @@ impl Given {
     }
 
     /// Says what of it is not used.
-    pub(super) fn tell(&self, interface: &str, telling: &Telling) {
+    pub(super) fn tell(&self, interface: &str, orders: &Orders) {
         for note in &self.notes {
             log::warn!("{interface}: {note}");
         }
@@ -149,7 +151,7 @@ impl Given {
                 true => code::CONFIG_FAULT,
                 false => code::PEER_FAULT,
             };
-            telling.fault(code, &warning.to_string());
+            orders.fault(code, &warning.to_string());
         }
     }
 

@@ -13,7 +13,6 @@ pub(super) struct Netifd {
     at: At,
     device: String,
     orders: Orders,
-    auth_fail: bool,
     state: Mutex<State>,
 }
 
@@ -22,6 +21,8 @@ struct State {
     rules: RouteRules,
     /// Endpoints get routes past the tunnel, where its routes cover them.
     host_route: bool,
+    /// netifd is not to start the interface again after a refusal.
+    auth_fail: bool,
     /// What the tunnel was made with.
     digest: [u8; 32],
     /// Why credentials were refused.
@@ -34,10 +35,10 @@ impl Netifd {
             at: at.clone(),
             device: device_name(&at.interface),
             orders,
-            auth_fail: given.network.auth_fail,
             state: Mutex::new(State {
                 rules: given.network.routes,
                 host_route: given.keeps_endpoints(),
+                auth_fail: given.network.auth_fail,
                 digest: given.digest,
                 refused: None,
             }),
@@ -64,13 +65,14 @@ impl Netifd {
         self.with(|state| {
             state.rules = given.network.routes;
             state.host_route = given.keeps_endpoints();
+            state.auth_fail = given.network.auth_fail;
             state.digest = given.digest;
         });
     }
 
     /// Whether netifd is not to start the interface again after a refusal.
     pub(super) fn blocks(&self) -> bool {
-        self.auth_fail
+        self.with(|state| state.auth_fail)
     }
 
     /// Why the credentials were refused, if they were.
@@ -108,13 +110,61 @@ impl Manager for Netifd {
 
     fn wants_reload(&self) -> bool {
         match Given::read(&self.at) {
-            Ok(given) => self.with(|state| state.digest != given.digest),
+            Ok(given) => {
+                let changed = self.with(|state| {
+                    state.auth_fail = given.network.auth_fail;
+                    state.digest != given.digest
+                });
+                // A tunnel that is made anew is read, and this said, once more.
+                if !changed {
+                    given.tell(&self.at.interface, &self.orders);
+                }
+                changed
+            }
             Err(faults) => {
                 for fault in faults {
                     log::error!("{}; going on as before", fault.words);
+                    self.orders.fault(fault.code, &fault.words);
                 }
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::telling::Telling;
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_needs_no_new_tunnel_is_taken_over_in_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = At {
+            interface: "office".to_owned(),
+            uci: directory.path().to_owned(),
+            ubus: Some(directory.path().join("none")),
+        };
+        let write = |more: &str| {
+            let text = format!(
+                "config interface office\n option proto millrace\n\
+                 option private_key yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n{more}\n"
+            );
+            fs::write(directory.path().join("network"), text).unwrap();
+        };
+        write("");
+        let telling = Telling::start(&at.interface, at.ubus.as_deref()).unwrap();
+        let given = Given::read(&at).unwrap();
+        let netifd = Netifd::new(&at, &given, telling.teller());
+        assert!(!netifd.wants_reload() && netifd.blocks());
+        write(" option authfail 0");
+        assert!(!netifd.wants_reload() && !netifd.blocks());
+        // What is wrong changes nothing.
+        write(" option 'mtu");
+        assert!(!netifd.wants_reload() && !netifd.blocks());
+        write(" option mtu 1400");
+        assert!(netifd.wants_reload() && netifd.blocks());
+        telling.end();
     }
 }

@@ -79,7 +79,13 @@ pub(super) fn read_openvpn(file: &Path, notes: &mut Vec<String>) -> Result<OpenV
     let mut import = openvpn::read(file, options).map_err(|error| error.to_string())?;
     import.check_secrecy();
     notes.append(&mut import.warnings.clone());
-    let (model, report) = import.into_model().map_err(|error| error.to_string())?;
+    let (mut model, report) = import.into_model().map_err(|error| error.to_string())?;
+    // Another user could not read the configuration again.
+    let service = &mut model.service;
+    let (user, group) = (service.user.take(), service.group.take());
+    for (word, name) in [("user", user), ("group", group)] {
+        notes.extend(name.map(|it| format!("`{word} {it}` is not used under netifd")));
+    }
     let others = report.entries.iter();
     let others = others.filter(|it| it.verdict != Verdict::Honoured);
     notes.extend(others.map(|it| report.describe(it)));

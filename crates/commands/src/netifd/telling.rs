@@ -55,6 +55,13 @@ impl Orders {
     pub(super) fn lost(&self) {
         self.put(Order::Tell(Event::Lost));
     }
+
+    /// Something is wrong.
+    pub(super) fn fault(&self, code: &'static str, words: &str) {
+        let words = words.to_owned();
+        let fault = Event::Fault(Fault { code, words });
+        self.put(Order::Tell(fault));
+    }
 }
 
 /// A thread that tells netifd what it is to know.
@@ -94,9 +101,7 @@ impl Telling {
 
     /// Something is wrong.
     pub(super) fn fault(&self, code: &'static str, words: &str) {
-        let words = words.to_owned();
-        let fault = Event::Fault(Fault { code, words });
-        self.orders.put(Order::Tell(fault));
+        self.orders.fault(code, words);
     }
 
     /// netifd is not to start the interface again by itself.

@@ -187,7 +187,7 @@ impl Owner for Owned<'_> {
             );
             return Ok(());
         }
-        given.tell(&self.at.interface, self.telling);
+        given.tell(&self.at.interface, &self.telling.teller());
         let old = self.tunnel();
         self.netifd.change(&given);
         let before = std::mem::replace(&mut self.given, given);

@@ -37,7 +37,11 @@ fn a_file_with_everything_beside_it_is_read() {
         no_default: true,
     };
     assert_eq!((network.mtu, network.routes), (Some(1400), routes));
-    assert!(!network.host_route && network.warnings.is_empty());
+    assert!(!network.host_route);
+    // What is only reserved is said to do nothing.
+    let told = warnings(&network);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("network:8: office.only_through: is not enforced"));
     assert_eq!(network.device(), "mr-office");
     let device = |name: &str| (name == "wan").then(|| "eth1".to_owned());
     let (lines, unknown) = network.lines_by(device);

@@ -73,6 +73,11 @@ fn what_is_said_twice_counts_as_with_libuci() {
         (Some("2"), Some("3"), None)
     );
     assert_eq!(values(x, "l"), ["1", "2"].map(str::to_owned));
+    // A value that is not there is as good as an empty one.
+    let package = parse("config a\n option n 1\n option n\n option m\n list l\n");
+    let a = &package.sections[0];
+    assert_eq!((a.text("n"), a.text("m")), (None, None));
+    assert_eq!(values(a, "l"), [String::new()]);
     // An option with several words is as good as a list.
     let package = parse("config a\n option l '1  2'\n");
     assert_eq!(
@@ -94,6 +99,33 @@ fn every_fault_is_told_with_its_line_and_without_the_value() {
     assert_eq!(faults(&"x\n".repeat(1000)).len(), FAULTS_MAX);
     let secret = parse("config a\n option private_key s3cret\n list k s3cret\n");
     assert!(!format!("{secret:?}").contains("s3cret"));
+}
+
+#[test]
+fn a_statement_of_others_that_is_wrong_takes_nothing_with_it() {
+    let read = |text: &str| {
+        let ours = |it: &Section| it.name.as_deref() == Some("office");
+        Package::parse_for(text, ours)
+    };
+    let (package, odd) = read(
+        "config interface lan\n option a-b c\n option proto static\n\
+         config interface office\n option proto millrace\n\
+         config x y z\n option proto none\nconfig interface wan\n secretword\n option proto dhcp\n",
+    )
+    .unwrap();
+    let lines: Vec<usize> = odd.iter().map(|it| it.line).collect();
+    assert_eq!(lines, [2, 6, 7, 9]);
+    for (name, proto) in [("lan", "static"), ("office", "millrace"), ("wan", "dhcp")] {
+        assert_eq!(package.section(name).unwrap().text("proto"), Some(proto));
+    }
+    // One of ours, one that hides what comes after it, and a file that is none.
+    for text in [
+        "config interface office\n option proto millrace\n option a-b c\n",
+        "config interface office\nconfig interface lan\n option x 'y\n",
+        &"x\n".repeat(1000),
+    ] {
+        assert!(read(text).is_err(), "{text}");
+    }
 }
 
 fn name() -> impl Strategy<Value = String> {

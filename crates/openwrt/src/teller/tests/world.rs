@@ -47,6 +47,8 @@ pub(super) struct World {
     netifd: Netifd,
     /// Routes that netifd has.
     has: BTreeSet<String>,
+    /// Its name servers: one that is added twice is there twice.
+    dns: Vec<String>,
     /// The device belongs to the process that runs.
     device: u64,
     process: u64,
@@ -76,6 +78,7 @@ impl World {
             last,
             netifd: Netifd::Setup,
             has: BTreeSet::new(),
+            dns: Vec::new(),
             device: 0,
             process: 1,
             taken: 0,
@@ -106,13 +109,14 @@ impl World {
         match &self.wanted {
             Some(wanted) => {
                 assert_eq!(self.netifd, Netifd::Up, "{seed}");
-                assert_eq!(
-                    self.has,
-                    routes(&wanted.to_arguments("office", true)),
-                    "{seed}"
-                );
+                let wanted = wanted.to_arguments("office");
+                assert_eq!(self.has, routes(&wanted), "{seed}");
+                assert_eq!(self.dns, name_servers(&wanted), "{seed}");
             }
-            None => assert!(self.netifd != Netifd::Up && self.has.is_empty(), "{seed}"),
+            None => assert!(
+                self.netifd != Netifd::Up && self.has.is_empty() && self.dns.is_empty(),
+                "{seed}"
+            ),
         }
         assert!(
             self.taken <= self.expected,
@@ -164,7 +168,7 @@ impl World {
             // and ends this process, sooner or later.
             6 => {
                 self.netifd = Netifd::Setup;
-                self.has.clear();
+                self.flush();
                 self.device = 0;
                 self.expected += 1;
                 let pause = Duration::from_millis(self.random.below(500));
@@ -187,7 +191,7 @@ impl World {
         self.handle(Event::End);
         self.cut();
         self.netifd = Netifd::Setup;
-        self.has.clear();
+        self.flush();
         self.process += 1;
         self.expected += 1;
         self.happened += 2;
@@ -295,7 +299,7 @@ impl World {
         assert_eq!(number("action"), Some(0), "{}", self.seed);
         if number("link-up") == Some(0) {
             self.netifd = Netifd::Setup;
-            self.has.clear();
+            self.flush();
             return Status::Ok;
         }
         let keep = number("keep") == Some(1) && self.netifd == Netifd::Up;
@@ -304,9 +308,27 @@ impl World {
             self.taken += 1;
         }
         self.netifd = Netifd::Up;
-        self.has = routes(arguments);
+        // With `keep` nothing is taken away.
+        if !keep {
+            self.flush();
+        }
+        self.has.extend(routes(arguments));
+        self.dns.extend(name_servers(arguments));
         Status::Ok
     }
+
+    /// netifd takes back what it has given the interface.
+    fn flush(&mut self) {
+        self.has.clear();
+        self.dns.clear();
+    }
+}
+
+fn name_servers(arguments: &[(String, Value)]) -> Vec<String> {
+    let all = Value::Table(arguments.to_vec());
+    let list = all.field("dns").map(Value::items).unwrap_or_default();
+    let texts = list.iter().filter_map(Value::as_text);
+    texts.map(str::to_owned).collect()
 }
 
 fn routes(arguments: &[(String, Value)]) -> BTreeSet<String> {
