@@ -1,7 +1,5 @@
 //! The guard where its settings or its record are not as they should be: nothing is let go.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use acceptance::guarded::Guarded;
 use acceptance::{Directory, PATIENCE, PROGRAM};
 use lab::tools;
