@@ -184,9 +184,9 @@ fn judge_and_keep(
             let (key, value) = line.split_once('=').unwrap_or_default();
             key.trim() == "protocol" && value.contains("pptp")
         });
-        let ending = match openvpn::is_openvpn(&path) {
-            true => "ovpn",
-            false if is_toml => "toml",
+        let ending = match is_toml {
+            true => "toml",
+            false if openvpn::is_openvpn(&path) => "ovpn",
             false => "conf",
         };
         let renamed = trial.with_extension(ending);
@@ -281,7 +281,7 @@ mod tests {
         assert!(kept.unwrap().ends_with("kept/provider.ovpn"));
         let kept = bench.import(&bench.file("other.txt", WIREGUARD), None);
         assert!(kept.unwrap().ends_with("kept/other.conf"));
-        let pptp = "# the office\nprotocol = \"pptp\"\nserver = \"192.0.2.1\"\nuser = \"a\"\npassword = \"b\"\n\
+        let pptp = "# the office\nprotocol = \"pptp\"\nserver = \"192.0.2.1\"\nusername = \"a\"\npassword = \"b\"\n\
             allow-insecure = \"pptp\"\n";
         let kept = bench.import(&bench.file("old.txt", pptp), None);
         match cfg!(feature = "pptp") {
