@@ -11,13 +11,11 @@
 //! The names come to stand in a text for `nft`: only those are taken that have nothing in them that means something there.
 
 use std::fmt;
-use std::io;
 use std::path::Path;
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
-use crate::file;
-use crate::settings::{FILE_MAX, Origin, SettingsError};
+use crate::settings::{Origin, SettingsError, parsed, text_of};
 use crate::suggest::suggest;
 use crate::text::line_of;
 use crate::types::{decimal, is_ifname};
@@ -25,7 +23,7 @@ use crate::types::{decimal, is_ifname};
 /// Where the settings are looked for when no file is named.
 pub const DEFAULT_PATH: &str = "/etc/millrace/guard.toml";
 
-/// Names of the devices that are tunnels, where nothing is said of them: those that the web page makes.
+/// Names of the devices that are tunnels, where nothing is said of them: those of `millrace netifd`.
 pub const TUNNELS: &str = "mr-*";
 
 /// The routing table where none is named.
@@ -116,20 +114,7 @@ impl Guard {
     /// # Errors
     /// [`SettingsError::Read`], [`SettingsError::TooLarge`], and what [`Guard::from_toml`] says.
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
-        let refused = |error| SettingsError::Read {
-            path: path.to_owned(),
-            error,
-        };
-        let bytes = file::read(path, FILE_MAX).map_err(|error| match error.kind() {
-            io::ErrorKind::FileTooLarge => SettingsError::TooLarge {
-                path: path.to_owned(),
-            },
-            _ => refused(error),
-        })?;
-        let text = std::str::from_utf8(&bytes);
-        let text =
-            text.map_err(|error| refused(io::Error::new(io::ErrorKind::InvalidData, error)))?;
-        Self::from_toml(text, path)
+        Self::from_toml(&text_of(path)?, path)
     }
 
     /// Reads TOML text over the defaults; `path` only names it in errors.
@@ -141,10 +126,7 @@ impl Guard {
             path: path.to_owned(),
             line: line_of(text, offset),
         };
-        let root = DeTable::parse(text).map_err(|error| SettingsError::Syntax {
-            origin: place(error.span().map_or(0, |span| span.start)),
-            message: error.message().to_owned(),
-        })?;
+        let root = parsed(text, place)?;
         let mut guard = Self::default();
         for (key, value) in root.get_ref() {
             let origin = place(key.span().start);

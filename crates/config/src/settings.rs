@@ -15,6 +15,7 @@
 use std::io;
 use std::path::Path;
 
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::file;
@@ -191,6 +192,34 @@ const DATAPLANE_KEYS: [&str; 13] = [
 /// What a file may have at its top. The first is the only one that may be overridden.
 const SECTIONS: [&str; 3] = ["dataplane", table::NAMES[0], table::NAMES[1]];
 
+/// The text of a settings file.
+pub(crate) fn text_of(path: &Path) -> Result<String, SettingsError> {
+    let refused = |error| SettingsError::Read {
+        path: path.to_owned(),
+        error,
+    };
+    let bytes = file::read(path, FILE_MAX).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => SettingsError::TooLarge {
+            path: path.to_owned(),
+        },
+        _ => refused(error),
+    })?;
+    let text = std::str::from_utf8(&bytes);
+    let text = text.map_err(|error| refused(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+    Ok(text.to_owned())
+}
+
+/// The TOML in a text; `place` says where in the file an offset is.
+pub(crate) fn parsed(
+    text: &str,
+    place: impl Fn(usize) -> Origin,
+) -> Result<Spanned<DeTable<'_>>, SettingsError> {
+    DeTable::parse(text).map_err(|error| SettingsError::Syntax {
+        origin: place(error.span().map_or(0, |span| span.start)),
+        message: error.message().to_owned(),
+    })
+}
+
 impl Settings {
     /// Reads all sources in their order: `file`, or else [`DEFAULT_PATH`] where it exists; then
     /// `environment`, the value of [`ENVIRONMENT`]; then each of `overrides`, the `--set` words.
@@ -229,19 +258,7 @@ impl Settings {
     /// [`SettingsError::Read`] when it cannot be read, [`SettingsError::TooLarge`] above
     /// [`FILE_MAX`], and what [`Settings::from_toml`] says.
     pub fn read(path: &Path) -> Result<Self, SettingsError> {
-        let read = |error| SettingsError::Read {
-            path: path.to_owned(),
-            error,
-        };
-        let bytes = file::read(path, FILE_MAX).map_err(|error| match error.kind() {
-            io::ErrorKind::FileTooLarge => SettingsError::TooLarge {
-                path: path.to_owned(),
-            },
-            _ => read(error),
-        })?;
-        let text = std::str::from_utf8(&bytes);
-        let text = text.map_err(|error| read(io::Error::new(io::ErrorKind::InvalidData, error)))?;
-        Self::from_toml(text, path)
+        Self::from_toml(&text_of(path)?, path)
     }
 
     /// Reads TOML text over the defaults; `path` only names it in errors.
@@ -254,10 +271,7 @@ impl Settings {
             path: path.to_owned(),
             line: line_of(text, offset),
         };
-        let root = DeTable::parse(text).map_err(|error| SettingsError::Syntax {
-            origin: place(error.span().map_or(0, |span| span.start)),
-            message: error.message().to_owned(),
-        })?;
+        let root = parsed(text, place)?;
         let mut settings = Self::default();
         let mut lines = [None; 2];
         for (name, section) in root.get_ref() {

@@ -95,7 +95,7 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     reaches(&net.a, &inner);
     let completed = |netifd: &Netifd<'_>| netifd.said().matches(COMPLETED).count();
     until("the log", || completed(&netifd) == 1);
-    // What is as it was is left alone.
+    // What has not changed is not made anew.
     netifd.renew();
     netifd.renew();
     reaches(&net.a, &inner);

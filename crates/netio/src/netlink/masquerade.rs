@@ -55,7 +55,7 @@ const CHAIN: &str = "postrouting";
 pub struct Masquerade<'a> {
     /// The table's name.
     pub table: &'a str,
-    /// The interface that those networks are behind: what leaves by it is left alone.
+    /// The interface that those networks are behind: what leaves by it keeps its address.
     pub interface: &'a str,
     /// The networks, each with the bits of its prefix.
     pub sources: &'a [(IpAddr, u8)],

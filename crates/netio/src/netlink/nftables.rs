@@ -152,7 +152,7 @@ fn counter((kind, expression): (u16, &[u8])) -> Option<u64> {
     Some(u64::from_be_bytes(packets.get(..8)?.try_into().ok()?))
 }
 
-/// A socket that hears when tables, chains or rules of one table change, whoever changes them. What sets hold is not
+/// A socket that hears when tables, chains or rules of one table change, by any program. What sets hold is not
 /// told: a resolver fills them at each answer.
 #[derive(Debug)]
 pub struct ChainsWatch {
