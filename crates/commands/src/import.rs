@@ -95,10 +95,13 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let source = path("FILE");
     match import(&source, name, &path("to"), matches) {
         Ok(kept) => {
-            let name = kept.file_stem().unwrap_or_default().to_string_lossy();
-            let (kept, name) = (kept.display(), &*name);
+            // By its name only where names are looked for.
+            let stem = kept.file_stem().unwrap_or_default();
+            let by_name = profile::files_of(&stem.to_string_lossy()).contains(&kept);
+            let called = if by_name { Path::new(stem) } else { &kept };
+            let (kept, called) = (kept.display(), called.display());
             terminal::note(format_args!(
-                "kept as {kept}; `millrace up {name}` brings it up"
+                "kept as {kept}; `millrace up {called}` brings it up"
             ));
             ExitCode::SUCCESS
         }
