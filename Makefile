@@ -7,7 +7,7 @@ SECONDS ?= 60
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test loom lint bench null-cipher bench-docs fuzz peers clean arm test-arm count-arm count-router arm-flags test-vm packages release
+.PHONY: help setup build demo test loom lint bench null-cipher bench-docs fuzz peers clean arm test-arm count-arm count-router arm-flags test-vm packages test-packages release
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -81,6 +81,9 @@ arm-flags: ## Count what compiler options do to pi, e and ciphers on ARM, beside
 
 packages: ## Make packages for OpenWrt and Debian; KEY="FILE ..." signs, PROGRAMS=DIR takes programs that are there
 	@CHIP="$(CHIP)" KEY="$(KEY)" PROGRAMS="$(PROGRAMS)" scripts/packages
+
+test-packages: ## Install the Debian package DEB=FILE on a fresh Debian with systemd, start it twice anew, purge it
+	@scripts/test-packages $(DEB)
 
 release: ## Packages, static programs, bill of materials and checksums of a version; KEY="FILE ..." signs
 	@KEY="$(KEY)" PROGRAMS="$(PROGRAMS)" scripts/release
