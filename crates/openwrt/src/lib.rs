@@ -5,6 +5,7 @@
 //! * [`blob`]: the values that messages of ubus carry.
 //! * [`ubus`]: messages of ubus, and a client without I/O; [`socket`] is one that waits for answers.
 //! * [`update`]: what netifd is told that an interface has.
+//! * [`take_over`]: interfaces of other protocols to ours, in the files that they are written in.
 //! * [`teller`]: decides what netifd is told, and when: events and the time in, effects out.
 //!
 //! Nothing here changes the host.
@@ -14,6 +15,7 @@
 pub mod blob;
 pub mod network;
 pub mod socket;
+pub mod take_over;
 pub mod teller;
 pub mod ubus;
 pub mod uci;

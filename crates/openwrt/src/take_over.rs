@@ -1,0 +1,312 @@
+//! Interfaces of OpenWrt's own WireGuard protocol, and instances of its OpenVPN service, as interfaces of ours.
+//!
+//! Files are changed line by line: comments, order and what is not named here stay as they are. What was changed is read
+//! again and compared with what it should say, so that a file that is written in an unusual way is refused and not
+//! damaged.
+
+use crate::network::{Fault, Network, PROTO};
+use crate::uci::{Package, Section, Value};
+use std::fmt::Write as _;
+use zeroize::Zeroizing;
+
+/// The protocol that is taken over.
+const THEIRS: &str = "wireguard";
+
+/// What a file says now, and would say.
+#[derive(Debug, Default)]
+pub struct TakenOver {
+    /// The whole text of `network`, which has private keys.
+    pub network: Zeroizing<String>,
+    /// The whole text of `openvpn`.
+    pub openvpn: String,
+    /// What changes, in lines for people.
+    pub changes: Vec<String>,
+    /// What is not taken over, or means something else afterwards.
+    pub hints: Vec<String>,
+}
+
+/// Why nothing can be taken over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TakeOverError {
+    /// A file is no UCI.
+    #[error("{file}: {fault}")]
+    Uci {
+        /// Its name.
+        file: &'static str,
+        /// Its first fault.
+        fault: crate::uci::Fault,
+    },
+    /// What was asked for is not there.
+    #[error(
+        "{0}: no interface with proto wireguard in network, and no instance in openvpn, has this name"
+    )]
+    Unknown(String),
+    /// It is written in a way that is not changed line by line.
+    #[error(
+        "{0}: is written in an unusual way; rewrite it first: uci set {0}.migrated=1; uci delete {0}.migrated; uci commit {0}"
+    )]
+    Unusual(&'static str),
+    /// The interface would not work.
+    #[error("{0}")]
+    Refused(Fault),
+}
+
+/// Takes over the interface or instance `only`, or all of them. The texts are those of `/etc/config/network` and
+/// `/etc/config/openvpn`; the latter is empty where there is none.
+///
+/// # Errors
+/// [`TakeOverError`]; nothing is to be written then.
+pub fn take_over(
+    network: &str,
+    openvpn: &str,
+    only: Option<&str>,
+) -> Result<TakenOver, TakeOverError> {
+    let mut taken = TakenOver::default();
+    let package = read("network", network)?;
+    let instances = read("openvpn", openvpn)?;
+    let wanted = |name: &str| only.is_none_or(|only| only == name);
+    let mut found = false;
+
+    let mut lines = Lines::new(network);
+    let mut expected = package.clone();
+    let mut names = Vec::new();
+    for section in &package.sections {
+        let Some(name) = section.name.as_deref().filter(|it| wanted(it)) else {
+            continue;
+        };
+        if section.kind != "interface" || section.text("proto") != Some(THEIRS) {
+            continue;
+        }
+        found = true;
+        interface(
+            &package,
+            section,
+            name,
+            &mut lines,
+            &mut expected,
+            &mut taken,
+        )?;
+        names.push(name.to_owned());
+    }
+    let mut others = Lines::new(openvpn);
+    let mut expected_others = instances.clone();
+    let mut added = String::new();
+    for section in &instances.sections {
+        let Some(name) = section.name.as_deref().filter(|it| wanted(it)) else {
+            continue;
+        };
+        if section.kind != "openvpn" {
+            continue;
+        }
+        found = true;
+        if let Some(file) = instance(&package, section, name, &mut taken) {
+            off(section, name, &mut others, &mut expected_others, &mut taken)?;
+            // A path has neither quotes nor ends of lines: `instance` has looked.
+            let _ = write!(
+                added,
+                "\nconfig interface '{name}'\n\toption proto '{PROTO}'\n\toption config_file '{file}'\n"
+            );
+            names.push(name.to_owned());
+        }
+    }
+    if let (false, Some(only)) = (found, only) {
+        return Err(TakeOverError::Unknown(only.to_owned()));
+    }
+    taken.network = Zeroizing::new(lines.text() + &added);
+    taken.openvpn = others.text();
+    let after = read("network", &taken.network)?;
+    let kept = after.sections.iter().take(expected.sections.len());
+    if !kept.map(said).eq(expected.sections.iter().map(said)) {
+        return Err(TakeOverError::Unusual("network"));
+    }
+    let after_others = read("openvpn", &taken.openvpn)?;
+    if !after_others
+        .sections
+        .iter()
+        .map(said)
+        .eq(expected_others.sections.iter().map(said))
+    {
+        return Err(TakeOverError::Unusual("openvpn"));
+    }
+    for name in names {
+        let network = Network::read(&after, &name).map_err(|faults| {
+            let mut faults = faults.into_iter();
+            faults
+                .next()
+                .map_or(TakeOverError::Unusual("network"), TakeOverError::Refused)
+        })?;
+        taken
+            .hints
+            .extend(network.warnings.iter().map(ToString::to_string));
+    }
+    Ok(taken)
+}
+
+/// All of a section but where it stands.
+fn said(section: &Section) -> (&str, Option<&str>, Vec<(&str, &Value)>) {
+    let settings = section
+        .settings
+        .iter()
+        .map(|it| (it.name.as_str(), &it.value));
+    (&section.kind, section.name.as_deref(), settings.collect())
+}
+
+fn read(file: &'static str, text: &str) -> Result<Package, TakeOverError> {
+    Package::parse(text).map_err(|faults| {
+        let fault = faults.into_iter().next();
+        fault.map_or(TakeOverError::Unusual(file), |fault| TakeOverError::Uci {
+            file,
+            fault,
+        })
+    })
+}
+
+/// An interface of WireGuard, and its peers.
+fn interface(
+    package: &Package,
+    section: &Section,
+    name: &str,
+    lines: &mut Lines<'_>,
+    expected: &mut Package,
+    taken: &mut TakenOver,
+) -> Result<(), TakeOverError> {
+    let unusual = TakeOverError::Unusual("network");
+    let proto = section.setting("proto").ok_or(unusual.clone())?;
+    lines
+        .replace(proto.line, THEIRS, PROTO)
+        .ok_or(unusual.clone())?;
+    set(expected, section.line, |it| change(it, "proto", PROTO));
+    taken.changes.push(format!(
+        "network:{}: {name}.proto: {THEIRS} -> {PROTO}",
+        proto.line
+    ));
+    if let Some(host_route) = section.setting("nohostroute") {
+        taken.hints.push(format!(
+            "network:{}: {name}.nohostroute is not known here: hostroute, with 0, is the same as nohostroute with 1",
+            host_route.line
+        ));
+    }
+    let theirs = format!("{THEIRS}_{name}");
+    let ours = format!("{PROTO}_{name}");
+    for peer in package.of_kind(&theirs) {
+        lines
+            .replace(peer.line, &theirs, &ours)
+            .ok_or(unusual.clone())?;
+        set(expected, peer.line, |it| it.kind.clone_from(&ours));
+        taken
+            .changes
+            .push(format!("network:{}: {theirs} -> {ours}", peer.line));
+    }
+    taken.hints.push(format!(
+        "the network device of {name} is called {} afterwards: change what names the device {name} (rules of the firewall by \
+         device, other programs); zones by network stay",
+        crate::device_name(name)
+    ));
+    Ok(())
+}
+
+/// The file of an instance of OpenVPN, if it can be an interface.
+fn instance(
+    package: &Package,
+    section: &Section,
+    name: &str,
+    taken: &mut TakenOver,
+) -> Option<String> {
+    let mut leave = |words: &str| {
+        let line = section.line;
+        taken
+            .hints
+            .push(format!("openvpn:{line}: {name} stays as it is: {words}"));
+    };
+    if !matches!(
+        section.text("enabled"),
+        Some("1" | "on" | "true" | "yes" | "enabled")
+    ) {
+        leave("it is not enabled");
+        return None;
+    }
+    let Some(file) = section.text("config") else {
+        leave("it has no file (option config): write its options into one, and import that");
+        return None;
+    };
+    if !file.starts_with('/') || file.contains(['\'', '\n', '\r']) {
+        leave("its option config is no absolute path without quotes");
+        return None;
+    }
+    if package.section(name).is_some() {
+        leave(
+            "network has a section of that name; give that one proto millrace and this config_file",
+        );
+        return None;
+    }
+    taken.changes.push(format!(
+        "network: new interface {name}: proto {PROTO}, config_file {file}"
+    ));
+    Some(file.to_owned())
+}
+
+/// An instance that its service starts no more.
+fn off(
+    section: &Section,
+    name: &str,
+    lines: &mut Lines<'_>,
+    expected: &mut Package,
+    taken: &mut TakenOver,
+) -> Result<(), TakeOverError> {
+    let unusual = TakeOverError::Unusual("openvpn");
+    let setting = section.setting("enabled").ok_or(unusual.clone())?;
+    let value = section.text("enabled").ok_or(unusual.clone())?;
+    lines
+        .replace_last(setting.line, value, "0")
+        .ok_or(unusual)?;
+    set(expected, section.line, |it| change(it, "enabled", "0"));
+    taken.changes.push(format!(
+        "openvpn:{}: {name}.enabled: {value} -> 0",
+        setting.line
+    ));
+    Ok(())
+}
+
+fn set(package: &mut Package, line: usize, change: impl FnOnce(&mut Section)) {
+    if let Some(section) = package.sections.iter_mut().find(|it| it.line == line) {
+        change(section);
+    }
+}
+
+fn change(section: &mut Section, option: &str, value: &str) {
+    if let Some(setting) = section.settings.iter_mut().find(|it| it.name == option) {
+        setting.value = Value::Text(Zeroizing::new(value.to_owned()));
+    }
+}
+
+/// A text whose lines can be changed one by one.
+struct Lines<'t>(Vec<std::borrow::Cow<'t, str>>);
+
+impl<'t> Lines<'t> {
+    fn new(text: &'t str) -> Self {
+        Self(text.split_inclusive('\n').map(Into::into).collect())
+    }
+
+    /// Puts a word in the place of another's first occurrence in a line, from 1.
+    fn replace(&mut self, line: usize, word: &str, by: &str) -> Option<()> {
+        let text = self.0.get_mut(line.checked_sub(1)?)?;
+        let at = text.find(word)?;
+        text.to_mut().replace_range(at..at + word.len(), by);
+        Some(())
+    }
+
+    /// As [`replace`](Self::replace), of its last occurrence.
+    fn replace_last(&mut self, line: usize, word: &str, by: &str) -> Option<()> {
+        let text = self.0.get_mut(line.checked_sub(1)?)?;
+        let at = text.rfind(word)?;
+        text.to_mut().replace_range(at..at + word.len(), by);
+        Some(())
+    }
+
+    fn text(&self) -> String {
+        self.0.concat()
+    }
+}
+
+#[cfg(test)]
+mod tests;

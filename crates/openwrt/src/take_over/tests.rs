@@ -1,0 +1,108 @@
+use super::*;
+use crate::network::Source;
+use proptest::prelude::*;
+
+const KEY: &str = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
+
+fn file() -> String {
+    format!(
+        "# mine\nconfig interface 'lan'\n\toption proto 'static'\n\nconfig interface 'wg0' # wireguard\n\toption proto 'wireguard'\n\
+         \toption private_key '{KEY}'\n\tlist addresses '10.0.0.2/24'\n\toption nohostroute '1'\n\nconfig wireguard_wg0 'home'\n\
+         \toption description 'wireguard_wg0'\n\toption public_key 'xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg='\n\
+         \tlist allowed_ips '10.0.0.0/24'\n\nconfig wireguard_wg1\n\toption public_key 'x'\n"
+    )
+}
+
+#[test]
+fn an_interface_of_wireguard_becomes_ours_and_nothing_else_changes() {
+    let taken = take_over(&file(), "", None).unwrap();
+    let after = Package::parse(&taken.network).unwrap();
+    let network = Network::read(&after, "wg0").unwrap();
+    let Source::Options { tunnel, .. } = network.source else {
+        panic!("no options");
+    };
+    assert_eq!(tunnel.peers.len(), 1);
+    let changed = |(before, after): &(&str, &str)| before != after;
+    let text = file();
+    let differing: Vec<_> = text
+        .lines()
+        .zip(taken.network.lines())
+        .filter(changed)
+        .collect();
+    assert_eq!(
+        differing,
+        [
+            ("\toption proto 'wireguard'", "\toption proto 'millrace'"),
+            ("config wireguard_wg0 'home'", "config millrace_wg0 'home'"),
+        ]
+    );
+    assert_eq!(taken.changes.len(), 2);
+    assert!(taken.hints.iter().any(|it| it.contains("nohostroute")));
+    assert!(taken.hints.iter().any(|it| it.contains("mr-wg0")));
+    // Done twice, there is nothing to do.
+    let twice = take_over(&taken.network, "", None).unwrap();
+    assert!(twice.changes.is_empty() && twice.network == taken.network);
+}
+
+#[test]
+fn an_instance_of_openvpn_becomes_an_interface_and_is_off() {
+    let openvpn = "config openvpn 'office'\n\toption enabled '1'\n\toption config '/etc/openvpn/office.ovpn'\n\n\
+                   config openvpn 'off'\n\toption config '/x.ovpn'\n\nconfig openvpn 'inline'\n\toption enabled 1\n\toption dev tun\n\n\
+                   config openvpn 'lan'\n\toption enabled 1\n\toption config '/y.ovpn'\n";
+    let taken = take_over(&file(), openvpn, None).unwrap();
+    let after = Package::parse(&taken.network).unwrap();
+    let network = Network::read(&after, "office").unwrap();
+    assert_eq!(
+        network.source,
+        Source::File("/etc/openvpn/office.ovpn".into())
+    );
+    let others = Package::parse(&taken.openvpn).unwrap();
+    assert_eq!(others.section("office").unwrap().text("enabled"), Some("0"));
+    assert_eq!(others.section("inline").unwrap().text("enabled"), Some("1"));
+    let hints = taken.hints.join("\n");
+    for words in ["off stays", "inline stays", "lan stays"] {
+        assert!(hints.contains(words), "{hints}");
+    }
+}
+
+#[test]
+fn only_what_is_asked_for_is_taken_over() {
+    let taken = take_over(&file(), "", Some("wg0")).unwrap();
+    assert_eq!(taken.changes.len(), 2);
+    let error = take_over(&file(), "", Some("wg9")).unwrap_err();
+    assert_eq!(error, TakeOverError::Unknown("wg9".to_owned()));
+}
+
+#[test]
+fn what_is_written_in_an_unusual_way_is_refused() {
+    let text = file().replace("option proto 'wireguard'", "option proto 'wire''guard'");
+    let error = take_over(&text, "", None).unwrap_err();
+    assert_eq!(error, TakeOverError::Unusual("network"));
+    // The word stands in the line before the value.
+    let text = file().replace(
+        "config interface 'wg0' # wireguard\n\toption proto 'wireguard'",
+        "config interface 'wg0'; option wireguard 1; option proto 'wireguard'",
+    );
+    let error = take_over(&text, "", None).unwrap_err();
+    assert_eq!(error, TakeOverError::Unusual("network"));
+}
+
+#[test]
+fn an_interface_that_would_not_work_is_refused() {
+    let text = file().replace(KEY, "short");
+    let error = take_over(&text, "", None).unwrap_err();
+    assert!(matches!(error, TakeOverError::Refused(_)), "{error}");
+}
+
+proptest! {
+    /// Whatever the files say: nothing but what is named changes, or nothing is to be written.
+    #[test]
+    fn any_text_is_taken_over_or_refused(
+        network in "(config (interface|wireguard_a) ?(a|'a'|)\n|\toption (proto|private_key|x) ('wireguard'|wireguard|static)\n|#.{0,5}\n|;){0,12}",
+        openvpn in "(config openvpn (a|b)\n|\toption (enabled|config) ('1'|1|/x)\n){0,6}",
+    ) {
+        if let Ok(taken) = take_over(&network, &openvpn, None) {
+            prop_assert_eq!(taken.changes.is_empty(), *taken.network == network && taken.openvpn == openvpn);
+        }
+    }
+}
