@@ -1,6 +1,6 @@
 //! `millrace migrate`: what an office with PPTP looks like with WireGuard.
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::error::ImportError;
 use config::pptp::{self, Client, Role, Server};
 use config::types::{Key32, is_ifname};
@@ -15,6 +15,8 @@ use std::process::ExitCode;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
+mod openwrt;
+
 /// WireGuard's usual port.
 const PORT: u16 = 51820;
 
@@ -24,11 +26,16 @@ const NAME_MAX: usize = 15;
 /// The command's own command line.
 pub(crate) fn command() -> Command {
     let path = |name: &'static str, help: &'static str| {
-        let argument = Arg::new(name).required(true).help(help);
+        let argument = Arg::new(name).required_unless_present("openwrt").help(help);
         argument.value_parser(value_parser!(PathBuf))
     };
+    let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     Command::new("migrate")
-        .about("Write WireGuard files for the same office as a PPTP file's, with new keys")
+        .about("Write WireGuard files for an office with PPTP, or take OpenWrt's tunnels over")
+        .after_help(
+            "With --openwrt: interfaces of OpenWrt's WireGuard protocol in /etc/config/network, and instances with a file in\n\
+             /etc/config/openvpn, become interfaces with proto millrace. What would change is shown; --apply writes it.",
+        )
         .arg(path(
             "FILE",
             "NAME.toml of a PPTP server or client, or a file of pppd's or pptpd.conf",
@@ -42,6 +49,32 @@ pub(crate) fn command() -> Command {
                 .long("endpoint")
                 .value_name("HOST[:PORT]")
                 .help("Where the users call the office, for the file of a server"),
+        )
+        .arg(
+            flag("openwrt")
+                .conflicts_with_all(["FILE", "DIRECTORY", "endpoint"])
+                .help("Take over what is in /etc/config/network and /etc/config/openvpn"),
+        )
+        .arg(
+            Arg::new("interface")
+                .long("interface")
+                .value_name("NAME")
+                .requires("openwrt")
+                .help("Only this interface or instance"),
+        )
+        .arg(
+            flag("apply")
+                .requires("openwrt")
+                .help("Write what is shown; copies go to /etc/millrace"),
+        )
+        .arg(
+            Arg::new("uci")
+                .long("uci")
+                .value_name("DIRECTORY")
+                .requires("openwrt")
+                .default_value("/etc/config")
+                .value_parser(value_parser!(PathBuf))
+                .help("Where UCI's files are"),
         )
 }
 
@@ -64,6 +97,8 @@ enum MigrateError {
     Pool { users: usize, pool: usize },
     #[error("{}: {error}", .path.display())]
     Write { path: PathBuf, error: io::Error },
+    #[error(transparent)]
+    Openwrt(#[from] openwrt::Error),
 }
 
 /// A file to be written.
@@ -79,11 +114,21 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let path = |name| matches.get_one::<PathBuf>(name).cloned();
     let (file, directory) = (path("FILE"), path("DIRECTORY"));
     let endpoint = matches.get_one::<String>("endpoint").map(String::as_str);
-    let done = migrate(
-        &file.unwrap_or_default(),
-        &directory.unwrap_or_default(),
-        endpoint,
-    );
+    let done = if matches.get_flag("openwrt") {
+        let order = openwrt::Order {
+            directory: &path("uci").unwrap_or_default(),
+            only: matches.get_one::<String>("interface").map(String::as_str),
+            apply: matches.get_flag("apply"),
+            copies: Path::new("/etc/millrace"),
+        };
+        openwrt::run(&order).map_err(MigrateError::from)
+    } else {
+        migrate(
+            &file.unwrap_or_default(),
+            &directory.unwrap_or_default(),
+            endpoint,
+        )
+    };
     match done {
         Ok(words) => {
             terminal::say(words);

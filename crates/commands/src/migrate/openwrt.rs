@@ -1,0 +1,158 @@
+//! `millrace migrate --openwrt`: interfaces and instances in the files of UCI, shown first and changed then.
+
+use host::written_file;
+use ::openwrt::take_over::{TakeOverError, TakenOver, take_over};
+use ::openwrt::uci::FILE_MAX;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// Where changes wait that `uci` has not committed.
+const PENDING: &str = "/tmp/.uci";
+
+/// Mode of a file whose own is not known: it has private keys.
+const MODE: u32 = 0o600;
+
+/// Why nothing was changed.
+#[derive(Debug, Error)]
+pub(super) enum Error {
+    #[error(transparent)]
+    TakeOver(#[from] TakeOverError),
+    #[error("{}: {error}", .path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error("{0}: has changes that are not committed: `uci commit` or `uci revert` them first")]
+    Pending(&'static str),
+}
+
+/// What is to be done.
+pub(super) struct Order<'o> {
+    /// The directory of UCI's files.
+    pub(super) directory: &'o Path,
+    /// The interface or instance; all if left out.
+    pub(super) only: Option<&'o str>,
+    /// Whether it is done, and not only shown.
+    pub(super) apply: bool,
+    /// Where copies of what was there are kept.
+    pub(super) copies: &'o Path,
+}
+
+/// Shows or does it. Returns what to say.
+pub(super) fn run(order: &Order<'_>) -> Result<String, Error> {
+    for file in ["network", "openvpn"] {
+        let waiting = std::fs::metadata(Path::new(PENDING).join(file));
+        if order.apply && waiting.is_ok_and(|it| it.len() > 0) {
+            return Err(Error::Pending(file));
+        }
+    }
+    let (network, openvpn) = (
+        order.directory.join("network"),
+        order.directory.join("openvpn"),
+    );
+    let network_text = read(&network)?;
+    let openvpn_text = match read(&openvpn) {
+        Err(Error::File { error, .. }) if error.kind() == ErrorKind::NotFound => Zeroizing::default(),
+        other => other?,
+    };
+    let taken = take_over(&network_text, &openvpn_text, order.only)?;
+    if taken.changes.is_empty() {
+        return Ok(words(&taken, "nothing to take over\n"));
+    }
+    if !order.apply {
+        let end = "this is what would change; write it with --apply\n";
+        return Ok(words(&taken, end));
+    }
+    // The interface is there before the instance is off: a power cut between them leaves both, which `doctor` and the
+    // logs show, and not none.
+    for (path, old, new) in [
+        (&network, &network_text, taken.network.as_str()),
+        (&openvpn, &openvpn_text, taken.openvpn.as_str()),
+    ] {
+        if old.as_str() != new {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let copy = order.copies.join(format!("{name}.before-millrace"));
+            write(&copy, old, Some(MODE))?;
+            write(path, new, None)?;
+        }
+    }
+    let end = format!(
+        "done; what was there is kept in {0}/*.before-millrace. Now: /etc/init.d/openvpn restart (where there is one), and \
+         /etc/init.d/network restart or a reboot\n",
+        order.copies.display()
+    );
+    Ok(words(&taken, &end))
+}
+
+fn words(taken: &TakenOver, end: &str) -> String {
+    let mut text = String::new();
+    for change in &taken.changes {
+        text += &format!("{change}\n");
+    }
+    for hint in &taken.hints {
+        text += &format!("note: {hint}\n");
+    }
+    text + end
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    |error| Error::File { path, error }
+}
+
+fn read(path: &Path) -> Result<Zeroizing<String>, Error> {
+    let mut text = Zeroizing::new(String::new());
+    let file = File::open(path).map_err(failed(path))?;
+    let mut file = file.take(FILE_MAX);
+    file.read_to_string(&mut text).map_err(failed(path))?;
+    Ok(text)
+}
+
+/// A file keeps its mode where none is given.
+fn write(path: &Path, text: &str, mode: Option<u32>) -> Result<(), Error> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let own = || std::fs::metadata(path).map_or(MODE, |it| it.permissions().mode() & 0o777);
+    let mode = mode.unwrap_or_else(own);
+    written_file::replace(path, text.as_bytes(), mode).map_err(failed(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn shown_first_and_changed_then() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let key = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
+        let before = format!("config interface 'wg0'\n\toption proto 'wireguard'\n\toption private_key '{key}'\n");
+        fs::write(at("network"), &before).unwrap();
+        fs::create_dir(at("copies")).unwrap();
+        let order = |apply, copies| Order {
+            directory: directory.path(),
+            only: None,
+            apply,
+            copies,
+        };
+        let copies = at("copies");
+        let shown = run(&order(false, &copies)).unwrap();
+        assert!(shown.contains("wireguard -> millrace") && shown.contains("--apply"), "{shown}");
+        assert!(!shown.contains(key));
+        assert_eq!(fs::read_to_string(at("network")).unwrap(), before);
+
+        run(&order(true, &copies)).unwrap();
+        let after = fs::read_to_string(at("network")).unwrap();
+        assert_eq!(after, before.replace("'wireguard'", "'millrace'"));
+        let copy = fs::read_to_string(copies.join("network.before-millrace")).unwrap();
+        assert_eq!(copy, before);
+        let twice = run(&order(true, &copies)).unwrap();
+        assert!(twice.contains("nothing to take over"), "{twice}");
+        assert!(!at("openvpn").exists());
+        // Without a place for the copy, nothing is changed.
+        fs::write(at("network"), &before).unwrap();
+        let error = run(&order(true, &at("missing"))).unwrap_err();
+        assert!(matches!(error, Error::File { .. }));
+        assert_eq!(fs::read_to_string(at("network")).unwrap(), before);
+    }
+}
