@@ -18,8 +18,16 @@ pub const NOWHERE: u32 = 981;
 /// The priorities of the guard's rules.
 pub const PRIORITIES: [u32; 3] = [TO_LAN, INTO_TABLE, NOWHERE];
 
-/// Priorities of the crate `policy` that come before the guard's table: what goes into a tunnel, and what goes nowhere.
-pub const POLICY: [u32; 2] = [910, 911];
+/// Where rules of the crate `policy` begin that come before the guard's table: four in a row, of which all ask for a mark. The
+/// first is where they are unless another program's rules are before them.
+pub const POLICY: [u32; 8] = [910, 890, 880, 870, 860, 850, 840, 830];
+
+/// Whether a rule is one of those.
+#[must_use]
+pub fn is_policys(rule: &Rule) -> bool {
+    let priority = rule.priority.unwrap_or(0);
+    rule.fwmark.is_some() && POLICY.iter().any(|it| (*it..it + 4).contains(&priority))
+}
 
 /// What has to be done to rules.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

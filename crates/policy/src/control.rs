@@ -149,8 +149,9 @@ pub fn shown(policy: &Policy) -> Result<String, PolicyError> {
     let facts = Facts::gather(policy, known, None, &mut System::open()?)?;
     let mut text = wanted(policy, &facts).script(Refusal::Reject, &[], &[]);
     let ways = Ways::new(policy);
+    let place = rules::Place::among(&facts.rules);
     for family in FAMILIES {
-        let all: Vec<Rule> = rules::wanted(&ways, facts.is_around(policy), family);
+        let all: Vec<Rule> = rules::wanted(&ways, facts.is_around(policy), place, family);
         for rule in &all {
             text += &format!("# {}\n", in_words(rule));
         }

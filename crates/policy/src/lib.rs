@@ -3,7 +3,7 @@
 //! | part | where | what it does |
 //! |---|---|---|
 //! | [`table`] | the table `inet millrace_policy` of the packet filter | judges the first packet of a connection, marks it, and refuses what would leave by the wrong way |
-//! | [`rules`] | routing rules 910, 911, 990 and 991, of both families | lead by the mark: into a tunnel's table, nowhere, around tunnels |
+//! | [`rules`] | four kinds of routing rules, of both families | lead by the mark: into a tunnel's table, nowhere, around tunnels |
 //! | [`routes`] | a routing table for each tunnel, one for what goes around | the default routes |
 //! | [`dnsmasq`] | a file in the directory that `dnsmasq` reads | has the addresses of names put into sets of the table |
 //!

@@ -32,9 +32,11 @@ impl Plan {
             table: !matches!(table, TableFact::There { whole: true, .. }),
             ..Self::default()
         };
+        let place = rules::Place::among(&facts.rules);
         for (family, have) in FAMILIES.into_iter().zip(&facts.rules) {
             let Some(have) = have else { continue };
-            let of_family = rules::changes(have, &rules::wanted(&ways, is_around, family));
+            let wanted = rules::wanted(&ways, is_around, place, family);
+            let of_family = rules::changes(have, &wanted);
             plan.rules.add.extend(of_family.add);
             plan.rules.delete.extend(of_family.delete);
         }
