@@ -85,7 +85,6 @@ impl Policed {
         ] {
             echo(host, port, &stop);
         }
-        echo(&all.world.router, 9003, &stop);
         all
     }
 
@@ -180,6 +179,13 @@ impl Policed {
         asked.then(|| self.seen("answered", port)).flatten()
     }
 
+    /// The router answers datagrams to an address of its own, from that address.
+    pub fn listen(&self, address: &str, port: u16) {
+        usable(&self.world.router, address);
+        let at = SocketAddr::new(ip(address), port);
+        echo_datagrams(&self.world.router, at, &self.stop);
+    }
+
     /// Forgets by which way answers came.
     pub fn forget_answers(&self) {
         let words = ["flush", "set", "inet", "seen", "answered"];
@@ -272,9 +278,14 @@ impl Drop for Policed {
 
 /// Answers datagrams and streams of a host's port with what they have.
 fn echo(host: &Host, port: u16, stop: &Arc<AtomicBool>) {
+    echo_datagrams(host, SocketAddr::new(ip("::"), port), stop);
+    echo_streams(host, port, stop);
+}
+
+fn echo_datagrams(host: &Host, at: SocketAddr, stop: &Arc<AtomicBool>) {
+    let socket = host.run(|| UdpSocket::bind(at)).unwrap().unwrap();
     let theirs = Arc::clone(stop);
     let datagrams = move || -> io::Result<()> {
-        let socket = UdpSocket::bind(("::", port))?;
         socket.set_read_timeout(Some(Duration::from_millis(50)))?;
         let mut buffer = [0; 512];
         while !theirs.load(Ordering::Relaxed) {
@@ -285,6 +296,9 @@ fn echo(host: &Host, port: u16, stop: &Arc<AtomicBool>) {
         Ok(())
     };
     host.spawn("datagrams", datagrams).unwrap();
+}
+
+fn echo_streams(host: &Host, port: u16, stop: &Arc<AtomicBool>) {
     let theirs = Arc::clone(stop);
     let streams = move || -> io::Result<()> {
         let listener = TcpListener::bind(("::", port))?;

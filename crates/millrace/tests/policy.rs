@@ -257,6 +257,9 @@ fn packets_go_the_way_of_the_first_entry_that_fits() {
         iifname { \"mr-nl\", \"wan\" } meta nfproto ipv4 udp dport 9002 dnat ip to 192.168.1.1:9000\n\
         iifname { \"mr-nl\", \"wan\" } meta nfproto ipv6 udp dport 9002 dnat ip6 to [fd00:1::1]:9000\n}\n}\n";
     all.world.router.nft(forwards).unwrap();
+    for address in ["10.2.0.2", "fd02::2"] {
+        all.listen(address, 9003);
+    }
     let answers = |what: &str| {
         for (from, to, port, wanted) in [
             (FAR[0], "10.1.0.2", 9001, "wg1"),
@@ -397,6 +400,7 @@ fn wg_quick_goes_on_beside_it() {
     );
     assert_eq!(all.policy(&["on", "--settings", &file]).0, Some(0));
     let watch = all.watch(&file);
+    all.listen("192.168.3.1", 9003);
     for _ in 0..2 {
         settled(&all, "pc", "through mr-us");
         for (place, far) in FAR.into_iter().enumerate() {
