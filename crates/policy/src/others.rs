@@ -256,7 +256,7 @@ fn notes(kind: Kind, policy: &Policy, facts: &Facts, is_crowded: bool) -> Vec<St
             }
         }
         Kind::WgQuick if !facts.is_around(policy) && around => {
-            notes.push("what entries lead around tunnels is left to mwan3".to_owned())
+            notes.push("what entries lead around tunnels is left to mwan3".to_owned());
         }
         _ => {}
     }

@@ -251,9 +251,8 @@ fn way(way: &Way, ways: &Ways, facts: &Facts, family: Family) -> String {
         Way::Block => return "blocked".to_owned(),
         Way::Through { device, down } => (device, *down),
     };
-    let why = match through(device, ways, facts, family) {
-        Ok(_) => return format!("through {device}"),
-        Err(why) => why,
+    let Err(why) = through(device, ways, facts, family) else {
+        return format!("through {device}");
     };
     match down {
         Down::Hold => format!("held: {why}"),
