@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use lab::peer::{Keys, PeerOptions, RunningPeer, WgPeer, WireGuardPeer};
 use lab::{Host, Process};
+use serde_json::Value;
 
 use crate::guarded::Guarded;
 use crate::{Directory, PATIENCE, PROGRAM, interface, ip, millrace, until, usable};
@@ -250,6 +251,27 @@ impl Policed {
         let command = self.world.router.command(PROGRAM).arg("policy");
         let exit = command.args(words).exit().unwrap();
         (exit.status.code(), exit.stdout + &exit.stderr)
+    }
+
+    /// What `millrace policy status` says, and the code that it ends with.
+    pub fn status(&self) -> (Value, Option<i32>) {
+        let command = self.world.router.command(PROGRAM);
+        let exit = command.args(["policy", "status", "--json"]).exit().unwrap();
+        (
+            serde_json::from_str(&exit.stdout).unwrap(),
+            exit.status.code(),
+        )
+    }
+
+    /// Waits until all of it is in place, and packets of an entry go this way in both families.
+    pub fn settled(&self, entry: &str, way: &str) {
+        until(way, || {
+            let (report, code) = self.status();
+            let mut entries = report["entries"].as_array().unwrap().iter();
+            let found = entries.find(|it| it["name"] == entry).unwrap();
+            let is = |family: &str| found[family].as_str().unwrap().starts_with(way);
+            code == Some(0) && is("ipv4") && is("ipv6")
+        });
     }
 
     /// A process that sets the policy again.
