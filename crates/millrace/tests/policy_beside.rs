@@ -1,7 +1,5 @@
 //! The policy beside other programs that lead packets, and beside the guard: nothing of theirs is broken.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use acceptance::guarded::FAR;
 use acceptance::policed::Policed;
 use acceptance::quick::{hide_kernel_modules, make_executable, without_the_kernels};
