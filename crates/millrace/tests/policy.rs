@@ -356,11 +356,17 @@ fn a_dnsmasq_that_cannot_is_told_of_and_left_alone() {
         exit.stderr
     };
     let files = || fs::read_dir(&confs).unwrap().count();
-    let stand_in = |version: &str, test: &str| {
-        let text = format!("#!/bin/sh\n[ \"$1\" = --version ] && echo {version} && exit\n{test}\n");
-        make_executable(&directory.file("bin/dnsmasq", &text));
-    };
     assert!(on().contains("there is no program dnsmasq"));
+    // Written once: what is open for writing, in a child of another thread too, cannot be executed.
+    let place = directory.path().display();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && read -r words <{place}/version && echo $words && exit\n. {place}/test\n"
+    );
+    make_executable(&directory.file("bin/dnsmasq", &script));
+    let stand_in = |version: &str, test: &str| {
+        directory.file("version", &format!("{version}\n"));
+        directory.file("test", test);
+    };
     stand_in("ipset no-nftset auth", "exit 0");
     assert!(on().contains("install one that is built with nftset"));
     stand_in("ipset nftset auth", "echo bad option at line 1 >&2; exit 1");

@@ -1,7 +1,5 @@
 //! `wg-quick` with the program as its user-space implementation.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
 use std::time::Duration;
 
 use acceptance::quick::{hide_kernel_modules, make_executable, without_the_kernels};
