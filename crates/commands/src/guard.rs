@@ -11,7 +11,7 @@ use guard::control::{self, Done};
 use guard::{GuardError, Report, State};
 use thiserror::Error;
 
-mod kept;
+pub(crate) mod kept;
 mod text;
 
 pub(crate) use text::{document, render};

@@ -22,6 +22,7 @@ mod migrate;
 mod netifd;
 mod openvpn;
 mod peer;
+mod policy;
 mod profile;
 #[cfg(feature = "relay")]
 mod relay;
@@ -64,6 +65,7 @@ fn cli() -> Command {
         .subcommand(server::command())
         .subcommand(peer::command())
         .subcommand(guard::command())
+        .subcommand(policy::command())
         .subcommands(keys::commands())
         .subcommand(tune::command());
     #[cfg(feature = "pptp")]
@@ -129,6 +131,7 @@ pub fn run() -> ExitCode {
         Some("up") => "warn,service::wireguard=info,service::pptp=info,commands=info",
         Some("relay") => "warn,service::relay=info,commands=info",
         Some("guard") => "warn,guard=info",
+        Some("policy") => "warn,policy=info",
         _ => "warn",
     };
     host::logging::begin(match matches.get_count("verbose") {
@@ -158,6 +161,7 @@ pub fn run() -> ExitCode {
         Some(("server", m)) => server::run(m),
         Some(("peer", m)) => peer::run(m),
         Some(("guard", m)) => guard::run(m),
+        Some(("policy", m)) => policy::run(m),
         Some(("import", m)) => import::run(m),
         Some(("list", m)) => list::run(m),
         Some(("check", m)) => check::run(&m.into()),

@@ -257,6 +257,11 @@ fn show(arguments: &Arguments, statuses: &[Status]) -> io::Result<()> {
     {
         write!(out, "\n{}", crate::guard::render(&report))?;
     }
+    if arguments.ifname.is_none()
+        && let Some(report) = crate::policy::brief()
+    {
+        write!(out, "\n{}", crate::policy::render_brief(&report))?;
+    }
     out.flush()
 }
 

@@ -263,7 +263,7 @@ fn words<'a>(value: &'a DeValue<'_>) -> Option<Vec<&'a str>> {
     words.filter(|words| words.len() <= DEVICES_MAX)
 }
 
-fn devices(value: &DeValue<'_>) -> Option<Vec<String>> {
+pub(crate) fn devices(value: &DeValue<'_>) -> Option<Vec<String>> {
     let words = words(value)?;
     words
         .iter()
@@ -272,7 +272,7 @@ fn devices(value: &DeValue<'_>) -> Option<Vec<String>> {
 }
 
 /// A value as an error names it.
-fn shown(value: &DeValue<'_>) -> String {
+pub(crate) fn shown(value: &DeValue<'_>) -> String {
     match (words(value), value) {
         (Some(words), _) => format!("{words:?}"),
         (None, DeValue::String(text)) => format!("{text:?}"),

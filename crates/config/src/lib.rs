@@ -9,6 +9,7 @@
 //! * [`pptp`]: PPTP clients and servers.
 //! * [`relay`]: relays, and who may use them.
 //! * [`guard`]: devices of the LAN that leave only by a tunnel.
+//! * [`policy`]: which devices, networks and names go through which tunnel.
 //! * [`error`]: why there is no model.
 //! * [`uapi`]: the text that `wg` speaks to a running interface.
 //! * [`types`]: keys, address ranges and endpoints that the others share.
@@ -26,6 +27,7 @@ pub mod guard;
 pub mod home;
 pub mod lines;
 pub mod openvpn;
+pub mod policy;
 pub mod pptp;
 pub mod relay;
 pub mod report;

@@ -113,11 +113,11 @@ mod tests {
         let refused = |errno| Err(NetlinkError::Open(io::Error::from_raw_os_error(errno)));
         let mut applied = Applied::default();
         // As at each look, where a kernel has no rules.
-        applied.added(&rule(902), refused(95));
+        applied.added(&rule(981), refused(95));
         assert_eq!((applied.errors.len(), applied.closed), (1, false));
         applied.added(&rule(900), Ok(()));
         assert!(!applied.closed, "this one opens");
-        applied.added(&rule(902), Ok(()));
+        applied.added(&rule(981), Ok(()));
         assert_eq!((applied.errors.len(), applied.closed), (1, true));
     }
 }

@@ -5,7 +5,7 @@
 //! | layer | where | what it says |
 //! |---|---|---|
 //! | [`chain`] | a chain of the table `inet millrace` in the `forward` hook | what came in by a guarded device leaves by one of the LAN or by a tunnel |
-//! | [`rules`] | routing rules 900 to 902, of both families | networks of the LAN by the main table; else the guard's own table; else "unreachable" |
+//! | [`rules`] | routing rules 900, 980 and 981, of both families | networks of the LAN by the main table; else the guard's own table; else "unreachable" |
 //!
 //! They are the kernel's and belong to no process: no tunnel that ends, is killed or was never started changes anything
 //! of them. A tunnel's only part is the default route in the guard's table, and where no tunnel makes one, the guard does
@@ -27,11 +27,12 @@ pub mod control;
 mod error;
 mod facts;
 mod flows;
-mod networks;
+pub mod networks;
 pub mod plan;
+pub mod record;
 mod report;
 pub mod rules;
-mod system;
+pub mod system;
 mod watch;
 mod way;
 

@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use netio::netlink::{Family, RouteKind};
+use netio::netlink::{Address, Family, Link, Route, RouteKind};
 
 use crate::facts::Facts;
 
 /// A network: address and bits of its prefix.
-pub(crate) type Network = (IpAddr, u8);
+pub type Network = (IpAddr, u8);
 
 /// Bits that a network of the LAN has at least, IPv4 and IPv6. A route of fewer bits by a device of the LAN is a gateway's,
 /// and most of what it leads to is not the LAN.
@@ -16,22 +16,30 @@ const PREFIX_MIN: [u8; 2] = [8, 16];
 /// Most networks that are led past the tunnel, each of which is a rule for each device. A LAN has a handful.
 const NETWORKS_MAX: usize = 64;
 
-/// The networks of these devices, by their addresses and by the routes of the main table that lead there. Sorted; none is
-/// within another.
+/// The networks of these devices.
 pub(crate) fn networks(facts: &Facts, devices: &[&str]) -> Vec<Network> {
-    let indices: Vec<u32> = facts
-        .links
+    of_devices(&facts.links, &facts.addresses, &facts.main, devices)
+}
+
+/// The networks of devices, by their addresses and by the routes of the main table that lead there. Sorted; none is
+/// within another.
+#[must_use]
+pub fn of_devices(
+    links: &[Link],
+    addresses: &[Address],
+    main: &[Route],
+    devices: &[&str],
+) -> Vec<Network> {
+    let indices: Vec<u32> = links
         .iter()
         .filter(|link| devices.contains(&link.name.as_str()))
         .map(|link| link.index)
         .collect();
-    let of_addresses = facts
-        .addresses
+    let of_addresses = addresses
         .iter()
         .filter(|address| indices.contains(&address.index))
         .map(|address| (address.ip, address.prefix));
-    let of_routes = facts
-        .main
+    let of_routes = main
         .iter()
         .filter(|route| route.kind == RouteKind::Unicast)
         .filter(|route| route.dev.is_some_and(|dev| indices.contains(&dev)))
@@ -79,7 +87,8 @@ fn masked(ip: IpAddr, prefix: u8) -> IpAddr {
 }
 
 /// Whether the network has the address.
-pub(crate) fn covers((network, prefix): Network, ip: IpAddr) -> bool {
+#[must_use]
+pub fn covers((network, prefix): Network, ip: IpAddr) -> bool {
     Family::of(network) == Family::of(ip) && masked(ip, prefix) == masked(network, prefix)
 }
 

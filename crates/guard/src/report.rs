@@ -6,7 +6,7 @@ use netio::netlink::{Family, RouteKind};
 use crate::chain::{PRIORITY, WantedChain, refused};
 use crate::facts::{ChainFact, FAMILIES, Facts};
 use crate::networks::networks;
-use crate::rules::{TO_LAN, changes, wanted};
+use crate::rules::{INTO_TABLE, TO_LAN, changes, is_policys, wanted};
 use crate::way::Way;
 
 /// The three states.
@@ -166,7 +166,10 @@ impl Report {
             (_, true) => {}
         }
         let rules = facts.rules.iter().flatten().flatten();
-        let earlier = rules.filter_map(|rule| rule.priority.filter(|it| (1..TO_LAN).contains(it)));
+        let is_other = |it: &u32| (1..INTO_TABLE).contains(it) && *it != TO_LAN;
+        let earlier = rules
+            .filter(|rule| !is_policys(rule))
+            .filter_map(|rule| rule.priority.filter(is_other));
         let mut earlier: Vec<u32> = earlier.collect();
         earlier.sort_unstable();
         earlier.dedup();

@@ -1,8 +1,7 @@
 //! The second layer: routing rules.
 //!
-//! All rules with a priority of 900 to 902 are the guard's.
-
-use std::ops::RangeInclusive;
+//! All rules with one of its three priorities are the guard's. Those of the crate `policy` are between and behind them:
+//! what it leads through a tunnel goes there before the guard's table is asked, what it leads around tunnels does not.
 
 use config::guard::Guard;
 use netio::netlink::{DeviceName, Family, Rule, TABLE_MAIN};
@@ -12,12 +11,23 @@ use crate::networks::Network;
 /// Priority of the rules by which the LAN reaches its own networks.
 pub const TO_LAN: u32 = 900;
 /// Priority of the rules by which it looks into the guard's table.
-pub const INTO_TABLE: u32 = 901;
+pub const INTO_TABLE: u32 = 980;
 /// Priority of the rules by which all else goes nowhere.
-pub const NOWHERE: u32 = 902;
+pub const NOWHERE: u32 = 981;
 
 /// The priorities of the guard's rules.
-pub const PRIORITIES: RangeInclusive<u32> = TO_LAN..=NOWHERE;
+pub const PRIORITIES: [u32; 3] = [TO_LAN, INTO_TABLE, NOWHERE];
+
+/// Where rules of the crate `policy` begin that come before the guard's table: four in a row, of which all ask for a mark. The
+/// first is where they are unless another program's rules are before them.
+pub const POLICY: [u32; 8] = [910, 890, 880, 870, 860, 850, 840, 830];
+
+/// Whether a rule is one of those.
+#[must_use]
+pub fn is_policys(rule: &Rule) -> bool {
+    let priority = rule.priority.unwrap_or(0);
+    rule.fwmark.is_some() && POLICY.iter().any(|it| (*it..it + 4).contains(&priority))
+}
 
 /// What has to be done to rules.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -107,7 +117,7 @@ mod tests {
     fn what_holds_comes_before_what_opens() {
         let rules = wanted(&guard(), &networks(), Family::V6);
         let priorities: Vec<u32> = rules.iter().filter_map(|rule| rule.priority).collect();
-        assert_eq!(priorities, [902, 901, 902, 901, 900, 900]);
+        assert_eq!(priorities, [981, 980, 981, 980, 900, 900]);
         assert_eq!(rules[4].to, Some((ip("2001:db8:1:1::"), 64)));
         assert!(
             rules
@@ -131,7 +141,7 @@ mod tests {
     fn rules_of_others_are_left_and_doubles_are_not() {
         let want = wanted(&guard(), &networks(), Family::V4);
         let other = Rule {
-            priority: Some(903),
+            priority: Some(910),
             ..Rule::new(Family::V4, 78)
         };
         let mut have = want.clone();

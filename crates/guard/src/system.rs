@@ -7,17 +7,21 @@ use netio::netlink::{Netfilter, Netlink};
 
 use crate::GuardError;
 
-/// What the guard reads and changes, in the network namespace of the thread that opened it.
+/// What is read and changed, in the network namespace of the thread that opened it.
 #[derive(Debug)]
-pub(crate) struct System {
+pub struct System {
     /// Links, addresses, routes, rules.
-    pub(crate) netlink: Netlink,
+    pub netlink: Netlink,
     /// The packet filter and the table of connections; `None` in a kernel without.
-    pub(crate) netfilter: Option<Netfilter>,
+    pub netfilter: Option<Netfilter>,
 }
 
 impl System {
-    pub(crate) fn open() -> Result<Self, GuardError> {
+    /// Opens the sockets.
+    ///
+    /// # Errors
+    /// When the kernel gives no routing socket.
+    pub fn open() -> Result<Self, GuardError> {
         Ok(Self {
             netlink: Netlink::open()?,
             netfilter: Netfilter::open().ok(),
@@ -29,7 +33,7 @@ impl System {
 ///
 /// # Errors
 /// [`GuardError::NoNft`], or what it says.
-pub(crate) fn nft(script: &str) -> Result<(), GuardError> {
+pub fn nft(script: &str) -> Result<(), GuardError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => GuardError::NoNft,
         _ => GuardError::Nft(error.to_string()),
@@ -58,7 +62,7 @@ pub(crate) fn nft(script: &str) -> Result<(), GuardError> {
 ///
 /// # Errors
 /// As [`nft`].
-pub(crate) fn listed(table: &str) -> Result<String, GuardError> {
+pub fn listed(table: &str) -> Result<String, GuardError> {
     let output = Command::new("nft")
         .args(["list", "table", "inet", table])
         .stdin(Stdio::null())

@@ -103,6 +103,7 @@ fn package(name: &str) -> &str {
         "nft" => "nftables",
         "ping" => "iputils-ping",
         "ip" => "iproute2",
+        "dnsmasq" => "dnsmasq-base",
         other => other,
     }
 }

@@ -430,7 +430,7 @@ fn the_commands_tell_by_their_codes() {
     let (code, text) = run(&["on", "--settings", file, "--lan", "br-lan", "--show"]);
     assert_eq!(code, Some(0));
     assert!(
-        text.contains("add chain inet millrace guard") && text.contains("rule 902"),
+        text.contains("add chain inet millrace guard") && text.contains("rule 981"),
         "{text}"
     );
     assert_eq!(run(&["status"]).0, Some(3));
@@ -475,7 +475,7 @@ fn the_commands_tell_by_their_codes() {
         "{}",
         state()
     );
-    assert!(!state().contains("902"), "{}", state());
+    assert!(!state().contains("981"), "{}", state());
     // Without `nft` the rules hold, and it is said what is missing.
     let bare = world
         .router

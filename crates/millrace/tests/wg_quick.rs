@@ -1,50 +1,14 @@
 //! `wg-quick` with the program as its user-space implementation.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use acceptance::quick::{hide_kernel_modules, make_executable, without_the_kernels};
 use acceptance::{
     A4, B4, Directory, Net, PORT_B, PROGRAM, WG, inhabitants, interface, ip, millrace, pings,
     ready, run_files, until,
 };
 use lab::peer::{Keys, PeerOptions, WgPeer, WireGuardPeer};
-use lab::{Host, tools};
-use nix::mount::{MsFlags, mount};
-
-/// A copy of `wg-quick` for which the kernel has no WireGuard, as it looks for `ip` beside itself first.
-fn without_the_kernels(directory: &Directory, original: &Path) -> PathBuf {
-    let copy = directory.path().join("wg-quick");
-    fs::copy(original, &copy).unwrap();
-    let ip = tools::find("ip").unwrap();
-    let text = format!(
-        "#!/bin/sh\ncase \" $* \" in *' type wireguard '*) exit 2 ;; esac\nexec {} \"$@\"\n",
-        ip.display()
-    );
-    make_executable(&directory.file("ip", &text));
-    copy
-}
-
-fn make_executable(file: &Path) {
-    fs::set_permissions(file, fs::Permissions::from_mode(0o700)).unwrap();
-}
-
-/// `wg-quick` does without a program for it where the kernel's module is loaded, and so does not see modules.
-fn hide_kernel_modules(host: &Host) {
-    let hide = || {
-        mount(
-            Some("none"),
-            "/sys/module",
-            Some("tmpfs"),
-            MsFlags::empty(),
-            None::<&str>,
-        )
-    };
-    host.run(hide).unwrap().unwrap();
-}
+use lab::tools;
 
 /// `wg-quick up` and `down`, with the program as its user-space implementation: by its own name for
 /// that, and through a script.

@@ -1,4 +1,4 @@
-//! The guard's init script, with stand-ins for procd and the program, where OpenWrt starts it behind an upgrade.
+//! The init scripts of guard and policy, with stand-ins for procd and the program, where OpenWrt starts it behind an upgrade.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -21,8 +21,8 @@ procd_close_instance() { :; }
 start_service
 "#;
 
-/// What is called where `millrace guard status` ends with that code.
-fn called(upgrade: Option<&str>, status: u8) -> Vec<String> {
+/// What is called of a script, `guard` or `policy`, where its `status` ends with that code.
+fn called(script: &str, upgrade: Option<&str>, status: u8) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let scratch = tempfile::tempdir().unwrap();
     let log = scratch.path().join("log");
@@ -31,7 +31,9 @@ fn called(upgrade: Option<&str>, status: u8) -> Vec<String> {
         .args(["-uc", START])
         .env(
             "INIT",
-            root.join("packaging/openwrt/millrace/etc/init.d/millrace-guard"),
+            root.join(format!(
+                "packaging/openwrt/millrace/etc/init.d/millrace-{script}"
+            )),
         )
         .env("LOG", &log)
         .env("STATUS", status.to_string())
@@ -47,14 +49,17 @@ fn called(upgrade: Option<&str>, status: u8) -> Vec<String> {
 
 #[test]
 fn an_upgrade_does_not_set_a_guard_that_is_off() {
-    assert_eq!(called(Some("1"), 3), ["guard status"]);
+    assert_eq!(called("guard", Some("1"), 3), ["guard status"]);
+    assert_eq!(called("policy", Some("1"), 3), ["policy status"]);
 }
 
 #[test]
 fn an_upgrade_goes_on_with_a_guard_that_is_on_in_part_or_unknown() {
     for status in [0, 1, 127] {
         let all = ["guard status", "guard on", "instance"];
-        assert_eq!(called(Some("1"), status), all, "{status}");
+        assert_eq!(called("guard", Some("1"), status), all, "{status}");
+        let all = ["policy status", "policy on", "instance"];
+        assert_eq!(called("policy", Some("1"), status), all, "{status}");
     }
 }
 
@@ -62,6 +67,9 @@ fn an_upgrade_goes_on_with_a_guard_that_is_on_in_part_or_unknown() {
 fn a_start_of_the_user_or_at_boot_sets_it() {
     // opkg says 0 where it installs.
     for upgrade in [None, Some(""), Some("0")] {
-        assert_eq!(called(upgrade, 3), ["guard on", "instance"], "{upgrade:?}");
+        for script in ["guard", "policy"] {
+            let all = [format!("{script} on"), "instance".to_owned()];
+            assert_eq!(called(script, upgrade, 3), all, "{upgrade:?}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use config::guard::Guard;
 
 /// The copy's place.
-pub(super) fn path_of(file: &Path) -> PathBuf {
+pub(crate) fn path_of(file: &Path) -> PathBuf {
     let mut name = OsString::from(file);
     name.push(".valid");
     PathBuf::from(name)
@@ -35,6 +35,11 @@ pub(super) fn read(file: &Path) -> Option<Guard> {
 
 /// Writes settings to a file, which is whole at all times.
 pub(super) fn write(guard: &Guard, path: &Path, mode: u32) -> io::Result<()> {
+    write_text(&guard.to_toml(), path, mode)
+}
+
+/// Writes a text to a file, which is whole at all times.
+pub(crate) fn write_text(text: &str, path: &Path, mode: u32) -> io::Result<()> {
     let mut new = OsString::from(path);
     new.push(".new");
     let new = PathBuf::from(new);
@@ -49,7 +54,7 @@ pub(super) fn write(guard: &Guard, path: &Path, mode: u32) -> io::Result<()> {
         .open(&new)?;
     // Also where one was left behind.
     file.set_permissions(fs::Permissions::from_mode(mode))?;
-    file.write_all(guard.to_toml().as_bytes())?;
+    file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path)
 }

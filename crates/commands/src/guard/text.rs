@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use config::guard::Guard;
-use guard::rules::{NOWHERE, TO_LAN};
+use guard::rules::PRIORITIES;
 use guard::{Report, State, Way};
 use serde_json::{Value, json};
 
@@ -39,7 +39,8 @@ pub(crate) fn render(report: &Report) -> String {
             ),
         };
         line("packet filter", report.chain.words());
-        line(&format!("rules {TO_LAN}-{NOWHERE}"), &rules);
+        let [lan, table, nowhere] = PRIORITIES;
+        line(&format!("rules {lan}, {table}, {nowhere}"), &rules);
         if let Some(refused) = report.refused {
             line("refused", &format!("{refused} packets"));
         }
@@ -127,7 +128,7 @@ mod tests {
             "guard: held\n",
             "  guarded: br-lan\n",
             "  IPv4: held: no tunnel is up: there is no device mr-*\n",
-            "  rules 900-902: IPv4 in place, IPv6 missing\n",
+            "  rules 900, 980, 981: IPv4 in place, IPv6 missing\n",
             "  refused: 7 packets\n",
             "  note: no device\n  note: a word\n",
             "  to let go: bring a tunnel up (mr-*), or `millrace guard off`",

@@ -90,6 +90,14 @@ pub enum SettingsError {
         /// What it may be.
         wanted: &'static str,
     },
+    /// An entry of a policy of which something is missing or too much.
+    #[error("{origin}: {words}")]
+    Entry {
+        /// Where.
+        origin: Origin,
+        /// A sentence.
+        words: String,
+    },
     /// Lines that fit no tunnel.
     #[error("{origin}: {words}")]
     Lines {

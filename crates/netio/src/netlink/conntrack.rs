@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use super::nftables::HEADER_SIZE;
 use super::request::Body;
-use super::{Family, Netfilter, NetlinkError, attributes, decode_ip};
+use super::{Family, Netfilter, NetlinkError, attributes, decode_ip, decode_u32};
 
 /// Number of the subsystem, linux/netfilter/nfnetlink.h, in the upper byte of a message's type.
 const NFNL_SUBSYS_CTNETLINK: u16 = 1 << 8;
@@ -23,6 +23,7 @@ const NLA_F_NESTED: u16 = 1 << 15;
 // Attribute numbers.
 const CTA_TUPLE_ORIG: u16 = 1;
 const CTA_TUPLE_REPLY: u16 = 2;
+const CTA_MARK: u16 = 8;
 const CTA_ID: u16 = 12;
 const CTA_ZONE: u16 = 18;
 const CTA_TUPLE_IP: u16 = 1;
@@ -40,6 +41,8 @@ pub struct Flow {
     pub dst: IpAddr,
     /// Who answers, and to whom the answers go: behind all translation.
     pub reply: Option<(IpAddr, IpAddr)>,
+    /// Its mark, 0 without one.
+    pub mark: u32,
     /// Addresses and ports as the kernel has them: never empty, as a request without would forget all connections.
     tuple: Vec<u8>,
     id: Option<[u8; 4]>,
@@ -101,11 +104,12 @@ impl Netfilter {
 }
 
 fn parse(body: &[u8]) -> Option<Flow> {
-    let (mut tuple, mut reply, mut id, mut zone) = (None, None, None, None);
+    let (mut tuple, mut reply, mut mark, mut id, mut zone) = (None, None, None, None, None);
     for (kind, value) in attributes(body.get(HEADER_SIZE..)?) {
         match kind {
             CTA_TUPLE_ORIG => tuple = Some(value),
             CTA_TUPLE_REPLY => reply = Some(value),
+            CTA_MARK => mark = decode_u32(value).map(u32::from_be),
             CTA_ID => id = value.try_into().ok(),
             CTA_ZONE => zone = value.try_into().ok(),
             _ => {}
@@ -117,6 +121,7 @@ fn parse(body: &[u8]) -> Option<Flow> {
         src,
         dst,
         reply: reply.and_then(addresses),
+        mark: mark.unwrap_or(0),
         tuple: tuple.to_vec(),
         id,
         zone,
@@ -156,9 +161,10 @@ mod tests {
         let answer = tuple([203, 0, 113, 9], [198, 51, 100, 7]);
         body.push_body(CTA_TUPLE_REPLY | NLA_F_NESTED, &answer);
         body.push(CTA_ID, &[1, 2, 3, 4]);
+        body.push(CTA_MARK, &[1, 0, 0, 7]);
         let flow = parse(&body.request(0, 0, 0)[16..]).unwrap();
         assert_eq!(format!("{flow:?}"), "192.168.1.2 to 203.0.113.9");
-        assert_eq!(flow.id, Some([1, 2, 3, 4]));
+        assert_eq!((flow.id, flow.mark), (Some([1, 2, 3, 4]), 0x0100_0007));
         let answers = ([203, 0, 113, 9].into(), [198, 51, 100, 7].into());
         assert_eq!(flow.reply, Some(answers));
         assert!(!flow.tuple.is_empty());

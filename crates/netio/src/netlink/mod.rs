@@ -11,6 +11,7 @@ mod error;
 mod link;
 pub mod masquerade;
 mod monitor;
+mod neighbour;
 mod nftables;
 mod request;
 mod route;
@@ -33,7 +34,8 @@ pub use conntrack::Flow;
 pub use error::NetlinkError;
 pub use link::{Counters, Link, VethEnd};
 pub use monitor::{Event, Monitor, Watch};
-pub use nftables::{Chain, ChainRule, ChainsWatch, HOOK_FORWARD};
+pub use neighbour::Neighbour;
+pub use nftables::{Chain, ChainRule, ChainsWatch, HOOK_FORWARD, HOOK_OUTPUT, HOOK_PREROUTING};
 pub use route::{Route, RouteKind, RouteLookup, TABLE_LOCAL, TABLE_MAIN};
 pub use rule::{DeviceName, Further, Rule, RuleAction};
 

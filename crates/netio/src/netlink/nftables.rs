@@ -33,6 +33,10 @@ const NFPROTO_INET: u8 = 1;
 
 /// The hook that packets of others pass on their way through this host.
 pub const HOOK_FORWARD: u32 = 2;
+/// The hook that packets pass as they come in, before it is decided where they go.
+pub const HOOK_PREROUTING: u32 = 0;
+/// The hook that packets pass which this host sends itself.
+pub const HOOK_OUTPUT: u32 = 3;
 
 // Attribute numbers. That of the table is the same for tables, chains and rules.
 const NFTA_TABLE: u16 = 1;

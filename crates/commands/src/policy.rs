@@ -1,0 +1,262 @@
+//! `millrace policy`: which packets of the LAN go through which tunnel.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use config::policy::{DEFAULT_PATH, Policy};
+use config::settings::SettingsError;
+use policy::control::{self, Done};
+use policy::{PolicyError, Report};
+use thiserror::Error;
+
+use crate::guard::kept;
+
+mod text;
+
+pub(crate) use text::render_brief;
+use text::{document, render};
+
+/// Exit code of `status` where the policy is off, as that of services that do not run.
+const OFF: u8 = 3;
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    let of = |name: &'static str, about: &'static str| Command::new(name).about(about);
+    Command::new("policy")
+        .about("Lead devices, networks and names of the LAN through tunnels or around")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            of("on", "Do what the settings say, until `off` or the next boot")
+                .arg(file_argument())
+                .arg(flag("show", "Print what would be set, and set nothing")),
+        )
+        .subcommand(
+            of(
+                "watch",
+                "As `on`, and again when other programs undo it; follow tunnels and leases",
+            )
+            .arg(file_argument()),
+        )
+        .subcommand(of(
+            "refresh",
+            "Set again what is missing, if the policy is on",
+        ))
+        .subcommand(
+            of("off", "Let everything leave by the router's own routes").arg(file_argument()),
+        )
+        .subcommand(
+            of(
+                "status",
+                "Show which way packets go, and what gets in the way; exit code 0 on, 1 on in part, 3 off",
+            )
+            .arg(flag("json", "Print a JSON document"))
+            .arg(file_argument()),
+        )
+}
+
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    let flag = Arg::new(name).long(name).action(ArgAction::SetTrue);
+    flag.help(help)
+}
+
+fn file_argument() -> Arg {
+    Arg::new("settings")
+        .long("settings")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("Settings [default: /etc/millrace/policy.toml]")
+}
+
+/// Why the command cannot do what it was asked.
+#[derive(Debug, Error)]
+enum CommandError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+}
+
+impl CommandError {
+    /// Whether settings are to blame, and not the host.
+    fn is_of_settings(&self) -> bool {
+        matches!(
+            self,
+            Self::Settings(_) | Self::Policy(PolicyError::Settings(_))
+        )
+    }
+
+    /// There is no file.
+    fn is_absence(&self) -> bool {
+        matches!(self, Self::Settings(SettingsError::Read { error, .. }) if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let result = match matches.subcommand() {
+        Some(("on", m)) => on(m),
+        Some(("watch", m)) => watch(m),
+        Some(("refresh", _)) => refresh(),
+        Some(("off", m)) => off(m),
+        Some(("status", m)) => status(m),
+        _ => return ExitCode::from(2),
+    };
+    result.unwrap_or_else(|error| {
+        log::error!("{error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
+    if matches.get_flag("show") {
+        let (policy, _) = Policy::read(file(matches))?;
+        if let Some(fault) = policy.fault() {
+            return Err(PolicyError::Settings(fault).into());
+        }
+        terminal::text(control::shown(&policy)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (done, is_asked) = match set(file(matches)) {
+        Ok(done) => (done, true),
+        Err(error) => (hold(file(matches), error)?, false),
+    };
+    tell(&done);
+    terminal::text(render(&done.report));
+    Ok(code(
+        is_asked && done.errors.is_empty() && done.report.is_whole(),
+    ))
+}
+
+/// Sets the policy by the file, and keeps a copy of it as the last one that was good.
+fn set(file: &Path) -> Result<Done, CommandError> {
+    let (policy, text) = Policy::read(file)?;
+    let done = control::on(&policy, &text)?;
+    let copy = kept::path_of(file);
+    if fs::read_to_string(&copy).is_ok_and(|it| it == text) {
+        return Ok(done);
+    }
+    // Without it the file is as good.
+    if let Err(error) = kept::write_text(&text, &copy, 0o600) {
+        log::debug!("{}: {error}", copy.display());
+    }
+    Ok(done)
+}
+
+/// With settings that are wrong, what is in force is set again, or else the last ones of the file that were good: a mistake
+/// lets nothing go another way. The error itself where there are none, or where it is another one.
+fn hold(file: &Path, error: CommandError) -> Result<Done, CommandError> {
+    if !error.is_of_settings() || error.is_absence() {
+        return Err(error);
+    }
+    if let Some(done) = control::refresh()? {
+        log::error!("{error}");
+        log::warn!("what the policy was switched on with is still in force");
+        return Ok(done);
+    }
+    let copy = kept::path_of(file);
+    let Ok((policy, text)) = Policy::read(&copy) else {
+        return Err(error);
+    };
+    log::error!("{error}");
+    log::warn!(
+        "the policy is set by the last settings that were good, {}",
+        copy.display()
+    );
+    Ok(control::on(&policy, &text)?)
+}
+
+fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
+    let done = match set(file(matches)) {
+        Ok(done) => done,
+        Err(error) => hold(file(matches), error)?,
+    };
+    tell(&done);
+    // What cannot be set now is tried again; but without a record nothing would be: what starts this again does it then.
+    if !done.report.asked {
+        return Ok(ExitCode::FAILURE);
+    }
+    policy::watch()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn refresh() -> Result<ExitCode, CommandError> {
+    let Some(done) = control::refresh()? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    tell(&done);
+    Ok(code(done.errors.is_empty()))
+}
+
+fn off(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
+    // With settings that are wrong it is to be had all the same.
+    let known = Policy::read(file(matches)).ok().map(|it| it.0);
+    let errors = control::off(known.as_ref())?;
+    for error in &errors {
+        log::error!("{error}");
+    }
+    if errors.is_empty() {
+        terminal::note("policy: off; everything leaves by the way that the router has for it");
+    }
+    Ok(code(errors.is_empty()))
+}
+
+fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
+    // What is in force can be looked at, whatever the file is like.
+    let file = match Policy::read(file(matches)) {
+        Ok((policy, _)) => Ok(Some(policy)),
+        Err(error) => {
+            let is_named = matches.get_one::<PathBuf>("settings").is_some();
+            let error = CommandError::from(error);
+            match error.is_absence() && !is_named {
+                true => Ok(None),
+                false => Err(error),
+            }
+        }
+    };
+    let report = control::status(file.as_ref().ok().and_then(Option::as_ref))?;
+    if let Err(error) = &file {
+        log::error!("{error}");
+    }
+    if matches.get_flag("json") {
+        terminal::line(format_args!("{:#}", document(&report)));
+    } else {
+        terminal::text(render(&report));
+    }
+    Ok(match (report.on, report.asked) {
+        (false, false) if file.is_ok() => ExitCode::from(OFF),
+        _ => code(report.is_whole() && file.is_ok()),
+    })
+}
+
+/// The policy in a word, for the status of tunnels; nothing where it is off.
+pub(crate) fn brief() -> Option<Report> {
+    let report = control::status(None).ok()?;
+    (report.on || report.asked).then_some(report)
+}
+
+fn code(good: bool) -> ExitCode {
+    match good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// Says what could not be done, each thing once.
+fn tell(done: &Done) {
+    let mut said: Vec<String> = Vec::new();
+    for error in done.errors.iter().map(ToString::to_string) {
+        if !said.contains(&error) {
+            log::error!("{error}");
+            said.push(error);
+        }
+    }
+}
+
+fn file(matches: &ArgMatches) -> &Path {
+    let named = matches.get_one::<PathBuf>("settings");
+    named.map_or_else(|| Path::new(DEFAULT_PATH), PathBuf::as_path)
+}

@@ -1,0 +1,180 @@
+//! How the policy stands, for people and for programs.
+
+use std::fmt::Write as _;
+
+use policy::{EntryReport, Report};
+use serde_json::{Value, json};
+
+/// The report as text.
+pub(super) fn render(report: &Report) -> String {
+    let mut out = format!("policy: {}\n", state(report));
+    // Writing to a string does not fail.
+    let mut line = |label: &str, value: &str| {
+        let _ = writeln!(out, "  {label}: {value}");
+    };
+    for entry in &report.entries {
+        let ways = match report.on {
+            true => format!("; {}", ways(entry)),
+            false => String::new(),
+        };
+        line(
+            &format!("entry {}", entry.name),
+            &format!("{} to {}{ways}", entry.who, entry.to),
+        );
+    }
+    if report.on {
+        line("packet filter", report.table.words());
+        line("rules and routes", report.rules.words());
+        line("dnsmasq", report.dnsmasq.words());
+        if let Some(refused) = report.refused {
+            line("refused", &format!("{refused} packets"));
+        }
+    }
+    for other in &report.others {
+        line(other.name, &other.what);
+        for conflict in &other.conflicts {
+            line("conflict", conflict);
+        }
+        for note in &other.notes {
+            line("note", note);
+        }
+    }
+    for note in &report.notes {
+        line("note", note);
+    }
+    out
+}
+
+/// The report in a few lines, behind that of tunnels.
+pub(crate) fn render_brief(report: &Report) -> String {
+    let mut out = format!("policy: {}\n", state(report));
+    for entry in &report.entries {
+        let _ = writeln!(out, "  entry {}: {}", entry.name, ways(entry));
+    }
+    for (name, conflict) in report.conflicts() {
+        let _ = writeln!(out, "  conflict with {name}: {conflict}");
+    }
+    if !report.is_whole() {
+        let _ = writeln!(
+            out,
+            "  note: something is missing; see `millrace policy status`"
+        );
+    }
+    out
+}
+
+fn state(report: &Report) -> &'static str {
+    match (report.on, report.is_whole()) {
+        (false, _) => "off",
+        (true, true) => "on",
+        (true, false) => "on in part",
+    }
+}
+
+fn ways(entry: &EntryReport) -> String {
+    match &entry.ways {
+        [v4, v6] if v4 == v6 => v4.clone(),
+        [v4, v6] => format!("IPv4 {v4}, IPv6 {v6}"),
+    }
+}
+
+/// The report as a document for programs.
+pub(super) fn document(report: &Report) -> Value {
+    let entry = |entry: &EntryReport| {
+        json!({
+            "name": entry.name,
+            "who": entry.who,
+            "to": entry.to,
+            "ipv4": entry.ways[0],
+            "ipv6": entry.ways[1],
+            "unknown": entry.unknown,
+        })
+    };
+    let entries: Vec<Value> = report.entries.iter().map(entry).collect();
+    let others: Vec<Value> = report
+        .others
+        .iter()
+        .map(|other| {
+            json!({
+                "name": other.name,
+                "what": other.what,
+                "conflicts": other.conflicts,
+                "notes": other.notes,
+            })
+        })
+        .collect();
+    json!({
+        "on": report.on,
+        "asked": report.asked,
+        "whole": report.on && report.is_whole(),
+        "entries": entries,
+        "packet_filter": report.table.words(),
+        "rules": report.rules.words(),
+        "dnsmasq": report.dnsmasq.words(),
+        "refused_packets": report.refused,
+        "others": others,
+        "notes": report.notes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::{Other, Part};
+
+    fn report() -> Report {
+        let ways = ["through mr-us", "held: no address"].map(str::to_owned);
+        Report {
+            on: true,
+            asked: true,
+            entries: vec![EntryReport {
+                name: "television".to_owned(),
+                who: "television".to_owned(),
+                to: "everywhere".to_owned(),
+                ways,
+                unknown: Vec::new(),
+            }],
+            table: Part::Whole,
+            rules: Part::Missing,
+            dnsmasq: Part::NotNeeded,
+            refused: Some(7),
+            others: vec![Other {
+                name: "pbr",
+                what: "rules 29999 to 30000".to_owned(),
+                conflicts: vec!["marks share the bits 0xff0000".to_owned()],
+                notes: vec!["a word".to_owned()],
+            }],
+            notes: vec!["another".to_owned()],
+        }
+    }
+
+    #[test]
+    fn people_read_ways_parts_and_conflicts() {
+        let text = render(&report());
+        for wanted in [
+            "policy: on in part\n",
+            "  entry television: television to everywhere; IPv4 through mr-us, IPv6 held: no address\n",
+            "  rules and routes: missing\n  dnsmasq: not needed\n  refused: 7 packets\n",
+            "  pbr: rules 29999 to 30000\n  conflict: marks share the bits 0xff0000\n  note: a word\n",
+            "  note: another\n",
+        ] {
+            assert!(text.contains(wanted), "{wanted:?} is not in {text}");
+        }
+        let brief = render_brief(&report());
+        assert!(brief.contains("conflict with pbr: marks share") && !brief.contains("another"));
+    }
+
+    #[test]
+    fn programs_get_the_same() {
+        let document = document(&report());
+        assert_eq!(
+            (&document["on"], &document["whole"]),
+            (&json!(true), &json!(false))
+        );
+        assert_eq!(document["entries"][0]["ipv4"], "through mr-us");
+        assert_eq!(
+            document["others"][0]["conflicts"][0],
+            "marks share the bits 0xff0000"
+        );
+    }
+}

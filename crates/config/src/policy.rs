@@ -1,0 +1,312 @@
+//! The policy's settings: which packets of the LAN go through which tunnel, around it, or nowhere.
+//!
+//! ```toml
+//! lan = ["br-lan", "br-guest"]        # what comes in by these is judged
+//!
+//! [[entry]]
+//! who = ["television", "02:00:5e:10:00:01"]
+//! to = ["example.org", "203.0.113.0/24"]
+//! through = "mr-us"
+//! ```
+//!
+//! The first entry that fits counts. All names come to stand in texts for `nft` and `dnsmasq`: only those are taken that
+//! have nothing in them that means something there.
+
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+use crate::guard::{DEVICES_MAX, Pattern, devices, shown};
+use crate::settings::{Origin, SettingsError, parsed, text_of};
+use crate::suggest::suggest;
+use crate::text::line_of;
+use crate::types::is_ifname;
+
+mod entry;
+mod fault;
+
+pub use entry::{Domain, Down, Entry, Mac, Target, Way, Who};
+
+/// Where the settings are looked for when no file is named.
+pub const DEFAULT_PATH: &str = "/etc/millrace/policy.toml";
+
+/// The bits of a packet's mark that are the policy's where nothing else is said.
+pub const MASK: u32 = 0xff00_0000;
+
+/// The first of its routing tables where none is named.
+pub const TABLE: u32 = 7700;
+
+/// Most entries.
+pub const ENTRIES_MAX: usize = 64;
+
+/// Most tunnels that entries name, each of which has a routing table.
+pub const TUNNELS_MAX: usize = 32;
+
+/// Most different names in all entries: each is two sets of addresses.
+pub const DOMAINS_MAX: usize = 512;
+
+/// Most words in a list.
+const WORDS_MAX: usize = 256;
+
+const KEYS: [&str; 8] = [
+    "lan", "tunnels", "mask", "table", "leases", "dnsmasq", "restart", "entry",
+];
+
+const DEVICES: &str = "a list of up to 16 names of devices, such as [\"br-lan\"]";
+const PATTERNS: &str =
+    "a list of up to 16 names of devices, of which the end may be open, such as [\"mr-*\"]";
+const BITS: &str = "at least four bits in a row, such as 0xff000000";
+const NUMBER: &str = "the number of a routing table from which 33 are free, other than 220 to 255";
+const FILE: &str = "the path of a file, such as \"/tmp/dhcp.leases\"";
+const DIRECTORY: &str = "the path of a directory, such as \"/etc/dnsmasq.d\"";
+const COMMAND: &str = "a program and its arguments, such as [\"/etc/init.d/dnsmasq\", \"restart\"]";
+const TABLES: &str = "tables, each of which begins with [[entry]]";
+
+/// Which packets go which way.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Policy {
+    /// Devices of the LAN: what comes in by them is judged.
+    pub lan: Vec<String>,
+    /// Devices that are tunnels, beside those that entries name: no line of the router is among them.
+    pub tunnels: Vec<Pattern>,
+    /// The bits of a packet's mark that are the policy's.
+    pub mask: u32,
+    /// The number of the first routing table: what goes around tunnels. The tunnels' follow.
+    pub table: u32,
+    /// The file that a server of DHCP keeps its leases in.
+    pub leases: Option<PathBuf>,
+    /// The directory that `dnsmasq` reads its settings from.
+    pub dnsmasq: Option<PathBuf>,
+    /// What has `dnsmasq` read them again; empty for what the system has for it.
+    pub restart: Vec<String>,
+    /// What is decided, the first that fits first.
+    pub entries: Vec<Entry>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            lan: Vec::new(),
+            tunnels: Pattern::new(crate::guard::TUNNELS).into_iter().collect(),
+            mask: MASK,
+            table: TABLE,
+            leases: None,
+            dnsmasq: None,
+            restart: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+}
+
+impl Policy {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`SettingsError::Read`], [`SettingsError::TooLarge`], and what [`Policy::from_toml`] says.
+    pub fn read(path: &Path) -> Result<(Self, String), SettingsError> {
+        let text = text_of(path)?;
+        Ok((Self::from_toml(&text, path)?, text))
+    }
+
+    /// Reads TOML text over the defaults; `path` only names it in errors.
+    ///
+    /// # Errors
+    /// [`SettingsError::Syntax`], [`SettingsError::Unknown`] or [`SettingsError::Value`], each with the line.
+    pub fn from_toml(text: &str, path: &Path) -> Result<Self, SettingsError> {
+        let place = |offset: usize| Origin::File {
+            path: path.to_owned(),
+            line: line_of(text, offset),
+        };
+        let root = parsed(text, place)?;
+        let mut policy = Self::default();
+        for (key, value) in root.get_ref() {
+            let origin = place(key.span().start);
+            let key = key.get_ref().as_ref();
+            let value = value.get_ref();
+            let refused = |wanted| wrong(origin.clone(), key, value, wanted);
+            match key {
+                "lan" => policy.lan = devices(value).ok_or_else(|| refused(DEVICES))?,
+                "tunnels" => {
+                    let words = words(value).filter(|it| it.len() <= DEVICES_MAX);
+                    let patterns = words.and_then(|it| it.into_iter().map(Pattern::new).collect());
+                    policy.tunnels = patterns.ok_or_else(|| refused(PATTERNS))?;
+                }
+                "mask" => policy.mask = mask(value).ok_or_else(|| refused(BITS))?,
+                "table" => policy.table = table(value).ok_or_else(|| refused(NUMBER))?,
+                "leases" => policy.leases = Some(file(value).ok_or_else(|| refused(FILE))?),
+                "dnsmasq" => {
+                    policy.dnsmasq = Some(file(value).ok_or_else(|| refused(DIRECTORY))?);
+                }
+                "restart" => {
+                    let words = words(value).filter(|it| !it.is_empty() && it.len() <= 16);
+                    let words = words.ok_or_else(|| refused(COMMAND))?;
+                    policy.restart = words.into_iter().map(str::to_owned).collect();
+                }
+                "entry" => {
+                    let DeValue::Array(list) = value else {
+                        return Err(refused(TABLES));
+                    };
+                    for entry in list.iter() {
+                        let DeValue::Table(table) = entry.get_ref() else {
+                            return Err(refused(TABLES));
+                        };
+                        let number = policy.entries.len() + 1;
+                        let begin = entry.span().start;
+                        let entry = read_entry(table, number, begin, &place)?;
+                        policy.entries.push(entry);
+                    }
+                }
+                _ => return Err(unknown(origin, key, &KEYS)),
+            }
+        }
+        policy.merge_doubles();
+        policy.name_devices();
+        Ok(policy)
+    }
+
+    /// Leaves each device once.
+    fn merge_doubles(&mut self) {
+        let mut kept: Vec<String> = Vec::new();
+        for name in self.lan.drain(..) {
+            if !kept.contains(&name) {
+                kept.push(name);
+            }
+        }
+        self.lan = kept;
+    }
+
+    /// What an entry calls by the name of a device of the LAN is that, and not what has a lease.
+    fn name_devices(&mut self) {
+        for who in self.entries.iter_mut().flat_map(|it| &mut it.who) {
+            if let Who::Lease(name) = who
+                && self.lan.contains(name)
+            {
+                *who = Who::Device(std::mem::take(name));
+            }
+        }
+    }
+
+    /// The devices that entries lead through, each once, in the order in which they are named.
+    #[must_use]
+    pub fn devices(&self) -> Vec<&str> {
+        let mut devices: Vec<&str> = Vec::new();
+        for entry in &self.entries {
+            if let Way::Through { device, .. } = &entry.way
+                && !devices.contains(&device.as_str())
+            {
+                devices.push(device);
+            }
+        }
+        devices
+    }
+
+    /// Whether a device is a tunnel, so that nothing that goes around tunnels leaves by it.
+    #[must_use]
+    pub fn is_tunnel(&self, name: &str) -> bool {
+        self.tunnels.iter().any(|it| it.matches(name)) || self.devices().contains(&name)
+    }
+
+    /// The names of all entries, each once, sorted.
+    #[must_use]
+    pub fn domains(&self) -> Vec<&Domain> {
+        let targets = self.entries.iter().flat_map(|it| &it.to);
+        let mut domains: Vec<&Domain> = targets
+            .filter_map(|target| match target {
+                Target::Domain(domain) => Some(domain),
+                Target::Network(_) => None,
+            })
+            .collect();
+        domains.sort_unstable();
+        domains.dedup();
+        domains
+    }
+}
+
+fn read_entry(
+    table: &DeTable<'_>,
+    number: usize,
+    begin: usize,
+    place: &impl Fn(usize) -> Origin,
+) -> Result<Entry, SettingsError> {
+    let mut draft = entry::Draft::new(number);
+    for (key, value) in table {
+        let origin = place(key.span().start);
+        let (key, value) = (key.get_ref().as_ref(), value.get_ref());
+        let refused = |wanted| wrong(origin.clone(), key, value, wanted);
+        if !entry::KEYS.contains(&key) {
+            return Err(unknown(origin, key, &entry::KEYS));
+        }
+        let words = words(value).filter(|it| it.len() <= WORDS_MAX);
+        draft.set(key, words.as_deref()).map_err(refused)?;
+    }
+    draft.finish().map_err(|words| SettingsError::Entry {
+        origin: place(begin),
+        words,
+    })
+}
+
+fn wrong(origin: Origin, key: &str, value: &DeValue<'_>, wanted: &'static str) -> SettingsError {
+    SettingsError::Value {
+        origin,
+        key: key.to_owned(),
+        found: shown(value),
+        wanted,
+    }
+}
+
+fn unknown(origin: Origin, key: &str, known: &[&str]) -> SettingsError {
+    SettingsError::Unknown {
+        suggestion: suggest(key, known),
+        found: key.to_owned(),
+        origin,
+    }
+}
+
+/// The texts of a list, or the one text.
+fn words<'a>(value: &'a DeValue<'_>) -> Option<Vec<&'a str>> {
+    let word = |value: &'a DeValue<'_>| match value {
+        DeValue::String(word) => Some(word.as_ref()),
+        _ => None,
+    };
+    match value {
+        DeValue::Array(list) => list.iter().map(|it| word(it.get_ref())).collect(),
+        value => Some(vec![word(value)?]),
+    }
+}
+
+fn number(value: &DeValue<'_>) -> Option<u32> {
+    match value {
+        DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok(),
+        _ => None,
+    }
+}
+
+fn mask(value: &DeValue<'_>) -> Option<u32> {
+    let mask = number(value).filter(|it| *it != 0)?;
+    let run = mask >> mask.trailing_zeros();
+    // A number one less than a power of two has its bits in a row.
+    (mask.count_ones() >= 4 && run & run.wrapping_add(1) == 0).then_some(mask)
+}
+
+fn table(value: &DeValue<'_>) -> Option<u32> {
+    let first = number(value).filter(|it| *it != 0)?;
+    let last = first.checked_add(TUNNELS_MAX as u32)?;
+    (last < 253 || first > 255).then_some(first)
+}
+
+fn file(value: &DeValue<'_>) -> Option<PathBuf> {
+    let DeValue::String(path) = value else {
+        return None;
+    };
+    let is_plain = path.starts_with('/') && !path.contains(char::is_control);
+    is_plain.then(|| PathBuf::from(path.as_ref()))
+}
+
+/// Whether a word may be the name of a device that a tunnel has.
+fn is_device(word: &str) -> bool {
+    is_ifname(word) && word != "lo"
+}
+
+#[cfg(test)]
+mod tests;

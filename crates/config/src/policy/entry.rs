@@ -1,0 +1,298 @@
+//! One entry: who, where to, and which way.
+
+use std::fmt;
+
+use super::is_device;
+use crate::types::AllowedIp;
+
+/// What an entry may have.
+pub(super) const KEYS: [&str; 6] = ["name", "who", "to", "through", "down", "way"];
+
+/// Longest domain name, in bytes (RFC 1035, section 2.3.4, without the length bytes at both ends).
+const DOMAIN_MAX: usize = 253;
+/// Longest label of one.
+const LABEL_MAX: usize = 63;
+
+const NAME: &str = "a name of 1 to 32 letters, digits and `_ . -`";
+const WHO: &str =
+    "hardware addresses, addresses, networks, names of leases, or devices of `lan`, up to 256";
+const TO: &str = "networks, addresses and domain names, up to 256; a domain has its subdomains too";
+const DEVICE: &str = "the name of a tunnel's device, such as \"mr-office\"";
+const WAY: &str = "\"around\" or \"block\"";
+const DOWN: &str = "\"hold\" or \"around\"";
+
+/// What is decided about some packets.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Entry {
+    /// What it is called in reports.
+    pub name: String,
+    /// Whose packets: any of these; empty for all of the LAN.
+    pub who: Vec<Who>,
+    /// Where they go: any of these; empty for all but the LAN.
+    pub to: Vec<Target>,
+    /// Which way they go.
+    pub way: Way,
+}
+
+/// Whose packets are meant.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Who {
+    /// Those of a hardware address.
+    Mac(Mac),
+    /// Those of whichever hardware address has a lease under this name.
+    Lease(String),
+    /// Those from a network or an address.
+    Network(AllowedIp),
+    /// Those that come in by a device of the LAN.
+    Device(String),
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mac(mac) => write!(f, "{mac}"),
+            Self::Lease(name) | Self::Device(name) => f.write_str(name),
+            Self::Network(network) => write!(f, "{network}"),
+        }
+    }
+}
+
+/// A hardware address of Ethernet.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Mac(pub [u8; 6]);
+
+impl Mac {
+    /// Takes six bytes in hexadecimal with colons, or dashes, between them.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let mut bytes = [0; 6];
+        let mut parts = text.split([':', '-']);
+        for byte in &mut bytes {
+            let part = parts.next().filter(|it| it.len() == 2)?;
+            let is_hex = part.bytes().all(|it| it.is_ascii_hexdigit());
+            *byte = u8::from_str_radix(part, 16).ok().filter(|_| is_hex)?;
+        }
+        parts.next().is_none().then_some(Self(bytes))
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// Where packets go.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Target {
+    /// To a network or an address.
+    Network(AllowedIp),
+    /// To what `dnsmasq` has found under a name, or a name below it.
+    Domain(Domain),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(network) => write!(f, "{network}"),
+            Self::Domain(domain) => write!(f, "{domain}"),
+        }
+    }
+}
+
+/// A domain name: small letters, digits, `-` and `_` in labels with dots between them.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Domain(String);
+
+impl Domain {
+    /// Takes a name; an asterisk and a dot before it, or a dot behind it, say nothing more and are left out.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let name = text.strip_prefix("*.").unwrap_or(text);
+        let name = name.strip_prefix('.').unwrap_or(name);
+        let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+        let is_plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
+        let is_label = |label: &str| {
+            (1..=LABEL_MAX).contains(&label.len())
+                && label.bytes().all(is_plain)
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        };
+        // What ends with a number is an address that was mistyped.
+        let last = name.rsplit('.').next().unwrap_or_default();
+        let is_name = last.bytes().any(|c| !c.is_ascii_digit());
+        (name.len() <= DOMAIN_MAX && name.split('.').all(is_label) && is_name).then_some(Self(name))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this name is the other, or below it.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        let rest = self.0.strip_suffix(other.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Which way packets go.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// Into a tunnel.
+    Through {
+        /// Its device.
+        device: String,
+        /// What becomes of them while the tunnel is not up.
+        down: Down,
+    },
+    /// By the router's line, past any tunnel that has the default route.
+    Around,
+    /// Nowhere.
+    Block,
+}
+
+/// What becomes of packets whose tunnel is not up.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Down {
+    /// They are refused.
+    #[default]
+    Hold,
+    /// They go as if there were no entry.
+    Around,
+}
+
+/// An entry, while its keys are read.
+pub(super) struct Draft {
+    name: String,
+    who: Option<Vec<Who>>,
+    to: Option<Vec<Target>>,
+    through: Option<String>,
+    down: Option<Down>,
+    way: Option<Way>,
+}
+
+impl Draft {
+    pub(super) fn new(number: usize) -> Self {
+        Self {
+            name: number.to_string(),
+            who: None,
+            to: None,
+            through: None,
+            down: None,
+            way: None,
+        }
+    }
+
+    /// Takes a key of [`KEYS`] and the texts of its value, if that is what it has. The error is what may be written.
+    pub(super) fn set(&mut self, key: &str, words: Option<&[&str]>) -> Result<(), &'static str> {
+        let one = words.filter(|it| it.len() == 1).map(|it| it[0]);
+        let several = words.filter(|it| !it.is_empty());
+        match key {
+            "name" => self.name = one.filter(|it| is_name(it)).ok_or(NAME)?.to_owned(),
+            "who" => {
+                let all = several.and_then(|it| it.iter().map(|word| who(word)).collect());
+                self.who = Some(all.ok_or(WHO)?);
+            }
+            "to" => {
+                let all = several.and_then(|it| it.iter().map(|word| target(word)).collect());
+                self.to = Some(all.ok_or(TO)?);
+            }
+            "through" => {
+                let device = one.filter(|it| is_device(it)).ok_or(DEVICE)?;
+                self.through = Some(device.to_owned());
+            }
+            "down" => {
+                self.down = Some(match one {
+                    Some("hold") => Down::Hold,
+                    Some("around") => Down::Around,
+                    _ => return Err(DOWN),
+                });
+            }
+            _ => {
+                self.way = Some(match one {
+                    Some("around") => Way::Around,
+                    Some("block") => Way::Block,
+                    _ => return Err(WAY),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The entry, or a sentence on what is missing or too much.
+    pub(super) fn finish(self) -> Result<Entry, String> {
+        let name = self.name;
+        let way = match (self.through, self.way, self.down) {
+            (Some(device), None, down) => Way::Through {
+                device,
+                down: down.unwrap_or_default(),
+            },
+            (None, Some(way), None) => way,
+            (None, Some(_), Some(_)) => {
+                return Err(format!(
+                    "entry {name}: `down` is for what goes through a tunnel"
+                ));
+            }
+            (Some(_), Some(_), _) => {
+                return Err(format!("entry {name} has both `through` and `way`"));
+            }
+            (None, None, _) => {
+                return Err(format!(
+                    "entry {name} has no way: write `through = \"DEVICE\"`, `way = \"around\"` or `way = \"block\"`"
+                ));
+            }
+        };
+        if self.who.is_none() && self.to.is_none() {
+            return Err(format!(
+                "entry {name} says neither whose packets (`who`) nor where to (`to`); for all that a device of the LAN \
+                 sends name the device in `who`"
+            ));
+        }
+        let mut to: Vec<Target> = Vec::new();
+        for target in self.to.unwrap_or_default() {
+            if !to.contains(&target) {
+                to.push(target);
+            }
+        }
+        Ok(Entry {
+            name,
+            who: self.who.unwrap_or_default(),
+            to,
+            way,
+        })
+    }
+}
+
+fn is_name(word: &str) -> bool {
+    let is_plain = |c: u8| c.is_ascii_alphanumeric() || b"_.-".contains(&c);
+    (1..=32).contains(&word.len()) && word.bytes().all(is_plain)
+}
+
+fn who(word: &str) -> Option<Who> {
+    if let Some(mac) = Mac::new(word) {
+        return Some(Who::Mac(mac));
+    }
+    if let Ok(network) = word.parse::<AllowedIp>() {
+        return Some(Who::Network(network));
+    }
+    // As those of a device, which it may be; or of a host, which DHCP sends.
+    let is_word = is_device(word) || Domain::new(word).is_some();
+    is_word.then(|| Who::Lease(word.to_owned()))
+}
+
+fn target(word: &str) -> Option<Target> {
+    match word.parse::<AllowedIp>() {
+        Ok(network) => Some(Target::Network(network)),
+        Err(_) => Domain::new(word).map(Target::Domain),
+    }
+}

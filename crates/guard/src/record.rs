@@ -1,0 +1,137 @@
+//! A record of what was asked for, in force until it is taken back or until the next boot.
+//!
+//! Its lock keeps a process that sets something again from setting what another is taking away.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use netio::namespace;
+use nix::fcntl::{Flock, FlockArg, OFlag};
+
+use crate::GuardError;
+
+/// Where records are, as all that the program knows of the host as it is.
+pub const DIRECTORY: &str = "/run/millrace";
+
+/// A number that the kernel makes anew at each boot.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// A record, locked: no other process reads or writes it, or sets anything by it, meanwhile.
+#[derive(Debug)]
+pub struct Record {
+    directory: PathBuf,
+    name: &'static str,
+    _lock: Flock<File>,
+}
+
+impl Record {
+    /// Waits for the lock of the record of this name.
+    ///
+    /// # Errors
+    /// [`GuardError::Record`].
+    pub fn lock(name: &'static str) -> Result<Self, GuardError> {
+        Self::lock_in(Path::new(DIRECTORY), name)
+    }
+
+    /// The same in another directory.
+    ///
+    /// # Errors
+    /// [`GuardError::Record`].
+    pub fn lock_in(directory: &Path, name: &'static str) -> Result<Self, GuardError> {
+        let path = path_of(directory, name, "lock");
+        let lock = || {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create(directory)?;
+            let file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(OFlag::O_NOFOLLOW.bits())
+                .open(&path)?;
+            Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
+        };
+        let lock = lock().map_err(|error: io::Error| GuardError::Record { path, error })?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            name,
+            _lock: lock,
+        })
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn read(&self) -> Option<String> {
+        read(&self.directory, self.name)
+    }
+
+    /// Says what is asked for.
+    ///
+    /// # Errors
+    /// [`GuardError::Record`].
+    pub fn write(&self, text: &str) -> Result<(), GuardError> {
+        let path = path_of(&self.directory, self.name, "toml");
+        let new = path_of(&self.directory, self.name, "new");
+        let write = || {
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o644)
+                .custom_flags(OFlag::O_NOFOLLOW.bits())
+                .open(&new)?;
+            file.write_all(format!("{}\n{text}", first_line()).as_bytes())?;
+            fs::rename(&new, &path)
+        };
+        write().map_err(|error| GuardError::Record { path, error })
+    }
+
+    /// Says that nothing is asked for.
+    ///
+    /// # Errors
+    /// [`GuardError::Record`].
+    pub fn remove(&self) -> Result<(), GuardError> {
+        let path = path_of(&self.directory, self.name, "toml");
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other.map_err(|error| GuardError::Record { path, error }),
+        }
+    }
+}
+
+/// What was asked for by the record of this name, without waiting for the lock.
+#[must_use]
+pub fn peek(name: &str) -> Option<String> {
+    read(Path::new(DIRECTORY), name)
+}
+
+/// The file of a record. Each network namespace has records of its own, and `/run` may be one for all.
+#[must_use]
+pub fn path_of(directory: &Path, name: &str, suffix: &str) -> PathBuf {
+    let namespace = namespace::inode().unwrap_or(0);
+    directory.join(format!("{name}@{namespace}.{suffix}"))
+}
+
+/// Which boot it is, as a comment: `/run` outlives a boot where it is no file system of its own.
+fn first_line() -> String {
+    let boot = fs::read_to_string(BOOT).unwrap_or_default();
+    format!("# boot {}", boot.trim())
+}
+
+fn read(directory: &Path, name: &str) -> Option<String> {
+    let path = path_of(directory, name, "toml");
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            log::warn!("{}: {error}", path.display());
+            return None;
+        }
+        Ok(text) => text,
+    };
+    let rest = text.strip_prefix(first_line().as_str())?;
+    rest.strip_prefix('\n').map(str::to_owned)
+}

@@ -1,0 +1,378 @@
+//! The policy: which way packets of devices go, by who sends them and where to, and the way of answers.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::net::UdpSocket;
+
+use acceptance::dns::NameServer;
+use acceptance::guarded::FAR;
+use acceptance::policed::Policed;
+use acceptance::quick::make_executable;
+use acceptance::{Directory, PATIENCE, PROGRAM, ip, pings, until};
+use lab::tools;
+use nix::sys::signal::Signal;
+
+fn ready() -> bool {
+    acceptance::ready()
+        && lab::require(tools::find("nft")).is_some()
+        && lab::require(tools::find("dnsmasq")).is_some()
+}
+
+/// `dnsmasq` for the router, and what has it start anew, which notes each time.
+struct Resolver {
+    directory: Directory,
+    _names: NameServer,
+}
+
+impl Resolver {
+    fn start(all: &Policed) -> Self {
+        let directory = Directory::new();
+        let names = NameServer::start(&all.world.server, ip("192.168.3.2"));
+        for (name, number) in [
+            ("example.org", 40),
+            ("www.example.org", 41),
+            ("bank.example", 42),
+            ("notexample.org", 43),
+        ] {
+            let [four, six] = both(number);
+            names.set(name, &[ip(&four), ip(&six)]);
+        }
+        let place = directory.path().display().to_string();
+        fs::create_dir(directory.path().join("dnsmasq.d")).unwrap();
+        directory.file(
+            "dnsmasq.conf",
+            &format!(
+                "no-resolv\nno-hosts\nserver=192.168.3.2\nuser=root\ngroup=root\n\
+                 pid-file={place}/pid\nconf-dir={place}/dnsmasq.d\n"
+            ),
+        );
+        let program = tools::find("dnsmasq").unwrap();
+        directory.file(
+            "restart",
+            &format!(
+                "echo again >> {place}/restarts\npid=$(cat {place}/pid 2>/dev/null)\n\
+                 if [ -n \"$pid\" ]; then kill \"$pid\"\n\
+                 while kill -0 \"$pid\" 2>/dev/null; do sleep 0.02; done\nfi\n\
+                 exec {} --conf-file={place}/dnsmasq.conf\n",
+                program.display()
+            ),
+        );
+        let resolver = Self {
+            directory,
+            _names: names,
+        };
+        let script = resolver.path("restart");
+        all.world.router.output("sh", [script]).unwrap();
+        resolver
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    fn restarts(&self) -> usize {
+        fs::read_to_string(self.path("restarts"))
+            .unwrap()
+            .lines()
+            .count()
+    }
+
+    /// Settings with these entries.
+    fn settings(&self, entries: &str) -> String {
+        let text = format!(
+            "lan = [\"br-lan\", \"br-guest\"]\nleases = \"{}\"\ndnsmasq = \"{}\"\n\
+             restart = [\"sh\", \"{}\"]\n{entries}",
+            self.path("leases"),
+            self.path("dnsmasq.d"),
+            self.path("restart")
+        );
+        let path = self.directory.file("policy.toml", &text);
+        path.display().to_string()
+    }
+}
+
+/// Addresses out there that end with the number, of both families.
+fn both(number: u8) -> [String; 2] {
+    [
+        format!("203.0.113.{number}"),
+        format!("2001:db8:f::{number}"),
+    ]
+}
+
+/// Twelve cases of device, network and name, in both families; answers; a tunnel that goes and comes back; rules and the
+/// table that others take away.
+#[test]
+fn packets_go_the_way_of_the_first_entry_that_fits() {
+    if !ready() {
+        return;
+    }
+    let all = Policed::new();
+    let (pc, phone) = (&all.world.pc, &all.world.phone);
+    let directory = Directory::new();
+    let mut tunnels = all.tunnels(&directory);
+    let resolver = Resolver::start(&all);
+    let lease = format!("1 {} 192.168.2.1 Phone *\n", all.mac(phone));
+    resolver.directory.file("leases", &lease);
+    let entries = format!(
+        "[[entry]]\nname = \"blocked\"\nwho = \"phone\"\nto = [\"203.0.113.30\", \"2001:db8:f::30\"]\nway = \"block\"\n\
+         [[entry]]\nname = \"names\"\nwho = \"br-guest\"\nto = \"example.org\"\nthrough = \"mr-nl\"\n\
+         [[entry]]\nname = \"bank\"\nto = \"bank.example\"\nway = \"around\"\n\
+         [[entry]]\nname = \"pc\"\nwho = \"{}\"\nthrough = \"mr-us\"\n\
+         [[entry]]\nname = \"network\"\nwho = [\"192.168.2.0/24\", \"fd00:2::/64\"]\n\
+         to = [\"203.0.113.20/31\", \"2001:db8:f::20\"]\nthrough = \"mr-us\"\ndown = \"around\"\n\
+         [[entry]]\nname = \"address\"\nwho = [\"192.168.2.1\", \"fd00:2::1\"]\n\
+         to = [\"198.18.0.0/15\", \"2001:db8:e::/48\"]\nthrough = \"mr-nl\"\n",
+        all.mac(pc)
+    );
+    let file = resolver.settings(&entries);
+    // A connection that is older than the policy.
+    let old = pc.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
+    old.send_to(&[1], (FAR[0], 7990)).unwrap();
+    until("the old connection", || all.came("eth0", 7990));
+    assert_eq!(all.status().1, Some(3));
+
+    let (code, text) = all.policy(&["on", "--settings", &file]);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(resolver.restarts(), 2, "dnsmasq is told");
+    let watch = all.watch(&file);
+    all.settled("pc", "through mr-us");
+    old.send_to(&[1], (FAR[0], 7990)).unwrap();
+    until("the old connection goes the new way", || {
+        all.came("wg1", 7990)
+    });
+    assert_eq!(
+        resolver.restarts(),
+        2,
+        "dnsmasq is told nothing that it knows"
+    );
+
+    let way = |host, to: &str| all.way(host, to);
+    let case = |number: u8, what: &str, host, to: [String; 2], wanted: Option<&str>| {
+        for to in to {
+            assert_eq!(
+                way(host, &to).as_deref(),
+                wanted,
+                "case {number}: {what}, {to}"
+            );
+        }
+    };
+    let far = FAR.map(str::to_owned);
+    case(1, "device to everywhere", pc, far.clone(), Some("wg1"));
+    for address in ["192.168.1.77", "fd00:1::77"] {
+        all.add_address(pc, address);
+        let to = if ip(address).is_ipv4() {
+            FAR[0]
+        } else {
+            FAR[1]
+        };
+        let came = all.way_from(pc, Some(address), to);
+        assert_eq!(
+            came.as_deref(),
+            Some("wg1"),
+            "case 2: another address of the device"
+        );
+        // What answers later is to answer from the first.
+        let bits = if ip(address).is_ipv4() { 24 } else { 64 };
+        let own = format!("{address}/{bits}");
+        pc.output("ip", ["address", "delete", &own, "dev", "eth0"])
+            .unwrap();
+    }
+    case(
+        3,
+        "leased device to a blocked network",
+        phone,
+        both(30),
+        None,
+    );
+    case(4, "another device to the same", pc, both(30), Some("wg1"));
+    case(
+        5,
+        "a name that nothing has asked for",
+        phone,
+        both(40),
+        Some("eth0"),
+    );
+    for name in [
+        "example.org",
+        "www.example.org",
+        "bank.example",
+        "notexample.org",
+    ] {
+        all.resolve(phone, "192.168.2.2", name);
+    }
+    case(
+        6,
+        "network of the LAN to a name",
+        phone,
+        both(40),
+        Some("wg2"),
+    );
+    case(7, "to a subdomain", phone, both(41), Some("wg2"));
+    case(
+        8,
+        "to a name that only ends alike",
+        phone,
+        both(43),
+        Some("eth0"),
+    );
+    case(9, "all to a name, around", pc, both(42), Some("eth0"));
+    case(10, "network to network", phone, both(20), Some("wg1"));
+    let elsewhere = ["198.18.0.9", "2001:db8:e::9"].map(str::to_owned);
+    case(11, "address to network", phone, elsewhere, Some("wg2"));
+    case(12, "no entry", phone, far.clone(), Some("eth0"));
+    for near in [
+        "192.168.2.1",
+        "fd00:2::1",
+        "192.168.1.2",
+        "192.168.3.1",
+        "fd00:3::1",
+    ] {
+        pings(pc, near, 1);
+    }
+
+    // Answers: of a device to what came by a tunnel though its own way is another, and the other way round; of the router.
+    let forwards = "table inet forwards {\n chain forwards {\n type nat hook prerouting priority -100;\n\
+        iifname { \"mr-us\", \"wan\" } meta nfproto ipv4 udp dport 9001 dnat ip to 192.168.2.1:9000\n\
+        iifname { \"mr-us\", \"wan\" } meta nfproto ipv6 udp dport 9001 dnat ip6 to [fd00:2::1]:9000\n\
+        iifname { \"mr-nl\", \"wan\" } meta nfproto ipv4 udp dport 9002 dnat ip to 192.168.1.1:9000\n\
+        iifname { \"mr-nl\", \"wan\" } meta nfproto ipv6 udp dport 9002 dnat ip6 to [fd00:1::1]:9000\n}\n}\n";
+    all.world.router.nft(forwards).unwrap();
+    for address in ["10.2.0.2", "fd02::2"] {
+        all.listen(address, 9003);
+    }
+    let answers = |what: &str| {
+        for (from, to, port, wanted) in [
+            (FAR[0], "10.1.0.2", 9001, "wg1"),
+            (FAR[1], "fd01::2", 9001, "wg1"),
+            (FAR[0], "10.2.0.2", 9002, "wg2"),
+            (FAR[1], "fd02::2", 9002, "wg2"),
+            ("192.168.3.2", "192.168.3.1", 9002, "eth0"),
+            ("fd00:3::2", "fd00:3::1", 9002, "eth0"),
+            (FAR[0], "10.2.0.2", 9003, "wg2"),
+            (FAR[1], "fd02::2", 9003, "wg2"),
+        ] {
+            all.forget_answers();
+            let came = all.answer(from, to, port);
+            assert_eq!(
+                came.as_deref(),
+                Some(wanted),
+                "{what}: answer of {to} {port}"
+            );
+        }
+    };
+    answers("with both tunnels");
+
+    // A tunnel is killed: what must not leave otherwise does not, and it is led into again when it is back.
+    let (_far, process) = tunnels.remove(0);
+    process.signal(Signal::SIGKILL).unwrap();
+    process.wait_at_most(PATIENCE).unwrap();
+    all.settled("pc", "held");
+    case(1, "held", pc, far.clone(), None);
+    case(10, "let go", phone, both(20), Some("eth0"));
+    let _again = all.up(&directory, "mr-us");
+    all.settled("pc", "through mr-us");
+    case(1, "again", pc, far.clone(), Some("wg1"));
+    case(10, "again", phone, both(20), Some("wg1"));
+
+    // What others take away comes back.
+    all.world.flush_rules();
+    until("rules that are set again", || all.status().1 == Some(0));
+    case(1, "rules were flushed", pc, far.clone(), Some("wg1"));
+    let told = resolver.restarts();
+    let delete = ["delete", "table", "inet", "millrace_policy"];
+    all.world.router.output("nft", delete).unwrap();
+    until("a table that is made again", || all.status().1 == Some(0));
+    until("dnsmasq forgets what it knows", || {
+        resolver.restarts() > told
+    });
+    all.resolve(phone, "192.168.2.2", "www.example.org");
+    case(7, "the table was deleted", phone, both(41), Some("wg2"));
+    case(1, "the table was deleted", pc, far.clone(), Some("wg1"));
+
+    // A change of entries keeps what is known of names, and a mistake changes nothing.
+    resolver.settings(&entries.replace(
+        "[[entry]]\nname = \"blocked\"",
+        "[[entry]]\nname = \"first\"\nwho = \"192.168.2.1\"\n\
+         to = \"203.0.113.31\"\nthrough = \"mr-nl\"\n[[entry]]\nname = \"blocked\"",
+    ));
+    let told = resolver.restarts();
+    assert_eq!(all.policy(&["on", "--settings", &file]).0, Some(0));
+    case(7, "entries were changed", phone, both(41), Some("wg2"));
+    assert_eq!(way(phone, "203.0.113.31").as_deref(), Some("wg2"));
+    assert_eq!(resolver.restarts(), told);
+    resolver.settings("[[entry]]\nwho = \"a b\"\n");
+    let (code, text) = all.policy(&["on", "--settings", &file]);
+    assert!(code == Some(1) && text.contains("still in force"), "{text}");
+    case(1, "a mistake", pc, far.clone(), Some("wg1"));
+
+    watch.signal(Signal::SIGTERM).unwrap();
+    watch.wait_at_most(PATIENCE).unwrap();
+    assert_eq!(all.policy(&["off", "--settings", &file]).0, Some(0));
+    case(1, "off", pc, far, Some("eth0"));
+    case(6, "off", phone, both(40), Some("eth0"));
+    let left = all.world.router.output("nft", ["list", "tables"]).unwrap();
+    assert!(!left.contains("millrace_policy"), "{left}");
+    assert!(!fs::exists(resolver.path("dnsmasq.d/millrace-policy.conf")).unwrap());
+    for family in ["-4", "-6"] {
+        let rules = all.world.router.output("ip", [family, "rule"]).unwrap();
+        assert!(!rules.contains("0xff000000"), "{rules}");
+    }
+}
+
+/// A `dnsmasq` that cannot fill sets, one that refuses a line, and none: what is wrong is told, its settings stay as they
+/// are, and all that needs no names is done.
+#[test]
+fn a_dnsmasq_that_cannot_is_told_of_and_left_alone() {
+    if !ready() {
+        return;
+    }
+    let all = Policed::new();
+    let directory = Directory::new();
+    let confs = directory.path().join("dnsmasq.d");
+    fs::create_dir(&confs).unwrap();
+    let entries = format!(
+        "lan = [\"br-lan\"]\ndnsmasq = \"{}\"\nrestart = [\"false\"]\n[[entry]]\nto = \"example.org\"\nway = \"block\"\n",
+        confs.display()
+    );
+    let file = directory
+        .file("policy.toml", &entries)
+        .display()
+        .to_string();
+    let programs = directory.path().join("bin");
+    fs::create_dir(&programs).unwrap();
+    for name in ["nft", "false"] {
+        std::os::unix::fs::symlink(tools::find(name).unwrap(), programs.join(name)).unwrap();
+    }
+    let on = || {
+        let command = all
+            .world
+            .router
+            .command(PROGRAM)
+            .args(["policy", "on", "--settings", &file]);
+        let exit = command.env("PATH", &programs).exit().unwrap();
+        assert_eq!(exit.status.code(), Some(1), "{exit:?}");
+        assert!(exit.stdout.contains("packet filter: in place"), "{exit:?}");
+        exit.stderr
+    };
+    let files = || fs::read_dir(&confs).unwrap().count();
+    assert!(on().contains("there is no program dnsmasq"));
+    // Written once: what is open for writing, in a child of another thread too, cannot be executed.
+    let place = directory.path().display();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && read -r words <{place}/version && echo $words && exit\n. {place}/test\n"
+    );
+    make_executable(&directory.file("bin/dnsmasq", &script));
+    let stand_in = |version: &str, test: &str| {
+        directory.file("version", &format!("{version}\n"));
+        directory.file("test", test);
+    };
+    stand_in("ipset no-nftset auth", "exit 0");
+    assert!(on().contains("install one that is built with nftset"));
+    stand_in("ipset nftset auth", "echo bad option at line 1 >&2; exit 1");
+    assert!(on().contains("refuses the lines for it, which are not put into use: bad option"));
+    assert_eq!(files(), 0);
+    stand_in("ipset nftset auth", "exit 0");
+    assert!(on().contains("false: exit status: 1"));
+    assert_eq!(files(), 1);
+}

@@ -1,0 +1,107 @@
+//! Does what a plan says.
+
+use guard::GuardError;
+use guard::system::{System, listed, nft};
+use netio::netlink::{Family, Rule, RuleAction};
+
+use crate::PolicyError;
+use crate::plan::Plan;
+use crate::table::{self, Refusal, TABLE, WantedTable};
+
+/// What came of a plan. What the kernel refused does not keep the rest from being done.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    /// What was refused.
+    pub(crate) errors: Vec<PolicyError>,
+    /// Something that leads or holds was missing, and is set: connections may have begun by another way.
+    pub(crate) closed: bool,
+}
+
+/// Sets the policy: first what holds, then what marks, then what leads.
+pub(crate) fn set(wanted: &WantedTable, plan: &Plan, system: &mut System) -> Applied {
+    let mut applied = Applied::default();
+    // In the order of the plan, by which what holds is first.
+    for rule in &plan.rules.add {
+        match system.netlink.add_rule(rule) {
+            // Another process of the policy was faster.
+            Err(error) if error.is_exists() => {}
+            Err(error) => applied.errors.push(error.into()),
+            Ok(()) => applied.closed = true,
+        }
+    }
+    if plan.table {
+        match make_table(wanted) {
+            Ok(()) => applied.closed = true,
+            Err(error) => applied.errors.push(error.into()),
+        }
+    }
+    change(plan, system, &mut applied);
+    applied
+}
+
+/// Takes the policy away.
+pub(crate) fn lift(plan: &Plan, system: &mut System) -> Applied {
+    let mut applied = Applied::default();
+    if plan.table {
+        let script = format!("add table inet {TABLE}\ndelete table inet {TABLE}\n");
+        if let Err(error) = nft(&script) {
+            applied.errors.push(error.into());
+        }
+    }
+    change(plan, system, &mut applied);
+    applied
+}
+
+fn make_table(wanted: &WantedTable) -> Result<(), GuardError> {
+    let (chains, sets) = table::listed(&listed(TABLE)?);
+    let refused = match nft(&wanted.script(Refusal::Reject, &chains, &sets)) {
+        Err(error @ GuardError::Nft(_)) => error,
+        other => return other,
+    };
+    // A kernel that cannot answer can still drop.
+    nft(&wanted.script(Refusal::Drop, &chains, &sets)).map_err(|_| refused)
+}
+
+fn change(plan: &Plan, system: &mut System, applied: &mut Applied) {
+    let netlink = &mut system.netlink;
+    for rule in &plan.rules.delete {
+        match netlink.delete_rule(rule) {
+            Err(error) if error.is_not_found() => {}
+            Err(error) => applied.errors.push(error.into()),
+            Ok(()) => {}
+        }
+    }
+    for route in &plan.set {
+        // The tunnel has gone, or is about to: the next look tells.
+        if let Err(error) = netlink.replace_route(route) {
+            log::debug!("{error}");
+        }
+    }
+    for route in &plan.remove {
+        if let Err(error) = netlink.delete_route(route) {
+            log::debug!("{error}");
+        }
+    }
+}
+
+/// A rule in the words of `ip rule`.
+#[must_use]
+pub(crate) fn in_words(rule: &Rule) -> String {
+    let family = match rule.family {
+        Family::V4 => 4,
+        Family::V6 => 6,
+    };
+    let mark = rule.fwmark.unwrap_or(0);
+    let mask = rule.mask.unwrap_or(u32::MAX);
+    let action = match rule.action {
+        RuleAction::Unreachable => "unreachable".to_owned(),
+        RuleAction::Lookup => format!("lookup {}", rule.table),
+    };
+    let suppressed = rule.suppress_prefixlength;
+    let suppressed =
+        suppressed.map_or_else(String::new, |it| format!(" suppress_prefixlength {it}"));
+    format!(
+        "IPv{family} {}: fwmark {mark:#x}/{mask:#x} {action}{suppressed}",
+        rule.priority.unwrap_or(0)
+    )
+}

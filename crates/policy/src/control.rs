@@ -1,0 +1,236 @@
+//! What the commands do: on, again, off, and a look.
+
+use config::policy::Policy;
+use guard::system::System;
+use netio::netlink::Rule;
+
+use crate::apply::in_words;
+use crate::facts::{FAMILIES, Facts, TableFact, look};
+use crate::flows::{Changed, forget};
+use crate::leases::{Names, names};
+use crate::plan::Plan;
+use crate::record::{self, Asked};
+use crate::report::{Report, ways_now};
+use crate::resolved::resolved;
+use crate::table::{Refusal, WantedTable};
+use crate::ways::Ways;
+use crate::{PolicyError, apply, dnsmasq, rules};
+
+/// For each mark the interfaces that its packets of IPv4 and of IPv6 go through.
+pub(crate) type WaysNow = Vec<(u32, [Option<u32>; 2])>;
+
+/// What was done.
+#[derive(Debug)]
+pub struct Done {
+    /// How the policy stands now.
+    pub report: Report,
+    /// What could not be done. The rest was.
+    pub errors: Vec<PolicyError>,
+    /// Anything of it was missing, and was set.
+    pub closed: bool,
+    /// Connections that were forgotten, as they had another way.
+    pub forgotten: usize,
+    pub(crate) ways: WaysNow,
+}
+
+/// Sets the policy by these settings and the text that they were read of, which are in force from now on.
+///
+/// # Errors
+/// [`PolicyError::Settings`], or when the host cannot be looked at. What could not be set or recorded is among
+/// [`Done::errors`].
+pub fn on(policy: &Policy, text: &str) -> Result<Done, PolicyError> {
+    if let Some(fault) = policy.fault() {
+        return Err(PolicyError::Settings(fault));
+    }
+    let mut errors = Vec::new();
+    let record = or_note(record::lock(), &mut errors);
+    let before = record.as_ref().and_then(record::read);
+    let known = before
+        .as_ref()
+        .map(|it| it.names.clone())
+        .unwrap_or_default();
+    let asked = Asked {
+        policy: policy.clone(),
+        text: text.to_owned(),
+        names: names(policy, &known),
+    };
+    if let Some(record) = &record {
+        or_note(record::write(record, &asked), &mut errors);
+    }
+    let is_recorded = errors.is_empty() || before.is_some();
+    let mut done = set(&asked, before.as_ref(), is_recorded, None)?;
+    errors.append(&mut done.errors);
+    done.errors = errors;
+    Ok(done)
+}
+
+/// The value, or its error among others.
+fn or_note<T>(result: Result<T, guard::GuardError>, errors: &mut Vec<PolicyError>) -> Option<T> {
+    result.map_err(|error| errors.push(error.into())).ok()
+}
+
+/// Sets again what another program has taken away, if the policy is on; `None` if it is not. Looks for leases, too.
+///
+/// # Errors
+/// As [`on`], or when there is no place for the record.
+pub fn refresh() -> Result<Option<Done>, PolicyError> {
+    refresh_since(None)
+}
+
+/// The same, for one who knows which ways there were before.
+pub(crate) fn refresh_since(ways: Option<&WaysNow>) -> Result<Option<Done>, PolicyError> {
+    let record = record::lock()?;
+    let Some(before) = record::read(&record) else {
+        return Ok(None);
+    };
+    let mut asked = before.clone();
+    asked.names = names(&asked.policy, &before.names);
+    if asked.names != before.names {
+        record::write(&record, &asked)?;
+    }
+    set(&asked, Some(&before), true, ways).map(Some)
+}
+
+/// Takes the policy away. Returns what could not be taken away.
+///
+/// # Errors
+/// When the host cannot be looked at.
+pub fn off(policy: Option<&Policy>) -> Result<Vec<PolicyError>, PolicyError> {
+    let mut errors = Vec::new();
+    let record = or_note(record::lock(), &mut errors);
+    let asked = record.as_ref().and_then(record::read);
+    if let Some(record) = &record {
+        or_note(record.remove(), &mut errors);
+    }
+    let earlier = policy.map(|it| it.table);
+    let (policy, known) = match asked {
+        Some(asked) => (asked.policy, asked.names),
+        None => (policy.cloned().unwrap_or_default(), Names::new()),
+    };
+    let mut system = System::open()?;
+    let facts = Facts::gather(&policy, known, earlier, &mut system)?;
+    // First, as it would go on filling sets.
+    if let Err(error) = dnsmasq::unset(&policy) {
+        errors.push(error);
+    }
+    let table = look(&wanted(&policy, &facts), &mut system);
+    let applied = apply::lift(&Plan::lift(&facts, &table), &mut system);
+    errors.extend(applied.errors);
+    let all = everything(&policy, &facts);
+    forget(&all, policy.mask, &policy.lan, &facts, &mut system);
+    Ok(errors)
+}
+
+/// How the policy stands, by the settings in force, or by those given where none are. Changes nothing.
+///
+/// # Errors
+/// When the host cannot be looked at.
+pub fn status(policy: Option<&Policy>) -> Result<Report, PolicyError> {
+    let asked = record::peek();
+    let is_asked = asked.is_some();
+    let (settings, known) = match asked {
+        Some(asked) => (Some(asked.policy), asked.names),
+        None => (policy.cloned(), Names::new()),
+    };
+    let mut system = System::open()?;
+    let default = Policy::default();
+    let policy = settings.as_ref().unwrap_or(&default);
+    let facts = Facts::gather(policy, names(policy, &known), None, &mut system)?;
+    let table = look(&wanted(policy, &facts), &mut system);
+    Ok(Report::new(settings.as_ref(), is_asked, &facts, &table))
+}
+
+/// What these settings would set on this host: texts for `nft` and `dnsmasq`, and rules. Changes nothing.
+///
+/// # Errors
+/// When the host cannot be looked at.
+pub fn shown(policy: &Policy) -> Result<String, PolicyError> {
+    let known = names(policy, &Names::new());
+    let facts = Facts::gather(policy, known, None, &mut System::open()?)?;
+    let mut text = wanted(policy, &facts).script(Refusal::Reject, &[], &[]);
+    let ways = Ways::new(policy);
+    let place = rules::Place::among(&facts.rules);
+    for family in FAMILIES {
+        let all: Vec<Rule> = rules::wanted(&ways, facts.is_around(policy), place, family);
+        for rule in &all {
+            text += &format!("# {}\n", in_words(rule));
+        }
+    }
+    for line in dnsmasq::lines(policy)
+        .iter()
+        .flat_map(|it| it.lines().skip(1))
+    {
+        text += &format!("# dnsmasq: {line}\n");
+    }
+    Ok(text)
+}
+
+fn wanted(policy: &Policy, facts: &Facts) -> WantedTable {
+    let entries = resolved(policy, &facts.names);
+    WantedTable::new(&Ways::new(policy), &entries, &facts.surroundings(policy))
+}
+
+/// All connections that entries are about, or have been.
+fn everything(policy: &Policy, facts: &Facts) -> Changed {
+    let ways = Ways::new(policy);
+    let mut all = Changed::of_all(&resolved(policy, &facts.names));
+    all.marks = ways.leads.iter().map(|it| it.mark).collect();
+    all.marks.extend([ways.around, ways.block]);
+    all
+}
+
+/// Sets it, `is_recorded` where the record says so; `before` is what was asked for before, `ways` which ways there were.
+fn set(
+    asked: &Asked,
+    before: Option<&Asked>,
+    is_recorded: bool,
+    ways: Option<&WaysNow>,
+) -> Result<Done, PolicyError> {
+    let policy = &asked.policy;
+    let mut system = System::open()?;
+    let earlier = before.map(|it| it.policy.table);
+    let mut facts = Facts::gather(policy, asked.names.clone(), earlier, &mut system)?;
+    let ways = ways.cloned().unwrap_or_else(|| ways_now(policy, &facts));
+    let wanted = wanted(policy, &facts);
+    let mut table = look(&wanted, &mut system);
+    let is_new = table == TableFact::Absent;
+    let plan = Plan::set(policy, &facts, &table);
+    let mut applied = apply::set(&wanted, &plan, &mut system);
+    let told = dnsmasq::set(policy);
+    // Sets that were gone are filled by questions only that dnsmasq does not answer itself.
+    let told = match told {
+        Ok(false) if is_new && before.is_some() && !policy.domains().is_empty() => {
+            dnsmasq::restart(policy)
+        }
+        told => told.map(drop),
+    };
+    if let Err(error) = told {
+        applied.errors.push(error);
+    }
+    if !plan.is_empty() {
+        facts = Facts::gather(policy, asked.names.clone(), None, &mut system)?;
+        table = look(&wanted, &mut system);
+    }
+    let now = ways_now(policy, &facts);
+    let mut changed = match before {
+        Some(before) => Changed::between(
+            &resolved(&before.policy, &before.names),
+            &resolved(policy, &asked.names),
+        ),
+        None => everything(policy, &facts),
+    };
+    // Whatever was missing, connections may have begun by another way.
+    if applied.closed && is_new {
+        changed = everything(policy, &facts);
+    }
+    let moved = now.iter().filter(|it| !ways.contains(it)).map(|it| it.0);
+    changed.marks.extend(moved);
+    let forgotten = forget(&changed, policy.mask, &policy.lan, &facts, &mut system);
+    Ok(Done {
+        report: Report::new(Some(policy), is_recorded, &facts, &table),
+        errors: applied.errors,
+        closed: applied.closed,
+        forgotten,
+        ways: now,
+    })
+}

@@ -1,0 +1,162 @@
+//! What a plan has to know of the host. Gathering it changes nothing.
+
+use std::ops::RangeInclusive;
+
+use config::policy::{Policy, TUNNELS_MAX};
+use guard::networks::of_devices;
+use guard::system::System;
+use netio::netlink::{Address, Family, Link, NetlinkError, Route, Rule, TABLE_MAIN};
+
+use crate::leases::Names;
+use crate::others::is_mwan3;
+use crate::routes::{is_any_full, lines};
+use crate::table::{FORWARD, Surroundings, TABLE, WantedTable};
+
+/// The families in the order of what there is for each.
+pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
+/// The host as it is.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Facts {
+    /// Interfaces.
+    pub links: Vec<Link>,
+    /// Their addresses.
+    pub addresses: Vec<Address>,
+    /// Routes of the main table.
+    pub main: Vec<Route>,
+    /// Routes of the policy's tables, and of those of the settings before.
+    pub tables: Vec<Route>,
+    /// Rules of IPv4 and of IPv6; `None` where the kernel has none for the family.
+    pub rules: [Option<Vec<Rule>>; 2],
+    /// Hardware addresses by the names of leases.
+    pub names: Names,
+    /// The kernel has IPv6.
+    pub ipv6: bool,
+}
+
+/// What is known of the table of the packet filter.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum TableFact {
+    /// It is not there.
+    #[default]
+    Absent,
+    /// It is there, and as it was made or not.
+    There {
+        /// All of it is as it was made.
+        whole: bool,
+        /// Packets that were refused since then.
+        refused: u64,
+    },
+    /// It cannot be seen, for this reason.
+    Unseen(String),
+}
+
+/// The tables that settings may have.
+fn tables(first: u32) -> RangeInclusive<u32> {
+    first..=first.saturating_add(TUNNELS_MAX as u32)
+}
+
+impl Facts {
+    /// Looks at the host, as far as it matters for these settings. `earlier` is the first table of those before.
+    ///
+    /// # Errors
+    /// When the kernel refuses to list interfaces, addresses or routes.
+    pub(crate) fn gather(
+        policy: &Policy,
+        names: Names,
+        earlier: Option<u32>,
+        system: &mut System,
+    ) -> Result<Self, NetlinkError> {
+        let netlink = &mut system.netlink;
+        let ours = tables(policy.table);
+        let before = earlier.map(tables);
+        let (mut main, mut own) = (Vec::new(), Vec::new());
+        for route in netlink.routes(None)? {
+            let is_before = before.as_ref().is_some_and(|it| it.contains(&route.table));
+            if route.table == TABLE_MAIN {
+                main.push(route);
+            } else if ours.contains(&route.table) || is_before {
+                own.push(route);
+            }
+        }
+        Ok(Self {
+            links: netlink.links()?,
+            addresses: netlink.addresses(None)?,
+            main,
+            tables: own,
+            rules: FAMILIES.map(|family| netlink.rules(family).ok()),
+            names,
+            ipv6: std::path::Path::new("/proc/sys/net/ipv6").exists(),
+        })
+    }
+
+    /// The interface with this index.
+    #[must_use]
+    pub fn link(&self, index: u32) -> Option<&Link> {
+        self.links.iter().find(|link| link.index == index)
+    }
+
+    /// Whether an interface has an address of the family that others than its link know.
+    #[must_use]
+    pub fn has_address(&self, index: u32, family: Family) -> bool {
+        let is_known = |it: &&Address| match it.ip {
+            std::net::IpAddr::V6(ip) => !ip.is_unicast_link_local(),
+            std::net::IpAddr::V4(_) => true,
+        };
+        let mut own = self.addresses.iter().filter(|it| it.index == index);
+        own.any(|it| Family::of(it.ip) == family && is_known(&it))
+    }
+
+    /// Whether tunnels have to be gone around, which nothing needs where none has the host's default route. Beside mwan3, which
+    /// chooses a line for each packet, the choice is left to that.
+    #[must_use]
+    pub(crate) fn is_around(&self, policy: &Policy) -> bool {
+        let mut rules = self.rules.iter().flatten().flatten();
+        is_any_full(policy, self) && !rules.any(is_mwan3)
+    }
+
+    /// What the table of the packet filter depends on.
+    pub(crate) fn surroundings(&self, policy: &Policy) -> Surroundings {
+        let lan: Vec<&str> = policy.lan.iter().map(String::as_str).collect();
+        Surroundings {
+            lan: policy.lan.clone(),
+            networks: of_devices(&self.links, &self.addresses, &self.main, &lan),
+            lines: match self.is_around(policy) {
+                true => lines(policy, self),
+                false => Vec::new(),
+            },
+        }
+    }
+}
+
+/// Looks at the table of the packet filter.
+pub(crate) fn look(wanted: &WantedTable, system: &mut System) -> TableFact {
+    let Some(netfilter) = &mut system.netfilter else {
+        return TableFact::Unseen("the kernel has no packet filter".to_owned());
+    };
+    let mut refused = 0;
+    let mut chains = Vec::new();
+    for name in wanted.names() {
+        let chain = match netfilter.chain(TABLE, name) {
+            Ok(chain) => chain,
+            Err(error) if error.is_permission() => {
+                let why = "this user may not look at it; run this as root";
+                return TableFact::Unseen(why.to_owned());
+            }
+            Err(error) => {
+                return TableFact::Unseen(format!("the kernel has no nftables ({error})"));
+            }
+        };
+        if let (FORWARD, Some(chain)) = (name, &chain) {
+            refused = chain.rules.iter().filter_map(|it| it.packets).sum();
+        }
+        chains.push(chain);
+    }
+    match chains.iter().any(Option::is_some) {
+        true => TableFact::There {
+            whole: wanted.is(&chains),
+            refused,
+        },
+        false => TableFact::Absent,
+    }
+}

@@ -1,0 +1,86 @@
+//! The record of what was asked for: the text of the settings in force, and what names were known by then.
+
+use std::path::Path;
+
+use config::policy::{Mac, Policy};
+use guard::GuardError;
+use guard::record::{self, Record};
+
+use crate::leases::Names;
+
+/// What its file is called.
+const NAME: &str = "policy";
+
+/// Begins a line with a name and its hardware addresses, which is a comment in TOML.
+const LEASE: &str = "#lease ";
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) policy: Policy,
+    /// Of which it was read.
+    pub(crate) text: String,
+    pub(crate) names: Names,
+}
+
+pub(crate) fn lock() -> Result<Record, GuardError> {
+    Record::lock(NAME)
+}
+
+pub(crate) fn read(record: &Record) -> Option<Asked> {
+    asked(&record.read()?)
+}
+
+/// Without waiting for the lock.
+pub(crate) fn peek() -> Option<Asked> {
+    asked(&record::peek(NAME)?)
+}
+
+pub(crate) fn write(record: &Record, asked: &Asked) -> Result<(), GuardError> {
+    record.write(&in_text(asked))
+}
+
+fn in_text(asked: &Asked) -> String {
+    let mut text = String::new();
+    for (name, macs) in &asked.names {
+        let macs: Vec<String> = macs.iter().map(ToString::to_string).collect();
+        text += &format!("{LEASE}{name} {}\n", macs.join(" "));
+    }
+    text + &asked.text
+}
+
+fn asked(whole: &str) -> Option<Asked> {
+    let (mut names, mut rest) = (Names::new(), whole);
+    while let Some(line) = rest.strip_prefix(LEASE) {
+        let (line, behind) = line.split_once('\n')?;
+        let mut words = line.split(' ');
+        let name = words.next()?.to_owned();
+        names.insert(name, words.filter_map(Mac::new).collect());
+        rest = behind;
+    }
+    let policy = Policy::from_toml(rest, Path::new(record::DIRECTORY))
+        .map_err(|error| log::warn!("{error}"))
+        .ok()?;
+    Some(Asked {
+        policy,
+        text: rest.to_owned(),
+        names,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{TEXT, names, policy};
+
+    #[test]
+    fn settings_and_names_survive_being_written() {
+        let it = Asked {
+            policy: policy(),
+            text: TEXT.to_owned(),
+            names: names(),
+        };
+        assert_eq!(asked(&in_text(&it)), Some(it));
+        assert_eq!(asked("lan = ["), None);
+    }
+}

@@ -1,0 +1,361 @@
+//! How the policy stands.
+
+use config::policy::{Down, Policy, Way, Who};
+use netio::netlink::{Family, Link};
+
+use crate::facts::{FAMILIES, Facts, TableFact};
+use crate::others::{Other, guarded_devices, others};
+use crate::plan::Plan;
+use crate::ways::Ways;
+use crate::{dnsmasq, routes, rules};
+
+/// How a part stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Part {
+    /// In place.
+    Whole,
+    /// Not in place, or not wholly.
+    Missing,
+    /// Nothing asks for it.
+    NotNeeded,
+    /// It cannot be seen, for this reason.
+    Unseen(String),
+}
+
+impl Part {
+    /// In words.
+    #[must_use]
+    pub fn words(&self) -> &str {
+        match self {
+            Self::Whole => "in place",
+            Self::Missing => "missing",
+            Self::NotNeeded => "not needed",
+            Self::Unseen(why) => why,
+        }
+    }
+
+    fn is_well(&self) -> bool {
+        matches!(self, Self::Whole | Self::NotNeeded)
+    }
+}
+
+/// An entry, and which way its packets go now.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct EntryReport {
+    /// Its name.
+    pub name: String,
+    /// Whose packets.
+    pub who: String,
+    /// Where to.
+    pub to: String,
+    /// Which way, of IPv4 and of IPv6.
+    pub ways: [String; 2],
+    /// Names in `who` that have no lease, so that nothing is done about them.
+    pub unknown: Vec<String>,
+}
+
+/// How the policy stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Report {
+    /// Anything of it is in the kernel.
+    pub on: bool,
+    /// It was asked for, and not taken back since.
+    pub asked: bool,
+    /// The entries; none where no settings are known.
+    pub entries: Vec<EntryReport>,
+    /// The table of the packet filter.
+    pub table: Part,
+    /// The routing rules and routes.
+    pub rules: Part,
+    /// What `dnsmasq` is told.
+    pub dnsmasq: Part,
+    /// Packets that were refused since the table was made.
+    pub refused: Option<u64>,
+    /// Other programs that lead packets.
+    pub others: Vec<Other>,
+    /// What else the user should know, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// How it stands, where the facts hold.
+    #[must_use]
+    pub(crate) fn new(
+        policy: Option<&Policy>,
+        asked: bool,
+        facts: &Facts,
+        table: &TableFact,
+    ) -> Self {
+        let mut rules_there = facts.rules.iter().flatten().flatten();
+        let on = matches!(table, TableFact::There { .. }) || rules_there.any(rules::is_ours);
+        let default = Policy::default();
+        let settings = policy.unwrap_or(&default);
+        let plan = Plan::set(settings, facts, table);
+        let is_led = plan.rules.is_empty() && plan.set.is_empty() && plan.remove.is_empty();
+        let mut report = Self {
+            on,
+            asked,
+            entries: policy.map(|it| entries(it, facts)).unwrap_or_default(),
+            table: match table {
+                TableFact::There { whole: true, .. } => Part::Whole,
+                TableFact::Unseen(why) => Part::Unseen(why.clone()),
+                _ => Part::Missing,
+            },
+            rules: match &facts.rules {
+                [None, _] => Part::Unseen("the kernel has no policy routing".to_owned()),
+                [_, None] if facts.ipv6 => {
+                    Part::Unseen("the kernel has no policy routing for IPv6".to_owned())
+                }
+                _ if is_led => Part::Whole,
+                _ => Part::Missing,
+            },
+            dnsmasq: match settings.domains().is_empty() {
+                true => Part::NotNeeded,
+                false if dnsmasq::is_set(settings) => Part::Whole,
+                false => Part::Missing,
+            },
+            refused: match table {
+                TableFact::There { refused, .. } => Some(*refused),
+                _ => None,
+            },
+            others: policy.map(|it| others(it, facts)).unwrap_or_default(),
+            notes: Vec::new(),
+        };
+        report.add_notes(settings, facts);
+        report
+    }
+
+    /// Whether all of it is in place.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.table.is_well() && self.rules.is_well() && self.dnsmasq.is_well()
+    }
+
+    /// What gets in the way, of all other programs: name and sentence.
+    pub fn conflicts(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let all = self.others.iter();
+        all.flat_map(|other| other.conflicts.iter().map(|it| (other.name, it.as_str())))
+    }
+
+    fn add_notes(&mut self, policy: &Policy, facts: &Facts) {
+        match (self.on, self.asked) {
+            (false, false) => return,
+            (false, true) => self.notes.push(
+                "it was asked for, and nothing of it is there: run `millrace policy refresh`".to_owned(),
+            ),
+            (true, false) => self.notes.push(
+                "nothing sets it again when another program takes it away: run `millrace policy on`"
+                    .to_owned(),
+            ),
+            (true, true) => {}
+        }
+        for name in &policy.lan {
+            match facts.links.iter().find(|it| it.name == *name) {
+                None => self
+                    .notes
+                    .push(format!("there is no device {name}: nothing comes in by it")),
+                Some(link) => {
+                    let bridge = link.master.and_then(|it| facts.link(it));
+                    if let Some(bridge) = bridge {
+                        self.notes.push(format!(
+                            "{name} is a part of {}: packets come in by that, name it in `lan`",
+                            bridge.name
+                        ));
+                    }
+                }
+            }
+        }
+        for entry in &self.entries {
+            for name in &entry.unknown {
+                self.notes.push(format!(
+                    "entry {}: {name} has no lease, so that nothing is done about it yet; a hardware address or a fixed \
+                     lease is known at all times",
+                    entry.name
+                ));
+            }
+        }
+        let guarded = guarded_devices(policy, facts);
+        let is_around = |it: &config::policy::Entry| it.way == Way::Around;
+        if !guarded.is_empty() && policy.entries.iter().any(is_around) {
+            self.notes.push(format!(
+                "the guard holds {}: nothing of that goes around a tunnel while it does",
+                guarded.join(", ")
+            ));
+        }
+        for device in policy.devices() {
+            if is_filter_strict(device) {
+                self.notes.push(format!(
+                    "answers that come by {device} are dropped, as net.ipv4.conf.{device}.rp_filter (or all) is 1: set it to 2"
+                ));
+            }
+        }
+        if facts.links.iter().any(|it| policy.lan.contains(&it.name))
+            && !policy.domains().is_empty()
+        {
+            // Said where it matters, and not only in the documentation.
+            self.notes.push(
+                "names are known by what dnsmasq is asked: a device that asks another server, or by DNS over HTTPS, goes past \
+                 the entries for names"
+                    .to_owned(),
+            );
+        }
+    }
+}
+
+/// Whether the kernel drops what comes by an interface that it would not send the answer by. The larger of two values
+/// counts, and 2 is the loose mode.
+fn is_filter_strict(device: &str) -> bool {
+    let value = |name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
+        text.ok().and_then(|text| text.trim().parse::<u8>().ok())
+    };
+    let own = value(device);
+    own.is_some() && value("all").max(own) == Some(1)
+}
+
+fn entries(policy: &Policy, facts: &Facts) -> Vec<EntryReport> {
+    let ways = Ways::new(policy);
+    let one = |entry: &config::policy::Entry| {
+        let words = |words: Vec<String>, all: &str| match words.len() {
+            0 => all.to_owned(),
+            1..=4 => words.join(", "),
+            count => format!("{} and {} more", words[..3].join(", "), count - 3),
+        };
+        let unknown = entry.who.iter().filter_map(|who| match who {
+            Who::Lease(name) if !facts.names.contains_key(&name.to_ascii_lowercase()) => {
+                Some(name.clone())
+            }
+            _ => None,
+        });
+        EntryReport {
+            name: entry.name.clone(),
+            who: words(
+                entry.who.iter().map(ToString::to_string).collect(),
+                "all of the LAN",
+            ),
+            to: words(
+                entry.to.iter().map(ToString::to_string).collect(),
+                "everywhere",
+            ),
+            ways: FAMILIES.map(|family| way(&entry.way, &ways, facts, family)),
+            unknown: unknown.collect(),
+        }
+    };
+    policy.entries.iter().map(one).collect()
+}
+
+/// Which way packets of a family go now, in words.
+fn way(way: &Way, ways: &Ways, facts: &Facts, family: Family) -> String {
+    let (device, down) = match way {
+        Way::Around => return "around tunnels".to_owned(),
+        Way::Block => return "blocked".to_owned(),
+        Way::Through { device, down } => (device, *down),
+    };
+    let Err(why) = through(device, ways, facts, family) else {
+        return format!("through {device}");
+    };
+    match down {
+        Down::Hold => format!("held: {why}"),
+        Down::Around => format!("as without the entry: {why}"),
+    }
+}
+
+/// The interface that a tunnel's table leads to, or why it leads nowhere.
+fn through(device: &str, ways: &Ways, facts: &Facts, family: Family) -> Result<u32, String> {
+    let link = facts.links.iter().find(|it| it.name == device);
+    let link: &Link = link.ok_or_else(|| format!("there is no device {device}"))?;
+    if !link.up {
+        return Err(format!("the device {device} is not up"));
+    }
+    let lead = ways.leads.iter().find(|it| it.device == device);
+    let table = lead.map_or(0, |it| it.table);
+    let mut routes = facts.tables.iter();
+    let is_there = routes
+        .any(|it| it.table == table && it.dev == Some(link.index) && Family::of(it.dst) == family);
+    if is_there {
+        return Ok(link.index);
+    }
+    match facts.has_address(link.index, family) {
+        true => Err(format!(
+            "table {table} has no default route; `millrace policy watch`, which makes it, does not run"
+        )),
+        false => Err(format!("{device} has no address of this family")),
+    }
+}
+
+/// For each lead in the order of [`Ways`], where its packets of IPv4 and of IPv6 go.
+pub(crate) fn ways_now(policy: &Policy, facts: &Facts) -> Vec<(u32, [Option<u32>; 2])> {
+    let ways = Ways::new(policy);
+    let now = |device: &str| FAMILIES.map(|family| through(device, &ways, facts, family).ok());
+    let mut all: Vec<(u32, [Option<u32>; 2])> = ways
+        .leads
+        .iter()
+        .map(|it| (it.mark, now(&it.device)))
+        .collect();
+    // What goes around goes by a line.
+    let line = |family| {
+        let mut routes = facts.tables.iter();
+        let route = routes.find(|it| it.table == ways.table && Family::of(it.dst) == family);
+        route.filter(|it| routes::is_ours(it)).and_then(|it| it.dev)
+    };
+    all.push((ways.around, FAMILIES.map(line)));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{facts, link, policy, route, tunnel};
+
+    const ABSENT: TableFact = TableFact::Absent;
+
+    #[test]
+    fn entries_say_which_way_packets_go_and_why() {
+        let mut facts = facts();
+        let ways = |facts: &Facts| {
+            let report = Report::new(Some(&policy()), true, facts, &ABSENT);
+            report
+                .entries
+                .into_iter()
+                .map(|it| it.ways)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ways(&facts)[0][0], "held: there is no device mr-us");
+        assert_eq!(
+            ways(&facts)[1][1],
+            "as without the entry: there is no device mr-nl"
+        );
+        assert_eq!(
+            (ways(&facts)[2][0].as_str(), ways(&facts)[3][0].as_str()),
+            ("around tunnels", "blocked")
+        );
+        facts.links.push(link(7, "mr-us", true));
+        tunnel(&mut facts, 7, "10.8.0.2");
+        assert!(ways(&facts)[0][0].contains("table 7701 has no default route"));
+        facts.tables.push(route("0.0.0.0", 0, 7, 7701));
+        assert_eq!(
+            ways(&facts)[0],
+            ["through mr-us", "held: mr-us has no address of this family"]
+        );
+        assert_eq!(ways_now(&policy(), &facts)[0].1, [Some(7), None]);
+    }
+
+    #[test]
+    fn names_without_leases_are_told() {
+        let report = Report::new(Some(&policy()), true, &facts(), &ABSENT);
+        assert_eq!(report.entries[0].unknown, ["television"]);
+        assert!(
+            report
+                .notes
+                .iter()
+                .any(|it| it.contains("phone has no lease"))
+        );
+        assert!(!report.on && !report.is_whole());
+        assert_eq!(
+            (report.dnsmasq, report.rules),
+            (Part::Missing, Part::Missing)
+        );
+        let off = Report::new(None, false, &facts(), &ABSENT);
+        assert!(off.notes.is_empty() && off.entries.is_empty());
+    }
+}

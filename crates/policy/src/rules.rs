@@ -1,0 +1,198 @@
+//! Routing rules, by marks.
+//!
+//! | priority | packets | way |
+//! |---|---|---|
+//! | 910 | with a tunnel's mark | the tunnel's table |
+//! | 911 | with the mark of a tunnel that holds, or of what is blocked | "unreachable" |
+//! | 990 | with the mark of what goes around tunnels | more particular routes of the main table |
+//! | 991 | the same | the table of the line |
+//!
+//! A rule that is added without a priority, as `wg-quick` does, comes before all that there are. Where such a rule for all
+//! packets is before these, they move before it, to the next lower place of [`POLICY`]: all four of them.
+
+use config::policy::Down;
+use guard::rules::{Changes, POLICY, is_policys};
+use netio::netlink::{Family, Rule, RuleAction, TABLE_MAIN};
+
+use crate::ways::Ways;
+
+/// Priority of the first rule by which what goes around tunnels leaves. Behind the guard's: what that holds does not go around.
+pub const AROUND: u32 = 990;
+
+/// Where the rules are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Place {
+    /// Those of tunnels.
+    pub(crate) first: u32,
+    /// Those of what goes around.
+    pub(crate) around: u32,
+}
+
+impl Place {
+    /// Before all rules of others that are for all packets, if there is one.
+    pub(crate) fn among(rules: &[Option<Vec<Rule>>]) -> Self {
+        let rules = rules.iter().flatten().flatten();
+        let wide = rules.filter(|it| is_wide(it) && !is_ours(it));
+        let earliest = wide
+            .filter_map(|it| it.priority.filter(|it| *it != 0))
+            .min();
+        let earliest = earliest.unwrap_or(u32::MAX);
+        let first = POLICY.into_iter().find(|it| it + 3 < earliest);
+        let first = first.unwrap_or(POLICY[POLICY.len() - 1]);
+        Self {
+            first,
+            around: match earliest > AROUND + 1 {
+                true => AROUND,
+                false => first + 2,
+            },
+        }
+    }
+}
+
+/// Whether a rule is for all packets, but those with one mark or without it.
+fn is_wide(rule: &Rule) -> bool {
+    (rule.fwmark.is_none() || rule.invert)
+        && rule.iif.is_none()
+        && rule.from.is_none()
+        && rule.to.is_none()
+        && rule.further.is_empty()
+}
+
+/// The rules of a family that settings ask for, those that hold first. `is_around` where tunnels have to be gone around.
+pub(crate) fn wanted(ways: &Ways, is_around: bool, place: Place, family: Family) -> Vec<Rule> {
+    let marked = |mark, table, priority| Rule {
+        fwmark: Some(mark),
+        mask: Some(ways.mask),
+        priority: Some(priority),
+        ..Rule::new(family, table)
+    };
+    let nowhere = |mark| Rule {
+        action: RuleAction::Unreachable,
+        ..marked(mark, 0, place.first + 1)
+    };
+    let mut rules = Vec::new();
+    if ways.blocks {
+        rules.push(nowhere(ways.block));
+    }
+    let held = ways.leads.iter().filter(|it| it.down == Down::Hold);
+    rules.extend(held.map(|it| nowhere(it.mark)));
+    let leads = ways.leads.iter();
+    rules.extend(leads.map(|it| marked(it.mark, it.table, place.first)));
+    if is_around {
+        rules.push(Rule {
+            // Not the halves of all either, which OpenVPN's `def1` makes.
+            suppress_prefixlength: Some(1),
+            ..marked(ways.around, TABLE_MAIN, place.around)
+        });
+        rules.push(marked(ways.around, ways.table, place.around + 1));
+    }
+    rules
+}
+
+/// Whether a rule is the policy's: all with a mark and one of its priorities are.
+#[must_use]
+pub fn is_ours(rule: &Rule) -> bool {
+    let is_around = rule
+        .priority
+        .is_some_and(|it| (AROUND..AROUND + 2).contains(&it));
+    is_policys(rule) || is_around && rule.fwmark.is_some()
+}
+
+/// What leads from the rules that there are, of one family, to those that are wanted.
+pub(crate) fn changes(have: &[Rule], want: &[Rule]) -> Changes {
+    let mut left: Vec<&Rule> = want.iter().collect();
+    let mut delete = Vec::new();
+    for rule in have.iter().filter(|rule| is_ours(rule)) {
+        match left.iter().position(|wanted| *wanted == rule) {
+            Some(place) => drop(left.remove(place)),
+            None => delete.push(*rule),
+        }
+    }
+    // The kernel deletes the first rule that has all that is given: one with more goes before its plain twin is meant.
+    delete.sort_by_key(|rule| rule.further.is_empty());
+    Changes {
+        add: left.into_iter().copied().collect(),
+        delete,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::policy;
+
+    #[test]
+    fn what_holds_is_behind_what_leads_and_comes_first() {
+        let ways = Ways::new(&policy());
+        for family in [Family::V4, Family::V6] {
+            let rules = wanted(&ways, true, Place::among(&[]), family);
+            assert!(
+                rules
+                    .iter()
+                    .all(|it| it.family == family && it.mask == Some(0xff00_0000))
+            );
+            let priorities: Vec<u32> = rules.iter().filter_map(|it| it.priority).collect();
+            assert_eq!(priorities, [911, 911, 910, 910, 990, 991]);
+            // One tunnel lets go when it is down.
+            let held = rules
+                .iter()
+                .filter(|it| it.action == RuleAction::Unreachable);
+            assert_eq!(held.count(), 2);
+        }
+        assert_eq!(wanted(&ways, false, Place::among(&[]), Family::V4).len(), 4);
+    }
+
+    #[test]
+    fn rules_for_all_that_come_first_are_gone_before() {
+        let full = |priority| Rule {
+            priority: Some(priority),
+            ..Rule::not_marked(Family::V4, 51820, 51820)
+        };
+        let at = |rules: &[Rule]| {
+            let place = Place::among(&[None, Some(rules.to_vec())]);
+            (place.first, place.around)
+        };
+        assert_eq!(at(&[full(32765)]), (910, 990));
+        assert_eq!(at(&[full(985)]), (910, 912));
+        assert_eq!(at(&[full(909), full(32765)]), (890, 892));
+        assert_eq!(at(&[full(889)]), (880, 882));
+        assert_eq!(at(&[full(5)]), (830, 832));
+        // Those for some packets only stay where they are.
+        let some = Rule {
+            iif: netio::netlink::DeviceName::new("wan"),
+            ..full(909)
+        };
+        let marked = Rule {
+            invert: false,
+            ..full(909)
+        };
+        assert_eq!(at(&[some, marked]), (910, 990));
+        // And its own are none of others.
+        let place = Place {
+            first: 880,
+            around: 882,
+        };
+        let own = wanted(&Ways::new(&policy()), true, place, Family::V4);
+        assert!(own.iter().all(is_ours));
+        assert_eq!(at(&own), (910, 990));
+    }
+
+    #[test]
+    fn rules_of_others_stay_and_narrowed_ones_do_not() {
+        let ways = Ways::new(&policy());
+        let want = wanted(&ways, true, Place::among(&[]), Family::V4);
+        let other = Rule {
+            priority: Some(905),
+            ..Rule::new(Family::V4, 78)
+        };
+        let mut have = want.clone();
+        have.push(other);
+        assert!(changes(&have, &want).is_empty());
+        have[0].from = Some(([192, 168, 1, 7].into(), 32));
+        let changes = changes(&have, &want);
+        assert_eq!(
+            (changes.add.as_slice(), changes.delete.as_slice()),
+            (&want[..1], &have[..1])
+        );
+    }
+}

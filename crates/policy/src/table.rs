@@ -1,0 +1,434 @@
+//! The packet filter's part, as a text for `nft`.
+//!
+//! | chain | sees | does |
+//! |---|---|---|
+//! | `prerouting` | what comes in | takes the policy's bits off every packet; notes by which tunnel a connection came in; for what the LAN sends, restores the connection's mark, or has it chosen |
+//! | `choose` | the first packets of connections of the LAN | compares who sends them, entry by entry |
+//! | `to_N` | those of entry N | compares where they go |
+//! | `way_X` | those that fit | writes mark X to packet and connection |
+//! | `output` | what the router sends itself | restores the mark of answers |
+//! | `forward` | what leaves | refuses what is marked for a tunnel and would leave by another device, and what is blocked |
+//!
+//! The table is changed in one transaction, and never deleted while the policy is on: its sets have the addresses of
+//! names, each name a set for each family, which stay what they are however entries change. Each rule has a comment that
+//! tells which text it is of and its place, by which chains are known again.
+
+use std::fmt::Write as _;
+
+use config::policy::{Domain, Down};
+use guard::networks::Network;
+use netio::netlink::{Chain, HOOK_FORWARD, HOOK_OUTPUT, HOOK_PREROUTING};
+
+use crate::resolved::{Resolved, Those, of_family};
+use crate::ways::Ways;
+
+/// The table, of the family `inet`.
+pub const TABLE: &str = "millrace_policy";
+
+/// The chain that refuses.
+pub const FORWARD: &str = "forward";
+
+/// Behind the chains of others that mark (-150), before the translation of destinations (-100).
+pub const MARKING: i32 = -145;
+
+/// Before the guard's chain, which has -5.
+pub const REFUSING: i32 = -6;
+
+/// Most addresses that are kept of a name and family.
+const ADDRESSES_MAX: usize = 16384;
+
+/// How packets are refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refusal {
+    /// They are answered, so that programs give up at once.
+    Reject,
+    /// In silence, for kernels that cannot answer.
+    Drop,
+}
+
+/// What the text depends on beside the entries.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Surroundings {
+    /// Devices of the LAN.
+    pub(crate) lan: Vec<String>,
+    /// Their networks.
+    pub(crate) networks: Vec<Network>,
+    /// Devices of lines: what comes in by them is answered by them. Empty where that needs nothing.
+    pub(crate) lines: Vec<String>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct WantedChain {
+    name: String,
+    /// Type, hook by name and number, priority.
+    hook: Option<(&'static str, &'static str, u32, i32)>,
+    /// Without the comment. [`REFUSE`] stands for the way in which packets are refused.
+    rules: Vec<String>,
+}
+
+/// Stands in a rule for the refusal.
+const REFUSE: &str = "REFUSE";
+
+/// The table that settings ask for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct WantedTable {
+    sets: Vec<(String, &'static str)>,
+    chains: Vec<WantedChain>,
+    /// Tells this text from others.
+    mark: String,
+}
+
+/// The set of a name's addresses of a family, 4 or 6. Its name has to do with nothing but the name.
+pub(crate) fn set_of(domain: &Domain, family: u8) -> String {
+    format!("d{:016x}_{family}", fnv1a(domain.as_str()))
+}
+
+impl WantedTable {
+    pub(crate) fn new(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> Self {
+        let mut chains = vec![
+            prerouting(ways, around),
+            output(ways, around),
+            forward(ways, around),
+            choose(entries),
+        ];
+        for (number, entry) in (1..).zip(entries) {
+            chains.push(to(number, entry, around));
+        }
+        let mut marks: Vec<u32> = entries.iter().map(|it| it.mark).collect();
+        marks.sort_unstable();
+        marks.dedup();
+        chains.extend(marks.into_iter().map(|mark| WantedChain {
+            name: way(mark),
+            hook: None,
+            rules: vec![format!(
+                "{} {} accept",
+                set("meta", ways.mask, mark),
+                set("ct", ways.mask, mark)
+            )],
+        }));
+        let mut domains: Vec<&Domain> = entries.iter().flat_map(|it| &it.domains).collect();
+        domains.sort_unstable();
+        domains.dedup();
+        let kinds = [(4, "ipv4_addr"), (6, "ipv6_addr")];
+        let sets = domains
+            .into_iter()
+            .flat_map(|domain| kinds.map(|(family, kind)| (set_of(domain, family), kind)));
+        let mut table = Self {
+            sets: sets.collect(),
+            chains,
+            mark: String::new(),
+        };
+        table.mark = format!("{:016x}", fnv1a(&table.script(Refusal::Reject, &[], &[])));
+        table
+    }
+
+    /// The text that makes it in the place of what is there: `chains` and `sets` of the table as it is, of which those go that
+    /// are not wanted.
+    #[must_use]
+    pub fn script(&self, refusal: Refusal, chains: &[String], sets: &[String]) -> String {
+        let mut text = format!("add table inet {TABLE}\n");
+        // Writing to a string does not fail.
+        for (name, kind) in &self.sets {
+            // Elements without a time of their own do not end: with one, packets would go another way when it is over.
+            let _ = writeln!(
+                text,
+                "add set inet {TABLE} {name} {{ type {kind}; flags timeout; size {ADDRESSES_MAX}; }}"
+            );
+        }
+        for chain in &self.chains {
+            let hook = match chain.hook {
+                Some((kind, hook, _, priority)) => {
+                    format!(" {{ type {kind} hook {hook} priority {priority}; policy accept; }}")
+                }
+                None => String::new(),
+            };
+            let _ = writeln!(text, "add chain inet {TABLE} {}{hook}", chain.name);
+        }
+        let is_wanted = |name: &String| self.chains.iter().any(|it| it.name == *name);
+        let old: Vec<&String> = chains.iter().filter(|name| !is_wanted(name)).collect();
+        for name in self
+            .chains
+            .iter()
+            .map(|it| &it.name)
+            .chain(old.iter().copied())
+        {
+            let _ = writeln!(text, "flush chain inet {TABLE} {name}");
+        }
+        for chain in &self.chains {
+            for (place, rule) in chain.rules.iter().enumerate() {
+                let rule = match refusal {
+                    Refusal::Reject => {
+                        rule.replace(REFUSE, "reject with icmpx type admin-prohibited")
+                    }
+                    Refusal::Drop => rule.replace(REFUSE, "drop"),
+                };
+                let comment = self.comment(place);
+                let _ = writeln!(
+                    text,
+                    "add rule inet {TABLE} {} {rule} comment \"{comment}\"",
+                    chain.name
+                );
+            }
+        }
+        for name in old {
+            let _ = writeln!(text, "delete chain inet {TABLE} {name}");
+        }
+        let is_wanted = |name: &&String| self.sets.iter().any(|(it, _)| it == *name);
+        for name in sets.iter().filter(|name| !is_wanted(name)) {
+            let _ = writeln!(text, "delete set inet {TABLE} {name}");
+        }
+        text
+    }
+
+    /// The names of its chains.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.chains.iter().map(|it| it.name.as_str())
+    }
+
+    /// Whether these are its chains, in the order of [`WantedTable::names`], with nothing before, between or behind their
+    /// rules.
+    #[must_use]
+    pub fn is(&self, chains: &[Option<Chain>]) -> bool {
+        let is = |(wanted, chain): (&WantedChain, &Option<Chain>)| {
+            let Some(chain) = chain else { return false };
+            let comments = (0..wanted.rules.len()).map(|place| self.comment(place));
+            chain.hook == wanted.hook.map(|(_, _, hook, priority)| (hook, priority))
+                && chain.rules.len() == wanted.rules.len()
+                && chain
+                    .rules
+                    .iter()
+                    .zip(comments)
+                    .all(|(it, comment)| it.comment == comment)
+        };
+        chains.len() == self.chains.len() && self.chains.iter().zip(chains).all(is)
+    }
+
+    fn comment(&self, place: usize) -> String {
+        format!("policy {} {}", self.mark, place + 1)
+    }
+}
+
+/// Names of the chains and of the sets in what `nft` lists of the table.
+pub(crate) fn listed(text: &str) -> (Vec<String>, Vec<String>) {
+    let of = |word: &str| {
+        let names = text.lines().filter_map(|line| {
+            let name = line.trim().strip_prefix(word)?.strip_suffix(" {")?;
+            Some(name.trim().to_owned())
+        });
+        names.collect()
+    };
+    (of("chain "), of("set "))
+}
+
+fn way(mark: u32) -> String {
+    format!("way_{mark:x}")
+}
+
+/// Writes a mark, under the mask.
+fn set(of: &str, mask: u32, mark: u32) -> String {
+    format!(
+        "{of} mark set {of} mark and {:#010x} or {mark:#010x}",
+        !mask
+    )
+}
+
+/// Compares a mark, under the mask.
+fn has(of: &str, mask: u32, mark: u32) -> String {
+    format!("{of} mark and {mask:#010x} == {mark:#010x}")
+}
+
+fn braces<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> String {
+    let words: Vec<String> = words.into_iter().map(|it| it.as_ref().to_owned()).collect();
+    format!("{{ {} }}", words.join(", "))
+}
+
+fn quoted(names: &[String]) -> String {
+    braces(names.iter().map(|name| format!("\"{name}\"")))
+}
+
+/// What goes to the LAN, as conditions for each family.
+fn to_lan(around: &Surroundings) -> Vec<String> {
+    let of = |word, is_v6| {
+        let networks = of_family(&around.networks, is_v6);
+        (!networks.is_empty()).then(|| format!("{word} daddr {}", braces(networks)))
+    };
+    [of("ip", false), of("ip6", true)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn prerouting(ways: &Ways, around: &Surroundings) -> WantedChain {
+    let mask = ways.mask;
+    // Another program may have restored the whole of a connection's mark, of answers too, which must not go where the
+    // question went.
+    let mut rules = vec![format!(
+        "meta mark and {mask:#010x} != 0 {}",
+        set("meta", mask, 0)
+    )];
+    for lead in ways.leads.iter().filter(|it| it.is_for_answers) {
+        rules.push(format!(
+            "iifname \"{}\" ct state new {}",
+            lead.device,
+            set("ct", mask, lead.mark)
+        ));
+    }
+    if !around.lines.is_empty() {
+        rules.push(format!(
+            "iifname {} ct state new {}",
+            quoted(&around.lines),
+            set("ct", mask, ways.around)
+        ));
+    }
+    rules.push(format!("iifname != {} return", quoted(&around.lan)));
+    let leads = ways.leads.iter().map(|it| it.mark);
+    for mark in leads.chain([ways.around, ways.block]) {
+        rules.push(format!(
+            "{} {} accept",
+            has("ct", mask, mark),
+            set("meta", mask, mark)
+        ));
+    }
+    rules.extend([
+        "ct state { established, related } return".to_owned(),
+        "fib daddr type { local, broadcast, anycast, multicast } return".to_owned(),
+        // Routers do not forward these.
+        "ip6 daddr fe80::/10 return".to_owned(),
+        "jump choose".to_owned(),
+    ]);
+    WantedChain {
+        name: "prerouting".to_owned(),
+        hook: Some(("filter", "prerouting", HOOK_PREROUTING, MARKING)),
+        rules,
+    }
+}
+
+fn output(ways: &Ways, around: &Surroundings) -> WantedChain {
+    // What the router says to the LAN about a connection of it, such as "unreachable".
+    let mut rules: Vec<String> = to_lan(around)
+        .iter()
+        .map(|it| format!("{it} return"))
+        .collect();
+    for lead in &ways.leads {
+        rules.push(format!(
+            "ct direction reply {} {}",
+            has("ct", ways.mask, lead.mark),
+            set("meta", ways.mask, lead.mark)
+        ));
+    }
+    if !around.lines.is_empty() {
+        // Packets of tunnels have marks of their own, which are compared as a whole.
+        rules.push(format!(
+            "ct direction reply meta mark 0 {} {}",
+            has("ct", ways.mask, ways.around),
+            set("meta", ways.mask, ways.around)
+        ));
+    }
+    WantedChain {
+        name: "output".to_owned(),
+        // By this type the kernel looks for a route again.
+        hook: Some(("route", "output", HOOK_OUTPUT, MARKING)),
+        rules,
+    }
+}
+
+fn forward(ways: &Ways, around: &Surroundings) -> WantedChain {
+    let from = format!("iifname {}", quoted(&around.lan));
+    let mut rules = Vec::new();
+    for lead in ways.leads.iter().filter(|it| it.down == Down::Hold) {
+        let mut allowed = vec![lead.device.clone()];
+        allowed.extend(around.lan.iter().cloned());
+        // The connection's mark holds where another program has overwritten the packet's; of what is not followed as a
+        // connection there is only the packet's.
+        for of in ["ct", "meta"] {
+            rules.push(format!(
+                "{from} {} oifname != {} counter {REFUSE}",
+                has(of, ways.mask, lead.mark),
+                quoted(&allowed)
+            ));
+        }
+    }
+    for of in ["ct", "meta"] {
+        rules.push(format!(
+            "{from} {} counter {REFUSE}",
+            has(of, ways.mask, ways.block)
+        ));
+    }
+    WantedChain {
+        name: FORWARD.to_owned(),
+        hook: Some(("filter", "forward", HOOK_FORWARD, REFUSING)),
+        rules,
+    }
+}
+
+fn choose(entries: &[Resolved]) -> WantedChain {
+    let mut rules = Vec::new();
+    for (number, entry) in (1..).zip(entries) {
+        let jump = format!("jump to_{number}");
+        match &entry.who {
+            None => rules.push(jump),
+            Some(those) => rules.extend(who(those).into_iter().map(|it| format!("{it} {jump}"))),
+        }
+    }
+    WantedChain {
+        name: "choose".to_owned(),
+        hook: None,
+        rules,
+    }
+}
+
+/// Conditions, of which any is enough.
+fn who(those: &Those) -> Vec<String> {
+    let mut conditions = Vec::new();
+    if !those.macs.is_empty() {
+        let macs = those.macs.iter().map(ToString::to_string);
+        conditions.push(format!("ether saddr {}", braces(macs)));
+    }
+    for (word, is_v6) in [("ip", false), ("ip6", true)] {
+        let networks = of_family(&those.networks, is_v6);
+        if !networks.is_empty() {
+            conditions.push(format!("{word} saddr {}", braces(networks)));
+        }
+    }
+    if !those.devices.is_empty() {
+        conditions.push(format!("iifname {}", quoted(&those.devices)));
+    }
+    conditions
+}
+
+fn to(number: usize, entry: &Resolved, around: &Surroundings) -> WantedChain {
+    let go = format!("goto {}", way(entry.mark));
+    let mut rules = Vec::new();
+    // The LAN reaches itself, but where its own networks are named to be blocked.
+    if !entry.blocks || entry.is_everywhere() {
+        rules.extend(to_lan(around).iter().map(|it| format!("{it} return")));
+    }
+    if entry.is_everywhere() {
+        rules.push(go);
+    } else {
+        for (word, family, is_v6) in [("ip", 4, false), ("ip6", 6, true)] {
+            let networks = of_family(&entry.networks, is_v6);
+            if !networks.is_empty() {
+                rules.push(format!("{word} daddr {} {go}", braces(networks)));
+            }
+            for domain in &entry.domains {
+                rules.push(format!("{word} daddr @{} {go}", set_of(domain, family)));
+            }
+        }
+    }
+    WantedChain {
+        name: format!("to_{number}"),
+        hook: None,
+        rules,
+    }
+}
+
+/// A number for a text, the same in every build: Fowler, Noll, Vo (1991), FNV-1a with 64 bits.
+fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! Sets the policy again when another program has taken something of it away, follows the networks of the LAN, leases and
+//! lines, and leads into tunnels as they come and go.
+//!
+//! Whatever the news is, all of it is looked at: no order of events can leave anything out.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netio::netlink::{ChainsWatch, Monitor, NetlinkError, Watch};
+use netio::poll::Poller;
+
+use crate::control::{Done, WaysNow, refresh_since};
+use crate::table::TABLE;
+use crate::{PolicyError, Report};
+
+/// How long it may take to notice what no news is of: a lease.
+const SLOW: Duration = Duration::from_secs(15);
+
+/// Between two looks, for news may come by the thousand: a firewall that is loaded, a routing daemon.
+const PACE: Duration = Duration::from_millis(50);
+
+/// What is known from one look to the next.
+#[derive(Default)]
+struct Known {
+    ways: Option<WaysNow>,
+    said: String,
+    complaints: BTreeSet<String>,
+}
+
+/// Watches until the process ends. While the policy is off it does nothing but wait.
+///
+/// # Errors
+/// When the kernel tells no news. What fails later is logged, and tried again.
+pub fn watch() -> Result<Infallible, PolicyError> {
+    let mut monitor = Monitor::open(Watch {
+        rules: true,
+        ..Watch::ALL
+    })?;
+    // A kernel without nftables has no table either.
+    let mut chains = ChainsWatch::open(TABLE).ok();
+    let failed = NetlinkError::Open;
+    let poller = Poller::new().map_err(failed)?;
+    poller.add(&monitor, 0).map_err(failed)?;
+    if let Some(chains) = &chains {
+        poller.add(chains, 1).map_err(failed)?;
+    }
+    let mut known = Known::default();
+    loop {
+        // Heard before the look: what comes after this is news for the next one.
+        while monitor.next()?.is_some() {}
+        if let Some(chains) = &mut chains {
+            chains.changed()?;
+        }
+        let begin = Instant::now();
+        match refresh_since(known.ways.as_ref()) {
+            Ok(done) => known.note(done),
+            Err(error) => known.complain(&error),
+        }
+        poller.wait(Some(SLOW)).map_err(failed)?;
+        thread::sleep(PACE.saturating_sub(begin.elapsed()));
+    }
+}
+
+impl Known {
+    fn note(&mut self, done: Option<Done>) {
+        let Some(done) = done else {
+            *self = Self::default();
+            return;
+        };
+        if done.closed && self.ways.is_some() {
+            log::info!("the policy, or a part of it, is set again");
+        }
+        let said = words(&done.report);
+        if said != self.said {
+            log::info!("{said}");
+            self.said = said;
+        }
+        if done.forgotten > 0 {
+            log::debug!("{} connections had another way", done.forgotten);
+        }
+        for error in &done.errors {
+            self.complain(error);
+        }
+        self.ways = Some(done.ways);
+    }
+
+    /// Says once what does not work.
+    fn complain(&mut self, error: &PolicyError) {
+        // What differs from one time to the next is rare; a bound all the same.
+        if self.complaints.len() < 64 && self.complaints.insert(error.to_string()) {
+            log::error!("{error}");
+        }
+    }
+}
+
+/// The ways of entries in a line.
+fn words(report: &Report) -> String {
+    let entries = report.entries.iter().map(|entry| match &entry.ways {
+        [v4, v6] if v4 == v6 => format!("{} {v4}", entry.name),
+        [v4, v6] => format!("{} IPv4 {v4}, IPv6 {v6}", entry.name),
+    });
+    format!("policy: {}", entries.collect::<Vec<_>>().join("; "))
+}

@@ -1,0 +1,102 @@
+//! Numbers and tables: which mark stands for which way.
+
+use config::policy::{Down, Policy, Way};
+
+/// What marks mean, for some settings.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Ways {
+    /// The bits of a mark that count.
+    pub(crate) mask: u32,
+    /// What leads into tunnels.
+    pub(crate) leads: Vec<Lead>,
+    /// The mark of what goes around tunnels.
+    pub(crate) around: u32,
+    /// The mark of what goes nowhere.
+    pub(crate) block: u32,
+    /// The routing table of what goes around tunnels.
+    pub(crate) table: u32,
+    /// Some entry blocks.
+    pub(crate) blocks: bool,
+}
+
+/// A way into a tunnel.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Lead {
+    pub(crate) mark: u32,
+    pub(crate) device: String,
+    pub(crate) table: u32,
+    pub(crate) down: Down,
+    /// What comes in by the tunnel gets this mark, and is answered by it. One of a tunnel's marks is that.
+    pub(crate) is_for_answers: bool,
+}
+
+impl Ways {
+    pub(crate) fn new(policy: &Policy) -> Self {
+        let shift = policy.mask.trailing_zeros();
+        let last = policy.mask >> shift;
+        let has = |wanted: &str, wanted_down| {
+            policy.entries.iter().any(|entry| {
+                matches!(&entry.way, Way::Through { device, down } if device == wanted && *down == wanted_down)
+            })
+        };
+        let mut leads: Vec<Lead> = Vec::new();
+        for (place, device) in (0..).zip(policy.devices()) {
+            let mut is_first = true;
+            for (number, down) in [(2 * place + 1, Down::Hold), (2 * place + 2, Down::Around)] {
+                if has(device, down) {
+                    leads.push(Lead {
+                        mark: number << shift,
+                        device: device.to_owned(),
+                        table: policy.table + 1 + place,
+                        down,
+                        is_for_answers: std::mem::take(&mut is_first),
+                    });
+                }
+            }
+        }
+        Self {
+            mask: policy.mask,
+            leads,
+            around: (last - 1) << shift,
+            block: last << shift,
+            table: policy.table,
+            blocks: policy.entries.iter().any(|it| it.way == Way::Block),
+        }
+    }
+
+    /// The mark of a way of an entry.
+    pub(crate) fn mark(&self, way: &Way) -> u32 {
+        match way {
+            Way::Around => self.around,
+            Way::Block => self.block,
+            Way::Through { device, down } => {
+                let mut leads = self.leads.iter();
+                let lead = leads.find(|it| it.device == *device && it.down == *down);
+                // There is one for each entry; what were without goes nowhere.
+                lead.map_or(self.block, |it| it.mark)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::policy;
+
+    #[test]
+    fn each_way_has_a_mark_of_its_own_within_the_mask() {
+        let policy = policy();
+        let ways = Ways::new(&policy);
+        let mut marks: Vec<u32> = ways.leads.iter().map(|it| it.mark).collect();
+        marks.extend([ways.around, ways.block]);
+        assert!(marks.iter().all(|it| *it != 0 && it & !policy.mask == 0));
+        marks.sort_unstable();
+        marks.dedup();
+        assert_eq!(marks.len(), ways.leads.len() + 2);
+        for entry in &policy.entries {
+            assert!(marks.contains(&ways.mark(&entry.way)));
+        }
+        assert!(ways.leads.iter().all(|it| it.table > policy.table));
+    }
+}
