@@ -105,7 +105,7 @@ fn the_device_the_clock_and_the_route() {
 fn name_servers_that_are_missing_silent_or_past_the_tunnel() {
     finds("dns", "no name server", |it| it.name_servers.clear());
     finds("dns", "reached by office", |it| {
-        it.name_servers[0].answers = false
+        it.name_servers[0].answers = false;
     });
     let by_line = |it: &mut Facts| it.name_servers[0].device = Some("eth0".to_owned());
     finds("dns-leak", "past office", by_line);
@@ -134,10 +134,10 @@ fn packets_that_do_not_fit_the_line() {
 #[test]
 fn offloads_rules_and_the_packet_filter() {
     finds("offload", "flow_offloading)", |it| {
-        it.offload = (true, false)
+        it.offload = (true, false);
     });
     finds("offload", "flow_offloading_hw", |it| {
-        it.offload = (true, true)
+        it.offload = (true, true);
     });
     let rule = |priority, mark, mask, table| {
         move |it: &mut Facts| {
