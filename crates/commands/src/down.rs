@@ -37,7 +37,7 @@ pub(crate) fn command() -> Command {
 
 /// Why a tunnel does not end.
 #[derive(Debug, Error)]
-enum DownError {
+pub(crate) enum DownError {
     #[error("{name}: no tunnel of this name is up{}", others(.running))]
     NotRunning { name: String, running: Vec<Running> },
     #[error("{name}: these profiles of that name are up, name one by its path: {}", paths(.running))]
@@ -80,7 +80,11 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 }
 
 fn down(name: &str) -> Result<(), DownError> {
-    let pid = process_of(name, running::all())?;
+    end(name, process_of(name, running::all())?)
+}
+
+/// Ends a process that has a tunnel up, and waits for that.
+pub(crate) fn end(name: &str, pid: i32) -> Result<(), DownError> {
     let process = Pid::from_raw(pid);
     match kill(process, Signal::SIGTERM) {
         // It has ended meanwhile.
@@ -112,7 +116,7 @@ fn down(name: &str) -> Result<(), DownError> {
 }
 
 /// The process that has a tunnel up: by the profile's name or path, or else by the interface.
-fn process_of(name: &str, running: Vec<Running>) -> Result<i32, DownError> {
+pub(crate) fn process_of(name: &str, running: Vec<Running>) -> Result<i32, DownError> {
     let path = fs::canonicalize(name).ok();
     let by_path = |it: &&Running| path.as_ref() == Some(&it.path);
     if let Some(found) = running.iter().find(by_path) {

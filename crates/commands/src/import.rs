@@ -8,6 +8,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use config::error::ImportError;
 use config::openvpn;
 use config::types::is_ifname;
+use host::written_file::sync_directory_of;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -215,7 +216,7 @@ fn judge_and_keep(
         });
     }
     // Unlike a rename, a link replaces nothing.
-    let linked = fs::hard_link(&path, &kept).and_then(|()| place::sync_directory_of(&kept));
+    let linked = fs::hard_link(&path, &kept).and_then(|()| sync_directory_of(&kept));
     linked.map_err(|error| failed_at(&kept, error))?;
     Ok(kept)
 }

@@ -10,11 +10,13 @@
 #[cfg(feature = "audit")]
 mod audit;
 mod check;
+mod doctor;
 mod down;
 mod guard;
 mod import;
 mod keys;
 mod list;
+mod logs;
 #[cfg(feature = "manual")]
 mod manual;
 #[cfg(feature = "pptp")]
@@ -26,6 +28,7 @@ mod policy;
 mod profile;
 #[cfg(feature = "relay")]
 mod relay;
+mod restart;
 mod server;
 mod settings;
 mod status;
@@ -55,6 +58,9 @@ fn cli() -> Command {
         .arg_required_else_help(true)
         .subcommand(up::command())
         .subcommand(down::command())
+        .subcommand(restart::command())
+        .subcommand(logs::command())
+        .subcommand(doctor::command())
         .subcommand(wireguard::command())
         .subcommand(openvpn::command())
         .subcommand(netifd::command())
@@ -119,6 +125,7 @@ fn openvpn_arguments() -> Option<Vec<OsString>> {
 pub fn run() -> ExitCode {
     // Before anything is opened or started.
     host::background::is_child();
+    host::notify::begin();
     if let Some(arguments) = openvpn_arguments() {
         return openvpn::run(arguments);
     }
@@ -142,6 +149,9 @@ pub fn run() -> ExitCode {
     match matches.subcommand() {
         Some(("up", m)) => up::run(m),
         Some(("down", m)) => down::run(m),
+        Some(("restart", m)) => restart::run(m),
+        Some(("logs", m)) => logs::run(m),
+        Some(("doctor", m)) => doctor::run(m),
         Some(("genkey", _)) => keys::genkey(),
         Some(("genpsk", _)) => keys::genpsk(),
         Some(("pubkey", _)) => keys::pubkey(),

@@ -175,7 +175,10 @@ fn migrate(file: &Path, directory: &Path, endpoint: Option<&str>) -> Result<Stri
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
-    options.open(path)?.write_all(text.as_bytes())
+    let mut file = options.open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    host::written_file::sync_directory_of(path)
 }
 
 /// A private key, and what belongs to it.

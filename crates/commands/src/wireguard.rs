@@ -92,6 +92,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
             }
         }
         startup::is_over();
+        host::notify::ready("up");
         daemon.run(&mut Unowned)
     };
     let result = daemon.map_err(Box::from).and_then(serve);

@@ -460,6 +460,10 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
         self.tun().current_name()
     }
 
+    fn pulse(&self) -> bool {
+        self.all_workers().pulse()
+    }
+
     fn statistics(&self) -> Statistics {
         Self::statistics(self)
     }

@@ -18,7 +18,7 @@ use netio::udp::UdpSocket;
 use plane::{LineId, StreamId, Wire};
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -92,6 +92,8 @@ pub(crate) struct Workers<W: Wire> {
     all: Vec<Worker>,
     stop: AtomicBool,
     parallel: bool,
+    /// Rounds that all workers were asked for: see [`Workers::pulse`].
+    rounds: AtomicU32,
     streams: Mutex<HashMap<StreamId, Arc<Stream>>>,
 }
 
@@ -100,6 +102,8 @@ struct Worker {
     poller: Arc<Poller>,
     waker: Arc<Waker>,
     idle: AtomicBool,
+    /// The round that it has done last of those that were asked for.
+    round: AtomicU32,
 }
 
 impl<W: Wire> Workers<W> {
@@ -113,6 +117,7 @@ impl<W: Wire> Workers<W> {
                     poller: Arc::new(Poller::new()?),
                     waker: Arc::new(Waker::new()?),
                     idle: AtomicBool::new(false),
+                    round: AtomicU32::new(0),
                 })
             })
             .collect::<io::Result<_>>()?;
@@ -129,6 +134,7 @@ impl<W: Wire> Workers<W> {
             all,
             stop: AtomicBool::new(false),
             parallel,
+            rounds: AtomicU32::new(0),
             streams: Mutex::default(),
         })
     }
@@ -146,6 +152,18 @@ impl<W: Wire> Workers<W> {
         for worker in &self.all {
             worker.waker.wake();
         }
+    }
+
+    /// Whether every worker has come by since the last call, which asked it to; asks for another time.
+    pub(crate) fn pulse(&self) -> bool {
+        let asked = self.rounds.load(Ordering::Relaxed);
+        let done = |worker: &Worker| worker.round.load(Ordering::Relaxed) == asked;
+        if !self.all.iter().all(done) {
+            return false;
+        }
+        self.rounds.store(asked.wrapping_add(1), Ordering::Relaxed);
+        self.wake_all();
+        true
     }
 
     /// The worker that owns the sockets.
@@ -224,6 +242,8 @@ impl<W: Wire> Workers<W> {
                 match (token, &mut tun, &mut udp) {
                     (WAKE, ..) => {
                         self.all[me].waker.clear();
+                        let round = self.rounds.load(Ordering::Relaxed);
+                        self.all[me].round.store(round, Ordering::Relaxed);
                         if tun_waits && !self.shared.congested() {
                             poller.add(&self.shared.tun, TUN)?;
                             tun_waits = false;

@@ -24,7 +24,7 @@
 //! tunnel wants in place of all that.
 //!
 //! # The process
-//! [`background`], [`privileges`], [`logging`] and [`syslog`], [`written_file`] for files that a
+//! [`background`], [`notify`], [`privileges`], [`logging`] and [`syslog`], [`written_file`] for files that a
 //! configuration names, [`run_scripts`] for commands of a configuration, and [`machine`], which says
 //! what the process runs on.
 
@@ -32,12 +32,14 @@
 
 mod apply;
 pub mod background;
+pub mod clock;
 mod dns;
 mod facts;
 mod journal;
 pub mod logging;
 pub mod machine;
 mod managed;
+pub mod notify;
 mod plan;
 pub mod privileges;
 mod scripts;

@@ -1,11 +1,12 @@
-//! Files that a configuration names to be written: status, leases, process number, log.
+//! Files that are written: those that a configuration names (status, leases, process number, log), and our own.
 //!
-//! Their directories may be ones that others write to. A link that another user has made there
-//! would have root write to its target.
+//! Directories may be ones that others write to. A link that another user has made there would have root write to its
+//! target. And the power may fail at any moment: [`replace`] leaves the old content or the new.
 
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
@@ -43,6 +44,137 @@ fn place(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
+/// Puts a content in the place of a file: a reader finds the old one or the new one, and so does the next boot whatever
+/// moment the power fails in. Owner and mode stay; a file that is new has `mode`. It is on the disk when this returns.
+///
+/// # Errors
+/// What the kernel says; the file is as it was.
+pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    take_steps(&STEPS, path, content, mode)
+}
+
+/// The same for what is written again in a moment, and says nothing after a reboot: readers find the old content or the new,
+/// and it is not waited for until it is on the disk.
+///
+/// # Errors
+/// What the kernel says; the file is as it was.
+pub fn replace_for_now(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let steps = [Step::Clear, Step::Create, Step::Write, Step::Rename];
+    take_steps(&steps, path, content, mode)
+}
+
+fn take_steps(steps: &[Step], path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let mut replacement = Replacement::new(path, content, mode)?;
+    let done = steps.iter().try_for_each(|step| replacement.take(*step));
+    if done.is_err() {
+        let _ = fs::remove_file(&replacement.temporary);
+    }
+    done
+}
+
+/// How a file is replaced, in this order. A test breaks it off after each.
+const STEPS: [Step; 6] = [
+    Step::Clear,
+    Step::Create,
+    Step::Write,
+    Step::Sync,
+    Step::Rename,
+    Step::SyncDirectory,
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// What a power cut has left of another time is removed.
+    Clear,
+    /// A file beside it, with the same owner and mode.
+    Create,
+    Write,
+    /// Its content is on the disk, before any name leads to it.
+    Sync,
+    Rename,
+    /// The name is, too.
+    SyncDirectory,
+}
+
+struct Replacement<'a> {
+    path: &'a Path,
+    content: &'a [u8],
+    mode: u32,
+    temporary: PathBuf,
+    file: Option<File>,
+}
+
+impl<'a> Replacement<'a> {
+    fn new(path: &'a Path, content: &'a [u8], mode: u32) -> io::Result<Self> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut temporary = OsString::from(".");
+        temporary.push(name);
+        temporary.push(".new");
+        Ok(Self {
+            path,
+            content,
+            mode,
+            temporary: path.with_file_name(temporary),
+            file: None,
+        })
+    }
+
+    fn take(&mut self, step: Step) -> io::Result<()> {
+        match step {
+            Step::Clear => match fs::remove_file(&self.temporary) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+            Step::Create => {
+                let old = fs::symlink_metadata(self.path).ok();
+                let mut options = OpenOptions::new();
+                // Until it has its owner, only this user may read it.
+                options.write(true).create_new(true).mode(0o600);
+                let file = options.open(&self.temporary)?;
+                let mut mode = self.mode;
+                if let Some(old) = old {
+                    let own = file.metadata()?;
+                    if (own.uid(), own.gid()) != (old.uid(), old.gid()) {
+                        fchown(&file, Some(old.uid()), Some(old.gid()))?;
+                    }
+                    mode = old.mode() & 0o777;
+                }
+                file.set_permissions(Permissions::from_mode(mode))?;
+                self.file = Some(file);
+                Ok(())
+            }
+            Step::Write => {
+                let content = self.content;
+                self.file()?.write_all(content)
+            }
+            Step::Sync => self.file()?.sync_all(),
+            Step::Rename => fs::rename(&self.temporary, self.path),
+            Step::SyncDirectory => sync_directory_of(self.path),
+        }
+    }
+
+    fn file(&mut self) -> io::Result<&mut File> {
+        self.file
+            .as_mut()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// Waits until the names in a file's directory are on the disk: a power cut must not bring back what was replaced or removed.
+///
+/// # Errors
+/// What the kernel says.
+pub fn sync_directory_of(path: &Path) -> io::Result<()> {
+    let directory = path.parent().unwrap_or_else(|| Path::new(""));
+    let here = Path::new(".");
+    let directory = if directory.as_os_str().is_empty() {
+        here
+    } else {
+        directory
+    };
+    File::open(directory)?.sync_all()
+}
+
 /// A file that holds the process number, removed with the value if it still is the same file.
 #[derive(Debug)]
 pub struct PidFile {
@@ -57,7 +189,6 @@ impl PidFile {
     /// # Errors
     /// As [`open`].
     pub fn write(path: &Path) -> io::Result<Self> {
-        use std::io::Write as _;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o644);
         let mut file = open(path, &mut options)?;
@@ -83,7 +214,7 @@ impl Drop for PidFile {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+    use std::os::unix::fs::{lchown, symlink};
 
     use super::*;
 
@@ -106,6 +237,51 @@ mod tests {
             assert!(PidFile::write(&link).is_err());
             assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
         }
+    }
+
+    /// The power fails after each step, and in the middle of the writing: the file is the old one or the new one as a whole,
+    /// and can be replaced the next time.
+    #[test]
+    fn a_power_cut_leaves_the_old_content_or_the_new() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        for cut in 0..=STEPS.len() {
+            replace(&path, b"old", 0o600).unwrap();
+            let mut replacement = Replacement::new(&path, b"new content", 0o600).unwrap();
+            for step in &STEPS[..cut] {
+                replacement.take(*step).unwrap();
+            }
+            let renamed = STEPS[..cut].contains(&Step::Rename);
+            let expected: &[u8] = if renamed { b"new content" } else { b"old" };
+            assert_eq!(fs::read(&path).unwrap(), expected, "after {cut} steps");
+            if STEPS[..cut].last() == Some(&Step::Write) {
+                // Not on the disk yet: any part of it may be.
+                for left in 0..=replacement.content.len() {
+                    let part = &replacement.content[..left];
+                    fs::write(&replacement.temporary, part).unwrap();
+                    assert_eq!(fs::read(&path).unwrap(), b"old");
+                }
+            }
+            replace(&path, b"next", 0o600).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"next");
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        }
+        // The content is on the disk before a name leads to it.
+        let at = |step| STEPS.iter().position(|it| *it == step);
+        assert!(at(Step::Sync) < at(Step::Rename) && at(Step::Rename) < at(Step::SyncDirectory));
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_keeps_its_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        replace(&path, b"one", 0o600).unwrap();
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        replace(&path, b"two", 0o600).unwrap();
+        assert_eq!(mode(), 0o640);
+        assert!(replace(&directory.path().join("no/file"), b"x", 0o600).is_err());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What a private host sees of the file system: the machine's, but for /var/run and /etc/resolv.conf.
+//! What a private host sees of the file system: the machine's, but for /var/run, /etc/resolv.conf and what the program keeps
+//! over a reboot.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,6 +12,9 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{chdir, chroot, fchdir};
 
 const NONE: Option<&str> = None;
+
+/// Where the program under test keeps what is to outlive a reboot: of each host by itself.
+const STATE: &str = "/var/lib/millrace";
 
 /// Directories above the root that are climbed at most. A path has no more names than that.
 const DEPTH: usize = 4096;
@@ -107,6 +111,11 @@ fn cover() -> io::Result<()> {
         Some("size=16m,mode=0755"),
     )?;
     fs::create_dir(run.join("wireguard"))?;
+    // Where it cannot be made, the program cannot write there either.
+    if fs::create_dir_all(STATE).is_ok() {
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        mount(Some("tmpfs"), STATE, Some("tmpfs"), flags, Some("size=1m"))?;
+    }
     let Some(resolver) = resolver else {
         return Ok(());
     };

@@ -240,6 +240,12 @@ pub trait DataPlane: Send + Sync {
     /// It is no more.
     fn interface(&self) -> io::Result<String>;
 
+    /// Whether every worker has done a round since this was last asked; asks them all for another one. True when it is asked
+    /// for the first time. For timers of seconds, which look after workers that hang.
+    fn pulse(&self) -> bool {
+        true
+    }
+
     /// What was done since the start. Costs a few allocations: for people and timers of seconds.
     fn statistics(&self) -> Statistics;
 }

@@ -6,12 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod backends;
+mod clock_watch;
+pub mod floor;
 mod gate;
 mod home;
 pub mod inbox;
 mod lines;
 pub mod now;
 pub mod openvpn;
+mod places;
 #[cfg(feature = "pptp")]
 pub mod pptp;
 pub mod profile;
@@ -19,4 +22,5 @@ pub mod profile;
 pub mod relay;
 pub mod running;
 pub mod status;
+mod watchdog;
 pub mod wireguard;

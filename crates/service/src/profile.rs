@@ -5,7 +5,7 @@
 //! the same release too, that has other code for it.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use crypto::accelerator::{self, Costs, Crossover, Task};
@@ -188,15 +188,11 @@ impl Profile {
 
     /// Writes it, whole or not at all, and makes its directory.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let mut file = Self::beside(path)?;
+        Self::check_path(path)?;
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
-        file.write_all(&text)?;
         // A user that may start a tunnel may read what it starts with; there is no secret in it.
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-        file.as_file().set_permissions(mode)?;
-        file.persist(path)?;
-        Ok(())
+        host::written_file::replace(path, &text, 0o644)
     }
 
     /// A file of another name in its directory, which is made.

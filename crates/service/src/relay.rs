@@ -7,6 +7,7 @@
 mod forward;
 mod target;
 
+use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
 use crate::wireguard::resolver::Resolver;
 use crate::wireguard::sockets::SocketPlan;
@@ -85,6 +86,7 @@ struct Relay<'a> {
     poller: Poller,
     signals: Signals,
     report: Arc<AtomicBool>,
+    watchdog: Watchdog,
 }
 
 /// Runs a relay until a signal says to stop. `again` reads its file anew, for SIGHUP; what comes of it is told.
@@ -162,6 +164,7 @@ impl<'a> Relay<'a> {
             poller,
             signals,
             report,
+            watchdog: Watchdog::new(now),
         };
         let none = vec![None; relay.model.clients.len()];
         relay.link(&none)?;
@@ -173,6 +176,7 @@ impl<'a> Relay<'a> {
         let port = relay.model.listen.port;
         log::info!("relaying from port {port} to {target}, for {count} client(s)");
         startup::is_over();
+        host::notify::ready("relaying");
         Ok(relay)
     }
 
@@ -217,7 +221,11 @@ impl<'a> Relay<'a> {
 
     /// Waits for something to do and does it. Returns whether to go on.
     fn turn(&mut self) -> Result<bool, RelayError> {
-        let deadlines = [self.forwarder.next_deadline(), self.target.due()];
+        let deadlines = [
+            self.forwarder.next_deadline(),
+            self.target.due(),
+            self.watchdog.due(),
+        ];
         let deadline = deadlines.into_iter().flatten().min();
         let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let ready = self.poller.wait(timeout).map_err(io_error("waiting"))?;
@@ -242,6 +250,7 @@ impl<'a> Relay<'a> {
         }
         let now = Instant::now();
         self.forwarder.expire(now);
+        self.watchdog.turn(now, || true);
         while let Some((lookup, found)) = self.resolver.next() {
             self.target.looked_up(&lookup, found, now);
         }

@@ -57,8 +57,10 @@ pub struct Device {
     pub(crate) deadlines: Deadlines,
     /// The wall clock, and when it was read.
     clock: (SystemTime, Instant),
-    /// The latest timestamps of peers that were removed: they may be added again.
+    /// What no peer has seen a later timestamp than: of those that were removed, as they may be added again, and the floor.
     stamped: Clock,
+    /// The latest timestamp of all.
+    pub(crate) latest: Clock,
     pub(crate) seed: u64,
 }
 
@@ -79,6 +81,7 @@ impl Device {
             deadlines: Deadlines::default(),
             clock: (wall, now),
             stamped: Clock::default(),
+            latest: Clock::default(),
             seed,
         }
     }
@@ -88,9 +91,24 @@ impl Device {
     ///
     /// Initiations carry the time of day. A clock that goes back does no harm while this device lives, as its timestamps go
     /// on rising; a peer that has seen later ones from an earlier life of this device refuses all until the clock has
-    /// caught up.
+    /// caught up, unless [`Device::set_timestamp_floor`] says what it has seen.
     pub fn set_wall_clock(&mut self, now: Instant, wall: SystemTime) {
         self.clock = (wall, now);
+    }
+
+    /// From now on all timestamps are later than this one: an earlier life of this device may have sent it.
+    pub fn set_timestamp_floor(&mut self, floor: SystemTime) {
+        let floor = Clock::after(floor);
+        self.stamped = self.stamped.max(floor);
+        for peer in self.peers.iter_mut().flatten() {
+            peer.clock = peer.clock.max(floor);
+        }
+    }
+
+    /// The latest timestamp that was put out: a floor for the next life of this device. 1970 before the first.
+    #[must_use]
+    pub fn latest_timestamp(&self) -> SystemTime {
+        self.latest.last()
     }
 
     /// Under load, IPv4 sources are counted by this many leading bits of their address: 32 if never set, or 24 where

@@ -106,6 +106,7 @@ impl Device {
             peers,
             private,
             indices,
+            latest,
             ..
         } = self;
         let Some(peer) = peer_of(peers, id) else {
@@ -132,12 +133,14 @@ impl Device {
             return;
         };
 
+        let stamp = peer.clock.stamp(wall);
+        *latest = (*latest).max(peer.clock);
         let (mut sealed_static, mut sealed_timestamp) = ([0; 32 + TAG_LEN], [0; 12 + TAG_LEN]);
         let started = Initiator::start(
             IDENTIFIER,
             (own, PrivateKey::generate()),
             (&peer.public, &static_static),
-            &peer.clock.stamp(wall).0,
+            &stamp.0,
             &mut sealed_static,
             &mut sealed_timestamp,
         );

@@ -33,16 +33,35 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// A clock all of whose timestamps are greater than one of `floor`: what an earlier life of this end may have sent.
+    #[must_use]
+    pub fn after(floor: SystemTime) -> Self {
+        // Room is left for what is stamped after it.
+        let last = nanos(floor).min(u64::MAX / 2);
+        Self { last }
+    }
+
+    /// The time of the last timestamp; 1970 where there was none.
+    #[must_use]
+    pub fn last(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(self.last)
+    }
+
     /// A timestamp for `wall` that is greater than every one before.
     pub fn stamp(&mut self, wall: SystemTime) -> Tai64n {
-        let wall = wall
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or(Duration::ZERO);
-        let wall = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX / 2);
+        let wall = nanos(wall);
         let coarse = wall - wall % STEP;
         self.last = coarse.max(self.last.saturating_add(STEP));
         Tai64n::from_nanos(self.last)
     }
+}
+
+/// Nanoseconds since 1970, which every clock before is taken for.
+fn nanos(time: SystemTime) -> u64 {
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX / 2)
 }
 
 #[cfg(test)]
@@ -75,6 +94,19 @@ mod tests {
         // Set back, it stays just beyond where it was, and follows the clock again when that has caught up.
         assert!(stamps[4] < Tai64n::from_nanos(5_000_100_000_000));
         assert!(stamps[5] > Tai64n::from_nanos(5_000_900_000_000));
+    }
+
+    #[test]
+    fn stamps_after_a_floor_are_greater_than_it() {
+        let at = |secs| SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
+        let mut before = Clock::default();
+        let sent = before.stamp(at(9000));
+        let mut clock = Clock::after(before.last());
+        assert!(clock.stamp(at(10)) > sent);
+        assert!(clock.last() > before.last());
+        // Whatever a damaged file says, there is room above.
+        let mut clock = Clock::after(at(u64::MAX / 1_000_000_000));
+        assert!(clock.stamp(at(1)) < clock.stamp(at(1)));
     }
 
     #[test]

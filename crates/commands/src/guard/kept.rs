@@ -1,9 +1,8 @@
 //! A copy of the last settings that were good, beside their file: with a mistake in the file the guard still holds.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use config::guard::Guard;
@@ -40,28 +39,16 @@ pub(super) fn write(guard: &Guard, path: &Path, mode: u32) -> io::Result<()> {
 
 /// Writes a text to a file, which is whole at all times.
 pub(crate) fn write_text(text: &str, path: &Path, mode: u32) -> io::Result<()> {
-    let mut new = OsString::from(path);
-    new.push(".new");
-    let new = PathBuf::from(new);
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(mode)
-        .open(&new)?;
-    // Also where one was left behind.
-    file.set_permissions(fs::Permissions::from_mode(mode))?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)
+    host::written_file::replace(path, text.as_bytes(), mode)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn the_copy_is_of_the_last_that_were_good() {

@@ -1,10 +1,11 @@
 //! Where a server's file is, and how it is written: never over another, and changed as a whole or not at all.
 
 use config::types::is_ifname;
+use host::written_file::{self, sync_directory_of};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -94,14 +95,6 @@ pub(crate) fn write_new(path: &Path, text: &str) -> Result<(), PlaceError> {
     written.map_err(failed(path))
 }
 
-/// A power cut must not bring back who was taken out.
-pub(crate) fn sync_directory_of(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(directory) => File::open(directory)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
 /// The text of a file with secrets.
 pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>, PlaceError> {
     fs::read_to_string(path)
@@ -111,41 +104,17 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<String>, PlaceError> {
 
 /// Puts a text in the place of a file, which stays as it is until the new one is on the disk. Owner and mode stay.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), PlaceError> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let temporary = path.with_file_name(name);
-    let write = || {
-        let old = fs::metadata(path)?;
-        match fs::remove_file(&temporary) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary)?;
-        let here = file.metadata()?;
-        if (old.uid(), old.gid()) != (here.uid(), here.gid()) {
-            std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
-        }
-        file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o777))?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)?;
-        sync_directory_of(path)
-    };
-    let written = write();
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written.map_err(failed(path))
+    // It is there: one that was removed meanwhile is not made anew.
+    let there = fs::metadata(path);
+    there
+        .and_then(|_| written_file::replace(path, text.as_bytes(), 0o600))
+        .map_err(failed(path))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn files_are_replaced_whole_and_made_only_where_none_is() {
@@ -159,7 +128,7 @@ mod tests {
                 .contains("home.conf")
         );
         assert_eq!(*read(&path).unwrap(), "one");
-        fs::write(directory.path().join("home.conf.new"), "left by a crash").unwrap();
+        fs::write(directory.path().join(".home.conf.new"), "left by a crash").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         replace(&path, "two").unwrap();
         assert_eq!(*read(&path).unwrap(), "two");

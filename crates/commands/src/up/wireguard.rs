@@ -14,7 +14,7 @@ use config::uapi::{SetDevice, SetPeer};
 use config::wgquick;
 use host::background;
 use host::{Applied, Facts, Plan, PlanError, Want};
-use host::{logging, privileges, startup};
+use host::{logging, notify, privileges, startup};
 use netio::netlink::Netlink;
 use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner, test_tun};
 use std::collections::HashSet;
@@ -103,6 +103,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         .ok_or("the interface is gone")?
         .map_err(|(_, words): (i32, String)| words)?;
     let result = daemon.run(&mut up);
+    notify::stopping();
     if let Ok(ended) = &result {
         log::info!("{}: ended: {ended:?}", up.ifname);
     }
@@ -183,6 +184,19 @@ impl Owner for Up<'_> {
     }
 
     fn reload(&mut self, daemon: &Daemon) -> Outcome<()> {
+        notify::reloading();
+        let outcome = self.read_again(daemon);
+        notify::ready(match &self.waiting_for {
+            Some(_) => "not up yet",
+            None => "up",
+        });
+        outcome
+    }
+}
+
+impl Up<'_> {
+    /// Takes over what has changed in the file.
+    fn read_again(&mut self, daemon: &Daemon) -> Outcome<()> {
         logging::reopen();
         let tunnel = match read(self.path, self.switches) {
             Ok(tunnel) => tunnel,
@@ -276,6 +290,7 @@ impl Up<'_> {
         }
         self.waiting_for = Some(what.to_owned());
         log::warn!("{}: not up yet: waiting for {what}", self.ifname);
+        notify::ready(&format!("not up yet: waiting for {what}"));
         self.let_go()
     }
 
@@ -336,6 +351,7 @@ impl Up<'_> {
             terminal::note(format_args!("{} is up; Ctrl-C takes it down", self.ifname));
         }
         startup::is_over();
+        notify::ready("up");
         self.let_go()
     }
 

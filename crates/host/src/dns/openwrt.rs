@@ -8,11 +8,11 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{DnsError, NameServers, run};
+use crate::written_file;
 
 /// Every OpenWrt has it.
 const RELEASE: &str = "/etc/openwrt_release";
@@ -90,17 +90,9 @@ fn text(wanted: &NameServers) -> String {
 /// Writes the file.
 pub(super) fn write(directory: &Path, ifname: &str, wanted: &NameServers) -> Result<(), DnsError> {
     let path = path(directory, ifname);
-    let write = || {
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            // `dnsmasq` reads it as a user of its own.
-            .mode(0o644)
-            .open(&path)?;
-        file.write_all(text(wanted).as_bytes())
-    };
-    write().map_err(|error| DnsError::File {
+    // `dnsmasq` reads it as a user of its own.
+    let written = written_file::replace(&path, text(wanted).as_bytes(), 0o644);
+    written.map_err(|error| DnsError::File {
         path: path.clone(),
         error,
     })

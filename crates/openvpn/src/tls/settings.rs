@@ -1,9 +1,10 @@
 //! What the configuration says about TLS, checked once.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{DistinguishedName, SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::identity::{self, Identity};
@@ -110,6 +111,8 @@ pub struct TlsSettings {
     revocations: Mutex<Revocations>,
     /// Control has the last word on each peer.
     pub(super) verdicts: bool,
+    /// It is no earlier than this.
+    earliest: UnixTime,
     warnings: Vec<String>,
 }
 
@@ -167,6 +170,7 @@ impl TlsSettings {
             hints,
             revocations: Mutex::new(revocations),
             verdicts: false,
+            earliest: UnixTime::since_unix_epoch(Duration::ZERO),
             warnings,
         })
     }
@@ -211,6 +215,13 @@ impl TlsSettings {
         self.verdicts = true;
     }
 
+    /// It is this time or later, whatever the clock shows: certificates that are not valid yet by a clock that is behind it
+    /// are judged by it.
+    pub fn set_earliest(&mut self, earliest: SystemTime) {
+        let since = earliest.duration_since(SystemTime::UNIX_EPOCH);
+        self.earliest = UnixTime::since_unix_epoch(since.unwrap_or_default());
+    }
+
     /// What checks the peer of one negotiation.
     pub(super) fn verifier(&self) -> PeerVerifier {
         let revocations = self
@@ -224,6 +235,7 @@ impl TlsSettings {
             Arc::clone(&self.provider),
             self.client_certificate,
             Arc::clone(&self.hints),
+            self.earliest,
         )
     }
 }

@@ -9,7 +9,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use crate::tls::ClientCertificate;
-use crate::verify::{PeerCertificate, Revocations, Trust, Usage, VerifyError, VerifyFault};
+use crate::verify::{PeerCertificate, Revocations, Time, Trust, Usage, VerifyError, VerifyFault};
 
 /// Checks the certificate of one peer in one negotiation, and keeps what came of it.
 pub(super) struct PeerVerifier {
@@ -20,6 +20,8 @@ pub(super) struct PeerVerifier {
     pub(super) client_certificate: ClientCertificate,
     /// The names of the authorities, which a server tells its clients.
     pub(super) hints: Arc<[DistinguishedName]>,
+    /// It is no earlier than this, whatever the clock shows.
+    earliest: UnixTime,
     verified: OnceLock<PeerCertificate>,
     refused: Mutex<Option<VerifyError>>,
 }
@@ -31,6 +33,7 @@ impl PeerVerifier {
         provider: Arc<CryptoProvider>,
         client_certificate: ClientCertificate,
         hints: Arc<[DistinguishedName]>,
+        earliest: UnixTime,
     ) -> Self {
         let (verified, refused) = (OnceLock::new(), Mutex::new(None));
         Self {
@@ -39,6 +42,7 @@ impl PeerVerifier {
             provider,
             client_certificate,
             hints,
+            earliest,
             verified,
             refused,
         }
@@ -65,8 +69,7 @@ impl PeerVerifier {
         usage: Usage,
         now: UnixTime,
     ) -> Result<(), Error> {
-        let verified = self.trust.verify(peer, sent, usage, &self.revocations, now);
-        match verified {
+        match self.judge(peer, sent, usage, now) {
             Ok(verified) => {
                 // A handshake has one certificate; were there a second, the first would count.
                 let _ = self.verified.set(verified);
@@ -76,7 +79,9 @@ impl PeerVerifier {
                 // The alert that tells the peer follows from this.
                 let told = match refused.fault {
                     VerifyFault::Unreadable => CertificateError::BadEncoding,
-                    VerifyFault::Time => CertificateError::Expired,
+                    VerifyFault::Time | VerifyFault::Early | VerifyFault::Clock => {
+                        CertificateError::Expired
+                    }
                     VerifyFault::Revoked => CertificateError::Revoked,
                     VerifyFault::Unknown => CertificateError::UnknownIssuer,
                     VerifyFault::Weak => CertificateError::BadSignature,
@@ -86,6 +91,29 @@ impl PeerVerifier {
                 *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(refused);
                 Err(Error::InvalidCertificate(told))
             }
+        }
+    }
+
+    /// Judges by the clock, and where that is behind what is known of the time, by what is known.
+    fn judge(
+        &self,
+        peer: &CertificateDer<'_>,
+        sent: &[CertificateDer<'_>],
+        usage: Usage,
+        clock: UnixTime,
+    ) -> Result<PeerCertificate, VerifyError> {
+        let at = |now| self.trust.verify(peer, sent, usage, &self.revocations, now);
+        let by_clock = at(clock);
+        let known = self.earliest;
+        let wrong = clock.as_secs() < known.as_secs();
+        match by_clock {
+            Err(refused) if wrong && refused.fault == VerifyFault::Early => {
+                at(known).map_err(|refused| match refused.fault {
+                    VerifyFault::Early => clock_wrong(refused, clock, known),
+                    _ => refused,
+                })
+            }
+            verified => verified,
         }
     }
 
@@ -121,6 +149,19 @@ impl PeerVerifier {
         self.provider
             .signature_verification_algorithms
             .supported_schemes()
+    }
+}
+
+/// A certificate is not valid yet, but by a clock that is known to be wrong.
+fn clock_wrong(refused: VerifyError, clock: UnixTime, known: UnixTime) -> VerifyError {
+    let (clock, known) = (Time::of(clock), Time::of(known));
+    VerifyError {
+        fault: VerifyFault::Clock,
+        reason: format!(
+            "the clock of this host is wrong: it shows {clock}, and it is {known} or later; set it (by NTP, or date -s): \
+             until then whether the certificate is valid cannot be told"
+        ),
+        ..refused
     }
 }
 

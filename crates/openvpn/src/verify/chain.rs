@@ -111,7 +111,7 @@ impl Trust {
         // A pinned certificate is trusted for what it is: neither its signer nor its dates count,
         // as in stock programs.
         let pinned = self.authorities.is_empty() && !self.rules.peer_fingerprints.is_empty();
-        let time = Time(now.as_secs() as i64);
+        let time = Time::of(now);
         let chain = if pinned {
             revocations.check(&own, &[], time, &self.algorithms)?;
             vec![own.clone()]
@@ -195,7 +195,7 @@ impl Trust {
                 Err(refused) => {
                     // An authority that was renewed is there twice: that the old one has expired
                     // says nothing of the peer, what is found on the way to the new one does.
-                    if !matches!(&*examined, Some(Err(VerifyError { fault, .. })) if *fault != VerifyFault::Time)
+                    if !matches!(&*examined, Some(Err(VerifyError { fault, .. })) if !matches!(fault, VerifyFault::Time | VerifyFault::Early))
                     {
                         *examined = Some(Err(refused));
                     }

@@ -24,6 +24,7 @@ pub use peer::{ChainCertificate, PeerCertificate};
 pub(crate) use revocation::Revocations;
 pub use revocation::RevokedSerials;
 pub use rules::{Fingerprint, KeyUsageRule, NameRule, PeerRules, Usage};
+pub(crate) use time::Time;
 
 /// Entry points for fuzzing what peers send. Not an interface.
 #[doc(hidden)]
@@ -47,8 +48,12 @@ pub struct VerifyError {
 pub enum VerifyFault {
     /// It cannot be read, or is of a form that is not supported.
     Unreadable,
-    /// Its time is over or has not come yet, or that of one above it.
+    /// Its time is over, or that of one above it.
     Time,
+    /// Its time has not come yet, or that of one above it.
+    Early,
+    /// The same by a clock that is known to be wrong, so that nothing is known of its time.
+    Clock,
     /// It is revoked, or the revocation list cannot be relied upon.
     Revoked,
     /// No trusted authority has signed it.

@@ -58,18 +58,20 @@ pub(super) fn no_issuer(certificate: &Certificate<'_>) -> String {
 }
 
 pub(super) fn check_dates(certificate: &Certificate<'_>, now: Time) -> Result<(), VerifyError> {
-    let reason = if now < certificate.not_before {
-        format!(
+    let (fault, reason) = if now < certificate.not_before {
+        let reason = format!(
             "it is valid from {} on, and the clock says {now}; set the clock",
             certificate.not_before
-        )
+        );
+        (VerifyFault::Early, reason)
     } else if now > certificate.not_after {
-        format!(
+        let reason = format!(
             "it expired on {}, and the clock says {now}; have it renewed",
             certificate.not_after
-        )
+        );
+        (VerifyFault::Time, reason)
     } else {
         return Ok(());
     };
-    Err(refusal(certificate, VerifyFault::Time, reason))
+    Err(refusal(certificate, fault, reason))
 }

@@ -1,12 +1,18 @@
 //! The times in certificates and revocation lists, and how they are shown.
 
 use crate::der::{self, BadDer, Reader};
+use rustls::pki_types::UnixTime;
 
 /// Seconds since 1970, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Time(pub(crate) i64);
 
 impl Time {
+    /// The time of a clock.
+    pub(crate) fn of(clock: UnixTime) -> Self {
+        Self(clock.as_secs() as i64)
+    }
+
     /// Reads a UTCTime or a GeneralizedTime, both with seconds and `Z`, as RFC 5280 §4.1.2.5 has it.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, BadDer> {
         let time = reader.any()?;

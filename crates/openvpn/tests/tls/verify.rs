@@ -2,11 +2,13 @@
 
 use openvpn::identity::Identity;
 use openvpn::role::Role;
-use openvpn::tls::{CertificateProfile, TlsError, TlsOptions};
+use openvpn::tls::{CertificateProfile, TlsError, TlsOptions, TlsSession, TlsSettings};
 use openvpn::verify::{
     Fingerprint, KeyUsageRule, NameRule, PeerCertificate, PeerRules, Usage, VerifyError,
     VerifyFault,
 };
+
+use std::time::{Duration, SystemTime};
 
 use crate::{Pair, file, identity, options};
 
@@ -128,6 +130,40 @@ fn the_common_name_may_be_another_field() {
     );
 }
 
+/// A router whose clock runs behind what is known of the time (here: the year in which the tests run, while 2100 is known to
+/// be over) takes a certificate that is valid by then, and otherwise says what is wrong with the clock.
+#[test]
+fn a_clock_that_is_known_to_be_wrong_is_told_from_a_certificate_that_is() {
+    let sees = |known: u64, cert: &str| {
+        let mut settings = TlsSettings::new(client()).expect("good settings");
+        settings.set_earliest(SystemTime::UNIX_EPOCH + Duration::from_secs(known));
+        let mut server = options("p256", Role::Server);
+        server.identity = Some(identity(cert, "p256/server.key"));
+        let mut pair = Pair::new(client(), server);
+        pair.client = TlsSession::new(&settings).expect("a session");
+        match pair.run().0 {
+            Ok(()) => Ok(pair.client.peer().expect("a peer").clone()),
+            Err(TlsError::Certificate(refused)) => Err(refused),
+            Err(other) => panic!("{cert}: {other}"),
+        }
+    };
+    // 2104, 2099 and 2111.
+    let (within, before, after) = (4_230_000_000, 4_075_000_000, 4_460_000_000);
+    assert_eq!(
+        sees(within, "odd/not-yet.crt").unwrap().common_name,
+        "not-yet"
+    );
+    let says = ["clock of this host is wrong", "2099-", "set it"];
+    let seen = sees(before, "odd/not-yet.crt");
+    assert_refused(seen, "CN=not-yet", VerifyFault::Clock, &says);
+    // What is over by the clock, or certainly, is over; what is good by the clock is good.
+    let seen = sees(before, "odd/expired.crt");
+    assert_refused(seen, "CN=expired", VerifyFault::Time, &["expired on"]);
+    let seen = sees(after, "odd/not-yet.crt");
+    assert_refused(seen, "CN=not-yet", VerifyFault::Time, &["expired on"]);
+    assert!(sees(after, "p256/server.crt").is_ok());
+}
+
 #[test]
 fn dates_are_in_the_message() {
     let seen = client_sees("odd/expired.crt", client());
@@ -141,7 +177,7 @@ fn dates_are_in_the_message() {
     assert_refused(
         seen,
         "CN=not-yet",
-        VerifyFault::Time,
+        VerifyFault::Early,
         &["2100-01-01 00:00 UTC", "set the clock"],
     );
     let mut old = client();

@@ -132,6 +132,20 @@ impl Lines {
         Some((to, relay.key.hello(relay.clock.stamp(wall))))
     }
 
+    /// Hellos are stamped later than this: an earlier life of this end may have stamped one so.
+    pub(crate) fn set_stamp_floor(&mut self, floor: SystemTime) {
+        for relay in self.relays.0.iter_mut().flatten() {
+            relay.clock = relay.clock.max(Clock::after(floor));
+        }
+    }
+
+    /// The latest stamp of a hello; 1970 before the first.
+    pub(crate) fn latest_stamp(&self) -> SystemTime {
+        let relays = self.relays.0.iter().flatten();
+        let latest = relays.map(|relay| relay.clock.last()).max();
+        latest.unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
     /// Where the relay of a line is, if that is known.
     pub(crate) fn relay(&self, line: LineId) -> Option<SocketAddr> {
         self.relays.get(line)?.address

@@ -6,14 +6,13 @@
 //! may be forgotten.
 
 use super::{Doubt, LineUsage};
-use crypto::blake2s;
+use crate::places;
 use host::privileges;
 use nix::fcntl::{Flock, FlockArg};
-use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use std::fmt::Write as _;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a place: more than 16 lines with the longest names need.
@@ -21,10 +20,6 @@ const PLACE: usize = 2048;
 
 /// What a place begins with, and its version.
 const HEAD: &str = "millrace lines 1";
-
-/// Where files stay over a reboot; and where they do on routers, whose `/var` is in memory.
-const DIRECTORY: &str = "/var/lib/millrace";
-const DIRECTORY_OF_ROUTERS: &str = "/etc/millrace";
 
 /// The file of one tunnel.
 #[derive(Debug)]
@@ -43,8 +38,7 @@ impl UsageFile {
     /// become, so that it can be opened anew after a signal to begin again. Where there can be none the log says so, and it
     /// is counted from nothing.
     pub(crate) fn of(tunnel: &str, user: Option<&str>) -> (Option<Self>, Vec<LineUsage>) {
-        let directory = directory();
-        let opened = Self::open(&directory, tunnel);
+        let opened = Self::open(places::directory(), tunnel);
         let failed = |error| {
             log::warn!("{error}; what lines carry in this month is forgotten at the end");
         };
@@ -85,29 +79,24 @@ impl UsageFile {
     }
 
     fn open_at(path: &Path) -> io::Result<(Self, Vec<LineUsage>)> {
-        if let Some(directory) = path.parent() {
-            let mut builder = DirBuilder::new();
-            builder.recursive(true).mode(0o755).create(directory)?;
-        }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).mode(0o600);
-        let file = host::written_file::open(path, &mut options)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(ErrorKind::InvalidInput, "is no file"));
-        }
+        let file = places::open(path)?;
         let file =
             Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error)?;
-        let mut bytes = Vec::new();
-        (&*file).take(2 * PLACE as u64).read_to_end(&mut bytes)?;
-        let places = bytes.chunks(PLACE).filter_map(parse);
-        let newest = places.max_by_key(|(number, _)| *number);
-        if newest.is_none() && !bytes.is_empty() {
-            let place = path.display();
-            log::warn!(
-                "{place} is damaged: what lines have carried in this month is not known, and counted from nothing"
-            );
-        }
-        let (number, usage) = newest.unwrap_or_default();
+        let newest = places::newest(&file, HEAD, PLACE);
+        let newest = newest.and_then(|(number, text)| {
+            let usage = parse(&text).ok_or(ErrorKind::InvalidData)?;
+            Ok((number, usage))
+        });
+        let (number, usage) = match newest {
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                let place = path.display();
+                log::warn!(
+                    "{place} is damaged: what lines have carried in this month is not known, and counted from nothing"
+                );
+                (0, Vec::new())
+            }
+            newest => newest?,
+        };
         let file = Self {
             path: path.to_owned(),
             file,
@@ -120,8 +109,7 @@ impl UsageFile {
     /// Writes what lines have carried. What cannot be written is told once.
     pub(crate) fn write(&mut self, usage: &[LineUsage]) {
         let number = self.number.wrapping_add(1);
-        let place = emit(number, usage);
-        let at = number % 2 * PLACE as u64;
+        let (place, at) = places::emit(HEAD, number, &emit(usage), PLACE);
         let written = self.file.write_all_at(&place, at);
         if let Err(error) = &written
             && !self.failed
@@ -136,19 +124,9 @@ impl UsageFile {
     }
 }
 
-fn directory() -> PathBuf {
-    let var = statfs("/var/lib").or_else(|_| statfs("/var"));
-    let in_memory = var.is_ok_and(|it| it.filesystem_type() == TMPFS_MAGIC);
-    Path::new(match in_memory {
-        true => DIRECTORY_OF_ROUTERS,
-        false => DIRECTORY,
-    })
-    .to_owned()
-}
-
-/// A place: its head, a line of text for each line of the tunnel, and the sum over both.
-fn emit(number: u64, usage: &[LineUsage]) -> Vec<u8> {
-    let mut text = format!("{HEAD} {number}\n");
+/// A line of text for each line of the tunnel.
+fn emit(usage: &[LineUsage]) -> String {
+    let mut text = String::new();
     for usage in usage {
         let month = usage.month;
         let month = month.map_or_else(|| "-".to_owned(), |month| month.to_string());
@@ -159,28 +137,12 @@ fn emit(number: u64, usage: &[LineUsage]) -> Vec<u8> {
         }
         text.push('\n');
     }
-    let _ = writeln!(text, "{}", sum(&text));
-    let mut place = text.into_bytes();
-    place.resize(PLACE, b'\n');
-    place
+    text
 }
 
-/// What is in a place; `None` if it is not whole.
-fn parse(place: &[u8]) -> Option<(u64, Vec<LineUsage>)> {
-    let text = std::str::from_utf8(place).ok()?.trim_end_matches('\n');
-    let (body, told) = text.rsplit_once('\n')?;
-    let body = text.get(..=body.len())?;
-    if sum(body) != told {
-        return None;
-    }
-    let mut lines = body.lines();
-    let number = lines
-        .next()?
-        .strip_prefix(HEAD)?
-        .trim_start()
-        .parse()
-        .ok()?;
-    let usage = lines.map(|line| {
+/// What [`emit`] has written; `None` if it is something else.
+fn parse(text: &str) -> Option<Vec<LineUsage>> {
+    let usage = text.lines().map(|line| {
         let mut words = line.split(' ');
         let (name, month, used) = (words.next()?, words.next()?, words.next()?);
         let month = match month {
@@ -202,16 +164,7 @@ fn parse(place: &[u8]) -> Option<(u64, Vec<LineUsage>)> {
             doubt,
         })
     });
-    Some((number, usage.collect::<Option<_>>()?))
-}
-
-/// Against what a broken write leaves, not against people.
-fn sum(text: &str) -> String {
-    let hash = blake2s::hash(&[text.as_bytes()]);
-    hash.iter().take(8).fold(String::new(), |mut sum, byte| {
-        let _ = write!(sum, "{byte:02x}");
-        sum
-    })
+    usage.collect()
 }
 
 #[cfg(test)]
@@ -279,9 +232,9 @@ mod tests {
             }),
         };
         let all = vec![longest; config::lines::LINES_MAX];
-        let place = emit(u64::MAX, &all);
+        let (place, _) = places::emit(HEAD, u64::MAX, &emit(&all), PLACE);
         assert_eq!(place.len(), PLACE);
-        assert_eq!(parse(&place), Some((u64::MAX, all)));
+        assert_eq!(parse(&emit(&all)), Some(all));
     }
 
     /// Whatever is left of a write that was broken off, what was there before it is still known; and of a file that is

@@ -13,9 +13,10 @@ use super::monitoring::{Monitored, Monitoring, ProcessRequest};
 use super::secrets::SecretError;
 use super::signals::{Signal, Signals};
 use super::{RunOptions, process};
+use crate::watchdog::Watchdog;
 use config::openvpn::{AuthRetry, OpenVpn, ScriptSecurity};
 use config::settings::DataplaneSettings;
-use host::{SharedManager, background, privileges, startup};
+use host::{SharedManager, background, notify, privileges, startup};
 use netio::netlink::{Event, Monitor, Watch};
 use netio::poll::Poller;
 use std::cell::{Cell, RefCell};
@@ -64,6 +65,7 @@ pub(super) struct Context {
     pub(super) says: bool,
     /// The connection is gone, and that was said.
     pub(super) lost: Cell<bool>,
+    watchdog: Cell<Watchdog>,
 }
 
 impl Context {
@@ -106,11 +108,15 @@ impl Context {
             tell: Cell::new(options.wait),
             says: options.wait,
             lost: Cell::new(false),
+            watchdog: Cell::new(Watchdog::new(Instant::now())),
         })
     }
 
     /// Whether a signal means anything: a manager knows whether there is something else to be read.
     pub(super) fn minds(&self, signal: Signal) -> bool {
+        if let Signal::Exit(_) = signal {
+            notify::stopping();
+        }
         match (&self.manager, signal) {
             (Some(manager), Signal::Reload) => manager.wants_reload(),
             (Some(_), Signal::Exit(_)) if self.leave_by.get().is_none() => {
@@ -154,8 +160,21 @@ impl Context {
         poller.add(self.monitoring.borrow().events(), clients)
     }
 
+    /// The control loop comes by; `workers` are those of the data plane.
+    pub(super) fn pulse(&self, workers: impl FnOnce() -> bool) {
+        let mut watchdog = self.watchdog.get();
+        watchdog.turn(Instant::now(), workers);
+        self.watchdog.set(watchdog);
+    }
+
+    /// The tunnel is not up yet, for this reason, and may not be for long: what waits for the service goes on.
+    pub(super) fn waits(&self, why: &str) {
+        notify::ready(&format!("not up: {why}"));
+    }
+
     /// The tunnel is up: the process that waits for that is told, once.
     pub(super) fn is_up(&self) {
+        notify::ready("up");
         if self.tell.take() {
             if !background::is_child() {
                 terminal::note("the tunnel is up; Ctrl-C takes it down");
@@ -170,6 +189,7 @@ impl Context {
 
     /// A connection has ended that is to be made again.
     pub(super) fn is_lost(&self) {
+        notify::status("the connection is lost; connecting again");
         // Not before it was up for the first time.
         if self.says && !self.tell.get() && !self.lost.replace(true) {
             log::info!(target: UP, "the connection is lost; connecting again");
@@ -229,7 +249,11 @@ impl Context {
 
     pub(super) fn deadline(&self, other: Option<Instant>) -> Option<Instant> {
         let deadline = self.monitoring.borrow().deadline(other);
-        deadline.into_iter().chain(self.leave_by.get()).min()
+        let others = [self.leave_by.get(), self.watchdog.get().due()];
+        deadline
+            .into_iter()
+            .chain(others.into_iter().flatten())
+            .min()
     }
 
     /// Serves management clients and readers of the status. Signals that come this way are as good as real ones.
@@ -317,6 +341,7 @@ impl Context {
             if !self.signals.is_raised() {
                 self.idle.wait(timeout).ok()?;
             }
+            self.pulse(|| true);
         }
     }
 }

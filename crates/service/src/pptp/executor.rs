@@ -13,13 +13,14 @@ use super::settings::{self, PasswordError};
 use crate::gate::Gate;
 use crate::openvpn::status_socket::StatusSocket;
 use crate::status::Status;
+use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
 use ::config::pptp::{Pptp, Role};
 use ::pptp::session::{StartError, Up};
 use control::Control;
 use engine::interface::{Reader, Writer};
 use host::background;
-use host::{ApplyError, SharedManager, logging, privileges, startup};
+use host::{ApplyError, SharedManager, logging, notify, privileges, startup};
 use lines::Sockets;
 use netio::gre::Received;
 use netio::netlink::{Monitor, NetlinkError, Watch};
@@ -170,6 +171,7 @@ struct Executor<'m, M> {
     network: Network,
     effects: Vec<Effect>,
     ended: Option<Result<(), String>>,
+    watchdog: Watchdog,
     /// It was said that the tunnel is up, or those that waited for it do so no more.
     told: bool,
 }
@@ -243,6 +245,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             network: Network::new(&model.interface, options.manager.as_ref()),
             effects: Vec::new(),
             ended: None,
+            watchdog: Watchdog::new(Instant::now()),
             told: false,
         })
     }
@@ -274,7 +277,9 @@ impl<'m, M: Machine> Executor<'m, M> {
             followed.map_err(&waiting)?;
         }
         let status = self.status.as_ref().and_then(StatusSocket::next_deadline);
-        let deadlines = [self.machine.deadline(), status, self.gate.next_deadline()];
+        let own = [self.gate.next_deadline(), self.watchdog.due()];
+        let own = own.into_iter().flatten().min();
+        let deadlines = [self.machine.deadline(), status, own];
         let deadline = deadlines.into_iter().flatten().min();
         let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
         let ready = self.poller.wait(timeout).map_err(&waiting)?;
@@ -303,6 +308,8 @@ impl<'m, M: Machine> Executor<'m, M> {
             }
             self.perform(now)?;
         }
+        // Packets are this thread's work too.
+        self.watchdog.turn(now, || true);
         if self.machine.deadline().is_some_and(|at| at <= now) {
             self.release(now);
             self.tell(Event::Deadline);
@@ -344,6 +351,7 @@ impl<'m, M: Machine> Executor<'m, M> {
                 log::log!(level, "{}: {words}", self.model.interface);
                 // What waits for the tunnel should not wait for as long as its server is away.
                 if level <= log::Level::Warn {
+                    notify::ready(&words);
                     self.let_go();
                 }
             }
@@ -369,6 +377,7 @@ impl<'m, M: Machine> Executor<'m, M> {
 
     /// Says once that the tunnel is up.
     fn is_up(&mut self) {
+        notify::ready("up");
         if !self.told {
             startup::is_over();
         }
@@ -404,6 +413,7 @@ impl<'m, M: Machine> Executor<'m, M> {
             }
         }
         if self.signals.end().is_some() {
+            notify::stopping();
             // Who asks twice does not want to wait.
             if std::mem::replace(&mut self.stopping, true) {
                 self.ended = Some(Ok(()));

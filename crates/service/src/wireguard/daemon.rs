@@ -12,6 +12,7 @@ use super::sockets::SocketPlan;
 use crate::gate::{Gate, turned_away};
 use crate::inbox::Inbox;
 use crate::now::Now;
+use crate::watchdog::Watchdog;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
 use config::settings::{DataplaneSettings, Parallel};
@@ -102,6 +103,7 @@ pub struct Daemon {
     busy: bool,
     gate: Gate,
     started: Instant,
+    watchdog: Watchdog,
 }
 
 /// The part that started a daemon, and is told of what concerns more than the interface.
@@ -226,7 +228,14 @@ impl Daemon {
             resolver,
         );
         interface.restore_lines(&ifname);
-        interface.start()?;
+        interface.restore_floor();
+        match interface.start() {
+            // The device of a modem, say, which comes later: it is tried again once the link is up.
+            Err(netio::udp::SocketError::Option { source, .. })
+                if options.bind_device.is_some()
+                    && source.raw_os_error() == Some(nix::libc::ENODEV) => {}
+            started => started?,
+        }
         let interface = Arc::new(Mutex::new(Some(interface)));
         let server = Server::new(Arc::clone(&interface), Arc::clone(&wake));
         Ok(Self {
@@ -243,6 +252,7 @@ impl Daemon {
             busy: false,
             gate: Gate::new(),
             started: Instant::now(),
+            watchdog: Watchdog::new(Instant::now()),
         })
     }
 
@@ -300,7 +310,8 @@ impl Daemon {
             // Handshake messages still wait, but so may others.
             timeout = Some(Duration::ZERO);
         }
-        if let Some(at) = self.gate.next_deadline() {
+        let others = [self.gate.next_deadline(), self.watchdog.due()];
+        if let Some(at) = others.into_iter().flatten().min() {
             let left = at.saturating_duration_since(Instant::now());
             timeout = Some(timeout.map_or(left, |t| t.min(left)));
         }
@@ -338,6 +349,8 @@ impl Daemon {
         }
         self.busy = interface.serve(&self.inbox);
         interface.expire();
+        self.watchdog
+            .turn(Instant::now(), || interface.plane.pulse());
         Ok(interface.take_news())
     }
 

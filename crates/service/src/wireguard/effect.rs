@@ -7,6 +7,7 @@ use plane::DataPlane;
 use plane::{LINES_MAX, Line, LineId, LineMode, Moving, PeerId, RouteChange, SessionKeys};
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
+use std::time::SystemTime;
 use wireguard::{DataKeys, Datagram, Dropped};
 
 /// Something to do, in the order in which it comes.
@@ -43,6 +44,8 @@ pub enum Effect {
     CountLines,
     /// Write down what lines have carried, for the next start.
     KeepUsage(Vec<LineUsage>),
+    /// Write down, before anything else is done, that stamps of up to this time may have been sent.
+    KeepFloor(SystemTime),
     /// Close the sockets of a line.
     CloseLine(LineId),
     /// Look a name up; [`Event::LookedUp`](super::Event::LookedUp) tells how it went. At most [`LOOKUPS_MAX`] run at a

@@ -6,6 +6,7 @@ use super::event::Event;
 use super::machine::{Machine, Named};
 use super::resolver::{Answer, Resolver};
 use super::sockets::SocketPlan;
+use crate::floor::FloorFile;
 use crate::inbox::Inbox;
 use crate::lines::{self, UsageFile};
 use crate::now::Now;
@@ -40,6 +41,8 @@ pub struct Interface {
     lines: Lines,
     /// Where it is written what they have carried.
     usage: Option<UsageFile>,
+    /// Where it is written how late stamps may be.
+    floor: Option<FloorFile>,
     resolver: Resolver,
     effects: Vec<Effect>,
     /// How the configuration went that was asked for last.
@@ -74,6 +77,7 @@ impl Interface {
             sockets,
             lines,
             usage: None,
+            floor: None,
             resolver,
             effects: Vec::new(),
             answer: None,
@@ -91,11 +95,21 @@ impl Interface {
         }
     }
 
+    /// Stamps are later than those of the lives before, whatever the clock shows.
+    pub(super) fn restore_floor(&mut self) {
+        let (file, floor) = FloorFile::open();
+        self.machine.restore_floor(floor);
+        self.floor = file;
+    }
+
     /// The end, of which nothing more is told.
     pub(super) fn end(&mut self) {
         let carried = self.plane.carried().to_vec();
         self.handle(Event::LinesCounted(carried));
         self.handle(Event::LinesEnd);
+        if let Some(floor) = &mut self.floor {
+            floor.end(self.machine.latest_stamp());
+        }
     }
 
     /// Opens the sockets for the first time.
@@ -148,6 +162,11 @@ impl Interface {
             Effect::KeepUsage(usage) => {
                 if let Some(file) = &mut self.usage {
                     file.write(&usage);
+                }
+            }
+            Effect::KeepFloor(floor) => {
+                if let Some(file) = &mut self.floor {
+                    file.raise(floor);
                 }
             }
             Effect::CloseLine(line) => self.plane.close_line(line),

@@ -6,6 +6,7 @@ use super::event::Event;
 use super::names::Name;
 use super::peers::PeerEntry;
 use super::port::{Bind, REOPEN};
+use crate::floor::Floor;
 use crate::lines::{Lines, TheirLines};
 use crate::now::Now;
 use crate::status::Refusals;
@@ -14,7 +15,7 @@ use config::uapi::{DeviceState, PeerState};
 use plane::{Endpoint, LineId, PeerId, RouteChange};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use wireguard::{Device, Dropped};
 
 /// How often an interface that was moved to another namespace, from which no news come, is
@@ -79,6 +80,8 @@ pub struct Machine {
     moved: Option<Instant>,
     /// When the routes are to be looked at again.
     recheck: Option<Instant>,
+    /// How late stamps may be.
+    floor: Floor,
 }
 
 /// What a machine reads of the data plane: what that knows of a peer ([`DataPlane::peer`](plane::DataPlane::peer)).
@@ -147,7 +150,25 @@ impl Machine {
             link_up: false,
             moved: None,
             recheck: None,
+            floor: Floor::default(),
         }
+    }
+
+    /// What an earlier life of this interface sent was stamped no later than this; all stamps of this one will be later.
+    /// To be said after [`Machine::set_lines`].
+    pub fn restore_floor(&mut self, floor: SystemTime) {
+        self.device.set_timestamp_floor(floor);
+        if let Some(lines) = &mut self.lines {
+            lines.set_stamp_floor(floor);
+        }
+    }
+
+    /// The latest stamp that was sent; 1970 before the first.
+    #[must_use]
+    pub fn latest_stamp(&self) -> SystemTime {
+        let lines = self.lines.as_ref().map(|lines| lines.latest_stamp());
+        let latest = self.device.latest_timestamp();
+        lines.map_or(latest, |lines| lines.max(latest))
     }
 
     /// Under load, IPv4 sources are counted by this many leading bits: see [`Device::set_ipv4_source_prefix`].
@@ -157,6 +178,15 @@ impl Machine {
 
     /// Takes what happened, and puts out what is to be done for it, in order.
     pub fn handle(&mut self, event: Event, now: Now, view: &View<'_>, effects: &mut Vec<Effect>) {
+        let first = effects.len();
+        self.take(event, now, view, effects);
+        if let Some(floor) = self.floor.use_up(self.latest_stamp(), now.wall) {
+            // Before what is stamped leaves.
+            effects.insert(first, Effect::KeepFloor(floor));
+        }
+    }
+
+    fn take(&mut self, event: Event, now: Now, view: &View<'_>, effects: &mut Vec<Effect>) {
         // Whatever is done next may begin a handshake, and the clock may have been set since it was last told.
         self.device.set_wall_clock(now.monotonic, now.wall);
         let turn = &mut Turn {

@@ -1,8 +1,8 @@
 //! `SaveConfig`: the file as the tunnel is on its way down.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use config::tunnel::{Peer, Tunnel};
@@ -61,36 +61,15 @@ fn merge_peer(known: Option<&Peer>, live: &PeerState) -> Peer {
 /// Those of the file system; the old file is as it was.
 pub fn save(path: &Path, tunnel: &Tunnel) -> io::Result<()> {
     // A link stays a link, and what it leads to is replaced.
+    // A link is replaced by nothing: what it leads to is.
     let path = fs::canonicalize(path)?;
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".tmp");
-    let temporary = path.with_file_name(name);
-    let written = write(&temporary, tunnel).and_then(|()| fs::rename(&temporary, &path));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written
-}
-
-fn write(path: &Path, tunnel: &Tunnel) -> io::Result<()> {
-    // Left by a crash; removed rather than written into, because of its mode.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file: File = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(tunnel.to_conf().as_bytes())?;
-    file.sync_all()
+    // Whatever its mode was, there are keys in it.
+    fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    host::written_file::replace(&path, tunnel.to_conf().as_bytes(), 0o600)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use config::types::Key32;
     use config::wgquick::{self, Options};
 
@@ -145,7 +124,7 @@ mod tests {
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("wg0.conf");
         fs::write(&path, FILE).unwrap();
-        fs::write(directory.join("wg0.conf.tmp"), "left").unwrap();
+        fs::write(directory.join(".wg0.conf.new"), "left").unwrap();
         save(&path, &file()).unwrap();
         let read = wgquick::read(&path, Options::default()).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();

@@ -42,6 +42,8 @@ pub(crate) struct Host {
     /// What came in, by whom it was sent.
     pub(crate) heard: BTreeMap<u64, IpAddr>,
     pub(crate) ended: bool,
+    /// What is on its disk of how late its stamps may be.
+    pub(crate) floor: SystemTime,
 }
 
 pub(crate) fn hex(bytes: &[u8; 32]) -> String {
@@ -72,7 +74,19 @@ impl Host {
             awaited: 0,
             heard: BTreeMap::new(),
             ended: false,
+            floor: SystemTime::UNIX_EPOCH,
         }
+    }
+
+    /// The power fails and comes back: only what is on the disk is left. The clock shows `wall` from then on.
+    pub(crate) fn begin_anew(&mut self, wall: SystemTime, now: Now) {
+        self.wall = wall;
+        let now = Now { wall, ..now };
+        self.machine = Machine::new(now, 7);
+        self.machine.restore_floor(self.floor);
+        self.plane = Plane::new();
+        (self.bound, self.link_up) = (None, false);
+        self.lookups.clear();
     }
 
     pub(crate) fn public(&self) -> [u8; 32] {

@@ -66,6 +66,40 @@ fn a_clock_that_goes_back_costs_no_handshake() {
     assert_eq!(refused(&world.hosts[0], "replayed"), 0);
 }
 
+/// A router without a clock of its own loses power, again and again: it begins each life with an earlier time than the one
+/// before, and what is on its disk. Its peer takes the first handshake of each.
+#[test]
+fn a_power_cut_on_a_router_without_a_clock_costs_no_handshake() {
+    let mut world = pair();
+    assert!(reaches(&mut world));
+    let endpoint = Some(world.hosts[0].address());
+    for life in 1..6 {
+        let elapsed = world.now - world.start;
+        let now = world.hosts[1].now(world.now, elapsed);
+        // It never comes as far as to set its clock.
+        let wall =
+            std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 - 100_000 * life);
+        world.hosts[1].begin_anew(wall, now);
+        let key = hex(&world.hosts[1].key);
+        world.tell(1, Event::Start);
+        world.configure(1, &format!("private_key={key}\nlisten_port=51820\n"));
+        up(&mut world, 1, true);
+        let saying = Saying {
+            endpoint,
+            ..Saying::default()
+        };
+        world.say(1, 0, &saying);
+        pass(&mut world, 1);
+        assert!(reaches(&mut world), "life {life}");
+        // Long enough for some handshakes more.
+        for _ in 0..life {
+            pass(&mut world, 200);
+            assert!(reaches(&mut world), "later in life {life}");
+        }
+    }
+    assert_eq!(refused(&world.hosts[0], "replayed"), 0);
+}
+
 #[test]
 fn a_peer_that_is_removed_in_the_middle_of_a_handshake_is_asked_for_nothing_more() {
     for at in [0, 1] {

@@ -148,6 +148,7 @@ impl World {
                 let before = host.answers.insert(client, result);
                 assert!(before.is_none(), "client {client} is answered twice");
             }
+            Effect::KeepFloor(floor) => host.floor = floor,
             Effect::End(_) => host.ended = true,
             // The hosts have no lines.
             Effect::ReadLines
@@ -330,6 +331,10 @@ impl World {
     /// What must be so at any moment: what waits for something wakes up some day.
     fn check(&self, at: usize) {
         let host = &self.hosts[at];
+        assert!(
+            host.machine.latest_stamp() <= host.floor,
+            "a power cut now, and its peers have seen more than it knows"
+        );
         let awake = host.machine.next_deadline().is_some() || host.awaited > 0;
         let mut waiting = host.plane.waiting();
         let waits = waiting.any(|peer| peer.line.is_some());

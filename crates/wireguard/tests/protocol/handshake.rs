@@ -310,6 +310,39 @@ fn a_machine_that_starts_without_the_time_is_let_in_when_its_clock_is_set() {
     assert_eq!(sim.hosts[1].received(), [&b"before"[..], b"after"]);
 }
 
+/// A router without a clock of its own begins each life in the past. With what its earlier life may have sent as a floor, a
+/// peer takes it at once, and goes on doing so when the clock is set.
+#[test]
+fn a_machine_whose_clock_went_back_is_let_in_by_its_floor() {
+    let mut sim = Sim::new();
+    let key = PrivateKey::generate();
+    sim.host(key.clone());
+    sim.host(PrivateKey::generate());
+    let (b, _) = sim.join(0, 1);
+    sim.send(0, b, b"before");
+    sim.run_until(secs(1));
+
+    let mut last = b;
+    for life in 0..3 {
+        let floor = sim.hosts[0].device.latest_timestamp();
+        assert!(floor > SystemTime::UNIX_EPOCH + secs(1_600_000_000));
+        // Each life begins earlier by the clock than the last one.
+        sim.hosts[0].wall = SystemTime::UNIX_EPOCH + secs(1000 * (3 - life));
+        sim.hosts[0].restart(key.clone(), sim.now);
+        sim.hosts[0].device.set_timestamp_floor(floor);
+        last = sim.add(0, 1);
+        sim.send(0, last, b"after");
+        sim.run_for(secs(10));
+    }
+    sim.hosts[0].wall = wall();
+    sim.run_for(secs(200));
+    sim.send(0, last, b"set");
+    sim.run_for(secs(10));
+    assert_eq!(sim.hosts[1].count(&Event::Dropped(Dropped::Replayed)), 0);
+    let all = [&b"before"[..], b"after", b"after", b"after", b"set"];
+    assert_eq!(sim.hosts[1].received(), all);
+}
+
 #[test]
 fn a_peer_may_begin_fifty_handshakes_a_second() {
     let key = PrivateKey::generate();

@@ -12,6 +12,7 @@ use log::Level;
 use openvpn::push::PushReply;
 use plane::{LineId, PeerId};
 use std::net::{IpAddr, SocketAddr};
+use std::time::SystemTime;
 use zeroize::Zeroizing;
 
 /// Something to do. Effects are done in [order](super::order::Order); after one that cannot be done come no more of
@@ -55,6 +56,8 @@ pub(super) enum Effect {
     CountLines,
     /// Write down what lines have carried, for the next start.
     KeepUsage(Vec<LineUsage>),
+    /// Write down, before anything else is done, that this host has come to this time.
+    KeepFloor(SystemTime),
     /// A step of the host's network.
     Host(HostStep),
     /// Run a program: [`Event::ScriptFinished`](super::event::Event::ScriptFinished). What has its place behind it waits

@@ -100,6 +100,8 @@ pub(super) enum Event {
     InterfaceGone,
     /// Links or routes of the host have changed.
     NetworkChanged,
+    /// What the last attempts may have lacked is there now: the right time, or a way out.
+    Hurry,
     /// The last effect could not be done, and those after it were not.
     Failed(String),
     /// A deadline may have passed.

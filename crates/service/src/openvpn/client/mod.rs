@@ -78,6 +78,12 @@ fn start(context: &Context) -> Result<(Machine<'_>, Executor<'_>), Box<dyn Error
 
 /// Certificates and keys, with a passphrase asked for where one is needed.
 pub(super) fn load_tls(context: &Context) -> Result<TlsSettings, Box<dyn Error>> {
+    let mut settings = read_tls(context)?;
+    settings.set_earliest(crate::floor::earliest());
+    Ok(settings)
+}
+
+fn read_tls(context: &Context) -> Result<TlsSettings, Box<dyn Error>> {
     let config = &context.config;
     match setup::tls_settings(config, None) {
         Err(error) if setup::wants_passphrase(&error) => {

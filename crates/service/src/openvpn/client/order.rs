@@ -90,6 +90,7 @@ fn waits(effect: &Effect) -> bool {
         | Effect::OpenLine(..)
         | Effect::CountLines
         | Effect::KeepUsage(_)
+        | Effect::KeepFloor(_)
         | Effect::Judge(..)
         | Effect::RefreshRevocations => false,
         _ => true,

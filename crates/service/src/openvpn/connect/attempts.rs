@@ -172,6 +172,13 @@ impl Attempts {
         self.rounds.stay();
     }
 
+    /// The pause that is going on is over: what made the last attempt fail may be.
+    pub(crate) fn hurry(&mut self) {
+        if self.pause.take().is_some() {
+            self.paused = true;
+        }
+    }
+
     /// Addresses are looked up again, next time: the network has changed.
     pub(crate) fn forget_addresses(&mut self) {
         self.rounds.forget();

@@ -1,8 +1,7 @@
 //! Files that are written again and again while others read them: status and leases.
 
-use std::ffi::OsString;
 use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -57,7 +56,7 @@ impl PeriodicFile {
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn write(&self, text: &str) -> io::Result<()> {
-        write_atomically(&self.path, text)
+        write(&self.path, text, written_file::replace_for_now)
     }
 }
 
@@ -67,47 +66,21 @@ impl PeriodicFile {
 /// # Errors
 /// The file can be written neither way.
 pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
+    write(path, text, written_file::replace)
+}
+
+fn write(
+    path: &Path,
+    text: &str,
+    replace: fn(&Path, &[u8], u32) -> io::Result<()>,
+) -> io::Result<()> {
     let regular = fs::symlink_metadata(path).map_or(true, |data| data.is_file());
-    if regular && replace(path, text).is_ok() {
+    if regular && replace(path, text.as_bytes(), MODE).is_ok() {
         return Ok(());
     }
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(MODE);
     written_file::open(path, &mut options)?.write_all(text.as_bytes())
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut temporary = OsString::from(".");
-    temporary.push(name);
-    // Always the same, so that one that a killed daemon left is replaced by the next.
-    temporary.push(".new");
-    let temporary = path.with_file_name(temporary);
-    // Created anew, so that a link that was laid there is not followed.
-    let _ = fs::remove_file(&temporary);
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true).mode(MODE);
-    // The users that may read the old file may read the new, and no others.
-    let before = fs::symlink_metadata(path).ok();
-    let like_before = |file: &fs::File| -> io::Result<()> {
-        let Some(before) = &before else { return Ok(()) };
-        let now = file.metadata()?;
-        if (now.uid(), now.gid()) != (before.uid(), before.gid()) {
-            fchown(file, Some(before.uid()), Some(before.gid()))?;
-        }
-        file.set_permissions(before.permissions())
-    };
-    let written = options
-        .open(&temporary)
-        .and_then(|mut file| {
-            like_before(&file)?;
-            file.write_all(text.as_bytes())
-        })
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::super::effect::Effect;
 use super::super::event::Event;
 use super::super::machine::Machine;
 use super::Executor;
+use crate::floor::FloorFile;
 use crate::lines::UsageFile;
 use crate::now::Now;
 use std::path::Path;
@@ -12,6 +13,10 @@ impl<'a> Executor<'a> {
     /// It is counted on from what was written down when the tunnel was up last.
     pub(super) fn restore_lines(&mut self, machine: &mut Machine<'a>) {
         let context = self.context;
+        // Opened now: another user could not, later.
+        let (floor, time) = FloorFile::open();
+        machine.restore_floor(time);
+        self.floor = floor;
         let mut lines = context.config.lines.lines.iter();
         if lines.any(|line| line.cap.is_some()) {
             let file = context.file.as_deref().map(Path::new);

@@ -3,11 +3,13 @@
 mod background;
 mod carried;
 mod host;
+mod lacking;
 mod login;
 mod monitored;
 mod plane;
 
 use self::host::Planning;
+use self::lacking::Lacking;
 use super::super::connect::{DialError, Socket, Target};
 use super::super::context::Context;
 use super::super::device::{self, Link};
@@ -20,6 +22,7 @@ use super::effect::{Effect, Told};
 use super::event::{Event, Realm};
 use super::machine::Machine;
 use super::order::Order;
+use crate::floor::FloorFile;
 use crate::inbox::Inbox;
 use crate::lines::{self, UsageFile};
 use crate::now::Now;
@@ -40,6 +43,7 @@ const SIGNAL: u64 = 1;
 const NEWS: u64 = 2;
 const MANAGEMENT: u64 = 3;
 const BACKGROUND: u64 = 4;
+const CLOCK: u64 = 5;
 
 /// Control packets, and messages in data packets, that are served before everything else gets a turn.
 const ARRIVALS_AT_ONCE: usize = 256;
@@ -71,9 +75,12 @@ pub(super) struct Executor<'a> {
     /// What waits for an answer of a management client.
     asked: Option<Realm>,
     auth_retry: AuthRetry,
+    lacking: Lacking,
     unprivileged: bool,
     /// Where it is written what lines have carried.
     usage: Option<UsageFile>,
+    /// Where it is written how late it certainly is.
+    floor: Option<FloorFile>,
     /// Effects that are to be done.
     order: Order,
     /// What came of effects: told before everything else.
@@ -95,6 +102,8 @@ impl<'a> Executor<'a> {
         poller.add(&*inbox, ARRIVALS)?;
         poller.add(&*context.signals, SIGNAL)?;
         poller.add(background.waker(), BACKGROUND)?;
+        let lacking = Lacking::new(context.config.sockets.mark.unwrap_or(0))?;
+        poller.add(&lacking.clock, CLOCK)?;
         context.watch(&poller, NEWS, MANAGEMENT)?;
         Ok(Self {
             context,
@@ -111,8 +120,10 @@ impl<'a> Executor<'a> {
             inside: None,
             asked: None,
             auth_retry: context.auth_retry.get(),
+            lacking,
             unprivileged: false,
             usage: None,
+            floor: None,
             order: Order::default(),
             results: VecDeque::new(),
             events: VecDeque::from([Event::Begin]),
@@ -165,7 +176,12 @@ impl<'a> Executor<'a> {
     fn perform(&mut self, effect: Effect, machine: &Machine<'_>) -> Result<(), Failure> {
         let context = self.context;
         match effect {
-            Effect::Log(level, text) => log::log!(level, "{text}"),
+            Effect::Log(level, text) => {
+                log::log!(level, "{text}");
+                if level == log::Level::Error && !machine.is_connected() {
+                    context.waits(&text);
+                }
+            }
             Effect::Fatal(text) => context.fatal(&*Failure::from(text)),
             Effect::Tell(told) => self.tell(told),
             Effect::LogStatus => {
@@ -209,6 +225,11 @@ impl<'a> Executor<'a> {
             Effect::KeepUsage(usage) => {
                 if let Some(file) = &mut self.usage {
                     file.write(&usage);
+                }
+            }
+            Effect::KeepFloor(floor) => {
+                if let Some(file) = &mut self.floor {
+                    file.raise(floor);
                 }
             }
             Effect::Host(step) => self.host_step(step)?,
@@ -365,8 +386,12 @@ impl<'a> Executor<'a> {
                 }
                 NEWS if context.network_changed() => {
                     self.events.push_back(Event::NetworkChanged);
+                    if self.lacking.is_routed_again() {
+                        self.events.push_back(Event::Hurry);
+                    }
                 }
                 BACKGROUND => self.take_background(),
+                CLOCK if self.lacking.clock.take() => self.events.push_back(Event::Hurry),
                 _ => {}
             }
         }
@@ -383,6 +408,7 @@ impl<'a> Executor<'a> {
         for request in requests {
             self.requested(request);
         }
+        context.pulse(|| self.device.as_ref().is_none_or(|(plane, _)| plane.pulse()));
         if context.forget.take() {
             self.events.push_back(Event::Forget);
         }

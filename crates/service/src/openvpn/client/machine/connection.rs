@@ -372,6 +372,10 @@ impl Machine<'_> {
         self.restarted = true;
         self.was_up = true;
         it.since = now.wall;
+        // The server's certificate was valid by now: one that is made later is not valid before.
+        if let Some(floor) = self.floor.use_up(now.wall, now.wall) {
+            out.push(Effect::KeepFloor(floor));
+        }
         it.unannounced = true;
         self.announce(it, out);
     }

@@ -25,6 +25,7 @@ use super::WRONG_ADDRESS;
 use super::effect::{Effect, Effects, HostStep};
 use super::event::{Event, Realm};
 use super::logins::Logins;
+use crate::floor::Floor;
 use crate::now::Now;
 use crate::status::Refusals;
 use crate::wireguard::names::Name;
@@ -121,6 +122,8 @@ pub(super) struct Machine<'a> {
     stream_lines: Option<Box<StreamLines>>,
     /// The names of lines' relays.
     relays: BTreeMap<LineId, Name>,
+    /// How late stamps of hellos to relays may be, and how late it certainly is.
+    floor: Floor,
 }
 
 impl<'a> Machine<'a> {
@@ -155,6 +158,7 @@ impl<'a> Machine<'a> {
             lines: ServerLines::new(config),
             stream_lines: StreamLines::new(config),
             relays: BTreeMap::new(),
+            floor: Floor::default(),
             refusals: Refusals::new(
                 Dropped::REASONS
                     .into_iter()
@@ -225,6 +229,12 @@ impl<'a> Machine<'a> {
                 }
                 if self.network.is_some() {
                     out.host(HostStep::Follow);
+                }
+            }
+            Event::Hurry => {
+                if let Phase::Pause(_) = self.phase {
+                    self.attempts.hurry();
+                    self.next_attempt(now, &mut out);
                 }
             }
             Event::InterfaceGone => {

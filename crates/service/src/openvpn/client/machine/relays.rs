@@ -12,7 +12,7 @@ use config::openvpn::Family;
 use openvpn::data::protocol::session;
 use plane::{LineId, Sender};
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 impl Machine<'_> {
     /// Relays that are given by names are to be looked up.
@@ -22,6 +22,13 @@ impl Machine<'_> {
             let relay = settings.relay.as_ref();
             let name = relay.and_then(|it| Name::of(it, now.monotonic));
             self.relays.extend(name.map(|name| (line, name)));
+        }
+    }
+
+    /// What was sent before the program was started was stamped no later than this.
+    pub(in super::super) fn restore_floor(&mut self, floor: SystemTime) {
+        if let Some(it) = &mut self.lines {
+            it.lines.set_stamp_floor(floor);
         }
     }
 
@@ -123,8 +130,16 @@ impl Machine<'_> {
                 return self.set_relay(line, address, now, out);
             }
         }
-        let lines = self.lines.as_mut();
-        if let Some((to, hello)) = lines.and_then(|it| it.lines.hello(line, now.wall)) {
+        let Some(lines) = self.lines.as_mut() else {
+            return;
+        };
+        if let Some((to, hello)) = lines.lines.hello(line, now.wall) {
+            let used = lines.lines.latest_stamp();
+            let floor = self.floor.use_up(used, now.wall);
+            if let Some(floor) = floor {
+                // Before what is stamped leaves.
+                out.push(Effect::KeepFloor(floor));
+            }
             out.plane(PlaneCall::Send(to, hello.to_vec()));
         }
     }

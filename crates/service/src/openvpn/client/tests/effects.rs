@@ -111,6 +111,7 @@ impl World {
                 return Ok(Some(Event::LinesCounted(self.carried.to_vec())));
             }
             Effect::KeepUsage(usage) => self.usage.push(usage),
+            Effect::KeepFloor(_) => {}
             Effect::OpenLine(line, ..) => {
                 assert!(self.interface, "an interface comes first");
                 self.open.insert(line);

@@ -44,6 +44,29 @@ pub(super) fn leave(world: &mut World) {
     world.run_for(secs(10));
 }
 
+/// A server that cannot be reached is paused for, longer and longer; when the clock is set, or there is a way out again,
+/// the next attempt does not wait.
+#[test]
+fn a_pause_ends_when_what_was_lacking_may_be_there() {
+    let no_way = Faults {
+        dials: 100,
+        ..Faults::default()
+    };
+    let mut world = begin_with("--connect-retry 200 300", 1, no_way);
+    world.run_for(secs(5));
+    world.faults.dials = 0;
+    world.run_for(secs(20));
+    assert!(!world.is_connected(), "it pauses for 200 s");
+    world.handle(Event::Hurry);
+    world.run_for(secs(20));
+    assert!(world.is_connected());
+    // Nothing is to be hurried now.
+    world.handle(Event::Hurry);
+    world.run_for(secs(20));
+    assert!(world.is_connected());
+    leave(&mut world);
+}
+
 #[test]
 fn a_client_connects_and_leaves_nothing_behind() {
     let mut world = begin("", 1);

@@ -110,6 +110,21 @@ fn a_look_up_that_was_broken_off_is_asked_for_again() {
 }
 
 #[test]
+fn a_pause_is_over_when_what_was_lacking_may_be_there() {
+    let mut attempts = attempts("--connect-retry 60 --remote vpn.invalid 1");
+    let now = Instant::now();
+    attempts.next(now);
+    assert!(attempts.looked_up(Err(late()), now).is_some());
+    let wait = attempts.next(now);
+    assert!(matches!(wait, Next::Wait(..)), "{wait:?}");
+    attempts.hurry();
+    assert!(matches!(attempts.next(now), Next::LookUp(_)));
+    // Once: the next failure is paused for as always.
+    assert!(attempts.looked_up(Err(late()), now).is_some());
+    assert!(matches!(attempts.next(now), Next::Wait(..)));
+}
+
+#[test]
 fn a_name_that_is_not_found_any_more_is_tried_where_it_was() {
     let mut attempts = attempts("--connect-retry 0 --remote vpn.invalid 1");
     let now = Instant::now();

@@ -13,6 +13,7 @@ use super::super::hooks::Hooks;
 use super::super::plane_call::Plane;
 use super::super::policy::background::Background;
 use super::super::revocation::RevocationFile;
+use super::super::signals::Signal;
 use super::super::{Context, Ended};
 use super::machine::{Event, JobId, Machine, Now};
 use crate::inbox::{Inbox, MESSAGES};
@@ -111,6 +112,9 @@ impl<'a> Executor<'a> {
                     DONE => self.done.clear(),
                     SIGNAL => {
                         if let Some(signal) = self.context.signals.take() {
+                            if let Signal::Exit(_) = signal {
+                                host::notify::stopping();
+                            }
                             self.tell(Event::Signal(signal));
                         }
                     }
@@ -131,6 +135,7 @@ impl<'a> Executor<'a> {
             }
             let context = self.context;
             context.serve(self);
+            context.pulse(|| self.plane.pulse());
         }
     }
 

@@ -1,0 +1,72 @@
+//! `millrace doctor`: what is wrong with this box's set-up, and what to do.
+
+mod checks;
+mod facts;
+mod gather;
+
+use checks::{CHECKS, Finding};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    Command::new("doctor")
+        .about("Say what is wrong with this host's set-up, and what to do")
+        .long_about(
+            "Say what is wrong with this host's set-up, and what to do: the device for tunnels, clock, routes, name servers, \
+             MTU, offloads, rules of other programs, ports that are open to others, forwarding, addresses, files with secrets, \
+             the kernel, memory, and what is started after a reboot. Nothing is changed. Run it as root: what a user may not \
+             look at is left out. The exit code is 0 where nothing is wrong, and 1 otherwise.",
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print an array of JSON documents"),
+        )
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let facts = gather::gather(&crate::status::all());
+    let found = checks::all(&facts);
+    let shown = match matches.get_flag("json") {
+        true => serde_json::to_string_pretty(&found).map(|text| text + "\n"),
+        false => Ok(text(&found)),
+    };
+    let written = shown
+        .map_err(io::Error::from)
+        .and_then(|shown| io::stdout().lock().write_all(shown.as_bytes()));
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            log::error!("cannot write what was found: {error}");
+            ExitCode::FAILURE
+        }
+        _ if found.is_empty() => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn text(found: &[Finding]) -> String {
+    if found.is_empty() {
+        // What is started after a reboot is looked at too.
+        return format!("nothing is wrong that shows: {} checks\n", CHECKS.len() + 1);
+    }
+    let mut text = String::new();
+    for finding in found {
+        let Finding {
+            check,
+            what,
+            place,
+            remedy,
+        } = finding;
+        // To a string: cannot fail.
+        let _ = writeln!(
+            text,
+            "{check}: {what}\n    where: {place}\n    do:    {remedy}"
+        );
+    }
+    text
+}

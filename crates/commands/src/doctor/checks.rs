@@ -1,0 +1,423 @@
+//! What is wrong with what is known. Each check is a function of the facts, and says what, where, and what to do.
+
+use super::facts::{Facts, Starter, TunDevice};
+use config::guard::TABLE;
+use netio::netlink::{Family, Rule};
+use serde::Serialize;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    /// The check, by one word.
+    pub(super) check: &'static str,
+    /// What is wrong.
+    pub(super) what: String,
+    /// Where it is to be seen or set.
+    #[serde(rename = "where")]
+    pub(super) place: String,
+    /// What to do.
+    #[serde(rename = "do")]
+    pub(super) remedy: String,
+}
+
+type Check = fn(&Facts, &mut Vec<Finding>);
+
+/// All checks, in the order in which one would look.
+pub(super) const CHECKS: [(&str, Check); 15] = [
+    ("tun", tun),
+    ("clock", clock),
+    ("route", route),
+    ("dns", dns),
+    ("dns-leak", dns_leak),
+    ("mtu", mtu),
+    ("offload", offload),
+    ("rules", rules),
+    ("port", port),
+    ("forwarding", forwarding),
+    ("rp-filter", rp_filter),
+    ("addresses", addresses),
+    ("files", files),
+    ("kernel", kernel),
+    ("memory", memory),
+];
+
+/// A clock is behind what is known by more than this before it is said to be wrong.
+const CLOCK_SLACK: Duration = Duration::from_secs(3600);
+
+/// Bytes that WireGuard puts around a packet: IP, UDP, its header and tag.
+const WIREGUARD: [u32; 2] = [60, 80];
+
+/// Kilobytes below which a box runs out of memory as soon as something else starts.
+const MEMORY_LOW: u64 = 12 << 10;
+
+/// Everything that is wrong.
+pub(super) fn all(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (name, check) in CHECKS {
+        let before = found.len();
+        check(facts, &mut found);
+        found[before..].iter_mut().for_each(|it| it.check = name);
+    }
+    let before = found.len();
+    starts(facts, &mut found);
+    found[before..].iter_mut().for_each(|it| it.check = "start");
+    found
+}
+
+fn say(found: &mut Vec<Finding>, what: String, place: &str, remedy: &str) {
+    found.push(Finding {
+        check: "",
+        what,
+        place: place.to_owned(),
+        remedy: remedy.to_owned(),
+    });
+}
+
+fn tun(facts: &Facts, found: &mut Vec<Finding>) {
+    let place = "/dev/net/tun";
+    match &facts.tun {
+        TunDevice::Works => {}
+        TunDevice::Absent => say(
+            found,
+            "there is no device for tunnels: the kernel's module is missing or not loaded"
+                .to_owned(),
+            place,
+            "modprobe tun; on OpenWrt install kmod-tun; in a container have the host hand /dev/net/tun in",
+        ),
+        TunDevice::Refused(why) => say(
+            found,
+            format!("the device for tunnels cannot be opened: {why}"),
+            place,
+            "load the module (modprobe tun), or in a container allow the device (c 10:200 rw)",
+        ),
+    }
+}
+
+fn clock(facts: &Facts, found: &mut Vec<Finding>) {
+    let (now, known) = (facts.now, facts.earliest);
+    if now + CLOCK_SLACK > known {
+        return;
+    }
+    let (now, known) = (netio::time::local(now), netio::time::local(known));
+    say(
+        found,
+        format!(
+            "the clock shows {now}, and it is {known} or later: certificates may seem not valid yet"
+        ),
+        "the system's clock",
+        "have it set by NTP before the tunnel's names are needed (OpenWrt: sysntpd with addresses for servers; \
+         Debian: systemd-timesyncd or chrony), or by date -s",
+    );
+}
+
+fn route(facts: &Facts, found: &mut Vec<Finding>) {
+    if facts.way_out.is_none() {
+        say(
+            found,
+            "no route leads to the Internet: tunnels wait for one".to_owned(),
+            "ip route, ip -6 route",
+            "look at the line: its cable, its device's address, the modem",
+        );
+    }
+}
+
+fn dns(facts: &Facts, found: &mut Vec<Finding>) {
+    if facts.name_servers.is_empty() {
+        return say(
+            found,
+            "no name server is set: names of endpoints are not found".to_owned(),
+            "/etc/resolv.conf",
+            "set one (nameserver ADDRESS), or give the tunnel's endpoint as an address",
+        );
+    }
+    for server in facts.name_servers.iter().filter(|it| !it.answers) {
+        let by = match &server.device {
+            Some(device) => format!(", which is reached by {device}"),
+            None => ", to which there is no way".to_owned(),
+        };
+        say(
+            found,
+            format!("the name server {} does not answer{by}", server.address),
+            "/etc/resolv.conf",
+            "if it is the tunnel's, the tunnel does not carry packets (millrace status); if it is the line's, look at the line",
+        );
+    }
+}
+
+fn dns_leak(facts: &Facts, found: &mut Vec<Finding>) {
+    let Some(tunnel) = facts.way_out.as_ref().filter(|it| facts.is_tunnel(it)) else {
+        return;
+    };
+    for server in &facts.name_servers {
+        let Some(device) = &server.device else {
+            continue;
+        };
+        if server.address.is_loopback() || facts.is_tunnel(device) {
+            continue;
+        }
+        say(
+            found,
+            format!(
+                "names are asked of {} by {device}, past {tunnel}, which carries the rest",
+                server.address
+            ),
+            "/etc/resolv.conf",
+            "give the tunnel's file DNS of its own and leave --no-dns out; see docs/guard.md for the devices of the LAN",
+        );
+    }
+}
+
+fn mtu(facts: &Facts, found: &mut Vec<Finding>) {
+    for tunnel in facts.tunnels.iter().filter(|it| it.protocol == "wireguard") {
+        for (peer, line, mtu) in &tunnel.ways {
+            let overhead = WIREGUARD[usize::from(peer.is_ipv6())];
+            let most = mtu.saturating_sub(overhead);
+            if tunnel.mtu > most {
+                say(
+                    found,
+                    format!(
+                        "packets of {} bytes do not fit: {line} takes {mtu}, of which {overhead} are needed to reach {peer}",
+                        tunnel.mtu
+                    ),
+                    &format!("MTU of {}", tunnel.device),
+                    &format!(
+                        "leave MTU out of its file, or set it to {most}, or raise that of {line}"
+                    ),
+                );
+            }
+        }
+    }
+}
+
+fn offload(facts: &Facts, found: &mut Vec<Finding>) {
+    let (soft, hard) = facts.offload;
+    let place = "/etc/config/firewall, section defaults";
+    if hard && facts.guarded {
+        say(
+            found,
+            "connections that the chip forwards by itself (flow_offloading_hw) are seen neither by the guard nor by a \
+             policy once they have begun"
+                .to_owned(),
+            place,
+            "uci set firewall.@defaults[0].flow_offloading_hw=0; uci commit firewall; service firewall restart",
+        );
+    } else if soft && facts.guarded {
+        say(
+            found,
+            "connections that began past the tunnel stay there (flow_offloading): they do not read rules again".to_owned(),
+            place,
+            "uci set firewall.@defaults[0].flow_offloading=0; uci commit firewall; service firewall restart",
+        );
+    }
+}
+
+/// Who else sets rules, and how theirs are known.
+fn owner(rule: &Rule) -> Option<&'static str> {
+    let (mark, mask) = (rule.fwmark.unwrap_or(0), rule.mask.unwrap_or(u32::MAX));
+    let priority = rule.priority.unwrap_or(0);
+    match priority {
+        900..=999 if rule.table != TABLE && mark & 0xff00_0000 == 0 && rule.iif.is_none() => {
+            Some("another program in the priorities of Millrace (900 to 999)")
+        }
+        1000..=3999 if mask == 0x3f00 => Some("mwan3"),
+        5210..=5270 | 1310..=1370 if rule.table == 52 || mask == 0x00ff_0000 => Some("Tailscale"),
+        _ if mark == 51820 || rule.table == 51820 => Some("wg-quick"),
+        // Below those of the main table, whose numbers pbr counts down from.
+        29_000..=30_000 if mask == 0x00ff_0000 => Some("pbr"),
+        _ => None,
+    }
+}
+
+fn rules(facts: &Facts, found: &mut Vec<Finding>) {
+    let mut owners: Vec<&str> = facts.rules.iter().filter_map(owner).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    let ours = facts.guarded || facts.way_out.as_ref().is_some_and(|it| facts.is_tunnel(it));
+    for owner in owners.into_iter().filter(|_| ours) {
+        say(
+            found,
+            format!("routing rules of {owner} decide about packets too, beside those of Millrace"),
+            "ip rule, ip -6 rule",
+            "let one of the two decide about a device or a destination; `millrace guard status` shows which rules hold",
+        );
+    }
+}
+
+fn port(facts: &Facts, found: &mut Vec<Finding>) {
+    let serves = |port: u16| facts.tunnels.iter().any(|it| it.ports.contains(&port));
+    for socket in &facts.listening {
+        let ip = socket.address.ip();
+        let lines = || facts.addresses.iter().filter(|it| it.ip == ip);
+        let by_line = lines().any(|it| facts.lines.iter().any(|l| l == facts.device(it.index)));
+        if !(ip.is_unspecified() || is_public(ip) || by_line) || serves(socket.address.port()) {
+            continue;
+        }
+        say(
+            found,
+            format!(
+                "process {} listens at {}, where others than this host and its LAN reach it",
+                socket.pid, socket.address
+            ),
+            "management in an OpenVPN file, or the address of a monitor",
+            "bind it to 127.0.0.1 or to an address of the LAN, or to a UNIX socket",
+        );
+    }
+}
+
+fn is_public(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !(ip.is_private() || ip.is_loopback() || ip.is_link_local()),
+        IpAddr::V6(ip) => {
+            let local = ip.is_unicast_link_local() || ip.is_unique_local();
+            !(local || ip.is_loopback())
+        }
+    }
+}
+
+fn forwarding(facts: &Facts, found: &mut Vec<Finding>) {
+    if facts.is_router && !facts.forwards {
+        say(
+            found,
+            "packets of others are not forwarded: devices behind this host reach nothing"
+                .to_owned(),
+            "net.ipv4.ip_forward",
+            "sysctl -w net.ipv4.ip_forward=1, and the same in /etc/sysctl.d",
+        );
+    }
+}
+
+fn rp_filter(facts: &Facts, found: &mut Vec<Finding>) {
+    // With one line every answer comes by it.
+    if facts.lines.len() < 2 {
+        return;
+    }
+    let strict = |it: &&(String, u8)| it.1 == 1 && facts.lines.contains(&it.0);
+    for (device, _) in facts.rp_filters.iter().filter(strict) {
+        say(
+            found,
+            format!("of several lines, {device} drops answers that do not come by the best route"),
+            &format!("net.ipv4.conf.{device}.rp_filter"),
+            &format!(
+                "sysctl -w net.ipv4.conf.{device}.rp_filter=2 (and conf.all, which counts where it is higher)"
+            ),
+        );
+    }
+}
+
+fn addresses(facts: &Facts, found: &mut Vec<Finding>) {
+    for (at, one) in facts.addresses.iter().enumerate() {
+        for other in &facts.addresses[at + 1..] {
+            let (a, b) = (facts.device(one.index), facts.device(other.index));
+            let tunnel = facts.is_tunnel(a) || facts.is_tunnel(b);
+            if one.index == other.index || !tunnel || is_link_local(one.ip) {
+                continue;
+            }
+            let what = if one.ip == other.ip {
+                format!("{a} and {b} have the same address, {}", one.ip)
+            } else if overlap((one.ip, one.prefix), (other.ip, other.prefix)) {
+                format!(
+                    "{one} of {a} and {other} of {b} are of one network: it is reached by one of them only"
+                )
+            } else {
+                continue;
+            };
+            say(
+                found,
+                what,
+                "ip address",
+                "give one of the two networks other addresses; the LAN's is the easier to change",
+            );
+        }
+    }
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_loopback(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.is_loopback(),
+    }
+}
+
+/// Whether one network holds the other. Single addresses are in a network and none by themselves.
+fn overlap(a: (IpAddr, u8), b: (IpAddr, u8)) -> bool {
+    let bits = Family::of(a.0).bits();
+    if Family::of(b.0).bits() != bits || a.1.max(b.1) == bits {
+        return false;
+    }
+    let number = |ip| match ip {
+        IpAddr::V4(ip) => u128::from(u32::from(ip)),
+        IpAddr::V6(ip) => u128::from(ip),
+    };
+    let host = u32::from(bits - a.1.min(b.1));
+    let cut = |ip| number(ip).checked_shr(host).unwrap_or(0);
+    cut(a.0) == cut(b.0)
+}
+
+fn files(facts: &Facts, found: &mut Vec<Finding>) {
+    for (path, words) in &facts.open_files {
+        let path = path.display().to_string();
+        say(found, words.clone(), &path, &format!("chmod 600 {path}"));
+    }
+}
+
+fn kernel(facts: &Facts, found: &mut Vec<Finding>) {
+    let place = "the packet filter";
+    if !facts.guarded {
+        return;
+    }
+    if !facts.nf_tables {
+        say(
+            found,
+            "this kernel has no nf_tables: of the guard only the routing rules hold".to_owned(),
+            place,
+            "modprobe nf_tables; on OpenWrt install kmod-nft-core",
+        );
+    } else if !facts.nft {
+        say(
+            found,
+            "the program nft is not installed: of the guard only the routing rules hold".to_owned(),
+            place,
+            "install nftables",
+        );
+    }
+}
+
+fn memory(facts: &Facts, found: &mut Vec<Finding>) {
+    if let Some(left) = facts.available.filter(|left| *left < MEMORY_LOW) {
+        say(
+            found,
+            format!(
+                "{} MB of memory are left: the kernel may end a tunnel to have some",
+                left >> 10
+            ),
+            "/proc/meminfo",
+            "end what is not needed (ps), or have memory compressed (zram)",
+        );
+    }
+}
+
+fn starts(facts: &Facts, found: &mut Vec<Finding>) {
+    for up in &facts.up {
+        let remedy = match &facts.starter {
+            Starter::Systemd(enabled) if !enabled.contains(&up.name) => {
+                format!("systemctl enable millrace@{}", up.name)
+            }
+            Starter::Procd if !up.by_netifd => format!(
+                "make it an interface with proto 'millrace' and config_file (docs/openwrt.md): uci set network.{}=interface",
+                up.name
+            ),
+            _ => continue,
+        };
+        say(
+            found,
+            format!("{} is up, and will not be after a reboot", up.name),
+            "what is started with the host",
+            &remedy,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

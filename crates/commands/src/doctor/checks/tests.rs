@@ -1,0 +1,249 @@
+//! Each check, by a box that has what it looks for, and by one that does not.
+
+use super::super::facts::{Listening, NameServer, Tunnel, Up};
+use super::super::gather::{listeners, name_servers};
+use super::*;
+use netio::netlink::{Address, Counters, Link};
+use std::time::SystemTime;
+
+/// A box with one line, one tunnel for everything, and nothing wrong.
+fn sound() -> Facts {
+    let link = |index, name: &str, mtu| Link {
+        index,
+        name: name.to_owned(),
+        mtu,
+        up: true,
+        running: true,
+        mac: Vec::new(),
+        master: None,
+        counters: Counters::default(),
+    };
+    let address = |index, ip: &str, prefix| Address {
+        index,
+        ip: ip.parse().unwrap(),
+        prefix,
+        tentative: false,
+    };
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_900_000_000);
+    Facts {
+        tun: TunDevice::Works,
+        now,
+        earliest: now - CLOCK_SLACK,
+        links: vec![
+            link(1, "eth0", 1500),
+            link(2, "br-lan", 1500),
+            link(3, "office", 1420),
+        ],
+        addresses: vec![
+            address(1, "203.0.113.7", 24),
+            address(2, "192.168.1.1", 24),
+            address(3, "10.8.0.2", 24),
+        ],
+        rules: vec![Rule::new(Family::V4, 254)],
+        lines: vec!["eth0".to_owned()],
+        way_out: Some("office".to_owned()),
+        name_servers: vec![NameServer {
+            address: "10.8.0.1".parse().unwrap(),
+            device: Some("office".to_owned()),
+            answers: true,
+        }],
+        tunnels: vec![Tunnel {
+            device: "office".to_owned(),
+            protocol: "wireguard".to_owned(),
+            mtu: 1420,
+            ways: vec![("2001:db8::1".parse().unwrap(), "eth0".to_owned(), 1500)],
+            ports: vec![1194],
+        }],
+        open_files: Vec::new(),
+        listening: Vec::new(),
+        forwards: true,
+        rp_filters: vec![("eth0".to_owned(), 1)],
+        is_router: true,
+        guarded: true,
+        nft: true,
+        nf_tables: true,
+        offload: (false, false),
+        available: Some(64 << 10),
+        starter: Starter::Systemd(vec!["office".to_owned()]),
+        up: vec![Up {
+            name: "office".to_owned(),
+            by_netifd: false,
+        }],
+    }
+}
+
+/// What is found once this is changed: one thing, of this check, with these words.
+#[track_caller]
+fn finds(check: &str, words: &str, change: impl FnOnce(&mut Facts)) {
+    let mut facts = sound();
+    change(&mut facts);
+    let found = all(&facts);
+    let [one] = &found[..] else {
+        panic!("{check}: {found:?}");
+    };
+    assert_eq!(one.check, check);
+    assert!(one.what.contains(words), "{one:?}");
+    assert!(!one.place.is_empty() && !one.remedy.is_empty(), "{one:?}");
+}
+
+#[test]
+fn nothing_is_said_of_a_box_that_is_sound() {
+    assert_eq!(all(&sound()), []);
+}
+
+#[test]
+fn the_device_the_clock_and_the_route() {
+    finds("tun", "no device", |it| it.tun = TunDevice::Absent);
+    finds("tun", "not permitted", |it| {
+        it.tun = TunDevice::Refused("Operation not permitted".to_owned());
+    });
+    finds("clock", "1970-", |it| it.now = SystemTime::UNIX_EPOCH);
+    finds("route", "no route", |it| it.way_out = None);
+}
+
+#[test]
+fn name_servers_that_are_missing_silent_or_past_the_tunnel() {
+    finds("dns", "no name server", |it| it.name_servers.clear());
+    finds("dns", "reached by office", |it| {
+        it.name_servers[0].answers = false;
+    });
+    let by_line = |it: &mut Facts| it.name_servers[0].device = Some("eth0".to_owned());
+    finds("dns-leak", "past office", by_line);
+    // Not where the line carries everything, nor of a resolver on this host.
+    let mut facts = sound();
+    by_line(&mut facts);
+    facts.way_out = Some("eth0".to_owned());
+    assert_eq!(all(&facts), []);
+    facts.way_out = Some("office".to_owned());
+    facts.name_servers[0].address = "127.0.0.53".parse().unwrap();
+    assert_eq!(all(&facts), []);
+    let text = "# comment\nnameserver 192.0.2.1\nsearch x\nnameserver fe80::1%eth0\n";
+    let found: Vec<String> = name_servers(text).iter().map(ToString::to_string).collect();
+    assert_eq!(found, ["192.0.2.1", "fe80::1"]);
+}
+
+#[test]
+fn packets_that_do_not_fit_the_line() {
+    finds("mtu", "do not fit", |it| it.tunnels[0].ways[0].2 = 1492);
+    // Over IPv4 there is room for 20 bytes more.
+    let mut facts = sound();
+    facts.tunnels[0].ways[0] = ("192.0.2.9".parse().unwrap(), "eth0".to_owned(), 1492);
+    assert_eq!(all(&facts), []);
+}
+
+#[test]
+fn offloads_rules_and_the_packet_filter() {
+    finds("offload", "flow_offloading)", |it| {
+        it.offload = (true, false);
+    });
+    finds("offload", "flow_offloading_hw", |it| {
+        it.offload = (true, true);
+    });
+    let rule = |priority, mark, mask, table| {
+        move |it: &mut Facts| {
+            let mut rule = Rule::new(Family::V4, table);
+            (rule.priority, rule.fwmark, rule.mask) = (Some(priority), mark, mask);
+            it.rules.push(rule);
+        }
+    };
+    finds("rules", "mwan3", rule(2001, Some(0x100), Some(0x3f00), 1));
+    finds("rules", "Tailscale", rule(5270, None, None, 52));
+    finds("rules", "wg-quick", rule(32764, Some(51820), None, 51820));
+    finds(
+        "rules",
+        "pbr",
+        rule(29998, Some(0x10000), Some(0x00ff_0000), 256),
+    );
+    finds("rules", "another program", rule(950, None, None, 7));
+    finds("kernel", "nf_tables", |it| it.nf_tables = false);
+    finds("kernel", "program nft", |it| it.nft = false);
+    // None of that matters where nothing is guarded and no tunnel carries everything.
+    let mut facts = sound();
+    (facts.guarded, facts.offload, facts.nft) = (false, (true, true), false);
+    facts.way_out = Some("eth0".to_owned());
+    rule(5270, None, None, 52)(&mut facts);
+    assert_eq!(all(&facts), []);
+}
+
+#[test]
+fn ports_that_others_reach() {
+    let listens = |at: &str| {
+        let address = at.parse().unwrap();
+        move |it: &mut Facts| it.listening.push(Listening { address, pid: 7 })
+    };
+    finds("port", "0.0.0.0:7505", listens("0.0.0.0:7505"));
+    finds("port", "203.0.113.7:7505", listens("203.0.113.7:7505"));
+    for fine in [
+        "127.0.0.1:7505",
+        "192.168.1.1:8080",
+        "0.0.0.0:1194",
+        "[::1]:7505",
+    ] {
+        let mut facts = sound();
+        listens(fine)(&mut facts);
+        assert_eq!(all(&facts), [], "{fine}");
+    }
+    let table = "  sl  local_address rem_address   st tx rx tr tm retrnsmt uid timeout inode\n   \
+        0: 0100007F:1D51 00000000:0000 0A 0:0 0:0 0 0 0 4711 1\n   \
+        1: 0100007F:1D52 00000000:0000 01 0:0 0:0 0 0 0 4712 1\n";
+    let found = listeners(table);
+    #[cfg(target_endian = "little")]
+    assert_eq!(found, [("127.0.0.1:7505".parse().unwrap(), 4711)]);
+    assert_eq!(found.len(), 1);
+}
+
+#[test]
+fn forwarding_filters_and_addresses() {
+    finds("forwarding", "not forwarded", |it| it.forwards = false);
+    finds("rp-filter", "lte0 drops", |it| {
+        it.lines.push("lte0".to_owned());
+        it.rp_filters = vec![("eth0".to_owned(), 2), ("lte0".to_owned(), 1)];
+    });
+    finds("addresses", "one network", |it| {
+        it.addresses[2].ip = "192.168.1.77".parse().unwrap();
+    });
+    finds("addresses", "same address", |it| {
+        it.addresses[2].ip = "192.168.1.1".parse().unwrap();
+    });
+    // A single address out of the LAN's network, as servers give it.
+    let mut facts = sound();
+    facts.addresses[2].ip = "192.168.1.77".parse().unwrap();
+    facts.addresses[2].prefix = 32;
+    assert_eq!(all(&facts), []);
+}
+
+#[test]
+fn files_memory_and_what_is_started() {
+    finds("files", "secret", |it| {
+        it.open_files
+            .push(("/x".into(), "/x: holds a secret".to_owned()));
+    });
+    finds("memory", "5 MB", |it| it.available = Some(5 << 10));
+    finds("start", "after a reboot", |it| {
+        it.starter = Starter::Systemd(Vec::new());
+    });
+    finds("start", "after a reboot", |it| it.starter = Starter::Procd);
+    let mut facts = sound();
+    facts.starter = Starter::Procd;
+    facts.up[0].by_netifd = true;
+    assert_eq!(all(&facts), []);
+}
+
+#[test]
+fn networks_overlap_where_one_holds_the_other() {
+    let net = |text: &str| {
+        let (ip, prefix) = text.split_once('/').unwrap();
+        (ip.parse().unwrap(), prefix.parse().unwrap())
+    };
+    for (a, b, expected) in [
+        ("10.0.0.1/8", "10.9.0.1/16", true),
+        ("10.8.0.1/24", "10.8.1.1/24", false),
+        ("10.8.0.1/24", "fd00::1/64", false),
+        ("fd00::1/64", "fd00::2/64", true),
+        ("0.0.0.0/0", "10.8.1.1/24", true),
+        ("10.8.0.1/24", "10.8.0.2/32", false),
+    ] {
+        assert_eq!(overlap(net(a), net(b)), expected, "{a} {b}");
+        assert_eq!(overlap(net(b), net(a)), expected, "{b} {a}");
+    }
+}

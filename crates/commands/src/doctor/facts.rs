@@ -1,0 +1,114 @@
+//! What is known of this box: gathered in one place (`gather.rs`), judged in another (`checks.rs`).
+
+use netio::netlink::{Address, Link, Rule};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+/// The device by which programs make tunnels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum TunDevice {
+    #[default]
+    Works,
+    /// There is no such file.
+    Absent,
+    /// There is, and this is what comes of opening it.
+    Refused(String),
+}
+
+/// What a name server said to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NameServer {
+    pub(super) address: IpAddr,
+    /// The device by which it is reached; none where there is no way.
+    pub(super) device: Option<String>,
+    pub(super) answers: bool,
+}
+
+/// A tunnel of this program that is up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tunnel {
+    pub(super) device: String,
+    pub(super) protocol: String,
+    pub(super) mtu: u32,
+    /// Where its peers are, and the device that leads there with its MTU.
+    pub(super) ways: Vec<(IpAddr, String, u32)>,
+    /// TCP ports that it listens on for its clients.
+    pub(super) ports: Vec<u16>,
+}
+
+/// A socket of this program that listens for connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listening {
+    pub(super) address: SocketAddr,
+    pub(super) pid: i32,
+}
+
+/// Who starts tunnels after a reboot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Starter {
+    /// systemd, and the tunnels that are enabled.
+    Systemd(Vec<String>),
+    /// OpenWrt: procd and netifd.
+    Procd,
+    #[default]
+    Unknown,
+}
+
+/// A tunnel that `millrace up` runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Up {
+    pub(super) name: String,
+    /// Its process is netifd's.
+    pub(super) by_netifd: bool,
+}
+
+/// What is known.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    pub(super) tun: TunDevice,
+    pub(super) now: SystemTime,
+    /// It is no earlier than this.
+    pub(super) earliest: SystemTime,
+    pub(super) links: Vec<Link>,
+    pub(super) addresses: Vec<Address>,
+    pub(super) rules: Vec<Rule>,
+    /// Devices of default routes of the main table, tunnels not counted.
+    pub(super) lines: Vec<String>,
+    /// The device by which the rest of the world is reached.
+    pub(super) way_out: Option<String>,
+    pub(super) name_servers: Vec<NameServer>,
+    pub(super) tunnels: Vec<Tunnel>,
+    /// What is said of files with secrets that others can read.
+    pub(super) open_files: Vec<(PathBuf, String)>,
+    pub(super) listening: Vec<Listening>,
+    /// `net.ipv4.ip_forward`.
+    pub(super) forwards: bool,
+    /// Devices and their `rp_filter`, as it works.
+    pub(super) rp_filters: Vec<(String, u8)>,
+    /// Something is to be forwarded: there are settings of a guard, or of a server at home.
+    pub(super) is_router: bool,
+    /// There are settings of a guard or of a policy.
+    pub(super) guarded: bool,
+    /// `nft`, and whether the kernel has what it talks to.
+    pub(super) nft: bool,
+    pub(super) nf_tables: bool,
+    /// `flow_offloading` and `flow_offloading_hw` of OpenWrt's firewall.
+    pub(super) offload: (bool, bool),
+    /// Memory that programs may have, in kilobytes.
+    pub(super) available: Option<u64>,
+    pub(super) starter: Starter,
+    pub(super) up: Vec<Up>,
+}
+
+impl Facts {
+    /// The name of a device.
+    pub(super) fn device(&self, index: u32) -> &str {
+        let link = self.links.iter().find(|link| link.index == index);
+        link.map_or("?", |link| &link.name)
+    }
+
+    pub(super) fn is_tunnel(&self, device: &str) -> bool {
+        self.tunnels.iter().any(|it| it.device == device)
+    }
+}

@@ -1,0 +1,341 @@
+//! Looks at this box. Nothing is changed, and what cannot be looked at is left out.
+
+use super::facts::{Facts, Listening, NameServer, Starter, TunDevice, Tunnel, Up};
+use crate::profile;
+use netio::netlink::{Family, Netfilter, Netlink, RouteKind, TABLE_MAIN};
+use openwrt::uci::Package;
+use service::running;
+use service::status::Status;
+use std::fs::{self, File};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Addresses for documentation (RFC 5737, RFC 3849): what leads there leads everywhere.
+const ANYWHERE: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
+
+/// How long a name server may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Most name servers that are asked: the C library takes three.
+const SERVERS_MAX: usize = 3;
+
+/// A question for the name servers of the root (RFC 1035, section 4): whatever server it is, it answers something.
+const QUESTION: [u8; 17] = [
+    0x4d, 0x52, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, // an ID, recursion desired, one question
+    0, 0, 2, 0, 1, // the root, NS, IN
+];
+
+/// Looks at everything.
+pub(super) fn gather(statuses: &[Status]) -> Facts {
+    let mut netlink = Netlink::open().ok();
+    let mut facts = Facts {
+        tun: tun(),
+        now: SystemTime::now(),
+        earliest: service::floor::earliest(),
+        links: Vec::new(),
+        addresses: Vec::new(),
+        rules: Vec::new(),
+        lines: Vec::new(),
+        way_out: None,
+        name_servers: Vec::new(),
+        tunnels: Vec::new(),
+        open_files: open_files(),
+        listening: listening(),
+        forwards: number("/proc/sys/net/ipv4/ip_forward") == Some(1),
+        rp_filters: Vec::new(),
+        is_router: false,
+        guarded: Path::new(config::guard::DEFAULT_PATH).exists()
+            || Path::new("/etc/millrace/policy.toml").exists(),
+        nft: program("nft"),
+        nf_tables: has_nf_tables(),
+        offload: offload(),
+        available: available(),
+        starter: starter(),
+        up: up(),
+    };
+    facts.is_router = facts.guarded || profile::all().iter().any(|it| is_home(it));
+    if let Some(netlink) = &mut netlink {
+        look_around(&mut facts, netlink, statuses);
+    }
+    facts
+}
+
+fn look_around(facts: &mut Facts, netlink: &mut Netlink, statuses: &[Status]) {
+    facts.links = netlink.links().unwrap_or_default();
+    facts.addresses = netlink.addresses(None).unwrap_or_default();
+    for family in [Family::V4, Family::V6] {
+        facts
+            .rules
+            .extend(netlink.rules(family).unwrap_or_default());
+    }
+    facts.tunnels = statuses.iter().map(tunnel).collect();
+    let routes = netlink.routes(Some(TABLE_MAIN)).unwrap_or_default();
+    for route in routes.iter().filter(|it| it.prefix == 0) {
+        let name = route.dev.map(|dev| facts.device(dev).to_owned());
+        let name = name.filter(|it| route.kind == RouteKind::Unicast && !facts.is_tunnel(it));
+        if let Some(name) = name.filter(|it| !facts.lines.contains(it)) {
+            facts.lines.push(name);
+        }
+    }
+    let mut device = |to: IpAddr, mark: u32| {
+        let way = netlink.route_get(to, mark).ok()?;
+        facts.links.iter().find(|link| link.index == way.dev)
+    };
+    let out = ANYWHERE.iter().find_map(|to| device(*to, 0));
+    facts.way_out = out.map(|link| link.name.clone());
+    for (tunnel, status) in facts.tunnels.iter_mut().zip(statuses) {
+        let peers = status.peers.iter().filter_map(|it| it.endpoint.as_ref());
+        let peers = peers.filter_map(|it| it.parse::<SocketAddr>().ok());
+        for peer in peers.take(8) {
+            if let Some(link) = device(peer.ip(), status.fwmark) {
+                let way = (peer.ip(), link.name.clone(), link.mtu);
+                tunnel.ways.push(way);
+            }
+        }
+    }
+    let servers = name_servers(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
+    // All at once: one that is silent is waited for.
+    let asked: Vec<_> = servers
+        .into_iter()
+        .map(|address| {
+            let device = device(address, 0).map(|link| link.name.clone());
+            let asked = std::thread::Builder::new().spawn(move || answers(address));
+            (address, device, asked)
+        })
+        .collect();
+    facts.name_servers = asked
+        .into_iter()
+        .map(|(address, device, asked)| NameServer {
+            address,
+            device,
+            answers: asked.is_ok_and(|it| it.join().unwrap_or(false)),
+        })
+        .collect();
+    let all = number("/proc/sys/net/ipv4/conf/all/rp_filter").unwrap_or(0);
+    let of = |name: &String| {
+        let own = number(&format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"))?;
+        Some((name.clone(), own.max(all)))
+    };
+    facts.rp_filters = facts.lines.iter().filter_map(of).collect();
+}
+
+fn tun() -> TunDevice {
+    let path = "/dev/net/tun";
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return TunDevice::Absent,
+        Ok(data) if !data.file_type().is_char_device() => {
+            return TunDevice::Refused("it is no device".to_owned());
+        }
+        _ => {}
+    }
+    match File::options().read(true).write(true).open(path) {
+        Ok(_) => TunDevice::Works,
+        Err(error) => TunDevice::Refused(error.to_string()),
+    }
+}
+
+fn tunnel(status: &Status) -> Tunnel {
+    Tunnel {
+        device: status.interface.clone(),
+        protocol: status.protocol.clone(),
+        mtu: status.mtu,
+        ways: Vec::new(),
+        ports: status.listen_tcp.clone(),
+    }
+}
+
+/// A number in a file of the kernel's.
+fn number(path: &str) -> Option<u8> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The servers of a file as `resolv.conf(5)` has it.
+pub(super) fn name_servers(text: &str) -> Vec<IpAddr> {
+    let servers = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let is_server = words.next() == Some("nameserver");
+        // Of a link-local address the device follows.
+        let address = words.next().filter(|_| is_server)?.split('%').next()?;
+        address.parse().ok()
+    });
+    servers.take(SERVERS_MAX).collect()
+}
+
+/// Whether a server answers, whatever it says.
+fn answers(server: IpAddr) -> bool {
+    let own: SocketAddr = match server {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let ask = || -> io::Result<bool> {
+        let socket = UdpSocket::bind(own)?;
+        socket.connect((server, 53))?;
+        socket.set_read_timeout(Some(PATIENCE / 2))?;
+        let mut answer = [0; 512];
+        for _ in 0..2 {
+            socket.send(&QUESTION)?;
+            let count = socket.recv(&mut answer);
+            match count {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                count => return Ok(count? >= 12 && answer[..2] == QUESTION[..2]),
+            }
+        }
+        Ok(false)
+    };
+    ask().unwrap_or(false)
+}
+
+/// Files of tunnels, and keys, that others can read.
+fn open_files() -> Vec<(PathBuf, String)> {
+    let keys = fs::read_dir("/etc/millrace")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let keys = keys
+        .map(|it| it.path())
+        .filter(|it| it.extension().is_some_and(|it| it == "key"));
+    let files = profile::all().into_iter().chain(keys);
+    files
+        .filter_map(|path| {
+            let words = config::secrecy::warning(&path)?;
+            // The remedy is said by itself.
+            let words = words.split(';').next()?.to_owned();
+            Some((path, words))
+        })
+        .collect()
+}
+
+fn is_home(path: &Path) -> bool {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let is_head = |line: &str| {
+        let text = line.trim().strip_prefix("#!").map(str::trim);
+        text.is_some_and(|it| it.eq_ignore_ascii_case("[Server]"))
+    };
+    text.lines().any(is_head)
+}
+
+/// TCP sockets of this program that listen.
+fn listening() -> Vec<Listening> {
+    let Ok(own) = fs::read_link("/proc/self/exe") else {
+        return Vec::new();
+    };
+    let sockets = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
+    let sockets = sockets.iter().flatten();
+    let sockets: Vec<(SocketAddr, u64)> = sockets.flat_map(|it| listeners(it)).collect();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|it| it.parse::<i32>().ok()) else {
+            continue;
+        };
+        let same = fs::read_link(entry.path().join("exe"));
+        let same = same.is_ok_and(|it| it.file_name() == own.file_name());
+        let files = fs::read_dir(entry.path().join("fd"));
+        for file in files.into_iter().flatten().flatten().filter(|_| same) {
+            let target = fs::read_link(file.path()).unwrap_or_default();
+            let inode = target.to_str().and_then(|it| it.strip_prefix("socket:["));
+            let inode = inode.and_then(|it| it.trim_end_matches(']').parse::<u64>().ok());
+            let ours = sockets.iter().filter(|it| Some(it.1) == inode);
+            found.extend(ours.map(|(address, _)| Listening {
+                address: *address,
+                pid,
+            }));
+        }
+    }
+    found
+}
+
+/// Addresses and inodes of sockets that listen, of a table as `/proc/net/tcp` is.
+pub(super) fn listeners(table: &str) -> Vec<(SocketAddr, u64)> {
+    let socket = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (address, port) = words.get(1)?.split_once(':')?;
+        let port = u16::from_str_radix(port, 16).ok()?;
+        // Words of 32 bits in the machine's order, each in hexadecimal.
+        let word = |at: usize| u32::from_str_radix(address.get(at..at + 8)?, 16).ok();
+        let ip = match address.len() {
+            8 => IpAddr::from(word(0)?.to_ne_bytes()),
+            32 => {
+                let mut bytes = [0; 16];
+                for (at, four) in bytes.chunks_mut(4).enumerate() {
+                    four.copy_from_slice(&word(8 * at)?.to_ne_bytes());
+                }
+                IpAddr::from(bytes)
+            }
+            _ => return None,
+        };
+        // TCP_LISTEN
+        let listens = *words.get(3)? == "0A";
+        let inode = words.get(9)?.parse().ok()?;
+        listens.then_some((SocketAddr::new(ip, port), inode))
+    };
+    table.lines().skip(1).filter_map(socket).collect()
+}
+
+/// Whether a program is in the path, or where such programs are.
+fn program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(usual)
+        .any(|it| it.join(name).is_file())
+}
+
+fn has_nf_tables() -> bool {
+    let asked =
+        Netfilter::open().and_then(|mut it| it.chain(guard::chain::TABLE, guard::chain::CHAIN));
+    // What may not be looked at may be there.
+    !asked.is_err_and(|error| error.is_unsupported())
+}
+
+fn offload() -> (bool, bool) {
+    let text = fs::read_to_string("/etc/config/firewall").unwrap_or_default();
+    let package = Package::parse(&text).unwrap_or_default();
+    let is_on = |name: &str| {
+        let mut defaults = package.of_kind("defaults");
+        defaults.any(|it| it.text(name) == Some("1"))
+    };
+    (is_on("flow_offloading"), is_on("flow_offloading_hw"))
+}
+
+/// `MemAvailable`, in kilobytes.
+fn available() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|it| it.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn starter() -> Starter {
+    // As sd_booted(3) has it.
+    if Path::new("/run/systemd/system").is_dir() {
+        let wanted = "/etc/systemd/system/multi-user.target.wants";
+        let entries = fs::read_dir(wanted).into_iter().flatten().flatten();
+        let names = entries.filter_map(|it| it.file_name().into_string().ok());
+        let names = names.filter_map(|it| {
+            let name = it.strip_prefix("millrace@")?.strip_suffix(".service")?;
+            Some(name.to_owned())
+        });
+        return Starter::Systemd(names.collect());
+    }
+    match Path::new("/sbin/procd").exists() {
+        true => Starter::Procd,
+        false => Starter::Unknown,
+    }
+}
+
+fn up() -> Vec<Up> {
+    let of_netifd = Path::new("/etc/config/network");
+    let up = running::all().into_iter().map(|it| Up {
+        by_netifd: it.path.starts_with(of_netifd),
+        name: it.name,
+    });
+    up.collect()
+}

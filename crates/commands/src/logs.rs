@@ -1,0 +1,255 @@
+//! `millrace logs`: what tunnels have said, from wherever this host keeps it.
+
+use crate::restart::unit;
+use clap::{Arg, ArgAction, ArgMatches, Command as Cli};
+use service::running::{self, Running};
+use std::error::Error;
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// Lines that are shown where they are not filtered here.
+const LINES: &str = "200";
+
+/// Where syslog daemons write.
+const SYSLOGS: [&str; 2] = ["var/log/syslog", "var/log/messages"];
+
+/// The command's own command line.
+pub(crate) fn command() -> Cli {
+    Cli::new("logs")
+        .about("Show what tunnels have said")
+        .long_about(
+            "Show what tunnels have said: from the file that `millrace up --log` writes, from systemd's journal, from \
+             OpenWrt's log (logread), or from the file of the syslog daemon.",
+        )
+        .arg(Arg::new("NAME").help("Only this tunnel, by its profile's or its interface's name"))
+        .arg(
+            Arg::new("follow")
+                .short('f')
+                .long("follow")
+                .action(ArgAction::SetTrue)
+                .help("Go on with what comes, until interrupted"),
+        )
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let name = matches.get_one::<String>("NAME").map(String::as_str);
+    let follow = matches.get_flag("follow");
+    let shown = source(name, follow, Path::new("/"), &running::all())
+        .ok_or_else(|| {
+            "this host keeps no log that is known here: neither a journal, nor logread, nor a file of a syslog daemon; \
+             have tunnels write one (millrace up --log FILE)"
+                .into()
+        })
+        .and_then(|source| source.show());
+    match shown {
+        Ok(code) => code,
+        Err(error) => {
+            log::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A program that prints a log, and which of its lines are ours.
+#[derive(Debug, PartialEq, Eq)]
+struct Source {
+    program: &'static str,
+    arguments: Vec<String>,
+    /// A line is shown that has one of these in it; every line, if there are none.
+    marks: Vec<String>,
+}
+
+/// Where the log is; `root` is where the host's files are.
+fn source(name: Option<&str>, follow: bool, root: &Path, running: &[Running]) -> Option<Source> {
+    let with = |arguments: &[&str], last: &[String]| {
+        let own = arguments.iter().map(|it| (*it).to_owned());
+        own.chain(last.iter().cloned()).collect()
+    };
+    let tail = if follow {
+        vec!["-n", LINES, "-F"]
+    } else {
+        vec!["-n", LINES]
+    };
+    if let Some(file) = name.and_then(|name| own_file(name, root, running)) {
+        return Some(Source {
+            program: "tail",
+            arguments: with(&tail, &[file.display().to_string()]),
+            marks: Vec::new(),
+        });
+    }
+    if root.join("run/systemd/system").is_dir() {
+        let fields = match name {
+            // By the unit, or of a process in the background, whose log goes to syslog.
+            Some(name) => vec![
+                format!("_SYSTEMD_UNIT={}", unit(name)),
+                "+".to_owned(),
+                format!("SYSLOG_IDENTIFIER=millrace-{name}"),
+            ],
+            None => vec!["_COMM=millrace".to_owned()],
+        };
+        let options = if follow {
+            vec!["-f", "-n", LINES]
+        } else {
+            vec!["--no-pager", "-n", LINES]
+        };
+        return Some(Source {
+            program: "journalctl",
+            arguments: with(&options, &fields),
+            marks: Vec::new(),
+        });
+    }
+    let marks = marks(name, running);
+    if root.join("sbin/logread").exists() {
+        let options: &[&str] = if follow { &["-f"] } else { &[] };
+        return Some(Source {
+            program: "logread",
+            arguments: with(options, &[]),
+            marks,
+        });
+    }
+    let file = SYSLOGS.iter().find(|it| root.join(it).is_file())?;
+    let whole = if follow {
+        vec!["-n", "+1", "-F"]
+    } else {
+        vec!["-n", "+1"]
+    };
+    Some(Source {
+        program: "tail",
+        arguments: with(&whole, &[root.join(file).display().to_string()]),
+        marks,
+    })
+}
+
+/// How lines of tunnels are known: by what syslog daemons put in front, and by netifd, which repeats what its processes
+/// print.
+fn marks(name: Option<&str>, running: &[Running]) -> Vec<String> {
+    let of = |name: &str| {
+        [
+            format!("millrace-{name}["),
+            format!("millrace-{name}:"),
+            format!("netifd: {name} ("),
+        ]
+    };
+    match name {
+        Some(name) => of(name).to_vec(),
+        None => {
+            let names = running.iter().map(|it| it.name.as_str());
+            let known = names.flat_map(of);
+            [
+                "millrace-".to_owned(),
+                "millrace[".to_owned(),
+                "millrace:".to_owned(),
+            ]
+            .into_iter()
+            .chain(known)
+            .collect()
+        }
+    }
+}
+
+/// The file that a running tunnel was told to write.
+fn own_file(name: &str, root: &Path, running: &[Running]) -> Option<PathBuf> {
+    let up = running.iter().find(|it| it.name == name)?;
+    let process = root.join(format!("proc/{}", up.pid));
+    let words = fs::read(process.join("cmdline")).ok()?;
+    let words: Vec<String> = words
+        .split(|byte| *byte == 0)
+        .map(|it| String::from_utf8_lossy(it).into_owned())
+        .collect();
+    let own = words.iter().find_map(|it| it.strip_prefix("--log="));
+    let next = words.iter().position(|it| it == "--log");
+    let file = own.or_else(|| Some(words.get(next? + 1)?.as_str()))?;
+    let directory = fs::read_link(process.join("cwd")).unwrap_or_default();
+    Some(directory.join(file))
+}
+
+impl Source {
+    fn show(&self) -> Result<ExitCode, Box<dyn Error>> {
+        let mut command = Command::new(self.program);
+        command.args(&self.arguments);
+        let failed = |error: io::Error| format!("{}: {error}", self.program);
+        if self.marks.is_empty() {
+            let status = command.status().map_err(failed)?;
+            return Ok(ExitCode::from(u8::from(!status.success())));
+        }
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(failed)?;
+        let out = child.stdout.take().ok_or("no output")?;
+        for line in BufReader::new(out).split(b'\n') {
+            let line = line?;
+            let text = String::from_utf8_lossy(&line);
+            let ours = self.marks.iter().any(|mark| text.contains(mark.as_str()));
+            if ours && writeln!(io::stdout().lock(), "{text}").is_err() {
+                // A reader that stops has seen enough.
+                let _ = child.kill();
+                break;
+            }
+        }
+        child.wait()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_where_this_host_keeps_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let make = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let running = [Running {
+            pid: 7,
+            name: "office".to_owned(),
+            path: "/etc/millrace/office.conf".into(),
+        }];
+        let source = |name, follow| source(name, follow, root, &running);
+        assert_eq!(source(None, false), None);
+        make("var/log/messages", "");
+        let found = source(Some("office"), true).unwrap();
+        assert_eq!((found.program, &*found.arguments[2]), ("tail", "-F"));
+        assert!(found.marks.contains(&"millrace-office[".to_owned()));
+        make("sbin/logread", "");
+        let found = source(None, true).unwrap();
+        assert_eq!(
+            (found.program, &found.arguments[..]),
+            ("logread", &["-f".to_owned()][..])
+        );
+        assert!(found.marks.contains(&"netifd: office (".to_owned()));
+        make("run/systemd/system/x", "");
+        let found = source(Some("office"), false).unwrap();
+        assert_eq!(found.program, "journalctl");
+        assert!(
+            found
+                .arguments
+                .contains(&"_SYSTEMD_UNIT=millrace@office.service".to_owned())
+        );
+        assert!(found.marks.is_empty());
+        // A file of its own goes before all of them.
+        make(
+            "proc/7/cmdline",
+            "millrace\0up\0--log\0office.log\0office\0",
+        );
+        std::os::unix::fs::symlink("/var/log", root.join("proc/7/cwd")).unwrap();
+        let found = source(Some("office"), false).unwrap();
+        assert_eq!(found.program, "tail");
+        assert!(found.arguments.contains(&"/var/log/office.log".to_owned()));
+    }
+
+    #[test]
+    fn only_lines_of_tunnels_are_shown() {
+        let source = Source {
+            program: "printf",
+            arguments: vec!["a dhcp line\\n".to_owned()],
+            marks: vec!["millrace-office[".to_owned()],
+        };
+        assert!(source.show().is_ok());
+    }
+}

@@ -1,0 +1,178 @@
+//! `millrace restart`: a tunnel ended and brought up again, by whatever has it up.
+
+use crate::down;
+use clap::{Arg, ArgMatches, Command as Cli};
+use config::types::is_ifname;
+use service::running::{self, Running};
+use std::error::Error;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// The command's own command line.
+pub(crate) fn command() -> Cli {
+    Cli::new("restart")
+        .about("End a tunnel and bring it up again, as it was brought up")
+        .long_about(
+            "End a tunnel and bring it up again: by systemd where millrace@NAME has it up or there is no such tunnel yet, by \
+             netifd (ifup) on OpenWrt where it is an interface, and otherwise with the arguments that `millrace up` was \
+             called with, in the background.",
+        )
+        .arg(
+            Arg::new("NAME")
+                .required(true)
+                .help("The profile's name, or the interface's on OpenWrt"),
+        )
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let name = matches.get_one::<String>("NAME").cloned();
+    match restart(&name.unwrap_or_default()) {
+        Ok(code) => code,
+        Err(error) => {
+            log::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What has a tunnel up.
+#[derive(Debug, PartialEq, Eq)]
+enum By {
+    Systemd,
+    Netifd,
+    /// A process that was started by hand, with these arguments, here.
+    Hand {
+        pid: i32,
+        arguments: Vec<OsString>,
+        directory: PathBuf,
+    },
+}
+
+fn restart(name: &str) -> Outcome<ExitCode> {
+    match by(name, Path::new("/"), running::all())? {
+        By::Systemd => call("systemctl", &["restart", &unit(name)]),
+        By::Netifd => call("ifup", &[name]),
+        By::Hand {
+            pid,
+            arguments,
+            directory,
+        } => {
+            down::end(name, pid)?;
+            let status = Command::new(std::env::current_exe()?)
+                .args(in_background(arguments))
+                .current_dir(directory)
+                .status()?;
+            Ok(ExitCode::from(u8::from(!status.success())))
+        }
+    }
+}
+
+pub(crate) fn unit(name: &str) -> String {
+    format!("millrace@{name}.service")
+}
+
+/// Runs a program of the system. Its exit code is ours.
+fn call(program: &str, arguments: &[&str]) -> Outcome<ExitCode> {
+    let status = Command::new(program).args(arguments).status();
+    let status = status.map_err(|error| format!("{program}: {error}"))?;
+    Ok(match status.success() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Finds out what has the tunnel up; `root` is where the host's files are.
+fn by(name: &str, root: &Path, running: Vec<Running>) -> Outcome<By> {
+    let netifd = Path::new("/etc/config/network");
+    let interface = |it: &Running| it.name == name && it.path.starts_with(netifd);
+    if running.iter().any(interface) {
+        return Ok(By::Netifd);
+    }
+    let systemd = root.join("run/systemd/system").is_dir();
+    let pid = match down::process_of(name, running) {
+        Ok(pid) => pid,
+        // An enabled unit whose process is between two starts, or was stopped.
+        Err(_) if systemd && is_ifname(name) && !crate::profile::files_of(name).is_empty() => {
+            return Ok(By::Systemd);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let process = root.join(format!("proc/{pid}"));
+    let groups = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
+    if systemd && groups.lines().any(|it| it.ends_with(&unit(name))) {
+        return Ok(By::Systemd);
+    }
+    let words = fs::read(process.join("cmdline"))?;
+    let words = words.split(|byte| *byte == 0).skip(1);
+    let arguments: Vec<OsString> = words
+        .filter(|it| !it.is_empty())
+        .map(|it| OsStr::from_bytes(it).to_owned())
+        .collect();
+    if arguments.first().is_none_or(|it| it != "up") {
+        let how = "it was not brought up by `millrace up`; restart what started it";
+        return Err(format!("{name}: process {pid}: {how}").into());
+    }
+    Ok(By::Hand {
+        pid,
+        arguments,
+        directory: fs::read_link(process.join("cwd"))?,
+    })
+}
+
+/// The same arguments, for a process that has no terminal.
+fn in_background(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if !arguments.iter().any(|it| it == "--daemon") {
+        arguments.insert(1, "--daemon".into());
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_a_tunnel_up_brings_it_up_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let running = |path: &str| Running {
+            pid: 7,
+            name: "office".to_owned(),
+            path: path.into(),
+        };
+        let found = by("office", root, vec![running("/etc/config/network/office")]);
+        assert_eq!(found.unwrap(), By::Netifd);
+        let process = root.join("proc/7");
+        fs::create_dir_all(&process).unwrap();
+        fs::write(process.join("cmdline"), b"millrace\0up\0-v\0office\0").unwrap();
+        std::os::unix::fs::symlink("/etc", process.join("cwd")).unwrap();
+        let up = || vec![running("/etc/millrace/office.conf")];
+        let By::Hand {
+            arguments,
+            directory,
+            pid,
+        } = by("office", root, up()).unwrap()
+        else {
+            panic!("by hand");
+        };
+        assert_eq!((pid, directory.as_path()), (7, Path::new("/etc")));
+        assert_eq!(in_background(arguments), ["up", "--daemon", "-v", "office"]);
+        fs::create_dir_all(root.join("run/systemd/system")).unwrap();
+        let group = "0::/system.slice/system-millrace.slice/millrace@office.service\n";
+        fs::write(process.join("cgroup"), group).unwrap();
+        assert_eq!(by("office", root, up()).unwrap(), By::Systemd);
+        // By hand, though systemd is there.
+        fs::write(process.join("cgroup"), "0::/user.slice/session-1.scope\n").unwrap();
+        assert!(matches!(by("office", root, up()).unwrap(), By::Hand { .. }));
+        fs::write(process.join("cmdline"), b"wireguard-go\0-f\0wg0\0").unwrap();
+        assert!(by("office", root, up()).is_err());
+        let none = by("none", root, Vec::new()).unwrap_err().to_string();
+        assert!(none.contains("no tunnel of this name is up"), "{none}");
+    }
+}

@@ -1,0 +1,147 @@
+//! What a service manager is told: systemd's `sd_notify(3)`, or whatever else listens where `NOTIFY_SOCKET` says.
+//!
+//! A process is one service, so there is one manager, which [`begin`] finds in the environment. Without one nothing here
+//! does anything.
+
+use std::env;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Where the manager listens: a path, or behind `@` a name that no file has.
+pub const SOCKET: &str = "NOTIFY_SOCKET";
+
+/// How long it waits between two signs of life, in microseconds; and whose, if not everyone's.
+const WATCHDOG: [&str; 2] = ["WATCHDOG_USEC", "WATCHDOG_PID"];
+
+static MANAGER: OnceLock<Option<Manager>> = OnceLock::new();
+
+/// A service manager.
+#[derive(Debug)]
+struct Manager {
+    socket: UnixDatagram,
+    address: SocketAddr,
+    watchdog: Option<Duration>,
+}
+
+impl Manager {
+    fn of_environment() -> Option<Self> {
+        let name = env::var_os(SOCKET)?;
+        let address = address(name.as_bytes());
+        let made = address.and_then(|address| Ok((UnixDatagram::unbound()?, address)));
+        let (socket, address) = made
+            .inspect_err(|error| log::warn!("{SOCKET}: {error}"))
+            .ok()?;
+        // A manager that is slow must not hold the tunnel up.
+        let _ = socket.set_nonblocking(true);
+        let number = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
+        let [period, whose] = WATCHDOG.map(number);
+        let ours = whose.is_none_or(|pid| pid == u64::from(std::process::id()));
+        Some(Self {
+            socket,
+            address,
+            watchdog: period.filter(|_| ours).map(Duration::from_micros),
+        })
+    }
+
+    fn send(&self, words: &str) {
+        if let Err(error) = self.socket.send_to_addr(words.as_bytes(), &self.address) {
+            log::debug!("{SOCKET}: {error}");
+        }
+    }
+}
+
+fn address(name: &[u8]) -> io::Result<SocketAddr> {
+    match name {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        [b'/', ..] => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name)),
+        // Others, as of a virtual machine's host, are not spoken.
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// Finds the manager. To be called once, before there are threads.
+pub fn begin() {
+    let _ = MANAGER.set(Manager::of_environment());
+}
+
+fn tell(words: &str) {
+    if let Some(Some(manager)) = MANAGER.get() {
+        manager.send(words);
+    }
+}
+
+/// A status is one line.
+fn line(status: &str) -> String {
+    status.replace(['\n', '\r'], " ")
+}
+
+/// The service does what it is there for, or waits for something that it cannot bring about: what waits for it may go on.
+/// Also the end of [`reloading`].
+pub fn ready(status: &str) {
+    tell(&format!("READY=1\nSTATUS={}", line(status)));
+}
+
+/// What it does now, for people.
+pub fn status(status: &str) {
+    tell(&format!("STATUS={}", line(status)));
+}
+
+/// It reads its configuration again.
+pub fn reloading() {
+    tell("RELOADING=1");
+}
+
+/// It ends.
+pub fn stopping() {
+    tell("STOPPING=1");
+}
+
+/// How long the manager waits for a sign of life before it starts the service anew; `None` where it does not.
+#[must_use]
+pub fn watchdog() -> Option<Duration> {
+    MANAGER.get()?.as_ref()?.watchdog
+}
+
+/// A sign of life.
+pub fn alive() {
+    tell("WATCHDOG=1");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both kinds of address, by a socket that is the manager's.
+    #[test]
+    fn the_manager_hears_by_a_path_and_by_a_name_that_no_file_has() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
+        let name = format!("@millrace-notify-{}", std::process::id());
+        for at in [path.to_str().unwrap(), &name] {
+            let address = address(at.as_bytes()).unwrap();
+            let manager = UnixDatagram::bind_addr(&address).unwrap();
+            let client = Manager {
+                socket: UnixDatagram::unbound().unwrap(),
+                address,
+                watchdog: None,
+            };
+            client.send("READY=1\nSTATUS=up");
+            let mut buffer = [0; 100];
+            let count = manager.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..count], b"READY=1\nSTATUS=up");
+        }
+        assert!(address(b"vsock:2:1234").is_err());
+        assert_eq!(line("one\ntwo"), "one two");
+    }
+
+    #[test]
+    fn without_a_manager_nothing_happens() {
+        ready("up");
+        alive();
+        assert_eq!(watchdog(), None);
+    }
+}

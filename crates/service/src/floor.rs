@@ -1,0 +1,298 @@
+//! The time that this host has certainly come to, on file: a floor for clocks that go back.
+//!
+//! A router has no clock that runs while it is off, and begins each life in the past. Two things depend on the clock all the
+//! same. A WireGuard peer takes a handshake only if it is stamped later than the last one, whatever life that was of: so no
+//! stamp is sent that is later than the floor on file ([`Floor`]). And a certificate that is not valid yet by the clock may
+//! be by the floor ([`earliest`]).
+//!
+//! One file serves all processes of a host, as they have one clock. It is written ahead of use, so that a power cut loses
+//! nothing, and therefore seldom.
+
+use crate::places;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// How far ahead of use the floor is written: the least time between two writes of a process whose clock runs. As long may
+/// another program with the same key be refused after a power cut.
+pub const AHEAD: Duration = Duration::from_secs(600);
+
+/// The same while stamps follow the floor and not the clock: each is some 17 ms later than the last one.
+const STEPS_AHEAD: Duration = Duration::from_secs(2);
+
+/// Bytes of a place: those of a block of flash, so that a write which is broken off leaves the other one.
+const PLACE: usize = 4096;
+
+/// What a place begins with, and its version.
+const HEAD: &str = "millrace clock 1";
+
+/// What decides when the floor is to be written. Nothing of what it is told about may leave before that is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Floor {
+    /// What is on file by this process's own doing.
+    kept: SystemTime,
+}
+
+impl Default for Floor {
+    fn default() -> Self {
+        Self {
+            kept: SystemTime::UNIX_EPOCH,
+        }
+    }
+}
+
+impl Floor {
+    /// A stamp of the time `used` is about to be sent, while the clock shows `wall`. Returns what is to be written before
+    /// that.
+    pub fn use_up(&mut self, used: SystemTime, wall: SystemTime) -> Option<SystemTime> {
+        if used <= self.kept {
+            return None;
+        }
+        let follows_clock = used <= wall + STEPS_AHEAD;
+        let ahead = if follows_clock { AHEAD } else { STEPS_AHEAD };
+        self.kept = used + ahead;
+        Some(self.kept)
+    }
+}
+
+/// The floor's file.
+#[derive(Debug)]
+pub struct FloorFile {
+    path: PathBuf,
+    file: File,
+    /// What this process wrote last.
+    written: Option<u64>,
+    /// What was there that this process has not written: others may rely on it.
+    others: u64,
+    /// A write has failed, and that was said.
+    failed: bool,
+}
+
+impl FloorFile {
+    /// The file of this host, and the floor that it has; 1970 where there is none. It is opened once, as a process may
+    /// become a user that could not do so.
+    #[must_use]
+    pub fn open() -> (Option<Self>, SystemTime) {
+        let path = places::directory().join("clock");
+        match Self::at(&path) {
+            Ok((file, floor)) => (Some(file), floor),
+            Err(error) => {
+                let words = format!(
+                    "{}: {error}; a clock that goes back by the next start may have peers refuse handshakes",
+                    path.display()
+                );
+                // With a clock that runs there is nothing to lose.
+                match host::clock::is_set(SystemTime::now()) {
+                    true => log::debug!("{words}"),
+                    false => log::warn!("{words}"),
+                }
+                (None, SystemTime::UNIX_EPOCH)
+            }
+        }
+    }
+
+    /// The same at any place.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn at(path: &Path) -> io::Result<(Self, SystemTime)> {
+        let file = places::open(path)?;
+        let (_, floor) = locked(&file, newest).or_else(|error| match error.kind() {
+            ErrorKind::InvalidData => {
+                log::warn!(
+                    "{} is damaged and left out; until the clock is set, peers may refuse handshakes",
+                    path.display()
+                );
+                Ok((0, 0))
+            }
+            _ => Err(error),
+        })?;
+        let file = Self {
+            path: path.to_owned(),
+            file,
+            written: None,
+            others: 0,
+            failed: false,
+        };
+        Ok((file, SystemTime::UNIX_EPOCH + Duration::from_nanos(floor)))
+    }
+
+    /// Writes a floor, and waits until it is on the disk. One that another process wrote and that is higher stays. What
+    /// cannot be written is told once.
+    pub fn raise(&mut self, floor: SystemTime) {
+        let floor = nanos(floor);
+        // One more than what is there says that two processes rely on it.
+        self.write(|found, _| Some(floor.max(found.saturating_add(1))));
+    }
+
+    /// The end of a process that used up this much: what was written ahead of use is taken back, unless another process
+    /// has raised it since.
+    pub fn end(&mut self, used: SystemTime) {
+        let used = nanos(used).max(self.others);
+        self.write(|found, written| (Some(found) == written && used < found).then_some(used));
+    }
+
+    fn write(&mut self, decide: impl Fn(u64, Option<u64>) -> Option<u64>) {
+        let written = locked(&self.file, |file| {
+            let (number, found) = newest(file).or_else(|error| match error.kind() {
+                ErrorKind::InvalidData => Ok((0, 0)),
+                _ => Err(error),
+            })?;
+            let others = if Some(found) == self.written {
+                0
+            } else {
+                found
+            };
+            let Some(floor) = decide(found, self.written) else {
+                return Ok((None, others));
+            };
+            let number = number.wrapping_add(1);
+            let (place, at) = places::emit(HEAD, number, &format!("{floor}\n"), PLACE);
+            file.write_all_at(&place, at)?;
+            file.sync_data()?;
+            Ok((Some(floor), others))
+        });
+        match written {
+            Ok((floor, others)) => {
+                self.others = self.others.max(others);
+                self.written = floor.or(self.written);
+                self.failed = false;
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.failed, true) {
+                    let path = self.path.display();
+                    log::warn!(
+                        "{path}: {error}; should the clock go back, peers may refuse handshakes"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The time that a certificate may be judged by where the clock shows an earlier one: that of the build, or of the floor on
+/// file. Nothing is made for it, and nothing is said.
+#[must_use]
+pub fn earliest() -> SystemTime {
+    let path = places::directory().join("clock");
+    let floor = File::open(path).and_then(|file| locked_shared(&file, newest));
+    // It may be ahead of the time by that much.
+    let floor = Duration::from_nanos(floor.map_or(0, |(_, floor)| floor)).saturating_sub(AHEAD);
+    host::clock::built().max(SystemTime::UNIX_EPOCH + floor)
+}
+
+/// The floor in the newest place that is whole. One of the far future is none.
+fn newest(file: &File) -> io::Result<(u64, u64)> {
+    let (number, text) = places::newest(file, HEAD, PLACE)?;
+    let floor = match text.trim() {
+        "" => 0,
+        text => text.parse().map_err(|_| ErrorKind::InvalidData)?,
+    };
+    if floor > u64::MAX / 2 {
+        return Err(ErrorKind::InvalidData.into());
+    }
+    Ok((number, floor))
+}
+
+fn locked<T>(file: &File, f: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
+    file.lock()?;
+    let result = f(file);
+    file.unlock()?;
+    result
+}
+
+fn locked_shared<T>(file: &File, f: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
+    file.lock_shared()?;
+    let result = f(file);
+    file.unlock()?;
+    result
+}
+
+fn nanos(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.unwrap_or_default().as_nanos();
+    u64::try_from(since).map_or(u64::MAX / 2, |it| it.min(u64::MAX / 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn at(secs: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn it_is_written_seldom_and_ahead_of_use() {
+        let mut floor = Floor::default();
+        let writes: Vec<u64> = (0..3600)
+            .filter(|second| {
+                let now = at(1_800_000_000 + second);
+                let kept = floor.use_up(now, now);
+                assert!(kept.is_none_or(|it| it > now));
+                kept.is_some()
+            })
+            .collect();
+        assert_eq!(writes.len(), 6, "{writes:?}");
+        // A clock that is set forward is followed at once; one that is behind the stamps wants little.
+        let now = at(1_900_000_000);
+        assert_eq!(floor.use_up(now, now), Some(now + AHEAD));
+        let later = now + AHEAD + Duration::from_millis(17);
+        assert_eq!(floor.use_up(later, at(0)), Some(later + STEPS_AHEAD));
+    }
+
+    #[test]
+    fn what_was_written_is_found_and_only_raised() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("made/clock");
+        let (mut one, found) = FloorFile::at(&path).unwrap();
+        assert_eq!(found, at(0));
+        one.raise(at(1000));
+        let (mut two, found) = FloorFile::at(&path).unwrap();
+        assert_eq!(found, at(1000));
+        // Lower than what is there: it stays, and the first one's end does not take it back.
+        two.raise(at(900));
+        one.end(at(500));
+        let found = FloorFile::at(&path).unwrap().1;
+        assert!(found > at(1000) && found < at(1001), "{found:?}");
+        // Nor does the second take back what the first may rely on.
+        two.end(at(700));
+        assert_eq!(FloorFile::at(&path).unwrap().1, at(1000));
+        // One that is by itself leaves what it used.
+        let (mut three, _) = FloorFile::at(&path).unwrap();
+        three.raise(at(3000));
+        three.end(at(2400));
+        assert_eq!(FloorFile::at(&path).unwrap().1, at(2400));
+    }
+
+    /// Every way in which a write may be broken off leaves what was there before it.
+    #[test]
+    fn a_power_cut_costs_that_write_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("clock");
+        let (mut file, _) = FloorFile::at(&path).unwrap();
+        file.raise(at(1000));
+        file.raise(at(2000));
+        let before = fs::read(&path).unwrap();
+        file.raise(at(3000));
+        let after = fs::read(&path).unwrap();
+        let changed: Vec<usize> = (0..after.len())
+            .filter(|&byte| before.get(byte) != after.get(byte))
+            .collect();
+        for cut in changed {
+            let mut torn = after[..cut].to_vec();
+            torn.extend_from_slice(before.get(cut..).unwrap_or_default());
+            fs::write(&path, torn).unwrap();
+            let found = FloorFile::at(&path).unwrap().1;
+            assert!(found == at(2000) || found == at(3000), "{cut}: {found:?}");
+        }
+        fs::write(&path, vec![0xff; 100]).unwrap();
+        let (mut file, found) = FloorFile::at(&path).unwrap();
+        assert_eq!(found, at(0));
+        file.raise(at(5000));
+        assert_eq!(FloorFile::at(&path).unwrap().1, at(5000));
+    }
+}

@@ -1,0 +1,50 @@
+//! What an attempt may have lacked, and is there now: the right time, a way out.
+
+use crate::clock_watch::ClockWatch;
+use netio::netlink::Netlink;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Addresses for documentation (RFC 5737, RFC 3849), which only a route for everything leads to.
+const ANYWHERE: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
+
+/// What may have been lacking.
+pub(super) struct Lacking {
+    /// Hears when the clock is set.
+    pub(super) clock: ClockWatch,
+    /// There was a way out when it was last looked.
+    routed: bool,
+    mark: u32,
+}
+
+impl Lacking {
+    /// `mark` is that of the tunnel's own packets.
+    ///
+    /// # Errors
+    /// Descriptor limits.
+    pub(super) fn new(mark: u32) -> io::Result<Self> {
+        Ok(Self {
+            clock: ClockWatch::new()?,
+            routed: is_routed(mark),
+            mark,
+        })
+    }
+
+    /// The routes have changed. Whether there is a way out that was not there before.
+    pub(super) fn is_routed_again(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.routed, is_routed(self.mark));
+        self.routed && !before
+    }
+}
+
+fn is_routed(mark: u32) -> bool {
+    let Ok(mut netlink) = Netlink::open() else {
+        return true;
+    };
+    ANYWHERE
+        .into_iter()
+        .any(|to| netlink.route_get(to, mark).is_ok())
+}
