@@ -14,6 +14,7 @@ mod down;
 mod guard;
 mod import;
 mod keys;
+mod leak_test;
 mod list;
 #[cfg(feature = "manual")]
 mod manual;
@@ -64,6 +65,7 @@ fn cli() -> Command {
         .subcommand(server::command())
         .subcommand(peer::command())
         .subcommand(guard::command())
+        .subcommand(leak_test::command())
         .subcommands(keys::commands())
         .subcommand(tune::command());
     #[cfg(feature = "pptp")]
@@ -158,6 +160,7 @@ pub fn run() -> ExitCode {
         Some(("server", m)) => server::run(m),
         Some(("peer", m)) => peer::run(m),
         Some(("guard", m)) => guard::run(m),
+        Some(("leak-test", m)) => leak_test::run(m),
         Some(("import", m)) => import::run(m),
         Some(("list", m)) => list::run(m),
         Some(("check", m)) => check::run(&m.into()),

@@ -24,7 +24,7 @@ pub(crate) struct Mounts {
 }
 
 impl Mounts {
-    /// Moves the current thread into a new mount namespace with its own /var/run and /etc/resolv.conf.
+    /// Moves the current thread into a new mount namespace with its own /var/run, /var/lib/millrace and /etc/resolv.conf.
     pub(crate) fn make() -> io::Result<Self> {
         unshare(CloneFlags::CLONE_NEWNS)?;
         make_private()?;
@@ -107,6 +107,18 @@ fn cover() -> io::Result<()> {
         Some("size=16m,mode=0755"),
     )?;
     fs::create_dir(run.join("wireguard"))?;
+    // What programs remember over a reboot is each host's own, too. Its directory is on the machine's disk.
+    let state = "/var/lib/millrace";
+    if fs::create_dir_all(state).is_ok() {
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        mount(
+            Some("tmpfs"),
+            state,
+            Some("tmpfs"),
+            flags,
+            Some("size=1m,mode=0700"),
+        )?;
+    }
     let Some(resolver) = resolver else {
         return Ok(());
     };

@@ -41,7 +41,7 @@ use relay::Relays;
 pub use report::LineReport;
 pub(crate) use status::{order_status, status, their_status};
 pub(crate) use theirs::TheirLines;
-pub(crate) use usage_file::UsageFile;
+pub(crate) use usage_file::{UsageFile, state_directory};
 
 /// How often lines are looked at while nothing moves, while something does, and while an answer is waited for.
 const IDLE: Duration = Duration::from_secs(1);

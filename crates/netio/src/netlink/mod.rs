@@ -33,7 +33,7 @@ pub use conntrack::Flow;
 pub use error::NetlinkError;
 pub use link::{Counters, Link, VethEnd};
 pub use monitor::{Event, Monitor, Watch};
-pub use nftables::{Chain, ChainRule, ChainsWatch, HOOK_FORWARD};
+pub use nftables::{Chain, ChainRule, ChainsWatch, HOOK_FORWARD, HOOK_PREROUTING};
 pub use route::{Route, RouteKind, RouteLookup, TABLE_LOCAL, TABLE_MAIN};
 pub use rule::{DeviceName, Further, Rule, RuleAction};
 

@@ -43,7 +43,7 @@ impl UsageFile {
     /// become, so that it can be opened anew after a signal to begin again. Where there can be none the log says so, and it
     /// is counted from nothing.
     pub(crate) fn of(tunnel: &str, user: Option<&str>) -> (Option<Self>, Vec<LineUsage>) {
-        let directory = directory();
+        let directory = state_directory();
         let opened = Self::open(&directory, tunnel);
         let failed = |error| {
             log::warn!("{error}; what lines carry in this month is forgotten at the end");
@@ -136,7 +136,8 @@ impl UsageFile {
     }
 }
 
-fn directory() -> PathBuf {
+/// Where what is to outlive a reboot is.
+pub(crate) fn state_directory() -> PathBuf {
     let var = statfs("/var/lib").or_else(|_| statfs("/var"));
     let in_memory = var.is_ok_and(|it| it.filesystem_type() == TMPFS_MAGIC);
     Path::new(match in_memory {
