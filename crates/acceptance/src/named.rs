@@ -31,9 +31,9 @@ pub const ROUTER: [&str; 2] = ["192.168.1.2", "fd00:1::2"];
 
 /// Counts at the server what comes by the WAN: all queries, and those for [`SECRET`] (the second label, behind the headers of
 /// UDP and DNS and the first label); and the same of the answers' other end, by tunnels.
-const COUNTING: &str = "table inet queries {\n counter all { }\n counter secret { }\n counter tunnelled { }\n\
+const COUNTING: &str = "table inet queries {\n counter every { }\n counter secret { }\n counter tunnelled { }\n\
     chain prerouting {\n type filter hook prerouting priority -400;\n\
-    iifname \"eth0\" meta l4proto { tcp, udp } th dport 53 counter name all\n\
+    iifname \"eth0\" meta l4proto { tcp, udp } th dport 53 counter name every\n\
     iifname \"eth0\" udp dport 53 @th,232,56 0x06736563726574 counter name secret\n\
     iifname { \"wg0\", \"ovpn0\" } udp dport 53 counter name tunnelled\n }\n }\n";
 
@@ -58,8 +58,10 @@ cache-size=0
 END
 cat > /etc/init.d/dnsmasq <<END
 #!/bin/sh
-[ ! -e $1/pid ] || kill "\$(cat $1/pid)" 2>/dev/null
-while [ -e $1/pid ] && kill -0 "\$(cat $1/pid)" 2>/dev/null; do sleep 0.02; done
+if [ -e $1/pid ] && read -r pid < $1/pid; then
+    kill "\$pid" 2>/dev/null
+    while [ -e /proc/\$pid ] && ! grep -q "^State:.Z" /proc/\$pid/status 2>/dev/null; do sleep 0.02; done
+fi
 [ "\${1-}" != stop ] || exit 0
 exec dnsmasq --conf-file=/var/etc/dnsmasq.conf.cfg01411c --pid-file=$1/pid
 END
@@ -125,7 +127,7 @@ impl Named {
     /// Queries that came to the server by the WAN, and those among them that were for [`SECRET`].
     pub fn clear(&self) -> (u64, u64) {
         (
-            counter(&self.world.server, "all"),
+            counter(&self.world.server, "every"),
             counter(&self.world.server, "secret"),
         )
     }
