@@ -273,7 +273,7 @@ fn a_lines_own_name_servers_are_asked_by_the_line() {
     );
     let file = site.file("10.0.0.0/24");
     let command = a.command(PROGRAM).arg("up").arg(file);
-    let mut process = command.arg("--settings").arg(settings).spawn().unwrap();
+    let mut process = command.arg("--config").arg(settings).spawn().unwrap();
     says(&mut process, "is up;");
     reaches(a, B4);
     assert_eq!(dns.asked(), 2, "addresses of both families");
