@@ -203,7 +203,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
     }
     Ok(Plan {
         domain,
-        devices: Devices::new(tunnels, lan)?,
+        devices: Devices::new(tunnels.as_deref(), &lan)?,
         from_lan: from_lan.map(|it| Duration::from_secs(*it)),
         packets: !matches.get_flag("no-packets"),
     })
@@ -264,14 +264,14 @@ fn probes(plan: &Plan) -> Vec<Probe> {
 
 /// Says what to do on a device of the LAN.
 fn tell(probes: &[Probe], plan: &Plan, time: Duration) {
-    note(&format!(
+    note(format!(
         "on a device of the LAN, within {} seconds:",
         time.as_secs()
     ));
     for probe in probes.iter().filter(|it| it.from == From::Lan) {
         match probe.to {
-            None => note(&format!("  nslookup {}", name(probe, &plan.domain))),
-            Some(to) => note(&format!("  ping {to}")),
+            None => note(format!("  nslookup {}", name(probe, &plan.domain))),
+            Some(to) => note(format!("  ping {to}")),
         }
     }
 }

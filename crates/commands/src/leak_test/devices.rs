@@ -16,18 +16,15 @@ pub(super) struct Devices {
 
 impl Devices {
     /// Looks at the host. `tunnels` are names of devices that are tunnels; without, those that are so by their kind.
-    pub(super) fn new(
-        tunnels: Option<Vec<Pattern>>,
-        lan: Vec<String>,
-    ) -> Result<Self, NetlinkError> {
+    pub(super) fn new(tunnels: Option<&[Pattern]>, lan: &[String]) -> Result<Self, NetlinkError> {
         let links = Netlink::open()?.links()?;
         Ok(Self::of(
             &links,
-            |name| match &tunnels {
+            |name| match tunnels {
                 Some(patterns) => patterns.iter().any(|it| it.matches(name)),
                 None => is_tunnel(name),
             },
-            &lan,
+            lan,
         ))
     }
 
