@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -85,6 +86,41 @@ pub fn ask(host: &Host, server: IpAddr) {
         .unwrap();
 }
 
+/// The number of an answer's verdict (RFC 1035, section 4.1.1) and how many records it has.
+pub type Verdict = (u8, u8);
+
+/// Asks a server for an address of `kind` of a name once; `None` where no answer comes.
+pub fn query(host: &Host, server: IpAddr, name: &str, v6: bool) -> Option<Verdict> {
+    let exchange = || -> io::Result<Verdict> {
+        let any: IpAddr = if server.is_ipv4() {
+            Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            Ipv6Addr::UNSPECIFIED.into()
+        };
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.set_read_timeout(Some(Duration::from_millis(500)))?;
+        socket.connect((server, 53))?;
+        socket.send(&question(name, v6))?;
+        let mut answer = [0; 512];
+        socket.recv(&mut answer)?;
+        Ok((answer[3] & 15, answer[7]))
+    };
+    host.run(exchange).unwrap().ok()
+}
+
+/// A query for an address of a name.
+pub fn question(name: &str, v6: bool) -> Vec<u8> {
+    let mut query = vec![7, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in name.split('.') {
+        query.push(u8::try_from(label.len()).unwrap());
+        query.extend(label.bytes());
+    }
+    query.push(0);
+    query.extend(if v6 { AAAA } else { A }.to_be_bytes());
+    query.extend([0, 1]);
+    query
+}
+
 impl Shared {
     /// RFC 1035, section 4: the header, the question again, and the addresses of the kind asked for.
     fn answer(&self, query: &[u8]) -> Option<Vec<u8>> {
@@ -97,7 +133,10 @@ impl Shared {
         let question = query.get(12..at + 5)?;
         let kind = u16::from_be_bytes([query[at + 1], query[at + 2]]);
         let names = self.names.lock().unwrap();
-        let found = names.get(&labels.join("."));
+        let name = labels.join(".");
+        // A name with an asterisk stands for all names below it.
+        let below = name.split_once('.').map(|(_, rest)| format!("*.{rest}"));
+        let found = names.get(&name).or_else(|| names.get(&below?));
         let fits = |ip: &&IpAddr| kind == if ip.is_ipv4() { A } else { AAAA };
         let addresses: Vec<&IpAddr> = found.into_iter().flatten().filter(fits).collect();
         let exists = found.is_some_and(|all| !all.is_empty());

@@ -9,6 +9,7 @@ mod content;
 mod directory;
 pub mod dns;
 pub mod guarded;
+pub mod named;
 pub mod netifd;
 mod no_descriptors;
 pub mod openvpn;

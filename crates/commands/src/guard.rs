@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use config::guard::{DEFAULT_PATH, Guard, Pattern};
 use config::settings::SettingsError;
+use guard::chain::{Refusal, WantedChain};
 use guard::control::{self, Done};
 use guard::{GuardError, Report, State};
 use thiserror::Error;
@@ -106,6 +107,24 @@ fn settings(command: Command) -> Command {
         .arg(flag(
             "no-lead",
             "Make no default route in the table; the tunnels do",
+        ))
+        .arg(list(
+            "dns",
+            "ADDRESS",
+            "A name server behind the tunnel: the router's dnsmasq asks only it, by the tunnel",
+        ))
+        .arg(list(
+            "dns-name",
+            "DOMAIN",
+            "Ask it for this domain only; others as before",
+        ))
+        .arg(flag(
+            "dns-redirect",
+            "Have queries of the LAN to other servers (port 53) come to the router",
+        ))
+        .arg(flag(
+            "dns-block-tls",
+            "Refuse DNS over TLS and QUIC of the LAN (port 853)",
         ))
 }
 
@@ -304,8 +323,10 @@ fn show(guard: &Guard) -> Result<ExitCode, CommandError> {
     if let Some(fault) = guard.fault() {
         return Err(GuardError::Settings(fault).into());
     }
-    let chain = guard::chain::WantedChain::new(guard);
-    terminal::text(chain.script(guard::chain::Refusal::Reject));
+    let chain = WantedChain::new(guard);
+    for chain in std::iter::once(chain).chain(WantedChain::of_dns(guard)) {
+        terminal::text(chain.script(Refusal::Reject));
+    }
     for rule in control::wanted_rules(guard)? {
         let family = if rule.family == netio::netlink::Family::V4 {
             4
@@ -363,6 +384,28 @@ fn wanted(matches: &ArgMatches) -> Result<Guard, CommandError> {
         })?;
     }
     guard.lead &= !matches.get_flag("no-lead");
+    if let Some(servers) = matches.get_many::<String>("dns") {
+        let server = |word: &String| {
+            config::guard::server(word).ok_or_else(|| CommandError::Option {
+                option: "--dns",
+                found: word.clone(),
+                wanted: "the address of a name server behind the tunnel",
+            })
+        };
+        guard.dns = servers.map(server).collect::<Result<_, _>>()?;
+    }
+    if let Some(names) = matches.get_many::<String>("dns-name") {
+        let domain = |word: &String| {
+            config::guard::domain(word).ok_or_else(|| CommandError::Option {
+                option: "--dns-name",
+                found: word.clone(),
+                wanted: "a domain, such as corp.example",
+            })
+        };
+        guard.dns_names = names.map(domain).collect::<Result<_, _>>()?;
+    }
+    guard.dns_redirect |= matches.get_flag("dns-redirect");
+    guard.dns_block_tls |= matches.get_flag("dns-block-tls");
     guard.merge_doubles();
     match guard.lan.is_empty() {
         true => Err(CommandError::Nothing),

@@ -15,6 +15,7 @@ mod down;
 mod guard;
 mod import;
 mod keys;
+mod leak_test;
 mod list;
 mod logs;
 #[cfg(feature = "manual")]
@@ -72,6 +73,7 @@ fn cli() -> Command {
         .subcommand(peer::command())
         .subcommand(guard::command())
         .subcommand(policy::command())
+        .subcommand(leak_test::command())
         .subcommands(keys::commands())
         .subcommand(tune::command());
     #[cfg(feature = "pptp")]
@@ -172,6 +174,7 @@ pub fn run() -> ExitCode {
         Some(("peer", m)) => peer::run(m),
         Some(("guard", m)) => guard::run(m),
         Some(("policy", m)) => policy::run(m),
+        Some(("leak-test", m)) => leak_test::run(m),
         Some(("import", m)) => import::run(m),
         Some(("list", m)) => list::run(m),
         Some(("check", m)) => check::run(&m.into()),

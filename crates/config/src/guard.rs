@@ -6,11 +6,16 @@
 //! tunnels = ["mr-*", "tun0"]     # devices that are tunnels
 //! table = 77                     # the routing table with the default route into the tunnel
 //! lead = true                    # the guard makes that route itself when a tunnel is up
+//! dns = ["10.8.0.1"]             # name servers behind the tunnel: the router's dnsmasq asks only these
+//! dns_names = ["corp.example"]   # or only for these names
+//! dns_redirect = true            # queries of the LAN to other servers are answered by the router
+//! dns_block_tls = true           # no DNS over TLS or QUIC (port 853)
 //! ```
 //!
 //! The names come to stand in a text for `nft`: only those are taken that have nothing in them that means something there.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::Path;
 
 use toml::de::DeValue;
@@ -18,7 +23,7 @@ use toml::de::DeValue;
 use crate::settings::{Origin, SettingsError, parsed, text_of};
 use crate::suggest::suggest;
 use crate::text::line_of;
-use crate::types::{decimal, is_ifname};
+use crate::types::{decimal, is_domain, is_ifname};
 
 /// Where the settings are looked for when no file is named.
 pub const DEFAULT_PATH: &str = "/etc/millrace/guard.toml";
@@ -35,12 +40,30 @@ pub const DEVICES_MAX: usize = 16;
 /// The kernel's own tables: 253 to 255, and 0 for none.
 const KERNEL_TABLES: [u32; 4] = [0, 253, 254, 255];
 
-const KEYS: [&str; 5] = ["lan", "reach", "tunnels", "table", "lead"];
+/// Most name servers.
+pub const SERVERS_MAX: usize = 4;
+
+/// Most names that they are asked for.
+pub const NAMES_MAX: usize = 64;
+
+const KEYS: [&str; 9] = [
+    "lan",
+    "reach",
+    "tunnels",
+    "table",
+    "lead",
+    "dns",
+    "dns_names",
+    "dns_redirect",
+    "dns_block_tls",
+];
 
 const DEVICES: &str = "a list of up to 16 names of devices, such as [\"br-lan\"]";
 const PATTERNS: &str =
     "a list of up to 16 names of devices, of which the end may be open, such as [\"mr-*\"]";
 const NUMBER: &str = "the number of a routing table other than 253 to 255";
+const SERVERS: &str = "a list of up to 4 addresses of name servers, such as [\"10.8.0.1\"]";
+const NAMES: &str = "a list of up to 64 domains, such as [\"corp.example\"]";
 const SWITCH: &str = "true or false";
 
 /// Which devices leave only by a tunnel.
@@ -57,6 +80,15 @@ pub struct Guard {
     pub table: u32,
     /// The guard makes that route itself.
     pub lead: bool,
+    /// Name servers behind the tunnel, which the router's own `dnsmasq` asks by the tunnel's device only; empty leaves
+    /// `dnsmasq` as it is.
+    pub dns: Vec<IpAddr>,
+    /// It asks them for these names and all that end so, and others for the rest; empty for all names.
+    pub dns_names: Vec<String>,
+    /// Queries of guarded devices to other servers come to the router.
+    pub dns_redirect: bool,
+    /// DNS over TLS and over QUIC, which have a port of their own, are refused.
+    pub dns_block_tls: bool,
 }
 
 impl Default for Guard {
@@ -67,6 +99,10 @@ impl Default for Guard {
             tunnels: Pattern::new(TUNNELS).into_iter().collect(),
             table: TABLE,
             lead: true,
+            dns: Vec::new(),
+            dns_names: Vec::new(),
+            dns_redirect: false,
+            dns_block_tls: false,
         }
     }
 }
@@ -90,6 +126,12 @@ impl Pattern {
             start: start.to_owned(),
             open,
         })
+    }
+
+    /// What the names begin with, or the name.
+    #[must_use]
+    pub fn start(&self) -> &str {
+        &self.start
     }
 
     /// Whether a device of this name is meant.
@@ -143,7 +185,7 @@ impl Guard {
                     guard.reach = devices(value.get_ref()).ok_or_else(|| refused(DEVICES))?;
                 }
                 "tunnels" => {
-                    let words = words(value.get_ref());
+                    let words = words(value.get_ref(), DEVICES_MAX);
                     let patterns = words.and_then(|it| it.into_iter().map(Pattern::new).collect());
                     guard.tunnels = patterns.ok_or_else(|| refused(PATTERNS))?;
                 }
@@ -154,11 +196,25 @@ impl Guard {
                     };
                     guard.table = number.ok_or_else(|| refused(NUMBER))?;
                 }
-                "lead" => {
-                    let DeValue::Boolean(lead) = value.get_ref() else {
+                "lead" | "dns_redirect" | "dns_block_tls" => {
+                    let DeValue::Boolean(on) = value.get_ref() else {
                         return Err(refused(SWITCH));
                     };
-                    guard.lead = *lead;
+                    *match key {
+                        "lead" => &mut guard.lead,
+                        "dns_redirect" => &mut guard.dns_redirect,
+                        _ => &mut guard.dns_block_tls,
+                    } = *on;
+                }
+                "dns" => {
+                    let words = words(value.get_ref(), SERVERS_MAX);
+                    let servers = words.and_then(|it| it.into_iter().map(server).collect());
+                    guard.dns = servers.ok_or_else(|| refused(SERVERS))?;
+                }
+                "dns_names" => {
+                    let words = words(value.get_ref(), NAMES_MAX);
+                    let names = words.and_then(|it| it.into_iter().map(domain).collect());
+                    guard.dns_names = names.ok_or_else(|| refused(NAMES))?;
                 }
                 _ => {
                     return Err(SettingsError::Unknown {
@@ -188,6 +244,8 @@ impl Guard {
         once(&mut self.reach);
         self.reach.retain(|name| !self.lan.contains(name));
         once(&mut self.tunnels);
+        once(&mut self.dns);
+        once(&mut self.dns_names);
     }
 
     /// What [`Guard::from_toml`] reads as the same settings.
@@ -199,14 +257,29 @@ impl Guard {
             quoted.join(", ")
         };
         let tunnels: Vec<String> = self.tunnels.iter().map(Pattern::to_string).collect();
-        format!(
+        let mut text = format!(
             "lan = [{}]\nreach = [{}]\ntunnels = [{}]\ntable = {}\nlead = {}\n",
             list(&self.lan),
             list(&self.reach),
             list(&tunnels),
             self.table,
             self.lead
-        )
+        );
+        let dns: Vec<String> = self.dns.iter().map(IpAddr::to_string).collect();
+        for (key, names) in [("dns", &dns), ("dns_names", &self.dns_names)] {
+            if !names.is_empty() {
+                text += &format!("{key} = [{}]\n", list(names));
+            }
+        }
+        for (key, on) in [
+            ("dns_redirect", self.dns_redirect),
+            ("dns_block_tls", self.dns_block_tls),
+        ] {
+            if on {
+                text += &format!("{key} = true\n");
+            }
+        }
+        text
     }
 
     /// Why these settings would guard nothing, or hold what they should not: a sentence. `None` where they are well.
@@ -223,6 +296,12 @@ impl Guard {
             return Some(format!("more than {DEVICES_MAX} devices in one list"));
         }
         let all = || self.lan.iter().chain(&self.reach);
+        if self.dns.len() > SERVERS_MAX || self.dns_names.len() > NAMES_MAX {
+            return Some("too many name servers, or names for them".to_owned());
+        }
+        if self.dns.is_empty() && !self.dns_names.is_empty() {
+            return Some("names are named, and no server to ask for them (dns)".to_owned());
+        }
         if all().any(|name| name == "lo") {
             return Some("lo is the host itself".to_owned());
         }
@@ -250,8 +329,27 @@ pub fn table(text: &str) -> Option<u32> {
     (!KERNEL_TABLES.contains(&number)).then_some(number)
 }
 
-/// The texts of a list.
-fn words<'a>(value: &'a DeValue<'_>) -> Option<Vec<&'a str>> {
+/// The address of a name server behind a tunnel, which is none of this host or link.
+#[must_use]
+pub fn server(text: &str) -> Option<IpAddr> {
+    let ip: IpAddr = text.parse().ok()?;
+    let is_local = match ip {
+        IpAddr::V4(ip) => ip.is_broadcast() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    let is_one = !is_local && !ip.is_loopback() && !ip.is_multicast() && !ip.is_unspecified();
+    is_one.then_some(ip)
+}
+
+/// A domain, without a dot at its end.
+#[must_use]
+pub fn domain(text: &str) -> Option<String> {
+    let plain = text.strip_suffix('.').unwrap_or(text);
+    is_domain(plain).then(|| plain.to_ascii_lowercase())
+}
+
+/// The texts of a list that has at most `most`.
+fn words<'a>(value: &'a DeValue<'_>, most: usize) -> Option<Vec<&'a str>> {
     let DeValue::Array(list) = value else {
         return None;
     };
@@ -260,11 +358,11 @@ fn words<'a>(value: &'a DeValue<'_>) -> Option<Vec<&'a str>> {
         _ => None,
     };
     let words: Option<Vec<&str>> = list.iter().map(word).collect();
-    words.filter(|words| words.len() <= DEVICES_MAX)
+    words.filter(|words| words.len() <= most)
 }
 
 pub(crate) fn devices(value: &DeValue<'_>) -> Option<Vec<String>> {
-    let words = words(value)?;
+    let words = words(value, DEVICES_MAX)?;
     words
         .iter()
         .all(|word| is_ifname(word))
@@ -273,7 +371,7 @@ pub(crate) fn devices(value: &DeValue<'_>) -> Option<Vec<String>> {
 
 /// A value as an error names it.
 pub(crate) fn shown(value: &DeValue<'_>) -> String {
-    match (words(value), value) {
+    match (words(value, usize::MAX), value) {
         (Some(words), _) => format!("{words:?}"),
         (None, DeValue::String(text)) => format!("{text:?}"),
         (None, DeValue::Integer(number)) => number.as_str().to_owned(),
@@ -282,108 +380,4 @@ pub(crate) fn shown(value: &DeValue<'_>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn read(text: &str) -> Result<Guard, SettingsError> {
-        Guard::from_toml(text, Path::new("guard.toml"))
-    }
-
-    #[test]
-    fn everything_may_be_said() {
-        let text = "lan = [\"br-lan\", \"br-guest\"]\nreach = [\"br-iot\"]\n\
-            tunnels = [\"mr-*\", \"tun0\"]\ntable = 1077\nlead = false\n";
-        let guard = read(text).unwrap();
-        assert_eq!(guard.lan, ["br-lan", "br-guest"]);
-        assert_eq!(guard.reach, ["br-iot"]);
-        assert_eq!((guard.table, guard.lead), (1077, false));
-        assert_eq!(guard.rank("tun0"), Some(1));
-        assert_eq!(guard.rank("mr-office"), Some(0));
-        assert_eq!(guard.rank("tun01"), None);
-        assert_eq!(guard.to_toml(), text);
-        assert_eq!(guard.fault(), None);
-        let least = read("lan = [\"br-lan\"]").unwrap();
-        assert_eq!((least.table, least.lead), (77, true));
-        assert!(least.rank("mr-office").is_some() && least.rank("wan").is_none());
-    }
-
-    #[test]
-    fn a_name_counts_once() {
-        let text = "lan = [\"a\", \"b\", \"a\"]\nreach = [\"c\", \"b\", \"c\"]\n\
-            tunnels = [\"mr-*\", \"tun0\", \"mr-*\", \"mr-\"]\n";
-        let guard = read(text).unwrap();
-        assert_eq!(guard.lan, ["a", "b"]);
-        assert_eq!(guard.reach, ["c"]);
-        let tunnels: Vec<String> = guard.tunnels.iter().map(Pattern::to_string).collect();
-        assert_eq!(tunnels, ["mr-*", "tun0", "mr-"]);
-    }
-
-    #[test]
-    fn what_is_wrong_is_told_with_its_line() {
-        for (text, told) in [
-            (
-                "\nlan = \"br-lan\"",
-                "guard.toml:2: lan cannot be \"br-lan\"",
-            ),
-            ("lan = [\"a b\"]", "lan cannot be [\"a b\"]"),
-            ("tunnels = [\"*\"]", "tunnels cannot be"),
-            ("tunnels = [\"m*r\"]", "tunnels cannot be"),
-            ("table = 254", "table cannot be 254"),
-            ("table = 0x4d", "table cannot be"),
-            ("lead = 1", "true or false"),
-            ("lans = []", "no setting `lans`"),
-            ("lan = [", "not valid TOML"),
-        ] {
-            let error = read(text).unwrap_err().to_string();
-            assert!(error.contains(told), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn what_guards_nothing_or_too_much_is_a_fault() {
-        for (text, told) in [
-            ("", "no device of the LAN"),
-            (
-                "lan = [\"a\"]\ntunnels = []",
-                "no device is named as a tunnel",
-            ),
-            ("lan = [\"lo\"]", "host itself"),
-            ("lan = [\"mr-lan\"]", "mr-lan is a device of the LAN"),
-        ] {
-            let fault = read(text).unwrap().fault().unwrap();
-            assert!(fault.contains(told), "{text}: {fault}");
-        }
-    }
-
-    proptest! {
-        /// No name that is taken has a character that means something to nft, to a shell, or in TOML.
-        #[test]
-        fn names_that_are_taken_are_plain(text in "[ -~]{0,17}", any in any::<String>()) {
-            for text in [text, any] {
-                if let Some(pattern) = Pattern::new(&text) {
-                    let written = pattern.to_string();
-                    prop_assert_eq!(&written, &text);
-                    let start = written.strip_suffix('*').unwrap_or(&written);
-                    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_=+.-".contains(c);
-                    prop_assert!((1..=15).contains(&start.len()) && start.chars().all(is_plain));
-                }
-            }
-        }
-
-        /// What is written is read as the same.
-        #[test]
-        fn settings_survive_being_written(
-            lan in prop::collection::vec("[a-z0-9=+._-]{2,15}", 0..4),
-            tunnels in prop::collection::vec("[a-z][a-z0-9]{0,10}[*]?", 0..4),
-            table in 256..u32::MAX,
-            lead: bool,
-        ) {
-            prop_assume!(lan.iter().all(|name| is_ifname(name)));
-            let tunnels = tunnels.iter().filter_map(|it| Pattern::new(it)).collect();
-            let mut guard = Guard { lan, reach: Vec::new(), tunnels, table, lead };
-            guard.merge_doubles();
-            prop_assert_eq!(read(&guard.to_toml()).unwrap(), guard);
-        }
-    }
-}
+mod tests;

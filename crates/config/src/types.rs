@@ -14,6 +14,15 @@ pub use key::{KEY_BASE64_LEN, KEY_HEX_LEN, KEY_LEN, Key32, KeyError};
 /// Longest interface name that Linux takes (`IFNAMSIZ` without its NUL), in bytes.
 pub const IFNAME_MAX: usize = 15;
 
+/// Whether a text is a domain name in its plain form (RFC 1035, section 2.3.1, and the underscore of service names): no dot
+/// at its ends, at most 253 characters.
+#[must_use]
+pub fn is_domain(text: &str) -> bool {
+    let plain = |c: u8| c.is_ascii_alphanumeric() || b"-_".contains(&c);
+    let label = |it: &str| (1..64).contains(&it.len()) && it.bytes().all(plain);
+    text.len() <= 253 && text.split('.').all(label)
+}
+
 /// Why a text is not an address, a range or an endpoint.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]

@@ -4,7 +4,8 @@ use config::guard::Guard;
 use netio::netlink::{NetlinkError, Rule};
 
 use crate::GuardError;
-use crate::chain::{Refusal, TABLE, WantedChain, removal};
+use crate::chain::{CHAIN, DNS_CHAIN, Refusal, TABLE, WantedChain, removal};
+use crate::dns::{self, DnsChange};
 use crate::plan::{Lead, Plan};
 use crate::rules::holds;
 use crate::system::{System, listed, nft};
@@ -33,12 +34,25 @@ impl Applied {
 pub(crate) fn set(guard: &Guard, plan: &Plan, system: &mut System) -> Applied {
     let mut applied = Applied::default();
     if plan.chain {
-        match make_chain(guard) {
+        match make_chain(&WantedChain::new(guard)) {
             Ok(()) => applied.closed = true,
             Err(error) => applied.errors.push(error),
         }
     }
+    // By itself: a kernel that cannot do this can still hold.
+    if plan.dns_chain {
+        let wanted = WantedChain::of_dns(guard);
+        let done = match &wanted {
+            Some(wanted) => make_chain(wanted),
+            None => nft(&removal(DNS_CHAIN)),
+        };
+        // Connections to other name servers are to end as well.
+        applied.closed |= done.is_ok() && wanted.is_some();
+        applied.errors.extend(done.err());
+    }
     change(plan, system, &mut applied);
+    // Last, as it may take a second.
+    applied.errors.extend(tell_dnsmasq(plan, system).err());
     applied
 }
 
@@ -46,17 +60,35 @@ pub(crate) fn set(guard: &Guard, plan: &Plan, system: &mut System) -> Applied {
 pub(crate) fn lift(plan: &Plan, system: &mut System) -> Applied {
     let mut applied = Applied::default();
     if plan.chain {
-        if let Err(error) = nft(&removal()) {
-            applied.errors.push(error);
-        }
+        applied.errors.extend(nft(&removal(CHAIN)).err());
+    }
+    if plan.dns_chain {
+        applied.errors.extend(nft(&removal(DNS_CHAIN)).err());
+    }
+    if plan.chain || plan.dns_chain {
         tidy();
     }
     change(plan, system, &mut applied);
+    applied.errors.extend(tell_dnsmasq(plan, system).err());
     applied
 }
 
-fn make_chain(guard: &Guard) -> Result<(), GuardError> {
-    let wanted = WantedChain::new(guard);
+/// A file that has not been read says so, so that the next look has it read.
+fn tell_dnsmasq(plan: &Plan, system: &System) -> Result<(), GuardError> {
+    let (Some(change), Some(dnsmasq)) = (&plan.dns, &system.dnsmasq) else {
+        return Ok(());
+    };
+    match change {
+        DnsChange::Set(text) => {
+            dnsmasq.set(dns::FILE, &dns::pending(text))?;
+            dnsmasq.note(dns::FILE, text)?;
+        }
+        DnsChange::Remove => dnsmasq.remove(dns::FILE)?,
+    }
+    Ok(())
+}
+
+fn make_chain(wanted: &WantedChain) -> Result<(), GuardError> {
     let refused = match nft(&wanted.script(Refusal::Reject)) {
         Err(error @ GuardError::Nft(_)) => error,
         other => return other,

@@ -1,6 +1,7 @@
-//! The first layer: a chain of the packet filter, as a text for `nft`.
+//! The first layer: a chain of the packet filter, as a text for `nft`; and the chain by which the router answers what the LAN
+//! asks other name servers, where that is wanted.
 //!
-//! The chain is replaced in one transaction: at no moment is a packet judged by half of it. The table is shared with what
+//! A chain is replaced in one transaction: at no moment is a packet judged by half of it. The table is shared with what
 //! else the program has in the packet filter, and only the chain is the guard's.
 //!
 //! Each rule has a comment that tells which text it is of and its place. By that the chain is known again, whatever `nft`
@@ -9,7 +10,7 @@
 use std::fmt::Write as _;
 
 use config::guard::Guard;
-use netio::netlink::{Chain, HOOK_FORWARD};
+use netio::netlink::{Chain, HOOK_FORWARD, HOOK_PREROUTING};
 
 /// The table, of the family `inet`.
 pub const TABLE: &str = "millrace";
@@ -20,6 +21,12 @@ pub const CHAIN: &str = "guard";
 /// Before the firewall's own chains, which have 0: what is refused here is not accepted there.
 pub const PRIORITY: i32 = -5;
 
+/// The chain of name servers.
+pub const DNS_CHAIN: &str = "guard-dns";
+
+/// Before the firewall's own chains of that kind, which have -100: the first that says where a connection goes decides.
+pub const DNS_PRIORITY: i32 = -105;
+
 /// How packets are refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusal {
@@ -29,54 +36,110 @@ pub enum Refusal {
     Drop,
 }
 
-/// The chain that settings ask for.
+/// What becomes of the packets that a rule matches.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Verdict {
+    /// The firewall's chains are asked.
+    Accept,
+    /// They go nowhere.
+    Refuse,
+    /// They come to this host.
+    Redirect,
+}
+
+/// A chain that settings ask for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WantedChain {
-    /// What each rule matches; the last one refuses.
-    rules: Vec<String>,
+    name: &'static str,
+    /// Its kind, for `nft`.
+    kind: &'static str,
+    /// Hook and priority.
+    place: (u32, i32),
+    /// What each rule matches, and what then.
+    rules: Vec<(String, Verdict)>,
     /// Tells this text from others.
     mark: String,
 }
 
 impl WantedChain {
-    /// For these settings, whose names are checked ones.
+    /// The chain that holds, for these settings, whose names are checked ones. Its last rule refuses.
     #[must_use]
     pub fn new(guard: &Guard) -> Self {
-        let set = |names: &mut dyn Iterator<Item = &String>| {
-            let quoted: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
-            format!("{{ {} }}", quoted.join(", "))
-        };
         let from = format!("iifname {}", set(&mut guard.lan.iter()));
         let within = set(&mut guard.lan.iter().chain(&guard.reach));
-        let mut rules = vec![format!("{from} oifname {within} accept")];
+        let mut rules = Vec::new();
+        if guard.dns_block_tls {
+            let matched = format!("{from} meta l4proto {{ tcp, udp }} th dport 853");
+            rules.push((matched, Verdict::Refuse));
+        }
+        rules.push((format!("{from} oifname {within}"), Verdict::Accept));
         // One by one: names with an open end do not go into the sets of every kernel.
         for tunnel in &guard.tunnels {
-            rules.push(format!("{from} oifname \"{tunnel}\" accept"));
+            rules.push((format!("{from} oifname \"{tunnel}\""), Verdict::Accept));
         }
-        rules.push(format!("{from} counter"));
-        let mark = format!("{:016x}", fnv1a(&rules.join("\n")));
-        Self { rules, mark }
+        rules.push((format!("{from} counter"), Verdict::Refuse));
+        Self::of(
+            CHAIN,
+            "filter hook forward",
+            (HOOK_FORWARD, PRIORITY),
+            rules,
+        )
+    }
+
+    /// The chain by which queries to other name servers come to this host, where that is wanted.
+    #[must_use]
+    pub fn of_dns(guard: &Guard) -> Option<Self> {
+        let from = format!("iifname {}", set(&mut guard.lan.iter()));
+        let rule = |protocol| (format!("{from} {protocol} dport 53"), Verdict::Redirect);
+        let rules = ["udp", "tcp"].map(rule).to_vec();
+        let place = (HOOK_PREROUTING, DNS_PRIORITY);
+        guard
+            .dns_redirect
+            .then(|| Self::of(DNS_CHAIN, "nat hook prerouting", place, rules))
+    }
+
+    fn of(
+        name: &'static str,
+        kind: &'static str,
+        place: (u32, i32),
+        rules: Vec<(String, Verdict)>,
+    ) -> Self {
+        let texts: Vec<String> = rules
+            .iter()
+            .map(|(matched, verdict)| format!("{matched} {verdict:?}"))
+            .collect();
+        let mark = format!("{:016x}", fnv1a(&texts.join("\n")));
+        Self {
+            name,
+            kind,
+            place,
+            rules,
+            mark,
+        }
     }
 
     /// The text that makes it, in the place of what was there.
     #[must_use]
     pub fn script(&self, refusal: Refusal) -> String {
+        let Self { name, kind, .. } = self;
+        let priority = self.place.1;
         let mut text = format!(
             "add table inet {TABLE}\n\
-             add chain inet {TABLE} {CHAIN} {{ type filter hook forward priority {PRIORITY}; policy accept; }}\n\
-             flush chain inet {TABLE} {CHAIN}\n"
+             add chain inet {TABLE} {name} {{ type {kind} priority {priority}; policy accept; }}\n\
+             flush chain inet {TABLE} {name}\n"
         );
-        for (place, rule) in self.rules.iter().enumerate() {
-            let verdict = match (place + 1 == self.rules.len(), refusal) {
-                (false, _) => "",
-                (true, Refusal::Reject) => " reject with icmpx type admin-prohibited",
-                (true, Refusal::Drop) => " drop",
+        for (place, (rule, verdict)) in self.rules.iter().enumerate() {
+            let verdict = match (verdict, refusal) {
+                (Verdict::Accept, _) => "accept",
+                (Verdict::Redirect, _) => "redirect",
+                (Verdict::Refuse, Refusal::Reject) => "reject with icmpx type admin-prohibited",
+                (Verdict::Refuse, Refusal::Drop) => "drop",
             };
             let comment = self.comment(place);
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,
-                "add rule inet {TABLE} {CHAIN} {rule}{verdict} comment \"{comment}\""
+                "add rule inet {TABLE} {name} {rule} {verdict} comment \"{comment}\""
             );
         }
         text
@@ -86,7 +149,7 @@ impl WantedChain {
     #[must_use]
     pub fn is(&self, chain: &Chain) -> bool {
         let comments = (0..self.rules.len()).map(|place| self.comment(place));
-        chain.hook == Some((HOOK_FORWARD, PRIORITY))
+        chain.hook == Some(self.place)
             && chain.rules.len() == self.rules.len()
             && chain
                 .rules
@@ -100,10 +163,16 @@ impl WantedChain {
     }
 }
 
-/// The text that takes the chain away.
+/// Names as a set of `nft`.
+fn set(names: &mut dyn Iterator<Item = &String>) -> String {
+    let quoted: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
+    format!("{{ {} }}", quoted.join(", "))
+}
+
+/// The text that takes a chain away.
 #[must_use]
-pub fn removal() -> String {
-    format!("flush chain inet {TABLE} {CHAIN}\ndelete chain inet {TABLE} {CHAIN}\n")
+pub fn removal(name: &str) -> String {
+    format!("flush chain inet {TABLE} {name}\ndelete chain inet {TABLE} {name}\n")
 }
 
 /// How many packets a chain of the guard's has refused since it was made.
@@ -135,7 +204,7 @@ mod tests {
             packets: None,
         };
         Chain {
-            hook: Some((HOOK_FORWARD, PRIORITY)),
+            hook: Some(wanted.place),
             rules: (0..wanted.rules.len()).map(rule).collect(),
         }
     }
@@ -174,6 +243,32 @@ mod tests {
         let mut other = guard();
         other.tunnels.pop();
         assert!(!WantedChain::new(&other).is(&chain));
+    }
+
+    #[test]
+    fn dns_is_redirected_and_its_ciphers_refused_where_that_is_wanted() {
+        let mut guard = guard();
+        assert_eq!(WantedChain::of_dns(&guard), None);
+        let plain = WantedChain::new(&guard);
+        guard.dns_redirect = true;
+        guard.dns_block_tls = true;
+        let text = WantedChain::new(&guard).script(Refusal::Reject);
+        // Before anything is accepted.
+        let first = text.lines().nth(3).unwrap();
+        assert!(first.contains("th dport 853 reject with icmpx"), "{first}");
+        assert!(!WantedChain::new(&guard).is(&made(&plain)));
+        let dns = WantedChain::of_dns(&guard).unwrap();
+        let text = dns.script(Refusal::Reject);
+        assert!(
+            text.contains("guard-dns { type nat hook prerouting priority -105; policy accept; }")
+        );
+        for protocol in ["udp", "tcp"] {
+            assert!(
+                text.contains(&format!("\"br-guest\" }} {protocol} dport 53 redirect")),
+                "{text}"
+            );
+        }
+        assert!(dns.is(&made(&dns)) && !dns.is(&made(&plain)));
     }
 
     proptest! {

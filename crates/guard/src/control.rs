@@ -8,7 +8,7 @@ use netio::netlink::Rule;
 use crate::asked::{self, Asked};
 use crate::facts::{FAMILIES, Facts};
 use crate::plan::Plan;
-use crate::report::Report;
+use crate::report::{Report, State};
 use crate::system::System;
 use crate::way::Way;
 use crate::{GuardError, apply, flows};
@@ -105,7 +105,7 @@ pub fn status(guard: Option<&Guard>) -> Result<Report, GuardError> {
     let settings = asked.as_ref().or(guard);
     let mut system = System::open()?;
     let facts = Facts::gather(&settings.cloned().unwrap_or_default(), None, &mut system)?;
-    Ok(report(settings, asked.is_some(), &facts))
+    Ok(report(settings, asked.is_some(), &facts, &system))
 }
 
 /// Sets it; `asked` where the record says so, `earlier` is the table of the settings before, `before` the ways of then.
@@ -128,7 +128,7 @@ fn set(
         false => 0,
     };
     Ok(Done {
-        report: report(Some(guard), asked, &facts),
+        report: report(Some(guard), asked, &facts, &system),
         errors: applied.errors,
         closed: applied.closed,
         forgotten,
@@ -139,8 +139,18 @@ fn ways(guard: &Guard, facts: &Facts) -> Ways {
     FAMILIES.map(|family| Way::of(guard, facts, family).index())
 }
 
-fn report(guard: Option<&Guard>, asked: bool, facts: &Facts) -> Report {
+fn report(guard: Option<&Guard>, asked: bool, facts: &Facts, system: &System) -> Report {
     let mut report = Report::new(guard, asked, facts);
+    if let Some(dnsmasq) = &system.dnsmasq
+        && guard.is_some_and(|it| !it.dns.is_empty() && it.dns_names.is_empty())
+        && report.state != State::Off
+    {
+        report.notes.extend(dnsmasq.other_servers().into_iter().take(4).map(|server| {
+            format!(
+                "dnsmasq asks {server} besides, also while no tunnel is up: take that out of its configuration"
+            )
+        }));
+    }
     if let Way::Through { device, .. } = &report.ways[0]
         && is_filter_strict(device)
     {

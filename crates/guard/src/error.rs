@@ -25,6 +25,9 @@ pub enum GuardError {
     /// The kernel refused.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
+    /// `dnsmasq` was not told.
+    #[error("name servers: {0}")]
+    Dns(#[from] host::DnsError),
     /// The record of what was asked for.
     #[error("{}: {error}", path.display())]
     Record {

@@ -3,7 +3,7 @@
 use config::guard::Guard;
 use netio::netlink::{Address, Chain, Family, Link, NetlinkError, Route, Rule, TABLE_MAIN};
 
-use crate::chain::{CHAIN, TABLE};
+use crate::chain::{CHAIN, DNS_CHAIN, TABLE};
 use crate::system::System;
 
 /// The families in the order of what there is for each.
@@ -26,6 +26,10 @@ pub struct Facts {
     pub rules: [Option<Vec<Rule>>; 2],
     /// The guard's chain.
     pub chain: ChainFact,
+    /// The guard's chain of name servers.
+    pub dns_chain: ChainFact,
+    /// What the guard has told the host's `dnsmasq`.
+    pub dnsmasq: DnsmasqFact,
     /// The kernel has IPv6.
     pub ipv6: bool,
 }
@@ -40,6 +44,16 @@ pub enum ChainFact {
     There(Chain),
     /// It cannot be seen, for this reason.
     Unseen(String),
+}
+
+/// What is known of what the guard has told `dnsmasq`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum DnsmasqFact {
+    /// The host has none.
+    #[default]
+    None,
+    /// This file, which is not there yet, or is.
+    File(Option<String>),
 }
 
 impl Facts {
@@ -70,7 +84,12 @@ impl Facts {
             table,
             earlier: before,
             rules: FAMILIES.map(|family| netlink.rules(family).ok()),
-            chain: chain(system),
+            chain: chain(system, CHAIN),
+            dns_chain: chain(system, DNS_CHAIN),
+            dnsmasq: match &system.dnsmasq {
+                Some(dnsmasq) => DnsmasqFact::File(dnsmasq.read(crate::dns::FILE)),
+                None => DnsmasqFact::None,
+            },
             ipv6: std::path::Path::new("/proc/sys/net/ipv6").exists(),
         })
     }
@@ -100,11 +119,11 @@ fn is_link_local(address: &Address) -> bool {
     matches!(address.ip, std::net::IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
-fn chain(system: &mut System) -> ChainFact {
+fn chain(system: &mut System, name: &str) -> ChainFact {
     let Some(netfilter) = &mut system.netfilter else {
         return ChainFact::Unseen("the kernel has no packet filter".to_owned());
     };
-    match netfilter.chain(TABLE, CHAIN) {
+    match netfilter.chain(TABLE, name) {
         Ok(Some(chain)) => ChainFact::There(chain),
         Ok(None) => ChainFact::Absent,
         Err(error) if error.is_permission() => {

@@ -15,6 +15,9 @@
 //! ones name networks, instead of letting the main table decide about all but its default route: that table also has what
 //! a DHCP server has sent (option 121) and the WAN's own network.
 //!
+//! Where it is wanted, the router's own `dnsmasq` asks name servers behind the tunnel by the tunnel's device only, queries of the
+//! LAN to other servers come to the router, and DNS with ciphers of its own is refused.
+//!
 //! [`Plan`] decides and does nothing: settings and [`Facts`] in, changes out. [`control`] does them, [`watch()`] does them
 //! again when another program has undone them. Nothing here is needed for what has been set to hold.
 
@@ -24,6 +27,7 @@ mod apply;
 mod asked;
 pub mod chain;
 pub mod control;
+mod dns;
 mod error;
 mod facts;
 mod flows;
@@ -36,8 +40,9 @@ pub mod system;
 mod watch;
 mod way;
 
+pub use dns::DnsChange;
 pub use error::GuardError;
-pub use facts::{ChainFact, Facts};
+pub use facts::{ChainFact, DnsmasqFact, Facts};
 pub use plan::Plan;
 pub use report::{Layer, Report, State};
 pub use watch::watch;

@@ -4,7 +4,8 @@ use config::guard::Guard;
 use netio::netlink::{Family, Route};
 
 use crate::chain::WantedChain;
-use crate::facts::{ChainFact, FAMILIES, Facts};
+use crate::dns::{self, DnsChange};
+use crate::facts::{ChainFact, DnsmasqFact, FAMILIES, Facts};
 use crate::networks::networks;
 use crate::rules::{Changes, changes, is_ours, wanted};
 use crate::way::tunnels;
@@ -27,6 +28,10 @@ pub enum Lead {
 pub struct Plan {
     /// The chain is to be made anew.
     pub chain: bool,
+    /// The chain of name servers is to be made anew, or taken away.
+    pub dns_chain: bool,
+    /// What `dnsmasq` is told.
+    pub dns: Option<DnsChange>,
     /// The rules, of both families.
     pub rules: Changes,
     /// The default routes.
@@ -51,6 +56,12 @@ impl Plan {
                 // Trying tells why.
                 ChainFact::Unseen(_) => true,
             },
+            dns_chain: match (&facts.dns_chain, WantedChain::of_dns(guard)) {
+                (ChainFact::There(chain), Some(wanted)) => !wanted.is(chain),
+                (ChainFact::There(_), None) => true,
+                (_, wanted) => wanted.is_some(),
+            },
+            dns: dns::change(guard, facts),
             ..Self::default()
         };
         for (family, rules) in FAMILIES.into_iter().zip(&facts.rules) {
@@ -71,6 +82,11 @@ impl Plan {
         let rules = facts.rules.iter().flatten().flatten();
         Self {
             chain: matches!(facts.chain, ChainFact::There(_)),
+            dns_chain: matches!(facts.dns_chain, ChainFact::There(_)),
+            dns: match facts.dnsmasq {
+                DnsmasqFact::File(Some(_)) => Some(DnsChange::Remove),
+                DnsmasqFact::File(None) | DnsmasqFact::None => None,
+            },
             rules: Changes {
                 add: Vec::new(),
                 delete: rules.filter(|rule| is_ours(rule)).copied().collect(),
@@ -82,7 +98,11 @@ impl Plan {
     /// Whether everything is as it should be.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !self.chain && self.rules.is_empty() && self.leads.is_empty()
+        !self.chain
+            && !self.dns_chain
+            && self.dns.is_none()
+            && self.rules.is_empty()
+            && self.leads.is_empty()
     }
 }
 

@@ -4,7 +4,8 @@ use config::guard::Guard;
 use netio::netlink::{Family, RouteKind};
 
 use crate::chain::{PRIORITY, WantedChain, refused};
-use crate::facts::{ChainFact, FAMILIES, Facts};
+use crate::dns;
+use crate::facts::{ChainFact, DnsmasqFact, FAMILIES, Facts};
 use crate::networks::networks;
 use crate::rules::{INTO_TABLE, TO_LAN, changes, is_policys, wanted};
 use crate::way::Way;
@@ -77,6 +78,10 @@ pub struct Report {
     pub chain: Layer,
     /// The rules of IPv4 and of IPv6.
     pub rules: [Layer; 2],
+    /// The chain by which queries come to the router; `None` where that is not wanted.
+    pub redirect: Option<Layer>,
+    /// What `dnsmasq` is told; `None` where that is not wanted.
+    pub dnsmasq: Option<Layer>,
     /// Packets that the chain has refused since it was made, where that can be seen.
     pub refused: Option<u64>,
     /// Devices of the LAN by which nothing comes in as things are, so that nothing of theirs is held: a sentence for each.
@@ -93,11 +98,9 @@ impl Report {
         let devices = settings.lan.iter().chain(&settings.reach);
         let devices: Vec<&str> = devices.map(String::as_str).collect();
         let networks = networks(facts, &devices);
-        let chain = match &facts.chain {
-            ChainFact::There(chain) if WantedChain::new(&settings).is(chain) => Layer::Whole,
-            ChainFact::There(_) | ChainFact::Absent => Layer::Missing,
-            ChainFact::Unseen(why) => Layer::Unseen(why.clone()),
-        };
+        let chain = layer(&facts.chain, &WantedChain::new(&settings));
+        let redirect = WantedChain::of_dns(&settings).map(|it| layer(&facts.dns_chain, &it));
+        let dnsmasq = (!settings.dns.is_empty()).then(|| dnsmasq(&settings, facts));
         let rules = [0, 1].map(|place| {
             let family = FAMILIES[place];
             match &facts.rules[place] {
@@ -121,6 +124,8 @@ impl Report {
             ways,
             chain,
             rules,
+            redirect,
+            dnsmasq,
             refused: match &facts.chain {
                 ChainFact::There(chain) => refused(chain),
                 _ => None,
@@ -139,7 +144,8 @@ impl Report {
     /// Whether both layers are in place. Without the first the second holds, and the other way round.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.chain.holds() && self.rules.iter().all(Layer::holds)
+        let of_dns = self.redirect.iter().chain(&self.dnsmasq);
+        self.chain.holds() && self.rules.iter().chain(of_dns).all(Layer::holds)
     }
 
     /// Whether both layers are in place, for devices that packets come in by.
@@ -192,6 +198,25 @@ impl Report {
                 ));
             }
         }
+    }
+}
+
+fn layer(fact: &ChainFact, wanted: &WantedChain) -> Layer {
+    match fact {
+        ChainFact::There(chain) if wanted.is(chain) => Layer::Whole,
+        ChainFact::There(_) | ChainFact::Absent => Layer::Missing,
+        ChainFact::Unseen(why) => Layer::Unseen(why.clone()),
+    }
+}
+
+fn dnsmasq(guard: &Guard, facts: &Facts) -> Layer {
+    match (&facts.dnsmasq, dns::change(guard, facts)) {
+        (DnsmasqFact::None, _) => Layer::Unseen(
+            "this host has no dnsmasq that is started by /etc/init.d/dnsmasq: names are asked as before"
+                .to_owned(),
+        ),
+        (_, None) => Layer::Whole,
+        (_, Some(_)) => Layer::Missing,
     }
 }
 
@@ -268,6 +293,34 @@ mod tests {
         assert!(report.notes[0].contains("packets leave in clear"));
         let report = Report::new(Some(&guard()), false, &facts());
         assert!(report.notes.is_empty() && report.state == State::Off);
+    }
+
+    #[test]
+    fn names_are_a_part_of_it_where_that_is_wanted() {
+        let mut guard = guard();
+        let report = |guard: &Guard, facts: &Facts| Report::new(Some(guard), true, facts);
+        let mut facts = on();
+        assert_eq!(
+            (
+                report(&guard, &facts).dnsmasq,
+                report(&guard, &facts).redirect
+            ),
+            (None, None)
+        );
+        guard.dns = vec![crate::fixture::ip("10.8.0.1")];
+        guard.dns_redirect = true;
+        assert!(matches!(
+            report(&guard, &facts).dnsmasq,
+            Some(Layer::Unseen(_))
+        ));
+        facts.dnsmasq = DnsmasqFact::File(None);
+        assert_eq!(report(&guard, &facts).dnsmasq, Some(Layer::Missing));
+        assert_eq!(report(&guard, &facts).redirect, Some(Layer::Missing));
+        let Some(dns::DnsChange::Set(text)) = dns::change(&guard, &facts) else {
+            panic!("nothing to be told");
+        };
+        facts.dnsmasq = DnsmasqFact::File(Some(text));
+        assert_eq!(report(&guard, &facts).dnsmasq, Some(Layer::Whole));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The kernel and `nft`.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use host::Dnsmasq;
 use netio::netlink::{Netfilter, Netlink};
 
 use crate::GuardError;
@@ -14,6 +16,8 @@ pub struct System {
     pub netlink: Netlink,
     /// The packet filter and the table of connections; `None` in a kernel without.
     pub netfilter: Option<Netfilter>,
+    /// The `dnsmasq` of the host, if it has one.
+    pub(crate) dnsmasq: Option<Dnsmasq>,
 }
 
 impl System {
@@ -25,8 +29,14 @@ impl System {
         Ok(Self {
             netlink: Netlink::open()?,
             netfilter: Netfilter::open().ok(),
+            dnsmasq: Dnsmasq::find().or_else(not_started),
         })
     }
+}
+
+/// The guard may be there before OpenWrt starts its `dnsmasq`, as at boot: then UCI says what it will read.
+fn not_started() -> Option<Dnsmasq> {
+    openwrt::dhcp::directory_of(Path::new("/etc/config")).map(Dnsmasq::not_started)
 }
 
 /// Has `nft` do what a text says, in one transaction.

@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::background;
+use dnsmasq::Dnsmasq;
 
+pub mod dnsmasq;
 mod helper;
-mod openwrt;
 
 /// How long a program may take. A restart of `dnsmasq` takes seconds on a small router; one that
 /// hangs must not keep a tunnel from coming up, or its end from putting things back.
@@ -48,8 +49,9 @@ pub enum Resolver {
     },
     /// `resolvectl` of systemd-resolved.
     Resolvectl,
-    /// `dnsmasq` as OpenWrt runs it: a file in the directory that it reads when it starts.
-    OpenWrt {
+    /// `dnsmasq` as OpenWrt and Debian run it: a file in the directory that it reads when it starts.
+    #[serde(alias = "OpenWrt")]
+    Dnsmasq {
         /// The directory.
         directory: PathBuf,
     },
@@ -94,9 +96,16 @@ pub enum DnsError {
 }
 
 impl Resolver {
-    /// The program that is installed: `resolvconf` before `resolvectl` before OpenWrt's
-    /// `dnsmasq`.
+    /// The program that is installed: a `dnsmasq` that the host itself asks, `resolvconf`, `resolvectl`, and another
+    /// `dnsmasq` of OpenWrt.
     pub(crate) fn find() -> Option<Self> {
+        let dnsmasq = Dnsmasq::find();
+        let of = |dnsmasq: Dnsmasq| Self::Dnsmasq {
+            directory: dnsmasq.into_directory(),
+        };
+        if let Some(dnsmasq) = dnsmasq.clone().filter(Dnsmasq::answers_the_host) {
+            return Some(of(dnsmasq));
+        }
         if find_program("resolvconf").is_some() {
             let order = fs::read_to_string(INTERFACE_ORDER).unwrap_or_default();
             return Some(Self::Resolvconf {
@@ -108,7 +117,7 @@ impl Resolver {
         if runs && find_program("resolvectl").is_some() {
             return Some(Self::Resolvectl);
         }
-        openwrt::directory().map(|directory| Self::OpenWrt { directory })
+        dnsmasq.filter(Dnsmasq::is_openwrts).map(of)
     }
 
     /// True when servers can be asked about some domains only.
@@ -147,10 +156,8 @@ impl Resolver {
                 let domains = routed.into_iter().chain(search.iter().cloned());
                 run("resolvectl", arguments.chain(domains), "")
             }
-            Self::OpenWrt { directory } => {
-                openwrt::write(directory, ifname, wanted)?;
-                openwrt::restart()
-            }
+            Self::Dnsmasq { directory } => Dnsmasq::started(directory)
+                .set(&dnsmasq::name_of(ifname), &dnsmasq::text(wanted, ifname)),
         }
     }
 
@@ -167,11 +174,8 @@ impl Resolver {
             // The settings belong to the interface, and may be gone with it.
             Self::Resolvectl if !interface_exists(ifname) => Ok(()),
             Self::Resolvectl => run("resolvectl", ["revert", ifname], ""),
-            Self::OpenWrt { directory } => {
-                if openwrt::remove(directory, ifname)? {
-                    openwrt::restart()?;
-                }
-                Ok(())
+            Self::Dnsmasq { directory } => {
+                Dnsmasq::started(directory).remove(&dnsmasq::name_of(ifname))
             }
         }
     }
@@ -236,7 +240,10 @@ fn run(
     Err(DnsError::Failed {
         program,
         status,
-        message: message.lines().next().unwrap_or("").to_owned(),
+        message: {
+            let mut lines = message.lines().map(str::trim);
+            lines.find(|line| !line.is_empty()).unwrap_or("").to_owned()
+        },
     })
 }
 

@@ -52,6 +52,7 @@ mod ways;
 pub mod written_file;
 
 pub use apply::{Applied, ApplyError, recover, recover_all};
+pub use dns::dnsmasq::{self, Dnsmasq};
 pub use dns::{DnsError, NameServers, Resolver};
 pub use facts::{EndpointWay, Facts};
 pub use journal::JournalError;

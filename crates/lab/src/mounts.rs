@@ -28,7 +28,7 @@ pub(crate) struct Mounts {
 }
 
 impl Mounts {
-    /// Moves the current thread into a new mount namespace with its own /var/run and /etc/resolv.conf.
+    /// Moves the current thread into a new mount namespace with its own /var/run, /var/lib/millrace and /etc/resolv.conf.
     pub(crate) fn make() -> io::Result<Self> {
         unshare(CloneFlags::CLONE_NEWNS)?;
         make_private()?;
@@ -114,7 +114,7 @@ fn cover() -> io::Result<()> {
     // Where it cannot be made, the program cannot write there either.
     if fs::create_dir_all(STATE).is_ok() {
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-        mount(Some("tmpfs"), STATE, Some("tmpfs"), flags, Some("size=1m"))?;
+        mount(Some("tmpfs"), STATE, Some("tmpfs"), flags, Some("size=1m,mode=0700"))?;
     }
     let Some(resolver) = resolver else {
         return Ok(());

@@ -226,6 +226,60 @@ fn a_peer_that_moves_is_found_past_a_full_tunnel_with_its_own_name_servers() {
     ends(process);
 }
 
+/// At a start at which no name server answers, the last address that was good is tried; where one says that there is none,
+/// it is not.
+#[test]
+fn the_last_good_address_is_kept_over_a_start() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let dns = site.dns(&[site.net.link.b4()]);
+    let a = &site.net.a;
+    let mut process = site.up("0.0.0.0/0");
+    says(&mut process, "is up;");
+    reaches(a, B4);
+    ends(process);
+    drop(dns);
+    let mut process = site.up("0.0.0.0/0");
+    says(&mut process, "its last address that was good is tried");
+    says(&mut process, "is up;");
+    reaches(a, B4);
+    ends(process);
+    let _dns = site.dns(&[]);
+    let mut process = site.up("0.0.0.0/0");
+    says(&mut process, "waiting for an address of vpn.test");
+    ends(process);
+}
+
+/// A line that has name servers of its own, as OpenWrt writes them down, is asked by them, though the host's resolver answers
+/// nothing at all.
+#[test]
+fn a_lines_own_name_servers_are_asked_by_the_line() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _server = site.server();
+    let a = &site.net.a;
+    ask(a, ip(UNUSED));
+    let dns = site.dns(&[site.net.link.b4()]);
+    let auto = "mkdir -p /run/resolvconf/interfaces && echo nameserver 192.168.1.2 > /run/resolvconf/interfaces/eth0";
+    a.output("sh", ["-ec", auto]).unwrap();
+    let settings = site.directory.file(
+        "lines.toml",
+        "[[line]]\nname = \"wan\"\ninterface = \"eth0\"\n",
+    );
+    let file = site.file("10.0.0.0/24");
+    let command = a.command(PROGRAM).arg("up").arg(file);
+    let mut process = command.arg("--config").arg(settings).spawn().unwrap();
+    says(&mut process, "is up;");
+    reaches(a, B4);
+    assert_eq!(dns.asked(), 2, "addresses of both families");
+    ends(process);
+}
+
 /// What `wg` sets is an address, and stays one.
 #[test]
 fn an_address_that_wg_sets_takes_the_place_of_the_name() {

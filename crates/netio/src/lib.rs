@@ -3,6 +3,7 @@
 // The C types differ in width between the targets: a cast that is trivial here is not there.
 #![allow(trivial_numeric_casts)]
 
+pub mod capture;
 #[cfg(feature = "lab")]
 pub mod child;
 #[cfg(feature = "lab")]

@@ -2,6 +2,7 @@
 //!
 //! * [`uci`]: the text of a file below `/etc/config`, to sections and their options.
 //! * [`network`]: a section of `network` that is a tunnel of ours, to the checked model of it.
+//! * [`dhcp`]: where `dnsmasq` reads further files.
 //! * [`blob`]: the values that messages of ubus carry.
 //! * [`ubus`]: messages of ubus, and a client without I/O; [`socket`] is one that waits for answers.
 //! * [`update`]: what netifd is told that an interface has.
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blob;
+pub mod dhcp;
 pub mod network;
 pub mod socket;
 pub mod take_over;

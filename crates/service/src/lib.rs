@@ -12,6 +12,7 @@ mod gate;
 mod home;
 pub mod inbox;
 mod lines;
+mod names;
 pub mod now;
 pub mod openvpn;
 mod places;

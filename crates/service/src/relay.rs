@@ -11,6 +11,7 @@ use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
 use crate::wireguard::resolver::Resolver;
 use crate::wireguard::sockets::SocketPlan;
+use config::lines::Lines;
 use config::relay as model;
 use config::settings::DataplaneSettings;
 use forward::Forwarder;
@@ -156,7 +157,7 @@ impl<'a> Relay<'a> {
         let mut relay = Self {
             forwarder: Forwarder::new(table, listen),
             target: Target::new(&model.target, now),
-            resolver: Resolver::new(Arc::clone(&wake)),
+            resolver: Resolver::new(Arc::clone(&wake), &Lines::default()),
             model,
             again,
             plan,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use config::guard::Guard;
 use guard::rules::PRIORITIES;
-use guard::{Report, State, Way};
+use guard::{Layer, Report, State, Way};
 use serde_json::{Value, json};
 
 /// Names of the families, in the order of a report.
@@ -41,6 +41,14 @@ pub(crate) fn render(report: &Report) -> String {
         line("packet filter", report.chain.words());
         let [lan, table, nowhere] = PRIORITIES;
         line(&format!("rules {lan}, {table}, {nowhere}"), &rules);
+        for (label, layer) in [
+            ("port 53 to the router", &report.redirect),
+            ("dnsmasq by the tunnel", &report.dnsmasq),
+        ] {
+            if let Some(layer) = layer {
+                line(label, layer.words());
+            }
+        }
         if let Some(refused) = report.refused {
             line("refused", &format!("{refused} packets"));
         }
@@ -92,6 +100,8 @@ pub(crate) fn document(report: &Report) -> Value {
         "packet_filter": report.chain.words(),
         "rules_ipv4": report.rules[0].words(),
         "rules_ipv6": report.rules[1].words(),
+        "dns_redirect": report.redirect.as_ref().map(Layer::words),
+        "dnsmasq": report.dnsmasq.as_ref().map(Layer::words),
         "refused_packets": report.refused,
         "notes": notes,
         "to_let_go": how(report),
@@ -101,7 +111,7 @@ pub(crate) fn document(report: &Report) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use guard::{Layer, Why};
+    use guard::Why;
 
     fn report() -> Report {
         let path = std::path::Path::new("guard.toml");
@@ -115,6 +125,8 @@ mod tests {
             ways: [held.clone(), held],
             chain: Layer::Whole,
             rules: [Layer::Whole, Layer::Missing],
+            redirect: None,
+            dnsmasq: Some(Layer::Missing),
             refused: Some(7),
             idle: vec!["no device".to_owned()],
             notes: vec!["a word".to_owned()],
@@ -129,6 +141,7 @@ mod tests {
             "  guarded: br-lan\n",
             "  IPv4: held: no tunnel is up: there is no device mr-*\n",
             "  rules 900, 980, 981: IPv4 in place, IPv6 missing\n",
+            "  dnsmasq by the tunnel: missing\n",
             "  refused: 7 packets\n",
             "  note: no device\n  note: a word\n",
             "  to let go: bring a tunnel up (mr-*), or `millrace guard off`",
@@ -156,6 +169,8 @@ mod tests {
         assert_eq!(document["whole"], false);
         assert_eq!(document["lan"][0], "br-lan");
         assert_eq!(document["rules_ipv6"], "missing");
+        assert_eq!(document["dnsmasq"], "missing");
+        assert!(document["dns_redirect"].is_null());
         assert!(document["ipv4"]["held"].as_str().unwrap().contains("mr-*"));
     }
 }

@@ -31,6 +31,9 @@ const NFT_MSG_DELRULE: u16 = 8;
 /// Family of tables that see IPv4 and IPv6, linux/netfilter.h.
 const NFPROTO_INET: u8 = 1;
 
+/// The hook `prerouting`, in which packets come in.
+pub const HOOK_PREROUTING: u32 = 0;
+
 /// The hook that packets of others pass on their way through this host.
 pub const HOOK_FORWARD: u32 = 2;
 /// The hook that packets pass as they come in, before it is decided where they go.

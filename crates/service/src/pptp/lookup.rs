@@ -1,7 +1,9 @@
 //! Looking the server's name up, on a thread of its own: the C library's resolver waits.
 
+use crate::names::{self, Asker};
+use config::lines::Lines;
 use netio::poll::Waker;
-use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -35,6 +37,7 @@ impl Lookup {
 
     /// Begins. [`Lookup::next`] has the end.
     pub(super) fn begin(&self, host: String) {
+        let asker = Asker::new(&names::of_host(), 0, &Lines::default());
         let (sender, wake) = (self.sender.clone(), Arc::clone(&self.wake));
         let thread = thread::Builder::new()
             .name("resolve".to_owned())
@@ -42,7 +45,7 @@ impl Lookup {
             .spawn(move || {
                 host::privileges::confine_this_thread();
                 // The service may be gone.
-                let _ = sender.send(look_up(&host));
+                let _ = sender.send(look_up(&host, &asker));
                 wake.wake();
             });
         if let Err(error) = thread {
@@ -58,12 +61,12 @@ impl Lookup {
     }
 }
 
-fn look_up(host: &str) -> Found {
-    let all = (host, 0_u16).to_socket_addrs();
+fn look_up(host: &str, asker: &Asker) -> Found {
+    let all = asker.look_up(host);
     let all = all.map_err(|error| error.to_string())?;
     let mut found = Vec::new();
     for address in all {
-        if let IpAddr::V4(address) = address.ip()
+        if let IpAddr::V4(address) = address
             && !found.contains(&address)
             && found.len() < ADDRESSES_MAX
         {

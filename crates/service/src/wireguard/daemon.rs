@@ -220,7 +220,7 @@ impl Daemon {
         let mut machine = Machine::new(Now::read(), u64::from_ne_bytes(seed));
         machine.set_ipv4_source_prefix(settings.cookie_v4_prefix);
         machine.set_lines(&options.lines);
-        let resolver = Resolver::new(Arc::clone(&wake));
+        let resolver = Resolver::new(Arc::clone(&wake), &options.lines);
         let mut interface = Interface::new(
             machine,
             (plane, protocol),

@@ -16,7 +16,6 @@ mod machine;
 pub(crate) mod names;
 mod peers;
 mod port;
-mod query;
 mod relays;
 pub(crate) mod resolver;
 mod save;

@@ -1,7 +1,8 @@
-//! Looking names up, each on a thread of its own: the C library's resolver waits.
+//! Looking names up, each on a thread of its own: who asks waits.
 
 use super::effect::LookUp;
-use super::query::{self, Asker};
+use crate::names::{self, Asker};
+use config::lines::Lines;
 use netio::poll::Waker;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -25,30 +26,29 @@ pub(crate) struct Resolver {
     wake: Arc<Waker>,
     /// The host's name servers, as they were when nothing led them into the tunnel.
     servers: Vec<IpAddr>,
+    lines: Lines,
 }
 
 impl Resolver {
     /// `wake` is rung when an answer is there.
-    pub(crate) fn new(wake: Arc<Waker>) -> Self {
+    pub(crate) fn new(wake: Arc<Waker>, lines: &Lines) -> Self {
         let (sender, answers) = mpsc::channel();
         Self {
             sender,
             answers,
             wake,
             servers: Vec::new(),
+            lines: lines.clone(),
         }
     }
 
     /// Begins a look-up. Returns its end, if it cannot begin.
     pub(crate) fn begin(&mut self, lookup: LookUp) -> Option<Answer> {
         // With a mark, what others send goes into the tunnel, and so do the questions of the host's resolver.
-        let past = match lookup.mark {
-            0 => {
-                self.servers = query::servers();
-                None
-            }
-            mark => Some(Asker::new(&self.servers, mark)),
-        };
+        if lookup.mark == 0 || self.servers.is_empty() {
+            self.servers = names::of_host();
+        }
+        let asker = Asker::new(&self.servers, lookup.mark, &self.lines);
         let (sender, wake) = (self.sender.clone(), Arc::clone(&self.wake));
         let asked = lookup.clone();
         let thread = thread::Builder::new()
@@ -56,7 +56,7 @@ impl Resolver {
             .stack_size(STACK)
             .spawn(move || {
                 host::privileges::confine_this_thread();
-                let found = look_up(&asked.host, asked.endpoint.port, past.as_ref());
+                let found = look_up(&asked.host, asked.endpoint.port, &asker);
                 // The interface may be gone.
                 let _ = sender.send((asked, found.map_err(|e| e.to_string())));
                 wake.wake();
@@ -70,20 +70,15 @@ impl Resolver {
     }
 }
 
-/// Asks the host's resolver, and where that does not know, name servers past the tunnel.
-fn look_up(host: &str, port: u16, past: Option<&Asker>) -> io::Result<Vec<SocketAddr>> {
+/// The addresses of a name, each once.
+fn look_up(host: &str, port: u16, asker: &Asker) -> io::Result<Vec<SocketAddr>> {
     let mut found: Vec<SocketAddr> = Vec::new();
-    let all: Vec<SocketAddr> = match ((host, port).to_socket_addrs(), past) {
-        (Ok(all), _) => all.collect(),
-        (Err(error), None) => return Err(error),
-        (Err(error), Some(past)) => {
-            let all = past.look_up(host).map_err(|past| {
-                log::debug!("{host}: past the tunnel: {past}");
-                error
-            })?;
-            all.into_iter()
-                .map(|ip| SocketAddr::new(ip, port))
-                .collect()
+    let all: Vec<SocketAddr> = match host.contains('%') {
+        // A zone is a part of the address.
+        true => (host, port).to_socket_addrs()?.collect(),
+        false => {
+            let all = asker.look_up(host)?.into_iter();
+            all.map(|ip| SocketAddr::new(ip, port)).collect()
         }
     };
     for addr in all {

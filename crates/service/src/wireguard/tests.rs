@@ -62,7 +62,7 @@ impl End {
         plan.address = Some(Ipv4Addr::LOCALHOST.into());
         let mut machine = Machine::new(Now::read(), 1);
         machine.set_lines(lines);
-        let resolver = Resolver::new(Arc::clone(&wake));
+        let resolver = Resolver::new(Arc::clone(&wake), lines);
         let of_lines = (plan, lines.clone());
         let mut interface = Interface::new(machine, (plane, protocol), of_lines, resolver);
         interface.start().unwrap();

@@ -1,16 +1,18 @@
 //! Names to addresses, on a thread that nothing has to wait for.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use config::lines::Lines;
 use config::openvpn::Family;
 use netio::poll::Waker;
 use thiserror::Error;
 
 use super::stop::{Stop, Woken};
+use crate::names::{self, Asker};
 
 /// The resolver's own patience is usually less; a thread that is waited for no more ends with it.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -147,13 +149,17 @@ pub(crate) fn look_up(
     name: Name,
     done: impl FnOnce(Result<Vec<SocketAddr>, ResolveError>) + Send + 'static,
 ) -> io::Result<()> {
+    let asker = Asker::new(&names::of_host(), 0, &Lines::default());
     let work = move || {
         // It reads what name servers send.
         host::privileges::confine_this_thread();
         let found = match name.address() {
             Some(address) => address.map(|address| vec![address]),
-            None => match (name.host.as_str(), name.port).to_socket_addrs() {
-                Ok(found) => name.choose(found.collect()),
+            None => match asker.look_up(&name.host) {
+                Ok(found) => {
+                    let found = found.into_iter();
+                    name.choose(found.map(|ip| SocketAddr::new(ip, name.port)).collect())
+                }
                 Err(error) => Err(ResolveError::Failed {
                     host: name.host.clone(),
                     error,

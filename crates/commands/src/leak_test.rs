@@ -1,0 +1,368 @@
+//! `millrace leak-test`: by which device fresh names are asked for, and packets leave.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use config::guard::Pattern;
+use config::types::{is_domain, is_ifname};
+use serde_json::{Value, json};
+use terminal::note;
+use thiserror::Error;
+
+mod devices;
+mod judge;
+mod watch;
+
+use devices::Devices;
+use judge::{From, Kind, Probe, Verdict, verdict};
+
+/// Nothing of it is anybody's: names below it are asked of the servers of that domain at most.
+const DOMAIN: &str = "example.com";
+
+/// Name servers where a resolv.conf names none, as the C library has it.
+const OWN: [IpAddr; 1] = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+
+/// Exit codes: no leak, a leak, and where it could not be told, or the command line is wrong.
+const LEAK: u8 = 1;
+const UNKNOWN: u8 = 2;
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    let list = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name(value)
+            .action(ArgAction::Append)
+            .help(help)
+    };
+    let flag = |name: &'static str, help: &'static str| {
+        let flag = Arg::new(name).long(name).action(ArgAction::SetTrue);
+        flag.help(help)
+    };
+    Command::new("leak-test")
+        .about("Say by which device fresh names are asked for, and packets leave")
+        .long_about(
+            "Asks for names that nobody has asked for, sends a packet of each family to an address that nobody has, and \
+             watches by which devices they leave. Exit code 0: by tunnels or not at all; 1: by another device; 2: that \
+             could not be told.",
+        )
+        .arg(
+            Arg::new("domain")
+                .long("domain")
+                .value_name("DOMAIN")
+                .help("Ask for names below it [default: the guard's first name, or example.com]"),
+        )
+        .arg(list(
+            "tunnel",
+            "DEVICE",
+            "A tunnel's device, or mr-* for all that begin so [default: the guard's, or all that are tunnels]",
+        ))
+        .arg(list(
+            "lan",
+            "DEVICE",
+            "A device of the LAN [default: the guard's]",
+        ))
+        .arg(
+            Arg::new("from-lan")
+                .long("from-lan")
+                .value_name("SECONDS")
+                .value_parser(value_parser!(u64).range(1..=3600))
+                .help("Wait so long for a device of the LAN to ask, too; it is said what to type there"),
+        )
+        .arg(flag("no-packets", "Look at names only"))
+        .arg(flag("json", "Print a JSON document"))
+}
+
+#[derive(Debug, Error)]
+enum LeakTestError {
+    #[error("{option} cannot be {found:?}; write {wanted}")]
+    Option {
+        option: &'static str,
+        found: String,
+        wanted: &'static str,
+    },
+    #[error("no device of the LAN is named: say --lan br-lan, or write guard.toml")]
+    NoLan,
+    #[error("packets cannot be watched: {0}; run this as root")]
+    Watch(io::Error),
+    #[error(transparent)]
+    Netlink(#[from] netio::netlink::NetlinkError),
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    match test(matches) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            log::error!("{error}");
+            ExitCode::from(UNKNOWN)
+        }
+    }
+}
+
+/// What is tested.
+struct Plan {
+    domain: String,
+    devices: Devices,
+    from_lan: Option<Duration>,
+    packets: bool,
+}
+
+fn test(matches: &ArgMatches) -> Result<u8, LeakTestError> {
+    let plan = plan(matches)?;
+    let capture = netio::capture::Capture::open().map_err(LeakTestError::Watch)?;
+    let mut probes = probes(&plan);
+    if let Some(time) = plan.from_lan {
+        tell(&probes, &plan, time);
+    }
+    let is_whole = watch::run(&capture, &mut probes, &plan).map_err(LeakTestError::Watch)?;
+    let found: Vec<Verdict> = probes
+        .iter()
+        .map(
+            |probe| match verdict(probe, |index| plan.devices.role(index)) {
+                leak @ Verdict::Leak(_) => leak,
+                _ if !is_whole => {
+                    Verdict::Unknown("packets went by too fast to be seen".to_owned())
+                }
+                other => other,
+            },
+        )
+        .collect();
+    let code = code(&found);
+    if matches.get_flag("json") {
+        terminal::line(format_args!("{:#}", document(&probes, &found, &plan, code)));
+    } else {
+        for (probe, verdict) in probes.iter().zip(&found) {
+            let words = words(verdict, &plan.devices);
+            terminal::line(format_args!("{}: {words}", title(probe, &plan.domain)));
+        }
+        terminal::line(match code {
+            0 => "no leak",
+            LEAK => "LEAK: see above",
+            _ => "it could not be told for all",
+        });
+    }
+    Ok(code)
+}
+
+fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
+    let file = config::guard::Guard::read(config::guard::DEFAULT_PATH.as_ref()).ok();
+    let guard = guard::control::status(file.as_ref()).ok();
+    let guard = guard.and_then(|report| report.guard);
+    let domain = match matches.get_one::<String>("domain") {
+        Some(domain) => domain.trim_end_matches('.').to_ascii_lowercase(),
+        None => {
+            let first = guard.as_ref().and_then(|it| it.dns_names.first());
+            first.map_or(DOMAIN, String::as_str).to_owned()
+        }
+    };
+    // There has to be room for a label before it.
+    if !is_domain(&domain) || domain.len() > 200 {
+        return Err(LeakTestError::Option {
+            option: "--domain",
+            found: domain,
+            wanted: "a domain, such as example.com",
+        });
+    }
+    let words = |name: &str| -> Option<Vec<String>> {
+        let words = matches.get_many::<String>(name)?;
+        Some(words.cloned().collect())
+    };
+    let tunnels = match words("tunnel") {
+        None => guard.as_ref().map(|it| it.tunnels.clone()),
+        Some(words) => Some(
+            words
+                .into_iter()
+                .map(|word| {
+                    Pattern::new(&word).ok_or(LeakTestError::Option {
+                        option: "--tunnel",
+                        found: word,
+                        wanted: "the name of a device, or its beginning and an asterisk",
+                    })
+                })
+                .collect::<Result<_, _>>()?,
+        ),
+    };
+    let lan = match words("lan") {
+        Some(words) => words,
+        None => guard.map_or_else(Vec::new, |it| [it.lan, it.reach].concat()),
+    };
+    if let Some(word) = lan.iter().find(|it| !is_ifname(it)) {
+        return Err(LeakTestError::Option {
+            option: "--lan",
+            found: word.clone(),
+            wanted: "the name of a device",
+        });
+    }
+    let from_lan = matches.get_one::<u64>("from-lan");
+    if from_lan.is_some() && lan.is_empty() {
+        return Err(LeakTestError::NoLan);
+    }
+    Ok(Plan {
+        domain,
+        devices: Devices::new(tunnels.as_deref(), &lan)?,
+        from_lan: from_lan.map(|it| Duration::from_secs(*it)),
+        packets: !matches.get_flag("no-packets"),
+    })
+}
+
+/// A label that nobody has asked for.
+fn token() -> Vec<u8> {
+    let mut bytes = [0; 8];
+    crypto::random(&mut bytes);
+    let hex = bytes.iter().map(|it| format!("{it:02x}"));
+    format!("leak{}", hex.collect::<String>()).into_bytes()
+}
+
+/// Addresses for documentation (RFC 5737, RFC 3849), where nobody is.
+fn nowhere() -> [IpAddr; 2] {
+    let mut random = [0; 9];
+    crypto::random(&mut random);
+    let v4 = Ipv4Addr::new(203, 0, 113, random[0] % 253 + 1);
+    let mut v6 = [0; 16];
+    v6[..4].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);
+    v6[8..].copy_from_slice(&random[1..]);
+    [v4.into(), Ipv6Addr::from(v6).into()]
+}
+
+fn probes(plan: &Plan) -> Vec<Probe> {
+    let mut probes = Vec::new();
+    let mut servers = watch::name_servers();
+    if servers.is_empty() {
+        servers.extend(OWN);
+    }
+    for server in servers {
+        probes.push(Probe {
+            to: Some(server),
+            v6: Some(server.is_ipv6()),
+            ..Probe::new(From::Router, Kind::Query, token())
+        });
+    }
+    let packets = |probes: &mut Vec<Probe>, from| {
+        for to in nowhere() {
+            probes.push(Probe {
+                to: Some(to),
+                v6: Some(to.is_ipv6()),
+                ..Probe::new(from, Kind::Packet, token())
+            });
+        }
+    };
+    if plan.packets {
+        packets(&mut probes, From::Router);
+    }
+    if plan.from_lan.is_some() {
+        probes.push(Probe::new(From::Lan, Kind::Query, token()));
+        if plan.packets {
+            packets(&mut probes, From::Lan);
+        }
+    }
+    probes
+}
+
+/// Says what to do on a device of the LAN.
+fn tell(probes: &[Probe], plan: &Plan, time: Duration) {
+    note(format!(
+        "on a device of the LAN, within {} seconds:",
+        time.as_secs()
+    ));
+    for probe in probes.iter().filter(|it| it.from == From::Lan) {
+        match probe.to {
+            None => note(format!("  nslookup {}", name(probe, &plan.domain))),
+            Some(to) => note(format!("  ping {to}")),
+        }
+    }
+}
+
+fn name(probe: &Probe, domain: &str) -> String {
+    format!("{}.{domain}", String::from_utf8_lossy(&probe.token))
+}
+
+fn title(probe: &Probe, domain: &str) -> String {
+    let from = match probe.from {
+        From::Router => "router",
+        From::Lan => "LAN",
+    };
+    match (probe.kind, probe.to) {
+        (Kind::Query, Some(server)) => {
+            format!("{from}, query to {server} for {}", name(probe, domain))
+        }
+        (Kind::Query, None) => format!("{from}, query for {}", name(probe, domain)),
+        (Kind::Packet, to) => {
+            let to = to.map(|it| it.to_string()).unwrap_or_default();
+            format!("{from}, packet to {to}")
+        }
+    }
+}
+
+fn words(verdict: &Verdict, devices: &Devices) -> String {
+    let names = |list: &[u32]| devices.names(list).join(", ");
+    match verdict {
+        Verdict::Leak(list) => format!("LEFT BY {}", names(list)),
+        Verdict::Tunnel(list) => format!("left by the tunnel {}", names(list)),
+        Verdict::Held => "left by nothing".to_owned(),
+        Verdict::Unknown(why) => format!("not known: {why}"),
+    }
+}
+
+fn code(found: &[Verdict]) -> u8 {
+    let any = |is: fn(&Verdict) -> bool| found.iter().any(is);
+    match () {
+        () if any(|it| matches!(it, Verdict::Leak(_))) => LEAK,
+        () if found.is_empty() || any(|it| matches!(it, Verdict::Unknown(_))) => UNKNOWN,
+        () => 0,
+    }
+}
+
+fn document(probes: &[Probe], found: &[Verdict], plan: &Plan, code: u8) -> Value {
+    let one = |(probe, verdict): (&Probe, &Verdict)| {
+        let (result, list, why) = match verdict {
+            Verdict::Leak(list) => ("leak", &list[..], None),
+            Verdict::Tunnel(list) => ("tunnel", &list[..], None),
+            Verdict::Held => ("held", &[][..], None),
+            Verdict::Unknown(why) => ("unknown", &[][..], Some(why)),
+        };
+        json!({
+            "from": match probe.from { From::Router => "router", From::Lan => "lan" },
+            "what": match probe.kind { Kind::Query => "query", Kind::Packet => "packet" },
+            "family": probe.v6.map(|v6| if v6 { "ipv6" } else { "ipv4" }),
+            "to": probe.to.map(|it| it.to_string()),
+            "name": (probe.kind == Kind::Query).then(|| name(probe, &plan.domain)),
+            "result": result,
+            "devices": plan.devices.names(list),
+            "why": why,
+        })
+    };
+    json!({
+        "result": match code { 0 => "none", LEAK => "leak", _ => "unknown" },
+        "probes": probes.iter().zip(found).map(one).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leak_counts_before_what_is_not_known() {
+        let unknown = || Verdict::Unknown("why".to_owned());
+        assert_eq!(code(&[Verdict::Held, Verdict::Tunnel(vec![7])]), 0);
+        assert_eq!(code(&[Verdict::Held, unknown()]), UNKNOWN);
+        assert_eq!(code(&[unknown(), Verdict::Leak(vec![3])]), LEAK);
+        assert_eq!(code(&[]), UNKNOWN);
+    }
+
+    #[test]
+    fn names_and_addresses_are_nobodys_and_new() {
+        assert_ne!(token(), token());
+        assert!(is_domain(&format!(
+            "{}.{DOMAIN}",
+            String::from_utf8(token()).unwrap()
+        )));
+        let [v4, v6] = nowhere();
+        assert!(v4.to_string().starts_with("203.0.113."), "{v4}");
+        assert!(v6.to_string().starts_with("2001:db8:"), "{v6}");
+    }
+}

@@ -1,0 +1,102 @@
+//! What each network device is to the test.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use config::guard::Pattern;
+use netio::netlink::{Link, Netlink, NetlinkError};
+
+use super::judge::Role;
+
+/// The devices of this host.
+pub(super) struct Devices {
+    all: BTreeMap<u32, (String, Role)>,
+}
+
+impl Devices {
+    /// Looks at the host. `tunnels` are names of devices that are tunnels; without, those that are so by their kind.
+    pub(super) fn new(tunnels: Option<&[Pattern]>, lan: &[String]) -> Result<Self, NetlinkError> {
+        let links = Netlink::open()?.links()?;
+        Ok(Self::of(
+            &links,
+            |name| match tunnels {
+                Some(patterns) => patterns.iter().any(|it| it.matches(name)),
+                None => is_tunnel(name),
+            },
+            lan,
+        ))
+    }
+
+    fn of(links: &[Link], is_tunnel: impl Fn(&str) -> bool, lan: &[String]) -> Self {
+        let is_lan = |link: &Link| lan.contains(&link.name);
+        let role = |link: &Link| {
+            // A port of a bridge is where the bridge is.
+            let master = links.iter().find(|it| Some(it.index) == link.master);
+            match () {
+                () if link.name == "lo" => Role::Loopback,
+                () if is_lan(link) || master.is_some_and(is_lan) => Role::Lan,
+                () if is_tunnel(&link.name) => Role::Tunnel,
+                () => Role::Outside,
+            }
+        };
+        let all = links
+            .iter()
+            .map(|link| (link.index, (link.name.clone(), role(link))));
+        Self { all: all.collect() }
+    }
+
+    /// One that came after the look is outside.
+    pub(super) fn role(&self, index: u32) -> Role {
+        self.all.get(&index).map_or(Role::Outside, |it| it.1)
+    }
+
+    /// The names of devices.
+    pub(super) fn names(&self, list: &[u32]) -> Vec<String> {
+        let name = |index: &u32| match self.all.get(index) {
+            Some((name, _)) => name.clone(),
+            None => format!("device {index}"),
+        };
+        list.iter().map(name).collect()
+    }
+}
+
+/// A TUN, or a device of the kernel's WireGuard.
+fn is_tunnel(name: &str) -> bool {
+    let place = Path::new("/sys/class/net").join(name);
+    let kind = fs::read_to_string(place.join("uevent")).unwrap_or_default();
+    place.join("tun_flags").exists() || kind.lines().any(|line| line == "DEVTYPE=wireguard")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netio::netlink::Counters;
+
+    #[test]
+    fn ports_are_where_their_bridge_is() {
+        let link = |index, name: &str, master| Link {
+            index,
+            name: name.to_owned(),
+            mtu: 1500,
+            up: true,
+            running: true,
+            mac: Vec::new(),
+            master,
+            counters: Counters::default(),
+        };
+        let links = [
+            link(1, "lo", None),
+            link(2, "br-lan", None),
+            link(3, "lan1", Some(2)),
+            link(4, "wan", None),
+            link(5, "mr-office", None),
+        ];
+        let lan = ["br-lan".to_owned()];
+        let devices = Devices::of(&links, |name| name.starts_with("mr-"), &lan);
+        let roles = [1, 2, 3, 4, 5, 6].map(|index| devices.role(index));
+        use Role::{Lan, Loopback, Outside, Tunnel};
+        assert_eq!(roles, [Loopback, Lan, Lan, Outside, Tunnel, Outside]);
+        assert_eq!(devices.names(&[5, 6]), ["mr-office", "device 6"]);
+    }
+}

@@ -1,0 +1,350 @@
+//! What was seen of the probes, and what that means. Nothing is sent or read here.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Where a probe begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum From {
+    /// This host.
+    Router,
+    /// A device behind it.
+    Lan,
+}
+
+/// What a probe is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    /// A query for a name.
+    Query,
+    /// A packet.
+    Packet,
+}
+
+/// Something that is sent, and known again by its token.
+#[derive(Clone, Debug)]
+pub(super) struct Probe {
+    pub(super) from: From,
+    pub(super) kind: Kind,
+    /// How it goes to the first server, or by which family the packet goes; `None` for any.
+    pub(super) v6: Option<bool>,
+    /// The server that is asked, or where the packet goes.
+    pub(super) to: Option<IpAddr>,
+    /// What is looked for in packets, in small letters: a label of a name, or a payload.
+    pub(super) token: Vec<u8>,
+    /// It was seen coming in by a device of the LAN, or leaving by `lo`: whoever sent it, it was here.
+    pub(super) began: bool,
+    /// A server has said something of it.
+    pub(super) answered: bool,
+    /// It could not be sent, for this reason.
+    pub(super) unsent: Option<String>,
+    /// Devices that it left by.
+    pub(super) left: BTreeSet<u32>,
+}
+
+impl Probe {
+    pub(super) fn new(from: From, kind: Kind, token: Vec<u8>) -> Self {
+        Self {
+            from,
+            kind,
+            v6: None,
+            to: None,
+            token,
+            began: false,
+            answered: false,
+            unsent: None,
+            left: BTreeSet::new(),
+        }
+    }
+}
+
+/// What a device is to this test.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Role {
+    /// What leaves by it is in a tunnel.
+    Tunnel,
+    /// It leads to the LAN.
+    Lan,
+    /// This host itself.
+    Loopback,
+    /// Anything else.
+    Outside,
+}
+
+/// What became of a probe.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Verdict {
+    /// It left by these devices, none of which is a tunnel's.
+    Leak(Vec<u32>),
+    /// It left by these tunnels only.
+    Tunnel(Vec<u32>),
+    /// It left by nothing: it was refused, or held.
+    Held,
+    /// That cannot be said, for this reason.
+    Unknown(String),
+}
+
+/// A packet that was seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet<'a> {
+    pub(super) v6: bool,
+    pub(super) to: IpAddr,
+    /// Ports that it comes from and goes to, of UDP and TCP; 0 otherwise.
+    pub(super) ports: (u16, u16),
+    /// What is behind the IP header.
+    pub(super) data: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Reads the beginning of a packet.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (v6, to, protocol, data) = match bytes.first()? >> 4 {
+            4 => {
+                let header = usize::from(bytes[0] & 15) * 4;
+                let to: [u8; 4] = bytes.get(16..20)?.try_into().ok()?;
+                let data = bytes.get(header.max(20)..)?;
+                (false, IpAddr::from(Ipv4Addr::from(to)), bytes[9], data)
+            }
+            6 => {
+                let to: [u8; 16] = bytes.get(24..40)?.try_into().ok()?;
+                let data = bytes.get(40..)?;
+                (true, IpAddr::from(Ipv6Addr::from(to)), bytes[6], data)
+            }
+            _ => return None,
+        };
+        let ports = match (protocol, data.get(..4)) {
+            (6 | 17, Some(it)) => (
+                u16::from_be_bytes([it[0], it[1]]),
+                u16::from_be_bytes([it[2], it[3]]),
+            ),
+            _ => (0, 0),
+        };
+        Some(Self {
+            v6,
+            to,
+            ports,
+            data,
+        })
+    }
+
+    fn has(&self, token: &[u8]) -> bool {
+        let mut places = self.data.windows(token.len());
+        places.any(|it| it.eq_ignore_ascii_case(token))
+    }
+}
+
+/// Port of name servers.
+const DNS: u16 = 53;
+
+/// Takes what was seen at a device.
+pub(super) fn note(probes: &mut [Probe], index: u32, role: Role, outgoing: bool, bytes: &[u8]) {
+    let Some(packet) = Packet::parse(bytes) else {
+        return;
+    };
+    for probe in probes {
+        if probe.kind == Kind::Query && packet.ports.0 == DNS && packet.has(&probe.token) {
+            // A verdict behind the headers of UDP: the name is known, or known not to be.
+            let code = packet.data.get(11).map(|it| it & 15);
+            probe.answered |= matches!(code, Some(0 | 3));
+        }
+        let is_it = match probe.kind {
+            Kind::Query => packet.ports.1 == DNS && packet.has(&probe.token),
+            // A device of the LAN sends what it can: only where to is known.
+            Kind::Packet if probe.from == From::Lan => probe.to == Some(packet.to),
+            Kind::Packet => probe.to == Some(packet.to) && packet.has(&probe.token),
+        };
+        if !is_it {
+            continue;
+        }
+        match (outgoing, role) {
+            // An answer of this host to a device, or a query among devices.
+            (true, Role::Lan) if probe.from == From::Lan => {}
+            (true, Role::Loopback) => probe.began |= probe.from == From::Router,
+            (true, _) => {
+                probe.began |= probe.from == From::Router;
+                probe.left.insert(index);
+            }
+            (false, Role::Lan) => {
+                probe.began |= probe.from == From::Lan;
+                if probe.from == From::Lan && probe.v6.is_none() {
+                    probe.v6 = Some(packet.v6);
+                }
+            }
+            (false, _) => {}
+        }
+    }
+}
+
+/// What became of a probe, by the roles of devices.
+pub(super) fn verdict(probe: &Probe, role: impl Fn(u32) -> Role) -> Verdict {
+    let of = |wanted: Role| -> Vec<u32> {
+        let all = probe.left.iter().copied();
+        all.filter(|index| role(*index) == wanted).collect()
+    };
+    let outside = of(Role::Outside);
+    if !outside.is_empty() {
+        return Verdict::Leak(outside);
+    }
+    // A server or a proxy in the LAN: what it sends on is a packet of its own.
+    if !of(Role::Lan).is_empty() {
+        let words = "it went to a device of the LAN, and what becomes of it there is not seen";
+        return Verdict::Unknown(words.to_owned());
+    }
+    let tunnels = of(Role::Tunnel);
+    if !tunnels.is_empty() {
+        return Verdict::Tunnel(tunnels);
+    }
+    if probe.answered {
+        let words = "it was answered, and no query of it was seen to leave: the name server asks by DNS over TLS or HTTPS, \
+             or answers by itself";
+        return Verdict::Unknown(words.to_owned());
+    }
+    match (&probe.unsent, probe.began, probe.from, probe.kind) {
+        // The kernel had no way for it, or the packet filter refused it: nothing left.
+        (_, true, ..) | (Some(_), _, From::Router, _) | (_, _, From::Router, Kind::Packet) => {
+            Verdict::Held
+        }
+        (None, false, From::Router, Kind::Query) => {
+            Verdict::Unknown("the query was sent and not seen".to_owned())
+        }
+        (_, false, From::Lan, _) => {
+            Verdict::Unknown("nothing of it came from a device of the LAN".to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LO: u32 = 1;
+    const LAN: u32 = 2;
+    const WAN: u32 = 3;
+    const TUN: u32 = 4;
+
+    fn role(index: u32) -> Role {
+        match index {
+            LO => Role::Loopback,
+            LAN => Role::Lan,
+            TUN => Role::Tunnel,
+            _ => Role::Outside,
+        }
+    }
+
+    /// A datagram to a port, with a payload.
+    fn datagram(v6: bool, port: u16, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; if v6 { 40 } else { 20 }];
+        bytes[0] = if v6 { 0x60 } else { 0x45 };
+        bytes[if v6 { 6 } else { 9 }] = 17;
+        let at = if v6 { 39 } else { 19 };
+        bytes[at] = 9;
+        // Answers come from where queries go to.
+        let from: u16 = if port == 53 { 7 } else { 53 };
+        bytes.extend(from.to_be_bytes());
+        bytes.extend(port.to_be_bytes());
+        bytes.extend([0; 16]);
+        bytes.extend(payload);
+        bytes
+    }
+
+    fn query(from: From) -> Probe {
+        Probe::new(from, Kind::Query, b"abcdef".to_vec())
+    }
+
+    fn seen(probe: Probe, events: &[(u32, bool, u16)]) -> Verdict {
+        let mut probes = [probe];
+        for (index, outgoing, port) in events {
+            for v6 in [false, true] {
+                let bytes = datagram(v6, *port, b"\x06aBCDEf\x07example\0");
+                note(&mut probes, *index, role(*index), *outgoing, &bytes);
+            }
+        }
+        verdict(&probes[0], role)
+    }
+
+    #[test]
+    fn a_query_of_the_router_is_followed_to_the_device_that_it_leaves_by() {
+        let own = (LO, true, 53);
+        for (events, wanted) in [
+            (vec![own, (WAN, true, 53)], Verdict::Leak(vec![WAN])),
+            (vec![own, (TUN, true, 53)], Verdict::Tunnel(vec![TUN])),
+            (
+                vec![own, (TUN, true, 53), (WAN, true, 53)],
+                Verdict::Leak(vec![WAN]),
+            ),
+            (vec![own], Verdict::Held),
+            // What comes in is no query that leaves.
+            (vec![own, (WAN, false, 53)], Verdict::Held),
+        ] {
+            assert_eq!(seen(query(From::Router), &events), wanted, "{events:?}");
+        }
+        assert!(matches!(
+            seen(query(From::Router), &[]),
+            Verdict::Unknown(_)
+        ));
+        // Answered by what was not seen to ask.
+        let by_others = seen(query(From::Router), &[own, (LO, true, 4242)]);
+        assert!(matches!(by_others, Verdict::Unknown(_)));
+        let by_lan = seen(query(From::Router), &[(LAN, true, 53)]);
+        assert!(matches!(by_lan, Verdict::Unknown(_)));
+    }
+
+    #[test]
+    fn what_was_not_seen_from_the_lan_says_nothing() {
+        assert!(matches!(seen(query(From::Lan), &[]), Verdict::Unknown(_)));
+        let came = (LAN, false, 53);
+        assert_eq!(seen(query(From::Lan), &[came]), Verdict::Held);
+        assert_eq!(
+            seen(query(From::Lan), &[came, (WAN, true, 53)]),
+            Verdict::Leak(vec![WAN])
+        );
+        assert_eq!(
+            seen(query(From::Lan), &[came, (TUN, true, 53)]),
+            Verdict::Tunnel(vec![TUN])
+        );
+    }
+
+    #[test]
+    fn packets_are_known_by_where_they_go() {
+        let to = IpAddr::from([0, 0, 0, 9]);
+        let mut probe = Probe::new(From::Router, Kind::Packet, b"token".to_vec());
+        probe.to = Some(to);
+        let mut probes = [
+            probe.clone(),
+            Probe {
+                from: From::Lan,
+                ..probe
+            },
+        ];
+        note(
+            &mut probes,
+            LAN,
+            Role::Lan,
+            false,
+            &datagram(false, 9, b"other"),
+        );
+        note(
+            &mut probes,
+            WAN,
+            Role::Outside,
+            true,
+            &datagram(false, 9, b"token"),
+        );
+        for probe in &probes {
+            assert_eq!(verdict(probe, role), Verdict::Leak(vec![WAN]), "{probe:?}");
+        }
+        // Of the router nothing was seen: the kernel sent it nowhere.
+        let none = Probe::new(From::Router, Kind::Packet, b"token".to_vec());
+        assert_eq!(verdict(&none, role), Verdict::Held);
+    }
+
+    #[test]
+    fn what_is_no_packet_is_passed_over() {
+        for bytes in [&[][..], &[0x45], &[0x60; 30], &[0x4f; 20], &[0x11; 64]] {
+            assert!(
+                Packet::parse(bytes).is_none_or(|it| it.ports == (0, 0)),
+                "{bytes:?}"
+            );
+        }
+    }
+}

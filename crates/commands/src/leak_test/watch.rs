@@ -1,0 +1,128 @@
+//! Sends the probes of this host, and notes what is seen of all.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use dns::message::{Kind as Addresses, question};
+use netio::capture::{Capture, LENGTH};
+use netio::poll::Poller;
+
+use super::judge::{From, Kind, Probe, note};
+use super::{Plan, name};
+
+/// How long an answer is waited for. Servers that are behind a slow line or ask further ones take a second or two.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// How long is watched after the last thing that is waited for.
+const AFTER: Duration = Duration::from_millis(300);
+
+/// What a packet to nowhere goes to: the port of `discard`.
+const PORT: u16 = 9;
+
+/// Most servers that are asked, as the C library does.
+const SERVERS_MAX: usize = 3;
+
+/// The name servers that this host asks.
+pub(super) fn name_servers() -> Vec<IpAddr> {
+    let text = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let servers = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        (words.next()? == "nameserver").then(|| words.next()?.parse().ok())?
+    });
+    servers.take(SERVERS_MAX).collect()
+}
+
+/// Returns whether every packet was seen.
+pub(super) fn run(capture: &Capture, probes: &mut [Probe], plan: &Plan) -> io::Result<bool> {
+    let poller = Poller::new()?;
+    poller.add(capture, 0)?;
+    let mut sockets = Vec::new();
+    for probe in probes.iter_mut().filter(|it| it.from == From::Router) {
+        let token = probe.token.clone();
+        match send(probe, &plan.domain) {
+            Ok(socket) if probe.kind == Kind::Query => {
+                poller.add(&socket, 1)?;
+                sockets.push((token, socket));
+            }
+            Ok(_) => {}
+            Err(error) => probe.unsent = Some(error.to_string()),
+        }
+    }
+    let begin = Instant::now();
+    // Both queries of each are answered, or nothing more is expected.
+    let mut awaited = 2 * sockets.len();
+    let mut settled = None;
+    let mut buffer = [0; LENGTH];
+    loop {
+        while let Some(seen) = capture.next(&mut buffer)? {
+            let role = plan.devices.role(seen.index);
+            note(probes, seen.index, role, seen.outgoing, seen.packet);
+        }
+        for (token, socket) in &sockets {
+            while let Some(answered) = answer(socket) {
+                awaited = awaited.saturating_sub(1);
+                let probe = probes.iter_mut().find(|it| it.token == *token);
+                if let Some(probe) = probe.filter(|_| answered) {
+                    probe.answered = true;
+                }
+            }
+        }
+        let now = Instant::now();
+        let own = awaited == 0 || now >= begin + PATIENCE;
+        let lan = plan.from_lan.is_none_or(|time| {
+            let mut theirs = probes.iter().filter(|it| it.from == From::Lan);
+            now >= begin + time || theirs.all(|it| it.began)
+        });
+        if own && lan {
+            let settled = *settled.get_or_insert(now);
+            // What a device of the LAN asks is asked on a while later.
+            let after = if plan.from_lan.is_some() {
+                5 * AFTER
+            } else {
+                AFTER
+            };
+            if now >= settled + after {
+                return Ok(capture.dropped()? == 0);
+            }
+        }
+        poller.wait(Some(AFTER / 6))?;
+    }
+}
+
+fn send(probe: &Probe, domain: &str) -> io::Result<UdpSocket> {
+    let to = probe.to.ok_or(io::ErrorKind::AddrNotAvailable)?;
+    let any: IpAddr = match to {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.set_nonblocking(true)?;
+    match probe.kind {
+        Kind::Packet => {
+            socket.send_to(&probe.token, SocketAddr::new(to, PORT))?;
+        }
+        Kind::Query => {
+            socket.connect(SocketAddr::new(to, 53))?;
+            let name = name(probe, domain);
+            for kind in [Addresses::A, Addresses::Aaaa] {
+                let mut number = [0; 2];
+                crypto::random(&mut number);
+                let query = question(u16::from_ne_bytes(number), &name, kind);
+                socket.send(&query.ok_or(io::ErrorKind::InvalidInput)?)?;
+            }
+        }
+    }
+    Ok(socket)
+}
+
+/// The next answer, and whether it says something of the name; a server that cannot be reached is an answer that does not.
+fn answer(socket: &UdpSocket) -> Option<bool> {
+    let mut message = [0; 512];
+    match socket.recv(&mut message) {
+        Ok(count) => Some(count > 3 && matches!(message[3] & 15, 0 | 3)),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Some(false),
+        Err(_) => None,
+    }
+}

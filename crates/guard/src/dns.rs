@@ -1,0 +1,149 @@
+//! What the router's own `dnsmasq` asks: name servers behind the tunnel, by the tunnel's device and no other. It is set with
+//! the guard and stays while no tunnel is up; names are refused then, and not asked elsewhere.
+//!
+//! `dnsmasq` remembers the number of a device that is there when it starts ([`host::dnsmasq`]). So it is started anew for each
+//! device that comes, and not for one that goes.
+
+use config::guard::Guard;
+use host::{NameServers, dnsmasq};
+
+use crate::facts::{DnsmasqFact, Facts};
+use crate::way::{Way, tunnels};
+
+/// The guard's file, among those that `dnsmasq` reads. No tunnel's file has this name.
+pub(crate) const FILE: &str = "millrace.guard.conf";
+
+/// How the first line of the file begins: the device and its number follow, 0 for one that was not there.
+const HEAD: &str = "# millrace guard: ";
+
+/// The same, of a file with which `dnsmasq` has not been started.
+const PENDING: &str = "# millrace guard, not read yet: ";
+
+/// A change of the file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum DnsChange {
+    /// It is written, and read.
+    Set(String),
+    /// It is taken away.
+    Remove,
+}
+
+/// The change that settings ask for, on a host where the facts hold.
+pub(crate) fn change(guard: &Guard, facts: &Facts) -> Option<DnsChange> {
+    let DnsmasqFact::File(file) = &facts.dnsmasq else {
+        return None;
+    };
+    if guard.dns.is_empty() {
+        return file.as_ref().map(|_| DnsChange::Remove);
+    }
+    let (device, index) = device(guard, facts);
+    let wanted = text(guard, device, index);
+    let is_there = file.as_ref().is_some_and(|file| {
+        let gone = || {
+            let (device, index) = head(file)?;
+            Some(text(guard, device, index) == *file)
+        };
+        *file == wanted || (index == 0 && gone() == Some(true))
+    });
+    (!is_there).then_some(DnsChange::Set(wanted))
+}
+
+/// A text that says that it has not been read, until it has: what does not start `dnsmasq` is tried again.
+pub(crate) fn pending(text: &str) -> String {
+    text.replacen(HEAD, PENDING, 1)
+}
+
+fn text(guard: &Guard, device: &str, index: u32) -> String {
+    let wanted = NameServers {
+        servers: guard.dns.clone(),
+        search: Vec::new(),
+        only: guard.dns_names.clone(),
+    };
+    format!("{HEAD}{device} {index}\n{}", dnsmasq::text(&wanted, device))
+}
+
+fn head(file: &str) -> Option<(&str, u32)> {
+    let line = file.lines().next()?.strip_prefix(HEAD)?;
+    let (device, index) = line.split_once(' ')?;
+    Some((device, index.parse().ok()?))
+}
+
+/// The device that queries leave by, and its number: that of the way, or the preferred tunnel's. Without one the name that it
+/// would have, or, of names with an open end, their beginning, which is a tunnel's too.
+fn device<'a>(guard: &'a Guard, facts: &'a Facts) -> (&'a str, u32) {
+    let through = crate::facts::FAMILIES
+        .into_iter()
+        .find_map(|family| Way::of(guard, facts, family).index());
+    let link = match through {
+        Some(index) => facts.link(index),
+        None => tunnels(guard, facts).into_iter().next(),
+    };
+    match link {
+        Some(link) => (&link.name, link.index),
+        None => (guard.tunnels.first().map_or("", |it| it.start()), 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{facts, guard, ip, link};
+
+    fn settings() -> Guard {
+        let mut guard = guard();
+        guard.dns = vec![ip("10.8.0.1")];
+        guard.dns_names = vec!["corp.example".to_owned()];
+        guard
+    }
+
+    fn set(guard: &Guard, facts: &Facts) -> String {
+        match change(guard, facts) {
+            Some(DnsChange::Set(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_are_bound_to_a_tunnel_that_is_not_there() {
+        let mut facts = facts();
+        assert_eq!(change(&settings(), &facts), None, "there is no dnsmasq");
+        facts.dnsmasq = DnsmasqFact::File(None);
+        assert_eq!(change(&guard(), &facts), None, "nothing is wanted of it");
+        let text = set(&settings(), &facts);
+        let wanted = "server=/corp.example/10.8.0.1@mr-\n";
+        assert!(text.starts_with("# millrace guard: mr- 0\n"), "{text}");
+        assert!(text.contains(wanted), "{text}");
+        facts.dnsmasq = DnsmasqFact::File(Some(text));
+        assert_eq!(change(&settings(), &facts), None);
+        assert_eq!(change(&guard(), &facts), Some(DnsChange::Remove));
+    }
+
+    #[test]
+    fn each_device_that_comes_is_told_and_one_that_goes_is_not() {
+        let mut facts = facts();
+        facts.dnsmasq = DnsmasqFact::File(None);
+        for index in [7, 8] {
+            facts.links.push(link(index, "mr-office", true));
+            let text = set(&settings(), &facts);
+            assert!(text.contains("/10.8.0.1@mr-office\n"), "{text}");
+            assert!(text.starts_with(&format!("{HEAD}mr-office {index}\n")));
+            facts.dnsmasq = DnsmasqFact::File(Some(text));
+            assert_eq!(change(&settings(), &facts), None);
+            facts.links.pop();
+            assert_eq!(change(&settings(), &facts), None);
+        }
+        // Other settings count at once, also without a tunnel.
+        let mut other = settings();
+        other.dns_names.clear();
+        assert!(set(&other, &facts).contains("no-resolv\nserver=10.8.0.1@mr-\n"));
+    }
+
+    #[test]
+    fn what_has_not_been_read_is_told_again() {
+        let mut facts = facts();
+        facts.dnsmasq = DnsmasqFact::File(None);
+        let text = set(&settings(), &facts);
+        facts.dnsmasq = DnsmasqFact::File(Some(pending(&text)));
+        assert_eq!(set(&settings(), &facts), text);
+    }
+}

@@ -1,0 +1,405 @@
+//! `dnsmasq` answers for the router and the devices behind it, and is started by a script from the system's configuration.
+//! That is the owner's; what a tunnel or the guard brings goes into a file of its own in the directory that `dnsmasq` reads
+//! beside it.
+//!
+//! Servers are bound to the tunnel's device (`server=10.8.0.1@mr-office`): without the device a query is answered
+//! "refused", and leaves by no other. Seen with 2.90:
+//!
+//! | the device | what `dnsmasq` does |
+//! |---|---|
+//! | is not there when it starts, and comes | binds by the name at each query: answers as soon as the device is there |
+//! | is there when it starts, goes, and comes again | remembers the number of the first: refuses until it is started anew; SIGHUP changes nothing |
+//! | is missing, and another server is set for the name without a device | asks that one: it must be the only one |
+//!
+//! Only a start reads the directory, so `dnsmasq` is restarted. The list of name servers in OpenWrt's `/tmp/resolv.conf.d` is
+//! not the place: it is written anew whenever a line changes, and knows no devices.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::{DnsError, NameServers, run};
+
+/// Every OpenWrt has it.
+const RELEASE: &str = "/etc/openwrt_release";
+
+/// Where OpenWrt's running configurations are, named `dnsmasq.conf.SECTION`.
+const CONFIGURATIONS: &str = "/var/etc";
+
+/// Starts it anew, on OpenWrt and on Debian.
+const SCRIPT: &str = "/etc/init.d/dnsmasq";
+
+/// Where Debian's script writes the process, and what it reads.
+const DEBIAN_PID: &str = "/run/dnsmasq/dnsmasq.pid";
+const DEBIAN_DEFAULTS: &str = "/etc/default/dnsmasq";
+const DEBIAN_DIRECTORY: &str = "/etc/dnsmasq.d";
+
+/// Largest file of a configuration that is read, in bytes.
+const FILE_MAX: u64 = 1 << 20;
+
+/// A `dnsmasq` that is started by the system.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Dnsmasq {
+    /// What it reads beside its configuration.
+    directory: PathBuf,
+    /// It has been started.
+    runs: bool,
+}
+
+impl Dnsmasq {
+    /// The one of this host: on OpenWrt one that has been started, as its directory is known by that; on Debian also one that
+    /// will be.
+    #[must_use]
+    pub fn find() -> Option<Self> {
+        if !Path::new(SCRIPT).exists() {
+            return None;
+        }
+        if Path::new(RELEASE).exists() {
+            return running().into_iter().find_map(|text| {
+                let directory = conf_dir(&text)?;
+                directory.is_dir().then_some(Self {
+                    directory,
+                    runs: true,
+                })
+            });
+        }
+        let defaults = fs::read_to_string(DEBIAN_DEFAULTS).unwrap_or_default();
+        let directory = debian_directory(&defaults);
+        directory.is_dir().then(|| Self {
+            directory,
+            runs: Path::new(DEBIAN_PID).exists(),
+        })
+    }
+
+    /// One that has not been started yet, and will read this directory.
+    #[must_use]
+    pub const fn not_started(directory: PathBuf) -> Self {
+        Self {
+            directory,
+            runs: false,
+        }
+    }
+
+    /// One that runs.
+    pub(super) fn started(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            runs: true,
+        }
+    }
+
+    /// Whether it is OpenWrt's.
+    pub(super) fn is_openwrts(&self) -> bool {
+        Path::new(RELEASE).exists()
+    }
+
+    /// Whether it is what the host itself asks, as its resolv.conf says.
+    pub(super) fn answers_the_host(&self) -> bool {
+        let text = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+        self.runs && asks_itself(&text)
+    }
+
+    /// The directory.
+    pub(super) fn into_directory(self) -> PathBuf {
+        self.directory
+    }
+
+    /// What is in the file of this name, if it is there.
+    #[must_use]
+    pub fn read(&self, name: &str) -> Option<String> {
+        read(&self.directory.join(name))
+    }
+
+    /// Writes a file, after `dnsmasq` itself has found nothing wrong with it: a line that it does not know keeps it from
+    /// starting, and DHCP is then gone as well. Starts it anew if it has been started.
+    ///
+    /// # Errors
+    /// The file is wrong or cannot be written, or `dnsmasq` does not start.
+    pub fn set(&self, name: &str, text: &str) -> Result<(), DnsError> {
+        let (path, new) = self.paths(name);
+        let failed = |error| DnsError::File {
+            path: path.clone(),
+            error,
+        };
+        write(&new, text).map_err(failed)?;
+        let mut option = std::ffi::OsString::from("--conf-file=");
+        option.push(&new);
+        let checked = run("dnsmasq", ["--test".into(), option], "");
+        if checked.is_err() {
+            // Nothing reads it.
+            let _ = fs::remove_file(&new);
+        }
+        checked?;
+        fs::rename(&new, &path).map_err(failed)?;
+        self.restart()
+    }
+
+    /// Changes what a file says beside what counts, such as in comments: it is not read anew.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn note(&self, name: &str, text: &str) -> Result<(), DnsError> {
+        let (path, new) = self.paths(name);
+        let written = write(&new, text).and_then(|()| fs::rename(&new, &path));
+        written.map_err(|error| DnsError::File { path, error })
+    }
+
+    /// Where a file is, and where it is until it is whole: `dnsmasq` passes over names with a dot in front.
+    fn paths(&self, name: &str) -> (PathBuf, PathBuf) {
+        let new = self.directory.join(format!(".{name}.new"));
+        (self.directory.join(name), new)
+    }
+
+    /// Removes a file, and has `dnsmasq` started anew without it; nothing happens where there is none.
+    ///
+    /// # Errors
+    /// As [`Dnsmasq::set`].
+    pub fn remove(&self, name: &str) -> Result<(), DnsError> {
+        let path = self.directory.join(name);
+        match fs::remove_file(&path) {
+            Ok(()) => self.restart(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(DnsError::File { path, error }),
+        }
+    }
+
+    fn restart(&self) -> Result<(), DnsError> {
+        match self.runs {
+            true => run(SCRIPT, ["restart"], ""),
+            false => Ok(()),
+        }
+    }
+
+    /// Servers of the owner's that are asked for all names beside those of our files, each with the file that says so.
+    /// `dnsmasq` takes the next one where a device is missing.
+    #[must_use]
+    pub fn other_servers(&self) -> Vec<String> {
+        let mut texts = vec![(
+            "/etc/dnsmasq.conf".to_owned(),
+            read(Path::new("/etc/dnsmasq.conf")),
+        )];
+        texts.extend(
+            running()
+                .into_iter()
+                .map(|text| (CONFIGURATIONS.to_owned(), Some(text))),
+        );
+        let entries = fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten();
+        for entry in entries.take(256) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !name.starts_with("millrace") && !name.starts_with('.') {
+                texts.push((entry.path().display().to_string(), read(&entry.path())));
+            }
+        }
+        let mut found = Vec::new();
+        for (place, text) in texts {
+            for server in text.iter().flat_map(|text| general_servers(text)) {
+                found.push(format!("{server} ({place})"));
+            }
+        }
+        found
+    }
+}
+
+/// The texts of OpenWrt's running configurations. The first instance is the one that the router itself asks.
+fn running() -> Vec<String> {
+    let entries = fs::read_dir(CONFIGURATIONS).into_iter().flatten().flatten();
+    let is_one = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with("dnsmasq.conf")
+    };
+    let mut paths: Vec<PathBuf> = entries.filter(is_one).map(|entry| entry.path()).collect();
+    paths.sort();
+    paths.iter().filter_map(|path| read(path)).collect()
+}
+
+fn read(path: &Path) -> Option<String> {
+    use io::Read as _;
+    let mut text = String::new();
+    let file = fs::File::open(path).ok()?;
+    file.take(FILE_MAX).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        // `dnsmasq` reads it as a user of its own.
+        .mode(0o644)
+        .open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// `conf-dir=/tmp/dnsmasq.d,*.conf`: the first word, if all files of that name would be read.
+fn conf_dir(text: &str) -> Option<PathBuf> {
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix("conf-dir="))?;
+    let directory = value.split(',').next()?.trim();
+    directory.starts_with('/').then(|| directory.into())
+}
+
+/// `CONFIG_DIR=/etc/dnsmasq.d,.dpkg-dist,…` of Debian's defaults.
+fn debian_directory(defaults: &str) -> PathBuf {
+    let mut values = defaults
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("CONFIG_DIR="));
+    let value = values.next_back().unwrap_or(DEBIAN_DIRECTORY);
+    let first = value
+        .trim_matches('"')
+        .split(',')
+        .next()
+        .unwrap_or_default();
+    match first.starts_with('/') {
+        true => first.into(),
+        false => DEBIAN_DIRECTORY.into(),
+    }
+}
+
+/// Whether a resolv.conf names this host first.
+fn asks_itself(text: &str) -> bool {
+    let mut servers = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("nameserver"));
+    let first: Option<IpAddr> = servers.next().and_then(|it| it.trim().parse().ok());
+    // systemd-resolved is at 127.0.0.53.
+    first.is_some_and(|it| ["127.0.0.1", "::1"].contains(&it.to_string().as_str()))
+}
+
+/// Servers that a configuration has for all names.
+fn general_servers(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let value = line.trim().strip_prefix("server")?.trim_start();
+        let value = value.strip_prefix('=')?.trim();
+        (!value.is_empty() && !value.starts_with('/')).then_some(value)
+    })
+}
+
+/// The name of the file of a tunnel.
+pub(super) fn name_of(ifname: &str) -> String {
+    format!("millrace-{ifname}.conf")
+}
+
+/// What `dnsmasq` is told of servers behind a device. Domains that belong to the servers may have private addresses, which it
+/// would otherwise take for an attack.
+#[must_use]
+pub fn text(wanted: &NameServers, device: &str) -> String {
+    let NameServers {
+        servers,
+        search,
+        only,
+    } = wanted;
+    let mut text = String::new();
+    if only.is_empty() {
+        // Not the servers of the line as well, or names would be asked outside the tunnel.
+        text.push_str("no-resolv\n");
+    }
+    // Writing to a string does not fail.
+    for server in servers {
+        if only.is_empty() {
+            let _ = writeln!(text, "server={server}@{device}");
+        }
+        for domain in only {
+            let _ = writeln!(text, "server=/{domain}/{server}@{device}");
+        }
+    }
+    for domain in only.iter().chain(search) {
+        let _ = writeln!(text, "rebind-domain-ok=/{domain}/");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_names_or_those_of_the_domains_by_the_device_only() {
+        let servers = vec!["10.8.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        let corp = vec!["corp.example".to_owned()];
+        let all = NameServers {
+            servers: servers.clone(),
+            search: corp.clone(),
+            only: Vec::new(),
+        };
+        assert_eq!(
+            text(&all, "mr-office"),
+            "no-resolv\nserver=10.8.0.1@mr-office\nserver=fd00::1@mr-office\nrebind-domain-ok=/corp.example/\n"
+        );
+        let some = NameServers {
+            servers: servers[..1].to_vec(),
+            search: Vec::new(),
+            only: corp,
+        };
+        assert_eq!(
+            text(&some, "tun0"),
+            "server=/corp.example/10.8.0.1@tun0\nrebind-domain-ok=/corp.example/\n"
+        );
+    }
+
+    #[test]
+    fn the_directory_is_the_configurations() {
+        let text = "# auto-generated\nport=53\nconf-dir=/tmp/dnsmasq.cfg01411c.d\nuser=dnsmasq\n";
+        assert_eq!(conf_dir(text), Some("/tmp/dnsmasq.cfg01411c.d".into()));
+        assert_eq!(
+            conf_dir("conf-dir=/tmp/dnsmasq.d,*.conf"),
+            Some("/tmp/dnsmasq.d".into())
+        );
+        assert_eq!(conf_dir("port=53\n"), None);
+        let usual = Path::new("/etc/dnsmasq.d");
+        assert_eq!(debian_directory("ENABLED=1\n"), usual);
+        let text = "#CONFIG_DIR=/no\nCONFIG_DIR=/etc/names.d,.dpkg-dist,.dpkg-old,.dpkg-new\n";
+        assert_eq!(debian_directory(text), Path::new("/etc/names.d"));
+        assert_eq!(debian_directory("CONFIG_DIR=,x\n"), usual);
+    }
+
+    #[test]
+    fn what_the_host_asks_and_what_is_asked_besides() {
+        assert!(asks_itself(
+            "search lan\nnameserver 127.0.0.1\nnameserver 192.0.2.1\n"
+        ));
+        assert!(asks_itself("nameserver ::1\n"));
+        for other in [
+            "",
+            "nameserver 127.0.0.53\n",
+            "nameserver 192.0.2.1\nnameserver 127.0.0.1\n",
+        ] {
+            assert!(!asks_itself(other), "{other}");
+        }
+        let text = "#server=1.1.1.1\nserver=8.8.8.8\nserver=/lan/192.168.1.9\n server = fd00::1 \nservers-file=/x\n";
+        let found: Vec<&str> = general_servers(text).collect();
+        assert_eq!(found, ["8.8.8.8", "fd00::1"]);
+    }
+
+    #[test]
+    fn a_file_comes_when_it_is_good_and_goes() {
+        // Without the program nothing is taken.
+        if super::super::find_program("dnsmasq").is_none() {
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("dnsmasq.cfg01411c.d");
+        let dnsmasq = Dnsmasq::not_started(directory.clone());
+        let good = "no-resolv\nserver=10.8.0.1@mr-office\n";
+        dnsmasq.set("millrace.conf", good).unwrap();
+        assert_eq!(dnsmasq.read("millrace.conf").as_deref(), Some(good));
+        let error = dnsmasq
+            .set("millrace.conf", "no-such-option\n")
+            .unwrap_err();
+        assert!(error.to_string().contains("bad option"), "{error}");
+        assert_eq!(dnsmasq.read("millrace.conf").as_deref(), Some(good));
+        dnsmasq.remove("millrace.conf").unwrap();
+        dnsmasq.remove("millrace.conf").unwrap();
+        assert_eq!(fs::read_dir(directory).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,202 @@
+//! Addresses of endpoints' names.
+//!
+//! A tunnel that has name servers of its own, or a guard that lets names leave by the tunnel only, takes the host's questions
+//! too: the tunnel needs the name, and the name the tunnel. So the name is asked for in this order, until it is found:
+//!
+//! 1. of the name servers that a line has of its own, by that line;
+//! 2. of the host's resolver;
+//! 3. of the name servers that the host had when nothing led them into the tunnel, by the lines, or with the tunnel's mark;
+//! 4. where none of them says anything: the last addresses that were good ([`kept`]).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
+use std::time::Instant;
+
+use config::lines::Lines;
+use dns::lookup::{Lookup, LookupError, Step};
+use dns::message::MESSAGE_MAX;
+use netio::poll::Poller;
+use nix::sys::socket::{setsockopt, sockopt};
+
+pub(crate) mod kept;
+mod servers;
+
+pub(crate) use servers::of_host;
+
+/// The ways to ask about a name that is looked up elsewhere, or while nothing else may be asked.
+#[derive(Default)]
+pub(crate) struct Asker {
+    /// Servers of the lines' own.
+    lines: Sockets,
+    /// The host's, past the tunnel.
+    past: Sockets,
+}
+
+impl Asker {
+    /// Opens a socket for each server and way. Marks need a capability that the asking thread has not. `host` are the host's
+    /// servers.
+    pub(crate) fn new(host: &[IpAddr], mark: u32, lines: &Lines) -> Self {
+        let mut asker = Self::default();
+        let devices = lines.lines.iter().filter_map(|line| {
+            let device = line.interface.as_deref()?;
+            Some((line.name.as_str(), device))
+        });
+        let mut is_by_lines = false;
+        for (name, device) in devices {
+            is_by_lines = true;
+            for server in servers::of_line(name, device) {
+                asker.lines.open(server, mark, Some(device));
+            }
+            for server in host {
+                asker.past.open(*server, mark, Some(device));
+            }
+        }
+        if !is_by_lines {
+            for server in host {
+                asker.past.open(*server, mark, None);
+            }
+        }
+        asker
+    }
+
+    /// All addresses of a name.
+    ///
+    /// # Errors
+    /// What the host's resolver says, where nothing else knows.
+    pub(crate) fn look_up(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        // A scoped address, which is no name: an interface may come later.
+        let is_name = config::types::is_domain(host.trim_end_matches('.'));
+        if is_name && let Ok(found) = self.lines.look_up(host) {
+            return Ok(kept::keep(host, found));
+        }
+        let error = match (host, 0_u16).to_socket_addrs() {
+            Ok(found) => {
+                let found = found.map(|it| it.ip()).collect();
+                return Ok(if is_name {
+                    kept::keep(host, found)
+                } else {
+                    found
+                });
+            }
+            Err(error) => error,
+        };
+        if !is_name {
+            return Err(error);
+        }
+        match self.past.look_up(host) {
+            Ok(found) => return Ok(kept::keep(host, found)),
+            Err(LookupError::NoAddress) => return Err(error),
+            Err(past) => log::debug!("{host}: past the tunnel: {past}"),
+        }
+        match kept::last(host) {
+            found if found.is_empty() => Err(error),
+            found => {
+                log::warn!("{host}: {error}; its last address that was good is tried");
+                Ok(found)
+            }
+        }
+    }
+}
+
+/// Most sockets of one group: each server of each line.
+const SOCKETS_MAX: usize = 16;
+
+/// A group of servers, asked one after the other.
+#[derive(Default)]
+struct Sockets(Vec<UdpSocket>);
+
+impl Sockets {
+    fn open(&mut self, server: IpAddr, mark: u32, device: Option<&str>) {
+        if self.0.len() < SOCKETS_MAX
+            && let Ok(socket) = open(server, mark, device)
+                .inspect_err(|error| log::debug!("name server {server}: {error}"))
+        {
+            self.0.push(socket);
+        }
+    }
+
+    fn look_up(&self, host: &str) -> Result<Vec<IpAddr>, LookupError> {
+        if self.0.is_empty() {
+            return Err(LookupError::NoAnswer);
+        }
+        let Ok(poller) = Poller::new() else {
+            return Err(LookupError::NoAnswer);
+        };
+        for (token, socket) in (0..).zip(&self.0) {
+            let _ = poller.add(socket, token);
+        }
+        let mut numbers = [[0; 2]; 2];
+        numbers.iter_mut().for_each(|it| crypto::random(it));
+        let numbers = numbers.map(u16::from_ne_bytes);
+        let mut lookup = Lookup::new(host, self.0.len(), numbers, Instant::now())?;
+        loop {
+            let now = Instant::now();
+            match lookup.next(now) {
+                Step::Done(found) => return found,
+                Step::Send(server, message) => {
+                    if self.0[server].send(&message).is_err() {
+                        lookup.unreachable(server, now);
+                    }
+                }
+                Step::Wait(until) => {
+                    let ready = poller.wait(Some(until.saturating_duration_since(now)));
+                    for token in ready.iter().flat_map(|it| it.iter()) {
+                        let server = usize::try_from(token).unwrap_or(usize::MAX);
+                        self.hear(server, &mut lookup);
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear(&self, server: usize, lookup: &mut Lookup) {
+        let Some(socket) = self.0.get(server) else {
+            return;
+        };
+        let mut message = [0; MESSAGE_MAX + 1];
+        // Only this server's datagrams are received.
+        match socket.recv(&mut message) {
+            Ok(count) => lookup.heard(server, &message[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => lookup.unreachable(server, Instant::now()),
+        }
+    }
+}
+
+fn open(server: IpAddr, mark: u32, device: Option<&str>) -> io::Result<UdpSocket> {
+    let any: IpAddr = match server {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    if mark != 0 {
+        setsockopt(&socket, sockopt::Mark, &mark)?;
+    }
+    if let Some(device) = device {
+        setsockopt(&socket, sockopt::BindToDevice, &device.into())?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.connect(SocketAddr::new(server, 53))?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_this_host_need_no_server() {
+        let asker = Asker::new(&[], 0, &Lines::default());
+        let found = asker.look_up("192.0.2.7").unwrap();
+        assert_eq!(found, [IpAddr::from([192, 0, 2, 7])]);
+        assert!(asker.look_up("fe80::1%no-such-device").is_err());
+    }
+
+    #[test]
+    fn a_socket_of_a_device_that_is_not_there_is_none() {
+        let mut sockets = Sockets::default();
+        sockets.open(IpAddr::from([192, 0, 2, 53]), 0, Some("no-such-device"));
+        assert!(sockets.0.is_empty());
+        assert_eq!(sockets.look_up("vpn.example"), Err(LookupError::NoAnswer));
+    }
+}

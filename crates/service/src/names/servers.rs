@@ -1,0 +1,135 @@
+//! Which name servers there are: the host's, and those that a line has of its own.
+
+use std::fs;
+use std::net::IpAddr;
+
+/// Where hosts keep the addresses of their name servers: the usual place; what systemd-resolved and OpenWrt's `dnsmasq`
+/// ask themselves where that names only this host.
+const FILES: [&str; 4] = [
+    "/etc/resolv.conf",
+    "/run/systemd/resolve/resolv.conf",
+    OPENWRT,
+    "/run/dnsmasq/resolv.conf",
+];
+
+/// OpenWrt's, with a comment before those of each interface: `# Interface wan`.
+const OPENWRT: &str = "/tmp/resolv.conf.d/resolv.conf.auto";
+
+/// Most servers that are taken of one place, as the C library does.
+const SERVERS_MAX: usize = 3;
+
+/// The name servers of the host that are not on the host itself.
+pub(crate) fn of_host() -> Vec<IpAddr> {
+    let texts = FILES.iter().map(|path| read(path));
+    texts
+        .map(|text| servers_in(&text))
+        .find(|servers| !servers.is_empty())
+        .unwrap_or_default()
+}
+
+/// The name servers that a line has of its own, as OpenWrt, `systemd-networkd` or `resolvconf` have written them down.
+pub(super) fn of_line(name: &str, device: &str) -> Vec<IpAddr> {
+    let openwrt = read(OPENWRT);
+    let of_interface = section_of(&openwrt, name);
+    if !of_interface.is_empty() {
+        return of_interface;
+    }
+    let index = read(&format!("/sys/class/net/{device}/ifindex"));
+    if !index.is_empty() {
+        let link = read(&format!("/run/systemd/netif/links/{}", index.trim()));
+        let of_link = networkds(&link);
+        if !of_link.is_empty() {
+            return of_link;
+        }
+    }
+    // Debian's names records after the program as well: `eth0.dhclient`.
+    for directory in ["/run/resolvconf/interfaces", "/run/resolvconf/interface"] {
+        for entry in fs::read_dir(directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .take(64)
+        {
+            let record = entry.file_name().to_string_lossy().into_owned();
+            if record == device
+                || record
+                    .strip_prefix(device)
+                    .is_some_and(|it| it.starts_with('.'))
+            {
+                let servers = servers_in(&read(&entry.path().to_string_lossy()));
+                if !servers.is_empty() {
+                    return servers;
+                }
+            }
+        }
+    }
+    Vec::new()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn servers_in(text: &str) -> Vec<IpAddr> {
+    let lines = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        (words.next()? == "nameserver").then(|| words.next()?.parse().ok())?
+    });
+    outside(lines)
+}
+
+/// Those of one interface.
+fn section_of(text: &str, interface: &str) -> Vec<IpAddr> {
+    let head = |line: &str| line.strip_prefix("# Interface ").map(str::to_owned);
+    let mut is_its = false;
+    let its = text.lines().filter(|line| {
+        if let Some(name) = head(line) {
+            // OpenWrt gives the IPv6 of a line an interface of its own.
+            is_its = name == interface || name.strip_suffix('6') == Some(interface);
+        }
+        is_its
+    });
+    servers_in(&its.collect::<Vec<_>>().join("\n"))
+}
+
+/// Those of a file of `systemd-networkd`: `DNS=192.0.2.1 2001:db8::1`.
+fn networkds(text: &str) -> Vec<IpAddr> {
+    let values = text.lines().filter_map(|line| line.strip_prefix("DNS="));
+    outside(values.flat_map(|it| it.split_whitespace().filter_map(|it| it.parse().ok())))
+}
+
+fn outside(servers: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
+    let is_outside = |addr: &IpAddr| !addr.is_loopback();
+    servers.filter(is_outside).take(SERVERS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(list: &[IpAddr]) -> Vec<String> {
+        list.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn servers_on_the_host_itself_are_none() {
+        let text = "# made by hand\nnameserver 127.0.0.53\nnameserver 192.0.2.1 x\n\
+            nameserver 2001:db8::1\nsearch example\nnameserver nonsense\nnameserver";
+        assert_eq!(shown(&servers_in(text)), ["192.0.2.1", "2001:db8::1"]);
+    }
+
+    #[test]
+    fn each_line_has_its_own() {
+        let text = "# Interface lan\nsearch lan\n# Interface wan\nnameserver 192.0.2.1\n# Interface wan6\n\
+            nameserver 2001:db8::1\n# Interface lte\nnameserver 198.51.100.1\n";
+        assert_eq!(
+            shown(&section_of(text, "wan")),
+            ["192.0.2.1", "2001:db8::1"]
+        );
+        assert_eq!(shown(&section_of(text, "lte")), ["198.51.100.1"]);
+        assert!(section_of(text, "lan").is_empty() && section_of(text, "dsl").is_empty());
+        let text = "ADMIN_STATE=configured\nDNS=192.0.2.1 2001:db8::1\nNTP=\n";
+        assert_eq!(shown(&networkds(text)), ["192.0.2.1", "2001:db8::1"]);
+        assert!(of_line("no-such-line", "no-such-device").is_empty());
+    }
+}

@@ -1,0 +1,23 @@
+//! What a name server answers.
+#![no_main]
+
+use dns::message::{ADDRESSES_MAX, Kind, answer, question};
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    for kind in [Kind::A, Kind::Aaaa] {
+        let asked = question(0, "vpn.example.com", kind).expect("a name");
+        // As it is, and behind the head that makes it an answer to the question.
+        let mut whole = asked.clone();
+        whole[2] = 0x81;
+        if let Some((count, rest)) = data.split_first() {
+            whole[7] = *count;
+            whole.extend(rest);
+        }
+        for message in [data, &whole] {
+            if let Some(found) = answer(message, &asked, kind) {
+                assert!(found.addresses.len() <= ADDRESSES_MAX);
+                assert!(found.addresses.iter().all(|it| it.is_ipv4() == (kind == Kind::A)));
+            }
+        }
+    }
+});
