@@ -20,6 +20,7 @@ mod relayed;
 mod site;
 mod tunnel;
 pub mod two_lines;
+pub mod web;
 pub mod world;
 
 use std::fs;

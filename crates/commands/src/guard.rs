@@ -14,6 +14,8 @@ use thiserror::Error;
 mod kept;
 mod text;
 
+#[cfg(feature = "monitor")]
+pub(crate) use text::rows;
 pub(crate) use text::{document, render};
 
 /// Exit code of `status` where the guard is off, as that of services that do not run.
