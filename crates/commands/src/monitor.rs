@@ -238,6 +238,10 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     if nix::unistd::geteuid().is_root() {
         host::privileges::become_user(user, None)?;
         host::privileges::confine_this_thread();
+        // Other processes of that user are not to look into this one.
+        if let Err(error) = nix::sys::prctl::set_dumpable(false) {
+            log::debug!("processes of the same user may look into this one: {error}");
+        }
     }
     for listener in &listeners {
         terminal::say(format_args!(

@@ -235,7 +235,12 @@ fn a_tunnel_that_fails_comes_back_and_is_held_is_seen_in_every_view() {
     world
         .net
         .a
-        .output("ip", ["link", "add", "br-lan", "type", "dummy"])
+        .output(
+            "ip",
+            [
+                "link", "add", "br-lan", "type", "veth", "peer", "name", "lan0",
+            ],
+        )
         .unwrap();
     let _ = guard(&[
         "on",
