@@ -15,6 +15,8 @@ use thiserror::Error;
 pub(crate) mod kept;
 mod text;
 
+#[cfg(feature = "monitor")]
+pub(crate) use text::rows;
 pub(crate) use text::{document, render};
 
 /// Exit code of `status` where the guard is off, as that of services that do not run.

@@ -22,6 +22,8 @@ mod logs;
 mod manual;
 #[cfg(feature = "pptp")]
 mod migrate;
+#[cfg(feature = "monitor")]
+mod monitor;
 mod netifd;
 mod openvpn;
 mod peer;
@@ -76,6 +78,8 @@ fn cli() -> Command {
         .subcommand(leak_test::command())
         .subcommands(keys::commands())
         .subcommand(tune::command());
+    #[cfg(feature = "monitor")]
+    let cli = cli.subcommand(monitor::command());
     #[cfg(feature = "pptp")]
     let cli = cli.subcommand(migrate::command());
     #[cfg(feature = "relay")]
@@ -160,6 +164,8 @@ pub fn run() -> ExitCode {
         Some(("wireguard", m)) => wireguard::run(m),
         Some(("netifd", m)) => netifd::run(m),
         Some(("status", m)) => status::run(&m.into()),
+        #[cfg(feature = "monitor")]
+        Some(("monitor", m)) => monitor::run(m),
         #[cfg(feature = "pptp")]
         Some(("migrate", m)) => migrate::run(m),
         #[cfg(feature = "relay")]

@@ -12,11 +12,11 @@ use std::process::ExitCode;
 
 /// One tunnel.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Listed {
-    name: String,
-    protocol: &'static str,
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    pub(crate) protocol: &'static str,
     /// The process that has it up.
-    pid: Option<i32>,
+    pub(crate) pid: Option<i32>,
     path: PathBuf,
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn command() -> Command {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let listed = list(profile::all(), &running::all());
+    let listed = all();
     let shown = match matches.get_flag("json") {
         true => serde_json::to_string_pretty(&listed).map(|text| text + "\n"),
         false => Ok(text(&listed)),
@@ -49,6 +49,11 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         }
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// All that there are.
+pub(crate) fn all() -> Vec<Listed> {
+    list(profile::all(), &running::all())
 }
 
 /// The files, and what is up from elsewhere.

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "server")]
 pub(crate) mod openvpn;
-mod qr;
+pub(crate) mod qr;
 mod wireguard;
 
 use crate::server::place::{self, Lock, PlaceError};
@@ -16,6 +16,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use service::running;
+use std::cell::RefCell;
 use std::fs;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -151,6 +152,8 @@ pub(crate) struct Wanted<'a> {
     /// Where its file goes.
     pub(crate) file: Option<&'a Path>,
     pub(crate) qr: bool,
+    /// Takes the text of the file, in the place of a file and of the terminal.
+    pub(crate) text: Option<&'a RefCell<Zeroizing<String>>>,
 }
 
 impl Wanted<'_> {
@@ -178,6 +181,10 @@ impl Wanted<'_> {
 
     /// Hands the client's file over, in front of what lets it in: of what fails here nothing is to be taken back.
     pub(crate) fn hand_over(&self, text: &str) -> Result<(), PeerError> {
+        if let Some(taken) = self.text {
+            *taken.borrow_mut() = secret(&[text]);
+            return Ok(());
+        }
         let code = match self.qr {
             true => Some(qr::code(text, std::io::stdout().is_terminal())?),
             false => None,
@@ -225,20 +232,10 @@ fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
     };
     let text = |id: &str| matches.get_one::<String>(id).map_or("", String::as_str);
     let path = place::find(text("server"), Path::new(DIRECTORY))?;
-    let lock = Lock::of(path.parent().unwrap_or_else(|| Path::new("/")))?;
-    let is_openvpn = config::openvpn::is_openvpn(&path);
-    #[cfg(not(feature = "server"))]
-    if is_openvpn {
-        return Err(PeerError::NotBuilt);
-    }
+    let lock = lock(&path)?;
     match command {
         "list" => {
-            let rows = match is_openvpn {
-                #[cfg(feature = "server")]
-                true => openvpn::list(&path)?,
-                _ => wireguard::list(&path)?,
-            };
-            print(&rows);
+            print(&list(&path)?);
             return Ok(());
         }
         "add" => {
@@ -256,13 +253,9 @@ fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
                 endpoint: endpoint.transpose()?,
                 file: file.map(PathBuf::as_path),
                 qr: matches.get_flag("qr"),
+                text: None,
             };
-            let added = match is_openvpn {
-                #[cfg(feature = "server")]
-                true => openvpn::add(&path, &wanted),
-                _ => wireguard::add(&path, &wanted),
-            };
-            added?;
+            add(&path, &wanted)?;
             if let Some(file) = wanted.file {
                 terminal::note(format_args!(
                     "{} is for {}: hand it over by a way that others cannot read, then delete it here",
@@ -271,42 +264,98 @@ fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
                 ));
             }
         }
-        "revoke" => match is_openvpn {
-            #[cfg(feature = "server")]
-            true => openvpn::revoke(&path, text("NAME"))?,
-            _ => wireguard::revoke(&path, text("NAME"))?,
-        },
+        "revoke" => revoke(&path, text("NAME"))?,
         _ => {
-            let (old, new) = (text("OLD"), checked(text("NEW"))?);
-            match is_openvpn {
-                #[cfg(feature = "server")]
-                true => openvpn::rename(&path, old, new)?,
-                _ => wireguard::rename(&path, old, new)?,
-            }
+            rename(&path, text("OLD"), text("NEW"))?;
             // Names are nothing to a server that is up.
             return Ok(());
         }
     }
     drop(lock);
-    tell(&path, is_openvpn && command == "add")
+    if !tell(&path, command == "add")? {
+        terminal::note(not_up(&path));
+    }
+    Ok(())
 }
 
-/// Has the process that runs a server read its file again; its clients notice nothing.
-fn tell(path: &Path, knows: bool) -> Result<(), PeerError> {
+/// What is said where [`tell`] finds none to tell.
+pub(crate) fn not_up(path: &Path) -> String {
+    let name = running::name_of(path);
+    format!("{name} is not up by `millrace up`: it counts from the next start")
+}
+
+/// Whether a file is a server's that `millrace server init` has made, or could have.
+#[cfg(feature = "monitor")]
+pub(crate) fn is_home(path: &Path) -> bool {
+    match path.extension().and_then(|it| it.to_str()) {
+        #[cfg(feature = "server")]
+        Some("ovpn") => openvpn::Store::of(path).list().is_file(),
+        Some("conf") => wireguard::is_home(path),
+        _ => false,
+    }
+}
+
+/// Keeps others from changing the server's files meanwhile.
+pub(crate) fn lock(path: &Path) -> Result<Lock, PeerError> {
+    let lock = Lock::of(path.parent().unwrap_or_else(|| Path::new("/")))?;
+    #[cfg(not(feature = "server"))]
+    if config::openvpn::is_openvpn(path) {
+        return Err(PeerError::NotBuilt);
+    }
+    Ok(lock)
+}
+
+/// Lets a client in.
+pub(crate) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
+    checked(wanted.name)?;
+    match config::openvpn::is_openvpn(path) {
+        #[cfg(feature = "server")]
+        true => openvpn::add(path, wanted),
+        _ => wireguard::add(path, wanted),
+    }
+}
+
+/// Those who may call.
+pub(crate) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
+    match config::openvpn::is_openvpn(path) {
+        #[cfg(feature = "server")]
+        true => openvpn::list(path),
+        _ => wireguard::list(path),
+    }
+}
+
+/// Keeps a client out.
+pub(crate) fn revoke(path: &Path, name: &str) -> Result<(), PeerError> {
+    match config::openvpn::is_openvpn(path) {
+        #[cfg(feature = "server")]
+        true => openvpn::revoke(path, name),
+        _ => wireguard::revoke(path, name),
+    }
+}
+
+/// Gives a client another name, which is nothing to a server that is up.
+pub(crate) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError> {
+    checked(new)?;
+    match config::openvpn::is_openvpn(path) {
+        #[cfg(feature = "server")]
+        true => openvpn::rename(path, old, new),
+        _ => wireguard::rename(path, old, new),
+    }
+}
+
+/// Has the process that runs a server read its file again; its clients notice nothing. False where none runs it. A client
+/// that was `added` to an OpenVPN server is let in by its certificate.
+pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
     let found = running::all().into_iter().find(|it| it.path == path);
     let Some(found) = found else {
-        terminal::note(format_args!(
-            "{} is not up by `millrace up`: it counts from the next start",
-            running::name_of(path)
-        ));
-        return Ok(());
+        return Ok(false);
     };
-    if knows {
-        return Ok(());
+    if added && config::openvpn::is_openvpn(path) {
+        return Ok(true);
     }
     match kill(Pid::from_raw(found.pid), Signal::SIGHUP) {
         // It has ended meanwhile.
-        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Ok(()) | Err(Errno::ESRCH) => Ok(true),
         Err(error) => Err(PeerError::Signal {
             pid: found.pid,
             error,

@@ -71,7 +71,7 @@ impl From<&ArgMatches> for Arguments {
 
 /// Why there is no status.
 #[derive(Debug, Error)]
-enum StatusError {
+pub(crate) enum StatusError {
     #[error(
         "{ifname}: no Millrace tunnel of this name runs; `millrace status` lists those that do"
     )]
@@ -157,8 +157,25 @@ fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
         }
         return Ok(vec![fetch(ifname)?]);
     }
-    let mut statuses = Vec::new();
-    let mut hidden = None;
+    let (statuses, mut hidden) = all()?;
+    // That none can be seen does not mean that none runs.
+    if statuses.is_empty()
+        && let Some(last) = hidden.pop()
+    {
+        hidden.iter().for_each(tell);
+        return Err(last);
+    }
+    hidden.iter().for_each(tell);
+    Ok(statuses)
+}
+
+fn tell(error: &StatusError) {
+    terminal::note(format_args!("millrace: {error}"));
+}
+
+/// All that can be seen, and why others cannot.
+pub(crate) fn all() -> Result<(Vec<Status>, Vec<StatusError>), StatusError> {
+    let (mut statuses, mut hidden) = (Vec::new(), Vec::new());
     for ifname in running(Path::new(SOCKET_DIR)).map_err(|error| StatusError::Directory {
         directory: SOCKET_DIR,
         error,
@@ -168,22 +185,10 @@ fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
             // The socket file of a daemon that was killed.
             Err(StatusError::NotRunning { .. }) => {}
             // One that hangs must not hide the others.
-            Err(error) => {
-                if let Some(before) = hidden.replace(error) {
-                    terminal::note(format_args!("millrace: {before}"));
-                }
-            }
+            Err(error) => hidden.push(error),
         }
     }
-    match hidden {
-        // That none can be seen does not mean that none runs.
-        Some(error) if statuses.is_empty() => Err(error),
-        Some(error) => {
-            terminal::note(format_args!("millrace: {error}"));
-            Ok(statuses)
-        }
-        None => Ok(statuses),
-    }
+    Ok((statuses, hidden))
 }
 
 /// Names of the interfaces that have a socket, sorted.

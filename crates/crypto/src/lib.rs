@@ -36,6 +36,7 @@ mod null;
 pub mod packet_aead;
 mod packet_cbc;
 mod packet_cipher;
+pub mod password;
 mod portable;
 pub mod primitives;
 mod random;

@@ -13,10 +13,17 @@ const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 /// The report as text.
 pub(crate) fn render(report: &Report) -> String {
     let mut out = format!("guard: {}\n", report.state.name());
-    // Writing to a string does not fail.
-    let mut line = |label: &str, value: &str| {
+    for (label, value) in rows(report) {
+        // Writing to a string does not fail.
         let _ = writeln!(out, "  {label}: {value}");
-    };
+    }
+    out
+}
+
+/// What the report has to say, each thing with its name.
+pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    let mut line = |label: &str, value: &str| rows.push((label.to_owned(), value.to_owned()));
     if let Some(guard) = &report.guard {
         line("guarded", &guard.lan.join(", "));
         if !guard.reach.is_empty() {
@@ -59,7 +66,7 @@ pub(crate) fn render(report: &Report) -> String {
     if let Some(how) = how(report) {
         line("to let go", &how);
     }
-    out
+    rows
 }
 
 /// How to let go of what is held.

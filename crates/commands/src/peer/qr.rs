@@ -36,6 +36,16 @@ pub(super) fn code(text: &str, colours: bool) -> Result<Zeroizing<String>, PeerE
     Ok(Zeroizing::new(out))
 }
 
+/// The code's rows for a page to draw: a `1` for each dark module. None where the text is too long.
+#[cfg(feature = "monitor")]
+pub(crate) fn rows(text: &str) -> Option<Vec<String>> {
+    let code = QrCode::encode_text(text, QrCodeEcc::Low).ok()?;
+    let code = &code;
+    let range = || 0..code.size();
+    let row = |y| range().map(move |x| if code.get_module(x, y) { '1' } else { '0' });
+    Some(range().map(|y| row(y).collect()).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

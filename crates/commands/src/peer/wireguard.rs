@@ -100,6 +100,14 @@ fn list_of<T: ToString>(items: &[T]) -> String {
     items.join(", ")
 }
 
+/// Whether a file has the section of a server at home.
+#[cfg(feature = "monitor")]
+pub(super) fn is_home(path: &Path) -> bool {
+    // Most files are of clients: they are not read any further.
+    let text = place::read(path).unwrap_or_default();
+    text.contains("[Server]") && File::read(path).is_ok_and(|it| it.tunnel.home.is_some())
+}
+
 /// Makes keys for a client, hands its file over, and lets it in.
 pub(super) fn add(path: &Path, wanted: &Wanted<'_>) -> Result<(), PeerError> {
     let file = File::read(path)?;

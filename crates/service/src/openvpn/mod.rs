@@ -77,6 +77,14 @@ const OWN_NAME: openvpn::Options = openvpn::Options {
     allow_files: true,
 };
 
+/// Asks for a secret on the terminal, which does not show what is typed.
+///
+/// # Errors
+/// There is no terminal.
+pub fn ask_at_terminal(prompt: &str) -> io::Result<zeroize::Zeroizing<String>> {
+    secrets::ask(prompt, false)
+}
+
 /// Faults of a configuration that are printed.
 const FAULTS: usize = 20;
 

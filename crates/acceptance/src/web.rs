@@ -1,0 +1,132 @@
+//! `millrace monitor` in a host, and requests that say what no browser would.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+use lab::{Host, Process};
+
+use super::{Directory, PATIENCE, PROGRAM};
+
+/// The page's password in tests.
+pub const PASSWORD: &str = "correct horse";
+
+/// The same as `Authorization: Basic` has it, behind a name.
+pub const BASIC: &str = "eDpjb3JyZWN0IGhvcnNl";
+
+/// What programs show for the metrics.
+pub const TOKEN: &str = "0123456789abcdef0123";
+
+/// The page's server.
+pub struct Monitor<'h> {
+    host: &'h Host,
+    /// The process that has privileges.
+    pub process: Process,
+    /// Its files.
+    pub directory: Directory,
+}
+
+impl<'h> Monitor<'h> {
+    /// Starts one at 127.0.0.1:8470, with the password and a token or without, and with further arguments.
+    pub fn start(host: &'h Host, password: bool, more: &[&str]) -> Self {
+        let directory = Directory::new();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let [file, token, day] = [path("password"), path("token"), path("day")];
+        if password {
+            let words = ["monitor", "password", "--password", &file];
+            let set = host.command(PROGRAM).args(words);
+            set.output_with_input(PASSWORD).unwrap();
+            directory.file("token", TOKEN);
+        }
+        let words = [
+            "monitor",
+            "--password",
+            &file,
+            "--token",
+            &token,
+            "--history",
+            &day,
+        ];
+        let mut process = host
+            .command(PROGRAM)
+            .args(words)
+            .args(more)
+            .spawn()
+            .unwrap();
+        let told = |line: &str| line.contains("the page is at http://");
+        process
+            .wait_for_line("its address", PATIENCE, told)
+            .unwrap();
+        Self {
+            host,
+            process,
+            directory,
+        }
+    }
+
+    /// Sends a request as it stands, and reads what comes back.
+    pub fn request(&self, request: &str) -> Reply {
+        exchange(self.host, (Ipv4Addr::LOCALHOST, 8470).into(), request)
+    }
+
+    /// A connection to an address, on which nothing is said.
+    pub fn connect(&self, address: SocketAddr) -> TcpStream {
+        let connect = || TcpStream::connect(address);
+        self.host.run(connect).unwrap().unwrap()
+    }
+
+    /// Whether it still listens.
+    pub fn is_there(&self) -> bool {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8470));
+        self.host
+            .run(|| TcpStream::connect(address))
+            .unwrap()
+            .is_ok()
+    }
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status; 0 where nothing came.
+    pub status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Reply {
+    /// A field of the head, by its name in small letters.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let mut pairs = self.head.lines().filter_map(|it| it.split_once(": "));
+        pairs
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).unwrap()
+    }
+}
+
+/// Sends a request from a host to an address of it.
+pub fn exchange(host: &Host, address: SocketAddr, request: &str) -> Reply {
+    let mut bytes = Vec::new();
+    let work = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        // One that is turned away may find the connection closed.
+        let _ = stream.write_all(request.as_bytes());
+        let _ = stream.read_to_end(&mut bytes);
+        std::io::Result::Ok(())
+    };
+    host.run(work).unwrap().unwrap();
+    let end = bytes.windows(4).position(|it| it == b"\r\n\r\n");
+    let body = end.map_or(Vec::new(), |end| bytes.split_off(end + 4));
+    let head = String::from_utf8(bytes).unwrap();
+    let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+    Reply {
+        status: status.unwrap_or(0),
+        head,
+        body,
+    }
+}

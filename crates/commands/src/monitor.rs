@@ -1,0 +1,334 @@
+//! `millrace monitor`: a page that shows what the tunnels of this host do, and the figures for Prometheus.
+//!
+//! This process starts itself once more. That one listens and serves, and has no privileges; this one answers what it asks.
+
+mod password;
+mod source;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use monitor::front;
+use monitor::link;
+use monitor::password::{Password, PasswordError};
+use monitor::site::Settings;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use source::Host;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{env, fs, thread};
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+/// Where the password is.
+const PASSWORD: &str = "/etc/millrace/monitor.password";
+
+/// Where the token is that programs show for the metrics.
+const TOKEN: &str = "/etc/millrace/monitor.token";
+
+/// Where the rates of a day are: gone after a reboot, and no wear for a flash.
+const HISTORY: &str = "/run/millrace/monitor.day";
+
+/// The port where none is told.
+const PORT: u16 = 8470;
+
+/// Addresses that are listened on at once.
+const LISTENERS: usize = 8;
+
+/// Shortest token, in characters.
+const TOKEN_LEAST: usize = 16;
+
+/// Longest file of a password or a token, in bytes.
+const FILE_MAX: u64 = 4096;
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    let text = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
+    let path = |arg: Arg| arg.value_parser(value_parser!(PathBuf));
+    let password =
+        || path(text("password", "FILE", "Where the password is kept").default_value(PASSWORD));
+    Command::new("monitor")
+        .about("Serve a page that shows tunnels, peers, lines, guard and rates, and /metrics")
+        .args_conflicts_with_subcommands(true)
+        .subcommand(
+            Command::new("password")
+                .about("Set the password of the page, asked for or read from standard input")
+                .arg(password()),
+        )
+        .arg(
+            text(
+                "listen",
+                "ADDRESS[:PORT]",
+                "Where to listen [default: 127.0.0.1:8470]; may be repeated",
+            )
+            .action(ArgAction::Append),
+        )
+        .arg(
+            text(
+                "name",
+                "NAME",
+                "A name of this host that browsers may use; may be repeated",
+            )
+            .action(ArgAction::Append),
+        )
+        .arg(password())
+        .arg(path(
+            text(
+                "token",
+                "FILE",
+                "What programs show for /metrics, if it is there",
+            )
+            .default_value(TOKEN),
+        ))
+        .arg(path(
+            text("history", "FILE", "Where the rates of a day are kept").default_value(HISTORY),
+        ))
+        .arg(text("user", "USER", "Whom the process that serves becomes").default_value("nobody"))
+        .arg(
+            Arg::new("front")
+                .long("front")
+                .action(ArgAction::SetTrue)
+                .hide(true)
+                .help("Serve, and ask the process at the other end of standard input"),
+        )
+}
+
+/// Why there is no page.
+#[derive(Debug, Error)]
+enum MonitorError {
+    #[error("--listen {0}: write an address, or ADDRESS:PORT")]
+    Address(String),
+    #[error("--listen: at most {LISTENERS} addresses")]
+    Many,
+    #[error(
+        "{0}: without a password only addresses of the loopback are listened on: `millrace monitor password` sets one"
+    )]
+    Open(SocketAddr),
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        address: SocketAddr,
+        error: io::Error,
+    },
+    #[error("{}: {error}", .path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error("{}: {error}", .path.display())]
+    Password { path: PathBuf, error: PasswordError },
+    #[error("{}: a token has at least {TOKEN_LEAST} characters", .0.display())]
+    Token(PathBuf),
+    #[error("the two passwords differ")]
+    Differ,
+    #[error("no password was given")]
+    NoPassword,
+    #[error("--user {0}")]
+    User(#[from] host::privileges::UserError),
+    #[error(transparent)]
+    Start(#[from] io::Error),
+}
+
+/// Runs the command.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let result = match matches.subcommand() {
+        Some(("password", m)) => password::set(file(m, "password")).map(|()| ExitCode::SUCCESS),
+        _ if matches.get_flag("front") => serve(matches),
+        _ => answer(matches),
+    };
+    result.unwrap_or_else(|error| {
+        terminal::note(format_args!("millrace: {error}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn file<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
+    // Each has a default.
+    matches
+        .get_one::<PathBuf>(name)
+        .map_or(Path::new(""), PathBuf::as_path)
+}
+
+/// The process that keeps its privileges.
+fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut command = std::process::Command::new(env::current_exe()?);
+    command
+        .args(env::args_os().skip(1))
+        .arg("--front")
+        .stdin(Stdio::from(OwnedFd::from(theirs)));
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let mut child = command.spawn()?;
+    // It holds the other end, by which the front would not see us go.
+    drop(command);
+    host::privileges::drop_privileges();
+    let told = Arc::new(AtomicBool::new(false));
+    end_at_signal(signals, ours.try_clone()?, Arc::clone(&told))?;
+    let mut host = Host::new(file(matches, "history"));
+    let answered = link::answer(&ours, &mut host);
+    host.write();
+    // It ends when it is answered no more.
+    let _ = ours.shutdown(Shutdown::Both);
+    drop(ours);
+    let status = child.wait()?;
+    if told.load(Ordering::Relaxed) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if status.success() {
+        answered?;
+    }
+    // What was wrong it has said itself.
+    Ok(ExitCode::FAILURE)
+}
+
+/// A signal ends the conversation, and with it both processes.
+fn end_at_signal(
+    mut signals: Signals,
+    stream: UnixStream,
+    told: Arc<AtomicBool>,
+) -> io::Result<()> {
+    let wait = move || {
+        if signals.forever().next().is_some() {
+            told.store(true, Ordering::Relaxed);
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    };
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(wait)
+        .map(drop)
+}
+
+/// The process that listens and serves.
+fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
+    let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let password = read(file(matches, "password"))?;
+    let password = password.map(|text| {
+        Password::from_text(&text).map_err(|error| MonitorError::Password {
+            path: file(matches, "password").to_owned(),
+            error,
+        })
+    });
+    let password = password.transpose()?;
+    let token = read(file(matches, "token"))?.map(|it| Zeroizing::new(it.trim().to_owned()));
+    if token
+        .as_ref()
+        .is_some_and(|it| it.chars().count() < TOKEN_LEAST)
+    {
+        return Err(MonitorError::Token(file(matches, "token").to_owned()));
+    }
+    let addresses = addresses(matches)?;
+    if password.is_none()
+        && let Some(open) = addresses
+            .iter()
+            .find(|it| !it.ip().to_canonical().is_loopback())
+    {
+        return Err(MonitorError::Open(*open));
+    }
+    let mut listeners = Vec::new();
+    for address in addresses {
+        let listener = TcpListener::bind(address);
+        listeners.push(listener.map_err(|error| MonitorError::Listen { address, error })?);
+    }
+    let user = matches.get_one::<String>("user").map(String::as_str);
+    // Another user than root may be none other, and has no more than it was given.
+    if nix::unistd::geteuid().is_root() {
+        host::privileges::become_user(user, None)?;
+        host::privileges::confine_this_thread();
+        // Other processes of that user are not to look into this one.
+        if let Err(error) = nix::sys::prctl::set_dumpable(false) {
+            log::debug!("processes of the same user may look into this one: {error}");
+        }
+    }
+    for listener in &listeners {
+        terminal::say(format_args!(
+            "the page is at http://{}/",
+            listener.local_addr()?
+        ));
+    }
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim().to_owned();
+    let mut names: Vec<String> = matches
+        .get_many("name")
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    names.extend(["", ".lan", ".local", ".home.arpa"].map(|end| format!("{host}{end}")));
+    let settings = Settings {
+        names,
+        password,
+        token,
+        host,
+    };
+    front::run(listeners, settings, link)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn addresses(matches: &ArgMatches) -> Result<Vec<SocketAddr>, MonitorError> {
+    let Some(words) = matches.get_many::<String>("listen") else {
+        return Ok(vec![(IpAddr::from([127, 0, 0, 1]), PORT).into()]);
+    };
+    let addresses = words.map(|it| address(it).ok_or_else(|| MonitorError::Address(it.clone())));
+    let addresses: Vec<_> = addresses.collect::<Result<_, _>>()?;
+    match addresses.len() {
+        0..=LISTENERS => Ok(addresses),
+        _ => Err(MonitorError::Many),
+    }
+}
+
+/// An address, whose port may be left out.
+fn address(word: &str) -> Option<SocketAddr> {
+    if let Ok(address) = word.parse::<SocketAddr>() {
+        return Some(address);
+    }
+    let bare = word.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let bare = bare
+        .and_then(|it| it.parse::<Ipv6Addr>().ok())
+        .map(IpAddr::from);
+    Some((bare.or_else(|| word.parse().ok())?, PORT).into())
+}
+
+/// A file with a secret; none where it is not there.
+fn read(path: &Path) -> Result<Option<Zeroizing<String>>, MonitorError> {
+    use std::io::Read as _;
+    let read = || -> io::Result<_> {
+        let mut text = Zeroizing::new(String::new());
+        fs::File::open(path)?
+            .take(FILE_MAX)
+            .read_to_string(&mut text)?;
+        Ok(text)
+    };
+    match read() {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound) => Ok(None),
+        Err(error) => Err(MonitorError::File {
+            path: path.to_owned(),
+            error,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_may_be_left_out() {
+        for (word, wanted) in [
+            ("192.168.1.1", "192.168.1.1:8470"),
+            ("192.168.1.1:80", "192.168.1.1:80"),
+            ("::1", "[::1]:8470"),
+            ("[fd00::1]", "[fd00::1]:8470"),
+            ("[fd00::1]:1", "[fd00::1]:1"),
+        ] {
+            assert_eq!(address(word).unwrap().to_string(), wanted);
+        }
+        for wrong in ["", "router", "1.2.3", "1.2.3.4:", "1.2.3.4:99999", "[::1"] {
+            assert!(address(wrong).is_none(), "{wrong}");
+        }
+    }
+}

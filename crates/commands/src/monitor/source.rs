@@ -1,0 +1,222 @@
+//! What the process with privileges answers.
+
+use crate::list;
+use crate::peer::{self, PeerError, Wanted, qr};
+use crate::{profile, status};
+use guard::{Report, State, Way};
+use monitor::day::TEXT_MAX;
+use monitor::link::{Change, Source, What};
+use monitor::sample::{GuardView, Known, Sample};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
+
+/// How often the files of tunnels are looked for.
+const FILES: Duration = Duration::from_secs(15);
+
+/// How often the day is written: it changes every five minutes.
+const WRITE: Duration = Duration::from_secs(15 * 60);
+
+/// Servers, and clients of each, that are told.
+const MOST: usize = 1000;
+
+/// This host.
+pub(super) struct Host {
+    known: Vec<Known>,
+    looked: Option<Instant>,
+    history: PathBuf,
+    /// The text of the day, and when it was last written.
+    day: Option<String>,
+    written: Instant,
+}
+
+impl Host {
+    /// With the file that has the rates of a day.
+    pub(super) fn new(history: &Path) -> Self {
+        Self {
+            known: Vec::new(),
+            looked: None,
+            history: history.to_owned(),
+            day: None,
+            written: Instant::now(),
+        }
+    }
+
+    /// Writes the day, if it has changed.
+    pub(super) fn write(&mut self) {
+        let Some(day) = self.day.take() else { return };
+        self.written = Instant::now();
+        let new = self.history.with_extension("new");
+        let write = || {
+            if let Some(directory) = self.history.parent() {
+                fs::create_dir_all(directory)?;
+            }
+            fs::write(&new, day)?;
+            fs::rename(&new, &self.history)
+        };
+        if let Err(error) = write() {
+            log::warn!("{}: {error}", self.history.display());
+        }
+    }
+
+    fn look_for_files(&mut self) {
+        if self.looked.is_some_and(|it| it.elapsed() < FILES) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let down = list::all().into_iter().filter(|it| it.pid.is_none());
+        let known = down.map(|it| Known {
+            protocol: it.protocol.to_owned(),
+            name: it.name,
+        });
+        self.known = known.take(MOST).collect();
+    }
+}
+
+impl Source for Host {
+    fn sample(&mut self) -> Sample {
+        self.look_for_files();
+        let (tunnels, trouble) = match status::all() {
+            Ok((tunnels, hidden)) => (tunnels, hidden.first().map(ToString::to_string)),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        Sample {
+            tunnels,
+            known: self.known.clone(),
+            guard: crate::guard::brief().map(|it| view(&it)),
+            trouble,
+        }
+    }
+
+    fn day(&mut self) -> String {
+        let read = || -> io::Result<String> {
+            let mut text = String::new();
+            let file = fs::File::open(&self.history)?;
+            file.take(TEXT_MAX as u64).read_to_string(&mut text)?;
+            Ok(text)
+        };
+        read().unwrap_or_default()
+    }
+
+    fn keep(&mut self, day: String) {
+        self.day = Some(day);
+        if self.written.elapsed() >= WRITE {
+            self.write();
+        }
+    }
+
+    fn servers(&mut self) -> Value {
+        let server = |path: &PathBuf| {
+            let name = path.display().to_string();
+            match peer::list(path) {
+                Ok(rows) => {
+                    let clients = rows.into_iter().take(MOST);
+                    let client = |it: peer::Row| json!({"name": it.name, "detail": it.detail});
+                    json!({"name": name, "clients": clients.map(client).collect::<Vec<_>>()})
+                }
+                Err(error) => json!({"name": name, "clients": [], "error": error.to_string()}),
+            }
+        };
+        json!(servers().iter().take(MOST).map(server).collect::<Vec<_>>())
+    }
+
+    fn change(&mut self, change: &Change) -> Result<Value, String> {
+        // Only what was shown can be named: not any path.
+        let mut servers = servers().into_iter();
+        let server = servers.find(|it| it.display().to_string() == change.server);
+        let server = server.ok_or("there is no such server")?;
+        // Its links are followed, as the command does.
+        let server = fs::canonicalize(&server).map_err(|error| error.to_string())?;
+        changed(&server, change).map_err(|error| error.to_string())
+    }
+}
+
+/// The files of servers at home.
+fn servers() -> Vec<PathBuf> {
+    profile::all()
+        .into_iter()
+        .filter(|it| peer::is_home(it))
+        .collect()
+}
+
+fn changed(server: &Path, change: &Change) -> Result<Value, PeerError> {
+    let lock = peer::lock(server)?;
+    let name = change.name.as_str();
+    let mut answer = json!({});
+    let said = match &change.what {
+        What::Add { lan_only } => {
+            let text = RefCell::new(Zeroizing::new(String::new()));
+            let wanted = Wanted {
+                name,
+                lan_only: *lan_only,
+                endpoint: None,
+                file: None,
+                qr: false,
+                text: Some(&text),
+            };
+            peer::add(server, &wanted)?;
+            let is_openvpn = config::openvpn::is_openvpn(server);
+            let text = text.borrow();
+            answer["file"] = text.as_str().into();
+            answer["ending"] = if is_openvpn { ".ovpn" } else { ".conf" }.into();
+            // A camera does not read so much as an OpenVPN file has.
+            let code = if is_openvpn { None } else { qr::rows(&text) };
+            answer["code"] = json!(code);
+            format!("{name} may call.")
+        }
+        What::Revoke => {
+            peer::revoke(server, name)?;
+            format!("{name} is kept out.")
+        }
+        What::Rename { to } => {
+            peer::rename(server, name, to)?;
+            format!("{name} is called {to} now.")
+        }
+    };
+    drop(lock);
+    let is_name_only = matches!(change.what, What::Rename { .. });
+    let is_told = is_name_only || peer::tell(server, matches!(change.what, What::Add { .. }))?;
+    answer["said"] = match is_told {
+        true => said,
+        false => format!("{said} {}", peer::not_up(server)),
+    }
+    .into();
+    Ok(answer)
+}
+
+/// The guard, as the page shows it.
+fn view(report: &Report) -> GuardView {
+    let held = |way: &Way| match way {
+        Way::Held(why) => Some(why.to_string()),
+        Way::Through { .. } => None,
+    };
+    let (why, about) = match report.state {
+        State::Off => (String::new(), "It was asked for, and is not in force."),
+        State::Held => (
+            report.ways.iter().find_map(held).unwrap_or_default(),
+            "Nothing of the guarded devices leaves the LAN until a tunnel is up.",
+        ),
+        State::Through => (
+            String::new(),
+            "What the guarded devices send leaves by a tunnel or not at all.",
+        ),
+    };
+    let mut rows = crate::guard::rows(report);
+    // The page tells rows apart by their names.
+    for (place, (name, _)) in rows.iter_mut().enumerate() {
+        if name == "note" {
+            *name = format!("note {place}");
+        }
+    }
+    GuardView {
+        state: report.state.name().to_owned(),
+        why,
+        about: about.to_owned(),
+        rows,
+        refused: report.refused,
+    }
+}

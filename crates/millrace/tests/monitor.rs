@@ -1,0 +1,330 @@
+//! `millrace monitor`: what it lets in and keeps out, seen by a client of HTTP that says what no browser would.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use acceptance::web::{Monitor, PASSWORD, Reply, exchange};
+use acceptance::{Directory, Net, PROGRAM, Setup, Tunnel, WG, inhabitants, pings, ready, until};
+use lab::Host;
+use nix::sys::signal::Signal;
+
+const HERE: &str = "Host: 127.0.0.1:8470\r\n";
+const JSON: &str = "Content-Type: application/json\r\n";
+const OWN: &str = "Origin: http://127.0.0.1:8470\r\n";
+
+fn get(monitor: &Monitor<'_>, path: &str, fields: &str) -> Reply {
+    monitor.request(&format!("GET {path} HTTP/1.1\r\n{HERE}{fields}\r\n"))
+}
+
+fn post(monitor: &Monitor<'_>, path: &str, fields: &str, body: &str) -> Reply {
+    let length = body.len();
+    monitor.request(&format!(
+        "POST {path} HTTP/1.1\r\n{HERE}{fields}Content-Length: {length}\r\n\r\n{body}"
+    ))
+}
+
+/// The cookie of a new session.
+fn login(monitor: &Monitor<'_>) -> String {
+    let body = format!("{{\"password\":\"{PASSWORD}\"}}");
+    let reply = post(monitor, "/api/login", &format!("{OWN}{JSON}"), &body);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let cookie = reply.field("set-cookie").unwrap().to_owned();
+    assert!(
+        cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"),
+        "{cookie}"
+    );
+    format!("Cookie: {}\r\n", cookie.split(';').next().unwrap())
+}
+
+#[test]
+fn only_the_password_opens_and_only_our_page_asks() {
+    if !ready() {
+        return;
+    }
+    let host = Host::private("a").unwrap();
+    let monitor = Monitor::start(&host, true, &[]);
+    let page = get(&monitor, "/", "");
+    assert_eq!(
+        (page.status, page.field("content-encoding")),
+        (200, Some("gzip"))
+    );
+    let policy = page.field("content-security-policy").unwrap();
+    assert!(
+        policy.starts_with("default-src 'none'; script-src 'sha256-"),
+        "{policy}"
+    );
+    for path in [
+        "/api/state",
+        "/api/day",
+        "/api/peers?tunnel=x",
+        "/api/servers",
+        "/nothing",
+    ] {
+        assert_eq!(get(&monitor, path, "").status, 401, "{path}");
+    }
+    let fields = format!("{OWN}{JSON}");
+    let wrong = post(
+        &monitor,
+        "/api/login",
+        &fields,
+        "{\"password\":\"not the password\"}",
+    );
+    assert_eq!((wrong.status, wrong.field("set-cookie")), (403, None));
+    let cookie = login(&monitor);
+    assert_eq!(get(&monitor, "/api/state", &cookie).status, 200);
+    assert_eq!(
+        get(&monitor, "/api/state", "Cookie: millrace-monitor=guess\r\n").status,
+        401
+    );
+    // With a session, and from another page.
+    let body = "{\"server\":\"home\",\"name\":\"a\",\"do\":\"revoke\"}";
+    for from in [
+        "",
+        "Origin: http://evil.example\r\n",
+        "Origin: null\r\n",
+        "Origin: http://127.0.0.1:8470\r\nSec-Fetch-Site: cross-site\r\n",
+    ] {
+        let refused = post(
+            &monitor,
+            "/api/clients",
+            &format!("{cookie}{from}{JSON}"),
+            body,
+        );
+        assert_eq!(refused.status, 403, "{from}: {refused:?}");
+    }
+    let form = format!("{cookie}{OWN}Content-Type: text/plain\r\n");
+    assert_eq!(post(&monitor, "/api/clients", &form, body).status, 415);
+    let absent = post(
+        &monitor,
+        "/api/clients",
+        &format!("{cookie}{OWN}{JSON}"),
+        body,
+    );
+    assert_eq!(absent.status, 409, "{absent:?}");
+    // A name that an attacker has lead here.
+    let named = |name: &str| {
+        monitor.request(&format!(
+            "GET /api/state HTTP/1.1\r\nHost: {name}\r\n{cookie}\r\n"
+        ))
+    };
+    assert_eq!(named("evil.example:8470").status, 421);
+    assert_eq!(named("localhost:8470").status, 200);
+    let left = post(
+        &monitor,
+        "/api/logout",
+        &format!("{cookie}{OWN}{JSON}"),
+        "{}",
+    );
+    assert_eq!(left.status, 200);
+    assert_eq!(get(&monitor, "/api/state", &cookie).status, 401);
+}
+
+#[test]
+fn tries_of_the_password_are_few() {
+    if !ready() {
+        return;
+    }
+    let host = Host::private("a").unwrap();
+    let monitor = Monitor::start(&host, true, &[]);
+    let fields = format!("{OWN}{JSON}");
+    let wrong = || {
+        post(
+            &monitor,
+            "/api/login",
+            &fields,
+            "{\"password\":\"a guess of many\"}",
+        )
+    };
+    until("a refusal", || wrong().status == 429);
+    let body = format!("{{\"password\":\"{PASSWORD}\"}}");
+    let right = post(&monitor, "/api/login", &fields, &body);
+    assert_eq!(right.status, 429);
+    assert!(right.field("retry-after").unwrap().parse::<u32>().unwrap() <= 11);
+}
+
+#[test]
+fn metrics_are_for_those_with_the_password_or_the_token() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let tunnel = Tunnel::new(&net, &Setup::default());
+    pings(&net.a, acceptance::B4, 3);
+    let monitor = Monitor::start(&net.a, true, &[]);
+    let refused = get(&monitor, "/metrics", "");
+    assert_eq!(refused.status, 401);
+    assert!(
+        refused
+            .field("www-authenticate")
+            .unwrap()
+            .starts_with("Basic")
+    );
+    let with = |value: &str| get(&monitor, "/metrics", &format!("Authorization: {value}\r\n"));
+    assert_eq!(with("Bearer guess").status, 403);
+    assert_eq!(with("Basic eDpndWVzcyBhZ2Fpbg==").status, 403);
+    let reply = with(&format!("Bearer {}", acceptance::web::TOKEN));
+    assert_eq!(reply.status, 200);
+    assert_eq!(
+        reply.field("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    let text = reply.text();
+    let peer = format!(
+        "millrace_peer_receive_bytes_total{{tunnel=\"{WG}\",peer=\"{}\",client=\"\"}} ",
+        tunnel.keys_b.public
+    );
+    let line = text
+        .lines()
+        .find(|it| it.starts_with(&peer))
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(line[peer.len()..].parse::<u64>().unwrap() > 0);
+    let up = format!("millrace_tunnel_up{{tunnel=\"{WG}\",protocol=\"wireguard\",role=\"\"}} 1\n");
+    assert!(text.contains(&up), "{text}");
+    assert_eq!(
+        with(&format!("Basic {}", acceptance::web::BASIC)).status,
+        200
+    );
+}
+
+/// Without a password everything may be seen from this host, and nothing changed; and nobody else is let near.
+#[test]
+fn without_a_password_it_stays_on_the_loopback() {
+    if !ready() {
+        return;
+    }
+    let host = Host::private("a").unwrap();
+    let directory = Directory::new();
+    let none = directory.path().join("none").display().to_string();
+    let words = [
+        "monitor",
+        "--password",
+        &none,
+        "--token",
+        &none,
+        "--listen",
+        "0.0.0.0",
+    ];
+    let exit = host.command(PROGRAM).args(words).exit().unwrap();
+    let said = exit.success().unwrap_err().to_string();
+    assert!(said.contains("without a password"), "{said}");
+    let monitor = Monitor::start(&host, false, &[]);
+    assert_eq!(get(&monitor, "/api/state", "").status, 200);
+    assert_eq!(get(&monitor, "/metrics", "").status, 200);
+    assert_eq!(
+        get(&monitor, "/api/state", "Sec-Fetch-Site: cross-site\r\n").status,
+        403
+    );
+    let body = "{\"server\":\"home\",\"name\":\"a\",\"do\":\"revoke\"}";
+    assert_eq!(
+        post(&monitor, "/api/clients", &format!("{OWN}{JSON}"), body).status,
+        403
+    );
+}
+
+/// The password's file says nothing of the password, and only its owner reads it.
+#[test]
+fn a_password_is_set() {
+    if !ready() {
+        return;
+    }
+    let host = Host::private("a").unwrap();
+    let directory = Directory::new();
+    let path: PathBuf = directory.path().join("new/monitor.password");
+    let set = |text: &str| {
+        let words = ["monitor", "password", "--password", path.to_str().unwrap()];
+        host.command(PROGRAM).args(words).output_with_input(text)
+    };
+    assert!(
+        set("short\n")
+            .unwrap_err()
+            .to_string()
+            .contains("at least 8")
+    );
+    assert!(!path.exists());
+    set("a good password\n").unwrap();
+    let first = fs::read_to_string(&path).unwrap();
+    assert!(
+        first.starts_with("pbkdf2-sha256 ") && !first.contains("good"),
+        "{first}"
+    );
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    set("a better password\n").unwrap();
+    assert_ne!(fs::read_to_string(&path).unwrap(), first);
+}
+
+/// Those who send nothing, or slowly, take no place from others for long, and none at all from other addresses.
+#[test]
+fn slow_clients_and_many_leave_room() {
+    if !ready() {
+        return;
+    }
+    let host = Host::private("a").unwrap();
+    let monitor = Monitor::start(
+        &host,
+        false,
+        &["--listen", "[::1]:8470", "--listen", "127.0.0.1:8470"],
+    );
+    let idle: Vec<_> = (0..30)
+        .map(|_| monitor.connect((Ipv4Addr::LOCALHOST, 8470).into()))
+        .collect();
+    until("a refusal", || get(&monitor, "/", "").status == 503);
+    // Of another address.
+    let other: SocketAddr = "[::1]:8470".parse().unwrap();
+    let elsewhere = || exchange(&host, other, "GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n");
+    assert_eq!(elsewhere().status, 200);
+    // Their time is up, although they have not gone.
+    until("a place", || get(&monitor, "/", "").status == 200);
+    drop(idle);
+}
+
+/// What reads requests belongs to another user, and both processes end together, whichever is killed.
+#[test]
+fn two_processes_and_one_end() {
+    if !ready() {
+        return;
+    }
+    let host = Host::private("a").unwrap();
+    for (which, signal) in [
+        (0, Signal::SIGTERM),
+        (0, Signal::SIGKILL),
+        (1, Signal::SIGKILL),
+    ] {
+        let monitor = Monitor::start(&host, true, &[]);
+        let back = monitor.process.id();
+        let front = inhabitants(&host)
+            .into_iter()
+            .find(|it| *it != back)
+            .unwrap();
+        let status = fs::read_to_string(format!("/proc/{front}/status")).unwrap();
+        let line = |name: &str| {
+            status
+                .lines()
+                .find_map(|it| it.strip_prefix(name))
+                .unwrap()
+                .trim()
+                .to_owned()
+        };
+        assert!(
+            !line("Uid:").split_whitespace().any(|it| it == "0"),
+            "{status}"
+        );
+        assert_eq!(line("CapEff:"), "0000000000000000");
+        assert_eq!(line("CapPrm:"), "0000000000000000");
+        assert_eq!(line("NoNewPrivs:"), "1");
+        let process = [back, front][which].cast_signed();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), signal).unwrap();
+        until("both are gone", || {
+            inhabitants(&host).is_empty() || !monitor.is_there()
+        });
+        let exit = monitor.process.wait().unwrap();
+        assert_eq!(exit.status.success(), signal == Signal::SIGTERM, "{exit:?}");
+        until("none is left", || inhabitants(&host).is_empty());
+    }
+}

@@ -1,0 +1,123 @@
+//! Answers.
+
+use std::io::Write as _;
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::page::{PAGE, POLICY};
+
+/// What is sent back.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Answer {
+    /// The status (RFC 9110, section 15).
+    pub status: u16,
+    /// Further fields, each with the end of its line.
+    fields: String,
+    body: Vec<u8>,
+}
+
+/// Fields of every answer: what is sent is of now and of here, and no other page may frame, read or guess about it.
+const FIELDS: &str = "Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
+    Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\n\
+    X-Frame-Options: DENY\r\n";
+
+impl Answer {
+    /// The page.
+    #[must_use]
+    pub fn page() -> Self {
+        Self {
+            status: 200,
+            fields: format!(
+                "Content-Type: text/html; charset=utf-8\r\nContent-Encoding: gzip\r\nContent-Security-Policy: {POLICY}\r\n"
+            ),
+            body: PAGE.to_vec(),
+        }
+    }
+
+    /// A document.
+    #[must_use]
+    pub fn json(value: &impl Serialize) -> Self {
+        match serde_json::to_vec(value) {
+            Ok(body) => Self::of("application/json", body),
+            // No key of ours is anything but text.
+            Err(_) => Self::error(500, "the answer cannot be written"),
+        }
+    }
+
+    /// Text of a kind.
+    #[must_use]
+    pub fn of(kind: &str, body: Vec<u8>) -> Self {
+        Self {
+            status: 200,
+            fields: format!(
+                "Content-Type: {kind}\r\nContent-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n"
+            ),
+            body,
+        }
+    }
+
+    /// Why there is nothing else, in words.
+    #[must_use]
+    pub fn error(status: u16, why: &str) -> Self {
+        let mut answer = Self::json(&json!({"error": why}));
+        answer.status = status;
+        answer
+    }
+
+    /// The same with another field.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.fields += &format!("{name}: {value}\r\n");
+        self
+    }
+
+    /// What it carries.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Its fields, as they are sent.
+    #[must_use]
+    pub fn fields(&self) -> &str {
+        &self.fields
+    }
+
+    /// As it is sent.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.body.len() + 1024);
+        // Writing to memory does not fail.
+        let _ = write!(
+            out,
+            "HTTP/1.1 {} {}\r\n{FIELDS}{}Content-Length: {}\r\n\r\n",
+            self.status,
+            phrase(self.status),
+            self.fields,
+            self.body.len()
+        );
+        out.extend_from_slice(&self.body);
+        out
+    }
+}
+
+const fn phrase(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        413 => "Content Too Large",
+        415 => "Unsupported Media Type",
+        421 => "Misdirected Request",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        503 => "Service Unavailable",
+        _ => "Error",
+    }
+}

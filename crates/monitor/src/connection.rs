@@ -1,0 +1,289 @@
+//! One connection: a request within a time, an answer within another, and the end.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Shutdown, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::answer::Answer;
+use crate::http::{BODY_MAX, Bad, HEAD_MAX, Head};
+
+/// What a connection may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Time for the whole request, however slowly it comes.
+    pub request: Duration,
+    /// Time for the whole answer, however slowly it is taken.
+    pub answer: Duration,
+    /// Connections at once.
+    pub connections: usize,
+    /// Connections of one address at once.
+    pub of_address: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            request: Duration::from_secs(5),
+            answer: Duration::from_secs(15),
+            connections: 24,
+            of_address: 8,
+        }
+    }
+}
+
+/// How many connections each address has.
+#[derive(Clone, Debug, Default)]
+pub struct Connections(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
+
+/// The place of a connection among the others, free again when it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    all: Connections,
+    address: IpAddr,
+}
+
+impl Connections {
+    /// A place for one more of an address; none where there are too many.
+    #[must_use]
+    pub fn admit(&self, address: IpAddr, limits: &Limits) -> Option<Place> {
+        let mut of = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = of.get(&address).copied().unwrap_or(0);
+        if own >= limits.of_address || of.values().sum::<usize>() >= limits.connections {
+            return None;
+        }
+        of.insert(address, own + 1);
+        Some(Place {
+            all: self.clone(),
+            address,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut of = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match of.get_mut(&self.address) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(of.remove(&self.address)),
+        }
+    }
+}
+
+/// Why there is no request.
+enum Unread {
+    Bad(Bad),
+    /// It did not come in time.
+    Late,
+    /// Nothing can be sent either.
+    Gone,
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Late,
+            _ => Self::Gone,
+        }
+    }
+}
+
+/// Reads the request, has it answered, and sends the answer.
+pub fn serve(mut stream: TcpStream, limits: &Limits, answer: impl FnOnce(&Head, &[u8]) -> Answer) {
+    let answer = match request(&mut stream, Instant::now() + limits.request) {
+        Ok((head, body)) => answer(&head, &body),
+        Err(Unread::Bad(bad)) => Answer::error(bad.status(), &bad.to_string()),
+        Err(Unread::Late) => Answer::error(408, "the request took too long"),
+        Err(Unread::Gone) => return,
+    };
+    send(stream, &answer, limits.answer);
+}
+
+/// Turns a connection away.
+pub fn refuse(stream: TcpStream) {
+    let busy = Answer::error(503, "too many connections at once").with("Retry-After", "2");
+    // It fits into what the kernel takes at once.
+    let _ = stream.set_nonblocking(true);
+    let _ = (&stream).write_all(&busy.to_bytes());
+}
+
+fn request(stream: &mut TcpStream, end: Instant) -> Result<(Head, Vec<u8>), Unread> {
+    let mut bytes = Vec::new();
+    let (head, length) = loop {
+        if let Some(found) = Head::parse(&bytes).map_err(Unread::Bad)? {
+            break found;
+        }
+        read(stream, &mut bytes, HEAD_MAX + BODY_MAX, end)?;
+    };
+    let mut body = bytes.split_off(length);
+    while body.len() < head.length {
+        read(stream, &mut body, head.length, end)?;
+    }
+    body.truncate(head.length);
+    Ok((head, body))
+}
+
+/// Reads some more, up to `most` in all.
+fn read(
+    stream: &mut TcpStream,
+    bytes: &mut Vec<u8>,
+    most: usize,
+    end: Instant,
+) -> Result<(), Unread> {
+    let mut buffer = [0; 2048];
+    let room = most.saturating_sub(bytes.len()).min(buffer.len());
+    stream.set_read_timeout(Some(left(end).ok_or(Unread::Late)?))?;
+    match stream.read(&mut buffer[..room])? {
+        0 => Err(Unread::Gone),
+        count => {
+            bytes.extend_from_slice(&buffer[..count]);
+            Ok(())
+        }
+    }
+}
+
+/// The time until `end`, if there is some.
+fn left(end: Instant) -> Option<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    (!left.is_zero()).then_some(left)
+}
+
+fn send(mut stream: TcpStream, answer: &Answer, within: Duration) {
+    let end = Instant::now() + within;
+    let bytes = answer.to_bytes();
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let Some(left) = left(end) else { return };
+        let taken = stream
+            .set_write_timeout(Some(left))
+            .and_then(|()| stream.write(rest));
+        match taken {
+            Ok(count) if count > 0 => rest = &rest[count..],
+            _ => return,
+        }
+    }
+    // What was sent and not read would have the kernel take the answer back.
+    let _ = stream.shutdown(Shutdown::Write);
+    let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
+    let mut buffer = [0; 2048];
+    for _ in 0..8 {
+        if !matches!(stream.read(&mut buffer), Ok(count) if count > 0) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    const QUICK: Limits = Limits {
+        request: Duration::from_millis(300),
+        answer: Duration::from_millis(300),
+        connections: 3,
+        of_address: 2,
+    };
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    fn answer_to(pieces: &[&[u8]]) -> String {
+        let (mut client, server) = pair();
+        let serving = thread::spawn(move || {
+            serve(server, &QUICK, |head, body| {
+                let text = format!("{} {}", head.path, String::from_utf8_lossy(body));
+                Answer::of("text/plain", text.into_bytes())
+            })
+        });
+        for piece in pieces {
+            client.write_all(piece).unwrap();
+        }
+        let mut text = String::new();
+        // Reset where a client had more to say.
+        let _ = client.read_to_string(&mut text);
+        drop(client);
+        serving.join().unwrap();
+        text
+    }
+
+    #[test]
+    fn a_request_may_come_in_pieces() {
+        let text = answer_to(&[
+            b"POST /x HT",
+            b"TP/1.1\r\nContent-Le",
+            b"ngth: 4\r\n\r\nbo",
+            b"dy",
+        ]);
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+        assert!(text.ends_with("\r\n\r\n/x body"), "{text}");
+        assert!(
+            text.contains("Cache-Control: no-store\r\n")
+                && text.contains("X-Frame-Options: DENY\r\n")
+        );
+    }
+
+    #[test]
+    fn what_is_no_request_gets_a_reason() {
+        for (sent, status) in [
+            (&b"nonsense\r\n\r\n"[..], "400"),
+            (b"DELETE / HTTP/1.1\r\n\r\n", "405"),
+            (b"POST / HTTP/1.1\r\nContent-Length: 5000\r\n\r\n", "413"),
+            // Not finished.
+            (b"GET / HTTP/1.1\r\n", "408"),
+            (b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc", "408"),
+        ] {
+            let text = answer_to(&[sent]);
+            assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
+        }
+        let long = [b"GET / HTTP/1.1\r\nA: ".as_slice(), &[b'a'; HEAD_MAX]].concat();
+        assert!(answer_to(&[&long]).starts_with("HTTP/1.1 431 "));
+    }
+
+    /// Each byte comes within any time between two; all of them do not come within the time for all.
+    #[test]
+    fn a_slow_client_is_not_waited_for() {
+        let (client, server) = pair();
+        let slow = thread::spawn(move || {
+            // Until the other end has had enough.
+            while (&client)
+                .write_all(b"GET / HTTP/1.1\r\nA: a\r\n".get(..1).unwrap())
+                .is_ok()
+            {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        serve(server, &QUICK, |_, _| unreachable!("no request came"));
+        slow.join().unwrap();
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_is_not_waited_for() {
+        let (mut client, server) = pair();
+        client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        serve(server, &QUICK, |_, _| {
+            Answer::of("text/plain", vec![0; 64 << 20])
+        });
+        drop(client);
+    }
+
+    #[test]
+    fn connections_are_counted_and_given_back() {
+        let all = Connections::default();
+        let [a, b]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().unwrap());
+        let first = all.admit(a, &QUICK).unwrap();
+        let _second = all.admit(a, &QUICK).unwrap();
+        assert!(all.admit(a, &QUICK).is_none());
+        let third = all.admit(b, &QUICK).unwrap();
+        assert!(all.admit(b, &QUICK).is_none());
+        drop(first);
+        let _fourth = all.admit(a, &QUICK).unwrap();
+        drop(third);
+        assert_eq!(all.0.lock().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,285 @@
+//! What the front knows: the newest sample, the rates of five minutes and of a day, and what happened.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use service::status::Status;
+
+use crate::day::Day;
+use crate::events::Events;
+use crate::figures::Figures;
+use crate::limits::{Moment, limits};
+use crate::sample::Sample;
+
+/// Seconds that rates are kept for.
+pub const MINUTES: u64 = 300;
+
+/// Tunnels whose rates are kept.
+const TUNNELS: usize = 64;
+
+/// How often everything is looked at while a page is open.
+pub const WATCHED: Duration = Duration::from_secs(1);
+
+/// How often while none is.
+pub const UNWATCHED: Duration = Duration::from_secs(5);
+
+/// A page that has not asked for so long is closed.
+const OPEN: Duration = Duration::from_secs(15);
+
+/// Seconds that a tunnel is shown for after it has ended.
+const REMEMBERED: u64 = 600;
+
+/// Rates of a moment, in bits a second; none where they are not known.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Rates {
+    /// Seconds since the front began.
+    pub moment: u64,
+    /// What comes by the tunnel.
+    pub rx: Option<u64>,
+    /// What goes.
+    pub tx: Option<u64>,
+}
+
+impl Serialize for Rates {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.moment, self.rx, self.tx).serialize(serializer)
+    }
+}
+
+/// What the front knows.
+#[derive(Debug)]
+pub struct Desk {
+    begin: Instant,
+    asked: Option<Instant>,
+    looked: Option<Instant>,
+    /// The newest sample, with rates.
+    pub sample: Sample,
+    /// The box.
+    pub figures: Figures,
+    /// How busy each core is, in percent.
+    pub loads: Vec<u8>,
+    /// What limits the speed.
+    pub limits: Vec<String>,
+    /// What happened.
+    pub events: Events,
+    /// The rates of a day.
+    pub day: Day,
+    /// Seconds since 1970 of the newest sample.
+    pub time: u64,
+    rates: BTreeMap<String, VecDeque<Rates>>,
+    /// Tunnels that have ended, and when.
+    ended: BTreeMap<String, u64>,
+}
+
+impl Desk {
+    /// Nothing but the day so far.
+    #[must_use]
+    pub fn new(now: Instant, day: Day) -> Self {
+        Self {
+            begin: now,
+            asked: None,
+            looked: None,
+            sample: Sample::default(),
+            figures: Figures::default(),
+            loads: Vec::new(),
+            limits: Vec::new(),
+            events: Events::default(),
+            day,
+            time: 0,
+            rates: BTreeMap::new(),
+            ended: BTreeMap::new(),
+        }
+    }
+
+    /// A page asks: it is open.
+    pub fn ask(&mut self, now: Instant) {
+        self.asked = Some(now);
+    }
+
+    /// How long until everything is looked at again.
+    #[must_use]
+    pub fn pause(&self, now: Instant) -> Duration {
+        let open = self
+            .asked
+            .is_some_and(|it| now.saturating_duration_since(it) < OPEN);
+        if open { WATCHED } else { UNWATCHED }
+    }
+
+    /// Takes in a sample and the box's figures. True when the day's text is another.
+    pub fn observe(
+        &mut self,
+        mut sample: Sample,
+        figures: Figures,
+        now: Instant,
+        unix: u64,
+    ) -> bool {
+        let moment = self.moment(now);
+        let elapsed = self.looked.map(|it| now.saturating_duration_since(it));
+        for status in &mut sample.tunnels {
+            let mut before = self.sample.tunnels.iter();
+            if let Some(before) = before.find(|it| it.interface == status.interface) {
+                status.fill_rates(before);
+            }
+        }
+        if let Some(elapsed) = elapsed {
+            self.loads = figures.loads(&self.figures);
+            self.limits = limits(Moment {
+                tunnels: &sample.tunnels,
+                before: &self.sample.tunnels,
+                figures: &figures,
+                earlier: &self.figures,
+                elapsed,
+            });
+            self.events.observe(&self.sample, &sample, unix);
+        }
+        let millis = elapsed.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
+        for status in &sample.tunnels {
+            self.keep(status, moment, millis);
+        }
+        self.rates.retain(|_, points| {
+            points.retain(|it| it.moment + MINUTES >= moment);
+            !points.is_empty()
+        });
+        self.remember(&sample, unix);
+        self.sample = sample;
+        self.figures = figures;
+        self.looked = Some(now);
+        self.time = unix;
+        self.day.tick(unix)
+    }
+
+    fn keep(&mut self, status: &Status, moment: u64, millis: u64) {
+        let plane = &status.dataplane;
+        let (rx, tx) = (plane.inbound.bit_rate, plane.outbound.bit_rate);
+        if let (Some(rx), Some(tx)) = (rx, tx) {
+            self.day.add(&status.interface, rx, tx, millis);
+        }
+        let name = &status.interface;
+        if self.rates.len() >= TUNNELS && !self.rates.contains_key(name) {
+            return;
+        }
+        let points = self.rates.entry(name.clone()).or_default();
+        points.retain(|it| it.moment < moment);
+        points.push_back(Rates { moment, rx, tx });
+    }
+
+    fn remember(&mut self, sample: &Sample, unix: u64) {
+        let gone = self.sample.tunnels.iter().map(|it| &it.interface);
+        let is_there = |name: &String| sample.tunnels.iter().any(|it| it.interface == *name);
+        for name in gone.filter(|it| !is_there(it)) {
+            self.ended.insert(name.clone(), unix);
+        }
+        self.ended
+            .retain(|name, ended| !is_there(name) && unix.saturating_sub(*ended) < REMEMBERED);
+    }
+
+    /// Seconds since the front began.
+    #[must_use]
+    pub fn moment(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.begin).as_secs()
+    }
+
+    /// The moment of the newest sample.
+    #[must_use]
+    pub fn latest(&self) -> u64 {
+        self.looked.map_or(0, |it| self.moment(it))
+    }
+
+    /// The rates behind a moment.
+    #[must_use]
+    pub fn rates_since(&self, moment: u64) -> BTreeMap<&str, Vec<Rates>> {
+        let later = |points: &VecDeque<Rates>| {
+            points
+                .iter()
+                .filter(|it| it.moment > moment)
+                .copied()
+                .collect()
+        };
+        let all = self
+            .rates
+            .iter()
+            .map(|(name, points)| (name.as_str(), later(points)));
+        all.filter(|(_, points): &(_, Vec<Rates>)| !points.is_empty())
+            .collect()
+    }
+
+    /// Tunnels that have ended, and when, in seconds since 1970.
+    #[must_use]
+    pub fn ended(&self) -> &BTreeMap<String, u64> {
+        &self.ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(uptime_ms: u64, bytes: u64) -> Sample {
+        let mut status = Status {
+            interface: "wg0".to_owned(),
+            uptime_ms,
+            ..Status::default()
+        };
+        status.dataplane.inbound.bytes = bytes;
+        Sample {
+            tunnels: vec![status],
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn rates_of_five_minutes_and_no_more() {
+        let begin = Instant::now();
+        let mut desk = Desk::new(begin, Day::default());
+        for second in 1..400 {
+            let now = begin + Duration::from_secs(second);
+            desk.observe(
+                sample(second * 1000, second * 1000),
+                Figures::default(),
+                now,
+                1000 + second,
+            );
+        }
+        let all = desk.rates_since(0);
+        assert_eq!(all["wg0"].len(), 301);
+        let last = Rates {
+            moment: 399,
+            rx: Some(8000),
+            tx: Some(0),
+        };
+        assert_eq!(desk.rates_since(398)["wg0"], [last]);
+        assert!(desk.rates_since(399).is_empty());
+        assert_eq!(serde_json::to_string(&last).unwrap(), "[399,8000,0]");
+    }
+
+    #[test]
+    fn it_looks_more_often_while_a_page_is_open() {
+        let begin = Instant::now();
+        let mut desk = Desk::new(begin, Day::default());
+        assert_eq!(desk.pause(begin), UNWATCHED);
+        desk.ask(begin);
+        assert_eq!(desk.pause(begin + OPEN / 2), WATCHED);
+        assert_eq!(desk.pause(begin + OPEN), UNWATCHED);
+    }
+
+    #[test]
+    fn what_has_ended_is_remembered_for_a_while() {
+        let begin = Instant::now();
+        let mut desk = Desk::new(begin, Day::default());
+        let mut observe = |sample, second| {
+            desk.observe(
+                sample,
+                Figures::default(),
+                begin + Duration::from_secs(second),
+                second,
+            );
+            desk.ended().keys().cloned().collect::<Vec<_>>()
+        };
+        assert!(observe(sample(1, 1), 1).is_empty());
+        assert_eq!(observe(Sample::default(), 2), ["wg0"]);
+        assert!(observe(sample(1, 1), 3).is_empty());
+        assert_eq!(observe(Sample::default(), 4), ["wg0"]);
+        assert!(observe(Sample::default(), 4 + REMEMBERED).is_empty());
+    }
+}

@@ -1,0 +1,276 @@
+//! What the page is told: one document, of what has changed since the one before.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use service::status::{PeerStatus, Status};
+
+use crate::desk::{Desk, Rates};
+use crate::events::{Event, called};
+use crate::health::{State, active, health};
+use crate::sample::GuardView;
+
+/// Lines of a tunnel that are told: a server may have a thousand clients with several each.
+const LINES: usize = 32;
+
+/// Files of tunnels that are not up: so many are told.
+const KNOWN: usize = 64;
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub struct Document<'a> {
+    /// The host's name.
+    pub host: &'a str,
+    /// The program's version.
+    pub version: &'static str,
+    /// The one who asks has logged in, and can log out.
+    pub session: bool,
+    /// Everything is told, and nothing that was told before holds.
+    first: bool,
+    /// Seconds since 1970.
+    time: u64,
+    /// Seconds since the start; what is told next is told since this.
+    moment: u64,
+    tunnels: Vec<Tunnel<'a>>,
+    guard: Option<&'a GuardView>,
+    limits: &'a [String],
+    cores: &'a [u8],
+    figures: Vec<(String, String)>,
+    events: Vec<&'a Event>,
+    rates: BTreeMap<&'a str, Vec<Rates>>,
+    error: Option<&'a str>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Tunnel<'a> {
+    name: &'a str,
+    kind: String,
+    state: &'static str,
+    words: String,
+    /// Seconds since it began; none where it is not up.
+    uptime: Option<u64>,
+    peers: usize,
+    active: usize,
+    mtu: u32,
+    rx_rate: Option<u64>,
+    tx_rate: Option<u64>,
+    rx_bytes: u64,
+    tx_bytes: u64,
+    drops: u64,
+    cipher: &'a str,
+    lines: Vec<Line<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    peer: String,
+    name: &'a str,
+    state: &'a str,
+    reason: &'a str,
+    in_use: bool,
+    round_trip_ms: Option<f64>,
+    sent_bytes: u64,
+    received_bytes: u64,
+    left_bytes: Option<u64>,
+}
+
+impl<'a> Document<'a> {
+    /// What has changed since the moment `since` and the event `event`.
+    #[must_use]
+    pub fn new(desk: &'a Desk, host: &'a str, session: bool, since: u64, event: u64) -> Self {
+        let moment = desk.latest();
+        // Of another start of this program.
+        let first = since == 0 || since > moment;
+        let (since, event) = if first { (0, 0) } else { (since, event) };
+        let mut tunnels: Vec<Tunnel<'a>> = desk.sample.tunnels.iter().map(running).collect();
+        tunnels.extend(ended(desk));
+        tunnels.extend(known(desk));
+        Self {
+            host,
+            version: env!("CARGO_PKG_VERSION"),
+            session,
+            first,
+            time: desk.time,
+            moment,
+            tunnels,
+            guard: desk.sample.guard.as_ref(),
+            limits: &desk.limits,
+            cores: &desk.loads,
+            figures: figures(desk),
+            events: desk.events.since(event).collect(),
+            rates: desk.rates_since(since),
+            error: desk.sample.trouble.as_deref(),
+        }
+    }
+}
+
+fn running(status: &Status) -> Tunnel<'_> {
+    let (state, words) = health(status);
+    let plane = &status.dataplane;
+    let cipher = match plane.cipher.is_empty() {
+        // With one peer its cipher is the tunnel's.
+        true => match &status.peers[..] {
+            [peer] => peer.cipher.as_deref().unwrap_or_default(),
+            _ => "",
+        },
+        false => &plane.cipher,
+    };
+    let lines = status.peers.iter().flat_map(lines).take(LINES);
+    Tunnel {
+        name: &status.interface,
+        kind: kind(status),
+        state: state.name(),
+        words,
+        uptime: Some(status.uptime_ms / 1000),
+        peers: status.peers.len(),
+        active: active(status),
+        mtu: status.mtu,
+        rx_rate: plane.inbound.bit_rate,
+        tx_rate: plane.outbound.bit_rate,
+        rx_bytes: plane.inbound.bytes,
+        tx_bytes: plane.outbound.bytes,
+        drops: plane
+            .drops
+            .values()
+            .fold(0, |sum, it| sum.saturating_add(*it)),
+        cipher,
+        lines: lines.collect(),
+    }
+}
+
+fn lines(peer: &PeerStatus) -> impl Iterator<Item = Line<'_>> {
+    peer.lines.iter().map(|line| Line {
+        peer: called(peer),
+        name: &line.name,
+        state: &line.state,
+        reason: &line.reason,
+        in_use: line.in_use,
+        round_trip_ms: line.round_trip_ms,
+        sent_bytes: line.sent_bytes,
+        received_bytes: line.received_bytes,
+        left_bytes: line.cap.as_ref().map(|it| it.left_bytes),
+    })
+}
+
+/// Protocol and role, as people write them.
+fn kind(status: &Status) -> String {
+    let protocol = match status.protocol.as_str() {
+        "wireguard" => "WireGuard",
+        "openvpn" => "OpenVPN",
+        "pptp" => "PPTP",
+        other => other,
+    };
+    match &status.role {
+        Some(role) => format!("{protocol} {role}"),
+        None => protocol.to_owned(),
+    }
+}
+
+fn ended(desk: &Desk) -> impl Iterator<Item = Tunnel<'_>> {
+    desk.ended().iter().map(|(name, ended)| Tunnel {
+        name,
+        state: State::Ended.name(),
+        words: format!("ended {} s ago", desk.time.saturating_sub(*ended)),
+        ..Tunnel::default()
+    })
+}
+
+fn known(desk: &Desk) -> impl Iterator<Item = Tunnel<'_>> {
+    let is_told = |name: &str| {
+        desk.ended().contains_key(name) || desk.sample.tunnels.iter().any(|it| it.interface == name)
+    };
+    let others = desk
+        .sample
+        .known
+        .iter()
+        .filter(move |it| !is_told(&it.name));
+    others.take(KNOWN).map(|it| Tunnel {
+        name: &it.name,
+        kind: it.protocol.clone(),
+        state: State::Down.name(),
+        words: "not up".to_owned(),
+        ..Tunnel::default()
+    })
+}
+
+/// The box's figures, in words.
+fn figures(desk: &Desk) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    if let Some((now, most)) = desk.figures.clock {
+        rows.push((
+            "Clock".to_owned(),
+            format!("{} of {} MHz", now / 1000, most / 1000),
+        ));
+    }
+    for (number, (name, celsius)) in (1..).zip(&desk.figures.temperatures) {
+        // Two of a name would be one row.
+        let others = desk.figures.temperatures.iter().filter(|it| it.0 == *name);
+        let name = match others.count() {
+            1 => format!("Temperature {name}"),
+            _ => format!("Temperature {number}: {name}"),
+        };
+        rows.push((name, format!("{celsius:.0} \u{b0}C")));
+    }
+    if let Some((free, all)) = desk.figures.memory {
+        rows.push((
+            "Memory".to_owned(),
+            format!("{} of {} MiB free", free >> 20, all >> 20),
+        ));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::day::Day;
+    use crate::figures::Figures;
+    use crate::sample::{Known, Sample};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn what_was_told_is_not_told_again() {
+        let begin = Instant::now();
+        let mut desk = Desk::new(begin, Day::default());
+        for second in 1..=3 {
+            let mut status = Status {
+                interface: "wg0".to_owned(),
+                protocol: "wireguard".to_owned(),
+                uptime_ms: second * 1000,
+                ..Status::default()
+            };
+            status.peers = (0..1000).map(|_| PeerStatus::default()).collect();
+            let known = |name: &str| Known {
+                name: name.to_owned(),
+                protocol: "OpenVPN".to_owned(),
+            };
+            let sample = Sample {
+                tunnels: vec![status],
+                known: vec![known("wg0"), known("office")],
+                ..Sample::default()
+            };
+            desk.observe(
+                sample,
+                Figures::default(),
+                begin + Duration::from_secs(second),
+                1000 + second,
+            );
+        }
+        let tell =
+            |since| serde_json::to_value(Document::new(&desk, "router", false, since, 0)).unwrap();
+        let first = tell(0);
+        assert_eq!(first["first"], true);
+        assert_eq!(first["rates"]["wg0"].as_array().unwrap().len(), 3);
+        assert_eq!(first["moment"], 3);
+        assert_eq!(first["tunnels"][0]["peers"], 1000);
+        assert_eq!(first["tunnels"][1]["name"], "office");
+        assert_eq!(first["tunnels"].as_array().unwrap().len(), 2);
+        // A thousand peers are not in it.
+        assert!(first.to_string().len() < 2000, "{first}");
+        let second = tell(2);
+        assert_eq!(second["rates"]["wg0"], serde_json::json!([[3, 0, 0]]));
+        assert_eq!(second["first"], false);
+        // Asked by a page that knew another start of the program.
+        assert_eq!(tell(500)["first"], true);
+    }
+}

@@ -1,0 +1,114 @@
+//! The process without privileges: listens, looks at everything again and again, and serves.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::connection::{Connections, Limits, refuse, serve};
+use crate::day::Day;
+use crate::desk::Desk;
+use crate::figures::Figures;
+use crate::link::{self, Question};
+use crate::sample::Sample;
+use crate::site::{Settings, Site};
+
+/// Bytes of a thread's stack: of what it makes, all that grows is elsewhere.
+const STACK: usize = 256 << 10;
+
+/// What is waited after a connection could not be accepted, as when there are no descriptors.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Between two looks at whether it is time to look at everything.
+const SLICE: Duration = Duration::from_millis(250);
+
+/// Serves what comes to the listeners until the process at the other end of `link` is gone.
+///
+/// # Errors
+/// A thread cannot be started, or the other process was gone at once.
+pub fn run(
+    listeners: Vec<TcpListener>,
+    settings: Settings,
+    mut link: UnixStream,
+) -> io::Result<()> {
+    let day: String = link::ask(&mut link, &Question::Day)?;
+    let desk = Desk::new(Instant::now(), Day::from_text(&day));
+    let site = Arc::new(Site::new(settings, desk, link));
+    look(&site)?;
+    let connections = Connections::default();
+    for listener in listeners {
+        let (site, connections) = (Arc::clone(&site), connections.clone());
+        thread("listen", move || accept(&listener, &site, &connections))?;
+    }
+    loop {
+        let begin = Instant::now();
+        // A page that is opened meanwhile is not to wait for the long pause.
+        loop {
+            let pause = site
+                .desk
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pause(Instant::now());
+            let left = pause.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            thread::sleep(left.min(SLICE));
+        }
+        if look(&site).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let builder = thread::Builder::new().name(name.to_owned());
+    builder.stack_size(STACK).spawn(work).map(drop)
+}
+
+/// Looks at everything once.
+fn look(site: &Site) -> io::Result<()> {
+    let sample: Sample = site.ask(&Question::Sample)?;
+    let figures = Figures::read(Path::new("/"));
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+    let unix = unix.map_or(0, |it| it.as_secs());
+    let day = {
+        let mut desk = site.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = desk.observe(sample, figures, Instant::now(), unix);
+        ended.then(|| desk.day.to_text())
+    };
+    match day {
+        Some(day) => site.ask(&Question::Keep(day)),
+        None => Ok(()),
+    }
+}
+
+fn accept(listener: &TcpListener, site: &Arc<Site>, connections: &Connections) {
+    loop {
+        match listener.accept() {
+            Ok((stream, address)) => admit(stream, address, site, connections),
+            Err(_) => thread::sleep(BREATH),
+        }
+    }
+}
+
+fn admit(stream: TcpStream, address: SocketAddr, site: &Arc<Site>, connections: &Connections) {
+    let limits = Limits::default();
+    let address = address.ip().to_canonical();
+    let Some(place) = connections.admit(address, &limits) else {
+        return refuse(stream);
+    };
+    let site = Arc::clone(site);
+    let served = thread("connection", move || {
+        serve(stream, &limits, |head, body| {
+            site.answer(head, body, address)
+        });
+        drop(place);
+    });
+    if let Err(error) = served {
+        log::warn!("a connection is not served: {error}");
+    }
+}

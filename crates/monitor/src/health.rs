@@ -1,0 +1,202 @@
+//! How a tunnel is, in a word and in a sentence.
+
+use service::status::{LineStatus, PeerStatus, Status};
+
+/// Seconds after which a peer of WireGuard that is spoken to has begun a new session (REJECT_AFTER_TIME).
+pub const LATELY: u64 = 180;
+
+/// How a tunnel is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum State {
+    /// It carries packets.
+    Up,
+    /// It waits for packets or for peers.
+    Idle,
+    /// It is calling.
+    Connecting,
+    /// The other end does not answer.
+    Silent,
+    /// It was up, and is no more.
+    Ended,
+    /// It has a file and is not up.
+    Down,
+}
+
+impl State {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Idle => "idle",
+            Self::Connecting => "connecting",
+            Self::Silent => "silent",
+            Self::Ended => "ended",
+            Self::Down => "down",
+        }
+    }
+
+    /// Whether packets go through, or would.
+    #[must_use]
+    pub const fn is_good(self) -> bool {
+        matches!(self, Self::Up | Self::Idle)
+    }
+}
+
+/// How it is, and why.
+#[must_use]
+pub fn health(status: &Status) -> (State, String) {
+    match status.state.as_deref() {
+        Some("connecting") => return (State::Connecting, "calling its server".to_owned()),
+        Some("connected") => return (State::Up, lines(&status.peers).unwrap_or_default()),
+        _ => {}
+    }
+    let count = status.peers.len();
+    let lately = active(status);
+    if status.role.as_deref() == Some("server") {
+        let state = if count > 0 { State::Up } else { State::Idle };
+        return (state, many(count, "client"));
+    }
+    match &status.peers[..] {
+        [] => (State::Idle, "it has no peers".to_owned()),
+        [peer] => of_peer(peer),
+        _ if lately == 0 => (
+            State::Idle,
+            format!("no word from any of {count} peers lately"),
+        ),
+        _ => (
+            State::Up,
+            format!("{lately} of {count} peers heard from lately"),
+        ),
+    }
+}
+
+/// Peers that were heard from lately: of OpenVPN and PPTP those that are in.
+#[must_use]
+pub fn active(status: &Status) -> usize {
+    let is_wireguard = status.protocol == "wireguard";
+    let peers = status.peers.iter();
+    let lately = |it: &&PeerStatus| {
+        !is_wireguard || it.latest_handshake_age.is_some_and(|age| age <= LATELY)
+    };
+    peers.filter(lately).count()
+}
+
+/// So many of a kind.
+pub(crate) fn many(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}
+
+fn of_peer(peer: &PeerStatus) -> (State, String) {
+    let down = |it: &LineStatus| it.state == "down";
+    if !peer.lines.is_empty() && peer.lines.iter().all(down) {
+        return (State::Silent, "no line reaches the peer".to_owned());
+    }
+    // What is sent and never answered: bytes of handshakes count, too.
+    let calls = peer.keepalive.is_some() || peer.tx_bytes > 0;
+    match peer.latest_handshake_age {
+        Some(age) if age <= LATELY => (
+            State::Up,
+            lines(std::slice::from_ref(peer)).unwrap_or_default(),
+        ),
+        Some(age) if peer.keepalive.is_some() => (
+            State::Silent,
+            format!("no answer from the peer for {} min", age / 60),
+        ),
+        Some(_) => (State::Idle, "nothing to send".to_owned()),
+        None if calls => (State::Silent, "the peer has not answered yet".to_owned()),
+        None => (State::Idle, "nothing sent yet".to_owned()),
+    }
+}
+
+/// What is wrong with some of the lines.
+fn lines(peers: &[PeerStatus]) -> Option<String> {
+    let [peer] = peers else { return None };
+    let bad: Vec<String> = peer
+        .lines
+        .iter()
+        .filter(|it| matches!(it.state.as_str(), "down" | "degraded"))
+        .map(|it| format!("line {} is {}", it.name, it.state))
+        .collect();
+    (!bad.is_empty()).then(|| bad.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(age: Option<u64>) -> PeerStatus {
+        PeerStatus {
+            latest_handshake_age: age,
+            ..PeerStatus::default()
+        }
+    }
+
+    fn wireguard(peers: Vec<PeerStatus>) -> (State, String) {
+        health(&Status {
+            protocol: "wireguard".to_owned(),
+            peers,
+            ..Status::default()
+        })
+    }
+
+    #[test]
+    fn peers_of_wireguard_are_judged_by_their_handshakes() {
+        let calling = |age| PeerStatus {
+            keepalive: Some(25),
+            ..peer(age)
+        };
+        for (peer, wanted) in [
+            (peer(None), State::Idle),
+            (calling(None), State::Silent),
+            (calling(Some(10)), State::Up),
+            (calling(Some(181)), State::Silent),
+            (peer(Some(181)), State::Idle),
+        ] {
+            assert_eq!(wireguard(vec![peer.clone()]).0, wanted, "{peer:?}");
+        }
+        assert_eq!(wireguard(vec![]).0, State::Idle);
+        let (state, words) = wireguard(vec![peer(Some(5)), peer(None), peer(Some(999))]);
+        assert_eq!(
+            (state, words.as_str()),
+            (State::Up, "1 of 3 peers heard from lately")
+        );
+    }
+
+    #[test]
+    fn clients_say_it_themselves_and_servers_count() {
+        let of = |role: &str, state: Option<&str>, peers: usize| {
+            health(&Status {
+                protocol: "openvpn".to_owned(),
+                role: Some(role.to_owned()),
+                state: state.map(str::to_owned),
+                peers: vec![peer(None); peers],
+                ..Status::default()
+            })
+        };
+        assert_eq!(of("client", Some("connecting"), 0).0, State::Connecting);
+        assert_eq!(of("client", Some("connected"), 1).0, State::Up);
+        assert_eq!(of("server", None, 0), (State::Idle, "0 clients".to_owned()));
+        assert_eq!(of("server", None, 1), (State::Up, "1 client".to_owned()));
+    }
+
+    #[test]
+    fn a_peer_that_no_line_reaches_is_silent_at_once() {
+        let line = |name: &str, state: &str| LineStatus {
+            name: name.to_owned(),
+            state: state.to_owned(),
+            ..LineStatus::default()
+        };
+        let by = |lines| PeerStatus {
+            lines,
+            ..peer(Some(5))
+        };
+        let both = wireguard(vec![by(vec![line("dsl", "down"), line("lte", "down")])]);
+        assert_eq!(both.0, State::Silent);
+        let one = wireguard(vec![by(vec![line("dsl", "down"), line("lte", "up")])]);
+        assert_eq!(one, (State::Up, "line dsl is down".to_owned()));
+    }
+}

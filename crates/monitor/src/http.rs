@@ -1,0 +1,304 @@
+//! Heads of requests (RFC 9112): the little of HTTP/1.1 that a page needs, and nothing else.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// Longest head that is read, in bytes.
+pub const HEAD_MAX: usize = 8 << 10;
+
+/// Most fields that a head may have.
+const FIELDS_MAX: usize = 64;
+
+/// Longest body that is read, in bytes.
+pub const BODY_MAX: usize = 4 << 10;
+
+/// Longest target of a request, in bytes.
+const TARGET_MAX: usize = 1 << 10;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Method {
+    /// To see something.
+    Get,
+    /// To change something.
+    Post,
+}
+
+/// Why a head is not one. Each has the status that it is answered by.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum Bad {
+    /// It is no HTTP, or is told in two ways.
+    #[error("not understood")]
+    Malformed,
+    /// Another method than GET and POST.
+    #[error("only GET and POST")]
+    Method,
+    /// Longer than [`HEAD_MAX`].
+    #[error("too long a head")]
+    Long,
+    /// A body longer than [`BODY_MAX`], or of a length that is not told.
+    #[error("too long a body")]
+    Body,
+}
+
+impl Bad {
+    /// The status that tells it.
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::Malformed => 400,
+            Self::Method => 405,
+            Self::Long => 431,
+            Self::Body => 413,
+        }
+    }
+}
+
+/// The head of a request: what of it matters here.
+#[derive(Clone, Eq, PartialEq)]
+pub struct Head {
+    /// What is asked for.
+    pub method: Method,
+    /// The path, which begins with a slash; not decoded.
+    pub path: String,
+    /// What is behind the question mark; not decoded.
+    pub query: String,
+    /// Bytes of the body.
+    pub length: usize,
+    /// `Host`.
+    pub host: Option<String>,
+    /// `Origin`.
+    pub origin: Option<String>,
+    /// `Sec-Fetch-Site`.
+    pub fetch_site: Option<String>,
+    /// `Cookie`.
+    pub cookie: Option<String>,
+    /// `Authorization`.
+    pub authorization: Option<String>,
+    /// `Content-Type`.
+    pub content_type: Option<String>,
+}
+
+impl fmt::Debug for Head {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // No cookies and no passwords.
+        f.debug_struct("Head")
+            .field("method", &self.method)
+            .field("path", &self.path)
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Head {
+    /// Reads a head and how long it is; none while more of it has to come.
+    ///
+    /// # Errors
+    /// It is none, or too long.
+    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Bad> {
+        let within = &bytes[..bytes.len().min(HEAD_MAX)];
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+        let mut request = httparse::Request::new(&mut fields);
+        let length = match request.parse(within) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) if bytes.len() >= HEAD_MAX => return Err(Bad::Long),
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(httparse::Error::TooManyHeaders) => return Err(Bad::Long),
+            Err(_) => return Err(Bad::Malformed),
+        };
+        let method = match request.method {
+            Some("GET") => Method::Get,
+            Some("POST") => Method::Post,
+            _ => return Err(Bad::Method),
+        };
+        let target = request.path.unwrap_or_default();
+        if !target.starts_with('/') || target.len() > TARGET_MAX {
+            return Err(Bad::Malformed);
+        }
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let mut head = Self {
+            method,
+            path: path.to_owned(),
+            query: query.to_owned(),
+            length: 0,
+            host: None,
+            origin: None,
+            fetch_site: None,
+            cookie: None,
+            authorization: None,
+            content_type: None,
+        };
+        let mut said_length = None;
+        for field in request.headers.iter() {
+            head.take(field, &mut said_length)?;
+        }
+        if let Some(said) = said_length {
+            // Digits only: no sign, no list.
+            let digits = !said.is_empty() && said.bytes().all(|it| it.is_ascii_digit());
+            let parsed = said.parse().map_err(|_| Bad::Body);
+            head.length = if digits {
+                parsed?
+            } else {
+                return Err(Bad::Malformed);
+            };
+        }
+        if head.length > BODY_MAX {
+            return Err(Bad::Body);
+        }
+        Ok(Some((head, length)))
+    }
+
+    /// Takes a field in. One that matters may come once: what stands in front of this server could have read the other.
+    fn take(
+        &mut self,
+        field: &httparse::Header<'_>,
+        length: &mut Option<String>,
+    ) -> Result<(), Bad> {
+        let name = field.name.to_ascii_lowercase();
+        let place = match name.as_str() {
+            "host" => &mut self.host,
+            "origin" => &mut self.origin,
+            "sec-fetch-site" => &mut self.fetch_site,
+            "cookie" => &mut self.cookie,
+            "authorization" => &mut self.authorization,
+            "content-type" => &mut self.content_type,
+            "content-length" => length,
+            "transfer-encoding" => return Err(Bad::Body),
+            _ => return Ok(()),
+        };
+        let value = std::str::from_utf8(field.value).map_err(|_| Bad::Malformed)?;
+        match place.replace(value.trim().to_owned()) {
+            None => Ok(()),
+            Some(_) => Err(Bad::Malformed),
+        }
+    }
+
+    /// The value of a cookie.
+    #[must_use]
+    pub fn cookie(&self, name: &str) -> Option<&str> {
+        let cookies = self.cookie.as_deref()?.split(';');
+        let mut pairs = cookies.filter_map(|it| it.trim().split_once('='));
+        pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    /// A value of the query, decoded; none where it is not there or no text.
+    #[must_use]
+    pub fn query(&self, name: &str) -> Option<String> {
+        let mut pairs = self.query.split('&').filter_map(|it| it.split_once('='));
+        let (_, value) = pairs.find(|(key, _)| *key == name)?;
+        decoded(value)
+    }
+}
+
+/// Text as forms encode it (URL Standard, section 5.1).
+fn decoded(value: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        match byte {
+            b'+' => out.push(b' '),
+            b'%' => {
+                let (digits, behind) = rest.split_at_checked(2)?;
+                let digit = |it: u8| char::from(it).to_digit(16);
+                let value = digit(digits[0])? * 16 + digit(digits[1])?;
+                out.push(u8::try_from(value).ok()?);
+                rest = behind;
+            }
+            _ => out.push(byte),
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(text: &str) -> Result<Option<(Head, usize)>, Bad> {
+        Head::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn a_head_is_read() {
+        let text = "POST /api/x?a=1&find=a%2Bb+c HTTP/1.1\r\nHOST: router:8470\r\nOrigin: http://router:8470\r\n\
+                    Content-Length: 12\r\ncookie: a=b; millrace-monitor=tok\r\n\r\nbody";
+        let (head, length) = parse(text).unwrap().unwrap();
+        assert_eq!(length, text.len() - 4);
+        assert_eq!((head.method, head.path.as_str()), (Method::Post, "/api/x"));
+        assert_eq!(head.length, 12);
+        assert_eq!(head.host.as_deref(), Some("router:8470"));
+        assert_eq!(head.cookie("millrace-monitor"), Some("tok"));
+        assert_eq!(head.cookie("b"), None);
+        assert_eq!(head.query("find").as_deref(), Some("a+b c"));
+        assert_eq!(head.query("b"), None);
+        assert!(!format!("{head:?}").contains("tok"));
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        let with = |fields: &str| parse(&format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n"));
+        for (fields, wanted) in [
+            ("Host: a\r\nHost: b", Bad::Malformed),
+            ("Content-Length: 1\r\nContent-Length: 1", Bad::Malformed),
+            ("Content-Length: +1", Bad::Malformed),
+            ("Content-Length: 1, 1", Bad::Malformed),
+            ("Content-Length:", Bad::Malformed),
+            ("Content-Length: 99999999999999999999999", Bad::Body),
+            ("Content-Length: 4097", Bad::Body),
+            ("Transfer-Encoding: chunked", Bad::Body),
+            ("Cookie: a=\u{e9}\r\nCookie: b", Bad::Malformed),
+        ] {
+            assert_eq!(with(fields).unwrap_err(), wanted, "{fields}");
+        }
+        for (text, wanted) in [
+            ("PUT / HTTP/1.1\r\n\r\n", Bad::Method),
+            ("GET http://a/ HTTP/1.1\r\n\r\n", Bad::Malformed),
+            ("GET * HTTP/1.1\r\n\r\n", Bad::Malformed),
+            ("GET /\r\n\r\n", Bad::Malformed),
+            ("GET / HTTP/2.0\r\n\r\n", Bad::Malformed),
+            ("\x16\x03\x01 TLS", Bad::Malformed),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), wanted, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_that_does_not_end_is_too_long() {
+        let text = format!("GET / HTTP/1.1\r\nA: {}", "a".repeat(HEAD_MAX));
+        assert_eq!(parse(&text).unwrap_err(), Bad::Long);
+        let text = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(65));
+        assert_eq!(parse(&text).unwrap_err(), Bad::Long);
+        assert_eq!(parse("GET / HTTP/1.1\r\nA: b\r\n"), Ok(None));
+        assert_eq!(parse(""), Ok(None));
+    }
+
+    #[test]
+    fn escapes_that_are_none_are_no_text() {
+        for text in ["%", "%1", "%zz", "%ff", "%+1"] {
+            assert_eq!(decoded(text), None, "{text}");
+        }
+        assert_eq!(decoded("%C3%a9+%25").as_deref(), Some("\u{e9} %"));
+    }
+
+    proptest! {
+        /// Whatever comes, in whatever pieces: no panic, and what is a head stays the same head when more follows.
+        #[test]
+        fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300), more in any::<[u8; 8]>()) {
+            let first = Head::parse(&bytes);
+            if let Ok(Some((head, length))) = first {
+                prop_assert!(length <= bytes.len());
+                let all = [&bytes[..], &more].concat();
+                prop_assert_eq!(Head::parse(&all), Ok(Some((head, length))));
+            }
+        }
+
+        #[test]
+        fn what_a_form_encodes_is_decoded(text in "\\PC{0,40}") {
+            let encoded: String = text.bytes().map(|it| format!("%{it:02X}")).collect();
+            prop_assert_eq!(decoded(&encoded), Some(text));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The page itself, as it is sent.
+
+/// The page, compressed by gzip (RFC 1952). There is no other form of it: every browser reads this one.
+pub const PAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page.html.gz"));
+
+/// What a browser may do for the page: run its own script and style, and ask the server that it came from.
+pub const POLICY: &str = include_str!(concat!(env!("OUT_DIR"), "/policy.txt"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    #[test]
+    fn page_is_small_and_whole() {
+        let source = include_str!("../page/page.html");
+        assert!(source.len() < 60_000, "{}", source.len());
+        let mut text = String::new();
+        let mut reader = flate2::read::GzDecoder::new(PAGE);
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, source);
+    }
+
+    /// The policy would refuse it, and a router may have no way to the Internet.
+    #[test]
+    fn nothing_is_loaded_from_elsewhere() {
+        let source = include_str!("../page/page.html");
+        for (place, _) in source.match_indices("http") {
+            let address = source[place..].split('"').next().unwrap();
+            assert_eq!(address, "http://www.w3.org/2000/svg");
+        }
+        assert!(!source.contains("style=") && !source.contains("onclick="));
+        assert!(!source.contains("innerHTML"));
+        assert_eq!(POLICY.matches("'sha256-").count(), 2, "{POLICY}");
+    }
+}

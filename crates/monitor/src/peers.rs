@@ -1,0 +1,169 @@
+//! The peers of a tunnel, some at a time.
+
+use std::cmp::Reverse;
+
+use serde::Serialize;
+use service::status::{PeerStatus, Status};
+
+use crate::events::called;
+use crate::http::Head;
+
+/// Peers that are told at once.
+const COUNT: usize = 50;
+
+/// Ranges of a peer that are told.
+const RANGES: usize = 8;
+
+/// Which peers are wanted.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Wanted {
+    /// The tunnel's name.
+    pub tunnel: String,
+    /// How many to pass over.
+    pub from: usize,
+    /// What is in their names, keys or addresses; empty is all.
+    pub find: String,
+    /// The order: `handshake`, `rx`, `tx`, else by name.
+    pub sort: String,
+}
+
+impl Wanted {
+    /// What a request asks for.
+    #[must_use]
+    pub fn new(head: &Head) -> Self {
+        let text = |name| head.query(name).unwrap_or_default();
+        Self {
+            tunnel: text("tunnel"),
+            from: text("from").parse().unwrap_or(0),
+            find: text("find").to_lowercase(),
+            sort: text("sort"),
+        }
+    }
+}
+
+/// Some peers.
+#[derive(Debug, Serialize)]
+pub struct Page {
+    /// All that the tunnel has.
+    total: usize,
+    /// Those that were found.
+    found: usize,
+    peers: Vec<Peer>,
+}
+
+#[derive(Debug, Serialize)]
+struct Peer {
+    /// What tells it apart from the others of its tunnel.
+    id: String,
+    name: String,
+    ranges: String,
+    endpoint: Option<String>,
+    age: Option<u64>,
+    rx_rate: Option<u64>,
+    tx_rate: Option<u64>,
+    rx_bytes: u64,
+    tx_bytes: u64,
+}
+
+impl Page {
+    /// The peers of a tunnel that are wanted.
+    #[must_use]
+    pub fn new(status: &Status, wanted: &Wanted) -> Self {
+        let found = status.peers.iter().map(|it| (called(it), it));
+        let mut found: Vec<(String, &PeerStatus)> = found
+            .filter(|(name, it)| is_found(name, it, &wanted.find))
+            .collect();
+        match wanted.sort.as_str() {
+            "handshake" => found.sort_by_key(|(_, it)| it.latest_handshake_age.unwrap_or(u64::MAX)),
+            "rx" => found.sort_by_key(|(_, it)| Reverse(it.rx_rate)),
+            "tx" => found.sort_by_key(|(_, it)| Reverse(it.tx_rate)),
+            _ => found.sort_by(|a, b| a.0.cmp(&b.0)),
+        }
+        Self {
+            total: status.peers.len(),
+            found: found.len(),
+            peers: found
+                .into_iter()
+                .skip(wanted.from)
+                .take(COUNT)
+                .map(peer)
+                .collect(),
+        }
+    }
+}
+
+fn is_found(name: &str, peer: &PeerStatus, find: &str) -> bool {
+    let within = |text: &str| text.to_lowercase().contains(find);
+    find.is_empty()
+        || within(name)
+        || within(&peer.public_key)
+        || peer.endpoint.as_deref().is_some_and(within)
+        || peer.allowed_ips.iter().any(|it| within(it))
+}
+
+fn peer((name, it): (String, &PeerStatus)) -> Peer {
+    let mut ranges = it
+        .allowed_ips
+        .iter()
+        .take(RANGES)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    if it.allowed_ips.len() > RANGES {
+        ranges += ", \u{2026}";
+    }
+    Peer {
+        id: match it.client_id {
+            Some(id) => format!("{id} {}", it.connected_unix.unwrap_or(0)),
+            None => name.clone(),
+        },
+        name,
+        ranges,
+        endpoint: it.endpoint.clone(),
+        age: it.latest_handshake_age,
+        rx_rate: it.rx_rate,
+        tx_rate: it.tx_rate,
+        rx_bytes: it.rx_bytes,
+        tx_bytes: it.tx_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_at_a_time_in_the_order_that_is_wanted() {
+        let peer = |number: u64| PeerStatus {
+            public_key: format!("key{number:04}"),
+            allowed_ips: vec![format!("10.0.{}.{}/32", number / 256, number % 256)],
+            rx_rate: Some(number),
+            ..PeerStatus::default()
+        };
+        let status = Status {
+            peers: (0..1000).map(peer).collect(),
+            ..Status::default()
+        };
+        let page = |from, find: &str, sort: &str| {
+            let wanted = Wanted {
+                from,
+                find: find.to_owned(),
+                sort: sort.to_owned(),
+                ..Wanted::default()
+            };
+            Page::new(&status, &wanted)
+        };
+        let first = page(0, "", "name");
+        assert_eq!(
+            (first.total, first.found, first.peers.len()),
+            (1000, 1000, COUNT)
+        );
+        assert_eq!(first.peers[0].name, "key0000");
+        assert_eq!(page(990, "", "").peers.len(), 10);
+        assert_eq!(page(usize::MAX, "", "").peers.len(), 0);
+        assert_eq!(page(0, "", "rx").peers[0].name, "key0999");
+        let found = page(0, "10.0.1.7/", "");
+        assert_eq!((found.found, found.peers[0].name.as_str()), (1, "key0263"));
+        assert_eq!(page(0, "key001", "").found, 10);
+    }
+}

@@ -1,0 +1,25 @@
+//! What a stranger sends to the page's server: the head, and what is read from its fields.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use monitor::gate::{Gate, shown};
+use monitor::http::{BODY_MAX, HEAD_MAX, Head};
+use monitor::link::Change;
+use monitor::peers::Wanted;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(Some((head, length))) = Head::parse(data) else {
+        return;
+    };
+    assert!(length <= data.len() && length <= HEAD_MAX && head.length <= BODY_MAX);
+    let gate = Gate::new(&["router".to_owned()]);
+    let passes = gate.check(&head).is_ok();
+    // Nothing passes that names no host, or another.
+    let host = head.host.clone().unwrap_or_default();
+    assert!(!passes || !host.is_empty() && !host.contains("evil"));
+    let _ = shown(&head);
+    let _ = head.cookie("millrace-monitor");
+    let _ = Wanted::new(&head);
+    let _ = serde_json::from_slice::<Change>(&data[length..]);
+});
