@@ -25,6 +25,7 @@ mod peer;
 mod profile;
 #[cfg(feature = "relay")]
 mod relay;
+mod rpcd;
 mod server;
 mod settings;
 mod status;
@@ -57,6 +58,7 @@ fn cli() -> Command {
         .subcommand(wireguard::command())
         .subcommand(openvpn::command())
         .subcommand(netifd::command())
+        .subcommand(rpcd::command())
         .subcommand(status::command())
         .subcommand(check::command())
         .subcommand(import::command())
@@ -144,6 +146,7 @@ pub fn run() -> ExitCode {
         Some(("pubkey", _)) => keys::pubkey(),
         Some(("wireguard", m)) => wireguard::run(m),
         Some(("netifd", m)) => netifd::run(m),
+        Some(("rpcd", m)) => rpcd::run(m),
         Some(("status", m)) => status::run(&m.into()),
         #[cfg(feature = "pptp")]
         Some(("migrate", m)) => migrate::run(m),

@@ -15,7 +15,9 @@ use config::types::{AddressError, Endpoint};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde::Serialize;
 use service::running;
+use std::cell::RefCell;
 use std::fs;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -56,6 +58,13 @@ pub(crate) fn command() -> Command {
                 "Print the file as a QR code, for the camera of a phone",
             ))
             .arg(
+                flag(
+                    "json",
+                    "Print the file and its QR code as one JSON document",
+                )
+                .conflicts_with_all(["qr", "file"]),
+            )
+            .arg(
                 Arg::new("file")
                     .long("file")
                     .value_name("OUT")
@@ -80,7 +89,7 @@ pub(crate) fn command() -> Command {
                     .help("Where this client calls the server, if not where others do"),
             ),
         )
-        .subcommand(about("list", "List those who may call"))
+        .subcommand(about("list", "List those who may call").arg(flag("json", "Print an array of JSON documents")))
         .subcommand(
             about("revoke", "Keep a client out, at once if the server is up").arg(name(
                 "NAME",
@@ -151,6 +160,8 @@ pub(crate) struct Wanted<'a> {
     /// Where its file goes.
     pub(crate) file: Option<&'a Path>,
     pub(crate) qr: bool,
+    /// Where the document for programs goes, in place of all that is printed.
+    pub(crate) document: Option<&'a RefCell<Zeroizing<String>>>,
 }
 
 impl Wanted<'_> {
@@ -178,6 +189,17 @@ impl Wanted<'_> {
 
     /// Hands the client's file over, in front of what lets it in: of what fails here nothing is to be taken back.
     pub(crate) fn hand_over(&self, text: &str) -> Result<(), PeerError> {
+        if let Some(document) = self.document {
+            let qr = qr::rows(text);
+            let added = Added {
+                name: self.name,
+                file: text,
+                qr: qr.as_deref().map(Vec::as_slice),
+            };
+            let text = serde_json::to_string(&added).unwrap_or_default();
+            *document.borrow_mut() = Zeroizing::new(text);
+            return Ok(());
+        }
         let code = match self.qr {
             true => Some(qr::code(text, std::io::stdout().is_terminal())?),
             false => None,
@@ -195,9 +217,22 @@ impl Wanted<'_> {
 }
 
 /// One who may call, or no more.
+#[derive(Serialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
+    /// What tells it apart whatever its name: a public key, or a certificate's serial number.
+    pub(crate) id: String,
     pub(crate) detail: String,
+    pub(crate) revoked: bool,
+}
+
+/// What programs get of a client that was added.
+#[derive(Serialize)]
+struct Added<'a> {
+    name: &'a str,
+    file: &'a str,
+    /// A line of `0` and `1` (dark) for each row; none where the file is too long for a camera.
+    qr: Option<&'a [String]>,
 }
 
 /// Runs the command.
@@ -219,7 +254,8 @@ fn checked(name: &str) -> Result<&str, PeerError> {
     }
 }
 
-fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
+/// Does what is asked; documents for programs are printed when all of it is done.
+pub(crate) fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
     let Some((command, matches)) = matches.subcommand() else {
         return Ok(());
     };
@@ -233,12 +269,11 @@ fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
     }
     match command {
         "list" => {
-            let rows = match is_openvpn {
-                #[cfg(feature = "server")]
-                true => openvpn::list(&path)?,
-                _ => wireguard::list(&path)?,
-            };
-            print(&rows);
+            let rows = listed(&path)?;
+            match matches.get_flag("json") {
+                true => terminal::line(serde_json::to_string(&rows).unwrap_or_default()),
+                false => print(&rows),
+            }
             return Ok(());
         }
         "add" => {
@@ -250,12 +285,14 @@ fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
                 })
             });
             let file = matches.get_one::<PathBuf>("file");
+            let document = RefCell::default();
             let wanted = Wanted {
                 name: checked(text("NAME"))?,
                 lan_only: matches.get_flag("lan-only"),
                 endpoint: endpoint.transpose()?,
                 file: file.map(PathBuf::as_path),
                 qr: matches.get_flag("qr"),
+                document: matches.get_flag("json").then_some(&document),
             };
             let added = match is_openvpn {
                 #[cfg(feature = "server")]
@@ -263,6 +300,9 @@ fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
                 _ => wireguard::add(&path, &wanted),
             };
             added?;
+            if wanted.document.is_some() {
+                terminal::say(document.borrow().as_str());
+            }
             if let Some(file) = wanted.file {
                 terminal::note(format_args!(
                     "{} is for {}: hand it over by a way that others cannot read, then delete it here",
@@ -289,6 +329,17 @@ fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
     }
     drop(lock);
     tell(&path, is_openvpn && command == "add")
+}
+
+/// Those who may call the server of a file.
+pub(crate) fn listed(path: &Path) -> Result<Vec<Row>, PeerError> {
+    match config::openvpn::is_openvpn(path) {
+        #[cfg(feature = "server")]
+        true => openvpn::list(path),
+        #[cfg(not(feature = "server"))]
+        true => Err(PeerError::NotBuilt),
+        false => wireguard::list(path),
+    }
 }
 
 /// Has the process that runs a server read its file again; its clients notice nothing.

@@ -71,7 +71,7 @@ impl From<&ArgMatches> for Arguments {
 
 /// Why there is no status.
 #[derive(Debug, Error)]
-enum StatusError {
+pub(crate) enum StatusError {
     #[error(
         "{ifname}: no Millrace tunnel of this name runs; `millrace status` lists those that do"
     )]
@@ -139,6 +139,11 @@ fn sample(arguments: &Arguments, earlier: Option<&[Status]>) -> Result<Vec<Statu
         }
     }
     Ok(now)
+}
+
+/// The documents of all that run, at once and without rates.
+pub(crate) fn now() -> Result<Vec<Status>, StatusError> {
+    fetch_all(None)
 }
 
 fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {
