@@ -367,7 +367,7 @@ fn tell(path: &Path, knows: bool) -> Result<(), PeerError> {
 
 fn print(rows: &[Row]) {
     let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
-    for Row { name, detail } in rows {
+    for Row { name, detail, .. } in rows {
         terminal::line(format_args!("{name:widest$}  {detail}"));
     }
 }

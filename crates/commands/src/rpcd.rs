@@ -13,7 +13,7 @@ use crate::server::DIRECTORY;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use config::types::Key32;
 use offered::Offered;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::io::{self, Read as _};
 use std::path::PathBuf;
@@ -43,10 +43,16 @@ fn methods() -> Value {
 struct Given {
     interface: String,
     name: String,
+    #[serde(deserialize_with = "secret")]
     data: Zeroizing<String>,
     replace: bool,
+    #[serde(deserialize_with = "secret")]
     private_key: Zeroizing<String>,
     lan_only: bool,
+}
+
+fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Zeroizing<String>, D::Error> {
+    String::deserialize(from).map(Zeroizing::new)
 }
 
 /// Where things are.
