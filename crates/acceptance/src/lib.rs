@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+pub mod browser;
 mod content;
 mod directory;
 pub mod dns;
