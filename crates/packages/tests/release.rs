@@ -129,10 +129,9 @@ fn what_is_missing_is_left_out_and_named() {
     let (directory, left_out) = release(&Keys::default());
     let named = |words: &str| left_out.iter().any(|it| it.contains(words));
     assert!(named("millrace-armv7-soft-router"), "{left_out:?}");
-    let is_there = packaging().join("openwrt/luci-proto-millrace").is_dir();
     let file = "luci-proto-millrace_1.2.3-r1_all.ipk";
-    assert_eq!(openwrt(&directory).contains_key(file), is_there);
-    assert_eq!(named("luci-proto-millrace"), !is_there, "{left_out:?}");
+    assert!(openwrt(&directory).contains_key(file));
+    assert!(!named("luci-proto-millrace"), "{left_out:?}");
     assert!(
         !directory
             .path()

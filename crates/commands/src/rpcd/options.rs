@@ -95,7 +95,7 @@ mod tests {
 
     const FILE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n\
         ListenPort = 51821\nFwMark = 0x10\nMTU = 1380\nAddress = 10.8.0.2/32, fd00::2/128\nDNS = 10.8.0.1, corp.example\n\n\
-        [Peer]\n#! Name = head office\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
+        [Peer]\n#! Name = head-office\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
         PresharedKey = FpCyhws9cxwWoV4xELtfJvjJN+zQVRPISllRWgeopVE=\nAllowedIPs = 0.0.0.0/0, ::/0\n\
         Endpoint = vpn.example.org:51820\nPersistentKeepalive = 25\n\n\
         [Peer]\nPublicKey = TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0=\nEndpoint = [fe80::1%eth0]:5\nAllowedIPs = 10.9.0.0/16\n";
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn options_say_what_the_file_says() {
         let options = of(FILE).unwrap();
-        assert_eq!(options["peers"][0]["description"], "head office");
+        assert_eq!(options["peers"][0]["description"], "head-office");
         assert_eq!(options["interface"]["dns_search"], json!(["corp.example"]));
         let mut text = "config interface 'office'\n\toption proto 'millrace'\n".to_owned();
         written(&options["interface"], &mut text);
