@@ -89,7 +89,10 @@ pub(crate) fn command() -> Command {
                     .help("Where this client calls the server, if not where others do"),
             ),
         )
-        .subcommand(about("list", "List those who may call").arg(flag("json", "Print an array of JSON documents")))
+        .subcommand(
+            about("list", "List those who may call")
+                .arg(flag("json", "Print an array of JSON documents")),
+        )
         .subcommand(
             about("revoke", "Keep a client out, at once if the server is up").arg(name(
                 "NAME",

@@ -76,10 +76,21 @@ pub(crate) fn command() -> Command {
     let word = |name: &'static str, help: &'static str| Arg::new(name).help(help);
     Command::new("rpcd")
         .about("Answer LuCI's pages; OpenWrt's rpcd starts it")
-        .arg(word("WHAT", "list or call").required(true).value_parser(["list", "call"]))
-        .arg(word("METHOD", "Of call; its arguments come by standard input"))
+        .arg(
+            word("WHAT", "list or call")
+                .required(true)
+                .value_parser(["list", "call"]),
+        )
+        .arg(word(
+            "METHOD",
+            "Of call; its arguments come by standard input",
+        ))
         .arg(directory("uci", "/etc/config", "Where UCI's files are"))
-        .arg(directory("keep", DIRECTORY, "Where files of tunnels are kept"))
+        .arg(directory(
+            "keep",
+            DIRECTORY,
+            "Where files of tunnels are kept",
+        ))
 }
 
 /// Runs the command. It succeeds whatever the answer says.
@@ -88,7 +99,10 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
         let path = matches.get_one::<PathBuf>(name);
         path.cloned().unwrap_or_default()
     };
-    if matches.get_one::<String>("WHAT").is_some_and(|it| it == "list") {
+    if matches
+        .get_one::<String>("WHAT")
+        .is_some_and(|it| it == "list")
+    {
         terminal::line(methods());
         return ExitCode::SUCCESS;
     }
@@ -111,7 +125,9 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 fn given() -> Result<Given, String> {
     let mut text = Zeroizing::new(Vec::new());
     let mut input = io::stdin().lock().take(INPUT_MAX + 1);
-    input.read_to_end(&mut text).map_err(|error| error.to_string())?;
+    input
+        .read_to_end(&mut text)
+        .map_err(|error| error.to_string())?;
     if text.len() as u64 > INPUT_MAX {
         return Err("more than 128 KiB were sent".to_owned());
     }

@@ -194,7 +194,33 @@ fn the_manifest_and_the_feed_say_the_same() {
     let version = env!("CARGO_PKG_VERSION");
     assert!(makefile.contains(&format!("\nPKG_VERSION:={version}\n")));
     assert!(makefile.contains(&format!("\nPKG_RELEASE:={}\n", manifest.revision)));
+    let luci = root.join("openwrt/luci/luci-proto-millrace/Makefile");
+    let luci = fs::read_to_string(luci).unwrap();
     for package in &manifest.openwrt.package {
+        // LuCI's own, which makes the rest of it.
+        if package.name.starts_with("luci-") {
+            for (name, value) in [
+                ("LUCI_TITLE", package.summary.clone()),
+                (
+                    "LUCI_DESCRIPTION",
+                    package.description.trim().replace('\n', " "),
+                ),
+                (
+                    "LUCI_DEPENDS",
+                    package
+                        .depends
+                        .iter()
+                        .map(|it| format!("+{it}"))
+                        .collect::<Vec<_>>()
+                        .join(" "),
+                ),
+                ("PKG_VERSION", version.to_owned()),
+                ("PKG_RELEASE", manifest.revision.to_string()),
+            ] {
+                assert!(luci.contains(&format!("\n{name}:={value}\n")), "{name}");
+            }
+            continue;
+        }
         assert!(makefile.contains(&format!("define Package/{}\n", package.name)));
         assert!(makefile.contains(&format!("  TITLE:={}\n", package.summary)));
         for line in package.description.lines() {

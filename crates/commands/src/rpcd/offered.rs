@@ -71,7 +71,10 @@ impl Offered {
         Ok(Self {
             interface: given.interface.clone(),
             // Only its ending counts, and what people read.
-            name: Path::new(&given.name).file_name().unwrap_or_default().into(),
+            name: Path::new(&given.name)
+                .file_name()
+                .unwrap_or_default()
+                .into(),
             bytes,
         })
     }
@@ -87,7 +90,10 @@ impl Offered {
         };
         let trial = Trial::new(&std::env::temp_dir()).map_err(|error| error.to_string())?;
         let (path, judged) = self.judge(text, &trial.0)?;
-        let ending = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
+        let ending = path
+            .extension()
+            .and_then(|it| it.to_str())
+            .unwrap_or_default();
         let kind = match () {
             () if pptp::is_pptp(&path) => "pptp",
             () if openvpn::is_openvpn(&path) => "openvpn",
@@ -112,7 +118,11 @@ impl Offered {
         let text = self.text().map_err(|damage| damage.words.join("; "))?;
         let failed = |error: io::Error| format!("{}: {error}", directory.display());
         let mut builder = DirBuilder::new();
-        builder.mode(0o700).recursive(true).create(directory).map_err(failed)?;
+        builder
+            .mode(0o700)
+            .recursive(true)
+            .create(directory)
+            .map_err(failed)?;
         let trial = Trial::new(directory).map_err(failed)?;
         let (path, judged) = self.judge(text, &trial.0)?;
         if !judged.usable || relay::is_relay(&path) {
@@ -120,7 +130,10 @@ impl Offered {
         }
         let kept = directory.join(path.file_name().unwrap_or_default());
         if !profile::is_profile(&kept) {
-            return Err(format!("{}: there Millrace has its own settings", kept.display()));
+            return Err(format!(
+                "{}: there Millrace has its own settings",
+                kept.display()
+            ));
         }
         if fs::symlink_metadata(&kept).is_ok() {
             if !replace {
@@ -186,15 +199,22 @@ fn damage(bytes: &[u8]) -> Option<Damage> {
             words.push("it has letters that are not UTF-8");
             // Of an editor that knows no Unicode: names in comments.
             let is_text = |it: &u8| *it >= b' ' || it.is_ascii_whitespace();
-            bytes.iter().all(is_text).then(|| bytes.iter().copied().map(char::from).collect())
+            bytes
+                .iter()
+                .all(is_text)
+                .then(|| bytes.iter().copied().map(char::from).collect())
         }),
     };
     let Some(decoded) = decoded.map(Zeroizing::new) else {
-        return Some(hopeless("it is no text: an archive, a picture, or half of something"));
+        return Some(hopeless(
+            "it is no text: an archive, a picture, or half of something",
+        ));
     };
     let control = |it: char| it.is_control() && !it.is_whitespace();
     if decoded.contains(control) {
-        return Some(hopeless("it is no text: an archive, a picture, or half of something"));
+        return Some(hopeless(
+            "it is no text: an archive, a picture, or half of something",
+        ));
     }
     let text = decoded.strip_prefix('\u{feff}');
     if text.is_some() && words.is_empty() {
@@ -233,7 +253,11 @@ fn from_utf_16(bytes: &[u8], big: bool) -> Option<String> {
 }
 
 fn is_page(text: &str) -> bool {
-    let head = text.trim_start().get(..9).unwrap_or_default().to_ascii_lowercase();
+    let head = text
+        .trim_start()
+        .get(..9)
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     let heads = ["<!doctype", "<html", "<head", "<?xml"];
     heads.iter().any(|it| head.starts_with(it))
 }
@@ -265,7 +289,13 @@ mod tests {
         let windows = FILE.replace('\n', "\r\n");
         let wide = |big: bool| -> Vec<u8> {
             let units = format!("\u{feff}{windows}");
-            let bytes = |it: u16| if big { it.to_be_bytes() } else { it.to_le_bytes() };
+            let bytes = |it: u16| {
+                if big {
+                    it.to_be_bytes()
+                } else {
+                    it.to_le_bytes()
+                }
+            };
             units.encode_utf16().flat_map(bytes).collect()
         };
         for damaged in [
@@ -303,7 +333,10 @@ mod tests {
         let profile = "client\ndev tun\nremote 192.0.2.1\n<ca>\n</ca>\nauth-user-pass\n";
         let file = offered("provider.txt", profile.as_bytes());
         let report = file.check().unwrap();
-        assert_eq!((&report["kind"], &report["ending"]), (&json!("openvpn"), &json!("ovpn")));
+        assert_eq!(
+            (&report["kind"], &report["ending"]),
+            (&json!("openvpn"), &json!("ovpn"))
+        );
         assert_eq!(report["report"]["usable"], true);
         assert_eq!(report["options"], Value::Null);
         let kept = to.join("office.ovpn");
@@ -319,12 +352,19 @@ mod tests {
     fn what_is_damaged_or_gives_no_tunnel_is_not_kept() {
         let directory = tempfile::tempdir().unwrap();
         let windows = FILE.replace('\n', "\r\n");
-        for bytes in [windows.as_bytes(), b"[Interface]\nPrivateKey = short\n", b"<html>"] {
+        for bytes in [
+            windows.as_bytes(),
+            b"[Interface]\nPrivateKey = short\n",
+            b"<html>",
+        ] {
             let file = offered("office.conf", bytes);
             assert!(file.keep(directory.path(), true).is_err());
         }
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
-        let report = offered("x.ovpn", b"client\ndev tun\nremote a.example\nca ca.crt\nauth-user-pass\n");
+        let report = offered(
+            "x.ovpn",
+            b"client\ndev tun\nremote a.example\nca ca.crt\nauth-user-pass\n",
+        );
         let report = report.check().unwrap();
         assert_eq!(report["report"]["usable"], false);
         assert!(!report.to_string().contains("/.millrace-"), "{report}");

@@ -41,7 +41,10 @@ fn of_interface(tunnel: &Tunnel) -> Map<String, Value> {
     set("listen_port", interface.listen_port.map(word));
     set("addresses", list(&interface.addresses));
     set("mtu", interface.mtu.map(word));
-    set("fwmark", interface.fwmark.map(|it| json!(format!("{it:#x}"))));
+    set(
+        "fwmark",
+        interface.fwmark.map(|it| json!(format!("{it:#x}"))),
+    );
     set("dns", list(&interface.dns));
     set("dns_search", list(&interface.dns_search));
     if let Table::Id(number) = interface.table {
@@ -59,7 +62,10 @@ fn of_peer(peer: &Peer, name: Option<String>, routed: bool) -> Value {
         }
     };
     set("description", name.map(Value::from));
-    set("public_key", Some(json!(peer.public_key.to_base64().as_str())));
+    set(
+        "public_key",
+        Some(json!(peer.public_key.to_base64().as_str())),
+    );
     let shared = peer.preshared_key.as_ref().map(|it| it.to_base64());
     set("preshared_key", shared.map(|it| json!(it.as_str())));
     set("allowed_ips", list(&peer.allowed_ips));
@@ -131,7 +137,9 @@ mod tests {
         let Source::Options { tunnel, unrouted } = network.source else {
             panic!("no options");
         };
-        let (mut wanted, _) = wgquick::parse(FILE, "", Options::default()).into_tunnel().unwrap();
+        let (mut wanted, _) = wgquick::parse(FILE, "", Options::default())
+            .into_tunnel()
+            .unwrap();
         assert_eq!(tunnel.peers, wanted.peers);
         assert!(unrouted.is_empty());
         assert_eq!(network.mtu, wanted.interface.mtu.take());
@@ -144,7 +152,12 @@ mod tests {
     #[test]
     fn what_has_no_options_stays_a_file() {
         let head = FILE.split("[Peer]").next().unwrap();
-        assert!(of(&format!("#! [Line]\n#! Name = a\n#! Interface = eth1\n{FILE}")).is_none());
+        assert!(
+            of(&format!(
+                "#! [Line]\n#! Name = a\n#! Interface = eth1\n{FILE}"
+            ))
+            .is_none()
+        );
         assert!(of(&format!("{head}#! [Server]\n#! Masquerade = yes\n")).is_none());
         let off = of(&FILE.replace("MTU = 1380", "Table = off")).unwrap();
         assert_eq!(off["peers"][0]["route_allowed_ips"], "0");

@@ -118,6 +118,8 @@ class Flag extends Option {
 	}
 
 	parse(sid) {
+		if (!this.getUIElement(sid))
+			return;
 		if (this.isActive(sid) && this.formvalue(sid) != (this.default || '0'))
 			modules.uci.set('network', sid, this.option, this.formvalue(sid));
 		else
@@ -251,8 +253,8 @@ class InterfaceMap {
 	async save() {
 		this.checkDepends();
 		this.section.parse();
-		this.saved++;
 		await this.renderContents();
+		this.saved++;
 	}
 }
 

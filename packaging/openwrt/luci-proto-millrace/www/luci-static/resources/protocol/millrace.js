@@ -9,8 +9,9 @@
 /* What the web server takes in one request leaves so many bytes for a file. */
 const SIZE_MAX = 45000;
 
-/* Options of the interface that an imported file sets, or empties. */
-const IMPORTED = [ 'private_key', 'listen_port', 'addresses', 'mtu', 'fwmark', 'dns', 'dns_search', 'ip4table', 'ip6table' ];
+/* Options of the interface that an imported file sets, or empties; and those that it sets only. */
+const IMPORTED = [ 'private_key', 'listen_port', 'addresses', 'mtu', 'fwmark', 'dns', 'dns_search' ];
+const IMPORTED_IF_THERE = [ 'ip4table', 'ip6table', 'peerdns' ];
 
 function validateKey(section_id, value) {
 	if (value == null || value == '' || value.match(/^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/))
@@ -44,9 +45,9 @@ const Import = form.DummyValue.extend({
 			'spellcheck': 'false',
 			'autocomplete': 'off'
 		});
-		const file = E('input', { 'type': 'file', 'class': 'millrace-file', 'accept': '.conf,.ovpn,.toml,.txt,text/plain' });
+		const file = E('input', { 'type': 'file', 'class': 'millrace-file', 'style': 'max-width:100%', 'accept': '.conf,.ovpn,.toml,.txt,text/plain' });
 		const found = E('div', { 'class': 'millrace-found' });
-		const panel = E('div', { 'class': 'millrace-import', 'style': 'display:none;max-width:50em' }, [
+		const panel = E('div', { 'class': 'millrace-import', 'style': 'display:none;max-width:50em;overflow-wrap:anywhere' }, [
 			text,
 			E('p', {}, [ file ]),
 			E('p', {}, [
@@ -192,12 +193,16 @@ const Import = form.DummyValue.extend({
 		}
 
 		if (answer.options)
-			parts.push(E('p', {}, [ _('It becomes options of this interface and %d peers.').format(answer.options.peers.length) ]));
+			parts.push(E('p', {}, [ N_(answer.options.peers.length,
+				'It becomes options of this interface and %d peer.',
+				'It becomes options of this interface and %d peers.').format(answer.options.peers.length) ]));
 		else
 			parts.push(E('p', {}, [ _('It is kept as a file on the router, which only root can read, and this interface names it.') ]));
 
 		if (there || uci.get('network', section_id, 'private_key') || uci.get('network', section_id, 'config_file'))
-			parts.push(this.alert(_('It takes the place of what this interface has now, with %d peers.').format(there)));
+			parts.push(this.alert(N_(there,
+				'It takes the place of what this interface has now, with %d peer.',
+				'It takes the place of what this interface has now, with %d peers.').format(there)));
 
 		parts.push(E('button', {
 			'class': 'btn cbi-button-apply important millrace-use',
@@ -239,6 +244,15 @@ const Import = form.DummyValue.extend({
 
 		IMPORTED.forEach(L.bind(function(option) {
 			this.setOption(section_id, option, options.interface[option]);
+		}, this));
+
+		/* Until 24.10 LuCI has search domains only beside this. */
+		if (options.interface.dns_search)
+			options.interface.peerdns = '0';
+
+		IMPORTED_IF_THERE.forEach(L.bind(function(option) {
+			if (options.interface[option] != null)
+				this.setOption(section_id, option, options.interface[option]);
 		}, this));
 
 		this.removePeers(section_id);
