@@ -98,7 +98,6 @@ fn a_file_of_wireguard_becomes_options() {
         assert_eq!(key, public(KEYS[0]));
         browser.click("[data-show=peers]");
         browser.wait_for("[data-name=endpoint_host]");
-        picture(browser, "peers.png");
         browser.click("[data-show=lines]");
         browser.wait_for("[data-name=mode]");
         assert!(words(browser, "[data-name=line]").contains("wan"));

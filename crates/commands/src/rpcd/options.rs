@@ -38,9 +38,9 @@ fn of_interface(tunnel: &Tunnel) -> Map<String, Value> {
     };
     let key = interface.private_key.as_ref().map(|it| it.to_base64());
     set("private_key", key.map(|it| json!(it.as_str())));
-    set("listen_port", interface.listen_port.map(word));
+    set("listen_port", interface.listen_port.map(|it| word(&it)));
     set("addresses", list(&interface.addresses));
-    set("mtu", interface.mtu.map(word));
+    set("mtu", interface.mtu.map(|it| word(&it)));
     set(
         "fwmark",
         interface.fwmark.map(|it| json!(format!("{it:#x}"))),
@@ -48,8 +48,8 @@ fn of_interface(tunnel: &Tunnel) -> Map<String, Value> {
     set("dns", list(&interface.dns));
     set("dns_search", list(&interface.dns_search));
     if let Table::Id(number) = interface.table {
-        set("ip4table", Some(word(number)));
-        set("ip6table", Some(word(number)));
+        set("ip4table", Some(word(&number)));
+        set("ip6table", Some(word(&number)));
     }
     out
 }
@@ -69,7 +69,7 @@ fn of_peer(peer: &Peer, name: Option<String>, routed: bool) -> Value {
     let shared = peer.preshared_key.as_ref().map(|it| it.to_base64());
     set("preshared_key", shared.map(|it| json!(it.as_str())));
     set("allowed_ips", list(&peer.allowed_ips));
-    set("route_allowed_ips", Some(word(u8::from(routed))));
+    set("route_allowed_ips", Some(word(&u8::from(routed))));
     if let Some(endpoint) = &peer.endpoint {
         let host = match &endpoint.host {
             Host::Ip(addr) => addr.to_string(),
@@ -77,14 +77,17 @@ fn of_peer(peer: &Peer, name: Option<String>, routed: bool) -> Value {
             Host::Name(name) => name.clone(),
         };
         set("endpoint_host", Some(json!(host)));
-        set("endpoint_port", Some(word(endpoint.port)));
+        set("endpoint_port", Some(word(&endpoint.port)));
     }
-    set("persistent_keepalive", peer.persistent_keepalive.map(word));
+    set(
+        "persistent_keepalive",
+        peer.persistent_keepalive.map(|it| word(&it)),
+    );
     Value::Object(out)
 }
 
 /// UCI knows words only.
-fn word(value: impl ToString) -> Value {
+fn word<T: ToString>(value: &T) -> Value {
     json!(value.to_string())
 }
 

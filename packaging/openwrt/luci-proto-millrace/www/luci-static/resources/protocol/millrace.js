@@ -47,7 +47,7 @@ const Import = form.DummyValue.extend({
 		});
 		const file = E('input', { 'type': 'file', 'class': 'millrace-file', 'style': 'max-width:100%', 'accept': '.conf,.ovpn,.toml,.txt,text/plain' });
 		const found = E('div', { 'class': 'millrace-found' });
-		const panel = E('div', { 'class': 'millrace-import', 'style': 'display:none;max-width:50em;overflow-wrap:anywhere' }, [
+		const panel = E('div', { 'class': 'millrace-import', 'style': 'display:none;max-width:50em' }, [
 			text,
 			E('p', {}, [ file ]),
 			E('p', {}, [
@@ -183,7 +183,7 @@ const Import = form.DummyValue.extend({
 					E('td', { 'class': 'td' }, [ line.line ? String(line.line) : '' ]),
 					E('td', { 'class': 'td' }, [ E('span', { 'class': 'label ' + labels[line.verdict] }, [ words[line.verdict] ]) ]),
 					E('td', { 'class': 'td' }, [ E('code', {}, [ line.key ]) ]),
-					E('td', { 'class': 'td' }, [ line.reason ])
+					E('td', { 'class': 'td', 'style': 'overflow-wrap:anywhere' }, [ line.reason ])
 				]);
 			})));
 
