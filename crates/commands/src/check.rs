@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 
 /// What is said of a file.
 pub(crate) struct Judged {
-    report: Report,
+    pub(crate) report: Report,
     /// It gives a tunnel.
     pub(crate) usable: bool,
     /// What holds for no line, and does no harm by itself.
@@ -316,8 +316,9 @@ fn counts(report: &Report) -> [usize; 3] {
         .map(|verdict| report.with(verdict).count())
 }
 
+/// The report for programs.
 #[derive(Serialize)]
-struct Document<'a> {
+pub(crate) struct Document<'a> {
     file: &'a str,
     usable: bool,
     honoured: usize,
@@ -336,24 +337,30 @@ struct Line<'a> {
 }
 
 fn json(judged: &Judged) -> serde_json::Result<String> {
-    let report = &judged.report;
-    let [honoured, ignored, refused] = counts(report);
-    let lines = report.entries.iter().map(|entry| Line {
-        line: entry.line,
-        key: &entry.key,
-        verdict: entry.verdict.as_str(),
-        reason: &entry.reason,
-    });
-    let document = Document {
-        file: &report.file,
-        usable: judged.usable,
-        honoured,
-        ignored,
-        refused,
-        warnings: &judged.warnings,
-        lines: lines.collect(),
-    };
-    Ok(serde_json::to_string_pretty(&document)? + "\n")
+    Ok(serde_json::to_string_pretty(&judged.document())? + "\n")
+}
+
+impl Judged {
+    /// The report for programs.
+    pub(crate) fn document(&self) -> Document<'_> {
+        let report = &self.report;
+        let [honoured, ignored, refused] = counts(report);
+        let lines = report.entries.iter().map(|entry| Line {
+            line: entry.line,
+            key: &entry.key,
+            verdict: entry.verdict.as_str(),
+            reason: &entry.reason,
+        });
+        Document {
+            file: &report.file,
+            usable: self.usable,
+            honoured,
+            ignored,
+            refused,
+            warnings: &self.warnings,
+            lines: lines.collect(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) fn command() -> Command {
 
 /// Runs the command.
 pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
-    let facts = gather::gather(&crate::status::all());
+    let facts = gather::gather(&crate::status::now().unwrap_or_default());
     let found = checks::all(&facts);
     let shown = match matches.get_flag("json") {
         true => serde_json::to_string_pretty(&found).map(|text| text + "\n"),

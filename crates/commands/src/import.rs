@@ -28,7 +28,7 @@ const ENDINGS: [&str; 3] = ["conf", "ovpn", "toml"];
 
 /// Why a file is not taken.
 #[derive(Debug, Error)]
-enum ImportingError {
+pub(crate) enum ImportingError {
     #[error("what comes from standard input has no name: say --name NAME")]
     NoName,
     #[error(
@@ -171,6 +171,36 @@ fn read(source: &Path, piped: bool) -> Result<Zeroizing<String>, ImportingError>
     Ok(text)
 }
 
+/// Writes the file under the path of `trial`, which has no ending yet: with the ending of `source`, or that of what it is.
+pub(crate) fn write_for_trial(
+    source: &Path,
+    text: &str,
+    trial: &Path,
+) -> Result<PathBuf, ImportingError> {
+    let known = source.extension().and_then(|it| it.to_str());
+    let known = ENDINGS.into_iter().find(|ending| known == Some(ending));
+    let path = trial.with_extension(known.unwrap_or("conf"));
+    place::write_new(&path, text)?;
+    if known.is_some() {
+        return Ok(path);
+    }
+    // By what is in it. Files of pppd have no ending, and are known by their options.
+    let is_toml = text.lines().any(|line| {
+        let (key, value) = line.split_once('=').unwrap_or_default();
+        key.trim() == "protocol" && value.contains("pptp")
+    });
+    let ending = match is_toml {
+        true => "toml",
+        false if openvpn::is_openvpn(&path) => "ovpn",
+        false => "conf",
+    };
+    let renamed = trial.with_extension(ending);
+    if renamed != path {
+        fs::rename(&path, &renamed).map_err(|error| failed_at(&renamed, error))?;
+    }
+    Ok(renamed)
+}
+
 /// Judges the file as it will be read, and moves it from `trial`, which has no ending yet, into the directory above.
 fn judge_and_keep(
     source: &Path,
@@ -178,27 +208,7 @@ fn judge_and_keep(
     trial: &Path,
     matches: &ArgMatches,
 ) -> Result<PathBuf, ImportingError> {
-    let known = source.extension().and_then(|it| it.to_str());
-    let known = ENDINGS.into_iter().find(|ending| known == Some(ending));
-    let mut path = trial.with_extension(known.unwrap_or("conf"));
-    place::write_new(&path, text)?;
-    if known.is_none() {
-        // By what is in it. Files of pppd have no ending, and are known by their options.
-        let is_toml = text.lines().any(|line| {
-            let (key, value) = line.split_once('=').unwrap_or_default();
-            key.trim() == "protocol" && value.contains("pptp")
-        });
-        let ending = match is_toml {
-            true => "toml",
-            false if openvpn::is_openvpn(&path) => "ovpn",
-            false => "conf",
-        };
-        let renamed = trial.with_extension(ending);
-        if renamed != path {
-            fs::rename(&path, &renamed).map_err(|error| failed_at(&renamed, error))?;
-            path = renamed;
-        }
-    }
+    let path = write_for_trial(source, text, trial)?;
     let above = trial.parent().and_then(Path::parent).unwrap_or(trial);
     let kept = above.join(path.file_name().unwrap_or_default());
     if !profile::is_profile(&kept) {

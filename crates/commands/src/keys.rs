@@ -24,7 +24,7 @@ pub(crate) fn commands() -> [Command; 3] {
 /// Runs `genkey`.
 pub(crate) fn genkey() -> ExitCode {
     warn_of_readers();
-    print(&Key32::new(*PrivateKey::generate().as_bytes()));
+    print(&new());
     ExitCode::SUCCESS
 }
 
@@ -51,13 +51,23 @@ pub(crate) fn pubkey() -> ExitCode {
     }
 }
 
+/// A new private key of WireGuard.
+pub(crate) fn new() -> Key32 {
+    Key32::new(*PrivateKey::generate().as_bytes())
+}
+
+/// The public key of a private one.
+pub(crate) fn public_of(private: &Key32) -> Key32 {
+    let private = PrivateKey::new(*private.as_bytes());
+    Key32::new(*private.public().as_bytes())
+}
+
 fn public() -> Result<Key32, Box<dyn Error>> {
     let mut text = Zeroizing::new(String::new());
     let read = io::stdin().lock().take(INPUT_MAX).read_to_string(&mut text);
     read.map_err(|e| format!("standard input: {e}"))?;
     let key = Key32::from_base64(text.trim()).map_err(|e| format!("standard input: {e}"))?;
-    let private = PrivateKey::new(*key.as_bytes());
-    Ok(Key32::new(*private.public().as_bytes()))
+    Ok(public_of(&key))
 }
 
 fn print(key: &Key32) {

@@ -32,6 +32,7 @@ mod profile;
 #[cfg(feature = "relay")]
 mod relay;
 mod restart;
+mod rpcd;
 mod server;
 mod settings;
 mod status;
@@ -67,6 +68,7 @@ fn cli() -> Command {
         .subcommand(wireguard::command())
         .subcommand(openvpn::command())
         .subcommand(netifd::command())
+        .subcommand(rpcd::command())
         .subcommand(status::command())
         .subcommand(check::command())
         .subcommand(import::command())
@@ -163,6 +165,7 @@ pub fn run() -> ExitCode {
         Some(("pubkey", _)) => keys::pubkey(),
         Some(("wireguard", m)) => wireguard::run(m),
         Some(("netifd", m)) => netifd::run(m),
+        Some(("rpcd", m)) => rpcd::run(m),
         Some(("status", m)) => status::run(&m.into()),
         #[cfg(feature = "monitor")]
         Some(("monitor", m)) => monitor::run(m),

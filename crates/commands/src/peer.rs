@@ -15,6 +15,7 @@ use config::types::{AddressError, Endpoint};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde::Serialize;
 use service::running;
 use std::cell::RefCell;
 use std::fs;
@@ -57,6 +58,13 @@ pub(crate) fn command() -> Command {
                 "Print the file as a QR code, for the camera of a phone",
             ))
             .arg(
+                flag(
+                    "json",
+                    "Print the file and its QR code as one JSON document",
+                )
+                .conflicts_with_all(["qr", "file"]),
+            )
+            .arg(
                 Arg::new("file")
                     .long("file")
                     .value_name("OUT")
@@ -81,7 +89,10 @@ pub(crate) fn command() -> Command {
                     .help("Where this client calls the server, if not where others do"),
             ),
         )
-        .subcommand(about("list", "List those who may call"))
+        .subcommand(
+            about("list", "List those who may call")
+                .arg(flag("json", "Print an array of JSON documents")),
+        )
         .subcommand(
             about("revoke", "Keep a client out, at once if the server is up").arg(name(
                 "NAME",
@@ -202,9 +213,33 @@ impl Wanted<'_> {
 }
 
 /// One who may call, or no more.
+#[derive(Serialize)]
 pub(crate) struct Row {
     pub(crate) name: String,
+    /// What tells it apart whatever its name: a public key, or a certificate's serial number.
+    pub(crate) id: String,
     pub(crate) detail: String,
+    pub(crate) revoked: bool,
+}
+
+/// What programs get of a client that was added.
+#[derive(Serialize)]
+struct Added<'a> {
+    name: &'a str,
+    file: &'a str,
+    /// A line of `0` and `1` (dark) for each row; none where the file is too long for a camera.
+    qr: Option<&'a [String]>,
+}
+
+/// The document for programs of a client that was added.
+fn added(name: &str, file: &str) -> Zeroizing<String> {
+    let qr = qr::rows(file);
+    let added = Added {
+        name,
+        file,
+        qr: qr.as_deref().map(Vec::as_slice),
+    };
+    Zeroizing::new(serde_json::to_string(&added).unwrap_or_default())
 }
 
 /// Runs the command.
@@ -226,7 +261,8 @@ fn checked(name: &str) -> Result<&str, PeerError> {
     }
 }
 
-fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
+/// Does what is asked; documents for programs are printed when all of it is done.
+pub(crate) fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
     let Some((command, matches)) = matches.subcommand() else {
         return Ok(());
     };
@@ -235,7 +271,11 @@ fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
     let lock = lock(&path)?;
     match command {
         "list" => {
-            print(&list(&path)?);
+            let rows = list(&path)?;
+            match matches.get_flag("json") {
+                true => terminal::line(serde_json::to_string(&rows).unwrap_or_default()),
+                false => print(&rows),
+            }
             return Ok(());
         }
         "add" => {
@@ -247,15 +287,20 @@ fn peer(matches: &ArgMatches) -> Result<(), PeerError> {
                 })
             });
             let file = matches.get_one::<PathBuf>("file");
+            let file_text = RefCell::default();
             let wanted = Wanted {
                 name: checked(text("NAME"))?,
                 lan_only: matches.get_flag("lan-only"),
                 endpoint: endpoint.transpose()?,
                 file: file.map(PathBuf::as_path),
                 qr: matches.get_flag("qr"),
-                text: None,
+                text: matches.get_flag("json").then_some(&file_text),
             };
             add(&path, &wanted)?;
+            if wanted.text.is_some() {
+                let file = file_text.borrow();
+                terminal::say(added(wanted.name, &file).as_str());
+            }
             if let Some(file) = wanted.file {
                 terminal::note(format_args!(
                     "{} is for {}: hand it over by a way that others cannot read, then delete it here",
@@ -365,7 +410,7 @@ pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
 
 fn print(rows: &[Row]) {
     let widest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
-    for Row { name, detail } in rows {
+    for Row { name, detail, .. } in rows {
         terminal::line(format_args!("{name:widest$}  {detail}"));
     }
 }

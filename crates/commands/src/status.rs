@@ -141,10 +141,9 @@ fn sample(arguments: &Arguments, earlier: Option<&[Status]>) -> Result<Vec<Statu
     Ok(now)
 }
 
-/// The documents of all tunnels that answer.
-pub(crate) fn all() -> Vec<Status> {
-    let names = running(Path::new(SOCKET_DIR)).unwrap_or_default();
-    names.iter().filter_map(|it| fetch(it).ok()).collect()
+/// The documents of all that run, at once and without rates.
+pub(crate) fn now() -> Result<Vec<Status>, StatusError> {
+    fetch_all(None)
 }
 
 fn fetch_all(ifname: Option<&str>) -> Result<Vec<Status>, StatusError> {

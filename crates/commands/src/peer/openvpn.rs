@@ -277,6 +277,8 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
     let server = Server::read(path)?;
     let row = |entry: &Entry| Row {
         name: entry.name.clone(),
+        id: entry.serial.clone(),
+        revoked: entry.revoked,
         detail: format!(
             "{}{}{}",
             entry.serial,

@@ -7,6 +7,9 @@ use zeroize::Zeroizing;
 /// Modules around a code that are light.
 const MARGIN: i32 = 4;
 
+/// Most that cameras read from a screen, in bytes; a file of WireGuard has a third of it.
+const CAMERA_MAX: usize = 1200;
+
 /// White on black, from the part of the palette that schemes of terminals leave alone: a code is read by dark modules on
 /// light ones, whatever a terminal's own colours are.
 const COLOURS: [&str; 2] = ["\x1b[38;5;231;48;5;16m", "\x1b[0m"];
@@ -36,14 +39,20 @@ pub(super) fn code(text: &str, colours: bool) -> Result<Zeroizing<String>, PeerE
     Ok(Zeroizing::new(out))
 }
 
-/// The code's rows for a page to draw: a `1` for each dark module. None where the text is too long.
-#[cfg(feature = "monitor")]
-pub(crate) fn rows(text: &str) -> Option<Vec<String>> {
+/// The code of a text for programs that draw it: `1` is dark. None for a text that is too long for a camera.
+pub(crate) fn rows(text: &str) -> Option<Zeroizing<Vec<String>>> {
+    if text.len() > CAMERA_MAX {
+        return None;
+    }
     let code = QrCode::encode_text(text, QrCodeEcc::Low).ok()?;
-    let code = &code;
-    let range = || 0..code.size();
-    let row = |y| range().map(move |x| if code.get_module(x, y) { '1' } else { '0' });
-    Some(range().map(|y| row(y).collect()).collect())
+    let row = |y| {
+        let module = |x| match code.get_module(x, y) {
+            true => '1',
+            false => '0',
+        };
+        (0..code.size()).map(module).collect()
+    };
+    Some(Zeroizing::new((0..code.size()).map(row).collect()))
 }
 
 #[cfg(test)]
@@ -74,6 +83,24 @@ mod tests {
             let text: String = ('\n'..'~').cycle().take(length).collect();
             assert_eq!(read(&code(&text, false).unwrap()), text);
         }
+    }
+
+    #[test]
+    fn programs_get_the_same_code() {
+        let text = "k".repeat(350);
+        let rows = rows(&text).unwrap();
+        const SCALE: usize = 4;
+        let width = (rows.len() + 8) * SCALE;
+        let dark = |x: usize, y: usize| {
+            let at = |i: usize| (i / SCALE).checked_sub(4);
+            let row = at(y).and_then(|y| rows.get(y)).map(String::as_bytes);
+            row.zip(at(x)).and_then(|(row, x)| row.get(x).copied()) == Some(b'1')
+        };
+        let mut image = rqrr::PreparedImage::prepare_from_greyscale(width, width, |x, y| {
+            if dark(x, y) { 0 } else { 255 }
+        });
+        assert_eq!(image.detect_grids()[0].decode().unwrap().1, text);
+        assert!(super::rows(&"k".repeat(CAMERA_MAX + 1)).is_none());
     }
 
     #[test]

@@ -190,6 +190,8 @@ pub(super) fn list(path: &Path) -> Result<Vec<Row>, PeerError> {
         Row {
             name: section.name.unwrap_or_else(|| "-".to_owned()),
             detail: format!("{}  {addresses}", section.public_key),
+            id: section.public_key,
+            revoked: false,
         }
     };
     Ok(clients::sections(&file.text).into_iter().map(row).collect())

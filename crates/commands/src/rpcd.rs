@@ -1,0 +1,197 @@
+//! `millrace rpcd`: what pages of LuCI ask. OpenWrt's rpcd runs it as it runs its plugins: `list` names the methods, and
+//! `call METHOD` reads the arguments from standard input, a JSON object, and answers with another one.
+//!
+//! What goes wrong is in the answer, as `error`: rpcd has no words for it.
+
+mod offered;
+mod options;
+mod shown;
+
+use crate::keys;
+use crate::peer;
+use crate::server::DIRECTORY;
+use clap::{Arg, ArgMatches, Command, value_parser};
+use config::types::Key32;
+use offered::Offered;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use std::io::{self, Read as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use zeroize::Zeroizing;
+
+/// Most that is read, in bytes; uhttpd takes no request above 64 KiB.
+const INPUT_MAX: u64 = 128 << 10;
+
+/// Methods and their arguments, each with a value of its type.
+fn methods() -> Value {
+    json!({
+        "status": {},
+        "peers": {},
+        "check": {"interface": "", "name": "", "data": ""},
+        "keep": {"interface": "", "name": "", "data": "", "replace": true},
+        "generate_keys": {},
+        "public_key": {"private_key": ""},
+        "peer_add": {"name": "", "lan_only": true},
+        "peer_revoke": {"name": ""},
+    })
+}
+
+/// What methods are given. rpcd adds the session.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Given {
+    interface: String,
+    name: String,
+    #[serde(deserialize_with = "secret")]
+    data: Zeroizing<String>,
+    replace: bool,
+    #[serde(deserialize_with = "secret")]
+    private_key: Zeroizing<String>,
+    lan_only: bool,
+}
+
+fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Zeroizing<String>, D::Error> {
+    String::deserialize(from).map(Zeroizing::new)
+}
+
+/// Where things are.
+struct At {
+    uci: PathBuf,
+    keep: PathBuf,
+}
+
+type Outcome = Result<Option<Value>, String>;
+
+/// The command's own command line.
+pub(crate) fn command() -> Command {
+    let directory = |name: &'static str, usual: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("DIRECTORY")
+            .value_parser(value_parser!(PathBuf))
+            .default_value(usual)
+            .help(help)
+    };
+    let word = |name: &'static str, help: &'static str| Arg::new(name).help(help);
+    Command::new("rpcd")
+        .about("Answer LuCI's pages; OpenWrt's rpcd starts it")
+        .arg(
+            word("WHAT", "list or call")
+                .required(true)
+                .value_parser(["list", "call"]),
+        )
+        .arg(word(
+            "METHOD",
+            "Of call; its arguments come by standard input",
+        ))
+        .arg(directory("uci", "/etc/config", "Where UCI's files are"))
+        .arg(directory(
+            "keep",
+            DIRECTORY,
+            "Where files of tunnels are kept",
+        ))
+}
+
+/// Runs the command. It succeeds whatever the answer says.
+pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
+    let path = |name: &str| {
+        let path = matches.get_one::<PathBuf>(name);
+        path.cloned().unwrap_or_default()
+    };
+    if matches
+        .get_one::<String>("WHAT")
+        .is_some_and(|it| it == "list")
+    {
+        terminal::line(methods());
+        return ExitCode::SUCCESS;
+    }
+    let Some(method) = matches.get_one::<String>("METHOD") else {
+        return ExitCode::from(2);
+    };
+    let at = At {
+        uci: path("uci"),
+        keep: path("keep"),
+    };
+    match given().and_then(|given| call(method, &given, &at)) {
+        Ok(Some(answer)) => terminal::line(answer),
+        // It has been printed.
+        Ok(None) => {}
+        Err(words) => terminal::line(json!({"error": words})),
+    }
+    ExitCode::SUCCESS
+}
+
+fn given() -> Result<Given, String> {
+    let mut text = Zeroizing::new(Vec::new());
+    let mut input = io::stdin().lock().take(INPUT_MAX + 1);
+    input
+        .read_to_end(&mut text)
+        .map_err(|error| error.to_string())?;
+    if text.len() as u64 > INPUT_MAX {
+        return Err("more than 128 KiB were sent".to_owned());
+    }
+    if text.trim_ascii().is_empty() {
+        return Ok(Given::default());
+    }
+    // What serde_json says may quote what it was given.
+    serde_json::from_slice(&text).map_err(|_| "the arguments are no such JSON object".to_owned())
+}
+
+fn call(method: &str, given: &Given, at: &At) -> Outcome {
+    let answer = match method {
+        "status" => shown::status(&at.uci),
+        "check" => Offered::new(given)?.check()?,
+        "keep" => Offered::new(given)?.keep(&at.keep, given.replace)?,
+        "generate_keys" => {
+            let (private, preshared) = (keys::new(), keys::new());
+            json!({
+                "private_key": private.to_base64().as_str(),
+                "public_key": keys::public_of(&private).to_base64().as_str(),
+                "preshared_key": preshared.to_base64().as_str(),
+            })
+        }
+        "public_key" => {
+            let key = Key32::from_base64(given.private_key.trim());
+            let key = key.map_err(|error| error.to_string())?;
+            json!({"public_key": keys::public_of(&key).to_base64().as_str()})
+        }
+        "peers" => return peers(at),
+        "peer_add" => {
+            let ways: &[&str] = if given.lan_only { &["--lan-only"] } else { &[] };
+            return of_server(at, "add", &[&["--json"], ways].concat(), Some(&given.name));
+        }
+        "peer_revoke" => {
+            of_server(at, "revoke", &[], Some(&given.name))?;
+            json!({"revoked": given.name})
+        }
+        _ => return Err(format!("there is no method {}", method.escape_debug())),
+    };
+    Ok(Some(answer))
+}
+
+/// The server at home, if there is one, and who may call it.
+fn peers(at: &At) -> Outcome {
+    let Some(path) = server(at) else {
+        return Ok(Some(json!({"server": null})));
+    };
+    let peers = peer::list(&path).map_err(|error| error.to_string())?;
+    let path = path.display().to_string();
+    Ok(Some(json!({"server": path, "peers": peers})))
+}
+
+fn server(at: &At) -> Option<PathBuf> {
+    crate::server::place::find(crate::server::NAME, &at.keep).ok()
+}
+
+/// Does what `millrace peer` does; each word is an argument of its own.
+fn of_server(at: &At, what: &str, flags: &[&str], name: Option<&str>) -> Outcome {
+    let path = server(at).ok_or("there is no server at home; `millrace server init` makes one")?;
+    let path = path.to_string_lossy();
+    let words = ["peer", what, "--server", &*path].into_iter();
+    let words = words.chain(flags.iter().copied()).chain(["--"]).chain(name);
+    let matches = peer::command().try_get_matches_from(words);
+    let matches = matches.map_err(|error| error.kind().to_string())?;
+    peer::peer(&matches).map_err(|error| error.to_string())?;
+    Ok(None)
+}

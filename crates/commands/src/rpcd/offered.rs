@@ -1,0 +1,393 @@
+//! A file that a page offers: looked at for damage, judged as `millrace check` does, and kept.
+
+use super::{Given, options};
+use crate::check::{self, Judged};
+use crate::import::write_for_trial;
+use crate::profile;
+use crate::server::place;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use config::types::is_ifname;
+use config::{openvpn, pptp, relay};
+use serde_json::{Value, json};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// Largest file, in bytes: its base64 has to fit into a request of 64 KiB.
+const SIZE_MAX: usize = 45_000;
+
+/// Marks at the begin of texts whose letters have two bytes.
+const UTF_16: [[u8; 2]; 2] = [[0xff, 0xfe], [0xfe, 0xff]];
+
+/// A file, and the interface that it is for.
+pub(super) struct Offered {
+    interface: String,
+    /// What it was called where it comes from; nothing for what was pasted.
+    name: PathBuf,
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+/// What happened to a file on its way.
+struct Damage {
+    words: Vec<&'static str>,
+    /// What it was before, where that can be told.
+    mended: Option<Zeroizing<String>>,
+}
+
+/// A directory that is deleted in the end.
+struct Trial(PathBuf);
+
+impl Trial {
+    /// Where no other user sees what is in it.
+    fn new(above: &Path) -> io::Result<Self> {
+        let path = above.join(format!(".millrace-{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Offered {
+    pub(super) fn new(given: &Given) -> Result<Self, String> {
+        if !is_ifname(&given.interface) || given.interface.contains('.') {
+            return Err("the interface has no name that a file can have".to_owned());
+        }
+        let bytes = STANDARD.decode(given.data.trim().as_bytes());
+        let bytes = Zeroizing::new(bytes.map_err(|_| "the data is no base64")?);
+        if bytes.len() > SIZE_MAX {
+            return Err(format!(
+                "the file has {} bytes, and the web server takes {SIZE_MAX}; on the router's shell: millrace import FILE",
+                bytes.len()
+            ));
+        }
+        Ok(Self {
+            interface: given.interface.clone(),
+            // Only its ending counts, and what people read.
+            name: Path::new(&given.name)
+                .file_name()
+                .unwrap_or_default()
+                .into(),
+            bytes,
+        })
+    }
+
+    /// What is to be said of the file before anything is kept. Of one that is damaged no line is judged.
+    pub(super) fn check(&self) -> Result<Value, String> {
+        let text = match self.text() {
+            Ok(text) => text,
+            Err(damage) => {
+                let mended = damage.mended.map(|it| STANDARD.encode(it.as_bytes()));
+                return Ok(json!({"damage": damage.words, "mended": mended}));
+            }
+        };
+        let trial = Trial::new(&std::env::temp_dir()).map_err(|error| error.to_string())?;
+        let (path, judged) = self.judge(text, &trial.0)?;
+        let ending = path
+            .extension()
+            .and_then(|it| it.to_str())
+            .unwrap_or_default();
+        let kind = match () {
+            () if pptp::is_pptp(&path) => "pptp",
+            () if openvpn::is_openvpn(&path) => "openvpn",
+            () if relay::is_relay(&path) => "relay",
+            () => "wireguard",
+        };
+        let mut report = serde_json::to_value(judged.document()).unwrap_or_default();
+        report["file"] = json!(self.name);
+        let wireguard = (kind == "wireguard" && judged.usable).then(|| options::of(text));
+        // A relay is no interface.
+        report["usable"] = json!(judged.usable && kind != "relay");
+        Ok(json!({
+            "kind": kind,
+            "ending": ending,
+            "report": report,
+            "options": wireguard.flatten(),
+        }))
+    }
+
+    /// Puts the file where interfaces have theirs, if it gives a tunnel.
+    pub(super) fn keep(&self, directory: &Path, replace: bool) -> Result<Value, String> {
+        let text = self.text().map_err(|damage| damage.words.join("; "))?;
+        let failed = |error: io::Error| format!("{}: {error}", directory.display());
+        let mut builder = DirBuilder::new();
+        builder
+            .mode(0o700)
+            .recursive(true)
+            .create(directory)
+            .map_err(failed)?;
+        let trial = Trial::new(directory).map_err(failed)?;
+        let (path, judged) = self.judge(text, &trial.0)?;
+        if !judged.usable || relay::is_relay(&path) {
+            return Err("nothing was kept: it gives no tunnel".to_owned());
+        }
+        let kept = directory.join(path.file_name().unwrap_or_default());
+        if !profile::is_profile(&kept) {
+            return Err(format!(
+                "{}: there Millrace has its own settings",
+                kept.display()
+            ));
+        }
+        if fs::symlink_metadata(&kept).is_ok() {
+            if !replace {
+                return Ok(json!({"taken": kept}));
+            }
+            let mut old = kept.clone().into_os_string();
+            old.push(".old");
+            fs::rename(&kept, old).map_err(failed)?;
+        }
+        // Unlike a rename, a link replaces nothing.
+        let linked = fs::hard_link(&path, &kept).and_then(|()| place::sync_directory_of(&kept));
+        linked.map_err(failed)?;
+        Ok(json!({"path": kept}))
+    }
+
+    fn judge(&self, text: &str, trial: &Path) -> Result<(PathBuf, Judged), String> {
+        let written = write_for_trial(&self.name, text, &trial.join(&self.interface));
+        let path = written.map_err(|error| error.to_string())?;
+        let arguments = check::Arguments {
+            file: path.clone(),
+            ..check::Arguments::default()
+        };
+        let mut judged = check::judge(&arguments).map_err(|error| error.to_string())?;
+        // Where it lies for the moment says nothing to people.
+        let place = format!("{}/", trial.display());
+        for entry in &mut judged.report.entries {
+            entry.reason = entry.reason.replace(&place, "");
+        }
+        Ok((path, judged))
+    }
+
+    /// The text of a file that came whole.
+    fn text(&self) -> Result<&str, Damage> {
+        let bytes = self.bytes.as_slice();
+        match (damage(bytes), std::str::from_utf8(bytes)) {
+            (None, Ok(text)) => Ok(text),
+            (Some(damage), _) => Err(damage),
+            // Cannot be: it would be damage.
+            (None, Err(_)) => Err(hopeless("it is no text")),
+        }
+    }
+}
+
+fn hopeless(words: &'static str) -> Damage {
+    Damage {
+        words: vec![words],
+        mended: None,
+    }
+}
+
+/// What programs that sent, saved or copied a file have done to it.
+fn damage(bytes: &[u8]) -> Option<Damage> {
+    if bytes.trim_ascii().is_empty() {
+        return Some(hopeless("it is empty"));
+    }
+    let mut words = Vec::new();
+    let decoded = match UTF_16.iter().position(|mark| bytes.starts_with(mark)) {
+        Some(order) => {
+            words.push("its letters have two bytes each (UTF-16)");
+            from_utf_16(&bytes[2..], order == 1)
+        }
+        None => String::from_utf8(bytes.to_vec()).ok().or_else(|| {
+            words.push("it has letters that are not UTF-8");
+            // Of an editor that knows no Unicode: names in comments.
+            let is_text = |it: &u8| *it >= b' ' || it.is_ascii_whitespace();
+            bytes
+                .iter()
+                .all(is_text)
+                .then(|| bytes.iter().copied().map(char::from).collect())
+        }),
+    };
+    let Some(decoded) = decoded.map(Zeroizing::new) else {
+        return Some(hopeless(
+            "it is no text: an archive, a picture, or half of something",
+        ));
+    };
+    let control = |it: char| it.is_control() && !it.is_whitespace();
+    if decoded.contains(control) {
+        return Some(hopeless(
+            "it is no text: an archive, a picture, or half of something",
+        ));
+    }
+    let text = decoded.strip_prefix('\u{feff}');
+    if text.is_some() && words.is_empty() {
+        words.push("a byte order mark stands before its first letter");
+    }
+    let text = text.unwrap_or(&decoded);
+    if is_page(text) {
+        return Some(hopeless(
+            "it is a web page: in place of the file a server has sent a page, as of an error or a login",
+        ));
+    }
+    if text.contains('\r') {
+        words.push("its lines end as on Windows (CRLF)");
+    }
+    if words.is_empty() {
+        return None;
+    }
+    let mended = text.replace("\r\n", "\n").replace('\r', "\n");
+    Some(Damage {
+        words,
+        mended: Some(Zeroizing::new(mended)),
+    })
+}
+
+fn from_utf_16(bytes: &[u8], big: bool) -> Option<String> {
+    let pairs = bytes.chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return None;
+    }
+    let unit = |pair: &[u8]| match big {
+        true => u16::from_be_bytes([pair[0], pair[1]]),
+        false => u16::from_le_bytes([pair[0], pair[1]]),
+    };
+    let units: Vec<u16> = pairs.map(unit).collect();
+    String::from_utf16(&units).ok()
+}
+
+fn is_page(text: &str) -> bool {
+    let head = text
+        .trim_start()
+        .get(..9)
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let heads = ["<!doctype", "<html", "<head", "<?xml"];
+    heads.iter().any(|it| head.starts_with(it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\nAddress = 10.8.0.2/32\n";
+
+    fn offered(name: &str, bytes: &[u8]) -> Offered {
+        let data = Zeroizing::new(STANDARD.encode(bytes));
+        let given = Given {
+            interface: "office".to_owned(),
+            name: name.to_owned(),
+            data,
+            ..Given::default()
+        };
+        Offered::new(&given).unwrap()
+    }
+
+    fn mended(bytes: &[u8]) -> Option<String> {
+        damage(bytes).unwrap().mended.map(|it| it.to_string())
+    }
+
+    #[test]
+    fn what_programs_do_to_files_is_told_and_undone() {
+        assert!(damage(FILE.as_bytes()).is_none());
+        let windows = FILE.replace('\n', "\r\n");
+        let wide = |big: bool| -> Vec<u8> {
+            let units = format!("\u{feff}{windows}");
+            let bytes = |it: u16| {
+                if big {
+                    it.to_be_bytes()
+                } else {
+                    it.to_le_bytes()
+                }
+            };
+            units.encode_utf16().flat_map(bytes).collect()
+        };
+        for damaged in [
+            windows.clone().into_bytes(),
+            format!("\u{feff}{FILE}").into_bytes(),
+            format!("\u{feff}{windows}").into_bytes(),
+            wide(false),
+            wide(true),
+        ] {
+            assert_eq!(mended(&damaged).as_deref(), Some(FILE));
+        }
+        let latin = [b"# caf\xe9\n", FILE.as_bytes()].concat();
+        assert!(mended(&latin).unwrap().starts_with("# caf\u{e9}\n"));
+    }
+
+    #[test]
+    fn what_is_no_file_of_a_tunnel_cannot_be_mended() {
+        for (bytes, words) in [
+            (&b"\r\n<!DOCTYPE html><title>Log in</title>"[..], "web page"),
+            (b"<HTML><body>404", "web page"),
+            (b"PK\x03\x04\x00\x00\xff\xff", "archive"),
+            (b" \n", "empty"),
+            (b"\xff\xfea", "archive"),
+        ] {
+            let damage = damage(bytes).unwrap();
+            assert!(damage.mended.is_none());
+            assert!(damage.words.iter().any(|it| it.contains(words)), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_judged_and_kept_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let to = directory.path().join("kept");
+        let profile = "client\ndev tun\nremote 192.0.2.1\n<ca>\n</ca>\nauth-user-pass\n";
+        let file = offered("provider.txt", profile.as_bytes());
+        let report = file.check().unwrap();
+        assert_eq!(
+            (&report["kind"], &report["ending"]),
+            (&json!("openvpn"), &json!("ovpn"))
+        );
+        assert_eq!(report["report"]["usable"], true);
+        assert_eq!(report["options"], Value::Null);
+        let kept = to.join("office.ovpn");
+        assert_eq!(file.keep(&to, false).unwrap(), json!({"path": kept}));
+        assert_eq!(fs::read_to_string(&kept).unwrap(), profile);
+        assert_eq!(file.keep(&to, false).unwrap(), json!({"taken": kept}));
+        assert_eq!(file.keep(&to, true).unwrap(), json!({"path": kept}));
+        assert!(to.join("office.ovpn.old").is_file());
+        assert_eq!(fs::read_dir(&to).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_is_damaged_or_gives_no_tunnel_is_not_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let windows = FILE.replace('\n', "\r\n");
+        for bytes in [
+            windows.as_bytes(),
+            b"[Interface]\nPrivateKey = short\n",
+            b"<html>",
+        ] {
+            let file = offered("office.conf", bytes);
+            assert!(file.keep(directory.path(), true).is_err());
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        let report = offered(
+            "x.ovpn",
+            b"client\ndev tun\nremote a.example\nca ca.crt\nauth-user-pass\n",
+        );
+        let report = report.check().unwrap();
+        assert_eq!(report["report"]["usable"], false);
+        assert!(!report.to_string().contains("/.millrace-"), "{report}");
+    }
+
+    #[test]
+    fn names_and_sizes_are_bounded() {
+        let given = |interface: &str, data: String| Given {
+            interface: interface.to_owned(),
+            data: Zeroizing::new(data),
+            ..Given::default()
+        };
+        let large = STANDARD.encode(vec![b'#'; SIZE_MAX + 1]);
+        for wrong in [
+            given("../x", String::new()),
+            given("", String::new()),
+            given("a.b", String::new()),
+            given("office", "%".to_owned()),
+            given("office", large),
+        ] {
+            assert!(Offered::new(&wrong).is_err());
+        }
+        let named = offered("../../etc/passwd.toml", b"x");
+        assert_eq!(named.name, Path::new("passwd.toml"));
+    }
+}

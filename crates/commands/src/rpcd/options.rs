@@ -1,0 +1,170 @@
+//! A `wg-quick` file as options of UCI: `docs/openwrt.md` has their names.
+
+use config::clients;
+use config::tunnel::{Peer, Table, Tunnel};
+use config::types::Host;
+use config::wgquick::{self, Options};
+use serde_json::{Map, Value, json};
+
+/// The options of the interface and of its peers; none where they would not say all that the file does.
+pub(super) fn of(text: &str) -> Option<Value> {
+    let import = wgquick::parse(text, "", Options::default());
+    let (tunnel, _) = import.into_tunnel().ok()?;
+    // Lines of its own, and a server at home, have no options.
+    if !tunnel.lines.is_default() || tunnel.home.is_some() {
+        return None;
+    }
+    let named = clients::sections(text);
+    let name = |peer: &Peer| {
+        let key = peer.public_key.to_base64();
+        let section = named.iter().find(|it| it.public_key == *key)?;
+        section.name.clone()
+    };
+    let peers: Vec<Value> = tunnel
+        .peers
+        .iter()
+        .map(|peer| of_peer(peer, name(peer), tunnel.interface.table != Table::Off))
+        .collect();
+    Some(json!({"interface": of_interface(&tunnel), "peers": peers}))
+}
+
+fn of_interface(tunnel: &Tunnel) -> Map<String, Value> {
+    let interface = &tunnel.interface;
+    let mut out = Map::new();
+    let mut set = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            out.insert(name.to_owned(), value);
+        }
+    };
+    let key = interface.private_key.as_ref().map(|it| it.to_base64());
+    set("private_key", key.map(|it| json!(it.as_str())));
+    set("listen_port", interface.listen_port.map(|it| word(&it)));
+    set("addresses", list(&interface.addresses));
+    set("mtu", interface.mtu.map(|it| word(&it)));
+    set(
+        "fwmark",
+        interface.fwmark.map(|it| json!(format!("{it:#x}"))),
+    );
+    set("dns", list(&interface.dns));
+    set("dns_search", list(&interface.dns_search));
+    if let Table::Id(number) = interface.table {
+        set("ip4table", Some(word(&number)));
+        set("ip6table", Some(word(&number)));
+    }
+    out
+}
+
+fn of_peer(peer: &Peer, name: Option<String>, routed: bool) -> Value {
+    let mut out = Map::new();
+    let mut set = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            out.insert(name.to_owned(), value);
+        }
+    };
+    set("description", name.map(Value::from));
+    set(
+        "public_key",
+        Some(json!(peer.public_key.to_base64().as_str())),
+    );
+    let shared = peer.preshared_key.as_ref().map(|it| it.to_base64());
+    set("preshared_key", shared.map(|it| json!(it.as_str())));
+    set("allowed_ips", list(&peer.allowed_ips));
+    set("route_allowed_ips", Some(word(&u8::from(routed))));
+    if let Some(endpoint) = &peer.endpoint {
+        let host = match &endpoint.host {
+            Host::Ip(addr) => addr.to_string(),
+            Host::Scoped(addr, zone) => format!("{addr}%{zone}"),
+            Host::Name(name) => name.clone(),
+        };
+        set("endpoint_host", Some(json!(host)));
+        set("endpoint_port", Some(word(&endpoint.port)));
+    }
+    set(
+        "persistent_keepalive",
+        peer.persistent_keepalive.map(|it| word(&it)),
+    );
+    Value::Object(out)
+}
+
+/// UCI knows words only.
+fn word<T: ToString>(value: &T) -> Value {
+    json!(value.to_string())
+}
+
+fn list<T: ToString>(items: &[T]) -> Option<Value> {
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    (!items.is_empty()).then(|| json!(items))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openwrt::network::{Network, Source};
+    use openwrt::uci::Package;
+
+    const FILE: &str = "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n\
+        ListenPort = 51821\nFwMark = 0x10\nMTU = 1380\nAddress = 10.8.0.2/32, fd00::2/128\nDNS = 10.8.0.1, corp.example\n\n\
+        [Peer]\n#! Name = head-office\nPublicKey = xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=\n\
+        PresharedKey = FpCyhws9cxwWoV4xELtfJvjJN+zQVRPISllRWgeopVE=\nAllowedIPs = 0.0.0.0/0, ::/0\n\
+        Endpoint = vpn.example.org:51820\nPersistentKeepalive = 25\n\n\
+        [Peer]\nPublicKey = TrMvSoP4jYQlY6RIzBgbssQqY3vxI2Pi+y71lOWWXX0=\nEndpoint = [fe80::1%eth0]:5\nAllowedIPs = 10.9.0.0/16\n";
+
+    /// What a page would have UCI write.
+    fn written(value: &Value, out: &mut String) {
+        for (name, value) in value.as_object().unwrap() {
+            match value {
+                Value::Array(items) => {
+                    for item in items {
+                        *out += &format!("\tlist {name} '{}'\n", item.as_str().unwrap());
+                    }
+                }
+                value => *out += &format!("\toption {name} '{}'\n", value.as_str().unwrap()),
+            }
+        }
+    }
+
+    #[test]
+    fn options_say_what_the_file_says() {
+        let options = of(FILE).unwrap();
+        assert_eq!(options["peers"][0]["description"], "head-office");
+        assert_eq!(options["interface"]["dns_search"], json!(["corp.example"]));
+        let mut text = "config interface 'office'\n\toption proto 'millrace'\n".to_owned();
+        written(&options["interface"], &mut text);
+        for peer in options["peers"].as_array().unwrap() {
+            text += "config millrace_office\n";
+            written(peer, &mut text);
+        }
+        let package = Package::parse(&text).unwrap();
+        let network = Network::read(&package, "office").unwrap();
+        assert_eq!(network.warnings, []);
+        let Source::Options { tunnel, unrouted } = network.source else {
+            panic!("no options");
+        };
+        let (mut wanted, _) = wgquick::parse(FILE, "", Options::default())
+            .into_tunnel()
+            .unwrap();
+        assert_eq!(tunnel.peers, wanted.peers);
+        assert!(unrouted.is_empty());
+        assert_eq!(network.mtu, wanted.interface.mtu.take());
+        // Those are netifd's to know.
+        wanted.interface.dns.clear();
+        wanted.interface.dns_search.clear();
+        assert_eq!(tunnel.interface, wanted.interface);
+    }
+
+    #[test]
+    fn what_has_no_options_stays_a_file() {
+        let head = FILE.split("[Peer]").next().unwrap();
+        assert!(
+            of(&format!(
+                "#! [Line]\n#! Name = a\n#! Interface = eth1\n{FILE}"
+            ))
+            .is_none()
+        );
+        assert!(of(&format!("{head}#! [Server]\n#! Masquerade = yes\n")).is_none());
+        let off = of(&FILE.replace("MTU = 1380", "Table = off")).unwrap();
+        assert_eq!(off["peers"][0]["route_allowed_ips"], "0");
+        let table = of(&FILE.replace("MTU = 1380", "Table = 77")).unwrap();
+        assert_eq!(table["interface"]["ip6table"], "77");
+    }
+}

@@ -1,0 +1,410 @@
+//! LuCI's pages in a real Chromium: files of the package as they are, with a stand-in for LuCI's own modules, and a web server
+//! that answers as uhttpd and rpcd do, from what the program says.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+#[path = "luci/router.rs"]
+mod router;
+
+use acceptance::browser::{self, Browser, DESKTOP, PHONE};
+use acceptance::{Net, PROGRAM, until};
+use lab::{Host, Process};
+use router::{Router, drop_file, open, packaged, picture, public, with_browser, words};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const KEYS: [&str; 2] = [
+    "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=",
+    "6NWExpoPHRTK+kovv34fgcihc6tJwHmPEuGLIv2MFGg=",
+];
+
+/// A provider's profile; its `ca` is empty, as nothing is dialled.
+const PROFILE: &str =
+    "client\ndev tun\nremote 192.0.2.1 1194\n<ca>\n</ca>\nauth-user-pass\nfast-io\n";
+
+fn office() -> (&'static str, Value) {
+    (
+        "config interface 'office'\n\toption proto 'millrace'\n",
+        json!({
+            "wan": {".type": "interface", ".name": "wan", "proto": "dhcp"},
+            "office": {".type": "interface", ".name": "office", "proto": "millrace"},
+        }),
+    )
+}
+
+fn sections(browser: &Browser<'_>) -> Vec<Value> {
+    let state = browser.script("return Object.values(uciOf('network'))");
+    state.as_array().unwrap().clone()
+}
+
+/// A `wg-quick` file becomes options and peers, which is what UCI then has; nothing is set before "Use it".
+#[test]
+fn a_file_of_wireguard_becomes_options() {
+    if !browser::ready() {
+        return;
+    }
+    let host = Host::private("router").unwrap();
+    let router = Router::new(&host);
+    let (text, state) = office();
+    router.network(text, &state);
+    let file = format!(
+        "[Interface]\nPrivateKey = {}\nAddress = 10.8.0.2/32\nDNS = 10.8.0.1\nMTU = 1380\nPostUp = reboot\n\n[Peer]\nPublicKey = {}\nAllowedIPs = 0.0.0.0/0, ::/0\nEndpoint = vpn.example.org:51820\nPersistentKeepalive = 25\n",
+        KEYS[0],
+        public(KEYS[1])
+    );
+    with_browser(&router, |browser| {
+        open(browser, &router, "interface=office");
+        browser.click(".millrace-open");
+        browser.wait_for(".millrace-text");
+        drop_file(browser, "provider.conf", file.as_bytes());
+        browser.wait_for(".millrace-use");
+        let shown = words(browser, ".millrace-report");
+        assert!(
+            shown.contains("WireGuard: 8 lines honoured, 0 ignored, 1 refused"),
+            "{shown}"
+        );
+        assert!(shown.contains("PostUp"), "{shown}");
+        assert_eq!(sections(browser).len(), 2, "nothing is set yet");
+        picture(browser, "import.png");
+        browser.click(".millrace-use");
+        until("the form is saved", || {
+            browser.script("return map.saved") == 1
+        });
+        let sections = sections(browser);
+        let office = sections.iter().find(|it| it[".name"] == "office").unwrap();
+        assert_eq!(office["private_key"], KEYS[0]);
+        assert_eq!(office["addresses"], json!(["10.8.0.2/32"]));
+        assert_eq!(
+            (&office["mtu"], &office["dns"]),
+            (&json!("1380"), &json!(["10.8.0.1"]))
+        );
+        let peer = sections
+            .iter()
+            .find(|it| it[".type"] == "millrace_office")
+            .unwrap();
+        assert_eq!(peer["public_key"], public(KEYS[1]));
+        assert_eq!(peer["allowed_ips"], json!(["0.0.0.0/0", "::/0"]));
+        assert_eq!(
+            (&peer["endpoint_host"], &peer["endpoint_port"]),
+            (&json!("vpn.example.org"), &json!("51820"))
+        );
+        assert_eq!(
+            (&peer["route_allowed_ips"], &peer["description"]),
+            (&json!("1"), &json!("provider"))
+        );
+        let key = words(browser, "[data-name=_public_key] output");
+        assert_eq!(key, public(KEYS[0]));
+        browser.click("[data-show=peers]");
+        browser.wait_for("[data-name=endpoint_host]");
+        browser.click("[data-show=lines]");
+        browser.wait_for("[data-name=mode]");
+        assert!(words(browser, "[data-name=line]").contains("wan"));
+        // As a phone shows it, and by pasting what a camera read.
+        browser.size(PHONE);
+        browser.click("[data-show=general]");
+        browser.click(".millrace-open");
+        browser.fill(".millrace-text", &file);
+        browser.click(".millrace-check");
+        browser.wait_for(".millrace-use");
+        assert!(
+            browser
+                .text(".millrace-report")
+                .contains("takes the place of what")
+        );
+        let wide = "return document.documentElement.scrollWidth";
+        assert!(browser.script(wide).as_u64().unwrap() <= u64::from(PHONE.0));
+        browser.size(DESKTOP);
+    });
+}
+
+/// Other files are kept where only root can read them, and named by `config_file`.
+#[test]
+fn other_files_are_kept() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !browser::ready() {
+        return;
+    }
+    let host = Host::private("router").unwrap();
+    let router = Router::new(&host);
+    let (text, state) = office();
+    router.network(text, &state);
+    let kept = router.path("millrace/office.ovpn");
+    with_browser(&router, |browser| {
+        for (round, profile) in (1..).zip([PROFILE.to_owned(), format!("{PROFILE}verb 3\n")]) {
+            open(browser, &router, "interface=office");
+            drop_file(browser, "provider.ovpn", profile.as_bytes());
+            browser.wait_for(".millrace-use");
+            assert!(words(browser, ".millrace-report").contains("OpenVPN"));
+            browser.click(".millrace-use");
+            if round == 2 {
+                // There is one of this name, which is told first.
+                browser.wait_for(".millrace-replace");
+                assert_eq!(fs::read_to_string(&kept).unwrap(), PROFILE);
+                browser.click(".millrace-replace");
+            }
+            until("the form is saved", || {
+                browser.script("return map.saved") == 1
+            });
+            assert_eq!(fs::read_to_string(&kept).unwrap(), profile);
+            let mode = fs::metadata(&kept).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            let sections = sections(browser);
+            let office = sections.iter().find(|it| it[".name"] == "office").unwrap();
+            assert_eq!(office["config_file"], kept.to_str().unwrap());
+            assert!(
+                !browser.shows("[data-name=private_key]"),
+                "a file has its own keys"
+            );
+        }
+    });
+}
+
+/// Damage is told, and nothing is kept; what can be undone is undone when that is asked for.
+#[test]
+fn damaged_files_are_told_and_not_kept() {
+    if !browser::ready() {
+        return;
+    }
+    let host = Host::private("router").unwrap();
+    let router = Router::new(&host);
+    let (text, state) = office();
+    router.network(text, &state);
+    let wide: Vec<u8> = format!("\u{feff}{PROFILE}")
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let windows = PROFILE.replace('\n', "\r\n").into_bytes();
+    let marked = format!("\u{feff}{PROFILE}").into_bytes();
+    let page = b"<!DOCTYPE html><script>stubErrors.push('run')</script>".to_vec();
+    with_browser(&router, |browser| {
+        open(browser, &router, "interface=office");
+        for (bytes, told, mends) in [
+            (&windows, "CRLF", true),
+            (&marked, "byte order mark", true),
+            (&wide, "UTF-16", true),
+            (&page, "web page", false),
+            (&vec![0, 1, 2], "no text", false),
+        ] {
+            drop_file(browser, "provider.ovpn", bytes);
+            browser.wait_for(".millrace-damage");
+            assert!(words(browser, ".millrace-damage").contains(told), "{told}");
+            assert!(!browser.shows(".millrace-use"));
+            assert_eq!(browser.shows(".millrace-mend"), mends, "{told}");
+            if told == "CRLF" {
+                picture(browser, "damaged.png");
+            }
+            if mends {
+                browser.click(".millrace-mend");
+                browser.wait_for(".millrace-use");
+            }
+        }
+        // What is in a file is text, whatever it looks like.
+        drop_file(
+            browser,
+            "a.conf",
+            b"[Interface]\n<img/src=x/onerror=stubErrors.push(1)> = 1\n",
+        );
+        browser.wait_for_text(".millrace-report", "gives no tunnel");
+        assert!(!browser.shows(".millrace-report img"));
+        let large = vec![b'#'; 50_000];
+        drop_file(browser, "large.conf", &large);
+        browser.wait_for_text(".millrace-found", "50000 bytes");
+        assert_eq!(sections(browser).len(), 2);
+    });
+    assert_eq!(fs::read_dir(router.path("millrace")).unwrap().count(), 0);
+}
+
+/// Two ends of a tunnel, of which the first has the name that netifd would give it.
+fn tunnel(net: &Net, directory: &Path) -> [Process; 2] {
+    let file = |host: &Host, name: &str, own: usize, address: &str, rest: &str| {
+        let path = directory.join(name);
+        let text = format!(
+            "[Interface]\nPrivateKey = {}\nAddress = {address}/24\nListenPort = 5{own}\n[Peer]\nPublicKey = {}\n{rest}",
+            KEYS[own],
+            public(KEYS[1 - own])
+        );
+        fs::write(&path, text).unwrap();
+        host.command(PROGRAM).arg("up").arg(path).spawn().unwrap()
+    };
+    let b = file(
+        &net.b,
+        "b.conf",
+        1,
+        "10.8.0.1",
+        "AllowedIPs = 10.8.0.2/32\n",
+    );
+    let there = format!(
+        "Endpoint = {}:51\nAllowedIPs = 10.8.0.1/32\nPersistentKeepalive = 1\n",
+        net.link.b4()
+    );
+    [file(&net.a, "mr-office.conf", 0, "10.8.0.2", &there), b]
+}
+
+/// The status page and the overview box show what runs, what fails, and the guard; the server at home takes clients.
+#[test]
+fn tunnels_guard_and_clients_are_shown() {
+    if !acceptance::ready() || !browser::ready() {
+        return;
+    }
+    let net = Net::new();
+    let router = Router::new(&net.a);
+    let key = public(KEYS[1]);
+    router.network(
+        &format!(
+            "config interface 'office'\n\toption proto 'millrace'\n\nconfig millrace_office\n\toption public_key '{key}'\n\toption description '<b>Berlin</b>'\n\nconfig interface 'other'\n\toption proto 'millrace'\n"
+        ),
+        &json!({}),
+    );
+    let millrace = router.path("millrace");
+    let init = net.a.command(PROGRAM).args([
+        "server",
+        "init",
+        "--endpoint",
+        "home.example.org",
+        "--lan",
+        "192.168.9.0/24",
+        "--to",
+    ]);
+    init.arg(&millrace).output().unwrap();
+    let ends = tunnel(&net, router.directory.path());
+    with_browser(&router, |browser| {
+        open(browser, &router, "page=status");
+        browser.wait_for_text(".millrace-tunnel h3", "1 of 1 peers in touch");
+        let shown = words(browser, ".millrace-tunnel");
+        assert!(
+            shown.contains("office") && shown.contains("<b>Berlin</b>"),
+            "{shown}"
+        );
+        assert!(words(browser, "#millrace-live").contains("It does not run."));
+        // Rates are drawn from one look to the next.
+        until("a line of two points", || {
+            browser.script("return document.querySelector('polyline').points.length > 1") == true
+        });
+        net.a
+            .command(PROGRAM)
+            .args(["guard", "on", "--lan", "br-lan", "--tunnel", "mr-none"])
+            .exit()
+            .unwrap();
+        browser.wait_for_text(".millrace-guard", "Held: no tunnel is up");
+        let guard = words(browser, ".millrace-guard");
+        assert!(
+            guard.contains("mr-none") && guard.contains("millrace guard off"),
+            "{guard}"
+        );
+        // A client, with its code.
+        browser.click("#millrace-home .cbi-button-add");
+        browser.fill("#millrace-peer-name", "a b");
+        browser.click(".modal .cbi-button-positive");
+        browser.wait_for_text(".modal .alert-message", "cannot be a name");
+        browser.fill("#millrace-peer-name", "phone");
+        browser.click(".modal .cbi-button-positive");
+        browser.wait_for(".millrace-code");
+        assert!(scanned(browser).contains("Endpoint = home.example.org:51820"));
+        browser.click(".modal .btn:last-child");
+        browser.wait_for_text("#millrace-home", "phone");
+        picture(browser, "status.png");
+        browser.size(PHONE);
+        picture(browser, "status-phone.png");
+        browser.size(DESKTOP);
+        browser.click("#millrace-home .cbi-button-negative");
+        browser.click(".modal .cbi-button-negative");
+        until("the client is gone", || {
+            !words(browser, "#millrace-home").contains("phone")
+        });
+        open(browser, &router, "page=overview");
+        browser.wait_for_text(".millrace-overview", "1 of 1 peers in touch");
+        assert!(words(browser, ".millrace-overview").contains("held"));
+        picture(browser, "overview.png");
+        // What ends is no longer shown as up.
+        drop(ends);
+        until("the tunnel is down", || {
+            !words(browser, ".millrace-overview").contains("in touch")
+        });
+        net.a
+            .command(PROGRAM)
+            .args(["guard", "off"])
+            .exit()
+            .unwrap();
+    });
+}
+
+/// What a camera reads on the page.
+fn scanned(browser: &Browser<'_>) -> String {
+    let script = "const path = document.querySelector('.millrace-code path').getAttribute('d'); \
+        return [document.querySelector('.millrace-code rect').getAttribute('width'), path]";
+    let shown = browser.script(script);
+    let size: usize = shown[0].as_str().unwrap().parse().unwrap();
+    let squares = shown[1].as_str().unwrap().split('M').skip(1).map(|it| {
+        let place = it.split('h').next().unwrap();
+        let (x, y) = place.split_once(' ').unwrap();
+        (x.parse().unwrap(), y.parse().unwrap())
+    });
+    let dark: std::collections::HashSet<(usize, usize)> = squares.collect();
+    const SCALE: usize = 4;
+    let mut image =
+        rqrr::PreparedImage::prepare_from_greyscale(size * SCALE, size * SCALE, |x, y| {
+            if dark.contains(&(x / SCALE, y / SCALE)) {
+                0
+            } else {
+                255
+            }
+        });
+    image.detect_grids()[0].decode().unwrap().1
+}
+
+/// The plugin hands over to the program, whose methods are those that users are given rights to.
+#[test]
+fn rights_are_those_of_the_methods() {
+    let plugin = fs::read_to_string(packaged("usr/libexec/rpcd/luci.millrace")).unwrap();
+    let plugin = plugin.replace("/usr/sbin/millrace", PROGRAM.path().to_str().unwrap());
+    let run = |word: &str| {
+        let command = Command::new("sh")
+            .args(["-c", &plugin, "luci.millrace", word])
+            .output();
+        String::from_utf8(command.unwrap().stdout).unwrap()
+    };
+    let listed: Value = serde_json::from_str(&run("list")).unwrap();
+    let methods: Vec<&String> = listed.as_object().unwrap().keys().collect();
+    if !lab::may_enter() {
+        return;
+    }
+    let host = Host::private("router").unwrap();
+    let router = Router::new(&host);
+    let mut rights: Vec<&String> = router.rights.iter().collect();
+    rights.sort();
+    assert_eq!(methods, rights);
+    assert_eq!(run("other"), "");
+    // Whatever comes, an object is answered.
+    for input in ["", "{}", "[1]", "{\"name\": 1}", "x", &"x".repeat(200_000)] {
+        for method in methods.iter().map(|it| it.as_str()).chain(["none"]) {
+            let answer = router.rpcd(&["call", method], input);
+            let answer: Value = serde_json::from_str(&answer).unwrap();
+            assert!(answer.is_object(), "{method}");
+        }
+    }
+}
+
+/// Every file of the package's pages is JavaScript, names no address elsewhere, and its words can be translated.
+#[test]
+fn pages_are_whole_by_themselves() {
+    let mut directories = vec![packaged("www")];
+    let mut files = 0;
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            files += 1;
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(text.starts_with("'use strict';\n"), "{}", path.display());
+            let addresses = text.replace("http://www.w3.org/2000/svg", "");
+            assert!(!addresses.contains("://"), "{}", path.display());
+            assert!(!text.contains("innerHTML"), "{}", path.display());
+        }
+    }
+    assert_eq!(files, 4);
+}

@@ -1,0 +1,273 @@
+'use strict';
+
+/* As much of LuCI as the pages of Millrace use, for tests: modules, elements, rpc over ubus, uci without a router, forms that
+   know dependencies and validation. It follows what LuCI's reference says of these functions, and shares no code with it. */
+
+const modules = {};
+const errors = window.stubErrors = [];
+
+window._ = (words) => words;
+window.N_ = (count, one, many) => (count == 1 ? one : many);
+
+/* %s %d %t and %f, and %1024m for sizes. */
+String.prototype.format = function(...values) {
+	return this.replace(/%(?:%|([0-9.]*)([sdtfm]))/g, (all, width, kind) => {
+		if (!kind)
+			return '%';
+
+		const value = values.shift();
+		const digits = /\.(\d)/.exec(width);
+
+		switch (kind) {
+		case 'd':
+			return String(Math.trunc(value));
+
+		case 'f':
+			return Number(value).toFixed(digits ? +digits[1] : 6);
+
+		case 't': {
+			const parts = [ Math.floor(value / 86400) + 'd', Math.floor(value / 3600) % 24 + 'h', Math.floor(value / 60) % 60 + 'm', Math.floor(value) % 60 + 's' ];
+
+			while (parts.length > 1 && parts[0].startsWith('0'))
+				parts.shift();
+
+			return parts.join(' ');
+		}
+
+		case 'm': {
+			const base = parseInt(width);
+			let number = Number(value), unit = 0;
+
+			for (; number >= base && unit < 5; unit++)
+				number /= base;
+
+			return number.toFixed(digits ? +digits[1] : 2) + ' ' + [ '', 'K', 'M', 'G', 'T', 'P' ][unit];
+		}
+
+		default:
+			return String(value);
+		}
+	});
+};
+
+function append(node, children) {
+	/* A bare string is HTML there: text from elsewhere has to stand in a list. */
+	if (typeof(children) == 'string')
+		node.innerHTML = children;
+	else if (Array.isArray(children))
+		for (const child of children)
+			if (Array.isArray(child) || child instanceof Node)
+				append(node, child);
+			else if (child != null)
+				node.append(String(child));
+			else
+				continue;
+	else if (children instanceof Node)
+		node.append(children);
+}
+
+window.E = function(name, attributes, children) {
+	if (Array.isArray(name)) {
+		const fragment = document.createDocumentFragment();
+		append(fragment, name);
+		return fragment;
+	}
+
+	const node = document.createElement(name);
+
+	if (children === undefined && (Array.isArray(attributes) || typeof(attributes) == 'string' || attributes instanceof Node))
+		[ attributes, children ] = [ {}, attributes ];
+
+	for (const key in attributes || {})
+		if (typeof(attributes[key]) == 'function')
+			node.addEventListener(key, attributes[key]);
+		else if (attributes[key] != null)
+			node.setAttribute(key, attributes[key]);
+
+	append(node, children);
+
+	return node;
+};
+
+class Base {
+	static extend(properties) {
+		const made = class extends this {};
+		Object.assign(made.prototype, properties);
+		return made;
+	}
+
+	super(name, values) {
+		return Object.getPrototypeOf(Object.getPrototypeOf(this))[name].apply(this, values);
+	}
+}
+
+window.L = {
+	bind: (work, self, ...given) => work.bind(self, ...given),
+	resolveDefault: (promise, usual) => Promise.resolve(promise).catch(() => usual),
+	url: (...parts) => '/cgi-bin/luci/' + parts.join('/'),
+	resource: (...parts) => '/luci-static/resources/' + parts.join('/'),
+	require: load
+};
+
+/* A module: its directives, and then the body of a function. */
+async function load(name) {
+	if (modules[name])
+		return modules[name];
+
+	const answer = await fetch(L.resource(name.replace(/\./g, '/') + '.js'));
+
+	if (!answer.ok)
+		throw new Error(name + ': ' + answer.status);
+
+	const text = await answer.text();
+	const names = [], values = [];
+
+	for (const [ , wanted, , as ] of text.matchAll(/^'require ([\w.]+)( as (\w+))?';$/gm)) {
+		names.push(as || wanted);
+		values.push(await load(wanted));
+	}
+
+	let made = new Function(...names, text)(...values);
+
+	if (typeof(made) == 'function' && made.prototype instanceof Base)
+		made = new made();
+
+	return modules[name] = made;
+}
+
+modules.baseclass = Base;
+
+modules.dom = {
+	append,
+	content(node, children) {
+		node.replaceChildren();
+		append(node, children);
+	}
+};
+
+/* rpc: one request, or several that are asked for at once in one. */
+let waiting = null, number = 0;
+
+async function send(calls) {
+	const body = calls.map(({ id, object, method, params }) => (
+		{ jsonrpc: '2.0', id, method: 'call', params: [ '0'.repeat(32), object, method, params ] }));
+
+	/* What uhttpd takes. */
+	const text = JSON.stringify(body.length == 1 ? body[0] : body);
+
+	if (text.length > 65536)
+		throw new Error('a request of ' + text.length + ' bytes');
+
+	const answer = await fetch('/ubus', { method: 'POST', body: text });
+	const answers = [].concat(await answer.json());
+
+	for (const call of calls) {
+		const found = answers.find((it) => it.id == call.id);
+
+		if (found && found.result && found.result[0] == 0)
+			call.resolve(found.result[1] || {});
+		else
+			call.reject(new Error('ubus: ' + JSON.stringify(found)));
+	}
+}
+
+modules.rpc = {
+	declare: ({ object, method, params, expect, reject }) => (...given) => new Promise((resolve, refuse) => {
+		const named = {};
+
+		(params || []).forEach((name, i) => {
+			if (given[i] !== undefined)
+				named[name] = given[i];
+		});
+
+		const usual = expect && expect[''];
+		const call = { id: ++number, object, method, params: named, resolve, reject: (error) => (reject ? refuse(error) : resolve(usual)) };
+
+		if (waiting)
+			return waiting.push(call);
+
+		waiting = [ call ];
+		queueMicrotask(() => {
+			const calls = waiting;
+			waiting = null;
+			send(calls).catch((error) => calls.forEach((it) => it.reject(error)));
+		});
+	})
+};
+
+modules.poll = {
+	works: [],
+	add(work, seconds) {
+		this.works.push([ work, seconds ]);
+	}
+};
+
+modules.ui = {
+	createHandlerFn: (self, work, ...given) => async function(event) {
+		const target = event.currentTarget;
+
+		event.preventDefault();
+		target.disabled = true;
+		try {
+			await (typeof(work) == 'function' ? work : self[work]).apply(self, [ ...given, event ]);
+		}
+		catch (error) {
+			errors.push(String(error.stack || error));
+		}
+		target.disabled = false;
+	},
+	showModal(title, children) {
+		modules.dom.content(document.querySelector('#modal'), E('div', { 'class': 'modal' }, [ E('h4', {}, [ title ]) ].concat(children)));
+	},
+	hideModal() {
+		document.querySelector('#modal').replaceChildren();
+	},
+	addNotification(title, node) {
+		document.querySelector('#notes').append(node);
+	}
+};
+
+/* uci: one package, of sections with types and names. */
+modules.uci = {
+	state: {},
+	count: 0,
+	sections(conf, type, each) {
+		const found = Object.values(this.state[conf] || {}).filter((it) => !type || it['.type'] == type);
+		found.forEach((it) => each && each(it));
+		return found;
+	},
+	get(conf, section, option) {
+		const found = (this.state[conf] || {})[section];
+		return option ? found && found[option] : found;
+	},
+	set(conf, section, option, value) {
+		if (!this.state[conf][section])
+			throw new Error('no section ' + section);
+		this.state[conf][section][option] = value;
+	},
+	unset(conf, section, option) {
+		delete this.state[conf][section][option];
+	},
+	add(conf, type, name) {
+		name = name || 'new' + ++this.count;
+		this.state[conf][name] = { '.type': type, '.name': name, '.anonymous': name.startsWith('new') };
+		return name;
+	},
+	remove(conf, section) {
+		delete this.state[conf][section];
+	}
+};
+
+window.uciOf = (conf) => modules.uci.state[conf];
+
+const View = Base.extend({});
+modules.view = View;
+
+/* network: protocols, and the interfaces of uci. */
+const protocols = {};
+
+modules.network = {
+	registerProtocol: (name, properties) => (protocols[name] = Base.extend({ getProtocol: () => name, _ubus: () => null, ...properties })),
+	getNetworks: async () => modules.uci.sections('network', 'interface').map((it) => ({ getName: () => it['.name'] })),
+	getIfnameOf: (it) => it
+};

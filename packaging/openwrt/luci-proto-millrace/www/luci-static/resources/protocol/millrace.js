@@ -1,0 +1,512 @@
+'use strict';
+'require ui';
+'require dom';
+'require uci';
+'require form';
+'require network';
+'require tools.millrace as tools';
+
+/* What the web server takes in one request leaves so many bytes for a file. */
+const SIZE_MAX = 45000;
+
+/* Options of the interface that an imported file sets, or empties; and those that it sets only. */
+const IMPORTED = [ 'private_key', 'listen_port', 'addresses', 'mtu', 'fwmark', 'dns', 'dns_search' ];
+const IMPORTED_IF_THERE = [ 'ip4table', 'ip6table', 'peerdns' ];
+
+function validateKey(section_id, value) {
+	if (value == null || value == '' || value.match(/^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/))
+		return true;
+
+	return _('Not a key: 44 letters of base64');
+}
+
+function validatePath(section_id, value) {
+	if (value == null || value == '' || value.match(/^\/[^\n]+$/))
+		return true;
+
+	return _('Not an absolute path');
+}
+
+function validateMark(section_id, value) {
+	if (value == null || value == '' || value.match(/^(0x[0-9a-fA-F]{1,8}|[0-9]{1,10})$/))
+		return true;
+
+	return _('Not a number of 32 bits');
+}
+
+/* One button, one place: any file of a tunnel is dropped, chosen or pasted here, and judged before anything is set. */
+const Import = form.DummyValue.extend({
+	renderWidget: function(section_id, option_index, cfgvalue) {
+		const text = E('textarea', {
+			'class': 'millrace-text',
+			'rows': 4,
+			'style': 'width:100%;white-space:pre',
+			'placeholder': _('Drop a file here, or paste its text or that of a QR code'),
+			'spellcheck': 'false',
+			'autocomplete': 'off'
+		});
+		const file = E('input', { 'type': 'file', 'class': 'millrace-file', 'style': 'max-width:100%', 'accept': '.conf,.ovpn,.toml,.txt,text/plain' });
+		const found = E('div', { 'class': 'millrace-found' });
+		const panel = E('div', { 'class': 'millrace-import', 'style': 'display:none;max-width:50em' }, [
+			text,
+			E('p', {}, [ file ]),
+			E('p', {}, [
+				E('button', {
+					'class': 'btn cbi-button-action millrace-check',
+					'click': ui.createHandlerFn(this, function() {
+						if (text.value.trim() == '')
+							return dom.content(found, this.alert(_('There is no text yet.')));
+
+						return this.look(section_id, found, '', new TextEncoder().encode(text.value));
+					})
+				}, [ _('Check the text') ])
+			]),
+			found
+		]);
+
+		const take = L.bind(function(it) {
+			if (!it)
+				return;
+
+			if (it.size > SIZE_MAX) {
+				dom.content(found, this.alert(_('%s has %d bytes, and the web server takes %d. On the router\'s shell: %s')
+					.format(it.name, it.size, SIZE_MAX, 'millrace import FILE')));
+				return;
+			}
+
+			const reader = new FileReader();
+
+			/* Bytes, and not text: what has happened to them on the way is for the program to tell. */
+			reader.onload = L.bind(function() {
+				this.look(section_id, found, it.name, new Uint8Array(reader.result));
+			}, this);
+			reader.onerror = L.bind(function() {
+				dom.content(found, this.alert(_('%s cannot be read.').format(it.name)));
+			}, this);
+			reader.readAsArrayBuffer(it);
+		}, this);
+
+		file.addEventListener('change', function() {
+			take(file.files[0]);
+			file.value = '';
+		});
+
+		panel.addEventListener('dragover', function(ev) {
+			ev.preventDefault();
+			ev.dataTransfer.dropEffect = 'copy';
+		});
+
+		panel.addEventListener('drop', function(ev) {
+			ev.preventDefault();
+			ev.stopPropagation();
+
+			if (ev.dataTransfer.files.length)
+				take(ev.dataTransfer.files[0]);
+			else
+				text.value = ev.dataTransfer.getData('text');
+		});
+
+		return E('div', {}, [
+			E('button', {
+				'class': 'btn cbi-button-action millrace-open',
+				'click': function(ev) {
+					ev.preventDefault();
+					panel.style.display = (panel.style.display == 'none') ? '' : 'none';
+				}
+			}, [ _('Import a file…') ]),
+			panel
+		]);
+	},
+
+	alert: function(words) {
+		return E('div', { 'class': 'alert-message warning' }, [ words ]);
+	},
+
+	/* Asks the program what it says of the file. */
+	look: function(section_id, found, name, bytes) {
+		const data = tools.toBase64(bytes);
+
+		dom.content(found, E('em', { 'class': 'spinning' }, [ _('The program looks at it…') ]));
+
+		return tools.check(section_id, name, data).then(L.bind(function(answer) {
+			dom.content(found, answer.damage
+				? this.renderDamage(section_id, found, name, answer)
+				: this.renderReport(section_id, found, name, data, answer));
+		}, this), L.bind(function(error) {
+			dom.content(found, this.alert(error.message));
+		}, this));
+	},
+
+	renderDamage: function(section_id, found, name, answer) {
+		const parts = [
+			E('p', {}, [ E('strong', {}, [ _('This file was damaged on its way, and nothing of it is used:') ]) ]),
+			E('ul', {}, answer.damage.map(function(words) {
+				return E('li', {}, [ words ]);
+			}))
+		];
+
+		if (answer.mended != null)
+			parts.push(E('button', {
+				'class': 'btn cbi-button-action millrace-mend',
+				'click': ui.createHandlerFn(this, 'look', section_id, found, name, tools.fromBase64(answer.mended))
+			}, [ _('Undo that, and check again') ]));
+		else
+			parts.push(E('p', {}, [ _('Get it again, from where it comes.') ]));
+
+		return E('div', { 'class': 'alert-message warning millrace-damage' }, parts);
+	},
+
+	renderReport: function(section_id, found, name, data, answer) {
+		const report = answer.report;
+		const kinds = { wireguard: 'WireGuard', openvpn: 'OpenVPN', pptp: 'PPTP', relay: _('relay') };
+		const labels = { honoured: 'success', ignored: 'notice', refused: 'danger' };
+		const words = { honoured: _('honoured'), ignored: _('ignored'), refused: _('refused') };
+		const shown = report.lines.filter(function(line) {
+			return line.verdict != 'honoured' || line.reason != '';
+		});
+		const there = uci.sections('network', 'millrace_' + section_id).length;
+
+		const parts = [
+			E('p', {}, [
+				E('strong', {}, [ kinds[answer.kind] || answer.kind ]), ': ',
+				_('%d lines honoured, %d ignored, %d refused').format(report.honoured, report.ignored, report.refused)
+			])
+		];
+
+		report.warnings.forEach(L.bind(function(warning) {
+			parts.push(this.alert(warning));
+		}, this));
+
+		if (shown.length)
+			parts.push(E('table', { 'class': 'table millrace-lines' }, shown.map(function(line) {
+				return E('tr', { 'class': 'tr' }, [
+					E('td', { 'class': 'td' }, [ line.line ? String(line.line) : '' ]),
+					E('td', { 'class': 'td' }, [ E('span', { 'class': 'label ' + labels[line.verdict] }, [ words[line.verdict] ]) ]),
+					E('td', { 'class': 'td' }, [ E('code', {}, [ line.key ]) ]),
+					E('td', { 'class': 'td', 'style': 'overflow-wrap:anywhere' }, [ line.reason ])
+				]);
+			})));
+
+		if (!report.usable) {
+			parts.push(this.alert(_('It gives no tunnel, and nothing of it is used.')));
+			return E('div', { 'class': 'millrace-report' }, parts);
+		}
+
+		if (answer.options)
+			parts.push(E('p', {}, [ N_(answer.options.peers.length,
+				'It becomes options of this interface and %d peer.',
+				'It becomes options of this interface and %d peers.').format(answer.options.peers.length) ]));
+		else
+			parts.push(E('p', {}, [ _('It is kept as a file on the router, which only root can read, and this interface names it.') ]));
+
+		if (there || uci.get('network', section_id, 'private_key') || uci.get('network', section_id, 'config_file'))
+			parts.push(this.alert(N_(there,
+				'It takes the place of what this interface has now, with %d peer.',
+				'It takes the place of what this interface has now, with %d peers.').format(there)));
+
+		parts.push(E('button', {
+			'class': 'btn cbi-button-apply important millrace-use',
+			'click': ui.createHandlerFn(this, function() {
+				const used = answer.options
+					? this.useOptions(section_id, name, answer.options)
+					: this.useFile(section_id, name, data, found);
+
+				return Promise.resolve(used).catch(L.bind(function(error) {
+					dom.content(found, this.alert(error.message));
+				}, this));
+			})
+		}, [ _('Use it') ]));
+
+		return E('div', { 'class': 'millrace-report' }, parts);
+	},
+
+	/* Into the form where it has the option, else past it. */
+	setOption: function(section_id, name, value) {
+		const option = this.section.getOption(name);
+		const element = option ? option.getUIElement(section_id) : null;
+
+		if (element)
+			element.setValue(value != null ? value : '');
+		else if (value != null)
+			uci.set('network', section_id, name, value);
+		else
+			uci.unset('network', section_id, name);
+	},
+
+	removePeers: function(section_id) {
+		uci.sections('network', 'millrace_' + section_id).forEach(function(peer) {
+			uci.remove('network', peer['.name']);
+		});
+	},
+
+	useOptions: function(section_id, name, options) {
+		this.setOption(section_id, 'config_file', null);
+
+		IMPORTED.forEach(L.bind(function(option) {
+			this.setOption(section_id, option, options.interface[option]);
+		}, this));
+
+		/* Until 24.10 LuCI has search domains only beside this. */
+		if (options.interface.dns_search)
+			options.interface.peerdns = '0';
+
+		IMPORTED_IF_THERE.forEach(L.bind(function(option) {
+			if (options.interface[option] != null)
+				this.setOption(section_id, option, options.interface[option]);
+		}, this));
+
+		this.removePeers(section_id);
+
+		options.peers.forEach(function(peer) {
+			const sid = uci.add('network', 'millrace_' + section_id);
+
+			if (peer.description == null && name != '')
+				peer.description = name.replace(/\.[a-z]+$/, '');
+
+			for (let option in peer)
+				uci.set('network', sid, option, peer[option]);
+		});
+
+		return this.map.save(null, true);
+	},
+
+	useFile: function(section_id, name, data, found, replace) {
+		return tools.keep(section_id, name, data, !!replace).then(L.bind(function(answer) {
+			if (answer.taken != null) {
+				dom.content(found, [
+					this.alert(_('There is a file %s already. It would be kept beside the new one, as %s.').format(answer.taken, answer.taken + '.old')),
+					E('button', {
+						'class': 'btn cbi-button-apply important millrace-replace',
+						'click': ui.createHandlerFn(this, 'useFile', section_id, name, data, found, true)
+					}, [ _('Use the new one') ])
+				]);
+				return;
+			}
+
+			this.setOption(section_id, 'config_file', answer.path);
+			this.removePeers(section_id);
+
+			return this.map.save(null, true);
+		}, this));
+	}
+});
+
+/* A button that makes keys, under the field that takes the private one. */
+const Generate = form.DummyValue.extend({
+	renderWidget: function(section_id, option_index, cfgvalue) {
+		return E('button', {
+			'class': 'btn cbi-button-action',
+			'click': ui.createHandlerFn(this, function() {
+				return tools.generateKeys().then(L.bind(function(keys) {
+					this.section.getUIElement(section_id, this.field).setValue(keys[this.made]);
+					this.map.checkDepends();
+				}, this), function(error) {
+					ui.addNotification(null, E('p', {}, [ error.message ]));
+				});
+			})
+		}, [ _('Make a new one') ]);
+	}
+});
+
+return network.registerProtocol('millrace', {
+	getI18n: function() {
+		return _('Millrace (WireGuard, OpenVPN, PPTP)');
+	},
+
+	getIfname: function() {
+		return this._ubus('l3_device') || tools.deviceName(this.sid);
+	},
+
+	/* By this name until LuCI of 2025, and by the other since. */
+	getOpkgPackage: function() {
+		return 'millrace';
+	},
+
+	getPackageName: function() {
+		return 'millrace';
+	},
+
+	isFloating: function() {
+		return true;
+	},
+
+	isVirtual: function() {
+		return true;
+	},
+
+	getDevices: function() {
+		return null;
+	},
+
+	containsDevice: function(ifname) {
+		return (network.getIfnameOf(ifname) == this.getIfname());
+	},
+
+	renderFormOptions: function(s) {
+		let o;
+
+		/* They are there already when the protocol was chosen a second time. */
+		try {
+			s.tab('peers', _('Peers'));
+			s.tab('lines', _('Lines and routing'));
+		}
+		catch (e) {}
+
+		/* -- general -- */
+
+		o = s.taboption('general', Import, '_import', _('Import'),
+			_('A .conf of WireGuard, an .ovpn of OpenVPN or a .toml of PPTP. What is in it is shown before anything is set.'));
+
+		o = s.taboption('general', form.Value, 'config_file', _('File'),
+			_('The tunnel\'s file on the router. Left empty, keys and peers are options here.'));
+		o.placeholder = '/etc/millrace/%s.ovpn'.format(s.section);
+		o.validate = validatePath;
+
+		o = s.taboption('general', form.Value, 'private_key', _('Private key'), _('Of WireGuard, base64.'));
+		o.password = true;
+		o.validate = validateKey;
+		o.rmempty = false;
+		o.depends('config_file', '');
+
+		o = s.taboption('general', Generate, '_generate', ' ');
+		o.field = 'private_key';
+		o.made = 'private_key';
+		o.depends('config_file', '');
+
+		o = s.taboption('general', form.DummyValue, '_public_key', _('Public key'), _('For the other end.'));
+		o.depends('config_file', '');
+		o.load = function(section_id) {
+			const key = uci.get('network', section_id, 'private_key');
+
+			if (!key)
+				return _('There is none yet.');
+
+			return tools.publicKey(key).then(function(answer) {
+				return answer.public_key;
+			}, function(error) {
+				return error.message;
+			});
+		};
+
+		o = s.taboption('general', form.DynamicList, 'addresses', _('Addresses'), _('In the tunnel, with their prefixes.'));
+		o.datatype = 'ipaddr';
+		o.placeholder = '10.8.0.2/32';
+		o.depends('config_file', '');
+
+		o = s.taboption('general', form.Value, 'listen_port', _('UDP port'), _('Left empty, the kernel chooses one.'));
+		o.datatype = 'port';
+		o.depends('config_file', '');
+
+		/* -- peers -- */
+
+		o = s.taboption('peers', form.SectionValue, '_peers', form.GridSection, 'millrace_%s'.format(s.section));
+		o.depends('config_file', '');
+
+		this.renderPeerOptions(o.subsection);
+
+		/* -- lines and routing -- */
+
+		o = s.taboption('lines', form.DynamicList, 'line', _('Lines'),
+			_('Interfaces by which the tunnel goes, the preferred first. Without any, the router\'s routes decide.'));
+		o.load = function(section_id) {
+			return network.getNetworks().then(L.bind(function(networks) {
+				networks.forEach(L.bind(function(net) {
+					const name = net.getName();
+
+					if (name != 'loopback' && name != section_id)
+						this.value(name);
+				}, this));
+
+				return form.DynamicList.prototype.load.apply(this, [ section_id ]);
+			}, this));
+		};
+
+		o = s.taboption('lines', form.ListValue, 'mode', _('Use of lines'));
+		o.value('', _('usual: one, and the next when it fails'));
+		o.value('failover', _('one, and the next when it fails'));
+		o.value('single', _('one, and never another'));
+		o.value('duplicate', _('each packet by all'));
+		o.value('critical', _('important packets by all'));
+		o.value('balance', _('connections shared out'));
+		o.value('balance-packets', _('packets shared out'));
+		o.optional = true;
+
+		o = s.taboption('lines', form.Flag, 'hostroute', _('Route past the tunnel'),
+			_('Keeps the tunnel\'s own packets out of it where it has no lines.'));
+		o.default = o.enabled;
+
+		o = s.taboption('lines', form.Flag, 'peerdns', _('Use name servers of the other end'));
+		o.default = o.enabled;
+
+		/* -- advanced -- */
+
+		o = s.taboption('advanced', form.Value, 'mtu', _('MTU'), _('Of WireGuard and PPTP. Left empty, WireGuard\'s follows the way to the peers.'));
+		o.datatype = 'range(68,65535)';
+
+		o = s.taboption('advanced', form.Value, 'fwmark', _('Firewall mark'), _('Of the tunnel\'s own packets.'));
+		o.validate = validateMark;
+		o.depends('config_file', '');
+
+		o = s.taboption('advanced', form.Flag, 'authfail', _('Stop at refused credentials'),
+			_('Otherwise they are tried again each minute; servers lock accounts for that.'));
+		o.default = o.enabled;
+	},
+
+	renderPeerOptions: function(ss) {
+		let o;
+
+		ss.anonymous = true;
+		ss.addremove = true;
+		ss.nodescriptions = true;
+		ss.sortable = true;
+		ss.addbtntitle = _('Add a peer');
+		ss.modaltitle = _('Peer');
+
+		o = ss.option(form.Flag, 'disabled', _('Left out'));
+		o.modalonly = true;
+
+		o = ss.option(form.Value, 'description', _('Name'));
+		o.placeholder = _('Untitled peer');
+
+		o = ss.option(form.Value, 'public_key', _('Public key'));
+		o.validate = validateKey;
+		o.rmempty = false;
+		o.modalonly = true;
+
+		o = ss.option(form.Value, 'preshared_key', _('Preshared key'), _('A second secret, which both ends have.'));
+		o.password = true;
+		o.validate = validateKey;
+		o.modalonly = true;
+
+		o = ss.option(Generate, '_generate', ' ');
+		o.field = 'preshared_key';
+		o.made = 'preshared_key';
+		o.modalonly = true;
+
+		o = ss.option(form.DynamicList, 'allowed_ips', _('Its addresses'), _('What may come from it, and what is sent to it.'));
+		o.datatype = 'ipaddr';
+		o.placeholder = '0.0.0.0/0';
+
+		o = ss.option(form.Flag, 'route_allowed_ips', _('Routes to them'), _('Makes routes of its addresses.'));
+		o.modalonly = true;
+
+		o = ss.option(form.Value, 'endpoint_host', _('Endpoint'), _('Name or address. Left empty, it calls.'));
+		o.datatype = 'host';
+		o.placeholder = 'vpn.example.org';
+
+		o = ss.option(form.Value, 'endpoint_port', _('Port'));
+		o.datatype = 'port';
+		o.placeholder = '51820';
+
+		o = ss.option(form.Value, 'persistent_keepalive', _('Keepalive'), _('Seconds between packets that keep the way open through NAT: 25 is usual.'));
+		o.datatype = 'range(0,65535)';
+		o.placeholder = '0';
+		o.modalonly = true;
+	},
+
+	deleteConfiguration: function() {
+		uci.sections('network', 'millrace_%s'.format(this.sid), function(peer) {
+			uci.remove('network', peer['.name']);
+		});
+	}
+});

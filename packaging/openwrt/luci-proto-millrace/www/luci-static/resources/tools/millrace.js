@@ -1,0 +1,215 @@
+'use strict';
+'require baseclass';
+'require rpc';
+
+/* What the pages of Millrace share. The program answers all questions: `millrace rpcd`. */
+
+function declare(method, params) {
+	const call = rpc.declare({
+		object: 'luci.millrace',
+		method: method,
+		params: params || [],
+		expect: { '': {} },
+		reject: true
+	});
+
+	return function(/* ... */) {
+		return call.apply(null, arguments).then(function(answer) {
+			if (answer.error != null)
+				throw new Error(answer.error);
+
+			return answer;
+		});
+	};
+}
+
+/* Polls for which a rate is kept: five minutes of one each three seconds. */
+const SAMPLES = 100;
+
+const SVG = 'http://www.w3.org/2000/svg';
+
+function shape(name, attributes, children) {
+	const node = document.createElementNS(SVG, name);
+
+	for (let key in attributes)
+		node.setAttribute(key, attributes[key]);
+
+	(children || []).forEach(function(child) {
+		node.appendChild(child);
+	});
+
+	return node;
+}
+
+return baseclass.extend({
+	status: declare('status'),
+	peers: declare('peers'),
+	check: declare('check', [ 'interface', 'name', 'data' ]),
+	keep: declare('keep', [ 'interface', 'name', 'data', 'replace' ]),
+	generateKeys: declare('generate_keys'),
+	publicKey: declare('public_key', [ 'private_key' ]),
+	addPeer: declare('peer_add', [ 'name', 'lan_only' ]),
+	revokePeer: declare('peer_revoke', [ 'name' ]),
+
+	/* The network device of an interface, as the program names it. */
+	deviceName: function(name) {
+		if (name.length <= 12)
+			return 'mr-' + name;
+
+		let digest = 0x811c9dc5;
+
+		for (let i = 0; i < name.length; i++)
+			digest = Math.imul(digest ^ name.charCodeAt(i), 0x01000193) >>> 0;
+
+		return 'mr-' + name.substring(0, 6) + (digest >>> 8).toString(16).padStart(6, '0');
+	},
+
+	/* Bytes as base64, in pieces that fit onto the stack. */
+	toBase64: function(bytes) {
+		let text = '';
+
+		for (let i = 0; i < bytes.length; i += 4096)
+			text += String.fromCharCode.apply(null, bytes.subarray(i, i + 4096));
+
+		return btoa(text);
+	},
+
+	fromBase64: function(text) {
+		return Uint8Array.from(atob(text), function(letter) {
+			return letter.charCodeAt(0);
+		});
+	},
+
+	rate: function(bits) {
+		return (bits == null) ? '-' : '%1000.1mbit/s'.format(bits);
+	},
+
+	ago: function(seconds) {
+		return (seconds == null) ? _('never') : _('%t ago').format(seconds);
+	},
+
+	/* A shortened key; all of it is in the tooltip. */
+	key: function(key) {
+		return E('code', { 'title': key }, [ key.replace(/^(.{6}).+(.{6})$/, '$1…$2') ]);
+	},
+
+	protocol: function(tunnel) {
+		const names = { wireguard: 'WireGuard', openvpn: 'OpenVPN', pptp: 'PPTP' };
+
+		return names[tunnel.protocol] || tunnel.protocol;
+	},
+
+	/* Whether packets can pass: [ CSS class of a label, words ]. */
+	state: function(tunnel) {
+		if (tunnel.state == 'connecting')
+			return [ 'warning', _('connecting') ];
+
+		if (tunnel.state == 'connected')
+			return [ 'success', _('connected') ];
+
+		const peers = tunnel.peers || [];
+
+		if (tunnel.protocol != 'wireguard')
+			return [ 'success', N_(peers.length, '%d client', '%d clients').format(peers.length) ];
+
+		/* Keys are renewed each two minutes, and end after three. */
+		const alive = peers.filter(function(peer) {
+			return peer.latest_handshake_age != null && peer.latest_handshake_age < 180;
+		}).length;
+
+		return [ alive ? 'success' : 'warning', _('%d of %d peers in touch').format(alive, peers.length) ];
+	},
+
+	/* Sums of bytes of a tunnel's peers. */
+	bytes: function(tunnel) {
+		const sum = { rx: 0, tx: 0 };
+
+		(tunnel.peers || []).forEach(function(peer) {
+			sum.rx += peer.rx_bytes || 0;
+			sum.tx += peer.tx_bytes || 0;
+		});
+
+		return sum;
+	},
+
+	/* Takes a sample of a tunnel into its history, by the tunnel's own clock. */
+	sample: function(history, tunnel) {
+		const now = this.bytes(tunnel), last = history.last;
+		const span = last ? tunnel.uptime_ms - last.at : 0;
+
+		/* A clock that runs back is another process's. */
+		if (span < 0)
+			history.values = [];
+		else if (span > 0)
+			history.values.push([
+				Math.max(0, now.rx - last.rx) * 8000 / span,
+				Math.max(0, now.tx - last.tx) * 8000 / span
+			]);
+
+		if (span != 0 || !last)
+			history.last = { at: tunnel.uptime_ms, rx: now.rx, tx: now.tx };
+
+		history.values = history.values.slice(-SAMPLES);
+
+		return history.values[history.values.length - 1] || [ null, null ];
+	},
+
+	/* The history as lines: received blue, sent green, as LuCI's own pages have them. */
+	graph: function(history) {
+		const width = 600, height = 120, step = width / (SAMPLES - 1);
+		const values = history.values;
+		const peak = values.reduce(function(most, pair) {
+			return Math.max(most, pair[0], pair[1]);
+		}, 1000);
+
+		const line = function(index, colour) {
+			const points = values.map(function(pair, i) {
+				const x = width - (values.length - 1 - i) * step;
+				const y = height - pair[index] / peak * (height - 16);
+
+				return x.toFixed(1) + ',' + y.toFixed(1);
+			});
+
+			return shape('polyline', {
+				'points': points.join(' '), 'fill': 'none', 'stroke': colour, 'stroke-width': 2,
+				'vector-effect': 'non-scaling-stroke'
+			});
+		};
+
+		return E('div', { 'class': 'millrace-graph', 'style': 'border:1px solid #888' }, [
+			shape('svg', {
+				'viewBox': '0 0 %d %d'.format(width, height), 'preserveAspectRatio': 'none', 'role': 'img',
+				'aria-label': _('Rates of the last five minutes'), 'style': 'width:100%;height:120px;display:block'
+			}, [ line(0, '#3c78d8'), line(1, '#38a048') ]),
+			E('small', {}, [ _('Peak of five minutes: %s').format(this.rate(peak)) ])
+		]);
+	},
+
+	/* A QR code from rows of 0 and 1: dark on light whatever the theme, with the margin that cameras need. */
+	code: function(rows) {
+		const size = rows.length + 8;
+		let path = '';
+
+		rows.forEach(function(row, y) {
+			for (let x = 0; x < row.length; x++)
+				if (row[x] == '1')
+					path += 'M%d %dh1v1h-1z'.format(x + 4, y + 4);
+		});
+
+		return shape('svg', {
+			'class': 'millrace-code', 'viewBox': '0 0 %d %d'.format(size, size), 'shape-rendering': 'crispEdges',
+			'role': 'img', 'aria-label': _('QR code'), 'style': 'width:100%;max-width:24em;display:block;margin:auto'
+		}, [
+			shape('rect', { 'width': size, 'height': size, 'fill': '#fff' }),
+			shape('path', { 'd': path, 'fill': '#000' })
+		]);
+	},
+
+	/* What the guard does with a family's packets. */
+	way: function(way) {
+		if (way && way.through)
+			return _('through %s').format(way.through);
+
+		return _('held: %s').format((way && way.held) || '');
+	}
+});

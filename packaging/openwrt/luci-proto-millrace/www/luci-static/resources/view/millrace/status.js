@@ -1,0 +1,319 @@
+'use strict';
+'require view';
+'require poll';
+'require dom';
+'require ui';
+'require tools.millrace as tools';
+
+const histories = {};
+
+function label(kind, words) {
+	return E('span', { 'class': 'label ' + kind }, [ words ]);
+}
+
+function table(titles, rows) {
+	return E('table', { 'class': 'table' }, [
+		E('tr', { 'class': 'tr table-titles' }, titles.map(function(title) {
+			return E('th', { 'class': 'th' }, [ title ]);
+		}))
+	].concat(rows.map(function(cells) {
+		return E('tr', { 'class': 'tr' }, cells.map(function(cell, i) {
+			return E('td', { 'class': 'td', 'data-title': titles[i] }, Array.isArray(cell) ? cell : [ cell ]);
+		}));
+	})));
+}
+
+function lineState(line) {
+	const kinds = { up: 'success', degraded: 'warning', down: 'danger' };
+
+	return [
+		label(kinds[line.state] || 'notice', line.state),
+		' ',
+		line.reason || '',
+		line.state_age != null ? E('small', {}, [ ' ', _('for %t').format(line.state_age) ]) : ''
+	];
+}
+
+function cap(line) {
+	if (!line.cap)
+		return '-';
+
+	return _('%1024mB of %1024mB').format(line.cap.used_bytes, line.cap.cap_bytes);
+}
+
+function renderPeers(tunnel, names) {
+	const peers = tunnel.peers || [];
+
+	if (!peers.length)
+		return E('p', {}, [ E('em', {}, [ _('No peers') ]) ]);
+
+	return table([ _('Peer'), _('Endpoint'), _('Handshake'), _('Received'), _('Sent') ], peers.map(function(peer) {
+		const name = names[peer.public_key] || peer.name || peer.username;
+
+		return [
+			[ name || '', name && peer.public_key ? ' ' : '', peer.public_key ? tools.key(peer.public_key) : '' ],
+			peer.endpoint || '-',
+			tools.ago(peer.latest_handshake_age),
+			'%1024.1mB'.format(peer.rx_bytes),
+			'%1024.1mB'.format(peer.tx_bytes)
+		];
+	}));
+}
+
+function renderLines(tunnel, names) {
+	const rows = [];
+
+	(tunnel.peers || []).forEach(function(peer) {
+		(peer.lines || []).forEach(function(line) {
+			rows.push([
+				line.name,
+				names[peer.public_key] || peer.name || (peer.public_key ? tools.key(peer.public_key) : '-'),
+				lineState(line),
+				line.in_use ? _('yes') : _('no'),
+				line.round_trip_ms != null ? _('%.1f ms').format(line.round_trip_ms) : '-',
+				_('%1024.1mB received, %1024.1mB sent').format(line.received_bytes, line.sent_bytes),
+				cap(line)
+			]);
+		});
+	});
+
+	if (!rows.length)
+		return '';
+
+	return E('div', { 'class': 'millrace-lines' }, [
+		E('h4', {}, [ _('Lines') ]),
+		table([ _('Line'), _('Peer'), _('State'), _('In use'), _('Round trip'), _('Bytes'), _('Month') ], rows)
+	]);
+}
+
+function renderTunnel(tunnel, it) {
+	const history = histories[tunnel.interface] || (histories[tunnel.interface] = { values: [] });
+	const rates = tools.sample(history, tunnel);
+	const state = tools.state(tunnel);
+	const names = (it && it.peers) || {};
+
+	return E('div', { 'class': 'cbi-section millrace-tunnel', 'data-interface': tunnel.interface }, [
+		E('h3', {}, [ it ? it.interface : tunnel.interface, ' ', label(state[0], state[1]) ]),
+		E('p', {}, [
+			tools.protocol(tunnel), ' · ', tunnel.interface, ' · ', _('up for %t').format(Math.floor(tunnel.uptime_ms / 1000)),
+			' · ', _('MTU %d').format(tunnel.mtu),
+			tunnel.listen_port ? ' · ' + _('UDP port %d').format(tunnel.listen_port) : '',
+			(tunnel.addresses || []).length ? ' · ' + tunnel.addresses.join(', ') : ''
+		]),
+		E('p', { 'class': 'millrace-rates' }, [
+			E('strong', { 'style': 'border-bottom:2px solid #3c78d8' }, [ _('Received:') ]), ' ', tools.rate(rates[0]), ' \xa0 ',
+			E('strong', { 'style': 'border-bottom:2px solid #38a048' }, [ _('Sent:') ]), ' ', tools.rate(rates[1])
+		]),
+		tools.graph(history),
+		renderPeers(tunnel, names),
+		renderLines(tunnel, names)
+	]);
+}
+
+function renderGuard(guard) {
+	if (!guard)
+		return '';
+
+	const words = {
+		off: _('Off: devices of the LAN leave by whatever way the router has.'),
+		held: _('Held: no tunnel is up, and nothing of the guarded devices leaves the LAN. They still reach the router and each other.'),
+		through: _('Through: what guarded devices send leaves by a tunnel, or not at all.')
+	};
+
+	const rows = [];
+	const row = function(title, value) {
+		if (value != null && value !== '')
+			rows.push([ title, value ]);
+	};
+
+	row(_('Guarded'), (guard.lan || []).join(', '));
+	row(_('They reach'), (guard.reach || []).join(', '));
+
+	if (guard.state != 'off') {
+		row('IPv4', tools.way(guard.ipv4));
+		row('IPv6', tools.way(guard.ipv6));
+		row(_('Packet filter'), guard.packet_filter);
+		row(_('Rules'), 'IPv4: %s, IPv6: %s'.format(guard.rules_ipv4, guard.rules_ipv6));
+		row(_('Refused packets'), guard.refused_packets);
+	}
+
+	row(_('Notes'), (guard.notes || []).join('; '));
+	row(_('To let go'), guard.to_let_go);
+
+	return E('div', { 'class': 'cbi-section millrace-guard' }, [
+		E('h3', {}, [ _('Guard'), ' ', label(guard.whole ? 'success' : 'warning', guard.state) ]),
+		E('p', {}, [ words[guard.state] || '' ]),
+		table([ _('What'), _('How it stands') ], rows)
+	]);
+}
+
+function renderStatus(status) {
+	const interfaces = {};
+
+	status.interfaces.forEach(function(it) {
+		interfaces[it.device] = it;
+	});
+
+	const parts = status.problems.map(function(words) {
+		return E('div', { 'class': 'alert-message warning' }, [ words ]);
+	});
+
+	parts.push(renderGuard(status.guard));
+
+	status.tunnels.forEach(function(tunnel) {
+		parts.push(renderTunnel(tunnel, interfaces[tunnel.interface]));
+		delete interfaces[tunnel.interface];
+	});
+
+	/* Those that do not run. */
+	Object.keys(interfaces).forEach(function(device) {
+		const it = interfaces[device];
+
+		parts.push(E('div', { 'class': 'cbi-section' }, [
+			E('h3', {}, [ it.interface, ' ', label('notice', it.disabled ? _('disabled') : _('down')) ]),
+			E('p', {}, [ _('It does not run. Network » Interfaces has its errors, and the system log more.') ])
+		]));
+	});
+
+	if (!status.tunnels.length && !status.interfaces.length)
+		parts.push(E('p', {}, [ E('em', {}, [ _('There is no tunnel. Network » Interfaces » Add new interface makes one, with the protocol Millrace.') ]) ]));
+
+	return parts;
+}
+
+return view.extend({
+	load: function() {
+		return Promise.all([
+			tools.status(),
+			L.resolveDefault(tools.peers(), { server: null })
+		]);
+	},
+
+	fail: function(error) {
+		ui.addNotification(null, E('p', {}, [ error.message ]));
+	},
+
+	refreshPeers: function() {
+		return tools.peers().then(L.bind(function(home) {
+			dom.content(document.querySelector('#millrace-home'), this.renderHome(home));
+		}, this));
+	},
+
+	handleAdd: function(ev) {
+		const name = E('input', { 'type': 'text', 'class': 'cbi-input-text', 'id': 'millrace-peer-name', 'maxlength': 63 });
+		const lan = E('input', { 'type': 'checkbox', 'id': 'millrace-peer-lan' });
+		const fault = E('p', { 'class': 'alert-message warning', 'style': 'display:none' }, [ '' ]);
+
+		ui.showModal(_('Let a client call'), [
+			E('p', {}, [ E('label', {}, [ _('Name'), ' ', name ]), ' ', E('small', {}, [ _('Letters, digits, “-”, “_” and “.”') ]) ]),
+			E('p', {}, [ E('label', {}, [ lan, ' ', _('It sends only what goes to the networks at home') ]) ]),
+			fault,
+			E('div', { 'class': 'right' }, [
+				E('button', { 'class': 'btn', 'click': ui.hideModal }, [ _('Cancel') ]), ' ',
+				E('button', {
+					'class': 'btn cbi-button-positive important',
+					'click': ui.createHandlerFn(this, function() {
+						return tools.addPeer(name.value, lan.checked).then(L.bind(this.showAdded, this), function(error) {
+							fault.firstChild.data = error.message;
+							fault.style.display = '';
+						});
+					})
+				}, [ _('Make its keys') ])
+			])
+		]);
+	},
+
+	/* The file is nowhere but here: the router keeps no private key of a client. */
+	showAdded: function(added) {
+		const link = E('a', {
+			'class': 'btn',
+			'download': added.name + (added.file.match(/^\[Interface\]/m) ? '.conf' : '.ovpn'),
+			'href': URL.createObjectURL(new Blob([ added.file ], { type: 'text/plain' }))
+		}, [ _('Save the file') ]);
+
+		ui.showModal(_('Client %s').format(added.name), [
+			E('p', {}, [ _('This is shown once: the private key in it is kept nowhere else. Scan the code with the client\'s app, or save the file and hand it over by a way that others cannot read.') ]),
+			added.qr ? tools.code(added.qr) : E('p', {}, [ _('The file is too long for a code that a camera reads.') ]),
+			E('div', { 'class': 'right' }, [
+				link, ' ',
+				E('button', {
+					'class': 'btn',
+					'click': ui.createHandlerFn(this, function() {
+						URL.revokeObjectURL(link.href);
+						ui.hideModal();
+
+						return this.refreshPeers();
+					})
+				}, [ _('Done') ])
+			])
+		]);
+	},
+
+	handleRevoke: function(peer, ev) {
+		const name = (peer.name != '-') ? peer.name : peer.id;
+
+		ui.showModal(_('Keep %s out?').format(name), [
+			E('p', {}, [ _('Its session ends at once, and its file opens nothing any more. To let it in again, make a new one.') ]),
+			E('div', { 'class': 'right' }, [
+				E('button', { 'class': 'btn', 'click': ui.hideModal }, [ _('Cancel') ]), ' ',
+				E('button', {
+					'class': 'btn cbi-button-negative important',
+					'click': ui.createHandlerFn(this, function() {
+						return tools.revokePeer(name).catch(L.bind(this.fail, this)).then(L.bind(function() {
+							ui.hideModal();
+
+							return this.refreshPeers();
+						}, this));
+					})
+				}, [ _('Keep out') ])
+			])
+		]);
+	},
+
+	renderHome: function(home) {
+		if (!home.server)
+			return [ E('p', {}, [ _('There is no server at home. On the router\'s shell: %s').format('millrace server init') ]) ];
+
+		const add = E('button', { 'class': 'btn cbi-button-add', 'click': ui.createHandlerFn(this, 'handleAdd') }, [ _('Add a client') ]);
+
+		return [
+			E('p', {}, [ home.server ]),
+			table([ _('Client'), _('What it has'), '' ], home.peers.map(L.bind(function(peer) {
+				return [
+					peer.name,
+					peer.detail,
+					peer.revoked ? label('notice', _('kept out')) : E('button', {
+						'class': 'btn cbi-button-negative',
+						'click': ui.createHandlerFn(this, 'handleRevoke', peer)
+					}, [ _('Keep out') ])
+				];
+			}, this))),
+			E('p', {}, [ add ])
+		];
+	},
+
+	render: function(data) {
+		const live = E('div', { 'id': 'millrace-live' }, renderStatus(data[0]));
+
+		poll.add(function() {
+			return tools.status().then(function(status) {
+				dom.content(live, renderStatus(status));
+			}, function(error) {
+				dom.content(live, E('div', { 'class': 'alert-message warning' }, [ error.message ]));
+			});
+		}, 3);
+
+		return E('div', {}, [
+			E('h2', {}, [ _('Tunnels') ]),
+			live,
+			E('div', { 'class': 'cbi-section' }, [
+				E('h3', {}, [ _('Server at home') ]),
+				E('div', { 'id': 'millrace-home' }, this.renderHome(data[1]))
+			])
+		]);
+	},
+
+	handleSaveApply: null,
+	handleSave: null,
+	handleReset: null
+});
