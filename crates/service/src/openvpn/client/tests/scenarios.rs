@@ -57,6 +57,8 @@ fn a_pause_ends_when_what_was_lacking_may_be_there() {
     world.faults.dials = 0;
     world.run_for(secs(20));
     assert!(!world.is_connected(), "it pauses for 200 s");
+    // No pause is asked for before the next one.
+    world.was_up = true;
     world.handle(Event::Hurry);
     world.run_for(secs(20));
     assert!(world.is_connected());
