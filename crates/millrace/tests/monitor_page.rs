@@ -25,7 +25,7 @@ const LINES: &str = "#! [Lines]\n#! Mode = failover\n#! Hold = 1\n\
 /// Writes what is seen, where pictures are wanted.
 fn picture(browser: &Browser<'_>, name: &str) {
     if let Some(directory) = std::env::var_os("MILLRACE_PICTURES").map(PathBuf::from) {
-        browser.screenshot(directory.join(format!("{name}.png")));
+        browser.screenshot(directory.join(format!("{name}.webp")));
     }
 }
 
