@@ -296,9 +296,16 @@ impl<'h> Browser<'h> {
         self.script(script).as_u64().unwrap()
     }
 
-    /// Writes what is seen as a PNG.
+    /// Writes what is seen as a PNG, or, where the path ends so, as a WebP, which is smaller.
     pub fn screenshot(&self, path: impl AsRef<Path>) {
-        let picture = self.command("GET", "/screenshot", &Value::Null).unwrap();
+        let is_webp = path.as_ref().extension().is_some_and(|it| it == "webp");
+        let picture = match is_webp {
+            true => {
+                let wanted = json!({"format": "webp", "quality": 85});
+                self.devtools("Page.captureScreenshot", &wanted)["data"].clone()
+            }
+            false => self.command("GET", "/screenshot", &Value::Null).unwrap(),
+        };
         let picture = STANDARD.decode(picture.as_str().unwrap()).unwrap();
         fs::write(path, picture).unwrap();
     }

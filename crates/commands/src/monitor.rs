@@ -149,7 +149,7 @@ fn file<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
     // Each has a default.
     matches
         .get_one::<PathBuf>(name)
-        .map_or(Path::new(""), PathBuf::as_path)
+        .map_or_else(|| Path::new(""), PathBuf::as_path)
 }
 
 /// The process that keeps its privileges.

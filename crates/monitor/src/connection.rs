@@ -101,11 +101,11 @@ pub fn serve(mut stream: TcpStream, limits: &Limits, answer: impl FnOnce(&Head, 
 }
 
 /// Turns a connection away.
-pub fn refuse(stream: TcpStream) {
+pub fn refuse(stream: &TcpStream) {
     let busy = Answer::error(503, "too many connections at once").with("Retry-After", "2");
     // It fits into what the kernel takes at once.
     let _ = stream.set_nonblocking(true);
-    let _ = (&stream).write_all(&busy.to_bytes());
+    let _ = (&*stream).write_all(&busy.to_bytes());
 }
 
 fn request(stream: &mut TcpStream, end: Instant) -> Result<(Head, Vec<u8>), Unread> {
@@ -199,7 +199,7 @@ mod tests {
             serve(server, &QUICK, |head, body| {
                 let text = format!("{} {}", head.path, String::from_utf8_lossy(body));
                 Answer::of("text/plain", text.into_bytes())
-            })
+            });
         });
         for piece in pieces {
             client.write_all(piece).unwrap();

@@ -77,7 +77,7 @@ impl Events {
             match find(before, name) {
                 // What is counted begins anew with a process.
                 Some(earlier) if earlier.uptime_ms <= status.uptime_ms => {
-                    compare(earlier, status, &mut say)
+                    compare(earlier, status, &mut say);
                 }
                 Some(_) => say(Tone::Note, format!("{name} was started anew")),
                 None => begun(status, &mut say),
@@ -168,7 +168,7 @@ fn told(
 pub fn called(peer: &PeerStatus) -> String {
     let name = peer.name.as_ref().or(peer.username.as_ref());
     let name = name.map(String::as_str).filter(|it| !it.is_empty());
-    let name = name.or(Some(peer.public_key.as_str()).filter(|it| !it.is_empty()));
+    let name = name.or_else(|| Some(peer.public_key.as_str()).filter(|it| !it.is_empty()));
     name.or(peer.endpoint.as_deref())
         .unwrap_or("a client")
         .to_owned()
@@ -209,7 +209,7 @@ fn guard(before: &Sample, now: &Sample, say: &mut impl FnMut(Tone, String)) {
     let state = |it: &Sample| {
         it.guard
             .as_ref()
-            .map_or("off".to_owned(), |it| it.state.clone())
+            .map_or_else(|| "off".to_owned(), |it| it.state.clone())
     };
     let (was, is) = (state(before), state(now));
     if was == is {

@@ -99,7 +99,7 @@ fn admit(stream: TcpStream, address: SocketAddr, site: &Arc<Site>, connections: 
     let limits = Limits::default();
     let address = address.ip().to_canonical();
     let Some(place) = connections.admit(address, &limits) else {
-        return refuse(stream);
+        return refuse(&stream);
     };
     let site = Arc::clone(site);
     let served = thread("connection", move || {

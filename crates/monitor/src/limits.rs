@@ -40,7 +40,7 @@ pub fn limits(moment: Moment<'_>) -> Vec<String> {
     match (&full[..], loads.len()) {
         ([], _) => {}
         (_, count) if full.len() == count => {
-            found.push("the processor: every core is busy all the time".to_owned())
+            found.push("the processor: every core is busy all the time".to_owned());
         }
         ([one], _) => found.push(format!("the processor: core {one} is busy all the time")),
         (several, _) => found.push(format!(

@@ -77,7 +77,7 @@ impl Password {
     pub fn is(&self, text: &str) -> bool {
         text.len() <= MOST
             && crypto::equal(
-                &*stretch(text.as_bytes(), &self.salt, self.rounds),
+                &stretch(text.as_bytes(), &self.salt, self.rounds),
                 &self.stretched,
             )
     }

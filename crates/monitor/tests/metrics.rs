@@ -31,12 +31,12 @@ fn parse(text: &str) -> Result<BTreeMap<String, Metric>, String> {
     for line in text.lines() {
         let fault = |why: &str| format!("{why}: {line}");
         if let Some(rest) = line.strip_prefix("# HELP ") {
-            let (name, help) = rest.split_once(' ').ok_or(fault("no help"))?;
+            let (name, help) = rest.split_once(' ').ok_or_else(|| fault("no help"))?;
             if help.is_empty() || !helped.insert(name.to_owned()) {
                 return Err(fault("help"));
             }
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = rest.split_once(' ').ok_or(fault("no type"))?;
+            let (name, kind) = rest.split_once(' ').ok_or_else(|| fault("no type"))?;
             if !helped.contains(name) || metrics.contains_key(name) {
                 return Err(fault("type"));
             }
@@ -47,11 +47,11 @@ fn parse(text: &str) -> Result<BTreeMap<String, Metric>, String> {
             };
             metrics.insert(current.clone(), metric);
         } else {
-            let (name, labels, value) = sample(line).ok_or(fault("no sample"))?;
+            let (name, labels, value) = sample(line).ok_or_else(|| fault("no sample"))?;
             if name != current {
                 return Err(fault("not among its own"));
             }
-            let metric = metrics.get_mut(&name).ok_or(fault("no type"))?;
+            let metric = metrics.get_mut(&name).ok_or_else(|| fault("no type"))?;
             if metric.samples.insert(labels, value).is_some() {
                 return Err(fault("twice"));
             }
