@@ -16,7 +16,12 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         for message in [data, &whole] {
             if let Some(found) = answer(message, &asked, kind) {
                 assert!(found.addresses.len() <= ADDRESSES_MAX);
-                assert!(found.addresses.iter().all(|it| it.is_ipv4() == (kind == Kind::A)));
+                assert!(
+                    found
+                        .addresses
+                        .iter()
+                        .all(|it| it.is_ipv4() == (kind == Kind::A))
+                );
             }
         }
     }

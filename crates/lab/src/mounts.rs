@@ -114,7 +114,13 @@ fn cover() -> io::Result<()> {
     // Where it cannot be made, the program cannot write there either.
     if fs::create_dir_all(STATE).is_ok() {
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-        mount(Some("tmpfs"), STATE, Some("tmpfs"), flags, Some("size=1m,mode=0700"))?;
+        mount(
+            Some("tmpfs"),
+            STATE,
+            Some("tmpfs"),
+            flags,
+            Some("size=1m,mode=0700"),
+        )?;
     }
     let Some(resolver) = resolver else {
         return Ok(());

@@ -1,8 +1,8 @@
 //! `millrace migrate --openwrt`: interfaces and instances in the files of UCI, shown first and changed then.
 
-use host::written_file;
 use ::openwrt::take_over::{TakeOverError, TakenOver, take_over};
 use ::openwrt::uci::FILE_MAX;
+use host::written_file;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,9 @@ pub(super) fn run(order: &Order<'_>) -> Result<String, Error> {
     );
     let network_text = read(&network)?;
     let openvpn_text = match read(&openvpn) {
-        Err(Error::File { error, .. }) if error.kind() == ErrorKind::NotFound => Zeroizing::default(),
+        Err(Error::File { error, .. }) if error.kind() == ErrorKind::NotFound => {
+            Zeroizing::default()
+        }
         other => other?,
     };
     let taken = take_over(&network_text, &openvpn_text, order.only)?;
@@ -126,7 +128,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         let key = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
-        let before = format!("config interface 'wg0'\n\toption proto 'wireguard'\n\toption private_key '{key}'\n");
+        let before = format!(
+            "config interface 'wg0'\n\toption proto 'wireguard'\n\toption private_key '{key}'\n"
+        );
         fs::write(at("network"), &before).unwrap();
         fs::create_dir(at("copies")).unwrap();
         let order = |apply, copies| Order {
@@ -137,7 +141,10 @@ mod tests {
         };
         let copies = at("copies");
         let shown = run(&order(false, &copies)).unwrap();
-        assert!(shown.contains("wireguard -> millrace") && shown.contains("--apply"), "{shown}");
+        assert!(
+            shown.contains("wireguard -> millrace") && shown.contains("--apply"),
+            "{shown}"
+        );
         assert!(!shown.contains(key));
         assert_eq!(fs::read_to_string(at("network")).unwrap(), before);
 

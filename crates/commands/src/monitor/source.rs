@@ -165,7 +165,7 @@ fn changed(server: &Path, change: &Change) -> Result<Value, PeerError> {
             answer["ending"] = if is_openvpn { ".ovpn" } else { ".conf" }.into();
             // A camera does not read so much as an OpenVPN file has.
             let code = if is_openvpn { None } else { qr::rows(&text) };
-            answer["code"] = json!(code);
+            answer["code"] = json!(code.as_deref().map(Vec::as_slice));
             format!("{name} may call.")
         }
         What::Revoke => {

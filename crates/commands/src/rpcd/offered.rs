@@ -4,7 +4,6 @@ use super::{Given, options};
 use crate::check::{self, Judged};
 use crate::import::write_for_trial;
 use crate::profile;
-use crate::server::place;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use config::types::is_ifname;
@@ -144,7 +143,8 @@ impl Offered {
             fs::rename(&kept, old).map_err(failed)?;
         }
         // Unlike a rename, a link replaces nothing.
-        let linked = fs::hard_link(&path, &kept).and_then(|()| place::sync_directory_of(&kept));
+        let linked =
+            fs::hard_link(&path, &kept).and_then(|()| host::written_file::sync_directory_of(&kept));
         linked.map_err(failed)?;
         Ok(json!({"path": kept}))
     }

@@ -36,8 +36,6 @@ pub const HOOK_PREROUTING: u32 = 0;
 
 /// The hook that packets of others pass on their way through this host.
 pub const HOOK_FORWARD: u32 = 2;
-/// The hook that packets pass as they come in, before it is decided where they go.
-pub const HOOK_PREROUTING: u32 = 0;
 /// The hook that packets pass which this host sends itself.
 pub const HOOK_OUTPUT: u32 = 3;
 

@@ -86,23 +86,23 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("millrace");
         let ip = |last| IpAddr::from([192, 0, 2, last]);
-        keep_in(directory, "a.example", &[ip(1), ip(2)]).unwrap();
+        keep_in(&directory, "a.example", &[ip(1), ip(2)]).unwrap();
         let text = || fs::read_to_string(directory.join(FILE)).unwrap();
         assert_eq!(text(), "a.example 192.0.2.1 192.0.2.2\n");
         // One of the addresses is known: nothing new.
-        keep_in(directory, "a.example", &[ip(2), ip(3)]).unwrap();
+        keep_in(&directory, "a.example", &[ip(2), ip(3)]).unwrap();
         // Moved, a moment after the file was written.
-        keep_in(directory, "a.example", &[ip(4)]).unwrap();
-        keep_in(directory, "b.example", &[]).unwrap();
+        keep_in(&directory, "a.example", &[ip(4)]).unwrap();
+        keep_in(&directory, "b.example", &[]).unwrap();
         assert_eq!(read(&directory).get("a.example"), [ip(1), ip(2)]);
-        keep_in(directory, "b.example", &[ip(5)]).unwrap();
+        keep_in(&directory, "b.example", &[ip(5)]).unwrap();
         let old = std::time::SystemTime::now() - 2 * PAUSE;
         let file = File::options()
             .write(true)
             .open(directory.join(FILE))
             .unwrap();
         file.set_modified(old).unwrap();
-        keep_in(directory, "a.example", &[ip(4)]).unwrap();
+        keep_in(&directory, "a.example", &[ip(4)]).unwrap();
         assert_eq!(text(), "b.example 192.0.2.5\na.example 192.0.2.4\n");
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
         // A file that is none is as one that is not there.
