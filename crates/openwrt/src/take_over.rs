@@ -170,11 +170,11 @@ fn interface(
     expected: &mut Package,
     taken: &mut TakenOver,
 ) -> Result<(), TakeOverError> {
-    let unusual = TakeOverError::Unusual("network");
-    let proto = section.setting("proto").ok_or(unusual.clone())?;
+    let unusual = || TakeOverError::Unusual("network");
+    let proto = section.setting("proto").ok_or_else(unusual)?;
     lines
         .replace(proto.line, THEIRS, PROTO)
-        .ok_or(unusual.clone())?;
+        .ok_or_else(unusual)?;
     set(expected, section.line, |it| change(it, "proto", PROTO));
     taken.changes.push(format!(
         "network:{}: {name}.proto: {THEIRS} -> {PROTO}",
@@ -191,7 +191,7 @@ fn interface(
     for peer in package.of_kind(&theirs) {
         lines
             .replace(peer.line, &theirs, &ours)
-            .ok_or(unusual.clone())?;
+            .ok_or_else(unusual)?;
         set(expected, peer.line, |it| it.kind.clone_from(&ours));
         taken
             .changes
@@ -253,12 +253,12 @@ fn off(
     expected: &mut Package,
     taken: &mut TakenOver,
 ) -> Result<(), TakeOverError> {
-    let unusual = TakeOverError::Unusual("openvpn");
-    let setting = section.setting("enabled").ok_or(unusual.clone())?;
-    let value = section.text("enabled").ok_or(unusual.clone())?;
+    let unusual = || TakeOverError::Unusual("openvpn");
+    let setting = section.setting("enabled").ok_or_else(unusual)?;
+    let value = section.text("enabled").ok_or_else(unusual)?;
     lines
         .replace_last(setting.line, value, "0")
-        .ok_or(unusual)?;
+        .ok_or_else(unusual)?;
     set(expected, section.line, |it| change(it, "enabled", "0"));
     taken.changes.push(format!(
         "openvpn:{}: {name}.enabled: {value} -> 0",
