@@ -65,6 +65,7 @@ impl PeriodicFile {
 ///
 /// # Errors
 /// The file can be written neither way.
+#[cfg(any(feature = "server", test))]
 pub(crate) fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     write(path, text, written_file::replace)
 }
