@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// A time that no clock is set to.
-const NEVER: Duration = Duration::from_secs(4_000_000_000);
+/// A time that no clock is set to: the last second of 32 bits, which is all that `time_t` has on many small routers.
+const NEVER: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// Readable when the clock was set. Running faster or slower for a while is not heard of.
 #[derive(Debug)]

@@ -74,7 +74,10 @@ pub(super) fn run(order: &Order<'_>) -> Result<String, Error> {
         if old.as_str() != new {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let copy = order.copies.join(format!("{name}.before-millrace"));
-            write(&copy, old, Some(MODE))?;
+            // The first copy is of what there was before all of it.
+            if !copy.exists() {
+                write(&copy, old, Some(MODE))?;
+            }
             write(path, new, None)?;
         }
     }
@@ -105,8 +108,11 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> Error {
 fn read(path: &Path) -> Result<Zeroizing<String>, Error> {
     let mut text = Zeroizing::new(String::new());
     let file = File::open(path).map_err(failed(path))?;
-    let mut file = file.take(FILE_MAX);
+    let mut file = file.take(FILE_MAX + 1);
     file.read_to_string(&mut text).map_err(failed(path))?;
+    if text.len() as u64 > FILE_MAX {
+        return Err(failed(path)(ErrorKind::FileTooLarge.into()));
+    }
     Ok(text)
 }
 
