@@ -209,7 +209,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
     })
 }
 
-/// A label that nobody has asked for.
+/// A label that has not been asked for before.
 fn token() -> Vec<u8> {
     let mut bytes = [0; 8];
     crypto::random(&mut bytes);
@@ -217,7 +217,7 @@ fn token() -> Vec<u8> {
     format!("leak{}", hex.collect::<String>()).into_bytes()
 }
 
-/// Addresses for documentation (RFC 5737, RFC 3849), where nobody is.
+/// Addresses for documentation (RFC 5737, RFC 3849), which no host has.
 fn nowhere() -> [IpAddr; 2] {
     let mut random = [0; 9];
     crypto::random(&mut random);

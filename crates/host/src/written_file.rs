@@ -45,7 +45,8 @@ fn place(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Puts a content in the place of a file: a reader finds the old one or the new one, and so does the next boot whatever
-/// moment the power fails in. Owner and mode stay; a file that is new has `mode`. It is on the disk when this returns.
+/// moment the power fails in. Owner and mode stay; a file that is new has `mode`. A link is followed as by [`open`]. It is on
+/// the disk when this returns.
 ///
 /// # Errors
 /// What the kernel says; the file is as it was.
@@ -64,7 +65,13 @@ pub fn replace_for_now(path: &Path, content: &[u8], mode: u32) -> io::Result<()>
 }
 
 fn take_steps(steps: &[Step], path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    let mut replacement = Replacement::new(path, content, mode)?;
+    // What a link leads to is replaced, not the link.
+    let path = place(path)?;
+    if fs::symlink_metadata(&path).is_ok_and(|it| it.is_symlink()) {
+        let words = "is a link to a link; name the file itself";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+    }
+    let mut replacement = Replacement::new(&path, content, mode)?;
     let done = steps.iter().try_for_each(|step| replacement.take(*step));
     if done.is_err() {
         let _ = fs::remove_file(&replacement.temporary);
@@ -269,6 +276,23 @@ mod tests {
         // The content is on the disk before a name leads to it.
         let at = |step| STEPS.iter().position(|it| *it == step);
         assert!(at(Step::Sync) < at(Step::Rename) && at(Step::Rename) < at(Step::SyncDirectory));
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_replaced_with_its_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("real"), "old").unwrap();
+        fs::set_permissions(at("real"), Permissions::from_mode(0o600)).unwrap();
+        symlink("real", at("link")).unwrap();
+        replace(&at("link"), b"new", 0o644).unwrap();
+        assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
+        assert_eq!(fs::read(at("real")).unwrap(), b"new");
+        let mode = fs::metadata(at("real")).unwrap().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        symlink("link", at("twice")).unwrap();
+        assert!(replace(&at("twice"), b"x", 0o644).is_err());
+        assert_eq!(fs::read(at("real")).unwrap(), b"new");
     }
 
     #[test]

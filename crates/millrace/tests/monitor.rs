@@ -190,7 +190,7 @@ fn metrics_are_for_those_with_the_password_or_the_token() {
     );
 }
 
-/// Without a password everything may be seen from this host, and nothing changed; and nobody else is let near.
+/// Without a password everything may be seen from this host, and nothing changed; other hosts are refused.
 #[test]
 fn without_a_password_it_stays_on_the_loopback() {
     if !ready() {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use service::status::{PeerStatus, Status};
 
-use crate::desk::{Desk, Rates};
 use crate::events::{Event, called};
 use crate::health::{State, active, health};
+use crate::overview::{Overview, Rates};
 use crate::sample::GuardView;
 
 /// Lines of a tunnel that are told: a server may have a thousand clients with several each.
@@ -77,29 +77,35 @@ struct Line<'a> {
 impl<'a> Document<'a> {
     /// What has changed since the moment `since` and the event `event`.
     #[must_use]
-    pub fn new(desk: &'a Desk, host: &'a str, session: bool, since: u64, event: u64) -> Self {
-        let moment = desk.latest();
+    pub fn new(
+        overview: &'a Overview,
+        host: &'a str,
+        session: bool,
+        since: u64,
+        event: u64,
+    ) -> Self {
+        let moment = overview.latest();
         // Of another start of this program.
         let first = since == 0 || since > moment;
         let (since, event) = if first { (0, 0) } else { (since, event) };
-        let mut tunnels: Vec<Tunnel<'a>> = desk.sample.tunnels.iter().map(running).collect();
-        tunnels.extend(ended(desk));
-        tunnels.extend(known(desk));
+        let mut tunnels: Vec<Tunnel<'a>> = overview.sample.tunnels.iter().map(running).collect();
+        tunnels.extend(ended(overview));
+        tunnels.extend(known(overview));
         Self {
             host,
             version: env!("CARGO_PKG_VERSION"),
             session,
             first,
-            time: desk.time,
+            time: overview.time,
             moment,
             tunnels,
-            guard: desk.sample.guard.as_ref(),
-            limits: &desk.limits,
-            cores: &desk.loads,
-            figures: figures(desk),
-            events: desk.events.since(event).collect(),
-            rates: desk.rates_since(since),
-            error: desk.sample.trouble.as_deref(),
+            guard: overview.sample.guard.as_ref(),
+            limits: &overview.limits,
+            cores: &overview.loads,
+            figures: figures(overview),
+            events: overview.events.since(event).collect(),
+            rates: overview.rates_since(since),
+            error: overview.sample.trouble.as_deref(),
         }
     }
 }
@@ -166,20 +172,25 @@ fn kind(status: &Status) -> String {
     }
 }
 
-fn ended(desk: &Desk) -> impl Iterator<Item = Tunnel<'_>> {
-    desk.ended().iter().map(|(name, ended)| Tunnel {
+fn ended(overview: &Overview) -> impl Iterator<Item = Tunnel<'_>> {
+    overview.ended().iter().map(|(name, ended)| Tunnel {
         name,
         state: State::Ended.name(),
-        words: format!("ended {} s ago", desk.time.saturating_sub(*ended)),
+        words: format!("ended {} s ago", overview.time.saturating_sub(*ended)),
         ..Tunnel::default()
     })
 }
 
-fn known(desk: &Desk) -> impl Iterator<Item = Tunnel<'_>> {
+fn known(overview: &Overview) -> impl Iterator<Item = Tunnel<'_>> {
     let is_told = |name: &str| {
-        desk.ended().contains_key(name) || desk.sample.tunnels.iter().any(|it| it.interface == name)
+        overview.ended().contains_key(name)
+            || overview
+                .sample
+                .tunnels
+                .iter()
+                .any(|it| it.interface == name)
     };
-    let others = desk
+    let others = overview
         .sample
         .known
         .iter()
@@ -194,24 +205,28 @@ fn known(desk: &Desk) -> impl Iterator<Item = Tunnel<'_>> {
 }
 
 /// The box's figures, in words.
-fn figures(desk: &Desk) -> Vec<(String, String)> {
+fn figures(overview: &Overview) -> Vec<(String, String)> {
     let mut rows = Vec::new();
-    if let Some((now, most)) = desk.figures.clock {
+    if let Some((now, most)) = overview.figures.clock {
         rows.push((
             "Clock".to_owned(),
             format!("{} of {} MHz", now / 1000, most / 1000),
         ));
     }
-    for (number, (name, celsius)) in (1..).zip(&desk.figures.temperatures) {
+    for (number, (name, celsius)) in (1..).zip(&overview.figures.temperatures) {
         // Two of a name would be one row.
-        let others = desk.figures.temperatures.iter().filter(|it| it.0 == *name);
+        let others = overview
+            .figures
+            .temperatures
+            .iter()
+            .filter(|it| it.0 == *name);
         let name = match others.count() {
             1 => format!("Temperature {name}"),
             _ => format!("Temperature {number}: {name}"),
         };
         rows.push((name, format!("{celsius:.0} \u{b0}C")));
     }
-    if let Some((free, all)) = desk.figures.memory {
+    if let Some((free, all)) = overview.figures.memory {
         rows.push((
             "Memory".to_owned(),
             format!("{} of {} MiB free", free >> 20, all >> 20),
@@ -231,7 +246,7 @@ mod tests {
     #[test]
     fn what_was_told_is_not_told_again() {
         let begin = Instant::now();
-        let mut desk = Desk::new(begin, Day::default());
+        let mut overview = Overview::new(begin, Day::default());
         for second in 1..=3 {
             let mut status = Status {
                 interface: "wg0".to_owned(),
@@ -249,15 +264,16 @@ mod tests {
                 known: vec![known("wg0"), known("office")],
                 ..Sample::default()
             };
-            desk.observe(
+            overview.observe(
                 sample,
                 Figures::default(),
                 begin + Duration::from_secs(second),
                 1000 + second,
             );
         }
-        let tell =
-            |since| serde_json::to_value(Document::new(&desk, "router", false, since, 0)).unwrap();
+        let tell = |since| {
+            serde_json::to_value(Document::new(&overview, "router", false, since, 0)).unwrap()
+        };
         let first = tell(0);
         assert_eq!(first["first"], true);
         assert_eq!(first["rates"]["wg0"].as_array().unwrap().len(), 3);

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::connection::{Connections, Limits, refuse, serve};
 use crate::day::Day;
-use crate::desk::Desk;
 use crate::figures::Figures;
 use crate::link::{self, Question};
+use crate::overview::Overview;
 use crate::sample::Sample;
 use crate::site::{Settings, Site};
 
@@ -35,8 +35,8 @@ pub fn run(
     mut link: UnixStream,
 ) -> io::Result<()> {
     let day: String = link::ask(&mut link, &Question::Day)?;
-    let desk = Desk::new(Instant::now(), Day::from_text(&day));
-    let site = Arc::new(Site::new(settings, desk, link));
+    let overview = Overview::new(Instant::now(), Day::from_text(&day));
+    let site = Arc::new(Site::new(settings, overview, link));
     look(&site)?;
     let connections = Connections::default();
     for listener in listeners {
@@ -48,7 +48,7 @@ pub fn run(
         // A page that is opened meanwhile is not to wait for the long pause.
         loop {
             let pause = site
-                .desk
+                .overview
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .pause(Instant::now());
@@ -76,9 +76,9 @@ fn look(site: &Site) -> io::Result<()> {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH);
     let unix = unix.map_or(0, |it| it.as_secs());
     let day = {
-        let mut desk = site.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        let ended = desk.observe(sample, figures, Instant::now(), unix);
-        ended.then(|| desk.day.to_text())
+        let mut overview = site.overview.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = overview.observe(sample, figures, Instant::now(), unix);
+        ended.then(|| overview.day.to_text())
     };
     match day {
         Some(day) => site.ask(&Question::Keep(day)),

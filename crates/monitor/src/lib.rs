@@ -1,7 +1,7 @@
 //! The page that shows what the tunnels of this host do, and the same figures for Prometheus.
 //!
 //! Two processes share the work. The one that reads what others send, the front ([`front`]), has no privileges: it
-//! serves HTTP ([`http`], [`connection`]), decides who may look ([`gate`]), and keeps what it has seen ([`desk`]). All that
+//! serves HTTP ([`http`], [`connection`]), decides who may look ([`gate`]), and keeps what it has seen ([`overview`]). All that
 //! needs privileges it asks of the other over a socket between them ([`link`]): how the tunnels stand, and changes of the
 //! clients of a server at home.
 //!
@@ -14,7 +14,6 @@ pub mod answer;
 pub mod attempts;
 pub mod connection;
 pub mod day;
-pub mod desk;
 pub mod document;
 pub mod events;
 pub mod figures;
@@ -25,6 +24,7 @@ pub mod http;
 pub mod limits;
 pub mod link;
 pub mod metrics;
+pub mod overview;
 pub mod page;
 pub mod password;
 pub mod peers;

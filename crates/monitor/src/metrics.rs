@@ -5,8 +5,8 @@ use std::fmt::{Display, Write as _};
 
 use service::status::{PeerStatus, Status};
 
-use crate::desk::Desk;
 use crate::health::{active, health};
+use crate::overview::Overview;
 
 /// What the answer is called.
 pub const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -96,7 +96,7 @@ fn escape(value: &str, out: &mut String) {
 
 /// Everything, as text.
 #[must_use]
-pub fn text(desk: &Desk) -> String {
+pub fn text(overview: &Overview) -> String {
     let mut text = Text::default();
     text.gauge(
         "millrace_info",
@@ -104,10 +104,10 @@ pub fn text(desk: &Desk) -> String {
         &[("version", env!("CARGO_PKG_VERSION"))],
         1,
     );
-    for status in &desk.sample.tunnels {
+    for status in &overview.sample.tunnels {
         tunnel(&mut text, status);
     }
-    let guard = desk.sample.guard.as_ref();
+    let guard = overview.sample.guard.as_ref();
     for state in ["off", "held", "through"] {
         let is = guard.map_or("off", |it| it.state.as_str()) == state;
         text.gauge(
@@ -125,7 +125,7 @@ pub fn text(desk: &Desk) -> String {
             refused,
         );
     }
-    for (core, load) in desk.loads.iter().enumerate() {
+    for (core, load) in overview.loads.iter().enumerate() {
         let load = f64::from(*load) / 100.0;
         text.gauge(
             "millrace_core_busy_ratio",
@@ -134,7 +134,7 @@ pub fn text(desk: &Desk) -> String {
             load,
         );
     }
-    if let Some((now, _)) = desk.figures.clock {
+    if let Some((now, _)) = overview.figures.clock {
         text.gauge(
             "millrace_clock_hertz",
             "Clock of the slowest core.",
@@ -142,7 +142,7 @@ pub fn text(desk: &Desk) -> String {
             now.saturating_mul(1000),
         );
     }
-    for (number, (name, celsius)) in desk.figures.temperatures.iter().enumerate() {
+    for (number, (name, celsius)) in overview.figures.temperatures.iter().enumerate() {
         let labels = [("sensor", name.as_str()), ("number", &number.to_string())];
         text.gauge(
             "millrace_temperature_celsius",

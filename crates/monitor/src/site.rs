@@ -14,12 +14,12 @@ use zeroize::Zeroizing;
 
 use crate::answer::Answer;
 use crate::attempts::Attempts;
-use crate::desk::Desk;
 use crate::document::Document;
 use crate::gate::{Gate, Shown, shown};
 use crate::http::{Head, Method};
 use crate::link::{self, Change, Question};
 use crate::metrics;
+use crate::overview::Overview;
 use crate::password::Password;
 use crate::peers::{Page, Wanted};
 use crate::sessions::Sessions;
@@ -48,7 +48,7 @@ pub struct Site {
     gate: Gate,
     settings: Settings,
     /// What is known.
-    pub desk: Mutex<Desk>,
+    pub overview: Mutex<Overview>,
     link: Mutex<UnixStream>,
     sessions: Mutex<Sessions>,
     attempts: Mutex<Attempts>,
@@ -71,11 +71,11 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Site {
     /// With what is known so far, and the way to the process that has privileges.
     #[must_use]
-    pub fn new(settings: Settings, desk: Desk, link: UnixStream) -> Self {
+    pub fn new(settings: Settings, overview: Overview, link: UnixStream) -> Self {
         Self {
             gate: Gate::new(&settings.names),
             settings,
-            desk: Mutex::new(desk),
+            overview: Mutex::new(overview),
             link: Mutex::new(link),
             sessions: Mutex::default(),
             attempts: Mutex::new(Attempts::new(Instant::now())),
@@ -118,7 +118,7 @@ impl Site {
                 Answer::json(&json!({})).with("Set-Cookie", &gone)
             }
             (Method::Get, "/api/state") => self.state(head, session, now),
-            (Method::Get, "/api/day") => Answer::json(lock(&self.desk).day.means()),
+            (Method::Get, "/api/day") => Answer::json(lock(&self.overview).day.means()),
             (Method::Get, "/api/peers") => self.peers(&Wanted::new(head)),
             (Method::Get, "/api/servers") => self.servers(),
             (Method::Post, "/api/clients") => self.change(body),
@@ -169,7 +169,10 @@ impl Site {
         {
             return refused;
         }
-        Answer::of(metrics::KIND, metrics::text(&lock(&self.desk)).into_bytes())
+        Answer::of(
+            metrics::KIND,
+            metrics::text(&lock(&self.overview)).into_bytes(),
+        )
     }
 
     fn may_read_metrics(&self, head: &Head, address: IpAddr, now: Instant) -> Result<(), Answer> {
@@ -203,11 +206,11 @@ impl Site {
 
     fn state(&self, head: &Head, session: bool, now: Instant) -> Answer {
         let number = |name| head.query(name).and_then(|it| it.parse().ok()).unwrap_or(0);
-        let mut desk = lock(&self.desk);
-        desk.ask(now);
+        let mut overview = lock(&self.overview);
+        overview.ask(now);
         let host = &self.settings.host;
         Answer::json(&Document::new(
-            &desk,
+            &overview,
             host,
             session,
             number("since"),
@@ -216,8 +219,8 @@ impl Site {
     }
 
     fn peers(&self, wanted: &Wanted) -> Answer {
-        let desk = lock(&self.desk);
-        let mut tunnels = desk.sample.tunnels.iter();
+        let overview = lock(&self.overview);
+        let mut tunnels = overview.sample.tunnels.iter();
         match tunnels.find(|it| it.interface == wanted.tunnel) {
             Some(status) => Answer::json(&Page::new(status, wanted)),
             None => Answer::error(404, "no such tunnel is up"),

@@ -1,9 +1,9 @@
 //! The text for Prometheus, read by a parser that shares nothing with what writes it.
 
 use monitor::day::Day;
-use monitor::desk::Desk;
 use monitor::figures::{Figures, Ticks};
 use monitor::metrics;
+use monitor::overview::Overview;
 use monitor::sample::{GuardView, Sample};
 use service::status::{CapStatus, LineStatus, PeerStatus, Status};
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,7 +107,7 @@ fn sample(line: &str) -> Option<(String, Labels, f64)> {
 
 const STRANGE: &str = "a \"name\" \\ of\ntwo lines, {x=\"y\"} \u{e9}";
 
-fn desk() -> Desk {
+fn overview() -> Overview {
     let line = LineStatus {
         name: "dsl".to_owned(),
         state: "up".to_owned(),
@@ -160,17 +160,17 @@ fn desk() -> Desk {
         ..Figures::default()
     };
     let begin = Instant::now();
-    let mut desk = Desk::new(begin, Day::default());
+    let mut overview = Overview::new(begin, Day::default());
     for second in 1..=2 {
         let now = begin + Duration::from_secs(second);
-        desk.observe(sample.clone(), figures(second * 100), now, 1_800_000_000);
+        overview.observe(sample.clone(), figures(second * 100), now, 1_800_000_000);
     }
-    desk
+    overview
 }
 
 #[test]
 fn another_parser_reads_what_is_written() {
-    let text = metrics::text(&desk());
+    let text = metrics::text(&overview());
     let metrics = parse(&text).unwrap();
     let find = |name: &str, labels: &[(&str, &str)]| {
         let samples = metrics[name].samples.iter();
@@ -218,7 +218,7 @@ fn another_parser_reads_what_is_written() {
 #[test]
 fn names_say_the_unit_and_are_documented() {
     let page = include_str!("../../../docs/monitor.md");
-    for (name, metric) in parse(&metrics::text(&desk())).unwrap() {
+    for (name, metric) in parse(&metrics::text(&overview())).unwrap() {
         assert!(name.starts_with("millrace_"), "{name}");
         assert_eq!(name.ends_with("_total"), metric.kind == "counter", "{name}");
         let units = ["bytes", "seconds", "packets", "ratio", "hertz", "celsius"];

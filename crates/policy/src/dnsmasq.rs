@@ -102,7 +102,8 @@ pub(crate) fn set(policy: &Policy) -> Result<bool, PolicyError> {
         fs::rename(&new, &path)
     };
     put().map_err(failed)?;
-    restart(policy)?;
+    // What was not read is written and told again.
+    restart(policy).inspect_err(|_| drop(fs::remove_file(&path)))?;
     Ok(true)
 }
 

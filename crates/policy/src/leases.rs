@@ -21,8 +21,8 @@ const MACS_MAX: usize = 8;
 /// Hardware addresses by names, in small letters.
 pub(crate) type Names = BTreeMap<String, Vec<Mac>>;
 
-/// The names that entries have, as far as there are leases of them now, and as they were known before where there are none:
-/// a lease ends while its device sleeps.
+/// The names that entries have, by leases of now and by what was known before: a lease ends while its device sleeps, and
+/// another device may take its name.
 pub(crate) fn names(policy: &Policy, before: &Names) -> Names {
     let mut found = Names::new();
     let mut wanted: Vec<String> = Vec::new();
@@ -34,23 +34,25 @@ pub(crate) fn names(policy: &Policy, before: &Names) -> Names {
     if wanted.is_empty() {
         return found;
     }
-    let mut all = Vec::new();
+    // Any device can ask for a lease by any name: those that the owner has written down come first, then those that were known,
+    // so that none loses its entry to another.
+    let mut all: Vec<(String, Mac)> = fixed(&text_of(Path::new(FIXED))).into_iter().collect();
+    let known = |(name, macs): (&String, &Vec<Mac>)| {
+        macs.iter()
+            .map(|mac| (name.clone(), *mac))
+            .collect::<Vec<_>>()
+    };
+    all.extend(before.iter().flat_map(known));
     match &policy.leases {
         Some(path) => all.extend(leases(&text_of(path))),
         None => FILES
             .iter()
             .for_each(|it| all.extend(leases(&text_of(Path::new(it))))),
     }
-    all.extend(fixed(&text_of(Path::new(FIXED))));
     for (name, mac) in all.into_iter().filter(|(name, _)| wanted.contains(name)) {
         let macs = found.entry(name).or_default();
         if !macs.contains(&mac) && macs.len() < MACS_MAX {
             macs.push(mac);
-        }
-    }
-    for name in wanted {
-        if let (false, Some(macs)) = (found.contains_key(&name), before.get(&name)) {
-            found.insert(name, macs.clone());
         }
     }
     for macs in found.values_mut() {
@@ -144,6 +146,9 @@ mod tests {
         assert_eq!(known["television"], [mac(1)]);
         fs::write(&path, "").unwrap();
         assert_eq!(names(&policy, &known), known);
+        // Another device asks for the name: it joins, and the first one keeps its entry.
+        fs::write(&path, "1 02:00:5e:10:00:02 192.168.1.8 television *\n").unwrap();
+        assert_eq!(names(&policy, &known)["television"], [mac(1), mac(2)]);
     }
 
     proptest! {

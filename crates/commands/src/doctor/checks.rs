@@ -1,7 +1,6 @@
 //! What is wrong with what is known. Each check is a function of the facts, and says what, where, and what to do.
 
 use super::facts::{Facts, Starter, TunDevice};
-use config::guard::TABLE;
 use netio::netlink::{Family, Rule};
 use serde::Serialize;
 use std::net::IpAddr;
@@ -218,7 +217,7 @@ fn owner(rule: &Rule) -> Option<&'static str> {
     let (mark, mask) = (rule.fwmark.unwrap_or(0), rule.mask.unwrap_or(u32::MAX));
     let priority = rule.priority.unwrap_or(0);
     match priority {
-        900..=999 if rule.table != TABLE && mark & 0xff00_0000 == 0 && rule.iif.is_none() => {
+        900..=999 if !guard::rules::is_ours(rule) && !policy::rules::is_ours(rule) => {
             Some("another program in the priorities of Millrace (900 to 999)")
         }
         1000..=3999 if mask == 0x3f00 => Some("mwan3"),

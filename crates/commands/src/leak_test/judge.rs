@@ -32,7 +32,7 @@ pub(super) struct Probe {
     pub(super) to: Option<IpAddr>,
     /// What is looked for in packets, in small letters: a label of a name, or a payload.
     pub(super) token: Vec<u8>,
-    /// It was seen coming in by a device of the LAN, or leaving by `lo`: whoever sent it, it was here.
+    /// It was seen coming in by a device of the LAN, or leaving by `lo`: it was here, from any sender.
     pub(super) began: bool,
     /// A server has said something of it.
     pub(super) answered: bool,

@@ -50,13 +50,13 @@ impl Host {
     pub(super) fn write(&mut self) {
         let Some(day) = self.day.take() else { return };
         self.written = Instant::now();
-        let new = self.history.with_extension("new");
+        // What comes from the half without rights is written in no other form than its own.
+        let day = monitor::day::Day::from_text(&day).to_text();
         let write = || {
             if let Some(directory) = self.history.parent() {
                 fs::create_dir_all(directory)?;
             }
-            fs::write(&new, day)?;
-            fs::rename(&new, &self.history)
+            host::written_file::replace_for_now(&self.history, day.as_bytes(), 0o600)
         };
         if let Err(error) = write() {
             log::warn!("{}: {error}", self.history.display());
@@ -114,7 +114,8 @@ impl Source for Host {
             let name = path.display().to_string();
             match peer::list(path) {
                 Ok(rows) => {
-                    let clients = rows.into_iter().take(MOST);
+                    // A name that was revoked may be another client's now.
+                    let clients = rows.into_iter().filter(|it| !it.revoked).take(MOST);
                     let client = |it: peer::Row| json!({"name": it.name, "detail": it.detail});
                     json!({"name": name, "clients": clients.map(client).collect::<Vec<_>>()})
                 }

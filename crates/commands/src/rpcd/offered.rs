@@ -140,6 +140,10 @@ impl Offered {
             }
             let mut old = kept.clone().into_os_string();
             old.push(".old");
+            if fs::symlink_metadata(&old).is_ok() {
+                let old = Path::new(&old).display();
+                return Err(format!("{old} is there, too: remove it first"));
+            }
             fs::rename(&kept, old).map_err(failed)?;
         }
         // Unlike a rename, a link replaces nothing.

@@ -16,9 +16,8 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{DnsError, NameServers, run};
@@ -133,7 +132,9 @@ impl Dnsmasq {
             let _ = fs::remove_file(&new);
         }
         checked?;
-        fs::rename(&new, &path).map_err(failed)?;
+        fs::rename(&new, &path)
+            .and_then(|()| crate::written_file::sync_directory_of(&path))
+            .map_err(failed)?;
         self.restart()
     }
 
@@ -230,14 +231,8 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        // `dnsmasq` reads it as a user of its own.
-        .mode(0o644)
-        .open(path)?;
-    file.write_all(text.as_bytes())
+    // `dnsmasq` reads it as a user of its own.
+    crate::written_file::replace(path, text.as_bytes(), 0o644)
 }
 
 /// `conf-dir=/tmp/dnsmasq.d,*.conf`: the first word, if all files of that name would be read.

@@ -1,11 +1,12 @@
 //! The file of the last addresses that were good. It is written when a name is new, and when all addresses of one are; then
 //! at most each ten minutes, for it is on flash as a rule.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read as _};
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use dns::kept::{Change, Kept, TEXT_MAX};
@@ -34,6 +35,9 @@ pub(super) fn last(name: &str) -> Vec<IpAddr> {
 }
 
 fn keep_in(directory: &Path, name: &str, found: &[IpAddr]) -> io::Result<()> {
+    // Names are looked up by threads of their own. Of two tunnels that write at once the later one counts.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut kept = read(directory);
     let path = directory.join(FILE);
     let is_young = || {
@@ -52,19 +56,7 @@ fn keep_in(directory: &Path, name: &str, found: &[IpAddr]) -> io::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(directory)?;
-    // Whole at all times. Of two tunnels that write at once the later one counts.
-    let new = directory.join(format!(".{FILE}.{}", std::process::id()));
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = host::written_file::open(&new, &mut options)?;
-    let written = file.write_all(kept.to_text().as_bytes());
-    let done = written
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&new, &path));
-    if done.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    done
+    host::written_file::replace(&path, kept.to_text().as_bytes(), 0o600)
 }
 
 fn read(directory: &Path) -> Kept {

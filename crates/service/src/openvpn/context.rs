@@ -189,7 +189,8 @@ impl Context {
 
     /// A connection has ended that is to be made again.
     pub(super) fn is_lost(&self) {
-        notify::status("the connection is lost; connecting again");
+        // Also before it was up: a server that closes each time is waited for, too.
+        self.waits("the connection is lost; connecting again");
         // Not before it was up for the first time.
         if self.says && !self.tell.get() && !self.lost.replace(true) {
             log::info!(target: UP, "the connection is lost; connecting again");
@@ -300,6 +301,7 @@ impl Context {
 
     /// The answer to what was asked on the management port; `None` if a signal came first.
     pub(super) fn wait_for_answer(&self) -> Option<Answer> {
+        self.waits("waiting for an answer of the management client");
         self.wait_for(|request| match request {
             ProcessRequest::Answer(answer) => Ok(answer),
             other => Err(other),
@@ -310,6 +312,7 @@ impl Context {
     pub(super) fn hold(&self) {
         if self.monitoring.borrow_mut().hold() {
             log::info!("Need hold release from management interface, waiting...");
+            self.waits("waiting for the management client to begin");
             self.wait_for(|request| match request {
                 ProcessRequest::Begin => Ok(()),
                 other => Err(other),

@@ -49,7 +49,7 @@ impl Serialize for Rates {
 
 /// What the front knows.
 #[derive(Debug)]
-pub struct Desk {
+pub struct Overview {
     begin: Instant,
     asked: Option<Instant>,
     looked: Option<Instant>,
@@ -72,7 +72,7 @@ pub struct Desk {
     ended: BTreeMap<String, u64>,
 }
 
-impl Desk {
+impl Overview {
     /// Nothing but the day so far.
     #[must_use]
     pub fn new(now: Instant, day: Day) -> Self {
@@ -231,50 +231,50 @@ mod tests {
     #[test]
     fn rates_of_five_minutes_and_no_more() {
         let begin = Instant::now();
-        let mut desk = Desk::new(begin, Day::default());
+        let mut overview = Overview::new(begin, Day::default());
         for second in 1..400 {
             let now = begin + Duration::from_secs(second);
-            desk.observe(
+            overview.observe(
                 sample(second * 1000, second * 1000),
                 Figures::default(),
                 now,
                 1000 + second,
             );
         }
-        let all = desk.rates_since(0);
+        let all = overview.rates_since(0);
         assert_eq!(all["wg0"].len(), 301);
         let last = Rates {
             moment: 399,
             rx: Some(8000),
             tx: Some(0),
         };
-        assert_eq!(desk.rates_since(398)["wg0"], [last]);
-        assert!(desk.rates_since(399).is_empty());
+        assert_eq!(overview.rates_since(398)["wg0"], [last]);
+        assert!(overview.rates_since(399).is_empty());
         assert_eq!(serde_json::to_string(&last).unwrap(), "[399,8000,0]");
     }
 
     #[test]
     fn it_looks_more_often_while_a_page_is_open() {
         let begin = Instant::now();
-        let mut desk = Desk::new(begin, Day::default());
-        assert_eq!(desk.pause(begin), UNWATCHED);
-        desk.ask(begin);
-        assert_eq!(desk.pause(begin + OPEN / 2), WATCHED);
-        assert_eq!(desk.pause(begin + OPEN), UNWATCHED);
+        let mut overview = Overview::new(begin, Day::default());
+        assert_eq!(overview.pause(begin), UNWATCHED);
+        overview.ask(begin);
+        assert_eq!(overview.pause(begin + OPEN / 2), WATCHED);
+        assert_eq!(overview.pause(begin + OPEN), UNWATCHED);
     }
 
     #[test]
     fn what_has_ended_is_remembered_for_a_while() {
         let begin = Instant::now();
-        let mut desk = Desk::new(begin, Day::default());
+        let mut overview = Overview::new(begin, Day::default());
         let mut observe = |sample, second| {
-            desk.observe(
+            overview.observe(
                 sample,
                 Figures::default(),
                 begin + Duration::from_secs(second),
                 second,
             );
-            desk.ended().keys().cloned().collect::<Vec<_>>()
+            overview.ended().keys().cloned().collect::<Vec<_>>()
         };
         assert!(observe(sample(1, 1), 1).is_empty());
         assert_eq!(observe(Sample::default(), 2), ["wg0"]);
