@@ -2,6 +2,7 @@
 
 use config::policy::Policy;
 use guard::system::System;
+use host::dnsmasq::Restarts;
 use netio::netlink::Rule;
 
 use crate::apply::in_words;
@@ -58,7 +59,13 @@ pub fn on(policy: &Policy, text: &str) -> Result<Done, PolicyError> {
         or_note(record::write(record, &asked), &mut errors);
     }
     let is_recorded = errors.is_empty() || before.is_some();
-    let mut done = set(&asked, before.as_ref(), is_recorded, None)?;
+    let mut done = set(
+        &asked,
+        before.as_ref(),
+        is_recorded,
+        None,
+        &mut Restarts::at_once(),
+    )?;
     errors.append(&mut done.errors);
     done.errors = errors;
     Ok(done)
@@ -74,11 +81,14 @@ fn or_note<T>(result: Result<T, guard::GuardError>, errors: &mut Vec<PolicyError
 /// # Errors
 /// As [`on`], or when there is no place for the record.
 pub fn refresh() -> Result<Option<Done>, PolicyError> {
-    refresh_since(None)
+    refresh_since(None, &mut Restarts::at_once())
 }
 
-/// The same, for one who knows which ways there were before.
-pub(crate) fn refresh_since(ways: Option<&WaysNow>) -> Result<Option<Done>, PolicyError> {
+/// The same, for one that knows which ways there were before.
+pub(crate) fn refresh_since(
+    ways: Option<&WaysNow>,
+    restarts: &mut Restarts,
+) -> Result<Option<Done>, PolicyError> {
     let record = record::lock()?;
     let Some(before) = record::read(&record) else {
         return Ok(None);
@@ -88,7 +98,7 @@ pub(crate) fn refresh_since(ways: Option<&WaysNow>) -> Result<Option<Done>, Poli
     if asked.names != before.names {
         record::write(&record, &asked)?;
     }
-    set(&asked, Some(&before), true, ways).map(Some)
+    set(&asked, Some(&before), true, ways, restarts).map(Some)
 }
 
 /// Takes the policy away. Returns what could not be taken away.
@@ -110,7 +120,7 @@ pub fn off(policy: Option<&Policy>) -> Result<Vec<PolicyError>, PolicyError> {
     let mut system = System::open()?;
     let facts = Facts::gather(&policy, known, earlier, &mut system)?;
     // First, as it would go on filling sets.
-    if let Err(error) = dnsmasq::unset(&policy) {
+    if let Err(error) = dnsmasq::unset(&policy, &mut Restarts::at_once()) {
         errors.push(error);
     }
     let table = look(&wanted(&policy, &facts), &mut system);
@@ -185,6 +195,7 @@ fn set(
     before: Option<&Asked>,
     is_recorded: bool,
     ways: Option<&WaysNow>,
+    restarts: &mut Restarts,
 ) -> Result<Done, PolicyError> {
     let policy = &asked.policy;
     let mut system = System::open()?;
@@ -196,15 +207,9 @@ fn set(
     let is_new = table == TableFact::Absent;
     let plan = Plan::set(policy, &facts, &table);
     let mut applied = apply::set(&wanted, &plan, &mut system);
-    let told = dnsmasq::set(policy);
     // Sets that were gone are filled by questions only that dnsmasq does not answer itself.
-    let told = match told {
-        Ok(false) if is_new && before.is_some() && !policy.domains().is_empty() => {
-            dnsmasq::restart(policy)
-        }
-        told => told.map(drop),
-    };
-    if let Err(error) = told {
+    let again = is_new && before.is_some();
+    if let Err(error) = dnsmasq::set(policy, again, restarts) {
         applied.errors.push(error);
     }
     if !plan.is_empty() {
