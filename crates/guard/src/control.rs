@@ -147,10 +147,11 @@ fn ways(guard: &Guard, facts: &Facts) -> Ways {
 fn report(guard: Option<&Guard>, asked: bool, facts: &Facts, system: &System) -> Report {
     let mut report = Report::new(guard, asked, facts);
     if let Some(dnsmasq) = &system.dnsmasq
-        && guard.is_some_and(|it| !it.dns.is_empty() && it.dns_names.is_empty())
+        && guard.is_some_and(|it| !it.dns.is_empty())
         && report.state != State::Off
     {
-        report.notes.extend(dnsmasq.other_servers().into_iter().take(4).map(|server| {
+        let names = guard.map_or(&[][..], |it| &it.dns_names);
+        report.notes.extend(dnsmasq.other_servers(names).into_iter().take(4).map(|server| {
             format!(
                 "dnsmasq asks {server} besides, also while no tunnel is up: take that out of its configuration"
             )

@@ -96,6 +96,13 @@ mod tests {
     }
 
     #[test]
+    fn debian_takes_the_file_away_at_boot() {
+        let text =
+            include_str!("../../../packaging/debian/millrace/usr/lib/tmpfiles.d/millrace.conf");
+        assert!(text.contains(&format!("\nr! /etc/dnsmasq.d/{FILE}\n")));
+    }
+
+    #[test]
     fn names_are_bound_to_a_tunnel_that_is_not_there() {
         let mut facts = facts();
         assert_eq!(change(&settings(), &facts), None, "there is no dnsmasq");

@@ -1,5 +1,8 @@
 //! What the commands do: on, again, off, and a look.
 
+use std::fs;
+use std::path::Path;
+
 use config::policy::Policy;
 use guard::system::System;
 use host::dnsmasq::Restarts;
@@ -15,7 +18,7 @@ use crate::report::{Report, ways_now};
 use crate::resolved::resolved;
 use crate::table::{Refusal, WantedTable};
 use crate::ways::Ways;
-use crate::{PolicyError, apply, dnsmasq, rules};
+use crate::{PolicyError, apply, dnsmasq, leases, rules};
 
 /// For each mark the interfaces that its packets of IPv4 and of IPv6 go through.
 pub(crate) type WaysNow = Vec<(u32, [Option<u32>; 2])>;
@@ -34,12 +37,13 @@ pub struct Done {
     pub(crate) ways: WaysNow,
 }
 
-/// Sets the policy by these settings and the text that they were read of, which are in force from now on.
+/// Sets the policy by these settings and the text that they were read of, which are in force from now on. `kept` is the file in
+/// which names of leases outlive a boot.
 ///
 /// # Errors
 /// [`PolicyError::Settings`], or when the host cannot be looked at. What could not be set or recorded is among
 /// [`Done::errors`].
-pub fn on(policy: &Policy, text: &str) -> Result<Done, PolicyError> {
+pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, PolicyError> {
     if let Some(fault) = policy.fault() {
         return Err(PolicyError::Settings(fault));
     }
@@ -49,12 +53,14 @@ pub fn on(policy: &Policy, text: &str) -> Result<Done, PolicyError> {
     let known = before
         .as_ref()
         .map(|it| it.names.clone())
-        .unwrap_or_default();
+        .unwrap_or_else(|| leases::kept(kept));
     let asked = Asked {
         policy: policy.clone(),
         text: text.to_owned(),
         names: names(policy, &known),
+        kept: Some(kept.to_owned()),
     };
+    keep(&asked);
     if let Some(record) = &record {
         or_note(record::write(record, &asked), &mut errors);
     }
@@ -69,6 +75,15 @@ pub fn on(policy: &Policy, text: &str) -> Result<Done, PolicyError> {
     errors.append(&mut done.errors);
     done.errors = errors;
     Ok(done)
+}
+
+/// Without the file, names are as good until the next boot.
+fn keep(asked: &Asked) {
+    if let Some(path) = &asked.kept
+        && let Err(error) = leases::keep(&asked.names, path)
+    {
+        log::debug!("{}: {error}", path.display());
+    }
 }
 
 /// The value, or its error among others.
@@ -98,6 +113,7 @@ pub(crate) fn refresh_since(
     if asked.names != before.names {
         record::write(&record, &asked)?;
     }
+    keep(&asked);
     set(&asked, Some(&before), true, ways, restarts).map(Some)
 }
 
@@ -113,6 +129,9 @@ pub fn off(policy: Option<&Policy>) -> Result<Vec<PolicyError>, PolicyError> {
         or_note(record.remove(), &mut errors);
     }
     let earlier = policy.map(|it| it.table);
+    if let Some(path) = asked.as_ref().and_then(|it| it.kept.as_ref()) {
+        let _ = fs::remove_file(path);
+    }
     let (policy, known) = match asked {
         Some(asked) => (asked.policy, asked.names),
         None => (policy.cloned().unwrap_or_default(), Names::new()),

@@ -13,8 +13,8 @@ use host::{DnsError, Dnsmasq};
 use crate::PolicyError;
 use crate::table::{TABLE, set_of};
 
-/// What the file is called.
-const FILE: &str = "millrace-policy.conf";
+/// What the file is called. No tunnel's file has this name: those begin with `millrace-`.
+const FILE: &str = "millrace.policy.conf";
 
 /// The lines for the names of entries; `None` without any.
 #[must_use]
@@ -104,6 +104,13 @@ mod tests {
 
     fn of(text: &str) -> Policy {
         Policy::from_toml(text, Path::new("policy.toml")).unwrap()
+    }
+
+    #[test]
+    fn no_tunnel_has_the_policys_file() {
+        for device in ["policy", "guard", ".policy"] {
+            assert_ne!(host::dnsmasq::name_of(device), FILE);
+        }
     }
 
     #[test]

@@ -22,12 +22,14 @@ use std::path::{Path, PathBuf};
 
 use super::{DnsError, NameServers, run};
 use restarts::mark_of;
+use servers::servers_of;
 
 pub use program::knows_sets;
 pub use restarts::Restarts;
 
 mod program;
 mod restarts;
+mod servers;
 
 /// Every OpenWrt has it.
 const RELEASE: &str = "/etc/openwrt_release";
@@ -229,9 +231,9 @@ impl Dnsmasq {
     }
 
     /// Servers of the owner's that are asked for all names beside those of our files, each with the file that says so.
-    /// `dnsmasq` takes the next one where a device is missing.
+    /// `dnsmasq` takes the next one where a device is missing. With names, those that are asked for some of them.
     #[must_use]
-    pub fn other_servers(&self) -> Vec<String> {
+    pub fn other_servers(&self, names: &[String]) -> Vec<String> {
         let mut texts = vec![(
             "/etc/dnsmasq.conf".to_owned(),
             read(Path::new("/etc/dnsmasq.conf")),
@@ -253,7 +255,12 @@ impl Dnsmasq {
         }
         let mut found = Vec::new();
         for (place, text) in texts {
-            for server in text.iter().flat_map(|text| general_servers(text)) {
+            let text = text.unwrap_or_default();
+            let servers: Vec<String> = match names {
+                [] => general_servers(&text).map(str::to_owned).collect(),
+                _ => servers_of(&text, names),
+            };
+            for server in servers {
                 found.push(format!("{server} ({place})"));
             }
         }
@@ -335,7 +342,8 @@ fn general_servers(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The name of the file of a tunnel.
-pub(super) fn name_of(ifname: &str) -> String {
+#[must_use]
+pub fn name_of(ifname: &str) -> String {
     format!("millrace-{ifname}.conf")
 }
 
