@@ -12,8 +12,7 @@ use crate::background;
 /// There is no such program, or it cannot be run.
 pub fn knows_sets() -> Result<bool, DnsError> {
     let program = "dnsmasq";
-    let path = find_program(program).unwrap_or_else(|| program.into());
-    let output = Command::new(path)
+    let output = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
         .output();
