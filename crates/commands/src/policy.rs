@@ -131,10 +131,17 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     ))
 }
 
+/// Where names of leases outlive a boot: beside the settings.
+fn leases_of(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".leases");
+    name.into()
+}
+
 /// Sets the policy by the file, and keeps a copy of it as the last one that was good.
 fn set(file: &Path) -> Result<Done, CommandError> {
     let (policy, text) = Policy::read(file)?;
-    let done = control::on(&policy, &text)?;
+    let done = control::on(&policy, &text, &leases_of(file))?;
     let copy = kept::path_of(file);
     if fs::read_to_string(&copy).is_ok_and(|it| it == text) {
         return Ok(done);
@@ -166,7 +173,7 @@ fn hold(file: &Path, error: CommandError) -> Result<Done, CommandError> {
         "the policy is set by the last settings that were good, {}",
         copy.display()
     );
-    Ok(control::on(&policy, &text)?)
+    Ok(control::on(&policy, &text, &leases_of(file))?)
 }
 
 fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {

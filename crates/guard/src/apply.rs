@@ -1,6 +1,7 @@
 //! Does what a plan says.
 
 use config::guard::Guard;
+use host::dnsmasq::Restarts;
 use netio::netlink::{NetlinkError, Rule};
 
 use crate::GuardError;
@@ -31,7 +32,12 @@ impl Applied {
 }
 
 /// Sets the guard: the chain first, which holds by itself, then the rules, new ones before old ones go.
-pub(crate) fn set(guard: &Guard, plan: &Plan, system: &mut System) -> Applied {
+pub(crate) fn set(
+    guard: &Guard,
+    plan: &Plan,
+    system: &mut System,
+    restarts: &mut Restarts,
+) -> Applied {
     let mut applied = Applied::default();
     if plan.chain {
         match make_chain(&WantedChain::new(guard)) {
@@ -52,7 +58,9 @@ pub(crate) fn set(guard: &Guard, plan: &Plan, system: &mut System) -> Applied {
     }
     change(plan, system, &mut applied);
     // Last, as it may take a second.
-    applied.errors.extend(tell_dnsmasq(plan, system).err());
+    applied
+        .errors
+        .extend(tell_dnsmasq(plan, system, restarts).err());
     applied
 }
 
@@ -69,21 +77,16 @@ pub(crate) fn lift(plan: &Plan, system: &mut System) -> Applied {
         tidy();
     }
     change(plan, system, &mut applied);
-    applied.errors.extend(tell_dnsmasq(plan, system).err());
+    let told = tell_dnsmasq(plan, system, &mut Restarts::at_once());
+    applied.errors.extend(told.err());
     applied
 }
 
-/// A file that has not been read says so, so that the next look has it read.
-fn tell_dnsmasq(plan: &Plan, system: &System) -> Result<(), GuardError> {
-    let (Some(change), Some(dnsmasq)) = (&plan.dns, &system.dnsmasq) else {
-        return Ok(());
-    };
-    match change {
-        DnsChange::Set(text) => {
-            dnsmasq.set(dns::FILE, &dns::pending(text))?;
-            dnsmasq.note(dns::FILE, text)?;
-        }
-        DnsChange::Remove => dnsmasq.remove(dns::FILE)?,
+fn tell_dnsmasq(plan: &Plan, system: &System, restarts: &mut Restarts) -> Result<(), GuardError> {
+    match (&plan.dns, &system.dnsmasq) {
+        (Some(DnsChange::Set(text)), Some(it)) => it.set(dns::FILE, text, restarts)?,
+        (Some(DnsChange::Remove), Some(it)) => it.remove(dns::FILE, restarts)?,
+        _ => {}
     }
     Ok(())
 }

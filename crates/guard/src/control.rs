@@ -3,6 +3,7 @@
 use std::fs;
 
 use config::guard::Guard;
+use host::dnsmasq::Restarts;
 use netio::netlink::Rule;
 
 use crate::asked::{self, Asked};
@@ -47,7 +48,7 @@ pub fn on(guard: &Guard) -> Result<Done, GuardError> {
     }
     let earlier = before.as_ref().map(|it| it.table);
     let asked = errors.is_empty() || before.is_some();
-    let mut done = set(guard, asked, earlier, None)?;
+    let mut done = set(guard, asked, earlier, None, &mut Restarts::at_once())?;
     errors.append(&mut done.errors);
     done.errors = errors;
     Ok(done)
@@ -63,15 +64,18 @@ fn or_note<T>(result: Result<T, GuardError>, errors: &mut Vec<GuardError>) -> Op
 /// # Errors
 /// As [`on`], or [`GuardError::Record`].
 pub fn refresh() -> Result<Option<Done>, GuardError> {
-    refresh_since(None)
+    refresh_since(None, &mut Restarts::at_once())
 }
 
-/// The same, for one who knows which ways there were before.
-pub(crate) fn refresh_since(before: Option<Ways>) -> Result<Option<Done>, GuardError> {
+/// The same, for one that knows which ways there were before.
+pub(crate) fn refresh_since(
+    before: Option<Ways>,
+    restarts: &mut Restarts,
+) -> Result<Option<Done>, GuardError> {
     let record = Asked::lock()?;
     record
         .read()
-        .map(|guard| set(&guard, true, None, before))
+        .map(|guard| set(&guard, true, None, before, restarts))
         .transpose()
 }
 
@@ -114,12 +118,13 @@ fn set(
     asked: bool,
     earlier: Option<u32>,
     before: Option<Ways>,
+    restarts: &mut Restarts,
 ) -> Result<Done, GuardError> {
     let mut system = System::open()?;
     let mut facts = Facts::gather(guard, earlier, &mut system)?;
     let before = before.unwrap_or_else(|| ways(guard, &facts));
     let plan = Plan::set(guard, &facts);
-    let applied = apply::set(guard, &plan, &mut system);
+    let applied = apply::set(guard, &plan, &mut system, restarts);
     if !plan.is_empty() {
         facts = Facts::gather(guard, None, &mut system)?;
     }
@@ -142,10 +147,11 @@ fn ways(guard: &Guard, facts: &Facts) -> Ways {
 fn report(guard: Option<&Guard>, asked: bool, facts: &Facts, system: &System) -> Report {
     let mut report = Report::new(guard, asked, facts);
     if let Some(dnsmasq) = &system.dnsmasq
-        && guard.is_some_and(|it| !it.dns.is_empty() && it.dns_names.is_empty())
+        && guard.is_some_and(|it| !it.dns.is_empty())
         && report.state != State::Off
     {
-        report.notes.extend(dnsmasq.other_servers().into_iter().take(4).map(|server| {
+        let names = guard.map_or(&[][..], |it| &it.dns_names);
+        report.notes.extend(dnsmasq.other_servers(names).into_iter().take(4).map(|server| {
             format!(
                 "dnsmasq asks {server} besides, also while no tunnel is up: take that out of its configuration"
             )

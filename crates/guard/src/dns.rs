@@ -16,9 +16,6 @@ pub(crate) const FILE: &str = "millrace.guard.conf";
 /// How the first line of the file begins: the device and its number follow, 0 for one that was not there.
 const HEAD: &str = "# millrace guard: ";
 
-/// The same, of a file with which `dnsmasq` has not been started.
-const PENDING: &str = "# millrace guard, not read yet: ";
-
 /// A change of the file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DnsChange {
@@ -46,11 +43,6 @@ pub(crate) fn change(guard: &Guard, facts: &Facts) -> Option<DnsChange> {
         *file == wanted || (index == 0 && gone() == Some(true))
     });
     (!is_there).then_some(DnsChange::Set(wanted))
-}
-
-/// A text that says that it has not been read, until it has: what does not start `dnsmasq` is tried again.
-pub(crate) fn pending(text: &str) -> String {
-    text.replacen(HEAD, PENDING, 1)
 }
 
 fn text(guard: &Guard, device: &str, index: u32) -> String {
@@ -104,6 +96,13 @@ mod tests {
     }
 
     #[test]
+    fn debian_takes_the_file_away_at_boot() {
+        let text =
+            include_str!("../../../packaging/debian/millrace/usr/lib/tmpfiles.d/millrace.conf");
+        assert!(text.contains(&format!("\nr! /etc/dnsmasq.d/{FILE}\n")));
+    }
+
+    #[test]
     fn names_are_bound_to_a_tunnel_that_is_not_there() {
         let mut facts = facts();
         assert_eq!(change(&settings(), &facts), None, "there is no dnsmasq");
@@ -143,7 +142,7 @@ mod tests {
         let mut facts = facts();
         facts.dnsmasq = DnsmasqFact::File(None);
         let text = set(&settings(), &facts);
-        facts.dnsmasq = DnsmasqFact::File(Some(pending(&text)));
+        facts.dnsmasq = DnsmasqFact::File(Some(String::new()));
         assert_eq!(set(&settings(), &facts), text);
     }
 }

@@ -61,27 +61,34 @@ impl Leaving {
 /// Forgets the connections of guarded devices that leave the LAN, and returns how many.
 pub(crate) fn forget(guard: &Guard, facts: &Facts, system: &mut System) -> usize {
     let leaving = Leaving::new(guard, facts);
+    forget_those(system, |flow| leaving.has(flow))
+}
+
+/// Forgets the connections that are meant, and returns how many.
+pub fn forget_those(system: &mut System, is_meant: impl Fn(&Flow) -> bool) -> usize {
     let mut forgotten = 0;
-    let result = (0..BATCHES).try_for_each(|_| match forget_some(&leaving, system) {
-        Ok(0) => Err(None),
-        Ok(count) => {
-            forgotten += count;
-            Ok(())
+    for _ in 0..BATCHES {
+        match forget_some(&is_meant, system) {
+            Ok(0) => break,
+            Ok(count) => forgotten += count,
+            Err(error) => {
+                // Without them there is nothing to forget.
+                log::debug!("connections stay as they are: {error}");
+                break;
+            }
         }
-        Err(error) => Err(Some(error)),
-    });
-    if let Err(Some(error)) = result {
-        // Without them there is nothing to forget.
-        log::debug!("connections stay as they are: {error}");
     }
     forgotten
 }
 
-fn forget_some(leaving: &Leaving, system: &mut System) -> Result<usize, NetlinkError> {
+fn forget_some(
+    is_meant: &impl Fn(&Flow) -> bool,
+    system: &mut System,
+) -> Result<usize, NetlinkError> {
     let Some(netfilter) = &mut system.netfilter else {
         return Ok(0);
     };
-    let flows = netfilter.flows(BATCH, |flow| leaving.has(flow))?;
+    let flows = netfilter.flows(BATCH, is_meant)?;
     let mut count = 0;
     for flow in &flows {
         match netfilter.forget_flow(flow) {

@@ -30,7 +30,7 @@ pub mod control;
 mod dns;
 mod error;
 mod facts;
-mod flows;
+pub mod flows;
 pub mod networks;
 pub mod plan;
 pub mod record;

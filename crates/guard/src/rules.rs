@@ -26,7 +26,10 @@ pub const POLICY: [u32; 8] = [910, 890, 880, 870, 860, 850, 840, 830];
 #[must_use]
 pub fn is_policys(rule: &Rule) -> bool {
     let priority = rule.priority.unwrap_or(0);
-    rule.fwmark.is_some() && POLICY.iter().any(|it| (*it..it + 4).contains(&priority))
+    // A rule for all but a mark is another program's, such as `wg-quick`'s.
+    rule.fwmark.is_some()
+        && !rule.invert
+        && POLICY.iter().any(|it| (*it..it + 4).contains(&priority))
 }
 
 /// What has to be done to rules.
@@ -86,6 +89,12 @@ pub fn is_ours(rule: &Rule) -> bool {
 
 /// What leads from the rules that there are, of one family, to those that are wanted.
 pub(crate) fn changes(have: &[Rule], want: &[Rule]) -> Changes {
+    changes_among(have, want, is_ours)
+}
+
+/// The same, among rules that `is_ours` says are there to be changed.
+#[must_use]
+pub fn changes_among(have: &[Rule], want: &[Rule], is_ours: fn(&Rule) -> bool) -> Changes {
     let mut left: Vec<&Rule> = want.iter().collect();
     let mut delete = Vec::new();
     for rule in have.iter().filter(|rule| is_ours(rule)) {
@@ -111,6 +120,13 @@ mod tests {
 
     fn networks() -> Vec<Network> {
         vec![(ip("192.168.1.0"), 24), (ip("2001:db8:1:1::"), 64)]
+    }
+
+    #[test]
+    fn tunnels_know_all_places_of_the_policy_before_the_guards() {
+        for first in POLICY.into_iter().skip(1) {
+            assert!((first..first + 4).all(|it| host::POLICY_RULES.contains(&it)));
+        }
     }
 
     #[test]

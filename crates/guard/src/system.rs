@@ -29,14 +29,16 @@ impl System {
         Ok(Self {
             netlink: Netlink::open()?,
             netfilter: Netfilter::open().ok(),
-            dnsmasq: Dnsmasq::find().or_else(not_started),
+            dnsmasq: dnsmasq(),
         })
     }
 }
 
-/// The guard may be there before OpenWrt starts its `dnsmasq`, as at boot: then UCI says what it will read.
-fn not_started() -> Option<Dnsmasq> {
-    openwrt::dhcp::directory_of(Path::new("/etc/config")).map(Dnsmasq::not_started)
+/// The `dnsmasq` of the host, as it is now. Before OpenWrt has started its own, as at boot, UCI says what it will read.
+#[must_use]
+pub fn dnsmasq() -> Option<Dnsmasq> {
+    let not_started = || openwrt::dhcp::directory_of(Path::new("/etc/config"));
+    Dnsmasq::find().or_else(|| not_started().map(Dnsmasq::not_started))
 }
 
 /// Has `nft` do what a text says, in one transaction.

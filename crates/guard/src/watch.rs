@@ -15,6 +15,7 @@ use std::convert::Infallible;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use host::dnsmasq::Restarts;
 use netio::netlink::{Monitor, Watch};
 use netio::poll::Poller;
 
@@ -56,6 +57,7 @@ pub fn watch() -> Result<Infallible, GuardError> {
         poller.add(chains, 1).map_err(failed)?;
     }
     let mut known = Known::default();
+    let mut restarts = Restarts::aside();
     loop {
         // Heard before the look: what comes after this is news for the next one.
         while monitor.next()?.is_some() {}
@@ -63,11 +65,16 @@ pub fn watch() -> Result<Infallible, GuardError> {
             chains.changed()?;
         }
         let begin = Instant::now();
-        match refresh_since(known.ways) {
+        if let Err(error) = restarts.ended() {
+            known.complain(&error.into());
+        }
+        match refresh_since(known.ways, &mut restarts) {
             Ok(done) => known.note(done.as_ref()),
             Err(error) => known.complain(&error),
         }
-        poller.wait(Some(SLOW)).map_err(failed)?;
+        poller
+            .wait(Some(restarts.wait().unwrap_or(SLOW).min(SLOW)))
+            .map_err(failed)?;
         thread::sleep(PACE.saturating_sub(begin.elapsed()));
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::background;
-use dnsmasq::Dnsmasq;
+use dnsmasq::{Dnsmasq, Restarts};
 
 pub mod dnsmasq;
 mod helper;
@@ -84,6 +84,20 @@ pub enum DnsError {
     TooSlow {
         /// Its name.
         program: &'static str,
+    },
+    /// `dnsmasq` would not start with the lines.
+    #[error("dnsmasq refuses the lines for it, which are not put into use: {message}")]
+    Refused {
+        /// What it says of them.
+        message: String,
+    },
+    /// It was not started anew.
+    #[error("{command}: {reason}; until dnsmasq starts anew it does as before")]
+    Restart {
+        /// What would have done it.
+        command: String,
+        /// Why it did not.
+        reason: String,
     },
     /// A file of its configuration.
     #[error("{}: {error}", path.display())]
@@ -156,8 +170,11 @@ impl Resolver {
                 let domains = routed.into_iter().chain(search.iter().cloned());
                 run("resolvectl", arguments.chain(domains), "")
             }
-            Self::Dnsmasq { directory } => Dnsmasq::started(directory)
-                .set(&dnsmasq::name_of(ifname), &dnsmasq::text(wanted, ifname)),
+            Self::Dnsmasq { directory } => Dnsmasq::at(directory.clone()).set(
+                &dnsmasq::name_of(ifname),
+                &dnsmasq::text(wanted, ifname),
+                &mut Restarts::at_once(),
+            ),
         }
     }
 
@@ -175,7 +192,8 @@ impl Resolver {
             Self::Resolvectl if !interface_exists(ifname) => Ok(()),
             Self::Resolvectl => run("resolvectl", ["revert", ifname], ""),
             Self::Dnsmasq { directory } => {
-                Dnsmasq::started(directory).remove(&dnsmasq::name_of(ifname))
+                let dnsmasq = Dnsmasq::at(directory.clone());
+                dnsmasq.remove(&dnsmasq::name_of(ifname), &mut Restarts::at_once())
             }
         }
     }

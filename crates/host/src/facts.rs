@@ -23,6 +23,9 @@ const MAIN_RULE: u32 = 32_766;
 /// the main table decide about those devices too.
 const DEVICE_RULES: RangeInclusive<u32> = 900..=999;
 
+/// Where the policy's rules, which ask for a mark, move to where another program's are before 900.
+pub const POLICY_RULES: RangeInclusive<u32> = 830..=893;
+
 /// Most name servers of the host that are looked at.
 const NAME_SERVERS_MAX: usize = 8;
 
@@ -320,7 +323,12 @@ fn way(system: &mut dyn System, addr: IpAddr, mark: u32) -> Result<EndpointWay, 
 fn first_rule(system: &mut dyn System) -> u32 {
     let rules = [Family::V4, Family::V6].map(|family| system.rules(family).unwrap_or_default());
     let rules = rules.iter().flatten();
+    let is_policys = |rule: &Rule| {
+        let priority = rule.priority.unwrap_or(0);
+        rule.fwmark.is_some() && !rule.invert && POLICY_RULES.contains(&priority)
+    };
     let priorities = rules.filter_map(|rule| match rule.action {
+        RuleAction::Lookup if is_policys(rule) => None,
         RuleAction::Lookup => rule.priority,
         RuleAction::Unreachable => None,
     });

@@ -54,7 +54,7 @@ pub mod written_file;
 pub use apply::{Applied, ApplyError, recover, recover_all};
 pub use dns::dnsmasq::{self, Dnsmasq};
 pub use dns::{DnsError, NameServers, Resolver};
-pub use facts::{EndpointWay, Facts};
+pub use facts::{EndpointWay, Facts, POLICY_RULES};
 pub use journal::JournalError;
 pub use managed::{Managed, ManagedError, Manager, SharedManager};
 pub use plan::{Plan, PlanError};

@@ -1,7 +1,11 @@
 //! What the commands do: on, again, off, and a look.
 
+use std::fs;
+use std::path::Path;
+
 use config::policy::Policy;
 use guard::system::System;
+use host::dnsmasq::Restarts;
 use netio::netlink::Rule;
 
 use crate::apply::in_words;
@@ -14,7 +18,7 @@ use crate::report::{Report, ways_now};
 use crate::resolved::resolved;
 use crate::table::{Refusal, WantedTable};
 use crate::ways::Ways;
-use crate::{PolicyError, apply, dnsmasq, rules};
+use crate::{PolicyError, apply, dnsmasq, leases, rules};
 
 /// For each mark the interfaces that its packets of IPv4 and of IPv6 go through.
 pub(crate) type WaysNow = Vec<(u32, [Option<u32>; 2])>;
@@ -33,12 +37,13 @@ pub struct Done {
     pub(crate) ways: WaysNow,
 }
 
-/// Sets the policy by these settings and the text that they were read of, which are in force from now on.
+/// Sets the policy by these settings and the text that they were read of, which are in force from now on. `kept` is the file in
+/// which names of leases outlive a boot.
 ///
 /// # Errors
 /// [`PolicyError::Settings`], or when the host cannot be looked at. What could not be set or recorded is among
 /// [`Done::errors`].
-pub fn on(policy: &Policy, text: &str) -> Result<Done, PolicyError> {
+pub fn on(policy: &Policy, text: &str, kept: &Path) -> Result<Done, PolicyError> {
     if let Some(fault) = policy.fault() {
         return Err(PolicyError::Settings(fault));
     }
@@ -48,20 +53,37 @@ pub fn on(policy: &Policy, text: &str) -> Result<Done, PolicyError> {
     let known = before
         .as_ref()
         .map(|it| it.names.clone())
-        .unwrap_or_default();
+        .unwrap_or_else(|| leases::kept(kept));
     let asked = Asked {
         policy: policy.clone(),
         text: text.to_owned(),
         names: names(policy, &known),
+        kept: Some(kept.to_owned()),
     };
+    keep(&asked);
     if let Some(record) = &record {
         or_note(record::write(record, &asked), &mut errors);
     }
     let is_recorded = errors.is_empty() || before.is_some();
-    let mut done = set(&asked, before.as_ref(), is_recorded, None)?;
+    let mut done = set(
+        &asked,
+        before.as_ref(),
+        is_recorded,
+        None,
+        &mut Restarts::at_once(),
+    )?;
     errors.append(&mut done.errors);
     done.errors = errors;
     Ok(done)
+}
+
+/// Without the file, names are as good until the next boot.
+fn keep(asked: &Asked) {
+    if let Some(path) = &asked.kept
+        && let Err(error) = leases::keep(&asked.names, path)
+    {
+        log::debug!("{}: {error}", path.display());
+    }
 }
 
 /// The value, or its error among others.
@@ -74,11 +96,14 @@ fn or_note<T>(result: Result<T, guard::GuardError>, errors: &mut Vec<PolicyError
 /// # Errors
 /// As [`on`], or when there is no place for the record.
 pub fn refresh() -> Result<Option<Done>, PolicyError> {
-    refresh_since(None)
+    refresh_since(None, &mut Restarts::at_once())
 }
 
-/// The same, for one who knows which ways there were before.
-pub(crate) fn refresh_since(ways: Option<&WaysNow>) -> Result<Option<Done>, PolicyError> {
+/// The same, for one that knows which ways there were before.
+pub(crate) fn refresh_since(
+    ways: Option<&WaysNow>,
+    restarts: &mut Restarts,
+) -> Result<Option<Done>, PolicyError> {
     let record = record::lock()?;
     let Some(before) = record::read(&record) else {
         return Ok(None);
@@ -88,7 +113,8 @@ pub(crate) fn refresh_since(ways: Option<&WaysNow>) -> Result<Option<Done>, Poli
     if asked.names != before.names {
         record::write(&record, &asked)?;
     }
-    set(&asked, Some(&before), true, ways).map(Some)
+    keep(&asked);
+    set(&asked, Some(&before), true, ways, restarts).map(Some)
 }
 
 /// Takes the policy away. Returns what could not be taken away.
@@ -103,6 +129,9 @@ pub fn off(policy: Option<&Policy>) -> Result<Vec<PolicyError>, PolicyError> {
         or_note(record.remove(), &mut errors);
     }
     let earlier = policy.map(|it| it.table);
+    if let Some(path) = asked.as_ref().and_then(|it| it.kept.as_ref()) {
+        let _ = fs::remove_file(path);
+    }
     let (policy, known) = match asked {
         Some(asked) => (asked.policy, asked.names),
         None => (policy.cloned().unwrap_or_default(), Names::new()),
@@ -110,7 +139,7 @@ pub fn off(policy: Option<&Policy>) -> Result<Vec<PolicyError>, PolicyError> {
     let mut system = System::open()?;
     let facts = Facts::gather(&policy, known, earlier, &mut system)?;
     // First, as it would go on filling sets.
-    if let Err(error) = dnsmasq::unset(&policy) {
+    if let Err(error) = dnsmasq::unset(&policy, &mut Restarts::at_once()) {
         errors.push(error);
     }
     let table = look(&wanted(&policy, &facts), &mut system);
@@ -185,6 +214,7 @@ fn set(
     before: Option<&Asked>,
     is_recorded: bool,
     ways: Option<&WaysNow>,
+    restarts: &mut Restarts,
 ) -> Result<Done, PolicyError> {
     let policy = &asked.policy;
     let mut system = System::open()?;
@@ -196,15 +226,9 @@ fn set(
     let is_new = table == TableFact::Absent;
     let plan = Plan::set(policy, &facts, &table);
     let mut applied = apply::set(&wanted, &plan, &mut system);
-    let told = dnsmasq::set(policy);
     // Sets that were gone are filled by questions only that dnsmasq does not answer itself.
-    let told = match told {
-        Ok(false) if is_new && before.is_some() && !policy.domains().is_empty() => {
-            dnsmasq::restart(policy)
-        }
-        told => told.map(drop),
-    };
-    if let Err(error) = told {
+    let again = is_new && before.is_some();
+    if let Err(error) = dnsmasq::set(policy, again, restarts) {
         applied.errors.push(error);
     }
     if !plan.is_empty() {

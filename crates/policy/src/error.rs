@@ -1,8 +1,5 @@
 //! What can go wrong.
 
-use std::io;
-use std::path::PathBuf;
-
 use guard::GuardError;
 use netio::netlink::NetlinkError;
 use thiserror::Error;
@@ -41,27 +38,9 @@ pub enum PolicyError {
         "entries name domains, and the directory that dnsmasq reads is not known (yet): name it, `dnsmasq = \"/etc/dnsmasq.d\"`"
     )]
     NoDirectory,
-    /// `dnsmasq` would not start with the lines.
-    #[error("dnsmasq refuses the lines for it, which are not put into use: {0}")]
-    Refused(String),
-    /// What has `dnsmasq` read its settings again did not work.
-    #[error(
-        "{command}: {reason}; until dnsmasq starts anew it knows nothing of the entries' domains"
-    )]
-    Restart {
-        /// The command.
-        command: String,
-        /// Why.
-        reason: String,
-    },
-    /// A file could not be written or read.
-    #[error("{}: {error}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the kernel said.
-        error: io::Error,
-    },
+    /// `dnsmasq` was not told, or refuses what it is told.
+    #[error(transparent)]
+    Dns(#[from] host::DnsError),
 }
 
 impl From<GuardError> for PolicyError {

@@ -3,18 +3,13 @@
 
 use std::net::IpAddr;
 
+use guard::flows::forget_those;
 use guard::networks::{Network, covers, of_devices};
 use guard::system::System;
-use netio::netlink::{Flow, Neighbour, NetlinkError};
+use netio::netlink::{Flow, Neighbour};
 
 use crate::facts::Facts;
 use crate::resolved::{Resolved, Those};
-
-/// Connections that are taken at a time: each is about 100 bytes.
-const BATCH: usize = 4096;
-
-/// Most batches: a router follows some tens of thousands of connections.
-const BATCHES: usize = 64;
 
 /// Whose connections are forgotten.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -139,34 +134,7 @@ pub(crate) fn forget(
     // Without them those of hardware addresses stay, which a kernel without a list of neighbours has none of.
     let near = system.netlink.neighbours().unwrap_or_default();
     let meant = Meant::new(changed, mask, lan, facts, &near);
-    let mut forgotten = 0;
-    for _ in 0..BATCHES {
-        match forget_some(&meant, system) {
-            Ok(0) => break,
-            Ok(count) => forgotten += count,
-            Err(error) => {
-                log::debug!("connections stay as they are: {error}");
-                break;
-            }
-        }
-    }
-    forgotten
-}
-
-fn forget_some(meant: &Meant<'_>, system: &mut System) -> Result<usize, NetlinkError> {
-    let Some(netfilter) = &mut system.netfilter else {
-        return Ok(0);
-    };
-    let flows = netfilter.flows(BATCH, |flow| meant.has(flow))?;
-    let mut count = 0;
-    for flow in &flows {
-        match netfilter.forget_flow(flow) {
-            Ok(()) => count += 1,
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(count)
+    forget_those(system, |flow| meant.has(flow))
 }
 
 #[cfg(test)]

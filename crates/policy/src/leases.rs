@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use config::policy::{Mac, Policy, Who};
@@ -17,6 +18,9 @@ const FILE_MAX: u64 = 1 << 20;
 
 /// Most hardware addresses under one name: a laptop has one for the cable and one without.
 const MACS_MAX: usize = 8;
+
+/// Most lines of the file that outlives a boot.
+const KEPT_MAX: usize = 513;
 
 /// Hardware addresses by names, in small letters.
 pub(crate) type Names = BTreeMap<String, Vec<Mac>>;
@@ -59,6 +63,35 @@ pub(crate) fn names(policy: &Policy, before: &Names) -> Names {
         macs.sort_unstable();
     }
     found
+}
+
+/// The names that were kept over a boot, of a file beside the settings.
+pub(crate) fn kept(path: &Path) -> Names {
+    let mut all = Names::new();
+    for line in text_of(path).lines().take(KEPT_MAX) {
+        let mut words = line.split_ascii_whitespace();
+        let Some(name) = words.next().filter(|it| !it.starts_with('#')) else {
+            continue;
+        };
+        let macs: Vec<Mac> = words.filter_map(Mac::new).take(MACS_MAX).collect();
+        if !macs.is_empty() {
+            all.insert(name.to_ascii_lowercase(), macs);
+        }
+    }
+    all
+}
+
+/// Keeps them. Nothing is written where nothing has changed: it is flash.
+pub(crate) fn keep(names: &Names, path: &Path) -> io::Result<()> {
+    if kept(path) == *names {
+        return Ok(());
+    }
+    let mut text = "# Names of leases that entries have, with hardware addresses.\n".to_owned();
+    for (name, macs) in names.iter().take(KEPT_MAX - 1) {
+        let macs: Vec<String> = macs.iter().map(ToString::to_string).collect();
+        text += &format!("{name} {}\n", macs.join(" "));
+    }
+    host::written_file::replace(path, text.as_bytes(), 0o600)
 }
 
 fn text_of(path: &Path) -> String {
@@ -149,6 +182,30 @@ mod tests {
         // Another device asks for the name: it joins, and the first one keeps its entry.
         fs::write(&path, "1 02:00:5e:10:00:02 192.168.1.8 television *\n").unwrap();
         assert_eq!(names(&policy, &known)["television"], [mac(1), mac(2)]);
+    }
+
+    #[test]
+    fn names_outlive_a_boot_and_are_written_when_they_change() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("policy.toml.leases");
+        let known: Names = [("television".to_owned(), vec![mac(1), mac(2)])].into();
+        assert!(kept(&path).is_empty());
+        keep(&known, &path).unwrap();
+        assert_eq!(kept(&path), known);
+        // It is not written again: this is still there.
+        let marked = fs::read_to_string(&path).unwrap() + "# mark\n";
+        fs::write(&path, &marked).unwrap();
+        keep(&known, &path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), marked);
+        keep(&Names::new(), &path).unwrap();
+        assert!(kept(&path).is_empty());
+        // Damage is no name, and one file is not read without end.
+        fs::write(
+            &path,
+            format!("a\n\u{fffd} x\n{}", "b 02:00:5e:10:00:01\n".repeat(9999)),
+        )
+        .unwrap();
+        assert_eq!(kept(&path).len(), 1);
     }
 
     proptest! {

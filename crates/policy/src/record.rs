@@ -1,6 +1,6 @@
 //! The record of what was asked for: the text of the settings in force, and what names were known by then.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use config::policy::{Mac, Policy};
 use guard::GuardError;
@@ -14,6 +14,9 @@ const NAME: &str = "policy";
 /// Begins a line with a name and its hardware addresses, which is a comment in TOML.
 const LEASE: &str = "#lease ";
 
+/// Begins the line with the place where those are kept.
+const KEPT: &str = "#kept ";
+
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Asked {
@@ -21,6 +24,8 @@ pub(crate) struct Asked {
     /// Of which it was read.
     pub(crate) text: String,
     pub(crate) names: Names,
+    /// Where names are kept over a boot.
+    pub(crate) kept: Option<PathBuf>,
 }
 
 pub(crate) fn lock() -> Result<Record, GuardError> {
@@ -41,7 +46,11 @@ pub(crate) fn write(record: &Record, asked: &Asked) -> Result<(), GuardError> {
 }
 
 fn in_text(asked: &Asked) -> String {
-    let mut text = String::new();
+    let kept = asked.kept.iter().filter_map(|it| it.to_str());
+    let mut text: String = kept
+        .filter(|it| !it.contains('\n'))
+        .map(|it| format!("{KEPT}{it}\n"))
+        .collect();
     for (name, macs) in &asked.names {
         let macs: Vec<String> = macs.iter().map(ToString::to_string).collect();
         text += &format!("{LEASE}{name} {}\n", macs.join(" "));
@@ -50,7 +59,10 @@ fn in_text(asked: &Asked) -> String {
 }
 
 fn asked(whole: &str) -> Option<Asked> {
-    let (mut names, mut rest) = (Names::new(), whole);
+    let (mut names, mut rest, mut kept) = (Names::new(), whole, None);
+    if let Some((line, behind)) = rest.strip_prefix(KEPT).and_then(|it| it.split_once('\n')) {
+        (kept, rest) = (Some(line.into()), behind);
+    }
     while let Some(line) = rest.strip_prefix(LEASE) {
         let (line, behind) = line.split_once('\n')?;
         let mut words = line.split(' ');
@@ -65,6 +77,7 @@ fn asked(whole: &str) -> Option<Asked> {
         policy,
         text: rest.to_owned(),
         names,
+        kept,
     })
 }
 
@@ -79,6 +92,7 @@ mod tests {
             policy: policy(),
             text: TEXT.to_owned(),
             names: names(),
+            kept: Some("/etc/millrace/policy.toml.leases".into()),
         };
         assert_eq!(asked(&in_text(&it)), Some(it));
         assert_eq!(asked("lan = ["), None);

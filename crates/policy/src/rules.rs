@@ -8,16 +8,20 @@
 //! | 991 | the same | the table of the line |
 //!
 //! A rule that is added without a priority, as `wg-quick` does, comes before all that there are. Where such a rule for all
-//! packets is before these, they move before it, to the next lower place of [`POLICY`]: all four of them.
+//! packets is before these, they move before it, to the next lower place of [`POLICY`]. The last two stay behind the guard's
+//! rules, at 986 or 982 if need be, and move before them only where there is no guard.
 
 use config::policy::Down;
-use guard::rules::{Changes, POLICY, is_policys};
+use guard::rules::{Changes, POLICY, changes_among, is_policys};
 use netio::netlink::{Family, Rule, RuleAction, TABLE_MAIN};
 
 use crate::ways::Ways;
 
 /// Priority of the first rule by which what goes around tunnels leaves. Behind the guard's: what that holds does not go around.
 pub const AROUND: u32 = 990;
+
+/// Where they may be, two in a row: all of these are behind the guard's.
+const BEHIND: [u32; 3] = [AROUND, 986, 982];
 
 /// Where the rules are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,6 +36,7 @@ impl Place {
     /// Before all rules of others that are for all packets, if there is one.
     pub(crate) fn among(rules: &[Option<Vec<Rule>>]) -> Self {
         let rules = rules.iter().flatten().flatten();
+        let is_guarded = rules.clone().any(guard::rules::is_ours);
         let wide = rules.filter(|it| is_wide(it) && !is_ours(it));
         let earliest = wide
             .filter_map(|it| it.priority.filter(|it| *it != 0))
@@ -41,9 +46,11 @@ impl Place {
         let first = first.unwrap_or(POLICY[POLICY.len() - 1]);
         Self {
             first,
-            around: match earliest > AROUND + 1 {
-                true => AROUND,
-                false => first + 2,
+            around: match BEHIND.into_iter().find(|it| it + 1 < earliest) {
+                Some(behind) => behind,
+                // Before the guard's rules they would lead out what it holds: they stay, and the other program decides.
+                None if is_guarded => AROUND,
+                None => first + 2,
             },
         }
     }
@@ -92,28 +99,17 @@ pub(crate) fn wanted(ways: &Ways, is_around: bool, place: Place, family: Family)
 /// Whether a rule is the policy's: all with a mark and one of its priorities are.
 #[must_use]
 pub fn is_ours(rule: &Rule) -> bool {
-    let is_around = rule
-        .priority
-        .is_some_and(|it| (AROUND..AROUND + 2).contains(&it));
-    is_policys(rule) || is_around && rule.fwmark.is_some()
+    let is_around = rule.priority.is_some_and(|it| {
+        BEHIND
+            .iter()
+            .any(|behind| (*behind..behind + 2).contains(&it))
+    });
+    is_policys(rule) || is_around && rule.fwmark.is_some() && !rule.invert
 }
 
 /// What leads from the rules that there are, of one family, to those that are wanted.
 pub(crate) fn changes(have: &[Rule], want: &[Rule]) -> Changes {
-    let mut left: Vec<&Rule> = want.iter().collect();
-    let mut delete = Vec::new();
-    for rule in have.iter().filter(|rule| is_ours(rule)) {
-        match left.iter().position(|wanted| *wanted == rule) {
-            Some(place) => drop(left.remove(place)),
-            None => delete.push(*rule),
-        }
-    }
-    // The kernel deletes the first rule that has all that is given: one with more goes before its plain twin is meant.
-    delete.sort_by_key(|rule| rule.further.is_empty());
-    Changes {
-        add: left.into_iter().copied().collect(),
-        delete,
-    }
+    changes_among(have, want, is_ours)
 }
 
 #[cfg(test)]
@@ -153,10 +149,26 @@ mod tests {
             (place.first, place.around)
         };
         assert_eq!(at(&[full(32765)]), (910, 990));
-        assert_eq!(at(&[full(985)]), (910, 912));
+        assert_eq!(at(&[full(985)]), (910, 982));
         assert_eq!(at(&[full(909), full(32765)]), (890, 892));
         assert_eq!(at(&[full(889)]), (880, 882));
         assert_eq!(at(&[full(5)]), (830, 832));
+        // With a guard, nothing that goes around comes before it.
+        let held = Rule {
+            priority: Some(guard::rules::NOWHERE),
+            ..Rule::unreachable(
+                Family::V4,
+                netio::netlink::DeviceName::new("br-lan").unwrap(),
+            )
+        };
+        for (other, wanted) in [
+            (909, (890, 990)),
+            (985, (910, 982)),
+            (990, (910, 986)),
+            (5, (830, 990)),
+        ] {
+            assert_eq!(at(&[held, full(other)]), wanted);
+        }
         // Those for some packets only stay where they are.
         let some = Rule {
             iif: netio::netlink::DeviceName::new("wan"),

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use host::dnsmasq::Restarts;
 use netio::netlink::{ChainsWatch, Monitor, NetlinkError, Watch};
 use netio::poll::Poller;
 
@@ -47,6 +48,7 @@ pub fn watch() -> Result<Infallible, PolicyError> {
         poller.add(chains, 1).map_err(failed)?;
     }
     let mut known = Known::default();
+    let mut restarts = Restarts::aside();
     loop {
         // Heard before the look: what comes after this is news for the next one.
         while monitor.next()?.is_some() {}
@@ -54,11 +56,16 @@ pub fn watch() -> Result<Infallible, PolicyError> {
             chains.changed()?;
         }
         let begin = Instant::now();
-        match refresh_since(known.ways.as_ref()) {
+        if let Err(error) = restarts.ended() {
+            known.complain(&error.into());
+        }
+        match refresh_since(known.ways.as_ref(), &mut restarts) {
             Ok(done) => known.note(done),
             Err(error) => known.complain(&error),
         }
-        poller.wait(Some(SLOW)).map_err(failed)?;
+        poller
+            .wait(Some(restarts.wait().unwrap_or(SLOW).min(SLOW)))
+            .map_err(failed)?;
         thread::sleep(PACE.saturating_sub(begin.elapsed()));
     }
 }

@@ -21,6 +21,15 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::{DnsError, NameServers, run};
+use restarts::mark_of;
+use servers::servers_of;
+
+pub use program::knows_sets;
+pub use restarts::Restarts;
+
+mod program;
+mod restarts;
+mod servers;
 
 /// Every OpenWrt has it.
 const RELEASE: &str = "/etc/openwrt_release";
@@ -46,6 +55,8 @@ pub struct Dnsmasq {
     directory: PathBuf,
     /// It has been started.
     runs: bool,
+    /// The program and its arguments that start it anew.
+    restart: Vec<String>,
 }
 
 impl Dnsmasq {
@@ -59,35 +70,43 @@ impl Dnsmasq {
         if Path::new(RELEASE).exists() {
             return running().into_iter().find_map(|text| {
                 let directory = conf_dir(&text)?;
-                directory.is_dir().then_some(Self {
-                    directory,
-                    runs: true,
-                })
+                directory.is_dir().then(|| Self::at(directory))
             });
         }
         let defaults = fs::read_to_string(DEBIAN_DEFAULTS).unwrap_or_default();
         let directory = debian_directory(&defaults);
         directory.is_dir().then(|| Self {
-            directory,
             runs: Path::new(DEBIAN_PID).exists(),
+            ..Self::at(directory)
         })
     }
 
     /// One that has not been started yet, and will read this directory.
     #[must_use]
-    pub const fn not_started(directory: PathBuf) -> Self {
+    pub fn not_started(directory: PathBuf) -> Self {
         Self {
-            directory,
             runs: false,
+            ..Self::at(directory)
         }
     }
 
-    /// One that runs.
-    pub(super) fn started(directory: &Path) -> Self {
+    /// One that runs, and reads this directory.
+    #[must_use]
+    pub fn at(directory: PathBuf) -> Self {
         Self {
-            directory: directory.to_owned(),
+            directory,
             runs: true,
+            restart: [SCRIPT, "restart"].map(str::to_owned).to_vec(),
         }
+    }
+
+    /// The same, which this program with its arguments starts anew; the system's own where there is none.
+    #[must_use]
+    pub fn restarted_by(mut self, words: Vec<String>) -> Self {
+        if !words.is_empty() {
+            (self.runs, self.restart) = (true, words);
+        }
+        self
     }
 
     /// Whether it is OpenWrt's.
@@ -106,10 +125,18 @@ impl Dnsmasq {
         self.directory
     }
 
-    /// What is in the file of this name, if it is there.
+    /// What is in the file of this name, if it is there and has been read; empty where that has changed since it was read.
     #[must_use]
     pub fn read(&self, name: &str) -> Option<String> {
-        read(&self.directory.join(name))
+        match self.has_read(name) {
+            true => read(&self.directory.join(name)),
+            false => Some(String::new()),
+        }
+    }
+
+    /// Whether nothing of this name has changed that it has not read.
+    pub(super) fn has_read(&self, name: &str) -> bool {
+        !mark_of(&self.directory, name).exists()
     }
 
     /// Writes a file, after `dnsmasq` itself has found nothing wrong with it: a line that it does not know keeps it from
@@ -117,67 +144,96 @@ impl Dnsmasq {
     ///
     /// # Errors
     /// The file is wrong or cannot be written, or `dnsmasq` does not start.
-    pub fn set(&self, name: &str, text: &str) -> Result<(), DnsError> {
-        let (path, new) = self.paths(name);
+    pub fn set(&self, name: &str, text: &str, restarts: &mut Restarts) -> Result<(), DnsError> {
+        let path = self.directory.join(name);
+        if read(&path).is_some_and(|it| it == text) {
+            return self.again(name, restarts);
+        }
+        if !restarts.may() {
+            // What is under way, or has failed, first.
+            return self.mark(name);
+        }
+        self.put(&path, name, text)
+            .inspect_err(|_| restarts.failed())?;
+        self.restart(restarts)
+    }
+
+    fn put(&self, path: &Path, name: &str, text: &str) -> Result<(), DnsError> {
+        let new = self.directory.join(format!(".{name}.new"));
         let failed = |error| DnsError::File {
-            path: path.clone(),
+            path: path.to_owned(),
             error,
         };
         write(&new, text).map_err(failed)?;
         let mut option = std::ffi::OsString::from("--conf-file=");
         option.push(&new);
         let checked = run("dnsmasq", ["--test".into(), option], "");
-        if checked.is_err() {
+        let put = match checked {
+            Ok(()) => self.mark(name).and_then(|()| {
+                let renamed = fs::rename(&new, path);
+                renamed
+                    .and_then(|()| crate::written_file::sync_directory_of(path))
+                    .map_err(failed)
+            }),
+            Err(DnsError::Failed { message, .. }) => Err(DnsError::Refused { message }),
+            Err(error) => Err(error),
+        };
+        if put.is_err() {
             // Nothing reads it.
             let _ = fs::remove_file(&new);
         }
-        checked?;
-        fs::rename(&new, &path)
-            .and_then(|()| crate::written_file::sync_directory_of(&path))
-            .map_err(failed)?;
-        self.restart()
+        put
     }
 
-    /// Changes what a file says beside what counts, such as in comments: it is not read anew.
+    /// Has it started anew for what is in a file, though nothing of that has changed.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub fn note(&self, name: &str, text: &str) -> Result<(), DnsError> {
-        let (path, new) = self.paths(name);
-        let written = write(&new, text).and_then(|()| fs::rename(&new, &path));
-        written.map_err(|error| DnsError::File { path, error })
-    }
-
-    /// Where a file is, and where it is until it is whole: `dnsmasq` passes over names with a dot in front.
-    fn paths(&self, name: &str) -> (PathBuf, PathBuf) {
-        let new = self.directory.join(format!(".{name}.new"));
-        (self.directory.join(name), new)
+    /// As [`Dnsmasq::set`].
+    pub fn again(&self, name: &str, restarts: &mut Restarts) -> Result<(), DnsError> {
+        self.mark(name)?;
+        self.restart(restarts)
     }
 
     /// Removes a file, and has `dnsmasq` started anew without it; nothing happens where there is none.
     ///
     /// # Errors
     /// As [`Dnsmasq::set`].
-    pub fn remove(&self, name: &str) -> Result<(), DnsError> {
+    pub fn remove(&self, name: &str, restarts: &mut Restarts) -> Result<(), DnsError> {
         let path = self.directory.join(name);
+        let is_there = path.symlink_metadata().is_ok();
+        if !is_there && self.has_read(name) {
+            return Ok(());
+        }
+        self.mark(name)?;
         match fs::remove_file(&path) {
-            Ok(()) => self.restart(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(DnsError::File { path, error }),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(DnsError::File { path, error })
+            }
+            _ => self.restart(restarts),
         }
     }
 
-    fn restart(&self) -> Result<(), DnsError> {
+    /// Says that what is in a file, or that it is gone, has not been read. One that has not been started reads all.
+    fn mark(&self, name: &str) -> Result<(), DnsError> {
+        let path = mark_of(&self.directory, name);
+        if !self.runs {
+            let _ = fs::remove_file(path);
+            return Ok(());
+        }
+        write(&path, "").map_err(|error| DnsError::File { path, error })
+    }
+
+    fn restart(&self, restarts: &mut Restarts) -> Result<(), DnsError> {
         match self.runs {
-            true => run(SCRIPT, ["restart"], ""),
+            true => restarts.start(&self.directory, &self.restart),
             false => Ok(()),
         }
     }
 
     /// Servers of the owner's that are asked for all names beside those of our files, each with the file that says so.
-    /// `dnsmasq` takes the next one where a device is missing.
+    /// `dnsmasq` takes the next one where a device is missing. With names, those that are asked for some of them.
     #[must_use]
-    pub fn other_servers(&self) -> Vec<String> {
+    pub fn other_servers(&self, names: &[String]) -> Vec<String> {
         let mut texts = vec![(
             "/etc/dnsmasq.conf".to_owned(),
             read(Path::new("/etc/dnsmasq.conf")),
@@ -199,7 +255,12 @@ impl Dnsmasq {
         }
         let mut found = Vec::new();
         for (place, text) in texts {
-            for server in text.iter().flat_map(|text| general_servers(text)) {
+            let text = text.unwrap_or_default();
+            let servers: Vec<String> = match names {
+                [] => general_servers(&text).map(str::to_owned).collect(),
+                _ => servers_of(&text, names),
+            };
+            for server in servers {
                 found.push(format!("{server} ({place})"));
             }
         }
@@ -281,7 +342,8 @@ fn general_servers(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The name of the file of a tunnel.
-pub(super) fn name_of(ifname: &str) -> String {
+#[must_use]
+pub fn name_of(ifname: &str) -> String {
     format!("millrace-{ifname}.conf")
 }
 
@@ -385,16 +447,17 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("dnsmasq.cfg01411c.d");
         let dnsmasq = Dnsmasq::not_started(directory.clone());
+        let now = &mut Restarts::at_once();
         let good = "no-resolv\nserver=10.8.0.1@mr-office\n";
-        dnsmasq.set("millrace.conf", good).unwrap();
+        dnsmasq.set("millrace.conf", good, now).unwrap();
         assert_eq!(dnsmasq.read("millrace.conf").as_deref(), Some(good));
         let error = dnsmasq
-            .set("millrace.conf", "no-such-option\n")
+            .set("millrace.conf", "no-such-option\n", now)
             .unwrap_err();
         assert!(error.to_string().contains("bad option"), "{error}");
         assert_eq!(dnsmasq.read("millrace.conf").as_deref(), Some(good));
-        dnsmasq.remove("millrace.conf").unwrap();
-        dnsmasq.remove("millrace.conf").unwrap();
+        dnsmasq.remove("millrace.conf", now).unwrap();
+        dnsmasq.remove("millrace.conf", now).unwrap();
         assert_eq!(fs::read_dir(directory).unwrap().count(), 0);
     }
 }

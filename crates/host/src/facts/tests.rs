@@ -56,6 +56,15 @@ fn a_tunnels_rules_are_behind_those_that_lead_devices() {
     for priority in [900, 901, 999] {
         host.add_rule(&rule(priority, 77)).unwrap();
     }
+    // The policy's, beside a `wg-quick` that came later.
+    for priority in [830, 892, 893] {
+        let marked = Rule {
+            fwmark: Some(0x100_0000),
+            mask: Some(0xff00_0000),
+            ..rule(priority, 7701)
+        };
+        host.add_rule(&marked).unwrap();
+    }
     assert_eq!(first_rule(&mut host), MAIN_RULE);
     host.add_rule(&rule(1001, 78)).unwrap();
     assert_eq!(first_rule(&mut host), 1001);

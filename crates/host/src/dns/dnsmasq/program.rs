@@ -1,0 +1,65 @@
+//! The program `dnsmasq`, and what starts it anew.
+
+use std::process::{Command, Stdio};
+
+use super::super::{LIMIT, find_program, helper};
+use super::DnsError;
+use crate::background;
+
+/// Whether the host's `dnsmasq` can put addresses into sets of nftables, which its version tells.
+///
+/// # Errors
+/// There is no such program, or it cannot be run.
+pub fn knows_sets() -> Result<bool, DnsError> {
+    let program = "dnsmasq";
+    let output = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output();
+    let output = output.map_err(|error| DnsError::Run { program, error })?;
+    Ok(has_sets(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn has_sets(version: &str) -> bool {
+    version
+        .split_ascii_whitespace()
+        .any(|word| word == "nftset")
+}
+
+/// Runs what starts it anew.
+pub(super) fn start_anew(words: &[String]) -> Result<(), DnsError> {
+    let failed = |reason: String| DnsError::Restart {
+        command: words.join(" "),
+        reason,
+    };
+    let Some((program, arguments)) = words.split_first() else {
+        return Ok(());
+    };
+    let path = find_program(program).unwrap_or_else(|| program.into());
+    let mut command = Command::new(path);
+    command.args(arguments).env_remove(background::CHILD);
+    match helper::run(&mut command, "", LIMIT) {
+        Ok(Some((status, _))) if status.success() => Ok(()),
+        Ok(Some((status, message))) => Err(failed(match message.lines().next() {
+            Some(line) => format!("{status}: {}", line.trim()),
+            None => status.to_string(),
+        })),
+        Ok(None) => Err(failed(format!(
+            "did not end in {} seconds",
+            LIMIT.as_secs()
+        ))),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dnsmasq_without_sets_is_known_by_its_options() {
+        assert!(has_sets("Compile time options: IPv6 ipset nftset auth"));
+        assert!(!has_sets("Compile time options: IPv6 ipset no-nftset auth"));
+        assert!(!has_sets("Compile time options: IPv6 no-ipset auth"));
+    }
+}

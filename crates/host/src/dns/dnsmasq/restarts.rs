@@ -1,0 +1,228 @@
+//! Starts `dnsmasq` anew: at once, or beside a loop that must not wait for it, with pauses behind failures.
+//!
+//! A file that `dnsmasq` has not read has a mark beside it, until a start has succeeded that came after the file. The mark is on
+//! the disk, as the process that wrote the file may be another than the one that tries again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::program::start_anew;
+use super::{DnsError, read};
+
+/// Behind the first failure, and the longest: each is twice the one before.
+const PAUSE: Duration = Duration::from_secs(4);
+const PAUSE_MAX: Duration = Duration::from_secs(256);
+
+/// Between two looks at a start that is under way.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How starts are done.
+#[derive(Debug, Default)]
+pub struct Restarts {
+    /// A thread of its own waits for them.
+    aside: bool,
+    under_way: Option<JoinHandle<Result<(), DnsError>>>,
+    pauses: Pauses,
+}
+
+impl Restarts {
+    /// The caller waits for each, and each is tried.
+    #[must_use]
+    pub fn at_once() -> Self {
+        Self::default()
+    }
+
+    /// For a loop: it never waits, and asks [`Restarts::ended`] at each turn. After a failure nothing is tried for a while.
+    #[must_use]
+    pub fn aside() -> Self {
+        Self {
+            aside: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether one may be tried now.
+    pub(super) fn may(&self) -> bool {
+        !self.aside || (self.under_way.is_none() && self.pauses.left(Instant::now()).is_none())
+    }
+
+    /// Tells of what failed, which is not tried again for a while.
+    pub(super) fn failed(&mut self) {
+        self.pauses.failed(Instant::now());
+    }
+
+    /// Has what is read from a directory read, if that may be tried now.
+    pub(super) fn start(&mut self, directory: &Path, words: &[String]) -> Result<(), DnsError> {
+        let (directory, words) = (directory.to_owned(), words.to_vec());
+        let start = move || {
+            let marked = marked(&directory);
+            start_anew(&words)?;
+            unmark(&marked);
+            Ok(())
+        };
+        if !self.aside {
+            return start();
+        }
+        if self.may() {
+            self.under_way = Some(thread::spawn(start));
+        }
+        Ok(())
+    }
+
+    /// How the one ended that was under way.
+    ///
+    /// # Errors
+    /// It failed.
+    pub fn ended(&mut self) -> Result<(), DnsError> {
+        let ended = self.under_way.take_if(|it| it.is_finished());
+        match ended.map(JoinHandle::join) {
+            Some(Ok(Ok(()))) => self.pauses = Pauses::default(),
+            Some(Ok(Err(error))) => {
+                self.failed();
+                return Err(error);
+            }
+            // It has panicked, which it has said itself.
+            Some(Err(_)) => self.failed(),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// How long the loop may sleep; `None` where nothing is to be done.
+    #[must_use]
+    pub fn wait(&self) -> Option<Duration> {
+        match self.under_way {
+            Some(_) => Some(LOOK),
+            None => self.pauses.left(Instant::now()),
+        }
+    }
+}
+
+/// Pauses behind failures.
+#[derive(Debug, Default)]
+struct Pauses {
+    failures: u32,
+    until: Option<Instant>,
+}
+
+impl Pauses {
+    fn failed(&mut self, now: Instant) {
+        let pause = PAUSE.saturating_mul(1 << self.failures.min(16));
+        self.failures = self.failures.saturating_add(1);
+        self.until = Some(now + pause.min(PAUSE_MAX));
+    }
+
+    /// What is left of the pause.
+    fn left(&self, now: Instant) -> Option<Duration> {
+        let left = self.until?.checked_duration_since(now)?;
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+/// The mark of a file, which `dnsmasq` passes over for its name.
+pub(super) fn mark_of(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!(".{name}.unread"))
+}
+
+/// Files that have not been read, with their marks and texts of now.
+fn marked(directory: &Path) -> Vec<(PathBuf, PathBuf, Option<String>)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let of = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let name = name.strip_prefix('.')?.strip_suffix(".unread")?;
+        let file = directory.join(name);
+        let text = read(&file);
+        Some((entry.path(), file, text))
+    };
+    entries.filter_map(of).take(64).collect()
+}
+
+/// What has changed since then has not been read.
+fn unmark(marked: &[(PathBuf, PathBuf, Option<String>)]) {
+    for (mark, file, text) in marked {
+        if read(file) == *text {
+            let _ = fs::remove_file(mark);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Dnsmasq;
+    use super::*;
+    use std::io::Write as _;
+
+    /// A `dnsmasq` of which the start is this text for a shell.
+    fn dnsmasq(directory: &Path, start: &str) -> Dnsmasq {
+        let words = ["sh", "-c", start].map(str::to_owned).to_vec();
+        Dnsmasq::at(directory.to_owned()).restarted_by(words)
+    }
+
+    fn finish(restarts: &mut Restarts) -> Result<(), DnsError> {
+        while restarts
+            .under_way
+            .as_ref()
+            .is_some_and(|it| !it.is_finished())
+        {
+            thread::yield_now();
+        }
+        restarts.ended()
+    }
+
+    #[test]
+    fn pauses_double_to_a_bound_and_end() {
+        let now = Instant::now();
+        let mut pauses = Pauses::default();
+        assert_eq!(pauses.left(now), None);
+        for seconds in [4, 8, 16, 32, 64, 128, 256, 256] {
+            pauses.failed(now);
+            let pause = Duration::from_secs(seconds);
+            assert_eq!(pauses.left(now), Some(pause));
+            assert_eq!(pauses.left(now + pause), None);
+        }
+    }
+
+    #[test]
+    fn a_start_that_fails_is_not_tried_at_each_event_and_is_told_once() {
+        let place = tempfile::tempdir().unwrap();
+        let start = format!("echo >>{}/tries; exit 1", place.path().display());
+        let it = dnsmasq(place.path(), &start);
+        let mut restarts = Restarts::aside();
+        it.again("a.conf", &mut restarts).unwrap();
+        assert!(finish(&mut restarts).is_err());
+        for _ in 0..20 {
+            it.again("a.conf", &mut restarts).unwrap();
+            finish(&mut restarts).unwrap();
+        }
+        let tries = fs::read_to_string(place.path().join("tries")).unwrap();
+        assert_eq!(tries.lines().count(), 1);
+        assert!(restarts.wait().is_some_and(|it| it <= PAUSE));
+        assert!(!it.has_read("a.conf"));
+    }
+
+    #[test]
+    fn a_loop_does_not_wait_for_a_start_and_what_changes_meanwhile_is_not_read() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path();
+        let (gate, file) = (directory.join("gate"), directory.join("a.conf"));
+        nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let it = dnsmasq(directory, &format!("read it <{}", gate.display()));
+        fs::write(&file, "one\n").unwrap();
+        let mut restarts = Restarts::aside();
+        // The start cannot end before the gate is opened: this would hang if it waited.
+        it.again("a.conf", &mut restarts).unwrap();
+        assert!(!it.has_read("a.conf") && !restarts.may());
+        // The child has looked at the file before it opens the gate.
+        let mut open = fs::OpenOptions::new().write(true).open(&gate).unwrap();
+        fs::write(&file, "two\n").unwrap();
+        open.write_all(b"go\n").unwrap();
+        drop(open);
+        finish(&mut restarts).unwrap();
+        assert!(!it.has_read("a.conf"), "what was read is the first one");
+        let it = dnsmasq(directory, "exit 0");
+        it.again("a.conf", &mut Restarts::at_once()).unwrap();
+        assert!(it.has_read("a.conf"));
+    }
+}
