@@ -206,6 +206,10 @@ impl Daemon {
             true => WireGuard::with_cipher(|_| Arc::new(crypto::Null)),
             false => protocol,
         };
+        let protocol = match settings.mss_clamp.wanted() {
+            true => protocol.clamping(),
+            false => protocol,
+        };
         let plane =
             userspace::wireguard(tun, protocol, control, &tunnel_options).map_err(io("threads"))?;
         let mut plan = SocketPlan::new(settings, options.bind_device.clone());
