@@ -210,8 +210,8 @@ impl Daemon {
             true => protocol.clamping(),
             false => protocol,
         };
-        let plane =
-            userspace::wireguard(tun, protocol, control, &tunnel_options).map_err(io("threads"))?;
+        let plane = userspace::wireguard(tun, protocol.clone(), control, &tunnel_options)
+            .map_err(io("threads"))?;
         let mut plan = SocketPlan::new(settings, options.bind_device.clone());
         if plan.gso
             && let SelfTest::Failed(why) = netio::udp::self_test()
