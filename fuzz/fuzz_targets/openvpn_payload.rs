@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use openvpn::data::format::{Framing, Unframed};
 use openvpn::data::fragment::{Fragmenter, Reassembled, Reassembler};
 use openvpn::data::inband::InBand;
-use openvpn::data::mss;
+use plane::mss;
 
 const MOST: usize = 1600;
 

@@ -66,6 +66,8 @@ pub struct DataplaneSettings {
     pub mmsg: Rung,
     /// What becomes of outer datagrams that are too long for their path.
     pub mtu_disc: MtuDiscovery,
+    /// Make the TCP segments of connections through a WireGuard tunnel fit its MTU.
+    pub mss_clamp: Rung,
     /// Whether several cores may work on one direction.
     pub parallel: Parallel,
     /// Kernel buffer of each UDP socket and direction, in bytes; `None` scales with memory.
@@ -91,6 +93,7 @@ impl Default for DataplaneSettings {
             udp_gro: Rung::Auto,
             mmsg: Rung::Auto,
             mtu_disc: MtuDiscovery::No,
+            mss_clamp: Rung::Auto,
             parallel: Parallel::Auto,
             socket_buffer: None,
             gso_max_segs: None,
@@ -173,7 +176,7 @@ pub enum CryptoBackend {
     Accelerator,
 }
 
-const DATAPLANE_KEYS: [&str; 13] = [
+const DATAPLANE_KEYS: [&str; 14] = [
     "workers",
     "tun-gso",
     "tun-uso",
@@ -182,6 +185,7 @@ const DATAPLANE_KEYS: [&str; 13] = [
     "udp-gro",
     "mmsg",
     "mtu-disc",
+    "mss-clamp",
     "parallel",
     "socket-buffer",
     "gso-max-segs",
@@ -370,6 +374,7 @@ impl DataplaneSettings {
                 self.mtu_disc = MtuDiscovery::from_name(value)
                     .ok_or_else(|| refused("\"no\", \"maybe\" or \"yes\""))?;
             }
+            "mss-clamp" => self.mss_clamp = rung()?,
             "parallel" => {
                 self.parallel = match value {
                     "auto" => Parallel::Auto,

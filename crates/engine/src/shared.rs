@@ -89,6 +89,7 @@ impl<W: Wire> Shared<W> {
         gso_max_segs: usize,
         backpressure: bool,
     ) -> Self {
+        wire.follow_mtu(mtu);
         Self {
             tun,
             wire,

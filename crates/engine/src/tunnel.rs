@@ -178,6 +178,7 @@ impl<W: Wire> Tunnel<W> {
     /// The interface's MTU in bytes has changed.
     pub fn set_mtu(&self, mtu: usize) {
         self.shared.mtu.store(mtu, Ordering::Relaxed);
+        self.shared.wire.follow_mtu(mtu);
     }
 
     /// The interface's MTU in bytes, as last told.
@@ -358,7 +359,10 @@ impl<W: Wire> Tunnel<W> {
         let padded = self.shared.wire.padded(packet.len(), self.mtu());
         let (head, tail) = (key.format.head(), key.format.tail(padded));
         let mut datagram = vec![0; head + padded + tail];
-        datagram[head..head + packet.len()].copy_from_slice(packet);
+        let inner = &mut datagram[head..head + packet.len()];
+        inner.copy_from_slice(packet);
+        // The first packet of a connection is often what the session is made for.
+        key.format.adjust(inner);
         let mut packets = [Packet {
             start: head as u32,
             len: padded as u32,

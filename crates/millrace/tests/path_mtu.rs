@@ -3,9 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use acceptance::openvpn::{self, Ends, Pair, amount};
-use acceptance::{B4, Net, Setup, Tunnel, ready, settings, tcp_both_ways, until};
+use acceptance::{
+    B4, B6, Net, Setup, Tunnel, WG, ip, ready, settings, tcp_both_ways, until, until_some,
+};
 use lab::openvpn::KeyKind;
 use lab::{Host, Link, LinkOptions, Router};
+use nix::sys::socket::{getsockopt, sockopt::TcpMaxSeg};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
 /// Bytes of an echo request that fits into the tunnel, but not, with the tunnel's headers around it,
 /// into the path.
@@ -120,5 +124,57 @@ fn trains_and_lone_packets_of_openvpn_fare_alike_on_a_short_path() {
         let programs = Pair::Both.programs(false);
         let ends = Ends::between(hosts, &path.far, &setup, programs, KeyKind::Ecdsa, false);
         fares(&path.a, &ends.server4, all);
+    }
+}
+
+/// The largest segment that B may send on a connection which A has made to `address` of B.
+fn segment(net: &Net, address: IpAddr) -> u32 {
+    let any = SocketAddr::new(address, 0);
+    let listener = net.b.run(|| TcpListener::bind(any)).unwrap().unwrap();
+    let to = listener.local_addr().unwrap();
+    let _client = net.a.run(|| TcpStream::connect(to)).unwrap().unwrap();
+    let (server, _) = listener.accept().unwrap();
+    getsockopt(&server, TcpMaxSeg).unwrap()
+}
+
+/// What a host behind A's end would do: its SYN asks for more than A's interface carries, and B, whose interface carries
+/// more, must not believe it. The clamp follows the interface, and leaves everything alone where it is off.
+#[test]
+fn syns_through_wireguard_ask_for_what_the_interface_carries() {
+    if !ready() {
+        return;
+    }
+    for (value, clamped) in [("auto", true), ("off", false)] {
+        println!("mss-clamp {value}");
+        let net = Net::new();
+        let setup = Setup {
+            options_a: settings(&format!("dataplane.mss-clamp={value}")),
+            options_b: settings("dataplane.mss-clamp=off"),
+            ..Setup::default()
+        };
+        let _tunnel = Tunnel::new(&net, &setup);
+        for (words, address, headers) in [("-4", B4, 40), ("-6", B6, 60)] {
+            let before = format!("{words} route replace {address} dev {WG} advmss 1360");
+            net.a.command("ip").args(before.split(' ')).exit().unwrap();
+            for mtu in [1300, 1380, 1290] {
+                let set = format!("link set {WG} mtu {mtu}");
+                net.a.command("ip").args(set.split(' ')).exit().unwrap();
+                // The data plane is told of it a moment later. Timestamps take 12 bytes of a segment.
+                let expected = if clamped {
+                    (mtu - headers).min(1360)
+                } else {
+                    1360
+                } - 12;
+                let mut last = 0;
+                until_some(&format!("{expected} at {mtu} to {address}"), || {
+                    let now = segment(&net, ip(address));
+                    if now != last {
+                        println!("{now} at {mtu} to {address}");
+                    }
+                    last = now;
+                    (now == expected).then_some(())
+                });
+            }
+        }
     }
 }

@@ -18,6 +18,7 @@ mod line;
 mod line_mode;
 mod line_set;
 mod line_state;
+pub mod mss;
 mod peer;
 mod protocol;
 mod replay;

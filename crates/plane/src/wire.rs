@@ -50,6 +50,11 @@ pub trait Wire: Send + Sync + 'static {
         len
     }
 
+    /// The interface has an MTU of so many bytes: at the start, and whenever it changes.
+    fn follow_mtu(&self, mtu: usize) {
+        let _ = mtu;
+    }
+
     /// Whether `datagram`, which an inner packet carries to `to`, was sent by this very tunnel to
     /// a peer at `endpoint` for its session `receiver`: then the way to the peer leads into the
     /// tunnel, and the datagram would go round for ever.

@@ -5,11 +5,12 @@ use crypto::packet_aead::{self, AeadLayout};
 use crypto::{Cipher, Key, PacketCipher};
 use plane::{
     Batch, CipherName, Class, Endpoint, Format, Formats, Packet, Payload, Protocol, ReplayWindow,
-    SessionName, Wire, ZeroizeOnDrop,
+    SessionName, Wire, ZeroizeOnDrop, mss,
 };
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Bytes before the sealed packet in a data packet.
 pub const DATA_HEADER_LEN: usize = 16;
@@ -52,10 +53,12 @@ impl DataHeader {
 }
 
 /// The data packet format: type, receiver index, counter; ChaCha20-Poly1305's tag behind.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WireGuard {
     /// Schedules a key. Called for each key, never for a packet.
     schedule: fn(&Key) -> Arc<dyn PacketCipher>,
+    /// Where the segments of TCP are made to fit: the largest over IPv4 in bytes, 0 for any.
+    clamp: Option<Arc<AtomicU16>>,
 }
 
 impl WireGuard {
@@ -73,7 +76,19 @@ impl WireGuard {
     /// The same packets under another cipher, which no other program speaks: to measure a data plane without one.
     #[must_use]
     pub const fn with_cipher(schedule: fn(&Key) -> Arc<dyn PacketCipher>) -> Self {
-        Self { schedule }
+        Self {
+            schedule,
+            clamp: None,
+        }
+    }
+
+    /// The same, and TCP connections in either direction are told to use segments that fit the interface.
+    #[must_use]
+    pub fn clamping(self) -> Self {
+        Self {
+            clamp: Some(Arc::default()),
+            ..self
+        }
     }
 
     /// What seals and opens packets.
@@ -118,6 +133,7 @@ impl Protocol for WireGuard {
         let format = |key: &Key| DataFormat {
             receiver: keys.remote_index,
             cipher: (self.schedule)(key),
+            clamp: self.clamp.clone(),
         };
         let seal = format(&keys.seal);
         Ok(Formats {
@@ -151,6 +167,12 @@ impl Wire for WireGuard {
         }
     }
 
+    fn follow_mtu(&self, mtu: usize) {
+        if let Some(clamp) = &self.clamp {
+            clamp.store(mss::most(mtu).unwrap_or(0), Ordering::Relaxed);
+        }
+    }
+
     /// Wrapped once more it would come back, longer each time and in the end in pieces, and each
     /// piece would go round as well.
     #[inline]
@@ -180,6 +202,8 @@ struct DataFormat {
     receiver: u32,
     /// The key's cipher.
     cipher: Arc<dyn PacketCipher>,
+    /// The tunnel's largest segment of TCP over IPv4, 0 for any; `None` where segments are left as they are.
+    clamp: Option<Arc<AtomicU16>>,
 }
 
 impl Format for DataFormat {
@@ -189,6 +213,14 @@ impl Format for DataFormat {
 
     fn tail(&self, len: usize) -> usize {
         self.cipher.tail(len)
+    }
+
+    fn adjust(&self, packet: &mut [u8]) {
+        let Some(clamp) = &self.clamp else { return };
+        let most = clamp.load(Ordering::Relaxed);
+        if most > 0 {
+            mss::clamp(packet, most);
+        }
     }
 
     fn seal(&self, batch: &mut Batch<'_>) {
@@ -325,5 +357,50 @@ mod tests {
             assert!(opens(&*to.open, memory));
             assert_eq!(memory[head..head + 16], [5; 16]);
         }
+    }
+
+    /// A SYN over IPv4 that asks for segments of 1460 bytes; its checksum is that of nothing, and only its change matters.
+    fn syn() -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 44, 0, 0, 0x40, 0, 64, 6, 0, 0];
+        packet.extend([10, 8, 0, 1, 10, 8, 0, 2]);
+        packet.extend([0x12, 0x34, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0]);
+        packet.extend([0x60, 0x02, 0xff, 0xff, 0x80, 0, 0, 0, 2, 4, 0x05, 0xb4]);
+        packet
+    }
+
+    #[test]
+    fn segments_follow_the_mtu_in_both_directions_of_every_session() {
+        let keys = DataKeys {
+            remote_index: 7,
+            seal: Key::from([1; 32]),
+            open: Key::from([2; 32]),
+        };
+        let clamping = WireGuard::new().clamping();
+        clamping.follow_mtu(1420);
+        let formats = clamping.formats(&keys).unwrap();
+        let plain = WireGuard::new();
+        plain.follow_mtu(1280);
+        let plain = plain.formats(&keys).unwrap();
+        let asked = |format: &dyn Format| {
+            let mut packet = syn();
+            format.adjust(&mut packet);
+            let value = u16::from_be_bytes([packet[42], packet[43]]);
+            let sum = u16::from_be_bytes([packet[36], packet[37]]);
+            assert_eq!(u32::from(sum) + u32::from(value), 0x8000 + 1460);
+            value
+        };
+        for (mtu, expected) in [
+            (1420, 1380),
+            (1280, 1240),
+            (1500, 1460),
+            (9000, 1460),
+            (0, 1460),
+        ] {
+            clamping.follow_mtu(mtu);
+            assert_eq!(asked(&*formats.seal), expected, "to the peer at {mtu}");
+            assert_eq!(asked(&*formats.open), expected, "from the peer at {mtu}");
+        }
+        assert_eq!(asked(&*plain.seal), 1460);
+        assert_eq!(asked(&*plain.open), 1460);
     }
 }

@@ -54,6 +54,26 @@ fn packets_wait_for_a_session_cut_up_and_leave_in_order_before_later_ones() {
 }
 
 #[test]
+fn packets_that_waited_for_a_session_are_adjusted_as_those_that_did_not() {
+    let mut world: World<true> = World::new();
+    world.plane.tunnel.clear_send_key(&world.peer);
+    world.host_sends(&[plain(&numbered(1)[0])]);
+    assert!(world.peer.has_staged());
+    let key = Key {
+        // The time to live.
+        on_adjust: Some(|packet| packet[8] = 77),
+        ..Key::new(5, 5)
+    };
+    let key = key.shared();
+    install(&world.plane.tunnel, &world.peer, 5, &key, unlimited());
+    world.key = key;
+    world.host_sends(&[plain(&numbered(2)[1])]);
+    for (number, packet) in world.peer_receives(2) {
+        assert_eq!(packet[8], 77, "packet {number}");
+    }
+}
+
+#[test]
 fn what_waits_in_vain_is_dropped_and_counted() {
     let mut world: World<true> = World::new();
     world.plane.tunnel.clear_send_key(&world.peer);

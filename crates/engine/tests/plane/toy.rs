@@ -115,6 +115,8 @@ pub(crate) struct Key {
     pub(crate) on_seal: Option<Hook>,
     /// Called before a batch is opened.
     pub(crate) on_open: Option<Hook>,
+    /// Changes packets before they are sealed and after they are opened.
+    pub(crate) on_adjust: Option<fn(&mut [u8])>,
     /// The pieces of the packet that is being joined.
     pub(crate) pieces_so_far: Mutex<Vec<u8>>,
 }
@@ -253,6 +255,12 @@ impl Format for Key {
             PIECE | PACKED | PACKED_WRONGLY => Payload::Piece,
             NONSENSE => Payload::Malformed,
             _ => Payload::Inner,
+        }
+    }
+
+    fn adjust(&self, packet: &mut [u8]) {
+        if let Some(change) = self.on_adjust {
+            change(packet);
         }
     }
 

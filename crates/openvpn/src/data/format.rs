@@ -7,11 +7,10 @@ use super::fragment::{self, Fragments};
 use super::header::V2_LEN;
 use super::inband::{OCC_MAGIC, PING};
 use super::lzo;
-use super::mss;
 use super::record;
 use crate::session::DataKeys;
 use crypto::PacketCipher;
-use plane::{Batch, Format, Joined, Packet, Payload};
+use plane::{Batch, Format, Joined, Packet, Payload, mss};
 use std::ops::Range;
 use std::sync::Arc;
 

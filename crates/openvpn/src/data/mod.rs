@@ -1,7 +1,7 @@
 //! The data channel: heads, ciphers, compression framing, fragments, what is not a packet of the tunnel, and the
 //! arithmetic of sizes.
 //!
-//! A packet leaves through [`mss`], compression framing and [`fragment`], gets its [`header`] and is sealed by a [`cipher`];
+//! A packet leaves through [`plane::mss`], compression framing and [`fragment`], gets its [`header`] and is sealed by a [`cipher`];
 //! [`mod@format`] does these for one key, and [`protocol`] says what a data plane makes it of. It comes in the other way
 //! round. Nothing keeps a packet but [`fragment::Reassembler`].
 
@@ -11,7 +11,6 @@ pub mod fragment;
 pub mod header;
 pub mod inband;
 pub mod lzo;
-pub mod mss;
 pub mod mtu;
 pub mod protocol;
 pub mod record;

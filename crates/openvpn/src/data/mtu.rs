@@ -133,7 +133,7 @@ impl Encapsulation {
         self.framing.overhead() + if self.fragment { 4 } else { 0 } + packet_id
     }
 
-    /// The largest segment that TCP in IPv4 may use, for [`mss::clamp`](super::mss::clamp), which takes off the rest
+    /// The largest segment that TCP in IPv4 may use, for [`mss::clamp`](plane::mss::clamp), which takes off the rest
     /// for IPv6. `None` if nothing is to be changed: `mssfix 0`, or a size with no room for a packet in it.
     #[must_use]
     pub fn mss(&self, mssfix: MssFix) -> Option<u16> {

@@ -206,8 +206,12 @@ impl Daemon {
             true => WireGuard::with_cipher(|_| Arc::new(crypto::Null)),
             false => protocol,
         };
-        let plane =
-            userspace::wireguard(tun, protocol, control, &tunnel_options).map_err(io("threads"))?;
+        let protocol = match settings.mss_clamp.wanted() {
+            true => protocol.clamping(),
+            false => protocol,
+        };
+        let plane = userspace::wireguard(tun, protocol.clone(), control, &tunnel_options)
+            .map_err(io("threads"))?;
         let mut plan = SocketPlan::new(settings, options.bind_device.clone());
         if plan.gso
             && let SelfTest::Failed(why) = netio::udp::self_test()

@@ -57,7 +57,7 @@ impl End {
         };
         let protocol = WireGuard::new();
         let tun = Tun::null().unwrap();
-        let plane = userspace::wireguard(tun, protocol, inbox.clone(), &options).unwrap();
+        let plane = userspace::wireguard(tun, protocol.clone(), inbox.clone(), &options).unwrap();
         let mut plan = SocketPlan::new(&DataplaneSettings::default(), None);
         plan.address = Some(Ipv4Addr::LOCALHOST.into());
         let mut machine = Machine::new(Now::read(), 1);

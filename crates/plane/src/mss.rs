@@ -1,4 +1,7 @@
-//! `mssfix`: TCP connections through the tunnel are told to use segments that fit.
+//! TCP connections through a tunnel are told to use segments that fit: `mssfix` of OpenVPN, and the clamp of WireGuard.
+
+/// Bytes of IPv4 and TCP headers without options.
+const HEADERS: usize = 40;
 
 /// Bytes by which TCP over IPv6 must be smaller: its IP header is longer.
 const IPV6_EXTRA: u16 = 20;
@@ -10,6 +13,16 @@ const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
 const OPTION_MSS: u8 = 2;
 const OPTION_MSS_LEN: usize = 4;
+
+/// The largest segment over IPv4, in bytes, that an interface of `mtu` bytes carries, for [`clamp`]. `None` where it
+/// carries none.
+#[must_use]
+pub fn most(mtu: usize) -> Option<u16> {
+    let most = mtu
+        .checked_sub(HEADERS)
+        .filter(|most| *most > usize::from(IPV6_EXTRA))?;
+    Some(u16::try_from(most).unwrap_or(u16::MAX))
+}
 
 /// Lowers the largest segment size in a TCP SYN to `most`, for IPv6 to 20 less, and mends the checksum. Returns
 /// whether anything was changed.
@@ -166,6 +179,16 @@ mod tests {
     }
 
     const MSS_1460: [u8; 4] = [2, 4, 0x05, 0xb4];
+
+    #[test]
+    fn what_an_interface_carries() {
+        assert_eq!(most(1420), Some(1380));
+        assert_eq!(most(1 << 20), Some(u16::MAX));
+        assert_eq!(most(61), Some(21));
+        for mtu in [0, 40, 60] {
+            assert_eq!(most(mtu), None, "{mtu}");
+        }
+    }
 
     #[test]
     fn a_syn_is_clamped() {
