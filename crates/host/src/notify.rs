@@ -17,12 +17,18 @@ pub const SOCKET: &str = "NOTIFY_SOCKET";
 /// How long it waits between two signs of life, in microseconds; and whose, if not everyone's.
 const WATCHDOG: [&str; 2] = ["WATCHDOG_USEC", "WATCHDOG_PID"];
 
+/// How long a manager whose queue is full is waited for with what it must not miss: systemd that starts many services.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 static MANAGER: OnceLock<Option<Manager>> = OnceLock::new();
 
 /// A service manager.
 #[derive(Debug)]
 struct Manager {
+    /// Of signs that come again, which are not waited with.
     socket: UnixDatagram,
+    /// Of those that come once.
+    patient: UnixDatagram,
     address: SocketAddr,
     watchdog: Option<Duration>,
 }
@@ -30,25 +36,30 @@ struct Manager {
 impl Manager {
     fn of_environment() -> Option<Self> {
         let name = env::var_os(SOCKET)?;
-        let address = address(name.as_bytes());
-        let made = address.and_then(|address| Ok((UnixDatagram::unbound()?, address)));
-        let (socket, address) = made
-            .inspect_err(|error| log::warn!("{SOCKET}: {error}"))
-            .ok()?;
-        // A manager that is slow must not hold the tunnel up.
-        let _ = socket.set_nonblocking(true);
         let number = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
         let [period, whose] = WATCHDOG.map(number);
         let ours = whose.is_none_or(|pid| pid == u64::from(std::process::id()));
-        Some(Self {
+        let watchdog = period.filter(|_| ours).map(Duration::from_micros);
+        let made = address(name.as_bytes()).and_then(|address| Self::new(address, watchdog));
+        made.inspect_err(|error| log::warn!("{SOCKET}: {error}"))
+            .ok()
+    }
+
+    fn new(address: SocketAddr, watchdog: Option<Duration>) -> io::Result<Self> {
+        let (socket, patient) = (UnixDatagram::unbound()?, UnixDatagram::unbound()?);
+        // A manager that is slow must not hold the tunnel up.
+        socket.set_nonblocking(true)?;
+        patient.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self {
             socket,
+            patient,
             address,
-            watchdog: period.filter(|_| ours).map(Duration::from_micros),
+            watchdog,
         })
     }
 
-    fn send(&self, words: &str) {
-        if let Err(error) = self.socket.send_to_addr(words.as_bytes(), &self.address) {
+    fn send(&self, by: &UnixDatagram, words: &str) {
+        if let Err(error) = by.send_to_addr(words.as_bytes(), &self.address) {
             log::debug!("{SOCKET}: {error}");
         }
     }
@@ -68,9 +79,17 @@ pub fn begin() {
     let _ = MANAGER.set(Manager::of_environment());
 }
 
+/// What comes again.
 fn tell(words: &str) {
     if let Some(Some(manager)) = MANAGER.get() {
-        manager.send(words);
+        manager.send(&manager.socket, words);
+    }
+}
+
+/// What the manager must not miss.
+fn tell_once(words: &str) {
+    if let Some(Some(manager)) = MANAGER.get() {
+        manager.send(&manager.patient, words);
     }
 }
 
@@ -82,7 +101,7 @@ fn line(status: &str) -> String {
 /// The service does what it is there for, or waits for something that it cannot bring about: what waits for it may go on.
 /// Also the end of [`reloading`].
 pub fn ready(status: &str) {
-    tell(&format!("READY=1\nSTATUS={}", line(status)));
+    tell_once(&format!("READY=1\nSTATUS={}", line(status)));
 }
 
 /// What it does now, for people.
@@ -92,12 +111,12 @@ pub fn status(status: &str) {
 
 /// It reads its configuration again.
 pub fn reloading() {
-    tell("RELOADING=1");
+    tell_once("RELOADING=1");
 }
 
 /// It ends.
 pub fn stopping() {
-    tell("STOPPING=1");
+    tell_once("STOPPING=1");
 }
 
 /// How long the manager waits for a sign of life before it starts the service anew; `None` where it does not.
@@ -124,18 +143,38 @@ mod tests {
         for at in [path.to_str().unwrap(), &name] {
             let address = address(at.as_bytes()).unwrap();
             let manager = UnixDatagram::bind_addr(&address).unwrap();
-            let client = Manager {
-                socket: UnixDatagram::unbound().unwrap(),
-                address,
-                watchdog: None,
-            };
-            client.send("READY=1\nSTATUS=up");
+            let client = Manager::new(address, None).unwrap();
+            client.send(&client.socket, "READY=1\nSTATUS=up");
             let mut buffer = [0; 100];
             let count = manager.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..count], b"READY=1\nSTATUS=up");
         }
         assert!(address(b"vsock:2:1234").is_err());
         assert_eq!(line("one\ntwo"), "one two");
+    }
+
+    /// A manager whose queue is full hears in the end what comes once, and what comes again is not waited with.
+    #[test]
+    fn a_manager_whose_queue_is_full_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let end = Duration::from_secs(30);
+        manager.set_read_timeout(Some(end)).unwrap();
+        let address = SocketAddr::from_pathname(&path).unwrap();
+        let client = Manager::new(address, None).unwrap();
+        let fill = || client.socket.send_to_addr(b"WATCHDOG=1", &client.address);
+        while fill().is_ok() {}
+        std::thread::scope(|scope| {
+            scope.spawn(|| client.send(&client.patient, "READY=1"));
+            let mut buffer = [0; 100];
+            loop {
+                let count = manager.recv(&mut buffer).unwrap();
+                if &buffer[..count] == b"READY=1" {
+                    break;
+                }
+            }
+        });
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 /// # Errors
 /// What the kernel says; the file is as it was.
 pub fn replace_for_now(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    let steps = [Step::Clear, Step::Create, Step::Write, Step::Rename];
+    let steps = [Step::Create, Step::Write, Step::Rename];
     take_steps(&steps, path, content, mode)
 }
 
@@ -73,15 +73,15 @@ fn take_steps(steps: &[Step], path: &Path, content: &[u8], mode: u32) -> io::Res
     }
     let mut replacement = Replacement::new(&path, content, mode)?;
     let done = steps.iter().try_for_each(|step| replacement.take(*step));
-    if done.is_err() {
+    // Only where it is there, locked: without the lock it is another writer's.
+    if done.is_err() && replacement.file.is_some() {
         let _ = fs::remove_file(&replacement.temporary);
     }
     done
 }
 
 /// How a file is replaced, in this order. A test breaks it off after each.
-const STEPS: [Step; 6] = [
-    Step::Clear,
+const STEPS: [Step; 5] = [
     Step::Create,
     Step::Write,
     Step::Sync,
@@ -91,9 +91,8 @@ const STEPS: [Step; 6] = [
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// What a power cut has left of another time is removed.
-    Clear,
-    /// A file beside it, with the same owner and mode.
+    /// A file beside it, with the same owner and mode. What a power cut has left of another time is removed, and another
+    /// writer of the same file waited for.
     Create,
     Write,
     /// Its content is on the disk, before any name leads to it.
@@ -128,16 +127,9 @@ impl<'a> Replacement<'a> {
 
     fn take(&mut self, step: Step) -> io::Result<()> {
         match step {
-            Step::Clear => match fs::remove_file(&self.temporary) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            },
             Step::Create => {
+                let file = locked(&self.temporary)?;
                 let old = fs::symlink_metadata(self.path).ok();
-                let mut options = OpenOptions::new();
-                // Until it has its owner, only this user may read it.
-                options.write(true).create_new(true).mode(0o600);
-                let file = options.open(&self.temporary)?;
                 let mut mode = self.mode;
                 if let Some(old) = old {
                     let own = file.metadata()?;
@@ -164,6 +156,59 @@ impl<'a> Replacement<'a> {
         self.file
             .as_mut()
             .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// Makes an empty file that only this writer has, until it is closed. Its name may be taken: by a writer that still has it
+/// locked, and renames or removes it; or by what a power cut has left, which is locked by no process.
+fn locked(path: &Path) -> io::Result<File> {
+    loop {
+        let mut options = OpenOptions::new();
+        // Until it has its owner, only this user may read it.
+        options.write(true).create_new(true).mode(0o600);
+        match options.open(path) {
+            Ok(file) => {
+                file.lock()?;
+                if is_at(&file, path) {
+                    return Ok(file);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if !is_ours(path) {
+                    remove(path)?;
+                    continue;
+                }
+                let left = match open(path, OpenOptions::new().write(true)) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    left => left?,
+                };
+                left.lock()?;
+                if is_at(&left, path) {
+                    remove(path)?;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether the name leads to this file, and not to a newer one.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |data: Metadata| (data.dev(), data.ino());
+    let there = fs::symlink_metadata(path).ok().map(identity);
+    there.is_some() && file.metadata().ok().map(identity) == there
+}
+
+/// Whether it may be of a writer that is waited for: another user's file could stay locked for ever.
+fn is_ours(path: &Path) -> bool {
+    let user = Uid::effective().as_raw();
+    fs::symlink_metadata(path).is_ok_and(|it| it.is_file() && [0, user].contains(&it.uid()))
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -209,10 +254,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let there = fs::symlink_metadata(&self.path).ok();
-        let ours = self.file.metadata().ok();
-        let identity = |data: &Metadata| (data.dev(), data.ino());
-        if ours.is_some() && there.as_ref().map(identity) == ours.as_ref().map(identity) {
+        if is_at(&self.file, &self.path) {
             // May be refused where privileges were dropped.
             let _ = fs::remove_file(&self.path);
         }
@@ -269,6 +311,8 @@ mod tests {
                     assert_eq!(fs::read(&path).unwrap(), b"old");
                 }
             }
+            // The process that had it locked is no more.
+            drop(replacement);
             replace(&path, b"next", 0o600).unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"next");
             assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
@@ -276,6 +320,27 @@ mod tests {
         // The content is on the disk before a name leads to it.
         let at = |step| STEPS.iter().position(|it| *it == step);
         assert!(at(Step::Sync) < at(Step::Rename) && at(Step::Rename) < at(Step::SyncDirectory));
+    }
+
+    /// Of writers that replace one file at the same time, each puts its whole content there, and none fails.
+    #[test]
+    fn writers_of_one_file_wait_for_each_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let contents: Vec<Vec<u8>> = (b'a'..=b'd').map(|byte| vec![byte; 50_000]).collect();
+        let is_whole = |found: &Vec<u8>| contents.contains(found);
+        std::thread::scope(|scope| {
+            for content in &contents {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        replace_for_now(&path, content, 0o600).unwrap();
+                        assert!(is_whole(&fs::read(&path).unwrap()));
+                    }
+                });
+            }
+        });
+        assert!(is_whole(&fs::read(&path).unwrap()));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
     #[test]
