@@ -201,7 +201,7 @@ fn refresh() -> Result<ExitCode, CommandError> {
 fn off(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     // With settings that are wrong it is to be had all the same.
     let known = Policy::read(file(matches)).ok().map(|it| it.0);
-    let errors = control::off(known.as_ref())?;
+    let errors = control::off(known.as_ref(), &leases_of(file(matches)))?;
     for error in &errors {
         log::error!("{error}");
     }

@@ -117,11 +117,12 @@ pub(crate) fn refresh_since(
     set(&asked, Some(&before), true, ways, restarts).map(Some)
 }
 
-/// Takes the policy away. Returns what could not be taken away.
+/// Takes the policy away, with `kept`, where names of leases outlive a boot, and the file that the record has for them. Returns
+/// what could not be taken away.
 ///
 /// # Errors
 /// When the host cannot be looked at.
-pub fn off(policy: Option<&Policy>) -> Result<Vec<PolicyError>, PolicyError> {
+pub fn off(policy: Option<&Policy>, kept: &Path) -> Result<Vec<PolicyError>, PolicyError> {
     let mut errors = Vec::new();
     let record = or_note(record::lock(), &mut errors);
     let asked = record.as_ref().and_then(record::read);
@@ -129,7 +130,8 @@ pub fn off(policy: Option<&Policy>) -> Result<Vec<PolicyError>, PolicyError> {
         or_note(record.remove(), &mut errors);
     }
     let earlier = policy.map(|it| it.table);
-    if let Some(path) = asked.as_ref().and_then(|it| it.kept.as_ref()) {
+    let recorded = asked.as_ref().and_then(|it| it.kept.as_deref());
+    for path in recorded.into_iter().chain([kept]) {
         let _ = fs::remove_file(path);
     }
     let (policy, known) = match asked {

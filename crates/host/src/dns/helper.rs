@@ -49,6 +49,28 @@ pub(super) fn run(
     Ok(Some((status, message)))
 }
 
+/// Runs `command` and returns the first of what it printed; `None` where it took longer than `limit` and was killed.
+///
+/// # Errors
+/// It cannot be started.
+pub(super) fn printed(command: &mut Command, limit: Duration) -> io::Result<Option<String>> {
+    let mut said = tempfile::tempfile()?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(said.try_clone()?)
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()?;
+    let end = Instant::now() + limit;
+    if wait(&mut child, || Instant::now() >= end)?.is_none() {
+        return Ok(None);
+    }
+    said.rewind()?;
+    let mut text = Vec::new();
+    said.take(MESSAGE_MAX).read_to_end(&mut text)?;
+    Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+}
+
 /// How `child` ended; `None` where it is killed because `is_over` says so.
 fn wait(child: &mut Child, is_over: impl Fn() -> bool) -> io::Result<Option<ExitStatus>> {
     let mut pause = Duration::from_millis(1);
@@ -87,6 +109,17 @@ mod tests {
             (status.code(), message.as_str()),
             (Some(3), "hello\nmore\n")
         );
+    }
+
+    #[test]
+    fn what_a_program_prints_is_kept_and_one_that_hangs_prints_nothing() {
+        let text = printed(
+            &mut shell("echo 2.90; echo no >&2"),
+            Duration::from_secs(60),
+        );
+        assert_eq!(text.unwrap().as_deref(), Some("2.90\n"));
+        let text = printed(&mut shell("echo 2.90; sleep 1000"), Duration::ZERO);
+        assert_eq!(text.unwrap(), None);
     }
 
     #[test]

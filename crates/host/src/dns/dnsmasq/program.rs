@@ -1,6 +1,7 @@
 //! The program `dnsmasq`, and what starts it anew.
 
-use std::process::{Command, Stdio};
+use std::io;
+use std::process::Command;
 
 use super::super::{LIMIT, find_program, helper};
 use super::DnsError;
@@ -9,15 +10,15 @@ use crate::background;
 /// Whether the host's `dnsmasq` can put addresses into sets of nftables, which its version tells.
 ///
 /// # Errors
-/// There is no such program, or it cannot be run.
+/// There is no such program, it cannot be run, or does not end.
 pub fn knows_sets() -> Result<bool, DnsError> {
     let program = "dnsmasq";
-    let output = Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output();
-    let output = output.map_err(|error| DnsError::Run { program, error })?;
-    Ok(has_sets(&String::from_utf8_lossy(&output.stdout)))
+    let printed = helper::printed(Command::new(program).arg("--version"), LIMIT);
+    let printed = printed.and_then(|it| it.ok_or_else(|| io::ErrorKind::TimedOut.into()));
+    match printed {
+        Ok(version) => Ok(has_sets(&version)),
+        Err(error) => Err(DnsError::Run { program, error }),
+    }
 }
 
 fn has_sets(version: &str) -> bool {
