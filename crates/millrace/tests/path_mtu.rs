@@ -138,7 +138,7 @@ fn segment(net: &Net, address: IpAddr) -> u32 {
 }
 
 /// What a host behind A's end would do: its SYN asks for more than A's interface carries, and B, whose interface carries
-/// more, must not believe it. The clamp follows the interface, and leaves everything alone where it is off.
+/// more, must not believe it. The clamp follows the interface, and where it is off changes nothing.
 #[test]
 fn syns_through_wireguard_ask_for_what_the_interface_carries() {
     if !ready() {

@@ -16,10 +16,7 @@ use crate::table::{TABLE, set_of};
 /// What the file is called. No tunnel's file has this name: those begin with `millrace-`.
 const FILE: &str = "millrace.policy.conf";
 
-/// What it was called before. A tunnel whose device is called `policy` has a file of this name, too.
-const FORMER: &str = "millrace-policy.conf";
-
-/// Its first line, and that of the former one.
+/// Its first line.
 const FIRST: &str = "# Made by `millrace policy` of its settings; changes here are lost.\n";
 
 /// The lines for the names of entries; `None` without any.
@@ -74,7 +71,6 @@ pub(crate) fn set(
         Err(error) => return Err(error.into()),
     }
     let dnsmasq = dnsmasq.ok_or(PolicyError::NoDirectory)?;
-    dnsmasq.remove_unread(FORMER, FIRST);
     Ok(dnsmasq.set(FILE, &text, restarts)?)
 }
 
@@ -84,13 +80,7 @@ pub(crate) fn set(
 /// When the file cannot be removed, or `dnsmasq` not be told.
 pub(crate) fn unset(policy: &Policy, restarts: &mut Restarts) -> Result<(), PolicyError> {
     match find(policy) {
-        Some(dnsmasq) => {
-            let is_there = dnsmasq.read(FILE).is_some();
-            if dnsmasq.remove_unread(FORMER, FIRST) && !is_there {
-                return Ok(dnsmasq.again(FILE, restarts)?);
-            }
-            Ok(dnsmasq.remove(FILE, restarts)?)
-        }
+        Some(dnsmasq) => Ok(dnsmasq.remove(FILE, restarts)?),
         None => Ok(()),
     }
 }
@@ -109,7 +99,6 @@ fn find(policy: &Policy) -> Option<Dnsmasq> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::path::Path;
 
     use super::*;
@@ -124,18 +113,6 @@ mod tests {
         for device in ["policy", "guard", ".policy"] {
             assert_ne!(host::dnsmasq::name_of(device), FILE);
         }
-    }
-
-    #[test]
-    fn a_file_of_the_former_name_goes_and_a_tunnels_stays() {
-        let place = tempfile::tempdir().unwrap();
-        let former = place.path().join(FORMER);
-        let dnsmasq = Dnsmasq::not_started(place.path().to_owned());
-        fs::write(&former, "server=10.8.0.1@policy\n").unwrap();
-        assert!(!dnsmasq.remove_unread(FORMER, FIRST) && former.exists());
-        fs::write(&former, format!("{FIRST}nftset=/a.example/x\n")).unwrap();
-        assert!(dnsmasq.remove_unread(FORMER, FIRST) && !former.exists());
-        assert!(!dnsmasq.remove_unread(FORMER, FIRST));
     }
 
     #[test]

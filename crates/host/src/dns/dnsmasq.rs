@@ -213,13 +213,6 @@ impl Dnsmasq {
         }
     }
 
-    /// Removes a file that begins with this text, without a start: whether there was one.
-    pub fn remove_unread(&self, name: &str, beginning: &str) -> bool {
-        let path = self.directory.join(name);
-        let is_it = read(&path).is_some_and(|it| it.starts_with(beginning));
-        is_it && fs::remove_file(path).is_ok()
-    }
-
     /// Says that what is in a file, or that it is gone, has not been read. One that has not been started reads all.
     fn mark(&self, name: &str) -> Result<(), DnsError> {
         let path = mark_of(&self.directory, name);
