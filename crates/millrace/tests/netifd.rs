@@ -367,10 +367,16 @@ const TROUBLES: [Trouble; 7] = [
     Trouble::Down,
 ];
 
-/// A dozen schedules of four troubles each: after each of them the interface has what the configuration says, both peers
+/// How many schedules there are: `MILLRACE_TEST_SCHEDULES`, or a dozen.
+fn schedules() -> u64 {
+    let given = std::env::var("MILLRACE_TEST_SCHEDULES").ok();
+    given.map_or(12, |it| it.parse().unwrap())
+}
+
+/// Random schedules of four troubles each: after each of them the interface has what the configuration says, both peers
 /// answer, and what is only C's or netifd's affair does not disturb B.
 #[test]
-fn a_dozen_random_schedules_of_trouble_end_as_they_should() {
+fn random_schedules_of_trouble_end_as_they_should() {
     if !ready() {
         return;
     }
@@ -379,7 +385,7 @@ fn a_dozen_random_schedules_of_trouble_end_as_they_should() {
     let a = &office.site.net.a;
     let mut netifd = office.up();
     let mut more = false;
-    for seed in 0..12_u64 {
+    for seed in 0..schedules() {
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         for _ in 0..4 {
             random ^= random >> 12;
