@@ -21,6 +21,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+/// How long a process that is told to end has before netifd kills it.
+const KILL: Duration = Duration::from_secs(5);
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Machine {
     #[default]
@@ -172,7 +175,7 @@ impl<'h> Netifd<'h> {
         if let Some(process) = self.process.take() {
             process.signal(Signal::SIGTERM).unwrap();
             self.said += &(process.stdout() + &process.stderr());
-            let exit = process.wait_at_most(PATIENCE).unwrap();
+            let exit = process.wait_at_most(KILL).unwrap();
             assert!(exit.status.success(), "{exit:?}");
         }
         self.down();
@@ -301,6 +304,11 @@ impl<'h> Netifd<'h> {
     /// The name servers that it was told.
     pub fn dns(&self) -> Vec<String> {
         self.state.lock().unwrap().has.dns.clone()
+    }
+
+    /// The prefixes that it may hand out.
+    pub fn prefixes(&self) -> Vec<String> {
+        self.state.lock().unwrap().has.prefixes.clone()
     }
 
     /// What was added and taken away since the last call, `+` and `-` in front.

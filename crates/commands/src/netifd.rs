@@ -35,6 +35,9 @@ const END: Duration = Duration::from_secs(5);
 /// How often it is looked whether a configuration that is missing or wrong has become right, without being told.
 const LOOK: Duration = Duration::from_secs(30);
 
+/// How often it is looked whether a line has got a device, where the tunnel waits for one.
+const LOOK_AT_LINES: Duration = Duration::from_secs(3);
+
 /// The pauses after a tunnel that ended by itself; netifd would start it again at once.
 const PAUSE: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(60)];
 
@@ -243,7 +246,15 @@ fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Option<
         if waiting.is_over() {
             return None;
         }
-        match Given::read(at) {
+        let mut pause = LOOK;
+        let given = Given::read(at).and_then(|given| match given.held(at) {
+            None => Ok(given),
+            Some(fault) => {
+                pause = LOOK_AT_LINES;
+                Err(vec![fault])
+            }
+        });
+        match given {
             Ok(given) => {
                 given.tell(&at.interface, &telling.teller());
                 return Some(given);
@@ -254,11 +265,11 @@ fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Option<
                     log::error!("{}", fault.words);
                     telling.fault(fault.code, &fault.words);
                 }
-                log::warn!("{}: waiting for a configuration that works", at.interface);
+                log::warn!("{}: waiting until it can be made", at.interface);
                 told = Some(faults);
             }
         }
-        waiting.wait(LOOK);
+        waiting.wait(pause);
     }
 }
 

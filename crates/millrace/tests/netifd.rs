@@ -317,34 +317,6 @@ fn a_tunnel_for_everything_does_not_carry_itself() {
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
 }
 
-#[test]
-fn lines_are_the_devices_of_netifds_interfaces() {
-    if !ready() {
-        return;
-    }
-    let office = Office::new();
-    let _peers = office.peers();
-    let a = &office.site.net.a;
-    let lines =
-        Office::addresses() + "\tlist line 'wan'\n\tlist line 'lte'\n\toption mode 'failover'\n";
-    office.write(
-        &lines,
-        &office.peer(&office.site.keys_b.public, PORT_B, "0.0.0.0/0", ""),
-    );
-    let mut netifd = office.netifd();
-    netifd.has_line("wan", "eth0");
-    netifd.if_up();
-    netifd.until_has(&ADDRESSES, &["0.0.0.0/1", "128.0.0.0/1"]);
-    reaches(a, B4);
-    let status = acceptance::status_of(a, "mr-office");
-    assert!(status.to_string().contains("\"wan\""), "{status}");
-    assert!(netifd.until_fault("LINE_UNKNOWN").contains("lte"));
-    // Bound to its device, the tunnel's own packets need no route.
-    let routes = a.output("ip", ["route"]).unwrap();
-    let gateway = office.site.net.link.b4().to_string();
-    assert!(!routes.contains(&format!("{gateway} dev")), "{routes}");
-}
-
 /// What may happen to a router.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {

@@ -95,6 +95,8 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     reaches(&net.a, &inner);
     let completed = |netifd: &Netifd<'_>| netifd.said().matches(COMPLETED).count();
     until("the log", || completed(&netifd) == 1);
+    // It stays root, as its files are root's, and may do no more than what networks need.
+    has_few_privileges(netifd.process());
     // What has not changed is not made anew.
     netifd.renew();
     netifd.renew();
@@ -115,11 +117,23 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     });
     reaches(&net.a, &inner);
     assert_eq!((netifd.taken(), netifd.starts), (2, 1));
+    has_few_privileges(netifd.process());
     assert_eq!(netifd.complaints(), Vec::<String>::new());
     // The end comes, though no server confirms it.
     office.server.stop().unwrap();
     netifd.if_down();
     assert!(!net.a.has_interface(&netifd.device()).unwrap());
+}
+
+/// `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_NET_BIND_SERVICE` are all that a process may use.
+fn has_few_privileges(process: u32) {
+    let path = format!("/proc/{process}/status");
+    until("few privileges", || {
+        let status = fs::read_to_string(&path).unwrap();
+        let has = |line: &str| status.lines().any(|it| it == line);
+        let caps = ["CapPrm", "CapEff"].map(|it| has(&format!("{it}:\t0000000000003400")));
+        caps == [true, true] && has("NoNewPrivs:\t1") && has("Uid:\t0\t0\t0\t0")
+    });
 }
 
 fn ends_refused(netifd: &mut Netifd<'_>) {

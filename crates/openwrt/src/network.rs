@@ -21,6 +21,7 @@ use config::tunnel::Tunnel;
 use config::types::{Key32, is_ifname};
 use options::Options;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 /// The protocol's name.
@@ -47,7 +48,7 @@ const NETIFDS: [&str; 16] = [
 ];
 
 /// Options of ours, beside those for keys and addresses.
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
     "authfail",
     "proto",
     "config_file",
@@ -56,10 +57,14 @@ const OURS: [&str; 8] = [
     "only_through",
     "mtu",
     "hostroute",
+    "ip6prefix",
 ];
 
 /// Options that stand in place of a file.
 const KEYS: [&str; 4] = ["private_key", "listen_port", "addresses", "fwmark"];
+
+/// Most prefixes of one interface.
+const PREFIXES_MAX: usize = 16;
 
 /// What is said of `only_through`.
 const NOT_ENFORCED: &str =
@@ -120,6 +125,8 @@ pub struct Network {
     pub mode: Option<LineMode>,
     /// Interfaces whose packets are to leave by this tunnel only. Nothing enforces it yet, which is a warning.
     pub only_through: Vec<String>,
+    /// Prefixes of IPv6 that are led to this host by the tunnel: netifd hands them out to its other interfaces.
+    pub prefixes: Vec<(Ipv6Addr, u8)>,
     /// MTU in bytes; `None` derives it from the way to the peers.
     pub mtu: Option<u32>,
     /// What is said about routes.
@@ -179,6 +186,7 @@ impl Network {
             lines: names(&mut options, "line", LINES_MAX),
             mode: mode(&mut options),
             only_through,
+            prefixes: prefixes(&mut options),
             mtu: options.number("mtu", 68..=65535),
             routes,
             host_route: options.flag("hostroute", true),
@@ -281,6 +289,29 @@ fn mode(options: &mut Options<'_>) -> Option<LineMode> {
     if found.is_none() {
         let names = LineMode::ALL.map(|it| format!("`{}`", it.as_str()));
         options.warn("mode", &format!("must be {}", names.join(", ")));
+    }
+    found
+}
+
+/// Prefixes to be handed out: networks have 64 bits, so that a longer one has none to give.
+fn prefixes(options: &mut Options<'_>) -> Vec<(Ipv6Addr, u8)> {
+    let mut found = Vec::new();
+    for word in options.values("ip6prefix") {
+        let parsed = word.split_once('/').and_then(|(address, bits)| {
+            let address: Ipv6Addr = address.parse().ok()?;
+            let bits = bits.parse().ok().filter(|it| (1..=64).contains(it))?;
+            let host = u128::MAX.checked_shr(u32::from(bits)).unwrap_or(0);
+            (address.to_bits() & host == 0).then_some((address, bits))
+        });
+        match parsed {
+            None => options.warn("ip6prefix", "must be prefixes of IPv6 with 1 to 64 bits"),
+            Some(_) if found.len() == PREFIXES_MAX => {
+                options.warn("ip6prefix", &format!("at most {PREFIXES_MAX} are used"));
+                break;
+            }
+            Some(prefix) if found.contains(&prefix) => {}
+            Some(prefix) => found.push(prefix),
+        }
     }
     found
 }

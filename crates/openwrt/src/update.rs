@@ -58,6 +58,8 @@ pub struct Update {
     pub dns: Vec<IpAddr>,
     /// Search domains.
     pub search: Vec<String>,
+    /// Prefixes that netifd hands out to its other interfaces.
+    pub prefixes: Vec<(Ipv6Addr, u8)>,
 }
 
 impl Update {
@@ -179,6 +181,12 @@ impl Update {
         if !self.search.is_empty() {
             let list = self.search.iter().map(Value::text);
             add("dns_search", Value::Array(list.collect()));
+        }
+        if !self.prefixes.is_empty() {
+            // Without lifetimes, as they are for good.
+            let list = self.prefixes.iter();
+            let list = list.map(|(prefix, bits)| Value::Text(format!("{prefix}/{bits}")));
+            add("ip6prefix", Value::Array(list.collect()));
         }
         fields
     }
@@ -316,14 +324,16 @@ mod tests {
 
     #[test]
     fn netifd_is_told_addresses_routes_and_name_servers_in_its_words() {
-        let update = Update::of(&want(), "mr-office", RouteRules::default());
+        let mut update = Update::of(&want(), "mr-office", RouteRules::default());
+        update.prefixes = vec![("2001:db8:7::".parse().unwrap(), 48)];
         let fields = update.to_arguments("office");
         assert_eq!(
             shown(&Value::Table(fields.clone())),
             "{interface:office,action:0,link-up:1,keep:0,ifname:mr-office,\
              ipaddr:[{ipaddr:10.8.0.2,mask:32}],ip6addr:[{ipaddr:fd00::2,mask:128}],\
              routes:[{target:10.50.0.0,netmask:16,table:77}],\
-             routes6:[{target:fd00:5::,netmask:32}],dns:[10.8.0.1],dns_search:[office.example]}"
+             routes6:[{target:fd00:5::,netmask:32}],dns:[10.8.0.1],dns_search:[office.example],\
+             ip6prefix:[2001:db8:7::/48]}"
         );
         assert_eq!(blob::from_bytes(&blob::to_bytes(&fields)).unwrap(), fields);
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use netio::netlink::{Netlink, Route};
 use openwrt::blob::Value;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The addresses, routes and name servers that are in force.
 #[derive(Debug, Default)]
@@ -11,6 +11,7 @@ pub(super) struct Has {
     pub(super) addresses: Vec<(IpAddr, u8)>,
     pub(super) routes: Vec<(IpAddr, u8, u32)>,
     pub(super) dns: Vec<String>,
+    pub(super) prefixes: Vec<String>,
     /// What was added and taken away.
     pub(super) changes: Vec<String>,
 }
@@ -72,6 +73,7 @@ impl Has {
             routes.append(&mut old);
         } else {
             self.dns.clear();
+            self.prefixes.clear();
         }
         let failed = |what: String| move |error| format!("{what}: {error}");
         for it in self.routes.iter().filter(|it| !routes.contains(it)) {
@@ -96,6 +98,17 @@ impl Has {
         (self.addresses, self.routes) = (addresses, routes);
         let dns = list("dns").iter().filter_map(Value::as_text);
         self.dns.extend(dns.map(str::to_owned));
+        for it in list("ip6prefix") {
+            // As netifd's parser has it: a text, of an address and bits, and lifetimes behind commas.
+            let word = it.as_text().unwrap_or_default();
+            let first = word.split(',').next().unwrap_or_default();
+            let parts = first.split_once('/');
+            let parts = parts.map(|(at, bits)| (at.parse::<Ipv6Addr>(), bits.parse::<u8>()));
+            match parts {
+                Some((Ok(_), Ok(1..=128))) => self.prefixes.push(word.to_owned()),
+                _ => return Err(format!("prefix {it:?}")),
+            }
+        }
         Ok(())
     }
 }

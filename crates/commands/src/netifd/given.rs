@@ -121,6 +121,7 @@ impl Given {
             network.mode,
             network.mtu,
             network.routes,
+            &network.prefixes,
             network.host_route,
         );
         let digest = crypto::blake2s::hash(&[&content, format!("{about:?}").as_bytes()]);
@@ -160,14 +161,9 @@ impl Given {
         self.network.host_route && self.network.lines.is_empty() && !self.bound
     }
 
-    /// The lines of the section, by the devices that netifd has for them now; where it says nothing of lines, those of the
-    /// settings file.
-    pub(super) fn lines(
-        &self,
-        at: &At,
-        settings: Option<SharedLines>,
-        telling: &Telling,
-    ) -> Option<SharedLines> {
+    /// The lines of the section, by the devices that netifd has for them now. Returns beside them the names of those
+    /// without a device.
+    fn lines_now(&self, at: &At) -> (Option<SharedLines>, Vec<String>) {
         let device = |name: &str| {
             let running = running_device(at, name);
             let mut written = self.devices.iter().filter(|it| it.0 == name);
@@ -179,18 +175,71 @@ impl Given {
             };
             running.or_else(written).or_else(there)
         };
-        let (lines, unknown) = self.network.lines_by(device);
-        for name in unknown {
+        self.network.lines_by(device)
+    }
+
+    /// Why the tunnel is not made yet: it has lines, and none of them can be used. Without one its packets would leave by
+    /// whatever line the host has.
+    pub(super) fn held(&self, at: &At) -> Option<Fault> {
+        if self.network.lines.is_empty() {
+            return None;
+        }
+        held_by(&self.lines_now(at))
+    }
+
+    /// Refuses a tunnel that would go without lines though the section names some: what does not fit is left out of them.
+    pub(super) fn must_use(&self, bound: bool) -> Result<(), String> {
+        match bound || self.network.lines.is_empty() {
+            true => Ok(()),
+            false => Err("line: the tunnel cannot use those it has; the log says why".to_owned()),
+        }
+    }
+
+    /// The lines of the section, by the devices that netifd has for them now; where it says nothing of lines, those of the
+    /// settings file.
+    ///
+    /// # Errors
+    /// The section has lines, and none of them can be used.
+    pub(super) fn lines(
+        &self,
+        at: &At,
+        settings: Option<SharedLines>,
+        telling: &Telling,
+    ) -> Result<Option<SharedLines>, String> {
+        if self.network.lines.is_empty() && self.network.mode.is_none() {
+            return Ok(settings);
+        }
+        let now = self.lines_now(at);
+        if !self.network.lines.is_empty()
+            && let Some(fault) = held_by(&now)
+        {
+            return Err(fault.words);
+        }
+        for name in now.1 {
             let words =
                 format!("line {name}: no device is known for it; it is left out until `ifup`");
             log::warn!("{}: {words}", at.interface);
             telling.fault(code::LINE_UNKNOWN, &words);
         }
-        match self.network.lines.is_empty() && self.network.mode.is_none() {
-            true => settings,
-            false => lines,
-        }
+        Ok(now.0)
     }
+}
+
+/// Why lines cannot be used at all, of what [`Given::lines_now`] found.
+fn held_by((lines, unknown): &(Option<SharedLines>, Vec<String>)) -> Option<Fault> {
+    let usable = lines
+        .as_ref()
+        .is_some_and(|it| !it.fit(false, 1).lines.lines.is_empty());
+    let words = match (usable, unknown.is_empty()) {
+        (true, _) => return None,
+        (false, true) => "line: none can be used; the log says why".to_owned(),
+        (false, false) => {
+            let names = unknown.join(", ");
+            format!("line {names}: no device is known yet; the tunnel is not made before")
+        }
+    };
+    let code = code::LINE_UNKNOWN;
+    Some(Fault { code, words })
 }
 
 /// The device that netifd has for an interface.

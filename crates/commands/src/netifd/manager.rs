@@ -5,6 +5,7 @@ use super::telling::Orders;
 use host::{Manager, SharedManager, Want};
 use openwrt::device_name;
 use openwrt::update::{RouteRules, Update};
+use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What netifd is told of one tunnel, and how.
@@ -19,6 +20,7 @@ pub(super) struct Netifd {
 #[derive(Debug)]
 struct State {
     rules: RouteRules,
+    prefixes: Vec<(Ipv6Addr, u8)>,
     /// Endpoints get routes past the tunnel, where its routes cover them.
     host_route: bool,
     /// netifd is not to start the interface again after a refusal.
@@ -37,6 +39,7 @@ impl Netifd {
             orders,
             state: Mutex::new(State {
                 rules: given.network.routes,
+                prefixes: given.network.prefixes.clone(),
                 host_route: given.keeps_endpoints(),
                 auth_fail: given.network.auth_fail,
                 digest: given.digest,
@@ -64,6 +67,7 @@ impl Netifd {
     pub(super) fn change(&self, given: &Given) {
         self.with(|state| {
             state.rules = given.network.routes;
+            state.prefixes.clone_from(&given.network.prefixes);
             state.host_route = given.keeps_endpoints();
             state.auth_fail = given.network.auth_fail;
             state.digest = given.digest;
@@ -83,11 +87,13 @@ impl Netifd {
 
 impl Manager for Netifd {
     fn set(&self, want: &Want) {
-        let rules = self.with(|state| {
+        let (rules, prefixes) = self.with(|state| {
             state.refused = None;
-            state.rules
+            (state.rules, state.prefixes.clone())
         });
-        self.orders.up(Update::of(want, &self.device, rules));
+        let mut update = Update::of(want, &self.device, rules);
+        update.prefixes = prefixes;
+        self.orders.up(update);
     }
 
     fn lost(&self) {

@@ -23,7 +23,7 @@ pub(super) fn run_openvpn(
     telling: &Telling,
     signals: &mut Caught,
 ) -> Outcome<Ended> {
-    let lines = given.lines(at, settings.lines, telling);
+    let lines = given.lines(at, settings.lines, telling)?;
     if given.network.mtu.is_some() {
         log::warn!(
             "{}: mtu: a file of OpenVPN says it by itself (tun-mtu)",
@@ -31,6 +31,7 @@ pub(super) fn run_openvpn(
         );
     }
     let model = make(file, netifd.device(), lines.as_ref())?;
+    given.must_use(!model.lines.lines.is_empty())?;
     let options = RunOptions {
         no_dns: false,
         wait: false,
@@ -128,7 +129,7 @@ pub(super) fn run_pptp(
     };
     // Those of the settings file are not for PPTP.
     if model.lines.lines.is_empty()
-        && let Some(shared) = given.lines(at, None, telling)
+        && let Some(shared) = given.lines(at, None, telling)?
     {
         let lines = shared.fit(false, 1);
         for warning in &lines.warnings {
@@ -140,6 +141,7 @@ pub(super) fn run_pptp(
             _ => model.lines = lines.lines,
         }
     }
+    given.must_use(options.bind_device.is_some() || !model.lines.lines.is_empty())?;
     service::pptp::run(&model, &options)?;
     Ok(Ended::Again)
 }

@@ -22,7 +22,7 @@ pub(super) fn run(
     netifd: &Arc<Netifd>,
     telling: &Telling,
 ) -> Outcome<Ended> {
-    let lines = given.lines(at, settings.lines, telling);
+    let lines = given.lines(at, settings.lines, telling)?;
     let Kind::WireGuard(wireguard) = &given.kind else {
         return Ok(Ended::Again);
     };
@@ -30,6 +30,7 @@ pub(super) fn run(
     for warning in &lines.warnings {
         log::warn!("{}: {warning}", at.interface);
     }
+    given.must_use(!lines.lines.lines.is_empty())?;
     if let Some(origin) = &lines.origin {
         log::info!("{}: lines: {origin}", at.interface);
     }

@@ -58,6 +58,38 @@ fn a_file_with_everything_beside_it_is_read() {
     assert!(network.needs_new_device(&other));
 }
 
+#[test]
+fn prefixes_to_hand_out_are_networks() {
+    let section = |more: &str| office(&format!(" option private_key {PRIVATE}\n{more}"), "");
+    let network = read(&section(
+        " list ip6prefix 2001:db8:7::/48\n list ip6prefix 2001:db8:7::/48\n list ip6prefix fd00::/64",
+    ));
+    let network = network.unwrap();
+    let prefix = |word: &str, bits| (word.parse::<Ipv6Addr>().unwrap(), bits);
+    let wanted = [prefix("2001:db8:7::", 48), prefix("fd00::", 64)];
+    assert_eq!(network.prefixes, wanted);
+    assert_eq!(warnings(&network), Vec::<String>::new());
+    for wrong in [
+        "2001:db8::1/48",
+        "2001:db8::/65",
+        "10.0.0.0/8",
+        "fd00::",
+        "::/0",
+        "fd00::/-1",
+    ] {
+        let network = read(&section(&format!(" list ip6prefix {wrong}"))).unwrap();
+        assert_eq!(
+            (network.prefixes.len(), warnings(&network).len()),
+            (0, 1),
+            "{wrong}"
+        );
+    }
+    let many: String = (0..20)
+        .map(|it| format!(" list ip6prefix fd00:{it}::/48\n"))
+        .collect();
+    assert_eq!(read(&section(&many)).unwrap().prefixes.len(), PREFIXES_MAX);
+}
+
 fn office(interface: &str, peers: &str) -> String {
     format!("config interface office\n option proto millrace\n{interface}\n{peers}")
 }

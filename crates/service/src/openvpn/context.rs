@@ -217,8 +217,11 @@ impl Context {
                 service.group.as_deref().unwrap_or("(same)")
             );
         }
-        // A client sets name servers and reads its keys again, which another user could not.
-        if service.user.is_none() && self.config.server().is_some() && !self.runs_programs() {
+        // A client that sets name servers itself needs more, and so do scripts; one whose manager sets them stays root, whose
+        // files it reads again, with fewer capabilities.
+        let managed = self.manager.is_some();
+        let fewer = managed || (self.config.server().is_some() && !self.runs_programs());
+        if service.user.is_none() && fewer {
             privileges::drop_privileges();
         }
         privileges::confine_other_threads();
