@@ -443,6 +443,10 @@ return network.registerProtocol('millrace', {
 		o = s.taboption('advanced', form.Value, 'mtu', _('MTU'), _('Of WireGuard and PPTP. Left empty, WireGuard\'s follows the way to the peers.'));
 		o.datatype = 'range(68,65535)';
 
+		o = s.taboption('advanced', form.DynamicList, 'ip6prefix', _('Prefixes to hand out'),
+			_('Of IPv6, which the other end leads here: other interfaces get networks of them.'));
+		o.datatype = 'cidr6';
+
 		o = s.taboption('advanced', form.Value, 'fwmark', _('Firewall mark'), _('Of the tunnel\'s own packets.'));
 		o.validate = validateMark;
 		o.depends('config_file', '');
