@@ -51,6 +51,7 @@ fn sound() -> Facts {
             device: "office".to_owned(),
             protocol: "wireguard".to_owned(),
             mtu: 1420,
+            mtu_reason: Some("eth0 1500 less 80".to_owned()),
             ways: vec![("2001:db8::1".parse().unwrap(), "eth0".to_owned(), 1500)],
             ports: vec![1194],
         }],
