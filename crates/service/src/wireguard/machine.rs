@@ -375,3 +375,34 @@ impl Machine {
         Some(&self.peers.get(&peer)?.public_key)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(machine: &mut Machine, event: Event, now: Now) -> usize {
+        let mut effects = Vec::new();
+        machine.handle(event, now, &|_| None, &mut effects);
+        let is_look = |effect: &&Effect| matches!(effect, Effect::LookAtPath);
+        effects.iter().filter(is_look).count()
+    }
+
+    /// However often there is something to do, the kernel is asked twice a minute.
+    #[test]
+    fn paths_are_looked_at_seldom_and_when_the_mtu_is_another() {
+        let start = Now::read();
+        let mut machine = Machine::new(start, 1);
+        let mut found = 0;
+        for second in 0..300 {
+            let now = Now {
+                monotonic: start.monotonic + Duration::from_secs(second),
+                ..start
+            };
+            found += looks(&mut machine, Event::Deadline, now);
+        }
+        assert_eq!(found, 10);
+        let up = |mtu| Event::Link { up: true, mtu };
+        let found = [1420, 1420, 1300, 1300].map(|mtu| looks(&mut machine, up(mtu), start));
+        assert_eq!(found, [1, 0, 1, 0]);
+    }
+}
