@@ -265,12 +265,9 @@ fn the_mtu_of_wireguard_follows_its_line_and_leaves_what_others_set() {
     }
 }
 
-/// The router says that packets are too big, the kernel remembers, and tells those who ask.
-#[test]
-fn the_mtu_of_wireguard_follows_what_the_kernel_has_learned_of_the_path() {
-    if !ready() {
-        return;
-    }
+/// A and B with a router between them that says what it has to say, keys and a file for A. B is at the end of a link of
+/// 1400 bytes, and is reached over IPv6.
+fn honest() -> (Site, Router, LinkOptions) {
     let (a, b) = Net::hosts();
     let router = Router::of(Host::private("router").unwrap()).unwrap();
     let near = LinkOptions::numbered(1);
@@ -279,7 +276,6 @@ fn the_mtu_of_wireguard_follows_what_the_kernel_has_learned_of_the_path() {
     Link::new(&router, "far", &b, "eth0", &far).unwrap();
     a.add_default_route(near.b6()).unwrap();
     b.add_default_route(far.a6()).unwrap();
-    let to = far.b6();
     let (keys_a, keys_b) = (Keys::generate(&a).unwrap(), Keys::generate(&b).unwrap());
     let site = Site {
         net: Net { a, b, link: far },
@@ -287,20 +283,47 @@ fn the_mtu_of_wireguard_follows_what_the_kernel_has_learned_of_the_path() {
         keys_b,
         directory: Directory::new(),
     };
+    (site, router, near)
+}
+
+/// The router says that packets are too big, the kernel remembers, and tells those who ask.
+#[test]
+fn the_mtu_of_wireguard_follows_what_the_kernel_has_learned_of_the_path() {
+    if !ready() {
+        return;
+    }
+    let (site, _router, _) = honest();
+    let to = site.net.link.b6();
     let _server = site.server(&[("fd01::1", 128)], &[]);
     let a = &site.net.a;
     let _process = up(&site, &format!("[{to}]"), "10.0.0.0/24, fd01::/64");
     has_mtu(a, 1420, "eth0 1500 less 80");
-    // The packets that are too big are lost.
-    until("an answer to a long packet", || {
-        answered(a, B4, "1") > 0 || {
-            // Anything that changes has the kernel asked at once, and not half a minute later.
-            let mtu = a.netlink().unwrap().link("lo").unwrap().mtu;
-            run_ip(a, &format!("link set lo mtu {}", mtu - 1));
-            false
-        }
-    });
+    // The first packets that are too big are lost.
+    until("an answer to a long packet", || answered(a, B4, "1") > 0);
+    // Anything that changes has the kernel asked at once, and not half a minute later.
     let mtu = a.netlink().unwrap().link("lo").unwrap().mtu;
     run_ip(a, &format!("link set lo mtu {}", mtu - 1));
     has_mtu(a, 1320, &format!("the way to {to} by eth0 1400 less 80"));
+}
+
+/// A line takes over, as PPPoE does when it comes up, and goes with its device.
+#[test]
+fn the_mtu_of_wireguard_follows_the_default_route_to_another_device() {
+    if !ready() {
+        return;
+    }
+    let (site, router, near) = honest();
+    let to = site.net.link.b6();
+    let a = &site.net.a;
+    let second = LinkOptions::numbered(3).mtu(1492);
+    let _process = up(&site, &format!("[{to}]"), "10.0.0.0/24, fd01::/64, ::/0");
+    has_mtu(a, 1420, "eth0 1500 less 80");
+    for _ in 0..2 {
+        Link::new(a, "ppp0", &router, "second", &second).unwrap();
+        run_ip(a, &format!("-6 route replace default via {}", second.b6()));
+        has_mtu(a, 1412, "ppp0 1492 less 80");
+        run_ip(a, "link delete ppp0");
+        run_ip(a, &format!("-6 route replace default via {}", near.b6()));
+        has_mtu(a, 1420, "eth0 1500 less 80");
+    }
 }
