@@ -170,6 +170,10 @@ fn dns_leak(facts: &Facts, found: &mut Vec<Finding>) {
 
 fn mtu(facts: &Facts, found: &mut Vec<Finding>) {
     for tunnel in facts.tunnels.iter().filter(|it| it.protocol == "wireguard") {
+        let place = match &tunnel.mtu_reason {
+            Some(reason) => format!("MTU of {} ({reason})", tunnel.device),
+            None => format!("MTU of {}", tunnel.device),
+        };
         for (peer, line, mtu) in &tunnel.ways {
             let overhead = WIREGUARD[usize::from(peer.is_ipv6())];
             let most = mtu.saturating_sub(overhead);
@@ -177,10 +181,10 @@ fn mtu(facts: &Facts, found: &mut Vec<Finding>) {
                 say(
                     found,
                     format!(
-                        "packets of {} bytes do not fit: {line} takes {mtu}, of which {overhead} are needed to reach {peer}",
+                        "packets of {} bytes do not fit: the way by {line} takes {mtu}, of which {overhead} are needed to reach {peer}",
                         tunnel.mtu
                     ),
-                    &format!("MTU of {}", tunnel.device),
+                    &place,
                     &format!(
                         "leave MTU out of its file, or set it to {most}, or raise that of {line}"
                     ),

@@ -69,6 +69,8 @@ pub enum Effect {
     },
     /// Tell the owner that what the host's settings depend on may be other than before.
     Changed,
+    /// Ask the kernel what it has learned of the paths to the peers: it tells only those who ask.
+    LookAtPath,
     /// Tell the owner to read its configuration again.
     Reload,
     /// End.

@@ -161,6 +161,7 @@ impl World {
             | Effect::Reload
             | Effect::Log(..)
             | Effect::LogPeer(..)
+            | Effect::LookAtPath
             | Effect::LogDropped(..) => {}
         }
         None

@@ -51,6 +51,7 @@ fn sound() -> Facts {
             device: "office".to_owned(),
             protocol: "wireguard".to_owned(),
             mtu: 1420,
+            mtu_reason: Some("eth0 1500 less 80".to_owned()),
             ways: vec![("2001:db8::1".parse().unwrap(), "eth0".to_owned(), 1500)],
             ports: vec![1194],
         }],
@@ -125,6 +126,11 @@ fn name_servers_that_are_missing_silent_or_past_the_tunnel() {
 #[test]
 fn packets_that_do_not_fit_the_line() {
     finds("mtu", "do not fit", |it| it.tunnels[0].ways[0].2 = 1492);
+    // It is said where the MTU is from.
+    let mut facts = sound();
+    (facts.tunnels[0].ways[0].2, facts.tunnels[0].mtu_reason) =
+        (1492, Some("as configured".to_owned()));
+    assert_eq!(all(&facts)[0].place, "MTU of office (as configured)");
     // Over IPv4 there is room for 20 bytes more.
     let mut facts = sound();
     facts.tunnels[0].ways[0] = ("192.0.2.9".parse().unwrap(), "eth0".to_owned(), 1492);
