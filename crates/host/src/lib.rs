@@ -48,6 +48,7 @@ pub mod startup;
 mod step;
 pub mod syslog;
 mod system;
+pub mod tunnel_devices;
 mod want;
 mod ways;
 pub mod written_file;
