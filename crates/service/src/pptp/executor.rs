@@ -11,6 +11,7 @@ use super::network::{self, Network, NetworkError};
 use super::server::{Answering, ServerMachine};
 use super::settings::{self, PasswordError};
 use crate::gate::Gate;
+use crate::names;
 use crate::openvpn::status_socket::StatusSocket;
 use crate::status::Status;
 use crate::watchdog::Watchdog;
@@ -209,7 +210,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         let news = Monitor::open(Watch::ALL)?;
         let poller = Poller::new().map_err(io_error("epoll"))?;
         let wake = Waker::new().map_err(io_error("eventfd"))?;
-        let lookup = Lookup::new(wake);
+        let lookup = Lookup::new(wake, &model.lines, device);
         let add = || -> io::Result<()> {
             poller.add(&signals.pipe, SIGNAL)?;
             poller.add(&tun, TUN)?;
@@ -339,7 +340,7 @@ impl<'m, M: Machine> Executor<'m, M> {
 
     fn effect(&mut self, effect: Effect) -> Result<(), RunError> {
         match effect {
-            Effect::LookUp(host) => self.lookup.begin(host),
+            Effect::LookUp(host) => self.lookup.begin(host, self.network.is_set()),
             Effect::Connect(server, line) => self.connect(server, line),
             Effect::Gre(way, packet) => self.gre.push(way, &packet),
             Effect::ReadLines => self.read_lines(),
@@ -367,6 +368,8 @@ impl<'m, M: Machine> Executor<'m, M> {
 
     fn came_up(&mut self, up: &Up, server: Ipv4Addr) -> Result<(), RunError> {
         if let Role::Client(client) = &self.model.role {
+            // It has proved itself there.
+            names::keep(&client.host, server.into());
             let no_dns = self.options.no_dns;
             let want = network::of_client(self.model, client, up, server, no_dns);
             self.network.set(want)?;
