@@ -261,6 +261,9 @@ fn the_last_good_address_is_kept_over_a_start() {
         portal.asked() > 2
     });
     ends(process);
+    let kept = "cat /var/lib/millrace/endpoints /etc/millrace/endpoints 2> /dev/null || true";
+    let kept = a.output("sh", ["-c", kept]).unwrap();
+    assert!(kept.contains(NAME) && !kept.contains(UNUSED), "{kept}");
     drop(portal);
     let mut process = site.up("0.0.0.0/0");
     says(&mut process, "its last address that was good is tried");

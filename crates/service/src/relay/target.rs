@@ -56,7 +56,7 @@ impl Target {
             let (out, back) = (moved.0 > self.counted.0, moved.1 > self.counted.1);
             self.counted = moved;
             match (out, back) {
-                (_, true) => self.good = name.answered(self.address, now).or(self.good.take()),
+                (_, true) => self.good = name.answered(self.address, now),
                 (true, false) => self.address = name.unanswered(now).or(self.address),
                 (false, false) => {}
             }
