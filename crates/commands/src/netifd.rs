@@ -264,3 +264,5 @@ fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Option<
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use others::notes_of;

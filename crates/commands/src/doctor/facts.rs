@@ -72,6 +72,8 @@ pub(super) struct Facts {
     pub(super) now: SystemTime,
     /// It is no earlier than this.
     pub(super) earliest: SystemTime,
+    /// What the clock has shown before, by the floor on file.
+    pub(super) floor: SystemTime,
     pub(super) links: Vec<Link>,
     pub(super) addresses: Vec<Address>,
     pub(super) rules: Vec<Rule>,

@@ -38,6 +38,7 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
         tun: tun(),
         now: SystemTime::now(),
         earliest: service::floor::earliest(),
+        floor: service::floor::on_file(),
         links: Vec::new(),
         addresses: Vec::new(),
         rules: Vec::new(),

@@ -9,6 +9,7 @@ use super::sockets::SocketPlan;
 use crate::floor::FloorFile;
 use crate::inbox::Inbox;
 use crate::lines::{self, UsageFile};
+use crate::names;
 use crate::now::Now;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
@@ -175,6 +176,7 @@ impl Interface {
                     file.raise(floor);
                 }
             }
+            Effect::KeepAddress(name, address) => names::keep(&name, address),
             Effect::CloseLine(line) => self.plane.close_line(line),
             Effect::LookUp(lookup) => return self.resolver.begin(lookup).map(looked_up),
             Effect::ReadRoutes { mark, peers } => return read_routes(mark, peers),

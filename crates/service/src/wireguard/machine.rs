@@ -14,7 +14,7 @@ use config::types::{AllowedIp, Key32};
 use config::uapi::{DeviceState, PeerState};
 use plane::{Endpoint, LineId, PeerId, RouteChange};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 use wireguard::{Device, Dropped};
 
@@ -125,6 +125,12 @@ impl Turn<'_> {
     /// Where a peer is, as last heard or told.
     pub(super) fn endpoint(&self, id: PeerId) -> Option<Endpoint> {
         Some(self.peer(id).line?.endpoint)
+    }
+
+    /// An address of a name is good, if it is told which.
+    pub(super) fn keep_address(&mut self, good: Option<(String, IpAddr)>) {
+        let keep = good.map(|(name, address)| Effect::KeepAddress(name, address));
+        self.effects.extend(keep);
     }
 
     pub(super) fn log(&mut self, level: log::Level, words: String) {

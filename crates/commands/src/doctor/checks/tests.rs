@@ -29,6 +29,7 @@ fn sound() -> Facts {
         tun: TunDevice::Works,
         now,
         earliest: now - CLOCK_SLACK,
+        floor: SystemTime::UNIX_EPOCH,
         links: vec![
             link(1, "eth0", 1500),
             link(2, "br-lan", 1500),
@@ -252,4 +253,19 @@ fn networks_overlap_where_one_holds_the_other() {
         assert_eq!(overlap(net(a), net(b)), expected, "{a} {b}");
         assert_eq!(overlap(net(b), net(a)), expected, "{b} {a}");
     }
+}
+
+#[test]
+fn a_clock_that_once_ran_ahead_is_told_apart_from_one_that_is_not_set() {
+    let mut facts = sound();
+    let year = Duration::from_secs(365 * 24 * 3600);
+    facts.now = host::clock::built() + year;
+    facts.earliest = host::clock::built();
+    facts.floor = facts.now + 30 * year;
+    let found = all(&facts);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].what.contains("once ran ahead") && found[0].place.ends_with("/clock"));
+    // That of a box without a battery.
+    facts.now = SystemTime::UNIX_EPOCH;
+    assert!(all(&facts)[0].what.contains("not valid yet"));
 }
