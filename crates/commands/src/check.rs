@@ -311,7 +311,8 @@ fn text(judged: &Judged) -> String {
     out
 }
 
-fn counts(report: &Report) -> [usize; 3] {
+/// Lines that are honoured, ignored and refused.
+pub(crate) fn counts(report: &Report) -> [usize; 3] {
     [Verdict::Honoured, Verdict::Ignored, Verdict::Refused]
         .map(|verdict| report.with(verdict).count())
 }

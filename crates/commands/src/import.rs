@@ -217,7 +217,9 @@ fn judge_and_keep(
     let judge = |file: &Path| check::judge(&check::Arguments::of(file, matches));
     let judged: Judged = judge(&path)?;
     // The file is kept whether or not the report is read.
-    let _ = io::stdout().lock().write_all(judged.text().as_bytes());
+    let [tried, called] = [&path, &kept].map(|it| it.display().to_string());
+    let report = judged.text().replace(&tried, &called);
+    let _ = io::stdout().lock().write_all(report.as_bytes());
     if !judged.usable {
         let usable_there = judge(source).is_ok_and(|judged| judged.usable);
         return Err(match usable_there {
@@ -228,7 +230,28 @@ fn judge_and_keep(
     // Unlike a rename, a link replaces nothing.
     let linked = fs::hard_link(&path, &kept).and_then(|()| sync_directory_of(&kept));
     linked.map_err(|error| failed_at(&kept, error))?;
+    let [_, _, refused] = check::counts(&judged.report);
+    if refused > 0 {
+        terminal::note(format_args!(
+            "{refused} lines are refused (above), with which `millrace up` does not start: mend them in {called}, or take them \
+             out"
+        ));
+    }
+    if is_asking(&kept, text) {
+        terminal::note(format_args!(
+            "it asks for a name and a password: for a start without a terminal put both, a line each, into {called} between \
+             <auth-user-pass> and </auth-user-pass>"
+        ));
+    }
     Ok(kept)
+}
+
+/// Whether an OpenVPN profile has name and password asked for at a terminal.
+fn is_asking(path: &Path, text: &str) -> bool {
+    let has = |line: &str| text.lines().any(|it| it.trim() == line);
+    path.extension().is_some_and(|it| it == "ovpn")
+        && has("auth-user-pass")
+        && !has("<auth-user-pass>")
 }
 
 fn failed_at(path: &Path, error: io::Error) -> ImportingError {
@@ -285,6 +308,17 @@ mod tests {
         assert!(again.contains("there is a tunnel of this name"), "{again}");
         let second = bench.import(&source, Some("office8")).unwrap();
         assert!(second.ends_with("kept/office8.conf"));
+    }
+
+    #[test]
+    fn a_profile_that_asks_for_a_password_is_told_from_one_that_has_it() {
+        let ovpn = Path::new("away.ovpn");
+        let asks = "client\nauth-user-pass\n";
+        assert!(is_asking(ovpn, asks));
+        assert!(!is_asking(Path::new("away.conf"), asks));
+        let has = "client\nauth-user-pass\n<auth-user-pass>\na\nb\n</auth-user-pass>\n";
+        assert!(!is_asking(ovpn, has));
+        assert!(!is_asking(ovpn, "client\nauth-user-pass login\n"));
     }
 
     #[test]

@@ -58,12 +58,12 @@ pub(crate) fn command() -> Command {
         .arg(list(
             "tunnel",
             "DEVICE",
-            "A tunnel's device, or mr-* for all that begin so [default: the guard's, or all that are tunnels]",
+            "A tunnel's device, or mr-* for all that begin so [default: the guard's, or the policy's, or all that are tunnels]",
         ))
         .arg(list(
             "lan",
             "DEVICE",
-            "A device of the LAN [default: the guard's]",
+            "A device of the LAN [default: the guard's, or the policy's]",
         ))
         .arg(
             Arg::new("from-lan")
@@ -73,6 +73,9 @@ pub(crate) fn command() -> Command {
                 .help("Wait so long for a device of the LAN to ask, too; it is said what to type there"),
         )
         .arg(flag("no-packets", "Look at names only"))
+        .arg(
+            flag("no-router", "Look only at what the LAN sends").requires("from-lan"),
+        )
         .arg(flag("json", "Print a JSON document"))
 }
 
@@ -84,7 +87,7 @@ enum LeakTestError {
         found: String,
         wanted: &'static str,
     },
-    #[error("no device of the LAN is named: say --lan br-lan, or write guard.toml")]
+    #[error("no device of the LAN is named: say --lan br-lan, or write guard.toml or policy.toml")]
     NoLan,
     #[error("packets cannot be watched: {0}; run this as root")]
     Watch(io::Error),
@@ -109,6 +112,7 @@ struct Plan {
     devices: Devices,
     from_lan: Option<Duration>,
     packets: bool,
+    router: bool,
 }
 
 fn test(matches: &ArgMatches) -> Result<u8, LeakTestError> {
@@ -167,12 +171,17 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
             wanted: "a domain, such as example.com",
         });
     }
+    let policy = config::policy::Policy::read(config::policy::DEFAULT_PATH.as_ref());
+    let policy = policy.ok().map(|(policy, _)| policy);
     let words = |name: &str| -> Option<Vec<String>> {
         let words = matches.get_many::<String>(name)?;
         Some(words.cloned().collect())
     };
     let tunnels = match words("tunnel") {
-        None => guard.as_ref().map(|it| it.tunnels.clone()),
+        None => guard
+            .as_ref()
+            .map(|it| it.tunnels.clone())
+            .or_else(|| policy.as_ref().map(tunnels_of)),
         Some(words) => Some(
             words
                 .into_iter()
@@ -188,7 +197,10 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
     };
     let lan = match words("lan") {
         Some(words) => words,
-        None => guard.map_or_else(Vec::new, |it| [it.lan, it.reach].concat()),
+        None => match guard.map(|it| [it.lan, it.reach].concat()) {
+            Some(lan) if !lan.is_empty() => lan,
+            _ => policy.map(|it| it.lan).unwrap_or_default(),
+        },
     };
     if let Some(word) = lan.iter().find(|it| !is_ifname(it)) {
         return Err(LeakTestError::Option {
@@ -206,7 +218,14 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
         devices: Devices::new(tunnels.as_deref(), &lan)?,
         from_lan: from_lan.map(|it| Duration::from_secs(*it)),
         packets: !matches.get_flag("no-packets"),
+        router: !matches.get_flag("no-router"),
     })
+}
+
+/// The devices that are tunnels to the policy.
+fn tunnels_of(policy: &config::policy::Policy) -> Vec<Pattern> {
+    let named = policy.devices().into_iter().filter_map(Pattern::new);
+    policy.tunnels.iter().cloned().chain(named).collect()
 }
 
 /// A label that has not been asked for before.
@@ -234,7 +253,7 @@ fn probes(plan: &Plan) -> Vec<Probe> {
     if servers.is_empty() {
         servers.extend(OWN);
     }
-    for server in servers {
+    for server in servers.into_iter().filter(|_| plan.router) {
         probes.push(Probe {
             to: Some(server),
             v6: Some(server.is_ipv6()),
@@ -250,7 +269,7 @@ fn probes(plan: &Plan) -> Vec<Probe> {
             });
         }
     };
-    if plan.packets {
+    if plan.packets && plan.router {
         packets(&mut probes, From::Router);
     }
     if plan.from_lan.is_some() {

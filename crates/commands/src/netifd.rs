@@ -275,3 +275,6 @@ fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Option<
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(feature = "pptp")]
+pub(crate) use others::notes_of;

@@ -56,7 +56,11 @@ fn candidates(name: &Path) -> impl Iterator<Item = PathBuf> {
 
 /// Settings of all tunnels are none.
 pub(crate) fn is_profile(file: &PathBuf) -> bool {
-    let settings = [config::settings::DEFAULT_PATH, config::guard::DEFAULT_PATH];
+    let settings = [
+        config::settings::DEFAULT_PATH,
+        config::guard::DEFAULT_PATH,
+        config::policy::DEFAULT_PATH,
+    ];
     !settings.iter().any(|it| file == Path::new(it))
 }
 

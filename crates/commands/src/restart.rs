@@ -18,8 +18,8 @@ pub(crate) fn command() -> Cli {
     Cli::new("restart")
         .about("End a tunnel and bring it up again, as it was brought up")
         .long_about(
-            "End a tunnel and bring it up again: by systemd where millrace@NAME has it up or there is no such tunnel yet, by \
-             netifd (ifup) on OpenWrt where it is an interface, and otherwise with the arguments that `millrace up` was \
+            "End a tunnel and bring it up again: by systemd where a unit (millrace@NAME, openvpn-client@NAME, one of your own) \
+             has it up, or by millrace@NAME where there is no such tunnel yet, by netifd (ifup) on OpenWrt where it is an interface, and otherwise with the arguments that `millrace up` was \
              called with, in the background.",
         )
         .arg(
@@ -44,7 +44,8 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 /// What has a tunnel up.
 #[derive(Debug, PartialEq, Eq)]
 enum By {
-    Systemd,
+    /// This unit of systemd.
+    Systemd(String),
     Netifd,
     /// A process that was started by hand, with these arguments, here.
     Hand {
@@ -55,8 +56,8 @@ enum By {
 }
 
 fn restart(name: &str) -> Outcome<ExitCode> {
-    match by(name, Path::new("/"), running::all())? {
-        By::Systemd => call("systemctl", &["restart", &unit(name)]),
+    match by(name, Path::new("/"), running::all(), main_process)? {
+        By::Systemd(unit) => call("systemctl", &["restart", "--", &unit]),
         By::Netifd => call("ifup", &[name]),
         By::Hand {
             pid,
@@ -87,8 +88,39 @@ fn call(program: &str, arguments: &[&str]) -> Outcome<ExitCode> {
     })
 }
 
-/// Finds out what has the tunnel up; `root` is where the host's files are.
-fn by(name: &str, root: &Path, running: Vec<Running>) -> Outcome<By> {
+/// The unit of systemd's own instance that a process is in, by `/proc/PID/cgroup`.
+fn unit_of(groups: &str) -> Option<&str> {
+    // The one hierarchy of today, or systemd's own beside others: the others may lag behind.
+    let path = groups.lines().find_map(|line| {
+        line.strip_prefix("0::")
+            .filter(|path| *path != "/")
+            .or_else(|| line.split_once(":name=systemd:").map(|it| it.1))
+    })?;
+    let mut parts = path.split('/');
+    // What is below another instance of systemd is not a unit of this one.
+    if parts.clone().any(|it| it.starts_with("user@")) {
+        return None;
+    }
+    // Below a unit may be groups of its own making, but no other unit: a session's shell is in a scope.
+    let unit = parts.find(|it| it.ends_with(".service") || it.ends_with(".scope"))?;
+    let unit = unit.strip_prefix('_').unwrap_or(unit);
+    unit.ends_with(".service").then_some(unit)
+}
+
+/// The main process of a unit; 0 if it has none.
+fn main_process(unit: &str) -> Option<i32> {
+    let arguments = ["show", "--property=MainPID", "--value", "--", unit];
+    let output = Command::new("systemctl").args(arguments).output().ok()?;
+    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+}
+
+/// Finds out what has the tunnel up; `root` is where the host's files are, `main_process` tells that of a unit.
+fn by(
+    name: &str,
+    root: &Path,
+    running: Vec<Running>,
+    main_process: impl FnOnce(&str) -> Option<i32>,
+) -> Outcome<By> {
     let netifd = Path::new("/etc/config/network");
     let interface = |it: &Running| it.name == name && it.path.starts_with(netifd);
     if running.iter().any(interface) {
@@ -99,14 +131,26 @@ fn by(name: &str, root: &Path, running: Vec<Running>) -> Outcome<By> {
         Ok(pid) => pid,
         // An enabled unit whose process is between two starts, or was stopped.
         Err(_) if systemd && is_ifname(name) && !crate::profile::files_of(name).is_empty() => {
-            return Ok(By::Systemd);
+            return Ok(By::Systemd(unit(name)));
         }
         Err(error) => return Err(error.into()),
     };
     let process = root.join(format!("proc/{pid}"));
     let groups = fs::read_to_string(process.join("cgroup")).unwrap_or_default();
-    if systemd && groups.lines().any(|it| it.ends_with(&unit(name))) {
-        return Ok(By::Systemd);
+    if systemd && let Some(unit) = unit_of(&groups) {
+        // A program that was started from a shell of ssh.service is in that too, where no session has a scope of its own.
+        return match main_process(unit) {
+            Some(main) if main == pid || main == 0 => Ok(By::Systemd(unit.to_owned())),
+            _ => {
+                let how = format!(
+                    "restart {unit} if that has it up; otherwise `millrace down {name}`, and bring it up again as before"
+                );
+                Err(
+                    format!("{name}: process {pid} is in {unit} and not its main process; {how}")
+                        .into(),
+                )
+            }
+        };
     }
     let words = fs::read(process.join("cmdline"))?;
     let words = words.split(|byte| *byte == 0).skip(1);
@@ -146,8 +190,8 @@ mod tests {
             name: "office".to_owned(),
             path: path.into(),
         };
-        let found = by("office", root, vec![running("/etc/config/network/office")]);
-        assert_eq!(found.unwrap(), By::Netifd);
+        let netifd = vec![running("/etc/config/network/office")];
+        assert_eq!(by("office", root, netifd, |_| None).unwrap(), By::Netifd);
         let process = root.join("proc/7");
         fs::create_dir_all(&process).unwrap();
         fs::write(process.join("cmdline"), b"millrace\0up\0-v\0office\0").unwrap();
@@ -157,22 +201,63 @@ mod tests {
             arguments,
             directory,
             pid,
-        } = by("office", root, up()).unwrap()
+        } = by("office", root, up(), |_| None).unwrap()
         else {
             panic!("by hand");
         };
         assert_eq!((pid, directory.as_path()), (7, Path::new("/etc")));
         assert_eq!(in_background(arguments), ["up", "--daemon", "-v", "office"]);
         fs::create_dir_all(root.join("run/systemd/system")).unwrap();
-        let group = "0::/system.slice/system-millrace.slice/millrace@office.service\n";
-        fs::write(process.join("cgroup"), group).unwrap();
-        assert_eq!(by("office", root, up()).unwrap(), By::Systemd);
+        let in_group = |group: &str, main| {
+            fs::write(process.join("cgroup"), group).unwrap();
+            by("office", root, up(), |_| main)
+        };
+        for (unit, main, group) in [
+            (
+                "millrace@office.service",
+                7,
+                "0::/system.slice/system-millrace.slice/millrace@office.service\n",
+            ),
+            // Another name than the tunnel's, a group of its own, and no process that systemd knows to be the main one.
+            ("vpn.service", 7, "0::/system.slice/vpn.service\n"),
+            ("vpn.service", 0, "0::/system.slice/vpn.service/below\n"),
+            (
+                "openvpn-client@office.service",
+                7,
+                "0::/system.slice/system-openvpn\\x2dclient.slice/openvpn-client@office.service\n",
+            ),
+            (
+                "vpn.service",
+                7,
+                "5:memory:/\n1:name=systemd:/system.slice/vpn.service\n0::/\n",
+            ),
+        ] {
+            let found = in_group(group, Some(main)).unwrap();
+            assert_eq!(found, By::Systemd(unit.to_owned()), "{group}");
+        }
         // By hand, though systemd is there.
-        fs::write(process.join("cgroup"), "0::/user.slice/session-1.scope\n").unwrap();
-        assert!(matches!(by("office", root, up()).unwrap(), By::Hand { .. }));
+        for group in [
+            "0::/user.slice/user-0.slice/session-1.scope\n",
+            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/terminal.service\n",
+            "0::/\n",
+        ] {
+            assert!(
+                matches!(in_group(group, Some(1)).unwrap(), By::Hand { .. }),
+                "{group}"
+            );
+        }
+        // A shell without a session.
+        let error = in_group("0::/system.slice/ssh.service\n", Some(5)).unwrap_err();
+        assert!(
+            error.to_string().contains("restart ssh.service if"),
+            "{error}"
+        );
+        fs::write(process.join("cgroup"), "0::/\n").unwrap();
         fs::write(process.join("cmdline"), b"wireguard-go\0-f\0wg0\0").unwrap();
-        assert!(by("office", root, up()).is_err());
-        let none = by("none", root, Vec::new()).unwrap_err().to_string();
+        assert!(by("office", root, up(), |_| None).is_err());
+        let none = by("none", root, Vec::new(), |_| None)
+            .unwrap_err()
+            .to_string();
         assert!(none.contains("no tunnel of this name is up"), "{none}");
     }
 }

@@ -48,8 +48,16 @@ pub const DOMAINS_MAX: usize = 512;
 /// Most words in a list.
 const WORDS_MAX: usize = 256;
 
-const KEYS: [&str; 8] = [
-    "lan", "tunnels", "mask", "table", "leases", "dnsmasq", "restart", "entry",
+const KEYS: [&str; 9] = [
+    "lan",
+    "masquerade",
+    "tunnels",
+    "mask",
+    "table",
+    "leases",
+    "dnsmasq",
+    "restart",
+    "entry",
 ];
 
 const DEVICES: &str = "a list of up to 16 names of devices, such as [\"br-lan\"]";
@@ -60,6 +68,7 @@ const NUMBER: &str = "the number of a routing table from which 33 are free, othe
 const FILE: &str = "the path of a file, such as \"/tmp/dhcp.leases\"";
 const DIRECTORY: &str = "the path of a directory, such as \"/etc/dnsmasq.d\"";
 const COMMAND: &str = "a program and its arguments, such as [\"/etc/init.d/dnsmasq\", \"restart\"]";
+const YES: &str = "true or false";
 const TABLES: &str = "tables, each of which begins with [[entry]]";
 
 /// Which packets go which way.
@@ -68,6 +77,8 @@ const TABLES: &str = "tables, each of which begins with [[entry]]";
 pub struct Policy {
     /// Devices of the LAN: what comes in by them is judged.
     pub lan: Vec<String>,
+    /// What the LAN sends through tunnels of entries leaves with the router's own address there.
+    pub masquerade: bool,
     /// Devices that are tunnels, beside those that entries name: no line of the router is among them.
     pub tunnels: Vec<Pattern>,
     /// The bits of a packet's mark that are the policy's.
@@ -88,6 +99,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             lan: Vec::new(),
+            masquerade: false,
             tunnels: Pattern::new(crate::guard::TUNNELS).into_iter().collect(),
             mask: MASK,
             table: TABLE,
@@ -127,6 +139,10 @@ impl Policy {
             let refused = |wanted| wrong(origin.clone(), key, value, wanted);
             match key {
                 "lan" => policy.lan = devices(value).ok_or_else(|| refused(DEVICES))?,
+                "masquerade" => match value {
+                    DeValue::Boolean(yes) => policy.masquerade = *yes,
+                    _ => return Err(refused(YES)),
+                },
                 "tunnels" => {
                     let words = words(value).filter(|it| it.len() <= DEVICES_MAX);
                     let patterns = words.and_then(|it| it.into_iter().map(Pattern::new).collect());

@@ -157,6 +157,22 @@ fn report(guard: Option<&Guard>, asked: bool, facts: &Facts, system: &System) ->
             )
         }));
     }
+    if report.state == State::Held
+        && let Some(guard) = guard
+        && !facts
+            .links
+            .iter()
+            .any(|it| guard.tunnels.iter().any(|tunnel| tunnel.matches(&it.name)))
+    {
+        let up = facts
+            .links
+            .iter()
+            .filter(|it| it.up)
+            .map(|it| it.name.as_str());
+        report
+            .notes
+            .extend(host::tunnel_devices::instead(up, |_| false));
+    }
     if let Way::Through { device, .. } = &report.ways[0]
         && is_filter_strict(device)
     {

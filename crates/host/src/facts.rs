@@ -1,12 +1,13 @@
 //! What a plan has to know of the host. Gathering it changes nothing that stays.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use netio::netlink::{Family, NetlinkError, Route, RouteKind, Rule, RuleAction};
 
 use crate::dns::Resolver;
+use crate::mtu::LineMtu;
 use crate::step::{FORWARD_V4, FORWARD_V6, MAIN, SRC_VALID_MARK, Step, accept_ra};
 use crate::system::System;
 use crate::want::{Gateway, Mtu, Want};
@@ -26,6 +27,12 @@ const DEVICE_RULES: RangeInclusive<u32> = 900..=999;
 /// Where the policy's rules, which ask for a mark, move to where another program's are before 900.
 pub const POLICY_RULES: RangeInclusive<u32> = 830..=893;
 
+/// Addresses for documentation (RFC 5737, RFC 3849): what leads there leads everywhere.
+const ANYWHERE: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
+
 /// Most name servers of the host that are looked at.
 const NAME_SERVERS_MAX: usize = 8;
 
@@ -39,8 +46,8 @@ pub struct Facts {
     pub endpoints: Vec<EndpointWay>,
     /// Default routes of the main table, the best of each family first.
     pub defaults: Vec<Route>,
-    /// MTU of the best default route in bytes, if there is one.
-    pub default_mtu: Option<u32>,
+    /// What the line of the best default route carries, if there is one.
+    pub default_line: Option<LineMtu>,
     /// IPv4 addresses, with the bits of their networks, of the interface that the best default
     /// route leads to.
     pub local_networks: Vec<(IpAddr, u8)>,
@@ -89,8 +96,8 @@ pub struct EndpointWay {
     pub dev: Option<u32>,
     /// The address is one of this host.
     pub local: bool,
-    /// MTU of that interface in bytes.
-    pub mtu: Option<u32>,
+    /// What that way carries.
+    pub mtu: Option<LineMtu>,
 }
 
 impl EndpointWay {
@@ -196,6 +203,36 @@ impl Facts {
         Ok(())
     }
 
+    /// Looks anew at what the ways to the endpoints carry while the tunnel is up, as its own packets with `mark` go now:
+    /// another line, another MTU of its device or route, or what the kernel has learned of the path, which it tells only
+    /// those who ask. The ways themselves stay as they were before the tunnel. Nothing where the MTU is not derived.
+    ///
+    /// # Errors
+    /// As [`Facts::gather`].
+    pub fn look_at_mtu(
+        &mut self,
+        want: &Want,
+        mark: u32,
+        system: &mut dyn System,
+    ) -> Result<(), NetlinkError> {
+        if !matches!(want.mtu, Mtu::Path { .. }) {
+            return Ok(());
+        }
+        let tunnel = system.index_of(&self.interface)?;
+        for way in &mut self.endpoints {
+            way.mtu = way_past(system, way.addr, mark, Some(tunnel))?.mtu;
+        }
+        self.default_line = None;
+        if self.endpoints.iter().all(|way| way.mtu.is_none()) {
+            // Not by listing the routes, which may be many.
+            for addr in ANYWHERE {
+                let found = way_past(system, addr, mark, Some(tunnel))?.mtu;
+                self.default_line = self.default_line.take().or(found);
+            }
+        }
+        Ok(())
+    }
+
     /// The best default route of a family.
     pub(crate) fn default_of(&self, v6: bool) -> Option<&Route> {
         self.defaults.iter().find(|route| route.dst.is_ipv6() == v6)
@@ -214,10 +251,8 @@ impl Facts {
             return Ok(());
         };
         if matches!(want.mtu, Mtu::Path { .. }) {
-            self.default_mtu = match (best.mtu, best.dev) {
-                (None, Some(dev)) => system.mtu(dev).ok(),
-                (mtu, _) => mtu,
-            };
+            let dev = best.dev;
+            self.default_line = dev.and_then(|dev| line(system, dev, best.mtu));
         }
         if let (true, true, Some(dev)) = (want.block_local, best.dst.is_ipv4(), best.dev) {
             let addresses = system.addresses(dev)?;
@@ -278,6 +313,12 @@ impl Facts {
     }
 }
 
+/// What the interface `dev` carries, and a route by it.
+fn line(system: &mut dyn System, dev: u32, route: Option<u32>) -> Option<LineMtu> {
+    let (device, mtu) = system.device(dev).ok()?;
+    Some(LineMtu { device, mtu, route })
+}
+
 /// As [`way`], but not through the tunnel itself, the interface of index `tunnel`.
 fn way_past(
     system: &mut dyn System,
@@ -291,7 +332,7 @@ fn way_past(
     {
         let past = way_without(system, addr, tunnel)?;
         (found.via, found.dev) = past.map_or((None, None), |(via, dev)| (via, Some(dev)));
-        found.mtu = found.dev.and_then(|dev| system.mtu(dev).ok());
+        found.mtu = found.dev.and_then(|dev| line(system, dev, None));
     }
     Ok(found)
 }
@@ -311,7 +352,7 @@ fn way(system: &mut dyn System, addr: IpAddr, mark: u32) -> Result<EndpointWay, 
             via: found.via,
             dev: Some(found.dev),
             local: found.kind == RouteKind::Local,
-            mtu: system.mtu(found.dev).ok(),
+            mtu: line(system, found.dev, found.mtu),
             ..none
         }),
         // No way now: the line may be down, and come up later.

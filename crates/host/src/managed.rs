@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::apply::{Applied, ApplyError};
 use crate::facts::Facts;
+use crate::mtu::{MtuFollower, TunnelMtu};
 use crate::plan::{Plan, PlanError};
 use crate::step::Step;
 use crate::want::{DefaultV4, DefaultV6, EndpointRoutes, Want};
@@ -55,6 +56,8 @@ pub struct Managed {
     ifname: String,
     applied: Option<Applied>,
     plan: Plan,
+    facts: Facts,
+    mtu: MtuFollower,
 }
 
 impl Managed {
@@ -66,6 +69,8 @@ impl Managed {
             ifname: ifname.to_owned(),
             applied: None,
             plan: Plan::default(),
+            facts: Facts::default(),
+            mtu: MtuFollower::default(),
         }
     }
 
@@ -96,13 +101,9 @@ impl Managed {
         let mut netlink = Netlink::open()?;
         let want = past(want, &*self.manager);
         let facts = Facts::gather(&want, &self.ifname, &mut netlink)?;
-        let mtu = Plan::of_interface(&want, &facts).mtu;
-        let index = netlink.index_of(&self.ifname)?;
-        if netlink.mtu(index)? != mtu {
-            netlink.set_mtu(index, mtu)?;
-        }
+        self.mtu.follow(&want, &facts, &mut netlink)?;
         let mut plan = Plan::of_routes(&want, &facts)?;
-        plan.mtu = mtu;
+        self.facts = facts;
         plan.steps
             .retain(|step| matches!(step, Step::OuterRoute { .. }));
         for warning in &plan.warnings {
@@ -123,6 +124,26 @@ impl Managed {
         };
         self.plan = plan;
         errors.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// The MTU that is wanted, and why.
+    #[must_use]
+    pub fn tunnel_mtu(&self) -> &TunnelMtu {
+        self.mtu.wanted()
+    }
+
+    /// Has the MTU follow what the kernel has learned of the path meanwhile. Nothing before [`Managed::set`].
+    ///
+    /// # Errors
+    /// When the host cannot be read, or the MTU not be set.
+    pub fn look_at_path(&mut self, want: &Want) -> Result<(), ManagedError> {
+        if self.facts.interface.is_empty() {
+            return Ok(());
+        }
+        let mut netlink = Netlink::open()?;
+        let want = past(want, &*self.manager);
+        self.facts.look_at_mtu(&want, want.fwmark, &mut netlink)?;
+        Ok(self.mtu.follow(&want, &self.facts, &mut netlink)?)
     }
 
     /// The tunnel is up no more: the manager takes back what it has given the interface.

@@ -10,17 +10,9 @@ use std::net::IpAddr;
 use thiserror::Error;
 
 use crate::facts::Facts;
+use crate::mtu::{IPV6_MTU_MIN, TunnelMtu};
 use crate::step::Step;
-use crate::want::{Mtu, Want, WantedAddress};
-
-/// Below this MTU, in bytes, the kernel has no IPv6 on an interface.
-const IPV6_MTU_MIN: u32 = 1280;
-
-/// Least and largest MTU of an IPv4 interface in bytes.
-const MTU_RANGE: (u32, u32) = (68, 65535);
-
-/// MTU of a line that is not known, in bytes.
-const MTU_USUAL: u32 = 1500;
+use crate::want::{Want, WantedAddress};
 
 /// Everything that is to be done, in order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -105,7 +97,7 @@ impl Plan {
     fn empty(want: &Want, facts: &Facts) -> Self {
         Self {
             fwmark: want.fwmark,
-            mtu: mtu(want, facts),
+            mtu: TunnelMtu::new(want, facts).bytes,
             ..Self::default()
         }
     }
@@ -173,19 +165,5 @@ impl Plan {
             wanted.only.clear();
         }
         self.steps.push(Step::Dns { resolver, wanted });
-    }
-}
-
-fn mtu(want: &Want, facts: &Facts) -> u32 {
-    match want.mtu {
-        Mtu::Exact(mtu) => mtu,
-        Mtu::Path { overhead } => {
-            let ways = facts.endpoints.iter().filter_map(|way| way.mtu);
-            // The widest, as wg-quick: the narrow ones are what path MTU discovery is for.
-            let outer = ways.max().or(facts.default_mtu).unwrap_or(MTU_USUAL);
-            outer
-                .saturating_sub(overhead)
-                .clamp(MTU_RANGE.0, MTU_RANGE.1)
-        }
     }
 }

@@ -24,8 +24,8 @@ const RESOLV_CONFS: [&str; 2] = ["/run/systemd/resolve/resolv.conf", "/etc/resol
 pub trait System {
     /// Index of an interface.
     fn index_of(&mut self, ifname: &str) -> Result<u32, NetlinkError>;
-    /// MTU of an interface in bytes.
-    fn mtu(&mut self, dev: u32) -> Result<u32, NetlinkError>;
+    /// Name of an interface, and its MTU in bytes.
+    fn device(&mut self, dev: u32) -> Result<(String, u32), NetlinkError>;
     /// Sets the MTU of an interface in bytes.
     fn set_mtu(&mut self, dev: u32, mtu: u32) -> Result<(), NetlinkError>;
     /// Sets an interface up.
@@ -104,8 +104,9 @@ impl System for Netlink {
         self.index_of(ifname)
     }
 
-    fn mtu(&mut self, dev: u32) -> Result<u32, NetlinkError> {
-        self.mtu(dev)
+    fn device(&mut self, dev: u32) -> Result<(String, u32), NetlinkError> {
+        let link = self.link_by_index(dev)?;
+        Ok((link.name, link.mtu))
     }
 
     fn set_mtu(&mut self, dev: u32, mtu: u32) -> Result<(), NetlinkError> {

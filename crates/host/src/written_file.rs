@@ -174,7 +174,7 @@ fn locked(path: &Path) -> io::Result<File> {
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if !is_ours(path) {
+                if is_foreign(path) {
                     remove(path)?;
                     continue;
                 }
@@ -199,10 +199,11 @@ fn is_at(file: &File, path: &Path) -> bool {
     there.is_some() && file.metadata().ok().map(identity) == there
 }
 
-/// Whether it may be of a writer that is waited for: another user's file could stay locked for ever.
-fn is_ours(path: &Path) -> bool {
+/// Whether it cannot be of a writer that is waited for: another user's file could stay locked for ever. What has just
+/// gone is not another's: the next writer may have put its own there, which is not to be removed.
+fn is_foreign(path: &Path) -> bool {
     let user = Uid::effective().as_raw();
-    fs::symlink_metadata(path).is_ok_and(|it| it.is_file() && [0, user].contains(&it.uid()))
+    fs::symlink_metadata(path).is_ok_and(|it| !it.is_file() || ![0, user].contains(&it.uid()))
 }
 
 fn remove(path: &Path) -> io::Result<()> {

@@ -248,6 +248,28 @@ fn the_last_good_address_is_kept_over_a_start() {
     says(&mut process, "is up;");
     reaches(a, B4);
     ends(process);
+    // A captive portal answers with its own address, at which there is no peer, and after that nothing answers. The file is
+    // made older, as it is not written twice in ten minutes.
+    let age = "for file in /var/lib/millrace/endpoints /etc/millrace/endpoints; do \
+        test ! -e $file || touch -d '20 minutes ago' $file; done";
+    a.output("sh", ["-ec", age]).unwrap();
+    let portal = site.dns(&[ip(UNUSED)]);
+    let mut process = site.up("0.0.0.0/0");
+    says(&mut process, "is up;");
+    until("a second query", || {
+        ping(a, ip(B4), &PingOptions::count(1)).unwrap();
+        portal.asked() > 2
+    });
+    ends(process);
+    let kept = "cat /var/lib/millrace/endpoints /etc/millrace/endpoints 2> /dev/null || true";
+    let kept = a.output("sh", ["-c", kept]).unwrap();
+    assert!(kept.contains(NAME) && !kept.contains(UNUSED), "{kept}");
+    drop(portal);
+    let mut process = site.up("0.0.0.0/0");
+    says(&mut process, "its last address that was good is tried");
+    says(&mut process, "is up;");
+    reaches(a, B4);
+    ends(process);
     let _dns = site.dns(&[]);
     let mut process = site.up("0.0.0.0/0");
     says(&mut process, "waiting for an address of vpn.test");

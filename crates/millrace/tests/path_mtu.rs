@@ -4,10 +4,12 @@
 
 use acceptance::openvpn::{self, Ends, Pair, amount};
 use acceptance::{
-    B4, B6, Net, Setup, Tunnel, WG, ip, ready, settings, tcp_both_ways, until, until_some,
+    A4, B4, B6, Directory, Net, PATIENCE, PROGRAM, Setup, Site, Tunnel, WG, ip, ready, settings,
+    status_of, tcp_both_ways, until, until_some,
 };
 use lab::openvpn::KeyKind;
-use lab::{Host, Link, LinkOptions, Router};
+use lab::peer::Keys;
+use lab::{Host, Link, LinkOptions, Process, Router};
 use nix::sys::socket::{getsockopt, sockopt::TcpMaxSeg};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
@@ -176,5 +178,152 @@ fn syns_through_wireguard_ask_for_what_the_interface_carries() {
                 });
             }
         }
+    }
+}
+
+/// The interface of a tunnel that a file describes.
+const UP: &str = "up0";
+
+/// Runs A's end by a file that says nothing of the MTU.
+fn up(site: &Site, endpoint: &str, ranges: &str) -> Process {
+    let lines = format!("Address = {A4}/24, fd01::1/64");
+    let file = site.file(UP, &lines, endpoint, ranges, "");
+    let mut process = site
+        .net
+        .a
+        .command(PROGRAM)
+        .arg("up")
+        .arg(&file)
+        .spawn()
+        .unwrap();
+    process
+        .wait_for_line("the tunnel", PATIENCE, |line| line.contains("is up"))
+        .unwrap();
+    process
+}
+
+/// Waits until A's interface has this MTU, and the status says so and why.
+fn has_mtu(a: &Host, mtu: u32, reason: &str) {
+    let mut last = String::new();
+    until_some(&format!("{mtu}: {reason}"), || {
+        let link = a.netlink().unwrap().link(UP).unwrap().mtu;
+        let status = status_of(a, UP);
+        let now = format!("{link}, {}: {}", status["mtu"], status["mtu_reason"]);
+        if now != last {
+            println!("{now}");
+            last = now;
+        }
+        let same = link == mtu && status["mtu"] == mtu && status["mtu_reason"] == reason;
+        same.then_some(())
+    });
+}
+
+fn run_ip(host: &Host, words: &str) {
+    host.output("ip", words.split(' ')).unwrap();
+}
+
+/// As where PPPoE comes up after the tunnel, or another line takes over.
+#[test]
+fn the_mtu_of_wireguard_follows_its_line_and_leaves_what_others_set() {
+    if !ready() {
+        return;
+    }
+    for ranges in [
+        "10.0.0.0/24, fd01::/64",
+        "10.0.0.0/24, 0.0.0.0/0, fd01::/64",
+    ] {
+        println!("{ranges}");
+        let site = Site::new();
+        let _server = site.server(&[("fd01::1", 128)], &[]);
+        let (a, to) = (&site.net.a, site.net.link.b4());
+        let device = "eth0";
+        let _process = up(&site, &to.to_string(), ranges);
+        has_mtu(a, 1420, &format!("{device} 1500 less 80"));
+        run_ip(a, &format!("link set {device} mtu 1492"));
+        has_mtu(a, 1412, &format!("{device} 1492 less 80"));
+        let route = format!("route add {to}/32 dev {device} mtu 1400");
+        run_ip(a, &route);
+        let reason = format!("the way to {to} by {device} 1400 less 80");
+        has_mtu(a, 1320, &reason);
+        run_ip(a, &route.replace("add", "del"));
+        has_mtu(a, 1412, &format!("{device} 1492 less 80"));
+        run_ip(a, &format!("link set {UP} mtu 1300"));
+        let would = |mtu: u32, of: u32| {
+            format!("set by another program; would be {mtu}: {device} {of} less 80")
+        };
+        has_mtu(a, 1300, &would(1412, 1492));
+        run_ip(a, &format!("link set {device} mtu 1480"));
+        has_mtu(a, 1300, &would(1400, 1480));
+        run_ip(a, &format!("link set {UP} mtu 1412"));
+        has_mtu(a, 1400, &format!("{device} 1480 less 80"));
+        // The tunnel has IPv6.
+        run_ip(a, &format!("link set {device} mtu 1300"));
+        let least = format!("the least for IPv6; {device} 1300 less 80 would be 1220");
+        has_mtu(a, 1280, &least);
+        run_ip(a, &format!("link set {device} mtu 1500"));
+        has_mtu(a, 1420, &format!("{device} 1500 less 80"));
+    }
+}
+
+/// A and B with a router between them that says what it has to say, keys and a file for A. B is at the end of a link of
+/// 1400 bytes, and is reached over IPv6.
+fn honest() -> (Site, Router, LinkOptions) {
+    let (a, b) = Net::hosts();
+    let router = Router::of(Host::private("router").unwrap()).unwrap();
+    let near = LinkOptions::numbered(1);
+    let far = LinkOptions::numbered(2).mtu(1400);
+    Link::new(&a, "eth0", &router, "near", &near).unwrap();
+    Link::new(&router, "far", &b, "eth0", &far).unwrap();
+    a.add_default_route(near.b6()).unwrap();
+    b.add_default_route(far.a6()).unwrap();
+    let (keys_a, keys_b) = (Keys::generate(&a).unwrap(), Keys::generate(&b).unwrap());
+    let site = Site {
+        net: Net { a, b, link: far },
+        keys_a,
+        keys_b,
+        directory: Directory::new(),
+    };
+    (site, router, near)
+}
+
+/// The router says that packets are too big, the kernel remembers, and tells those who ask.
+#[test]
+fn the_mtu_of_wireguard_follows_what_the_kernel_has_learned_of_the_path() {
+    if !ready() {
+        return;
+    }
+    let (site, _router, _) = honest();
+    let to = site.net.link.b6();
+    let _server = site.server(&[("fd01::1", 128)], &[]);
+    let a = &site.net.a;
+    let _process = up(&site, &format!("[{to}]"), "10.0.0.0/24, fd01::/64");
+    has_mtu(a, 1420, "eth0 1500 less 80");
+    // The first packets that are too big are lost.
+    until("an answer to a long packet", || answered(a, B4, "1") > 0);
+    // Anything that changes has the kernel asked at once, and not half a minute later.
+    let mtu = a.netlink().unwrap().link("lo").unwrap().mtu;
+    run_ip(a, &format!("link set lo mtu {}", mtu - 1));
+    has_mtu(a, 1320, &format!("the way to {to} by eth0 1400 less 80"));
+}
+
+/// A line takes over, as PPPoE does when it comes up, and goes with its device.
+#[test]
+fn the_mtu_of_wireguard_follows_the_default_route_to_another_device() {
+    if !ready() {
+        return;
+    }
+    let (site, router, near) = honest();
+    let to = site.net.link.b6();
+    let a = &site.net.a;
+    let second = LinkOptions::numbered(3).mtu(1492);
+    let _process = up(&site, &format!("[{to}]"), "10.0.0.0/24, fd01::/64, ::/0");
+    has_mtu(a, 1420, "eth0 1500 less 80");
+    for _ in 0..2 {
+        Link::new(a, "ppp0", &router, "second", &second).unwrap();
+        run_ip(a, &format!("-6 route replace default via {}", second.b6()));
+        has_mtu(a, 1412, "ppp0 1492 less 80");
+        run_ip(a, "link delete ppp0");
+        run_ip(a, &format!("-6 route replace default via {}", near.b6()));
+        has_mtu(a, 1420, "eth0 1500 less 80");
     }
 }

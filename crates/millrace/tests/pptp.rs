@@ -133,6 +133,40 @@ fn moves_packets(mppe: &str, cipher: &str) {
     }
 }
 
+/// At the boot of a router: the device that everything is to leave by comes later.
+#[test]
+fn a_device_that_is_not_there_yet_is_waited_for() {
+    if !ready() {
+        return;
+    }
+    let (net, directory) = (Net::new(), Directory::new());
+    let file = directory.file("server.toml", &server_text(""));
+    let mut server = start(&net.b, &file);
+    is_up(&mut server);
+    let text = client_text(net.link.b4(), "correct horse", "");
+    let file = directory.file("client.toml", &text);
+    let start = || {
+        let command = net.a.command(PROGRAM).arg("up").arg(&file);
+        let mut client = command.args(["--bind-device", "wan0"]).spawn().unwrap();
+        let waits = |line: &str| line.contains("waiting for the device wan0");
+        client.wait_for_line("its device", PATIENCE, waits).unwrap();
+        client
+    };
+    // One that is not waited for any more leaves nothing.
+    end(start());
+    assert!(!net.a.has_interface("pptp0").unwrap());
+    let mut client = start();
+    for words in ["set eth0 down", "set eth0 name wan0", "set wan0 up"] {
+        let words = ["link"].into_iter().chain(words.split(' '));
+        net.a.output("ip", words).unwrap();
+    }
+    is_up(&mut client);
+    pings(&net.a, SERVER, 1);
+    end(client);
+    end(server);
+    assert_eq!(run_files(&net.a), Vec::<String>::new());
+}
+
 #[test]
 fn a_key_for_each_packet_over_a_line_that_reorders() {
     moves_packets("128", "MPPE-128 stateless");

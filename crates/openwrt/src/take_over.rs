@@ -52,7 +52,8 @@ pub enum TakeOverError {
 }
 
 /// Takes over the interface or instance `only`, or all of them. The texts are those of `/etc/config/network` and
-/// `/etc/config/openvpn`; the latter is empty where there is none.
+/// `/etc/config/openvpn`; the latter is empty where there is none. `judge` reads the file of an instance: what is not honoured
+/// of it, or why it would not work, by which the instance stays as it is.
 ///
 /// # Errors
 /// [`TakeOverError`]; nothing is to be written then.
@@ -60,6 +61,7 @@ pub fn take_over(
     network: &str,
     openvpn: &str,
     only: Option<&str>,
+    judge: &dyn Fn(&str) -> Result<Vec<String>, String>,
 ) -> Result<TakenOver, TakeOverError> {
     let mut taken = TakenOver::default();
     let package = read("network", network)?;
@@ -99,7 +101,7 @@ pub fn take_over(
             continue;
         }
         found = true;
-        if let Some(file) = instance(&package, section, name, &mut taken) {
+        if let Some(file) = instance(&package, section, name, judge, &mut taken) {
             off(section, name, &mut others, &mut expected_others, &mut taken)?;
             // A path has neither quotes nor ends of lines: `instance` has looked.
             let _ = write!(
@@ -210,6 +212,7 @@ fn instance(
     package: &Package,
     section: &Section,
     name: &str,
+    judge: &dyn Fn(&str) -> Result<Vec<String>, String>,
     taken: &mut TakenOver,
 ) -> Option<String> {
     let mut leave = |words: &str| {
@@ -238,6 +241,13 @@ fn instance(
             "network has a section of that name; give that one proto millrace and this config_file",
         );
         return None;
+    }
+    match judge(file) {
+        Ok(notes) => taken.hints.extend(notes),
+        Err(why) => {
+            leave(&why);
+            return None;
+        }
     }
     taken.changes.push(format!(
         "network: new interface {name}: proto {PROTO}, config_file {file}"

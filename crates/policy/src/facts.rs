@@ -121,6 +121,7 @@ impl Facts {
         Surroundings {
             lan: policy.lan.clone(),
             networks: of_devices(&self.links, &self.addresses, &self.main, &lan),
+            masquerade: policy.masquerade,
             lines: match self.is_around(policy) {
                 true => lines(policy, self),
                 false => Vec::new(),

@@ -51,6 +51,7 @@ pub(crate) fn surroundings() -> Surroundings {
             (ip("2001:db8:1:1::"), 64),
         ],
         lines: Vec::new(),
+        masquerade: false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! How the policy stands.
 
 use config::policy::{Down, Policy, Way, Who};
+use host::tunnel_devices::instead;
 use netio::netlink::{Family, Link};
 
 use crate::facts::{FAMILIES, Facts, TableFact};
@@ -50,6 +51,8 @@ pub struct EntryReport {
     pub to: String,
     /// Which way, of IPv4 and of IPv6.
     pub ways: [String; 2],
+    /// The name servers that are asked in the place of others, for all port 53; empty where that is left to the device.
+    pub dns: String,
     /// Names in `who` that have no lease, so that nothing is done about them.
     pub unknown: Vec<String>,
 }
@@ -174,6 +177,14 @@ impl Report {
                 ));
             }
         }
+        let devices = policy.devices();
+        let is_there = |name: &&str| facts.links.iter().any(|it| it.name == *name);
+        if !devices.iter().all(is_there) {
+            let up = facts.links.iter().filter(|it| it.up);
+            let up = up.map(|it| it.name.as_str());
+            let other = instead(up, |name| policy.is_tunnel(name));
+            self.notes.extend(other);
+        }
         let guarded = guarded_devices(policy, facts);
         let is_around = |it: &config::policy::Entry| it.way == Way::Around;
         if !guarded.is_empty() && policy.entries.iter().any(is_around) {
@@ -237,6 +248,7 @@ fn entries(policy: &Policy, facts: &Facts) -> Vec<EntryReport> {
                 entry.to.iter().map(ToString::to_string).collect(),
                 "everywhere",
             ),
+            dns: words(entry.dns.iter().map(ToString::to_string).collect(), ""),
             ways: FAMILIES.map(|family| way(&entry.way, &ways, facts, family)),
             unknown: unknown.collect(),
         }

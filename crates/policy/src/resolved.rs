@@ -21,6 +21,8 @@ pub(crate) struct Resolved {
     pub(crate) networks: Vec<Network>,
     /// To which names.
     pub(crate) domains: Vec<Domain>,
+    /// The name servers that are asked in the place of others.
+    pub(crate) dns: Vec<IpAddr>,
 }
 
 /// Whose packets are meant: any of these.
@@ -78,6 +80,7 @@ pub(crate) fn resolved(policy: &Policy, names: &Names) -> Vec<Resolved> {
             who: (!entry.who.is_empty()).then_some(who),
             networks: apart(networks),
             domains,
+            dns: entry.dns.clone(),
         }
     };
     policy.entries.iter().map(one).collect()

@@ -7,6 +7,9 @@
 //! | `to_N` | those of entry N | compares where they go |
 //! | `way_X` | those that fit | writes mark X to packet and connection |
 //! | `output` | what the router sends itself | restores the mark of answers |
+//! | `names` | what goes to port 53 | leads it to the name servers of its entry |
+//! | `input` | what is for the router | refuses what goes to port 53 and has no name server of its family there |
+//! | `source` | what leaves by tunnels | gives it the router's address |
 //! | `forward` | what leaves | refuses what is marked for a tunnel and would leave by another device, and what is blocked |
 //!
 //! The table is changed in one transaction, and never deleted while the policy is on: its sets have the addresses of
@@ -17,10 +20,12 @@ use std::fmt::Write as _;
 
 use config::policy::{Domain, Down};
 use guard::networks::Network;
-use netio::netlink::{Chain, HOOK_FORWARD, HOOK_OUTPUT, HOOK_PREROUTING};
+use netio::netlink::{Chain, HOOK_FORWARD, HOOK_OUTPUT, HOOK_POSTROUTING, HOOK_PREROUTING};
 
 use crate::resolved::{Resolved, Those, of_family};
 use crate::ways::Ways;
+
+mod names;
 
 /// The table, of the family `inet`.
 pub const TABLE: &str = "millrace_policy";
@@ -33,6 +38,9 @@ pub const MARKING: i32 = -145;
 
 /// Before the guard's chain, which has -5.
 pub const REFUSING: i32 = -6;
+
+/// Where sources are translated.
+const SOURCE: i32 = 100;
 
 /// Most addresses that are kept of a name and family.
 const ADDRESSES_MAX: usize = 16384;
@@ -55,6 +63,8 @@ pub(crate) struct Surroundings {
     pub(crate) networks: Vec<Network>,
     /// Devices of lines: what comes in by them is answered by them. Empty where that needs nothing.
     pub(crate) lines: Vec<String>,
+    /// What leaves by tunnels gets the router's address.
+    pub(crate) masquerade: bool,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -86,7 +96,7 @@ pub(crate) fn set_of(domain: &Domain, family: u8) -> String {
 impl WantedTable {
     pub(crate) fn new(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> Self {
         let mut chains = vec![
-            prerouting(ways, around),
+            prerouting(ways, entries, around),
             output(ways, around),
             forward(ways, around),
             choose(entries),
@@ -94,6 +104,8 @@ impl WantedTable {
         for (number, entry) in (1..).zip(entries) {
             chains.push(to(number, entry, around));
         }
+        chains.extend(names::chains(entries, &around.lan));
+        chains.extend(source(ways, around));
         let mut marks: Vec<u32> = entries.iter().map(|it| it.mark).collect();
         marks.sort_unstable();
         marks.dedup();
@@ -258,7 +270,7 @@ fn to_lan(around: &Surroundings) -> Vec<String> {
         .collect()
 }
 
-fn prerouting(ways: &Ways, around: &Surroundings) -> WantedChain {
+fn prerouting(ways: &Ways, entries: &[Resolved], around: &Surroundings) -> WantedChain {
     let mask = ways.mask;
     // Another program may have restored the whole of a connection's mark, of answers too, which must not go where the
     // question went.
@@ -289,6 +301,7 @@ fn prerouting(ways: &Ways, around: &Surroundings) -> WantedChain {
             set("meta", mask, mark)
         ));
     }
+    rules.extend(names::marking(entries));
     rules.extend([
         "ct state { established, related } return".to_owned(),
         "fib daddr type { local, broadcast, anycast, multicast } return".to_owned(),
@@ -359,6 +372,21 @@ fn forward(ways: &Ways, around: &Surroundings) -> WantedChain {
         hook: Some(("filter", "forward", HOOK_FORWARD, REFUSING)),
         rules,
     }
+}
+
+/// Firewalls of most routers masquerade only what leaves by the line.
+fn source(ways: &Ways, around: &Surroundings) -> Option<WantedChain> {
+    let mut devices: Vec<String> = ways.leads.iter().map(|it| it.device.clone()).collect();
+    devices.dedup();
+    (around.masquerade && !devices.is_empty()).then(|| WantedChain {
+        name: "source".to_owned(),
+        hook: Some(("nat", "postrouting", HOOK_POSTROUTING, SOURCE)),
+        rules: vec![format!(
+            "iifname {} oifname {} masquerade",
+            quoted(&around.lan),
+            quoted(&devices)
+        )],
+    })
 }
 
 fn choose(entries: &[Resolved]) -> WantedChain {

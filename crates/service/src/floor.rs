@@ -22,6 +22,9 @@ pub const AHEAD: Duration = Duration::from_secs(600);
 /// The same while stamps follow the floor and not the clock: each is some 17 ms later than the last one.
 const STEPS_AHEAD: Duration = Duration::from_secs(2);
 
+/// How long after its making a program takes the floor on file for a time that has been: ten years.
+const TRUSTED: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// Bytes of a place: those of a block of flash, so that a write which is broken off leaves the other one.
 const PLACE: usize = 4096;
 
@@ -75,7 +78,7 @@ impl FloorFile {
     /// become a user that could not do so.
     #[must_use]
     pub fn open() -> (Option<Self>, SystemTime) {
-        let path = places::directory().join("clock");
+        let path = path();
         match Self::at(&path) {
             Ok((file, floor)) => (Some(file), floor),
             Err(error) => {
@@ -176,11 +179,31 @@ impl FloorFile {
 /// file. Nothing is made for it, and nothing is said.
 #[must_use]
 pub fn earliest() -> SystemTime {
-    let path = places::directory().join("clock");
-    let floor = File::open(path).and_then(|file| locked_shared(&file, newest));
+    judged_by(on_file(), host::clock::built())
+}
+
+/// The time that the clock of this host has come to, by the floor on file; 1970 where there is none.
+#[must_use]
+pub fn on_file() -> SystemTime {
+    let floor = File::open(path()).and_then(|file| locked_shared(&file, newest));
     // It may be ahead of the time by that much.
     let floor = Duration::from_nanos(floor.map_or(0, |(_, floor)| floor)).saturating_sub(AHEAD);
-    host::clock::built().max(SystemTime::UNIX_EPOCH + floor)
+    SystemTime::UNIX_EPOCH + floor
+}
+
+/// Where the floor is.
+#[must_use]
+pub fn path() -> PathBuf {
+    places::directory().join("clock")
+}
+
+/// A floor that no program of this build lives to see is of a clock that ran ahead. No certificate is judged by that: those
+/// that are valid would have expired. (Stamps stay later than it: peers have seen those of before.)
+fn judged_by(floor: SystemTime, built: SystemTime) -> SystemTime {
+    match floor > built + TRUSTED {
+        true => built,
+        false => floor.max(built),
+    }
 }
 
 /// The floor in the newest place that is whole. One of the far future is none.
@@ -242,6 +265,15 @@ mod tests {
         assert_eq!(floor.use_up(now, now), Some(now + AHEAD));
         let later = now + AHEAD + Duration::from_millis(17);
         assert_eq!(floor.use_up(later, at(0)), Some(later + STEPS_AHEAD));
+    }
+
+    #[test]
+    fn a_clock_that_ran_ahead_judges_no_certificate() {
+        let built = at(1_800_000_000);
+        assert_eq!(judged_by(at(0), built), built);
+        let year = Duration::from_secs(365 * 24 * 3600);
+        assert_eq!(judged_by(built + year, built), built + year);
+        assert_eq!(judged_by(built + 30 * year, built), built);
     }
 
     #[test]

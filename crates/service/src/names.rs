@@ -7,6 +7,9 @@
 //! 2. of the host's resolver;
 //! 3. of the name servers that the host had when nothing led them into the tunnel, by the lines, or with the tunnel's mark;
 //! 4. where none of them says anything: the last addresses that were good ([`kept`]).
+//!
+//! What is found is not kept for that: a captive portal answers every question with its own address. It is kept when the
+//! other end has proved itself there, which the machines say.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
@@ -18,13 +21,15 @@ use dns::message::MESSAGE_MAX;
 use netio::poll::Poller;
 use nix::sys::socket::{setsockopt, sockopt};
 
-pub(crate) mod kept;
+mod background;
+mod kept;
 mod servers;
 
-pub(crate) use servers::of_host;
+pub(crate) use background::Background;
+pub(crate) use kept::keep;
 
 /// The ways to ask about a name that is looked up elsewhere, or while nothing else may be asked.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Asker {
     /// Servers of the lines' own.
     lines: Sockets,
@@ -39,10 +44,10 @@ impl Asker {
         let mut asker = Self::default();
         let devices = lines.lines.iter().filter_map(|line| {
             let device = line.interface.as_deref()?;
-            Some((line.name.as_str(), device))
+            Some((line.name.as_str(), device, line.mark.unwrap_or(mark)))
         });
         let mut is_by_lines = false;
-        for (name, device) in devices {
+        for (name, device, mark) in devices {
             is_by_lines = true;
             for server in servers::of_line(name, device) {
                 asker.lines.open(server, mark, Some(device));
@@ -59,7 +64,7 @@ impl Asker {
         asker
     }
 
-    /// All addresses of a name.
+    /// All addresses of a name. Nothing is kept of them: see [`keep`].
     ///
     /// # Errors
     /// What the host's resolver says, where nothing else knows.
@@ -67,24 +72,17 @@ impl Asker {
         // A scoped address, which is no name: an interface may come later.
         let is_name = config::types::is_domain(host.trim_end_matches('.'));
         if is_name && let Ok(found) = self.lines.look_up(host) {
-            return Ok(kept::keep(host, found));
+            return Ok(found);
         }
         let error = match (host, 0_u16).to_socket_addrs() {
-            Ok(found) => {
-                let found = found.map(|it| it.ip()).collect();
-                return Ok(if is_name {
-                    kept::keep(host, found)
-                } else {
-                    found
-                });
-            }
+            Ok(found) => return Ok(found.map(|it| it.ip()).collect()),
             Err(error) => error,
         };
         if !is_name {
             return Err(error);
         }
         match self.past.look_up(host) {
-            Ok(found) => return Ok(kept::keep(host, found)),
+            Ok(found) => return Ok(found),
             Err(LookupError::NoAddress) => return Err(error),
             Err(past) => log::debug!("{host}: past the tunnel: {past}"),
         }
@@ -102,7 +100,7 @@ impl Asker {
 const SOCKETS_MAX: usize = 16;
 
 /// A group of servers, asked one after the other.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Sockets(Vec<UdpSocket>);
 
 impl Sockets {

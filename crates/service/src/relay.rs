@@ -7,6 +7,7 @@
 mod forward;
 mod target;
 
+use crate::names;
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
 use crate::wireguard::resolver::Resolver;
@@ -259,6 +260,9 @@ impl<'a> Relay<'a> {
             && let Some((lookup, found)) = self.resolver.begin(lookup)
         {
             self.target.looked_up(&lookup, found, now);
+        }
+        if let Some((name, address)) = self.target.take_good() {
+            names::keep(&name, address);
         }
         self.aim();
         Ok(true)

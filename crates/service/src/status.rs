@@ -44,6 +44,8 @@ pub struct Status {
     pub fwmark: u32,
     /// Of the interface, in bytes.
     pub mtu: u32,
+    /// Why it has that, in words; none where the daemon does not set it.
+    pub mtu_reason: Option<String>,
     /// Threads of the data plane.
     pub workers: usize,
     /// Milliseconds since the daemon's start, by a clock that never jumps. Rates are computed

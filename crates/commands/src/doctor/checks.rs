@@ -95,9 +95,23 @@ fn tun(facts: &Facts, found: &mut Vec<Finding>) {
 }
 
 fn clock(facts: &Facts, found: &mut Vec<Finding>) {
-    let (now, known) = (facts.now, facts.earliest);
+    let (now, known) = (facts.now, facts.earliest.max(facts.floor));
     if now + CLOCK_SLACK > known {
         return;
+    }
+    // It is not behind for the want of a battery: one of the two is wrong.
+    if host::clock::is_set(now) {
+        let file = service::floor::path();
+        let (now, known) = (netio::time::local(now), netio::time::local(known));
+        return say(
+            found,
+            format!(
+                "the clock shows {now}, and has shown {known}: either it is behind now, or it once ran ahead"
+            ),
+            &file.display().to_string(),
+            "if it is behind, have it set by NTP; if it ran ahead, end all tunnels, remove this file and start them again (a \
+             WireGuard peer that has seen stamps of that time answers again when its own tunnel is started anew)",
+        );
     }
     let (now, known) = (netio::time::local(now), netio::time::local(known));
     say(
@@ -170,6 +184,10 @@ fn dns_leak(facts: &Facts, found: &mut Vec<Finding>) {
 
 fn mtu(facts: &Facts, found: &mut Vec<Finding>) {
     for tunnel in facts.tunnels.iter().filter(|it| it.protocol == "wireguard") {
+        let place = match &tunnel.mtu_reason {
+            Some(reason) => format!("MTU of {} ({reason})", tunnel.device),
+            None => format!("MTU of {}", tunnel.device),
+        };
         for (peer, line, mtu) in &tunnel.ways {
             let overhead = WIREGUARD[usize::from(peer.is_ipv6())];
             let most = mtu.saturating_sub(overhead);
@@ -177,10 +195,10 @@ fn mtu(facts: &Facts, found: &mut Vec<Finding>) {
                 say(
                     found,
                     format!(
-                        "packets of {} bytes do not fit: {line} takes {mtu}, of which {overhead} are needed to reach {peer}",
+                        "packets of {} bytes do not fit: the way by {line} takes {mtu}, of which {overhead} are needed to reach {peer}",
                         tunnel.mtu
                     ),
-                    &format!("MTU of {}", tunnel.device),
+                    &place,
                     &format!(
                         "leave MTU out of its file, or set it to {most}, or raise that of {line}"
                     ),

@@ -31,7 +31,9 @@ pub(super) struct Tunnel {
     pub(super) device: String,
     pub(super) protocol: String,
     pub(super) mtu: u32,
-    /// Where its peers are, and the device that leads there with its MTU.
+    /// Why it has that, in words, if its daemon tells.
+    pub(super) mtu_reason: Option<String>,
+    /// Where its peers are, and the device that leads there with what the way by it carries.
     pub(super) ways: Vec<(IpAddr, String, u32)>,
     /// TCP ports that it listens on for its clients.
     pub(super) ports: Vec<u16>,
@@ -70,6 +72,8 @@ pub(super) struct Facts {
     pub(super) now: SystemTime,
     /// It is no earlier than this.
     pub(super) earliest: SystemTime,
+    /// What the clock has shown before, by the floor on file.
+    pub(super) floor: SystemTime,
     pub(super) links: Vec<Link>,
     pub(super) addresses: Vec<Address>,
     pub(super) rules: Vec<Rule>,

@@ -38,6 +38,7 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
         tun: tun(),
         now: SystemTime::now(),
         earliest: service::floor::earliest(),
+        floor: service::floor::on_file(),
         links: Vec::new(),
         addresses: Vec::new(),
         rules: Vec::new(),
@@ -83,19 +84,18 @@ fn look_around(facts: &mut Facts, netlink: &mut Netlink, statuses: &[Status]) {
             facts.lines.push(name);
         }
     }
-    let mut device = |to: IpAddr, mark: u32| {
-        let way = netlink.route_get(to, mark).ok()?;
-        facts.links.iter().find(|link| link.index == way.dev)
-    };
-    let out = ANYWHERE.iter().find_map(|to| device(*to, 0));
-    facts.way_out = out.map(|link| link.name.clone());
+    let out = ANYWHERE.iter().find_map(|to| device(facts, netlink, *to));
+    facts.way_out = out;
     for (tunnel, status) in facts.tunnels.iter_mut().zip(statuses) {
         let peers = status.peers.iter().filter_map(|it| it.endpoint.as_ref());
         let peers = peers.filter_map(|it| it.parse::<SocketAddr>().ok());
         for peer in peers.take(8) {
-            if let Some(link) = device(peer.ip(), status.fwmark) {
-                let way = (peer.ip(), link.name.clone(), link.mtu);
-                tunnel.ways.push(way);
+            let Ok(way) = netlink.route_get(peer.ip(), status.fwmark) else {
+                continue;
+            };
+            if let Some(link) = facts.links.iter().find(|link| link.index == way.dev) {
+                let carries = way.mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu));
+                tunnel.ways.push((peer.ip(), link.name.clone(), carries));
             }
         }
     }
@@ -104,7 +104,7 @@ fn look_around(facts: &mut Facts, netlink: &mut Netlink, statuses: &[Status]) {
     let asked: Vec<_> = servers
         .into_iter()
         .map(|address| {
-            let device = device(address, 0).map(|link| link.name.clone());
+            let device = device(facts, netlink, address);
             let asked = std::thread::Builder::new().spawn(move || answers(address));
             (address, device, asked)
         })
@@ -123,6 +123,13 @@ fn look_around(facts: &mut Facts, netlink: &mut Netlink, statuses: &[Status]) {
         Some((name.clone(), own.max(all)))
     };
     facts.rp_filters = facts.lines.iter().filter_map(of).collect();
+}
+
+/// The device by which an address is reached.
+fn device(facts: &Facts, netlink: &mut Netlink, to: IpAddr) -> Option<String> {
+    let way = netlink.route_get(to, 0).ok()?;
+    let link = facts.links.iter().find(|link| link.index == way.dev)?;
+    Some(link.name.clone())
 }
 
 fn tun() -> TunDevice {
@@ -145,6 +152,7 @@ fn tunnel(status: &Status) -> Tunnel {
         device: status.interface.clone(),
         protocol: status.protocol.clone(),
         mtu: status.mtu,
+        mtu_reason: status.mtu_reason.clone(),
         ways: Vec::new(),
         ports: status.listen_tcp.clone(),
     }

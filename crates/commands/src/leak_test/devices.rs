@@ -1,10 +1,9 @@
 //! What each network device is to the test.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
 use config::guard::Pattern;
+use host::tunnel_devices::is_tunnel;
 use netio::netlink::{Link, Netlink, NetlinkError};
 
 use super::judge::Role;
@@ -59,13 +58,6 @@ impl Devices {
         };
         list.iter().map(name).collect()
     }
-}
-
-/// A TUN, or a device of the kernel's WireGuard.
-fn is_tunnel(name: &str) -> bool {
-    let place = Path::new("/sys/class/net").join(name);
-    let kind = fs::read_to_string(place.join("uevent")).unwrap_or_default();
-    place.join("tun_flags").exists() || kind.lines().any(|line| line == "DEVTYPE=wireguard")
 }
 
 #[cfg(test)]

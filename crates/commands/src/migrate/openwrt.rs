@@ -1,7 +1,9 @@
 //! `millrace migrate --openwrt`: interfaces and instances in the files of UCI, shown first and changed then.
 
+use crate::check::{self, Arguments};
 use ::openwrt::take_over::{TakeOverError, TakenOver, take_over};
 use ::openwrt::uci::FILE_MAX;
+use config::report::Verdict;
 use host::written_file;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
@@ -57,7 +59,7 @@ pub(super) fn run(order: &Order<'_>) -> Result<String, Error> {
         }
         other => other?,
     };
-    let taken = take_over(&network_text, &openvpn_text, order.only)?;
+    let taken = take_over(&network_text, &openvpn_text, order.only, &judge)?;
     if taken.changes.is_empty() {
         return Ok(words(&taken, "nothing to take over\n"));
     }
@@ -87,6 +89,24 @@ pub(super) fn run(order: &Order<'_>) -> Result<String, Error> {
         order.copies.display()
     );
     Ok(words(&taken, &end))
+}
+
+/// What of an instance's file an interface of netifd would not honour, or why it would not come up.
+fn judge(file: &str) -> Result<Vec<String>, String> {
+    let file = Path::new(file);
+    let arguments = Arguments {
+        file: file.to_owned(),
+        // As netifd's interfaces may.
+        allow_files: true,
+        ..Arguments::default()
+    };
+    let judged = check::judge(&arguments).map_err(|error| error.to_string())?;
+    if !judged.usable {
+        let refused = judged.report.with(Verdict::Refused);
+        let refused: Vec<String> = refused.map(|it| judged.report.describe(it)).collect();
+        return Err(refused.join("; "));
+    }
+    crate::netifd::notes_of(file)
 }
 
 fn words(taken: &TakenOver, end: &str) -> String {
@@ -167,5 +187,61 @@ mod tests {
         let error = run(&order(true, &at("missing"))).unwrap_err();
         assert!(matches!(error, Error::File { .. }));
         assert_eq!(fs::read_to_string(at("network")).unwrap(), before);
+    }
+
+    /// An instance whose file would not come up is left to the program that runs it now.
+    #[test]
+    fn an_instances_file_is_read_before_anything_is_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir(at("copies")).unwrap();
+        fs::write(at("network"), "config interface 'lan'\n").unwrap();
+        let ca = "<ca>\n</ca>\nauth-user-pass\n";
+        let client = format!("client\ndev tun\nremote vpn.example\nfast-io\n{ca}");
+        for (name, text) in [
+            ("good", client.as_str()),
+            (
+                "lacks",
+                "client\ndev tun\nremote vpn.example\nca missing.crt\nauth-user-pass\n",
+            ),
+            ("tap", &client.replace("dev tun", "dev tap")),
+            ("server", "server 10.8.0.0 255.255.255.0\ndev tun\n"),
+        ] {
+            fs::write(at(&format!("{name}.ovpn")), text).unwrap();
+        }
+        let names = ["good", "lacks", "tap", "server", "none"];
+        let instance = |name: &&str| {
+            let file = at(&format!("{name}.ovpn"));
+            format!(
+                "config openvpn '{name}'\n\toption enabled '1'\n\toption config '{}'\n",
+                file.display()
+            )
+        };
+        let before: String = names.iter().map(instance).collect();
+        fs::write(at("openvpn"), &before).unwrap();
+        let copies = at("copies");
+        let order = |apply| Order {
+            directory: directory.path(),
+            only: None,
+            apply,
+            copies: &copies,
+        };
+        let shown = run(&order(false)).unwrap();
+        for name in &names[1..] {
+            assert!(
+                shown.contains(&format!("{name} stays as it is: ")),
+                "{name}: {shown}"
+            );
+        }
+        assert!(
+            shown.contains("new interface good") && shown.contains("fast-io"),
+            "{shown}"
+        );
+        assert!(shown.contains("missing.crt"), "{shown}");
+        run(&order(true)).unwrap();
+        let network = fs::read_to_string(at("network")).unwrap();
+        assert_eq!(network.matches("config_file").count(), 1, "{network}");
+        let after = fs::read_to_string(at("openvpn")).unwrap();
+        assert_eq!(after, before.replacen("enabled '1'", "enabled '0'", 1));
     }
 }

@@ -70,6 +70,14 @@ fn make(file: &Path, device: &str, lines: Option<&SharedLines>) -> Result<OpenVp
     Ok(model)
 }
 
+/// What is left out of a file of OpenVPN, or why it is not run.
+#[cfg(feature = "pptp")]
+pub(crate) fn notes_of(file: &Path) -> Result<Vec<String>, String> {
+    let mut notes = Vec::new();
+    read_openvpn(file, &mut notes)?;
+    Ok(notes)
+}
+
 /// Reads a client's file. What is left out of it is noted.
 pub(super) fn read_openvpn(file: &Path, notes: &mut Vec<String>) -> Result<OpenVpn, String> {
     // The file is root's, and so are those that it names; scripts are hotplug's.

@@ -161,10 +161,24 @@ impl Owner for Owned<'_> {
         if let Err(error) = self.managed.set(&want) {
             log::warn!("{}: {error}", self.at.interface);
         }
+        daemon.with(|interface| interface.tell_mtu(self.managed.tunnel_mtu()));
         if !std::mem::replace(&mut self.up, true) {
             log::info!("{} is up", self.at.interface);
             startup::is_over();
         }
+        Ok(())
+    }
+
+    fn look_at_path(&mut self, daemon: &Daemon) -> Outcome<()> {
+        if !self.up {
+            return Ok(());
+        }
+        let names = daemon.with(|interface| interface.names());
+        let want = self.want(daemon, &names.unwrap_or_default());
+        if let Err(error) = self.managed.look_at_path(&want) {
+            log::warn!("{}: {error}", self.at.interface);
+        }
+        daemon.with(|interface| interface.tell_mtu(self.managed.tunnel_mtu()));
         Ok(())
     }
 

@@ -21,6 +21,9 @@ pub(super) fn render(report: &Report) -> String {
             &format!("entry {}", entry.name),
             &format!("{} to {}{ways}", entry.who, entry.to),
         );
+        if !entry.dns.is_empty() {
+            line("names", &format!("asked of {}, by the tunnel", entry.dns));
+        }
     }
     if report.on {
         line("packet filter", report.table.words());
@@ -85,6 +88,7 @@ pub(super) fn document(report: &Report) -> Value {
             "name": entry.name,
             "who": entry.who,
             "to": entry.to,
+            "dns": entry.dns,
             "ipv4": entry.ways[0],
             "ipv6": entry.ways[1],
             "unknown": entry.unknown,
@@ -132,6 +136,7 @@ mod tests {
                 who: "television".to_owned(),
                 to: "everywhere".to_owned(),
                 ways,
+                dns: "10.8.0.1".to_owned(),
                 unknown: Vec::new(),
             }],
             table: Part::Whole,

@@ -100,7 +100,11 @@ pub(super) fn render(status: &Status, paint: Paint) -> String {
     if status.fwmark != 0 {
         paint.line(&mut out, "fwmark", &format!("{:#x}", status.fwmark));
     }
-    paint.line(&mut out, "mtu", &status.mtu.to_string());
+    let mtu = match &status.mtu_reason {
+        Some(reason) => format!("{} ({})", status.mtu, reason.escape_debug()),
+        None => status.mtu.to_string(),
+    };
+    paint.line(&mut out, "mtu", &mtu);
     let mut peers: Vec<&PeerStatus> = status.peers.iter().collect();
     // As `wg`: those that were heard of last come first, those that never were last.
     peers.sort_by_key(|peer| peer.latest_handshake_age.unwrap_or(u64::MAX));

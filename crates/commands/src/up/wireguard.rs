@@ -13,7 +13,7 @@ use config::types::Key32;
 use config::uapi::{SetDevice, SetPeer};
 use config::wgquick;
 use host::background;
-use host::{Applied, Facts, Plan, PlanError, Want};
+use host::{Applied, Facts, MtuFollower, Plan, PlanError, Want};
 use host::{logging, notify, privileges, startup};
 use netio::netlink::Netlink;
 use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner, test_tun};
@@ -71,6 +71,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         lines: given.lines,
         facts: Facts::default(),
         plan: Plan::default(),
+        mtu: MtuFollower::default(),
         applied: None,
         waiting_for: None,
         let_go: false,
@@ -159,6 +160,7 @@ struct Up<'a> {
     facts: Facts,
     /// What is in force once it is applied.
     plan: Plan,
+    mtu: MtuFollower,
     applied: Option<Applied>,
     /// What was said to be missing.
     waiting_for: Option<String>,
@@ -181,6 +183,13 @@ impl Owner for Up<'_> {
             Some(name) => self.wait(&format!("an address of {}", name.endpoint)),
             None => self.bring_up(daemon),
         }
+    }
+
+    fn look_at_path(&mut self, daemon: &Daemon) -> Outcome<()> {
+        if self.applied.is_some() {
+            self.follow(daemon);
+        }
+        Ok(())
     }
 
     fn reload(&mut self, daemon: &Daemon) -> Outcome<()> {
@@ -342,6 +351,8 @@ impl Up<'_> {
         }
         mark(daemon, plan.fwmark)?;
         self.applied = Some(Applied::apply(&plan, &self.ifname, &mut netlink)?);
+        self.mtu.begin(&want, &facts);
+        daemon.with(|interface| interface.tell_mtu(self.mtu.wanted()));
         (self.plan, self.facts) = (plan, facts);
         self.scripts(&self.tunnel.interface.scripts.post_up)?;
         if self.waiting_for.take().is_some() {
@@ -367,6 +378,12 @@ impl Up<'_> {
         let want = self.want(daemon);
         let mut facts = self.facts.clone();
         facts.look_again(&want, &self.ifname, &mut netlink)?;
+        // As the tunnel's own packets are marked, which the plan may have decided.
+        facts.look_at_mtu(&want, self.plan.fwmark, &mut netlink)?;
+        if let Err(error) = self.mtu.follow(&want, &facts, &mut netlink) {
+            log::warn!("{}: {error}", self.ifname);
+        }
+        daemon.with(|interface| interface.tell_mtu(self.mtu.wanted()));
         let plan = Plan::new(&want, &facts)?;
         self.facts = facts;
         let Some(applied) = self.applied.as_mut().filter(|_| plan != self.plan) else {

@@ -1,12 +1,13 @@
 //! One entry: who, where to, and which way.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use super::is_device;
 use crate::types::AllowedIp;
 
 /// What an entry may have.
-pub(super) const KEYS: [&str; 6] = ["name", "who", "to", "through", "down", "way"];
+pub(super) const KEYS: [&str; 7] = ["name", "who", "to", "through", "down", "way", "dns"];
 
 /// Longest domain name, in bytes (RFC 1035, section 2.3.4, without the length bytes at both ends).
 const DOMAIN_MAX: usize = 253;
@@ -19,6 +20,7 @@ const WHO: &str =
 const TO: &str = "networks, addresses and domain names, up to 256; a domain has its subdomains too";
 const DEVICE: &str = "the name of a tunnel's device, such as \"mr-office\"";
 const WAY: &str = "\"around\" or \"block\"";
+const DNS: &str = "an address of a name server behind the tunnel, or one of IPv4 and one of IPv6";
 const DOWN: &str = "\"hold\" or \"around\"";
 
 /// What is decided about some packets.
@@ -32,6 +34,9 @@ pub struct Entry {
     pub to: Vec<Target>,
     /// Which way they go.
     pub way: Way,
+    /// Name servers behind the tunnel, at most one of each family: they are asked, whichever server packets to port 53 are
+    /// sent to.
+    pub dns: Vec<IpAddr>,
 }
 
 /// Whose packets are meant.
@@ -179,6 +184,7 @@ pub(super) struct Draft {
     through: Option<String>,
     down: Option<Down>,
     way: Option<Way>,
+    dns: Vec<IpAddr>,
 }
 
 impl Draft {
@@ -190,6 +196,7 @@ impl Draft {
             through: None,
             down: None,
             way: None,
+            dns: Vec::new(),
         }
     }
 
@@ -218,6 +225,7 @@ impl Draft {
                     _ => return Err(DOWN),
                 });
             }
+            "dns" => self.dns = several.and_then(servers).ok_or(DNS)?,
             _ => {
                 self.way = Some(match one {
                     Some("around") => Way::Around,
@@ -258,6 +266,20 @@ impl Draft {
                  sends name the device in `who`"
             ));
         }
+        // Of what goes elsewhere now and then, queries would go to an address that is only behind the tunnel.
+        let is_all = matches!(
+            way,
+            Way::Through {
+                down: Down::Hold,
+                ..
+            }
+        ) && self.to.is_none();
+        if !self.dns.is_empty() && !is_all {
+            return Err(format!(
+                "entry {name}: `dns` is for devices of which all goes through a tunnel or nowhere: `who` and `through`, without \
+                 `to`, and `down` as it is without the key"
+            ));
+        }
         let mut to: Vec<Target> = Vec::new();
         for target in self.to.unwrap_or_default() {
             if !to.contains(&target) {
@@ -269,6 +291,7 @@ impl Draft {
             who: self.who.unwrap_or_default(),
             to,
             way,
+            dns: self.dns,
         })
     }
 }
@@ -276,6 +299,21 @@ impl Draft {
 fn is_name(word: &str) -> bool {
     let is_plain = |c: u8| c.is_ascii_alphanumeric() || b"_.-".contains(&c);
     (1..=32).contains(&word.len()) && word.bytes().all(is_plain)
+}
+
+/// One address, or one of each family.
+fn servers(words: &[&str]) -> Option<Vec<IpAddr>> {
+    let servers: Vec<IpAddr> = words
+        .iter()
+        .map(|it| it.parse().ok())
+        .collect::<Option<_>>()?;
+    let is_server = |it: &IpAddr| !it.is_unspecified() && !it.is_loopback() && !it.is_multicast();
+    let is_one_each = match servers[..] {
+        [_] => true,
+        [a, b] => a.is_ipv4() != b.is_ipv4(),
+        _ => false,
+    };
+    (is_one_each && servers.iter().all(is_server)).then_some(servers)
 }
 
 fn who(word: &str) -> Option<Who> {

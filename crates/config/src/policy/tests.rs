@@ -76,6 +76,24 @@ fn what_is_wrong_is_told_with_its_line() {
             "both `through` and `way`",
         ),
         (entry("way = \"block\"\ndown = \"hold\""), "`down` is for"),
+        ("masquerade = 1".to_owned(), "true or false"),
+        (
+            entry("dns = [\"10.8.0.1\", \"10.8.0.2\"]"),
+            "one of IPv4 and one of IPv6",
+        ),
+        (entry("dns = \"127.0.0.1\""), "dns cannot be"),
+        (
+            entry("way = \"around\"\ndns = \"10.8.0.1\""),
+            "`dns` is for",
+        ),
+        (
+            entry("through = \"a\"\ndown = \"around\"\ndns = \"10.8.0.1\""),
+            "`dns` is for",
+        ),
+        (
+            entry("through = \"a\"\nto = \"b.example\"\ndns = \"10.8.0.1\""),
+            "`dns` is for",
+        ),
         (
             "[[entry]]\nway = \"around\"".to_owned(),
             "neither whose packets",

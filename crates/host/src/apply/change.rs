@@ -10,6 +10,8 @@ impl Applied {
     /// Does what `new` has and `old`, which is in force, has not, and then takes back what only `old` has. What both
     /// have is not touched.
     ///
+    /// The MTU is left to [`MtuFollower`](crate::MtuFollower), which knows whether another program has set it.
+    ///
     /// Returns what failed; everything has been tried.
     pub fn change(&mut self, old: &Plan, new: &Plan, system: &mut dyn System) -> Vec<ApplyError> {
         let dev = match system.index_of(&self.ifname) {
@@ -18,7 +20,7 @@ impl Applied {
         };
         let mut errors = Vec::new();
         for step in &new.steps {
-            if !old.steps.contains(step) {
+            if !old.steps.contains(step) && !matches!(step, Step::Mtu { .. }) {
                 errors.extend(self.step(step, dev, system).err());
             }
         }

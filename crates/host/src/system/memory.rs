@@ -245,9 +245,9 @@ impl System for Memory {
             .ok_or_else(|| refused("find", Errno::ENODEV))
     }
 
-    fn mtu(&mut self, dev: u32) -> Result<u32, NetlinkError> {
+    fn device(&mut self, dev: u32) -> Result<(String, u32), NetlinkError> {
         let link = self.link(dev).map_err(|errno| refused("find", errno))?;
-        Ok(link.mtu)
+        Ok((link.name.clone(), link.mtu))
     }
 
     fn set_mtu(&mut self, dev: u32, mtu: u32) -> Result<(), NetlinkError> {
@@ -375,15 +375,16 @@ impl System for Memory {
     }
 
     fn route_get(&mut self, dst: IpAddr, mark: u32) -> Result<RouteLookup, NetlinkError> {
-        let found = |dev, via, table, kind| RouteLookup {
+        let found = |dev, via, table, kind, mtu| RouteLookup {
             dev,
             src: None,
             via,
             table,
             kind,
+            mtu,
         };
         if self.addresses.iter().any(|address| address.1 == dst) {
-            return Ok(found(1, None, 255, RouteKind::Local));
+            return Ok(found(1, None, 255, RouteKind::Local, None));
         }
         let way = self.decide(dst, mark).and_then(|route| {
             (route.kind == RouteKind::Unicast).then_some(found(
@@ -391,6 +392,7 @@ impl System for Memory {
                 route.via,
                 route.table,
                 route.kind,
+                route.mtu,
             ))
         });
         way.ok_or_else(|| refused("find the way", Errno::ENETUNREACH))

@@ -35,7 +35,10 @@ pub use error::NetlinkError;
 pub use link::{Counters, Link, VethEnd};
 pub use monitor::{Event, Monitor, Watch};
 pub use neighbour::Neighbour;
-pub use nftables::{Chain, ChainRule, ChainsWatch, HOOK_FORWARD, HOOK_OUTPUT, HOOK_PREROUTING};
+pub use nftables::{
+    Chain, ChainRule, ChainsWatch, HOOK_FORWARD, HOOK_INPUT, HOOK_OUTPUT, HOOK_POSTROUTING,
+    HOOK_PREROUTING,
+};
 pub use route::{Route, RouteKind, RouteLookup, TABLE_LOCAL, TABLE_MAIN};
 pub use rule::{DeviceName, Further, Rule, RuleAction};
 

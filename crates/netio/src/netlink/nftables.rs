@@ -34,10 +34,14 @@ const NFPROTO_INET: u8 = 1;
 /// The hook `prerouting`, in which packets come in.
 pub const HOOK_PREROUTING: u32 = 0;
 
+/// The hook that packets for this host pass.
+pub const HOOK_INPUT: u32 = 1;
 /// The hook that packets of others pass on their way through this host.
 pub const HOOK_FORWARD: u32 = 2;
 /// The hook that packets pass which this host sends itself.
 pub const HOOK_OUTPUT: u32 = 3;
+/// The hook that packets pass when they leave.
+pub const HOOK_POSTROUTING: u32 = 4;
 
 // Attribute numbers. That of the table is the same for tables, chains and rules.
 const NFTA_TABLE: u16 = 1;

@@ -242,6 +242,9 @@ pub struct RouteLookup {
     pub table: u32,
     /// [`RouteKind::Local`] if the destination is an address of this host.
     pub kind: RouteKind,
+    /// The largest packet in bytes, if the route has a metric for it or the kernel has learned that of the path (RFC 1191,
+    /// RFC 8201).
+    pub mtu: Option<u32>,
 }
 
 impl Netlink {
@@ -327,6 +330,7 @@ impl Netlink {
                     via: route.via,
                     table: route.table,
                     kind: route.kind,
+                    mtu: route.mtu.filter(|&mtu| mtu != 0),
                 })
             },
         )

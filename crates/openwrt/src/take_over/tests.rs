@@ -4,6 +4,10 @@ use proptest::prelude::*;
 
 const KEY: &str = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
 
+fn good(file: &str) -> Result<Vec<String>, String> {
+    Ok(vec![format!("{file}: a note")])
+}
+
 fn file() -> String {
     format!(
         "# mine\nconfig interface 'lan'\n\toption proto 'static'\n\nconfig interface 'wg0' # wireguard\n\toption proto 'wireguard'\n\
@@ -15,7 +19,7 @@ fn file() -> String {
 
 #[test]
 fn an_interface_of_wireguard_becomes_ours_and_nothing_else_changes() {
-    let taken = take_over(&file(), "", None).unwrap();
+    let taken = take_over(&file(), "", None, &good).unwrap();
     let after = Package::parse(&taken.network).unwrap();
     let network = Network::read(&after, "wg0").unwrap();
     let Source::Options { tunnel, .. } = network.source else {
@@ -40,7 +44,7 @@ fn an_interface_of_wireguard_becomes_ours_and_nothing_else_changes() {
     assert!(taken.hints.iter().any(|it| it.contains("nohostroute")));
     assert!(taken.hints.iter().any(|it| it.contains("mr-wg0")));
     // Done twice, there is nothing to do.
-    let twice = take_over(&taken.network, "", None).unwrap();
+    let twice = take_over(&taken.network, "", None, &good).unwrap();
     assert!(twice.changes.is_empty() && twice.network == taken.network);
 }
 
@@ -49,7 +53,7 @@ fn an_instance_of_openvpn_becomes_an_interface_and_is_off() {
     let openvpn = "config openvpn 'office'\n\toption enabled '1'\n\toption config '/etc/openvpn/office.ovpn'\n\n\
                    config openvpn 'off'\n\toption config '/x.ovpn'\n\nconfig openvpn 'inline'\n\toption enabled 1\n\toption dev tun\n\n\
                    config openvpn 'lan'\n\toption enabled 1\n\toption config '/y.ovpn'\n";
-    let taken = take_over(&file(), openvpn, None).unwrap();
+    let taken = take_over(&file(), openvpn, None, &good).unwrap();
     let after = Package::parse(&taken.network).unwrap();
     let network = Network::read(&after, "office").unwrap();
     assert_eq!(
@@ -60,37 +64,51 @@ fn an_instance_of_openvpn_becomes_an_interface_and_is_off() {
     assert_eq!(others.section("office").unwrap().text("enabled"), Some("0"));
     assert_eq!(others.section("inline").unwrap().text("enabled"), Some("1"));
     let hints = taken.hints.join("\n");
-    for words in ["off stays", "inline stays", "lan stays"] {
+    // What would not work stays as it is, and what is left out of a file is told.
+    let bad = |file: &str| match file {
+        "/etc/openvpn/office.ovpn" => Err(format!("{file}: no remote")),
+        _ => Ok(Vec::new()),
+    };
+    let left = take_over(&file(), openvpn, Some("office"), &bad).unwrap();
+    assert!(left.changes.is_empty() && left.openvpn == openvpn);
+    let told = "office stays as it is: /etc/openvpn/office.ovpn: no remote";
+    assert!(left.hints[0].ends_with(told), "{:?}", left.hints);
+    for words in [
+        "/etc/openvpn/office.ovpn: a note",
+        "off stays",
+        "inline stays",
+        "lan stays",
+    ] {
         assert!(hints.contains(words), "{hints}");
     }
 }
 
 #[test]
 fn only_what_is_asked_for_is_taken_over() {
-    let taken = take_over(&file(), "", Some("wg0")).unwrap();
+    let taken = take_over(&file(), "", Some("wg0"), &good).unwrap();
     assert_eq!(taken.changes.len(), 2);
-    let error = take_over(&file(), "", Some("wg9")).unwrap_err();
+    let error = take_over(&file(), "", Some("wg9"), &good).unwrap_err();
     assert_eq!(error, TakeOverError::Unknown("wg9".to_owned()));
 }
 
 #[test]
 fn what_is_written_in_an_unusual_way_is_refused() {
     let text = file().replace("option proto 'wireguard'", "option proto 'wire''guard'");
-    let error = take_over(&text, "", None).unwrap_err();
+    let error = take_over(&text, "", None, &good).unwrap_err();
     assert_eq!(error, TakeOverError::Unusual("network"));
     // The word stands in the line before the value.
     let text = file().replace(
         "config interface 'wg0' # wireguard\n\toption proto 'wireguard'",
         "config interface 'wg0'; option wireguard 1; option proto 'wireguard'",
     );
-    let error = take_over(&text, "", None).unwrap_err();
+    let error = take_over(&text, "", None, &good).unwrap_err();
     assert_eq!(error, TakeOverError::Unusual("network"));
 }
 
 #[test]
 fn an_interface_that_would_not_work_is_refused() {
     let text = file().replace(KEY, "short");
-    let error = take_over(&text, "", None).unwrap_err();
+    let error = take_over(&text, "", None, &good).unwrap_err();
     assert!(matches!(error, TakeOverError::Refused(_)), "{error}");
 }
 
@@ -101,7 +119,7 @@ proptest! {
         network in "(config (interface|wireguard_a) ?(a|'a'|)\n|\toption (proto|private_key|x) ('wireguard'|wireguard|static)\n|#.{0,5}\n|;){0,12}",
         openvpn in "(config openvpn (a|b)\n|\toption (enabled|config) ('1'|1|/x)\n){0,6}",
     ) {
-        if let Ok(taken) = take_over(&network, &openvpn, None) {
+        if let Ok(taken) = take_over(&network, &openvpn, None, &good) {
             prop_assert_eq!(taken.changes.is_empty(), *taken.network == network && taken.openvpn == openvpn);
         }
     }

@@ -50,6 +50,42 @@ fn the_text_writes_marks_only_under_the_mask() {
 }
 
 #[test]
+fn names_of_a_device_are_led_to_the_servers_of_its_entry_and_refused_without() {
+    let told = |servers: &str| {
+        let text = crate::fixture::TEXT.replacen(
+            "through = \"mr-us\"",
+            &format!("through = \"mr-us\"\n{servers}"),
+            1,
+        );
+        let policy = config::policy::Policy::from_toml(&text, "policy.toml".as_ref()).unwrap();
+        let around = Surroundings {
+            masquerade: true,
+            ..surroundings()
+        };
+        let entries = resolved(&policy, &names());
+        WantedTable::new(&Ways::new(&policy), &entries, &around).script(Refusal::Drop, &[], &[])
+    };
+    let who = "ether saddr { 02:00:5e:10:00:01, 02:00:5e:10:00:02 }";
+    let query = "meta l4proto { tcp, udp } th dport 53";
+    let from = "iifname { \"br-lan\", \"br-guest\" }";
+    let text = told("dns = [\"10.8.0.1\"]");
+    // Marked before what is for the router itself is left alone.
+    let mark = text.find(&format!("prerouting {who} {query} goto way_1000000"));
+    assert!(mark.unwrap() < text.find("fib daddr").unwrap(), "{text}");
+    assert!(text.contains(&format!(
+        "names {from} {who} meta nfproto ipv4 {query} dnat ip to 10.8.0.1"
+    )));
+    assert!(!text.contains("dnat ip6"));
+    assert!(text.contains(&format!("input {from} {who} {query} counter drop")));
+    assert!(text.contains(&format!(
+        "source {from} oifname {{ \"mr-us\", \"mr-nl\" }} masquerade"
+    )));
+    assert!(told("dns = [\"10.8.0.1\", \"fd08::1\"]").contains("dnat ip6 to fd08::1"));
+    let text = wanted().script(Refusal::Drop, &[], &[]);
+    assert!(!text.contains("dport 53") && !text.contains("masquerade"));
+}
+
+#[test]
 fn chains_that_are_not_wanted_go_and_sets_that_are_stay() {
     let wanted = wanted();
     let own = wanted.sets[0].0.clone();

@@ -1,5 +1,5 @@
-//! The file of the last addresses that were good. It is written when a name is new, and when all addresses of one are; then
-//! at most each ten minutes, for it is on flash as a rule.
+//! The file of the last addresses that were good: each is one at which the other end has proved itself. It is written when
+//! a name is new, and when an address of one is; then at most each ten minutes, for it is on flash as a rule.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _};
@@ -19,14 +19,13 @@ const FILE: &str = "endpoints";
 /// It is not written again sooner for a name that has moved.
 const PAUSE: Duration = Duration::from_secs(600);
 
-/// Writes the addresses of a name down, where that is worth it, and returns them.
-pub(crate) fn keep(name: &str, found: Vec<IpAddr>) -> Vec<IpAddr> {
+/// Writes down the address at which the other end has proved itself, where that is worth it.
+pub(crate) fn keep(name: &str, address: IpAddr) {
     let directory = places::directory();
-    if let Err(error) = keep_in(directory, name, &found) {
+    if let Err(error) = keep_in(directory, name, address) {
         // A process without rights, or a read-only system: it is looked up at the next start.
         log::debug!("{}: {error}", directory.join(FILE).display());
     }
-    found
 }
 
 /// The last addresses of a name that were good.
@@ -34,8 +33,12 @@ pub(super) fn last(name: &str) -> Vec<IpAddr> {
     read(places::directory()).get(name).to_vec()
 }
 
-fn keep_in(directory: &Path, name: &str, found: &[IpAddr]) -> io::Result<()> {
-    // Names are looked up by threads of their own. Of two tunnels that write at once the later one counts.
+fn keep_in(directory: &Path, name: &str, address: IpAddr) -> io::Result<()> {
+    // No name, and what stands in a file of this host.
+    if name.parse::<IpAddr>().is_ok() || address.is_loopback() {
+        return Ok(());
+    }
+    // Of two processes that write at once the later one counts.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut kept = read(directory);
@@ -45,12 +48,14 @@ fn keep_in(directory: &Path, name: &str, found: &[IpAddr]) -> io::Result<()> {
         let age = modified.ok().and_then(|it| it.elapsed().ok());
         age.is_some_and(|age| age < PAUSE)
     };
-    match kept.change(name, found) {
-        // Nothing, and what stands in a file of this host.
-        _ if found.is_empty() || found.iter().any(IpAddr::is_loopback) => return Ok(()),
+    match kept.change(name, &[address]) {
         Change::None => return Ok(()),
         Change::Moved if is_young() => return Ok(()),
-        Change::Moved | Change::New => kept.put(name, found),
+        Change::Moved | Change::New => {
+            // Those of before were good as well, and may be so again.
+            let all = [&[address], kept.get(name)].concat();
+            kept.put(name, &all);
+        }
     }
     DirBuilder::new()
         .recursive(true)
@@ -78,24 +83,30 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("millrace");
         let ip = |last| IpAddr::from([192, 0, 2, last]);
-        keep_in(&directory, "a.example", &[ip(1), ip(2)]).unwrap();
+        keep_in(&directory, "a.example", ip(1)).unwrap();
         let text = || fs::read_to_string(directory.join(FILE)).unwrap();
-        assert_eq!(text(), "a.example 192.0.2.1 192.0.2.2\n");
-        // One of the addresses is known: nothing new.
-        keep_in(&directory, "a.example", &[ip(2), ip(3)]).unwrap();
+        assert_eq!(text(), "a.example 192.0.2.1\n");
         // Moved, a moment after the file was written.
-        keep_in(&directory, "a.example", &[ip(4)]).unwrap();
-        keep_in(&directory, "b.example", &[]).unwrap();
-        assert_eq!(read(&directory).get("a.example"), [ip(1), ip(2)]);
-        keep_in(&directory, "b.example", &[ip(5)]).unwrap();
-        let old = std::time::SystemTime::now() - 2 * PAUSE;
-        let file = File::options()
-            .write(true)
-            .open(directory.join(FILE))
-            .unwrap();
-        file.set_modified(old).unwrap();
-        keep_in(&directory, "a.example", &[ip(4)]).unwrap();
-        assert_eq!(text(), "b.example 192.0.2.5\na.example 192.0.2.4\n");
+        keep_in(&directory, "a.example", ip(2)).unwrap();
+        keep_in(&directory, "b.example", IpAddr::from([127, 0, 0, 1])).unwrap();
+        keep_in(&directory, "192.0.2.1", ip(1)).unwrap();
+        assert_eq!(text(), "a.example 192.0.2.1\n");
+        keep_in(&directory, "b.example", ip(5)).unwrap();
+        let age = || {
+            let old = std::time::SystemTime::now() - 2 * PAUSE;
+            let file = File::options().write(true).open(directory.join(FILE));
+            file.unwrap().set_modified(old).unwrap();
+        };
+        age();
+        keep_in(&directory, "a.example", ip(2)).unwrap();
+        assert_eq!(
+            text(),
+            "b.example 192.0.2.5\na.example 192.0.2.2 192.0.2.1\n"
+        );
+        // Both are known: nothing new.
+        age();
+        keep_in(&directory, "a.example", ip(1)).unwrap();
+        assert!(text().ends_with("192.0.2.2 192.0.2.1\n"));
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
         // A file that is none is as one that is not there.
         fs::write(directory.join(FILE), [0xff; 64]).unwrap();

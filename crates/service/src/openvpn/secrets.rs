@@ -29,8 +29,8 @@ pub(super) enum SecretError {
     Interrupted,
     /// There is no terminal to ask at.
     #[error(
-        "{what}: there is no terminal to ask for it ({error}); name a file that holds it, or use \
-         management-query-passwords"
+        "{what}: there is no terminal to ask for it ({error}); put two lines, name and password, into the \
+         file as `<{what}>` … `</{what}>`"
     )]
     NoTerminal {
         /// The directive.

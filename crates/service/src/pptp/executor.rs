@@ -4,6 +4,7 @@ mod control;
 mod lines;
 mod packets;
 
+use super::awaited::{self, Awaited};
 use super::client::{ClientMachine, ClientOptions, ServerLines};
 use super::lookup::Lookup;
 use super::machine::{Effect, Event, Machine, StreamId};
@@ -11,6 +12,7 @@ use super::network::{self, Network, NetworkError};
 use super::server::{Answering, ServerMachine};
 use super::settings::{self, PasswordError};
 use crate::gate::Gate;
+use crate::names;
 use crate::openvpn::status_socket::StatusSocket;
 use crate::status::Status;
 use crate::watchdog::Watchdog;
@@ -19,7 +21,6 @@ use ::config::pptp::{Pptp, Role};
 use ::pptp::session::{StartError, Up};
 use control::Control;
 use engine::interface::{Reader, Writer};
-use host::background;
 use host::{ApplyError, SharedManager, logging, notify, privileges, startup};
 use lines::Sockets;
 use netio::gre::Received;
@@ -131,7 +132,8 @@ pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
             let lines = ServerLines::new(&model.lines);
             let machine = ClientMachine::new(settings, at, settings::entropy());
             let machine = machine.with_server_lines(lines);
-            Executor::new(machine, model, options)?.serve()
+            let executor = Executor::new(machine, model, options)?;
+            executor.map_or(Ok(()), Executor::serve)
         }
         Role::Server(server) => {
             let mut settings = settings::server(model, server);
@@ -140,7 +142,9 @@ pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
             let users = Box::new(settings::users(server));
             let machine = ServerMachine::new(settings, users, settings::entropy(), model.reorder)?;
             let machine = machine.answering(answering);
-            let mut executor = Executor::new(machine, model, options)?;
+            let Some(mut executor) = Executor::new(machine, model, options)? else {
+                return Ok(());
+            };
             executor.network.set(network::of_server(model, server))?;
             executor.is_up();
             executor.serve()
@@ -177,8 +181,9 @@ struct Executor<'m, M> {
 }
 
 impl<'m, M: Machine> Executor<'m, M> {
-    /// Makes the interface and opens the sockets.
-    fn new(machine: M, model: &'m Pptp, options: &RunOptions) -> Result<Self, RunError> {
+    /// Makes the interface and opens the sockets, once the device is there that they are bound to. `None` if the end came
+    /// first.
+    fn new(machine: M, model: &'m Pptp, options: &RunOptions) -> Result<Option<Self>, RunError> {
         let signals = Signals::catch().map_err(io_error("signals"))?;
         if host::recover(&model.interface)? {
             log::info!("{}: undid what an earlier run left behind", model.interface);
@@ -190,6 +195,14 @@ impl<'m, M: Machine> Executor<'m, M> {
             ),
             Role::Server(_) => (options.bind_device.as_deref(), false),
         };
+        // Another program that gives the interface what it has waits for nothing.
+        let daemon = options.daemon && options.manager.is_none();
+        let awaited =
+            device.map(|device| awaited::wait(device, &model.interface, daemon, &signals));
+        let awaited = awaited.transpose().map_err(io_error("waiting"))?;
+        if awaited == Some(Awaited::Ended) {
+            return Ok(None);
+        }
         let listener = match &model.role {
             Role::Client(_) => None,
             Role::Server(server) => {
@@ -209,7 +222,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         let news = Monitor::open(Watch::ALL)?;
         let poller = Poller::new().map_err(io_error("epoll"))?;
         let wake = Waker::new().map_err(io_error("eventfd"))?;
-        let lookup = Lookup::new(wake);
+        let lookup = Lookup::new(wake, &model.lines, device);
         let add = || -> io::Result<()> {
             poller.add(&signals.pipe, SIGNAL)?;
             poller.add(&tun, TUN)?;
@@ -224,7 +237,7 @@ impl<'m, M: Machine> Executor<'m, M> {
         if !runs_programs {
             privileges::drop_privileges();
         }
-        Ok(Self {
+        Ok(Some(Self {
             machine,
             model,
             options: options.clone(),
@@ -246,8 +259,8 @@ impl<'m, M: Machine> Executor<'m, M> {
             effects: Vec::new(),
             ended: None,
             watchdog: Watchdog::new(Instant::now()),
-            told: false,
-        })
+            told: daemon && awaited == Some(Awaited::Late),
+        }))
     }
 
     /// Serves until there is nothing left to do.
@@ -339,7 +352,7 @@ impl<'m, M: Machine> Executor<'m, M> {
 
     fn effect(&mut self, effect: Effect) -> Result<(), RunError> {
         match effect {
-            Effect::LookUp(host) => self.lookup.begin(host),
+            Effect::LookUp(host) => self.lookup.begin(host, self.network.is_set()),
             Effect::Connect(server, line) => self.connect(server, line),
             Effect::Gre(way, packet) => self.gre.push(way, &packet),
             Effect::ReadLines => self.read_lines(),
@@ -367,6 +380,8 @@ impl<'m, M: Machine> Executor<'m, M> {
 
     fn came_up(&mut self, up: &Up, server: Ipv4Addr) -> Result<(), RunError> {
         if let Role::Client(client) = &self.model.role {
+            // It has proved itself there.
+            names::keep(&client.host, server.into());
             let no_dns = self.options.no_dns;
             let want = network::of_client(self.model, client, up, server, no_dns);
             self.network.set(want)?;
@@ -394,10 +409,7 @@ impl<'m, M: Machine> Executor<'m, M> {
     /// With `--daemon`, goes into the background.
     fn let_go(&mut self) {
         if self.options.daemon && !std::mem::replace(&mut self.told, true) {
-            logging::leave_terminal(&self.model.interface);
-            if let Err(error) = background::ready() {
-                log::warn!("{error}");
-            }
+            awaited::leave(&self.model.interface);
         }
     }
 

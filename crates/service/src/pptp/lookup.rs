@@ -1,18 +1,14 @@
-//! Looking the server's name up, on a thread of its own: the C library's resolver waits.
+//! Looking the server's name up: the answer is taken when its bell has rung.
 
-use crate::names::{self, Asker};
+use crate::names::Background;
 use config::lines::Lines;
 use netio::poll::Waker;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
 
 /// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 16;
-
-/// Bytes of a look-up's stack: the C library's resolver needs more than its own buffers.
-const STACK: usize = 256 << 10;
 
 /// Addresses of a name, or why there are none.
 pub(super) type Found = Result<Vec<Ipv4Addr>, String>;
@@ -21,34 +17,32 @@ pub(super) type Found = Result<Vec<Ipv4Addr>, String>;
 pub(super) struct Lookup {
     sender: Sender<Found>,
     answers: Receiver<Found>,
+    names: Background,
     /// Rung when there is an answer.
     pub(super) wake: Arc<Waker>,
 }
 
 impl Lookup {
-    pub(super) fn new(wake: Waker) -> Self {
+    /// Of a tunnel that goes by these lines, or by this device.
+    pub(super) fn new(wake: Waker, lines: &Lines, device: Option<&str>) -> Self {
         let (sender, answers) = mpsc::channel();
         Self {
             sender,
             answers,
+            names: Background::new(lines, device),
             wake: Arc::new(wake),
         }
     }
 
-    /// Begins. [`Lookup::next`] has the end.
-    pub(super) fn begin(&self, host: String) {
-        let asker = Asker::new(&names::of_host(), 0, &Lines::default());
+    /// Begins. [`Lookup::next`] has the end. `inside`: the host's name servers may be the tunnel's.
+    pub(super) fn begin(&mut self, host: String, inside: bool) {
         let (sender, wake) = (self.sender.clone(), Arc::clone(&self.wake));
-        let thread = thread::Builder::new()
-            .name("resolve".to_owned())
-            .stack_size(STACK)
-            .spawn(move || {
-                host::privileges::confine_this_thread();
-                // The service may be gone.
-                let _ = sender.send(look_up(&host, &asker));
-                wake.wake();
-            });
-        if let Err(error) = thread {
+        let begun = self.names.begin((host, 0), 0, inside, move |found| {
+            // The service may be gone.
+            let _ = sender.send(found.map(|it| v4(&it)).map_err(|error| error.to_string()));
+            wake.wake();
+        });
+        if let Err(error) = begun {
             let _ = self.sender.send(Err(error.to_string()));
             self.wake.wake();
         }
@@ -61,17 +55,10 @@ impl Lookup {
     }
 }
 
-fn look_up(host: &str, asker: &Asker) -> Found {
-    let all = asker.look_up(host);
-    let all = all.map_err(|error| error.to_string())?;
-    let mut found = Vec::new();
-    for address in all {
-        if let IpAddr::V4(address) = address
-            && !found.contains(&address)
-            && found.len() < ADDRESSES_MAX
-        {
-            found.push(address);
-        }
-    }
-    Ok(found)
+fn v4(all: &[SocketAddr]) -> Vec<Ipv4Addr> {
+    let found = all.iter().filter_map(|address| match address {
+        SocketAddr::V4(address) => Some(*address.ip()),
+        SocketAddr::V6(_) => None,
+    });
+    found.take(ADDRESSES_MAX).collect()
 }

@@ -7,6 +7,7 @@
 //! Packets are moved by the same thread, in batches, and not by the engine: each packet's key follows from the one before
 //! it, and data, acknowledgements and PPP's own packets share one sequence of numbers. docs/pptp.md says more.
 
+mod awaited;
 mod client;
 mod counters;
 mod executor;

@@ -51,6 +51,11 @@ impl Network {
         }
     }
 
+    /// Whether the host has been told of the tunnel.
+    pub(super) const fn is_set(&self) -> bool {
+        self.mtu != 0
+    }
+
     /// Has the host be as wanted. What was in force for another want is undone before.
     pub(super) fn set(&mut self, want: Want) -> Result<(), NetworkError> {
         if let Some(managed) = &mut self.managed {

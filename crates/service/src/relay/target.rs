@@ -4,7 +4,7 @@
 use crate::wireguard::names::Name;
 use crate::wireguard::{LookUp, Whose};
 use config::types::Endpoint;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// How often it is looked whether anything comes back. WireGuard repeats what is not answered each 5 seconds.
@@ -17,6 +17,8 @@ pub(super) struct Target {
     look: Instant,
     /// Datagrams to the target and from it that were counted.
     counted: (u64, u64),
+    /// The name and the address that something has come back from, to be kept.
+    good: Option<(String, IpAddr)>,
 }
 
 impl Target {
@@ -26,6 +28,7 @@ impl Target {
             name: Name::of(endpoint, now),
             look: now + LOOK,
             counted: (0, 0),
+            good: None,
         }
     }
 
@@ -53,13 +56,18 @@ impl Target {
             let (out, back) = (moved.0 > self.counted.0, moved.1 > self.counted.1);
             self.counted = moved;
             match (out, back) {
-                (_, true) => name.answered(),
+                (_, true) => self.good = name.answered(self.address, now),
                 (true, false) => self.address = name.unanswered(now).or(self.address),
                 (false, false) => {}
             }
         }
         let due = name.due().is_some_and(|at| at <= now);
         due.then(|| name.begin(Whose::Target, 0))
+    }
+
+    /// The name and the address that are to be kept for a start at which no name server answers, once.
+    pub(super) const fn take_good(&mut self) -> Option<(String, IpAddr)> {
+        self.good.take()
     }
 
     /// Takes the end of a look-up.
@@ -111,9 +119,14 @@ mod tests {
         assert_eq!(target.address(), Some(addr(1)));
         // Nothing goes there, then answers come.
         for moved in [(0, 0), (5, 2), (6, 3)] {
+            assert_eq!(target.take_good(), None);
             now += LOOK;
             assert_eq!(target.expire(moved, now), None);
             assert_eq!(target.address(), Some(addr(1)));
+            if moved == (5, 2) {
+                let good = ("vpn.example".to_owned(), addr(1).ip());
+                assert_eq!(target.take_good(), Some(good));
+            }
         }
         now += LOOK;
         assert_eq!(target.expire((7, 3), now), None);

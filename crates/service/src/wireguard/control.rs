@@ -161,9 +161,11 @@ impl Machine {
                     turn.effects
                         .extend(words.map(|words| Effect::LogPeer(peer, words.into())));
                 }
-                if let Some(name) = self.names.get_mut(&peer) {
-                    name.answered();
-                }
+                let from = received.map(|(from, _)| from.endpoint);
+                let from = from.or_else(|| turn.endpoint(peer)).map(|it| it.addr);
+                let name = self.names.get_mut(&peer);
+                let good = name.and_then(|name| name.answered(from, turn.now.monotonic));
+                turn.keep_address(good);
             }
             Output::PeerRemoved { peer } => self.forget_peer(peer, turn),
         }

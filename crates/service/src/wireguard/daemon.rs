@@ -22,6 +22,7 @@ use netio::netlink::{Event as LinkEvent, Monitor, Netlink, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
 use netio::tun::{TunError, TunOptions, TunTest, TunVerdict};
 use netio::udp::SelfTest;
+use std::collections::HashMap;
 use std::error::Error;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -99,6 +100,8 @@ pub struct Daemon {
     signals: Signals,
     ifname: String,
     ifindex: u32,
+    /// MTU of each device that was heard of, by index, in bytes.
+    mtus: HashMap<u32, u32>,
     /// Handshake messages still wait.
     busy: bool,
     gate: Gate,
@@ -114,6 +117,14 @@ pub trait Owner {
     /// # Errors
     /// Ends the daemon.
     fn changed(&mut self, daemon: &Daemon) -> Result<(), Box<dyn Error>>;
+
+    /// It is time to ask the kernel what it has learned of the paths to the peers, or the interface's MTU is another.
+    ///
+    /// # Errors
+    /// Ends the daemon.
+    fn look_at_path(&mut self, _: &Daemon) -> Result<(), Box<dyn Error>> {
+        Ok(())
+    }
 
     /// SIGHUP.
     ///
@@ -253,6 +264,7 @@ impl Daemon {
             signals,
             ifname,
             ifindex,
+            mtus: HashMap::new(),
             busy: false,
             gate: Gate::new(),
             started: Instant::now(),
@@ -287,6 +299,8 @@ impl Daemon {
             }
             if news.changed {
                 owner.changed(self)?;
+            } else if news.path {
+                owner.look_at_path(self)?;
             }
             if news.reload {
                 owner.reload(self)?;
@@ -370,6 +384,12 @@ impl Daemon {
                 {
                     events.push(Event::Link { up, mtu });
                 }
+                // The tunnel's MTU follows that of its line.
+                Ok(Some(LinkEvent::LinkChanged { index, mtu, .. })) => {
+                    if self.mtus.insert(index, mtu) != Some(mtu) {
+                        events.push(Event::NetworkChanged);
+                    }
+                }
                 Ok(Some(LinkEvent::LinkDeleted { index, .. })) if index == self.ifindex => {
                     let interface = lock(&self.interface);
                     let gone = interface.as_ref().is_none_or(Interface::is_gone);
@@ -379,6 +399,9 @@ impl Daemon {
                     } else {
                         Event::LinkMoved
                     });
+                }
+                Ok(Some(LinkEvent::LinkDeleted { index, .. })) => {
+                    self.mtus.remove(&index);
                 }
                 Ok(Some(LinkEvent::RouteChanged | LinkEvent::AddressChanged)) => {
                     events.push(Event::NetworkChanged);

@@ -46,6 +46,9 @@ pub enum Effect {
     KeepUsage(Vec<LineUsage>),
     /// Write down, before anything else is done, that stamps of up to this time may have been sent.
     KeepFloor(SystemTime),
+    /// Write down that the other end has proved itself at this address of this name, for a start at which no name server
+    /// answers.
+    KeepAddress(String, IpAddr),
     /// Close the sockets of a line.
     CloseLine(LineId),
     /// Look a name up; [`Event::LookedUp`](super::Event::LookedUp) tells how it went. At most [`LOOKUPS_MAX`] run at a
@@ -69,6 +72,8 @@ pub enum Effect {
     },
     /// Tell the owner that what the host's settings depend on may be other than before.
     Changed,
+    /// Ask the kernel what it has learned of the paths to the peers: it tells only those who ask.
+    LookAtPath,
     /// Tell the owner to read its configuration again.
     Reload,
     /// End.

@@ -9,11 +9,13 @@ use super::sockets::SocketPlan;
 use crate::floor::FloorFile;
 use crate::inbox::Inbox;
 use crate::lines::{self, UsageFile};
+use crate::names;
 use crate::now::Now;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
 use config::types::Key32;
 use config::uapi::{DeviceState, PeerState, SetDevice};
+use host::TunnelMtu;
 use netio::netlink::Netlink;
 use netio::udp::SocketError;
 use plane::{Line, LineId, PeerId};
@@ -49,6 +51,8 @@ pub struct Interface {
     answer: Option<Result<(), Refused>>,
     /// Why sockets could last not be opened.
     unbound: Option<SocketError>,
+    /// What the owner wants the MTU to be, and why.
+    pub(super) wanted_mtu: Option<TunnelMtu>,
     news: News,
 }
 
@@ -57,6 +61,8 @@ pub struct Interface {
 pub(super) struct News {
     /// The owner is to be told of a change.
     pub(super) changed: bool,
+    /// The owner is to look at the paths to the peers.
+    pub(super) path: bool,
     /// The owner is to read its configuration again.
     pub(super) reload: bool,
     /// The end.
@@ -82,6 +88,7 @@ impl Interface {
             effects: Vec::new(),
             answer: None,
             unbound: None,
+            wanted_mtu: None,
             news: News::default(),
         }
     }
@@ -169,12 +176,14 @@ impl Interface {
                     file.raise(floor);
                 }
             }
+            Effect::KeepAddress(name, address) => names::keep(&name, address),
             Effect::CloseLine(line) => self.plane.close_line(line),
             Effect::LookUp(lookup) => return self.resolver.begin(lookup).map(looked_up),
             Effect::ReadRoutes { mark, peers } => return read_routes(mark, peers),
             Effect::CheckLink => return self.is_gone().then_some(Event::LinkGone),
             Effect::Answer { result, .. } => self.answer = Some(result),
             Effect::Changed => self.news.changed = true,
+            Effect::LookAtPath => self.news.path = true,
             Effect::Reload => self.news.reload = true,
             Effect::End(ended) => {
                 self.news.ended.get_or_insert(ended);
@@ -322,6 +331,11 @@ impl Interface {
     #[must_use]
     pub fn relays(&self) -> Vec<std::net::SocketAddr> {
         self.machine.relays()
+    }
+
+    /// Says what the interface's MTU is to be, and why: for its status. Setting it is the owner's.
+    pub fn tell_mtu(&mut self, wanted: &TunnelMtu) {
+        self.wanted_mtu = Some(wanted.clone());
     }
 
     /// The configuration and the counters, for `wg show`.

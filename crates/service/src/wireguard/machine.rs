@@ -14,7 +14,7 @@ use config::types::{AllowedIp, Key32};
 use config::uapi::{DeviceState, PeerState};
 use plane::{Endpoint, LineId, PeerId, RouteChange};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 use wireguard::{Device, Dropped};
 
@@ -25,6 +25,10 @@ const MOVED_CHECK: Duration = Duration::from_secs(1);
 /// How long routes may settle after a change before they are looked at: changes come in bursts,
 /// and a routing daemon's can go on for long.
 const SETTLE: Duration = Duration::from_millis(200);
+
+/// How often the kernel is asked what it has learned of the paths to the peers, at most: at deadlines that there are anyway.
+/// It forgets after 10 minutes.
+const PATH_LOOK: Duration = Duration::from_secs(30);
 
 /// An endpoint that is a name.
 #[derive(Clone, Debug)]
@@ -76,6 +80,10 @@ pub struct Machine {
     pub(super) reopen: Option<Instant>,
     /// The link was up when last heard of.
     pub(super) link_up: bool,
+    /// Its MTU in bytes, when last heard of.
+    mtu: u32,
+    /// When the paths to the peers may be looked at again.
+    path_look: Option<Instant>,
     /// When an interface that was moved is looked at.
     moved: Option<Instant>,
     /// When the routes are to be looked at again.
@@ -119,6 +127,12 @@ impl Turn<'_> {
         Some(self.peer(id).line?.endpoint)
     }
 
+    /// An address of a name is good, if it is told which.
+    pub(super) fn keep_address(&mut self, good: Option<(String, IpAddr)>) {
+        let keep = good.map(|(name, address)| Effect::KeepAddress(name, address));
+        self.effects.extend(keep);
+    }
+
     pub(super) fn log(&mut self, level: log::Level, words: String) {
         self.effects.push(Effect::Log(level, words));
     }
@@ -148,6 +162,8 @@ impl Machine {
             binds: VecDeque::new(),
             reopen: None,
             link_up: false,
+            mtu: 0,
+            path_look: None,
             moved: None,
             recheck: None,
             floor: Floor::default(),
@@ -224,6 +240,10 @@ impl Machine {
             Event::RoutesRead(routes) => self.routes_read(routes, turn),
             Event::Link { up, mtu } => {
                 turn.plane(PlaneRequest::SetMtu(mtu as usize));
+                if std::mem::replace(&mut self.mtu, mtu) != mtu {
+                    // Another program may have set it.
+                    turn.effects.push(Effect::LookAtPath);
+                }
                 self.link(up, turn);
             }
             Event::LinkMoved => {
@@ -260,6 +280,10 @@ impl Machine {
         if self.recheck.take_if(|at| *at <= now).is_some() {
             self.read_routes(turn);
             turn.effects.push(Effect::Changed);
+        }
+        if self.path_look.is_none_or(|at| at <= now) {
+            self.path_look = Some(now + PATH_LOOK);
+            turn.effects.push(Effect::LookAtPath);
         }
         if self.reopen.take_if(|at| *at <= now).is_some() && self.lacks_sockets() {
             self.reopen = Some(now + REOPEN);
@@ -355,5 +379,36 @@ impl Machine {
     #[must_use]
     pub fn public_key_of(&self, peer: PeerId) -> Option<&Key32> {
         Some(&self.peers.get(&peer)?.public_key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(machine: &mut Machine, event: Event, now: Now) -> usize {
+        let mut effects = Vec::new();
+        machine.handle(event, now, &|_| None, &mut effects);
+        let is_look = |effect: &&Effect| matches!(effect, Effect::LookAtPath);
+        effects.iter().filter(is_look).count()
+    }
+
+    /// However often there is something to do, the kernel is asked twice a minute.
+    #[test]
+    fn paths_are_looked_at_seldom_and_when_the_mtu_is_another() {
+        let start = Now::read();
+        let mut machine = Machine::new(start, 1);
+        let mut found = 0;
+        for second in 0..300 {
+            let now = Now {
+                monotonic: start.monotonic + Duration::from_secs(second),
+                ..start
+            };
+            found += looks(&mut machine, Event::Deadline, now);
+        }
+        assert_eq!(found, 10);
+        let up = |mtu| Event::Link { up: true, mtu };
+        let found = [1420, 1420, 1300, 1300].map(|mtu| looks(&mut machine, up(mtu), start));
+        assert_eq!(found, [1, 0, 1, 0]);
     }
 }

@@ -3,8 +3,8 @@
 
 use super::effect::{Effect, LOOKUPS_MAX, LookUp, Whose};
 use super::machine::{Machine, Turn};
-use config::types::{Endpoint, Host};
-use std::net::SocketAddr;
+use config::types::{Endpoint, Host, is_domain};
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// Pause after the first look-up that failed, or that brought nothing new. It doubles.
@@ -12,6 +12,9 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// The longest pause: a line may come up at any moment, and a query costs little.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// How long it is not told again that an address is good. The file may not have been written the first time.
+const TOLD: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -39,6 +42,8 @@ pub(crate) struct Name {
     tried: bool,
     /// Why the last one failed, as it was told.
     told: Option<String>,
+    /// The address that was last told to be good, and when.
+    good: Option<(SocketAddr, Instant)>,
 }
 
 impl Name {
@@ -62,6 +67,7 @@ impl Name {
             not_before: now,
             tried: false,
             told: None,
+            good: None,
         })
     }
 
@@ -108,13 +114,28 @@ impl Name {
         self.addresses.get(self.at).copied()
     }
 
-    /// The peer has answered.
-    pub(crate) fn answered(&mut self) {
+    /// The peer has answered, and proved itself, at an address. Returns the name and the address where that is to be kept
+    /// for a start at which no name server answers.
+    pub(crate) fn answered(
+        &mut self,
+        at: Option<SocketAddr>,
+        now: Instant,
+    ) -> Option<(String, IpAddr)> {
         self.pause = PAUSE_MIN;
         // What is due is due because of a silence that is over.
         if !self.addresses.is_empty() && self.stage != Stage::Runs {
             self.stage = Stage::Rests;
         }
+        // A peer that has moved is not where its name leads.
+        let at = at.filter(|at| self.addresses.contains(at))?;
+        let was_told = self
+            .good
+            .is_some_and(|(good, since)| good == at && now < since + TOLD);
+        if was_told || !is_domain(self.host.trim_end_matches('.')) {
+            return None;
+        }
+        self.good = Some((at, now));
+        Some((self.host.clone(), at.ip()))
     }
 
     /// The look-up of the name, from now on under way.

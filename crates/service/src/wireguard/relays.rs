@@ -54,12 +54,12 @@ impl Machine {
         turn: &mut Turn<'_>,
     ) {
         let now = turn.now;
+        let current = self.lines.as_ref().and_then(|it| it.relay(line));
         if let Some(name) = self.relays.get_mut(&line) {
             if works {
-                name.answered();
+                turn.keep_address(name.answered(current, now.monotonic));
             }
             let next = lost.then(|| name.unanswered(now.monotonic)).flatten();
-            let current = self.lines.as_ref().and_then(|it| it.relay(line));
             if let Some(addr) = next.filter(|next| Some(*next) != current) {
                 // Which says hello there.
                 return self.set_relay(line, addr, turn);

@@ -45,6 +45,7 @@ impl Interface {
             }
         });
         let statistics = self.plane.statistics();
+        let mtu = self.plane.mtu() as u32;
         Status {
             interface: self.plane.interface().unwrap_or_default(),
             protocol: "wireguard".to_owned(),
@@ -55,7 +56,8 @@ impl Interface {
             }),
             listen_port: device.listen_port,
             fwmark: device.fwmark,
-            mtu: self.plane.mtu() as u32,
+            mtu,
+            mtu_reason: self.wanted_mtu.as_ref().map(|wanted| wanted.why(mtu)),
             workers: statistics.workers,
             uptime_ms: now.saturating_duration_since(started).as_millis() as u64,
             peers: peers.collect(),

@@ -44,6 +44,8 @@ pub(crate) struct Host {
     pub(crate) ended: bool,
     /// What is on its disk of how late its stamps may be.
     pub(crate) floor: SystemTime,
+    /// Addresses of names that were written down.
+    pub(crate) kept: Vec<(String, IpAddr)>,
 }
 
 pub(crate) fn hex(bytes: &[u8; 32]) -> String {
@@ -73,6 +75,7 @@ impl Host {
             answers: BTreeMap::new(),
             awaited: 0,
             heard: BTreeMap::new(),
+            kept: Vec::new(),
             ended: false,
             floor: SystemTime::UNIX_EPOCH,
         }

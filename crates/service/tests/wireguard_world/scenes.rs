@@ -191,10 +191,21 @@ fn a_name_is_looked_up_until_it_is_found_and_again_when_its_address_is_silent() 
     world.send(1, 0);
     pass(&mut world, 60);
     assert!(!reaches(&mut world), "there is no such name");
+    // A captive portal answers every question with its own address.
+    let portal = SocketAddr::from(([10, 7, 7, 7], 51820));
+    let name = || "office.example".to_owned();
+    world.names.insert(name(), portal);
+    pass(&mut world, 60);
+    let found = world.hosts[1].machine.names();
+    assert_eq!(found[0].addresses, [portal]);
+    assert!(world.hosts[1].kept.is_empty());
     let now = world.hosts[0].address();
-    world.names.insert("office.example".to_owned(), now);
+    world.names.insert(name(), now);
+    pass(&mut world, 60);
+    world.send(1, 0);
     pass(&mut world, 40);
     assert!(reaches(&mut world));
+    assert_eq!(world.hosts[1].kept, [(name(), now.ip())]);
     // It moves while nothing is said, and the name follows.
     world.hosts[0].ip = [10, 9, 9, 9].into();
     let moved: SocketAddr = world.hosts[0].address();
@@ -203,6 +214,7 @@ fn a_name_is_looked_up_until_it_is_found_and_again_when_its_address_is_silent() 
     world.send(1, 0);
     pass(&mut world, 40);
     assert!(reaches(&mut world));
+    assert_eq!(world.hosts[1].kept.last(), Some(&(name(), moved.ip())));
 }
 
 #[test]

@@ -149,6 +149,7 @@ impl World {
                 assert!(before.is_none(), "client {client} is answered twice");
             }
             Effect::KeepFloor(floor) => host.floor = floor,
+            Effect::KeepAddress(name, address) => host.kept.push((name, address)),
             Effect::End(_) => host.ended = true,
             // The hosts have no lines.
             Effect::ReadLines
@@ -161,6 +162,7 @@ impl World {
             | Effect::Reload
             | Effect::Log(..)
             | Effect::LogPeer(..)
+            | Effect::LookAtPath
             | Effect::LogDropped(..) => {}
         }
         None

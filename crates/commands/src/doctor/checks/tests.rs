@@ -29,6 +29,7 @@ fn sound() -> Facts {
         tun: TunDevice::Works,
         now,
         earliest: now - CLOCK_SLACK,
+        floor: SystemTime::UNIX_EPOCH,
         links: vec![
             link(1, "eth0", 1500),
             link(2, "br-lan", 1500),
@@ -51,6 +52,7 @@ fn sound() -> Facts {
             device: "office".to_owned(),
             protocol: "wireguard".to_owned(),
             mtu: 1420,
+            mtu_reason: Some("eth0 1500 less 80".to_owned()),
             ways: vec![("2001:db8::1".parse().unwrap(), "eth0".to_owned(), 1500)],
             ports: vec![1194],
         }],
@@ -125,6 +127,11 @@ fn name_servers_that_are_missing_silent_or_past_the_tunnel() {
 #[test]
 fn packets_that_do_not_fit_the_line() {
     finds("mtu", "do not fit", |it| it.tunnels[0].ways[0].2 = 1492);
+    // It is said where the MTU is from.
+    let mut facts = sound();
+    (facts.tunnels[0].ways[0].2, facts.tunnels[0].mtu_reason) =
+        (1492, Some("as configured".to_owned()));
+    assert_eq!(all(&facts)[0].place, "MTU of office (as configured)");
     // Over IPv4 there is room for 20 bytes more.
     let mut facts = sound();
     facts.tunnels[0].ways[0] = ("192.0.2.9".parse().unwrap(), "eth0".to_owned(), 1492);
@@ -246,4 +253,19 @@ fn networks_overlap_where_one_holds_the_other() {
         assert_eq!(overlap(net(a), net(b)), expected, "{a} {b}");
         assert_eq!(overlap(net(b), net(a)), expected, "{b} {a}");
     }
+}
+
+#[test]
+fn a_clock_that_once_ran_ahead_is_told_apart_from_one_that_is_not_set() {
+    let mut facts = sound();
+    let year = Duration::from_secs(365 * 24 * 3600);
+    facts.now = host::clock::built() + year;
+    facts.earliest = host::clock::built();
+    facts.floor = facts.now + 30 * year;
+    let found = all(&facts);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].what.contains("once ran ahead") && found[0].place.ends_with("/clock"));
+    // That of a box without a battery.
+    facts.now = SystemTime::UNIX_EPOCH;
+    assert!(all(&facts)[0].what.contains("not valid yet"));
 }

@@ -15,6 +15,7 @@ fn example() -> Status {
         listen_port: 51820,
         fwmark: 0xca6c,
         mtu: 1420,
+        mtu_reason: Some("eth0 1500 less 80".to_owned()),
         workers: 2,
         peers: vec![peer("never=", None), peer("old=", Some(3723))],
         ..Status::default()
@@ -67,7 +68,7 @@ interface: wg0
   public key: pub=
   listening port: 51820
   fwmark: 0xca6c
-  mtu: 1420
+  mtu: 1420 (eth0 1500 less 80)
 
 peer: new=
   endpoint: [2001:db8::1]:51820

@@ -58,6 +58,9 @@ pub(super) enum Effect {
     KeepUsage(Vec<LineUsage>),
     /// Write down, before anything else is done, that this host has come to this time.
     KeepFloor(SystemTime),
+    /// Write down that the other end has proved itself at this address of this name, for a start at which no name server
+    /// answers.
+    KeepAddress(String, IpAddr),
     /// A step of the host's network.
     Host(HostStep),
     /// Run a program: [`Event::ScriptFinished`](super::event::Event::ScriptFinished). What has its place behind it waits
@@ -172,6 +175,13 @@ impl Effects {
     pub(super) fn state(&mut self, state: State, detail: &str) {
         let told = Told::State(state, detail.to_owned(), Addresses::default());
         self.tell(told);
+    }
+
+    /// An address of a name is good, if it is told which.
+    pub(super) fn keep_address(&mut self, good: Option<(String, IpAddr)>) {
+        if let Some((name, address)) = good {
+            self.push(Effect::KeepAddress(name, address));
+        }
     }
 
     pub(super) fn plane(&mut self, call: PlaneCall) {

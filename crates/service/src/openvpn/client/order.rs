@@ -91,6 +91,7 @@ fn waits(effect: &Effect) -> bool {
         | Effect::CountLines
         | Effect::KeepUsage(_)
         | Effect::KeepFloor(_)
+        | Effect::KeepAddress(..)
         | Effect::Judge(..)
         | Effect::RefreshRevocations => false,
         _ => true,

@@ -1,6 +1,6 @@
 //! One server after the other, until one is reached.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use config::openvpn::{Connection, OpenVpn, Proxy, ResolvRetry, Sockets};
@@ -45,6 +45,8 @@ pub(crate) struct Attempts {
     /// The last addresses of each connection: while a tunnel stays up that has ended at the other
     /// end, name servers may be inside it.
     known: Vec<Vec<SocketAddr>>,
+    /// The name and the address of the last target, if it has a name that is the same each time.
+    aim: Option<(String, IpAddr)>,
     /// No name has had an address for too long.
     over: Option<GiveUp>,
 }
@@ -75,6 +77,7 @@ impl Attempts {
             paused: false,
             choice: None,
             nameless: None,
+            aim: None,
             over: None,
         }
     }
@@ -165,6 +168,12 @@ impl Attempts {
     /// The connection is up: what fails from now on counts anew.
     pub(crate) fn succeeded(&mut self) {
         self.rounds.succeeded();
+    }
+
+    /// The server has proved itself at the last target. Returns the name and the address that are to be kept for a start at
+    /// which no name server answers, once for each target.
+    pub(crate) const fn proved(&mut self) -> Option<(String, IpAddr)> {
+        self.aim.take()
     }
 
     /// The same server again, next time.
@@ -262,6 +271,9 @@ impl Attempts {
 
     fn target(&mut self, index: usize, remote: SocketAddr) -> Target {
         self.last = Some(index);
+        let host = self.whom_to_reach(&self.connections[index]).host;
+        let is_fixed = !self.random_hostname && !is_address(&host);
+        self.aim = is_fixed.then(|| (host, remote.ip()));
         Target::new(
             self.connections[index].clone(),
             self.sockets.clone(),
@@ -272,7 +284,7 @@ impl Attempts {
 
 fn is_address(host: &str) -> bool {
     let plain = host.trim_start_matches('[').trim_end_matches(']');
-    plain.parse::<std::net::IpAddr>().is_ok()
+    plain.parse::<IpAddr>().is_ok()
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use config::lines::Lines;
@@ -12,16 +11,13 @@ use netio::poll::Waker;
 use thiserror::Error;
 
 use super::stop::{Stop, Woken};
-use crate::names::{self, Asker};
+use crate::names::Background;
 
 /// The resolver's own patience is usually less; a thread that is waited for no more ends with it.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 64;
-
-/// Bytes of the thread's stack: the C library's resolver needs more than its own buffers.
-const STACK: usize = 256 << 10;
 
 /// Why a name has no address.
 #[derive(Debug, Error)]
@@ -120,12 +116,14 @@ pub(crate) fn resolve(
     let waker = Arc::new(Waker::new().map_err(resources)?);
     let (sender, receiver) = mpsc::channel();
     let bell = Arc::clone(&waker);
-    look_up(name, move |found| {
+    let done = move |found| {
         // It is not waited for any more when it took too long.
         let _ = sender.send(found);
         bell.wake();
-    })
-    .map_err(resources)?;
+    };
+    // No endpoint's: it is asked as by any program of the host.
+    let mut names = Background::new(&Lines::default(), None);
+    look_up(name, &mut names, (0, false), done).map_err(resources)?;
     let until = Instant::now() + PATIENCE;
     match stop.readable(&*waker, until).map_err(resources)? {
         Woken::Stop => Ok(None),
@@ -141,36 +139,28 @@ pub(crate) fn resolve(
 }
 
 /// Looks up a name on a thread of its own, which calls `done` with all addresses that will do, in the resolver's
-/// order.
+/// order. For the mark, and whether the host's name servers may be the tunnel's, see [`Background::begin`].
 ///
 /// # Errors
 /// There is no thread to be had.
 pub(crate) fn look_up(
     name: Name,
+    names: &mut Background,
+    (mark, inside): (u32, bool),
     done: impl FnOnce(Result<Vec<SocketAddr>, ResolveError>) + Send + 'static,
 ) -> io::Result<()> {
-    let asker = Asker::new(&names::of_host(), 0, &Lines::default());
-    let work = move || {
-        // It reads what name servers send.
-        host::privileges::confine_this_thread();
-        let found = match name.address() {
-            Some(address) => address.map(|address| vec![address]),
-            None => match asker.look_up(&name.host) {
-                Ok(found) => {
-                    let found = found.into_iter();
-                    name.choose(found.map(|ip| SocketAddr::new(ip, name.port)).collect())
-                }
-                Err(error) => Err(ResolveError::Failed {
-                    host: name.host.clone(),
-                    error,
-                }),
-            },
-        };
-        done(found);
-    };
-    let thread = thread::Builder::new().name("resolve".to_owned());
-    thread.stack_size(STACK).spawn(work)?;
-    Ok(())
+    if let Some(address) = name.address() {
+        done(address.map(|address| vec![address]));
+        return Ok(());
+    }
+    let asked = (name.host.clone(), name.port);
+    names.begin(asked, mark, inside, move |found| {
+        let found = found.map_err(|error| ResolveError::Failed {
+            host: name.host.clone(),
+            error,
+        });
+        done(found.and_then(|found| name.choose(found)));
+    })
 }
 
 fn choose(found: Vec<SocketAddr>, family: Family) -> Option<Vec<SocketAddr>> {

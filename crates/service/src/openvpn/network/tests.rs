@@ -34,7 +34,7 @@ fn way(addr: &str, via: Option<&str>) -> EndpointWay {
         via: via.map(ip),
         dev: Some(2),
         local: false,
-        mtu: Some(1500),
+        mtu: None,
     }
 }
 

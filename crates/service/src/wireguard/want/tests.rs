@@ -1,7 +1,7 @@
 //! Plans of typical files on typical hosts; no kernel is asked.
 
 use config::wgquick;
-use host::{EndpointWay, Facts, Plan, PlanError, Resolver, Step};
+use host::{EndpointWay, Facts, LineMtu, Plan, PlanError, Resolver, Step};
 
 use super::*;
 
@@ -21,9 +21,9 @@ fn facts() -> Facts {
             via: Some("198.51.100.1".parse().unwrap()),
             dev: Some(2),
             local: false,
-            mtu: Some(1500),
+            mtu: Some(LineMtu::of("eth0", 1500)),
         }],
-        default_mtu: Some(1492),
+        default_line: Some(LineMtu::of("ppp0", 1492)),
         ipv6: true,
         suppress_prefixlength: true,
         strict_rp_filter: false,
@@ -194,13 +194,13 @@ fn the_table_of_the_file_gets_everything_or_nothing() {
 fn the_mtu_follows_the_way_to_the_endpoints() {
     let lines = format!("{PEER}AllowedIPs = 10.0.0.0/8");
     let mut facts = facts();
-    facts.endpoints[0].mtu = Some(9000);
+    facts.endpoints[0].mtu = Some(LineMtu::of("eth0", 9000));
     assert_eq!(plan(&lines, &facts).mtu, 8920);
     facts.endpoints.clear();
     assert_eq!(plan(&lines, &facts).mtu, 1412);
-    facts.default_mtu = None;
+    facts.default_line = None;
     assert_eq!(plan(&lines, &facts).mtu, 1420);
-    facts.default_mtu = Some(65536);
+    facts.default_line = Some(LineMtu::of("lo", 65536));
     assert_eq!(plan(&lines, &facts).mtu, 65456);
     assert_eq!(plan(&format!("MTU = 1300\n{lines}"), &facts).mtu, 1300);
 }

@@ -5,6 +5,8 @@ use super::super::super::connect::{
 };
 use super::super::super::network::{RouteNames, route_names};
 use super::super::super::policy::scripts::{Hook, Invocation};
+use crate::names;
+use config::openvpn::OpenVpn;
 use netio::poll::Waker;
 use plane::LineId;
 use std::io;
@@ -37,6 +39,9 @@ pub(super) enum Outcome {
 
 /// What is under way.
 pub(super) struct Background {
+    names: names::Background,
+    /// The mark of the tunnel's own packets.
+    mark: u32,
     waker: Arc<Waker>,
     sender: Sender<Outcome>,
     receiver: Receiver<Outcome>,
@@ -53,9 +58,12 @@ pub(super) struct Background {
 impl Background {
     /// # Errors
     /// Descriptor limits.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(super) fn new(config: &OpenVpn) -> io::Result<Self> {
         let (sender, receiver) = channel();
+        let device = config.sockets.device.as_deref();
         Ok(Self {
+            names: names::Background::new(&config.lines, device),
+            mark: config.sockets.mark.unwrap_or(0),
             waker: Arc::new(Waker::new()?),
             sender,
             receiver,
@@ -107,23 +115,25 @@ impl Background {
         }
     }
 
-    /// Looks up a name.
-    pub(super) fn look_up(&mut self, number: u64, name: Name) {
+    /// Looks up a name. `inside`: the host's name servers may be the tunnel's.
+    pub(super) fn look_up(&mut self, number: u64, name: Name, inside: bool) {
         let tell = self.tell();
         let host = name.host.clone();
         let done = move |found| tell(Outcome::LookedUp(number, found));
-        if let Err(error) = connect::look_up(name, done) {
+        let begun = connect::look_up(name, &mut self.names, (self.mark, inside), done);
+        if let Err(error) = begun {
             let failed = Err(ResolveError::Resources { host, error });
             self.tell()(Outcome::LookedUp(number, failed));
         }
     }
 
-    /// Looks up the name of a line's relay.
-    pub(super) fn look_up_relay(&self, line: LineId, name: Name) {
+    /// Looks up the name of a line's relay, in the same way.
+    pub(super) fn look_up_relay(&mut self, line: LineId, name: Name, inside: bool) {
         let tell = self.tell();
         let host = name.host.clone();
         let done = move |found| tell(Outcome::RelayFound(line, found));
-        if let Err(error) = connect::look_up(name, done) {
+        let begun = connect::look_up(name, &mut self.names, (self.mark, inside), done);
+        if let Err(error) = begun {
             let failed = Err(ResolveError::Resources { host, error });
             self.tell()(Outcome::RelayFound(line, failed));
         }

@@ -25,6 +25,7 @@ use super::order::Order;
 use crate::floor::FloorFile;
 use crate::inbox::Inbox;
 use crate::lines::{self, UsageFile};
+use crate::names;
 use crate::now::Now;
 use ::host::privileges;
 use ::plane::{LineId, StreamId};
@@ -98,7 +99,7 @@ impl<'a> Executor<'a> {
     ) -> Result<Self, Failure> {
         let poller = Poller::new()?;
         let inbox = Arc::new(Inbox::new(INBOX)?);
-        let background = Background::new()?;
+        let background = Background::new(&context.config)?;
         poller.add(&*inbox, ARRIVALS)?;
         poller.add(&*context.signals, SIGNAL)?;
         poller.add(background.waker(), BACKGROUND)?;
@@ -188,8 +189,13 @@ impl<'a> Executor<'a> {
                 let status = View(machine, self).status();
                 context.monitoring.borrow().log_status(&status);
             }
-            Effect::LookUp(number, name) => self.background.look_up(number, name),
-            Effect::LookUpRelay(line, name) => self.background.look_up_relay(line, name),
+            Effect::LookUp(number, name) => {
+                self.background.look_up(number, name, self.inside.is_some());
+            }
+            Effect::LookUpRelay(line, name) => {
+                self.background
+                    .look_up_relay(line, name, self.inside.is_some());
+            }
             Effect::Dial(number, target, login) => {
                 // What the last connection left behind is of no use now.
                 while self.inbox.next_arrival().is_some() || self.inbox.next_message().is_some() {}
@@ -232,6 +238,7 @@ impl<'a> Executor<'a> {
                     file.raise(floor);
                 }
             }
+            Effect::KeepAddress(name, address) => names::keep(&name, address),
             Effect::Host(step) => self.host_step(step)?,
             Effect::RunScript(hook, program) => {
                 log::info!("{}", program.line());

@@ -371,6 +371,10 @@ impl Machine<'_> {
         }
         self.restarted = true;
         self.was_up = true;
+        // By a relay, nothing is known of the server's own address.
+        if self.destination(it.remote).is_some() {
+            out.keep_address(self.attempts.proved());
+        }
         it.since = now.wall;
         // The server's certificate was valid by now: one that is made later is not valid before.
         if let Some(floor) = self.floor.use_up(now.wall, now.wall) {

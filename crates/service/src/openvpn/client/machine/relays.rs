@@ -120,12 +120,13 @@ impl Machine<'_> {
         now: Now,
         out: &mut Effects,
     ) {
+        let current = self.address_on(line);
         if let Some(name) = self.relays.get_mut(&line) {
             if works {
-                name.answered();
+                out.keep_address(name.answered(current, now.monotonic));
             }
             let next = lost.then(|| name.unanswered(now.monotonic)).flatten();
-            if let Some(address) = next.filter(|next| Some(*next) != self.address_on(line)) {
+            if let Some(address) = next.filter(|next| Some(*next) != current) {
                 // Which says hello there.
                 return self.set_relay(line, address, now, out);
             }

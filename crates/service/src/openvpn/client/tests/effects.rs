@@ -112,6 +112,10 @@ impl World {
             }
             Effect::KeepUsage(usage) => self.usage.push(usage),
             Effect::KeepFloor(_) => {}
+            Effect::KeepAddress(name, address) => {
+                assert!(self.was_up, "kept when the server has proved itself");
+                self.kept.push((name, address));
+            }
             Effect::OpenLine(line, ..) => {
                 assert!(self.interface, "an interface comes first");
                 self.open.insert(line);

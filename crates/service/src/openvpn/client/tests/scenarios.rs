@@ -102,6 +102,36 @@ fn a_server_that_does_not_answer_is_left_for_the_next() {
     assert_eq!(servers, [address(1), address(2)]);
 }
 
+/// A captive portal answers every question with its own address, at which there is no server.
+#[test]
+fn the_address_of_a_name_is_kept_when_the_server_has_proved_itself_there() {
+    let portal = address(1);
+    let remote = "--remote vpn.example 1194 --connect-timeout 20 --connect-retry 2";
+    let mut world = World::new(config(remote), &[portal, address(2)], 1);
+    world.servers[0].answers = false;
+    world.servers[1].answers = false;
+    world.handle(Event::Begin);
+    world.run_for(secs(50));
+    assert!(world.dials.iter().any(|it| it.1 == portal));
+    assert!(world.kept.is_empty(), "{:?}", world.kept);
+    world.servers[1].answers = true;
+    world.run_for(secs(90));
+    assert!(world.is_connected());
+    let good = ("vpn.example".to_owned(), address(2).ip());
+    assert_eq!(world.kept, [good]);
+    // An address that a file gives is no name, and a label that is made up is never asked for again.
+    for remote in ["192.0.2.2", "vpn.example 1194 --remote-random-hostname"] {
+        let mut world = World::new(config(&format!("--remote {remote}")), &[address(2)], 1);
+        world.handle(Event::Begin);
+        world.run_for(secs(30));
+        assert!(
+            world.is_connected() && world.kept.is_empty(),
+            "{:?}",
+            world.kept
+        );
+    }
+}
+
 #[test]
 fn a_server_that_restarts_is_connected_to_again() {
     let mut world = begin("", 2);

@@ -19,7 +19,7 @@ use openvpn::data::inband;
 use openvpn::server::Remote;
 use plane::{LineId, LineMode, LineSet, Notice, StreamId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Steps without time passing that are a busy loop.
@@ -97,6 +97,8 @@ pub(super) struct World {
     pub(super) ended: Option<Ended>,
     pub(super) states: Vec<State>,
     pub(super) log: Vec<String>,
+    /// Addresses of names that were kept.
+    pub(super) kept: Vec<(String, IpAddr)>,
     /// When a socket was asked for, and for which server.
     pub(super) dials: Vec<(Instant, SocketAddr)>,
     /// How often a password was asked for.
@@ -159,6 +161,7 @@ impl World {
             ended: None,
             states: Vec::new(),
             log: Vec::new(),
+            kept: Vec::new(),
             dials: Vec::new(),
             asked: 0,
             was_up: false,

@@ -1,0 +1,210 @@
+//! The MTU of a tunnel's interface: what it is to be and why, and how it follows the line.
+
+use netio::netlink::NetlinkError;
+
+use crate::facts::Facts;
+use crate::system::System;
+use crate::want::{Mtu, Want};
+
+/// Below this MTU, in bytes, the kernel has no IPv6 on an interface (RFC 8200, section 5).
+pub(crate) const IPV6_MTU_MIN: u32 = 1280;
+
+/// Least and largest MTU of an IPv4 interface in bytes.
+const MTU_RANGE: (u32, u32) = (68, 65535);
+
+/// MTU of a line that is not known, in bytes.
+const MTU_USUAL: u32 = 1500;
+
+/// What a line carries.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LineMtu {
+    /// Name of its device.
+    pub device: String,
+    /// MTU of the device in bytes.
+    pub mtu: u32,
+    /// What the route says in bytes: its metric `mtu`, or what the kernel has learned of the path.
+    pub route: Option<u32>,
+}
+
+impl LineMtu {
+    /// A line of which nothing is known but its device.
+    #[must_use]
+    pub fn of(device: &str, mtu: u32) -> Self {
+        Self {
+            device: device.to_owned(),
+            mtu,
+            route: None,
+        }
+    }
+
+    /// The longest packet in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u32 {
+        self.route.map_or(self.mtu, |route| route.min(self.mtu))
+    }
+}
+
+/// The MTU that an interface is to have, and why.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct TunnelMtu {
+    /// Bytes.
+    pub bytes: u32,
+    /// Why, in words.
+    pub reason: String,
+    /// It was written down, and not derived.
+    configured: bool,
+    /// There is a way to derive it from.
+    known: bool,
+}
+
+impl TunnelMtu {
+    /// What `want` leads to where `facts` hold.
+    #[must_use]
+    pub fn new(want: &Want, facts: &Facts) -> Self {
+        let overhead = match want.mtu {
+            Mtu::Exact(bytes) => {
+                return Self {
+                    bytes,
+                    reason: "as configured".to_owned(),
+                    configured: true,
+                    known: true,
+                };
+            }
+            Mtu::Path { overhead } => overhead,
+        };
+        let ways = facts.endpoints.iter();
+        let ways = ways.filter_map(|way| Some((Some(way.addr), way.mtu.as_ref()?)));
+        // The widest, as wg-quick: the narrow ones are what path MTU discovery is for.
+        let widest = ways.max_by_key(|(_, line)| line.bytes());
+        let line = widest.or_else(|| Some((None, facts.default_line.as_ref()?)));
+        let outer = line.map_or(MTU_USUAL, |(_, line)| line.bytes());
+        let bytes = outer.saturating_sub(overhead);
+        let mut reason = match line {
+            None => format!("no line is known: {outer} less {overhead}"),
+            Some((addr, line)) if outer < line.mtu => {
+                let to = addr.map_or_else(|| "anywhere".to_owned(), |addr| addr.to_string());
+                format!("the way to {to} by {} {outer} less {overhead}", line.device)
+            }
+            Some((_, line)) => format!("{} {outer} less {overhead}", line.device),
+        };
+        let v6 = facts.ipv6 && want.has_v6();
+        let least = if v6 { IPV6_MTU_MIN } else { MTU_RANGE.0 };
+        if v6 && bytes < least {
+            reason = format!("the least for IPv6; {reason} would be {bytes}");
+        }
+        Self {
+            bytes: bytes.clamp(least, MTU_RANGE.1),
+            reason,
+            configured: false,
+            known: line.is_some(),
+        }
+    }
+
+    /// Why an interface has `bytes` for which this was set last, in words.
+    #[must_use]
+    pub fn why(&self, bytes: u32) -> String {
+        if bytes == self.bytes {
+            return self.reason.clone();
+        }
+        let Self {
+            bytes: own, reason, ..
+        } = self;
+        format!("set by another program; would be {own}: {reason}")
+    }
+}
+
+/// What is done about an MTU.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Decision {
+    Set,
+    Keep,
+    /// Another program has set it.
+    Leave,
+}
+
+/// Keeps the MTU of a tunnel's interface what the line asks for. What another program sets is left as it is until that
+/// takes it back.
+#[derive(Debug, Default)]
+pub struct MtuFollower {
+    /// What was wanted last.
+    wanted: TunnelMtu,
+    /// What was set last in bytes; 0 before.
+    set: u32,
+    /// What was said to be another program's.
+    told: Option<u32>,
+}
+
+impl MtuFollower {
+    /// What was wanted last.
+    #[must_use]
+    pub fn wanted(&self) -> &TunnelMtu {
+        &self.wanted
+    }
+
+    /// Has the interface follow: to be called whenever something has changed that `facts` were gathered from.
+    ///
+    /// # Errors
+    /// When there is no such interface, or the kernel refuses the MTU.
+    pub fn follow(
+        &mut self,
+        want: &Want,
+        facts: &Facts,
+        system: &mut dyn System,
+    ) -> Result<(), NetlinkError> {
+        let ifname = &facts.interface;
+        let wanted = TunnelMtu::new(want, facts);
+        let dev = system.index_of(ifname)?;
+        let (_, now) = system.device(dev)?;
+        let decision = self.decide(&wanted, now);
+        if decision == Decision::Set {
+            system.set_mtu(dev, wanted.bytes)?;
+            log::info!(
+                "{ifname}: the MTU is {} ({}), and was {now}",
+                wanted.bytes,
+                wanted.reason
+            );
+        }
+        if decision == Decision::Leave && self.told.replace(now) != Some(now) {
+            log::warn!(
+                "{ifname}: another program has set the MTU to {now}, which stays; it would be {} ({})",
+                wanted.bytes,
+                wanted.reason
+            );
+        }
+        if decision != Decision::Leave {
+            (self.set, self.told) = (wanted.bytes, None);
+        }
+        if wanted.known || self.set == 0 {
+            self.wanted = wanted;
+        }
+        Ok(())
+    }
+
+    /// The MTU has been set to what these facts lead to.
+    pub fn begin(&mut self, want: &Want, facts: &Facts) {
+        self.wanted = TunnelMtu::new(want, facts);
+        self.set = self.wanted.bytes;
+    }
+
+    fn decide(&self, wanted: &TunnelMtu, now: u32) -> Decision {
+        let first = self.set == 0;
+        // The owner has changed it.
+        let written = wanted.configured != self.wanted.configured
+            || (wanted.configured && wanted.bytes != self.wanted.bytes);
+        if now == wanted.bytes {
+            Decision::Keep
+        } else if first || written {
+            Decision::Set
+        } else if now != self.set {
+            Decision::Leave
+        } else if wanted.known {
+            Decision::Set
+        } else {
+            // The line is down, and comes back.
+            Decision::Keep
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

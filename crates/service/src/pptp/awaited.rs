@@ -1,0 +1,81 @@
+//! The device that a tunnel is bound to, where that comes later than the tunnel's start.
+
+use crate::watchdog::Watchdog;
+use crate::wireguard::Signals;
+use host::{background, logging, notify};
+use netio::netlink::{Monitor, Watch};
+use netio::poll::Poller;
+use nix::net::if_::if_nametoindex;
+use std::io;
+use std::time::Instant;
+
+const SIGNAL: u64 = 0;
+const NEWS: u64 = 1;
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaited {
+    /// The device was there.
+    There,
+    /// It came later, and that it was waited for has been told.
+    Late,
+    /// A signal says to end.
+    Ended,
+}
+
+/// Goes into the background.
+pub(super) fn leave(interface: &str) {
+    logging::leave_terminal(interface);
+    if let Err(error) = background::ready() {
+        log::warn!("{error}");
+    }
+}
+
+/// Waits until a device is there that the tunnel of an interface is bound to; with `daemon` in the background.
+///
+/// # Errors
+/// Descriptors.
+pub(super) fn wait(
+    device: &str,
+    interface: &str,
+    daemon: bool,
+    signals: &Signals,
+) -> io::Result<Awaited> {
+    // Before the first look, so that nothing comes between them.
+    let mut news = Monitor::open(Watch::ALL).map_err(io::Error::other)?;
+    if if_nametoindex(device).is_ok() {
+        return Ok(Awaited::There);
+    }
+    let words = format!("not up yet: waiting for the device {device}");
+    log::warn!("{interface}: {words}");
+    // What waits for the tunnel should not wait for as long as its device is away.
+    notify::ready(&words);
+    if daemon {
+        leave(interface);
+    }
+    let poller = Poller::new()?;
+    poller.add(&signals.pipe, SIGNAL)?;
+    poller.add(&news, NEWS)?;
+    let mut watchdog = Watchdog::new(Instant::now());
+    loop {
+        let due = watchdog.due();
+        let timeout = due.map(|at| at.saturating_duration_since(Instant::now()));
+        for token in poller.wait(timeout)?.iter() {
+            match token {
+                SIGNAL => signals.drain(),
+                _ => while news.next().map_err(io::Error::other)?.is_some() {},
+            }
+        }
+        if signals.end().is_some() {
+            notify::stopping();
+            return Ok(Awaited::Ended);
+        }
+        if signals.take_reload() {
+            logging::reopen();
+        }
+        if if_nametoindex(device).is_ok() {
+            return Ok(Awaited::Late);
+        }
+        watchdog.turn(Instant::now(), || true);
+    }
+}
