@@ -37,7 +37,8 @@ const COUNTING: &str = "table inet queries {\n counter every { }\n counter secre
     iifname \"eth0\" udp dport 53 @th,232,56 0x06736563726574 counter name secret\n\
     iifname { \"wg0\", \"ovpn0\" } udp dport 53 counter name tunnelled\n }\n }\n";
 
-/// `$1` is a directory for it.
+/// `$1` is a directory for it. Its script runs once at a time, as procd sees to on a router: one that a killed watch began may
+/// still be at work when the test begins its own.
 const STAGE: &str = r#"
 mount -t tmpfs tmpfs "$1"
 mkdir "$1/upper" "$1/work" "$1/names.d"
@@ -58,12 +59,14 @@ cache-size=0
 END
 cat > /etc/init.d/dnsmasq <<END
 #!/bin/sh
+exec 9>$1/lock
+flock 9
 if [ -e $1/pid ] && read -r pid < $1/pid; then
     kill "\$pid" 2>/dev/null
     while [ -e /proc/\$pid ] && ! grep -q "^State:.Z" /proc/\$pid/status 2>/dev/null; do sleep 0.02; done
 fi
 [ "\${1-}" != stop ] || exit 0
-exec dnsmasq --conf-file=/var/etc/dnsmasq.conf.cfg01411c --pid-file=$1/pid
+dnsmasq --conf-file=/var/etc/dnsmasq.conf.cfg01411c --pid-file=$1/pid 9>&-
 END
 chmod 755 /etc/init.d/dnsmasq
 /etc/init.d/dnsmasq start

@@ -42,7 +42,17 @@ impl Site {
 
     /// B with its interface: it lets A have [`A4`] and these ranges, and has `behind` on its loopback interface.
     pub fn server(&self, ranges: &[(&str, u8)], behind: &[(&str, u8)]) -> RunningPeer<'_> {
-        let b = millrace()
+        self.server_by(&millrace(), ranges, behind)
+    }
+
+    /// The same with another program in B's place.
+    pub fn server_by(
+        &self,
+        program: &dyn WireGuardPeer,
+        ranges: &[(&str, u8)],
+        behind: &[(&str, u8)],
+    ) -> RunningPeer<'_> {
+        let b = program
             .start(&self.net.b, WG, &PeerOptions::default())
             .unwrap();
         let mut a_of_b = WgPeer::new(&self.keys_a.public).allow(ip(A4), 32);

@@ -13,6 +13,7 @@
 //! [`crate::lines`] says what `[lines]` and `[[line]]` are.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 
 use toml::Spanned;
@@ -66,6 +67,8 @@ pub struct DataplaneSettings {
     pub mmsg: Rung,
     /// What becomes of outer datagrams that are too long for their path.
     pub mtu_disc: MtuDiscovery,
+    /// What is asked how long packets to a WireGuard peer may be.
+    pub mtu_probe: MtuProbe,
     /// Make the TCP segments of connections through a WireGuard tunnel fit its MTU.
     pub mss_clamp: Rung,
     /// Whether several cores may work on one direction.
@@ -93,6 +96,7 @@ impl Default for DataplaneSettings {
             udp_gro: Rung::Auto,
             mmsg: Rung::Auto,
             mtu_disc: MtuDiscovery::No,
+            mtu_probe: MtuProbe::Auto,
             mss_clamp: Rung::Auto,
             parallel: Parallel::Auto,
             socket_buffer: None,
@@ -162,6 +166,18 @@ impl MtuDiscovery {
     }
 }
 
+/// What is asked, by echo requests inside a WireGuard tunnel, how long packets may be.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum MtuProbe {
+    /// An address that is most likely the peer's own, if there is one.
+    #[default]
+    Auto,
+    /// Nothing.
+    Off,
+    /// This address, which one of the peers owns.
+    Address(IpAddr),
+}
+
 /// Which kind of code computes ciphers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum CryptoBackend {
@@ -176,7 +192,7 @@ pub enum CryptoBackend {
     Accelerator,
 }
 
-const DATAPLANE_KEYS: [&str; 14] = [
+const DATAPLANE_KEYS: [&str; 15] = [
     "workers",
     "tun-gso",
     "tun-uso",
@@ -185,6 +201,7 @@ const DATAPLANE_KEYS: [&str; 14] = [
     "udp-gro",
     "mmsg",
     "mtu-disc",
+    "mtu-probe",
     "mss-clamp",
     "parallel",
     "socket-buffer",
@@ -373,6 +390,17 @@ impl DataplaneSettings {
             "mtu-disc" => {
                 self.mtu_disc = MtuDiscovery::from_name(value)
                     .ok_or_else(|| refused("\"no\", \"maybe\" or \"yes\""))?;
+            }
+            "mtu-probe" => {
+                self.mtu_probe = match value {
+                    "auto" => MtuProbe::Auto,
+                    "off" => MtuProbe::Off,
+                    _ => {
+                        let address = value.parse().ok();
+                        let refused = || refused("\"auto\", \"off\" or an address");
+                        MtuProbe::Address(address.ok_or_else(refused)?)
+                    }
+                }
             }
             "mss-clamp" => self.mss_clamp = rung()?,
             "parallel" => {

@@ -13,7 +13,7 @@ use crate::ways::Way;
 use plane::{
     CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode,
     LineState, Moving, PeerId, PeerLines, PeerState, Protocol, Reorder, RouteChange, Sender,
-    SessionKeys, Statistics, StreamId, Transport,
+    SessionKeys, Statistics, StreamId, Transport, Whole,
 };
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -407,6 +407,13 @@ impl<P: Protocol> DataPlane for Tunnel<P> {
         if let Some(peer) = self.find(id) {
             self.shared().inject(&peer, Some(line), payload);
         }
+    }
+
+    fn send_whole(&self, id: PeerId, payload: &[u8]) -> Whole {
+        let peer = self.find(id);
+        peer.map_or(Whole::Nowhere, |peer| {
+            Self::send_whole(self, &peer, payload)
+        })
     }
 
     fn send_keepalive(&self, id: PeerId) -> bool {

@@ -54,6 +54,7 @@ mod stream;
 mod transform;
 mod tunnel;
 mod ways;
+mod whole;
 mod worker;
 
 pub use line::Sockets;

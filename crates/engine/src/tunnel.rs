@@ -21,7 +21,6 @@ use plane::LineId;
 use plane::PeerId;
 use plane::Routes;
 use plane::Wire;
-use plane::{Batch, Packet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -50,7 +49,7 @@ pub struct Tunnel<W: Wire> {
     shared: Arc<Shared<W>>,
     workers: Arc<Workers<W>>,
     threads: Vec<JoinHandle<()>>,
-    scratch: Mutex<SendScratch>,
+    pub(crate) scratch: Mutex<SendScratch>,
     pub(crate) peers: Mutex<Peers>,
 }
 
@@ -353,26 +352,10 @@ impl<W: Wire> Tunnel<W> {
         if ways.is_empty() {
             return false;
         }
-        let Some(counter) = key.take(1) else {
+        let padded = self.shared.wire.padded(packet.len(), self.mtu());
+        let Some(datagram) = key.sealed(packet, padded) else {
             return false;
         };
-        let padded = self.shared.wire.padded(packet.len(), self.mtu());
-        let (head, tail) = (key.format.head(), key.format.tail(padded));
-        let mut datagram = vec![0; head + padded + tail];
-        let inner = &mut datagram[head..head + packet.len()];
-        inner.copy_from_slice(packet);
-        // The first packet of a connection is often what the session is made for.
-        key.format.adjust(inner);
-        let mut packets = [Packet {
-            start: head as u32,
-            len: padded as u32,
-            counter,
-            authentic: false,
-        }];
-        key.format.seal(&mut Batch {
-            memory: &mut datagram,
-            packets: &mut packets,
-        });
         let report = self.send_over(peer, &ways, &datagram);
         for line in ways.iter().filter_map(|way| peer.lines.get(way.line)) {
             line.counts.note_sent(1, datagram.len() as u64);

@@ -65,6 +65,6 @@ pub use scripts::{ScriptError, run_scripts};
 pub use step::{MAIN, SavedRoute, Step};
 pub use system::System;
 pub use want::{
-    DefaultV4, DefaultV6, Destination, EndpointRoutes, Forwarding, Gateway, Mtu, Want,
+    DefaultV4, DefaultV6, Destination, EndpointRoutes, Forwarding, Gateway, Mtu, ProbedPath, Want,
     WantedAddress, WantedRoute,
 };

@@ -55,6 +55,8 @@ pub struct TunnelMtu {
     configured: bool,
     /// There is a way to derive it from.
     known: bool,
+    /// What it may be for all that is known without probes, at least and at most, in bytes.
+    range: (u32, u32),
 }
 
 impl TunnelMtu {
@@ -68,6 +70,7 @@ impl TunnelMtu {
                     reason: "as configured".to_owned(),
                     configured: true,
                     known: true,
+                    range: (bytes, bytes),
                 };
             }
             Mtu::Path { overhead } => overhead,
@@ -92,12 +95,31 @@ impl TunnelMtu {
         if v6 && bytes < least {
             reason = format!("the least for IPv6; {reason} would be {bytes}");
         }
+        let most = bytes.clamp(least, MTU_RANGE.1);
+        let mut bytes = most;
+        if let Some(path) = want.probed.filter(|path| path.bytes < most) {
+            bytes = path.bytes.max(least);
+            reason = format!(
+                "path to {} carries {} less {}, probed",
+                path.to,
+                path.bytes + path.overhead,
+                path.overhead
+            );
+        }
         Self {
-            bytes: bytes.clamp(least, MTU_RANGE.1),
+            bytes,
             reason,
             configured: false,
             known: line.is_some(),
+            range: (least, most),
         }
+    }
+
+    /// The least and the most that it may be, in bytes, for all that is known without probes; `None` where it is not derived,
+    /// or no line is known.
+    #[must_use]
+    pub fn range(&self) -> Option<(u32, u32)> {
+        (self.known && !self.configured).then_some(self.range)
     }
 
     /// Why an interface has `bytes` for which this was set last, in words.

@@ -12,6 +12,8 @@ pub struct Want {
     pub addresses: Vec<WantedAddress>,
     /// MTU of the interface.
     pub mtu: Mtu,
+    /// What probes have shown that the interface may have, where that is less than its lines carry.
+    pub probed: Option<ProbedPath>,
     /// A script gives the interface its addresses, its MTU and its name servers, and sets it up.
     pub leaves_interface: bool,
     /// Name servers; `None` keeps the host's.
@@ -41,6 +43,17 @@ pub struct Want {
     pub forwarding: Option<Forwarding>,
     /// What the service has left out, one sentence each.
     pub warnings: Vec<String>,
+}
+
+/// What a path carries, as probes have shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ProbedPath {
+    /// Where it leads to, outside the tunnel.
+    pub to: IpAddr,
+    /// The longest packet inside the tunnel that passes, in bytes.
+    pub bytes: u32,
+    /// What the tunnel adds to it, in bytes.
+    pub overhead: u32,
 }
 
 /// How packets of those who call are forwarded.

@@ -5,7 +5,7 @@
 use acceptance::openvpn::{self, Ends, Pair, amount};
 use acceptance::{
     A4, B4, B6, Directory, Net, PATIENCE, PROGRAM, Setup, Site, Tunnel, WG, ip, ready, settings,
-    status_of, tcp_both_ways, until, until_some,
+    status_of, tcp_both_ways, until, until_some, wireguard_go,
 };
 use lab::openvpn::KeyKind;
 use lab::peer::Keys;
@@ -326,4 +326,119 @@ fn the_mtu_of_wireguard_follows_the_default_route_to_another_device() {
         run_ip(a, &format!("-6 route replace default via {}", near.b6()));
         has_mtu(a, 1420, "eth0 1500 less 80");
     }
+}
+
+/// A and B with a router between them that says nothing to A of what is too long, and a link to B of `mtu` bytes.
+fn black_hole(mtu: u32) -> (Site, Router, LinkOptions) {
+    let (site, router, near) = honest();
+    let silence = "table inet silent {\n\
+         chain output {\n\
+           type filter hook output priority 0;\n\
+           icmp type destination-unreachable drop\n\
+           icmpv6 type packet-too-big drop\n\
+         }\n\
+       }\n";
+    router.nft(silence).unwrap();
+    run_ip(
+        &site.net.a,
+        &format!("route replace default via {}", near.b4()),
+    );
+    run_ip(
+        &site.net.b,
+        &format!("route replace default via {}", site.net.link.a4()),
+    );
+    set_far(&site, &router, mtu);
+    (site, router, near)
+}
+
+/// What the second link carries.
+fn set_far(site: &Site, router: &Router, mtu: u32) {
+    run_ip(router, &format!("link set far mtu {mtu}"));
+    run_ip(&site.net.b, &format!("link set eth0 mtu {mtu}"));
+}
+
+/// Traffic until A's interface has an MTU in the range, for the reason that begins so. Returns the status.
+fn probed(a: &Host, range: std::ops::RangeInclusive<u32>, reason: &str) -> serde_json::Value {
+    let mut last = String::new();
+    until_some(&format!("{range:?}: {reason}"), || {
+        // Pings of others keep the tunnel in use.
+        let _ = a
+            .command("ping")
+            .args([
+                "-n", "-q", "-c", "3", "-i", "0.1", "-W", "1", "-s", "1000", B4,
+            ])
+            .exit();
+        let link = a.netlink().unwrap().link(UP).unwrap().mtu;
+        let status = status_of(a, UP);
+        let why = status["mtu_reason"].as_str().unwrap_or_default();
+        let now = format!("{link}: {why}; {}", status["mtu_probe"]);
+        if now != last {
+            println!("{now}");
+        }
+        last = now;
+        (range.contains(&link) && why.starts_with(reason)).then_some(status)
+    })
+}
+
+/// Nothing but probes can find this out. Then what is as long as the interface says gets through, and TCP does.
+#[test]
+fn the_mtu_of_wireguard_follows_what_probes_find_in_a_black_hole() {
+    let Some(stock) = wireguard_go().filter(|_| ready()) else {
+        return;
+    };
+    for v6 in [false, true] {
+        let (site, router, _) = black_hole(1400);
+        let link = &site.net.link;
+        let (to, endpoint, most) = match v6 {
+            false => (link.b4().to_string(), link.b4().to_string(), 1340),
+            true => (link.b6().to_string(), format!("[{}]", link.b6()), 1320),
+        };
+        let _server = site.server_by(&*stock, &[("fd01::1", 128)], &[]);
+        let a = &site.net.a;
+        let _process = up(&site, &endpoint, &format!("{B4}/32, fd01::2/128"));
+        probed(a, most - 15..=most, &format!("path to {to} carries "));
+        let mtu = a.netlink().unwrap().link(UP).unwrap().mtu;
+        let words = ["-n", "-q", "-c", "1", "-W", "5", "-M", "do", "-s"];
+        let size = (mtu - 28).to_string();
+        until("a packet of the interface's length is answered", || {
+            let exit = a.command("ping").args(words).args([&*size, B4]).exit();
+            exit.unwrap().status.success()
+        });
+        tcp_both_ways(a, &site.net.b, B4, amount());
+        // Another line: all is asked anew.
+        set_far(&site, &router, 1500);
+        run_ip(a, "link set eth0 mtu 1492");
+        let status = probed(a, 1412..=1412, "eth0 1492 less 80");
+        assert!(status["mtu_probe"].is_string());
+    }
+}
+
+/// A far end that answers no pings: nothing is concluded, and the status says so.
+#[test]
+fn a_far_end_that_answers_no_pings_changes_no_mtu() {
+    if !ready() {
+        return;
+    }
+    let (site, _router, _) = black_hole(1500);
+    let to = site.net.link.b4();
+    let _server = site.server(&[("fd01::1", 128)], &[]);
+    let deaf = "/proc/sys/net/ipv4/icmp_echo_ignore_all";
+    site.net
+        .b
+        .run(|| std::fs::write(deaf, "1"))
+        .unwrap()
+        .unwrap();
+    let a = &site.net.a;
+    let _process = up(&site, &to.to_string(), &format!("{B4}/32"));
+    until_some("no answer", || {
+        let _ = a
+            .command("ping")
+            .args([
+                "-n", "-q", "-c", "3", "-i", "0.1", "-W", "1", "-s", "1000", B4,
+            ])
+            .exit();
+        let status = status_of(a, UP);
+        (status["mtu_probe"] == format!("{B4} answers no pings")).then_some(())
+    });
+    has_mtu(a, 1420, "eth0 1500 less 80");
 }

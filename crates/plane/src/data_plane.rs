@@ -202,6 +202,13 @@ pub trait DataPlane: Send + Sync {
     /// The same by one line only, whichever are used. Dropped where the peer does not have it, too.
     fn inject_by(&self, id: PeerId, line: LineId, payload: &[u8]);
 
+    /// Seals a payload of control's, unpadded, and sends it at once by the way that is in use, in one datagram that nothing on
+    /// the way may cut. For the peer's timers it is no data: no answer is waited for.
+    fn send_whole(&self, id: PeerId, payload: &[u8]) -> Whole {
+        let _ = (id, payload);
+        Whole::Nowhere
+    }
+
     /// Sends an empty data packet. Returns whether there was a key and an address to send it.
     fn send_keepalive(&self, id: PeerId) -> bool;
 
@@ -248,6 +255,17 @@ pub trait DataPlane: Send + Sync {
 
     /// What was done since the start. Costs a few allocations: for people and timers of seconds.
     fn statistics(&self) -> Statistics;
+}
+
+/// What became of a datagram that nothing may cut ([`DataPlane::send_whole`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// It was sent.
+    Sent,
+    /// This host refuses it for its length.
+    TooLong,
+    /// There is no key or no address, or it was refused for another reason.
+    Nowhere,
 }
 
 /// A change of the routes by which packets find their peer.

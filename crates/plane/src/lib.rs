@@ -28,7 +28,7 @@ mod wire;
 
 pub use batch::{Batch, Packet};
 pub use control::{Control, Notice};
-pub use data_plane::{DataPlane, KeyError, RouteChange, Sender};
+pub use data_plane::{DataPlane, KeyError, RouteChange, Sender, Whole};
 pub use endpoint::{Ecn, Endpoint, Source};
 pub use format::{Format, Joined, Payload};
 pub use limits::KeyLimits;

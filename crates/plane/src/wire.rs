@@ -17,6 +17,9 @@ pub trait Wire: Send + Sync + 'static {
     /// Whether congestion marks are carried between inner and outer headers (RFC 6040).
     const ECN: bool;
 
+    /// Whether a peer waits for a sign of life after what is a message here, as after any other packet.
+    const MESSAGES_ARE_DATA: bool = false;
+
     /// Bytes in front of each packet on a stream that make a record of it; 0 for a protocol that no stream carries.
     const RECORD_HEADER: usize = 0;
 

@@ -18,6 +18,8 @@ pub struct InboxLimits {
     pub datagrams: usize,
     /// The longest datagram or message that is kept, in bytes.
     pub longest: usize,
+    /// Of longer messages so many bytes are kept from their beginning; 0 where only whole ones are of use.
+    pub message_head: usize,
     /// Whether it is told that traffic flows ([`Notice::Active`]). Not where timers look at the peers by themselves.
     pub active: bool,
 }
@@ -127,6 +129,11 @@ impl Control for Inbox {
     }
 
     fn message(&self, peer: PeerId, bytes: &[u8]) {
+        let head = self.limits.message_head;
+        let bytes = match head {
+            0 => bytes,
+            _ => &bytes[..bytes.len().min(head)],
+        };
         let mut messages = lock(&self.messages);
         if messages.len() < MESSAGES && bytes.len() <= self.limits.longest {
             messages.push_back((peer, bytes.into()));

@@ -46,6 +46,8 @@ pub struct Status {
     pub mtu: u32,
     /// Why it has that, in words; none where the daemon does not set it.
     pub mtu_reason: Option<String>,
+    /// What probes of the paths to the peers have shown, in words; none where nothing is probed.
+    pub mtu_probe: Option<String>,
     /// Threads of the data plane.
     pub workers: usize,
     /// Milliseconds since the daemon's start, by a clock that never jumps. Rates are computed

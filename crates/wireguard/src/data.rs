@@ -1,5 +1,6 @@
 //! WireGuard's data packets, as a data plane needs to know them (white paper, section 5.4.6).
 
+use crate::echo::EchoWatch;
 use crate::message::{TAG_LEN, TYPE_DATA, kind};
 use crypto::packet_aead::{self, AeadLayout};
 use crypto::{Cipher, Key, PacketCipher};
@@ -59,6 +60,8 @@ pub struct WireGuard {
     schedule: fn(&Key) -> Arc<dyn PacketCipher>,
     /// Where the segments of TCP are made to fit: the largest over IPv4 in bytes, 0 for any.
     clamp: Option<Arc<AtomicU16>>,
+    /// Which answers to pings are for control.
+    echoes: Arc<EchoWatch>,
 }
 
 impl WireGuard {
@@ -75,10 +78,11 @@ impl WireGuard {
 
     /// The same packets under another cipher, which no other program speaks: to measure a data plane without one.
     #[must_use]
-    pub const fn with_cipher(schedule: fn(&Key) -> Arc<dyn PacketCipher>) -> Self {
+    pub fn with_cipher(schedule: fn(&Key) -> Arc<dyn PacketCipher>) -> Self {
         Self {
             schedule,
             clamp: None,
+            echoes: Arc::default(),
         }
     }
 
@@ -89,6 +93,12 @@ impl WireGuard {
             clamp: Some(Arc::default()),
             ..self
         }
+    }
+
+    /// Which answers to pings are taken out of what the peers send, as messages: the same for all clones of this.
+    #[must_use]
+    pub fn echoes(&self) -> &EchoWatch {
+        &self.echoes
     }
 
     /// What seals and opens packets.
@@ -134,6 +144,7 @@ impl Protocol for WireGuard {
             receiver: keys.remote_index,
             cipher: (self.schedule)(key),
             clamp: self.clamp.clone(),
+            echoes: Arc::clone(&self.echoes),
         };
         let seal = format(&keys.seal);
         Ok(Formats {
@@ -149,6 +160,7 @@ impl Wire for WireGuard {
     const TAIL_MAX: usize = TAG_LEN;
     const STAGES: bool = true;
     const ECN: bool = true;
+    const MESSAGES_ARE_DATA: bool = true;
     type Window = ReplayWindow;
 
     #[inline]
@@ -204,6 +216,8 @@ struct DataFormat {
     cipher: Arc<dyn PacketCipher>,
     /// The tunnel's largest segment of TCP over IPv4, 0 for any; `None` where segments are left as they are.
     clamp: Option<Arc<AtomicU16>>,
+    /// Which answers to pings are for control.
+    echoes: Arc<EchoWatch>,
 }
 
 impl Format for DataFormat {
@@ -239,12 +253,18 @@ impl Format for DataFormat {
         self.cipher.open(batch);
     }
 
-    fn reveal(&self, _memory: &mut [u8], packet: &mut Packet) -> Payload {
+    fn reveal(&self, memory: &mut [u8], packet: &mut Packet) -> Payload {
         if packet.len == 0 {
-            Payload::Keepalive
-        } else {
-            Payload::Inner
+            return Payload::Keepalive;
         }
+        let start = packet.start as usize;
+        if self
+            .echoes
+            .takes(&memory[start..start + packet.len as usize])
+        {
+            return Payload::Message;
+        }
+        Payload::Inner
     }
 }
 

@@ -137,7 +137,14 @@ impl Owned<'_> {
         let relays = daemon.with(|interface| interface.relays());
         endpoints.extend(relays.unwrap_or_default());
         tunnel.interface.mtu = self.given.network.mtu.or(tunnel.interface.mtu);
-        service::wireguard::want(&tunnel, &endpoints, false)
+        let mut want = service::wireguard::want(&tunnel, &endpoints, false);
+        want.probed = daemon.with(|interface| interface.probed_path()).flatten();
+        want
+    }
+
+    fn tell_mtu(&self, daemon: &Daemon) {
+        let tunnel = self.tunnel();
+        daemon.with(|interface| interface.tell_mtu(self.managed.tunnel_mtu(), &tunnel));
     }
 
     fn log_once(&mut self, what: &str) {
@@ -161,7 +168,7 @@ impl Owner for Owned<'_> {
         if let Err(error) = self.managed.set(&want) {
             log::warn!("{}: {error}", self.at.interface);
         }
-        daemon.with(|interface| interface.tell_mtu(self.managed.tunnel_mtu()));
+        self.tell_mtu(daemon);
         if !std::mem::replace(&mut self.up, true) {
             log::info!("{} is up", self.at.interface);
             startup::is_over();
@@ -178,7 +185,7 @@ impl Owner for Owned<'_> {
         if let Err(error) = self.managed.look_at_path(&want) {
             log::warn!("{}: {error}", self.at.interface);
         }
-        daemon.with(|interface| interface.tell_mtu(self.managed.tunnel_mtu()));
+        self.tell_mtu(daemon);
         Ok(())
     }
 

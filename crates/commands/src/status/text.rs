@@ -105,6 +105,9 @@ pub(super) fn render(status: &Status, paint: Paint) -> String {
         None => status.mtu.to_string(),
     };
     paint.line(&mut out, "mtu", &mtu);
+    if let Some(found) = &status.mtu_probe {
+        paint.line(&mut out, "mtu probes", &found.escape_debug().to_string());
+    }
     let mut peers: Vec<&PeerStatus> = status.peers.iter().collect();
     // As `wg`: those that were heard of last come first, those that never were last.
     peers.sort_by_key(|peer| peer.latest_handshake_age.unwrap_or(u64::MAX));

@@ -331,7 +331,10 @@ impl Up<'_> {
     }
 
     fn want(&self, daemon: &Daemon) -> Want {
-        service::wireguard::want(&self.tunnel, &self.endpoints(daemon), self.switches.no_dns)
+        let mut want =
+            service::wireguard::want(&self.tunnel, &self.endpoints(daemon), self.switches.no_dns);
+        want.probed = daemon.with(|interface| interface.probed_path()).flatten();
+        want
     }
 
     /// Does what the file asks of the host.
@@ -352,7 +355,7 @@ impl Up<'_> {
         mark(daemon, plan.fwmark)?;
         self.applied = Some(Applied::apply(&plan, &self.ifname, &mut netlink)?);
         self.mtu.begin(&want, &facts);
-        daemon.with(|interface| interface.tell_mtu(self.mtu.wanted()));
+        daemon.with(|interface| interface.tell_mtu(self.mtu.wanted(), &self.tunnel));
         (self.plan, self.facts) = (plan, facts);
         self.scripts(&self.tunnel.interface.scripts.post_up)?;
         if self.waiting_for.take().is_some() {
@@ -383,7 +386,7 @@ impl Up<'_> {
         if let Err(error) = self.mtu.follow(&want, &facts, &mut netlink) {
             log::warn!("{}: {error}", self.ifname);
         }
-        daemon.with(|interface| interface.tell_mtu(self.mtu.wanted()));
+        daemon.with(|interface| interface.tell_mtu(self.mtu.wanted(), &self.tunnel));
         let plan = Plan::new(&want, &facts)?;
         self.facts = facts;
         let Some(applied) = self.applied.as_mut().filter(|_| plan != self.plan) else {

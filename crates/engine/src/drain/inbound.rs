@@ -135,6 +135,7 @@ impl<W: Wire> InboundDrain<W> {
         let now = manner.now;
         let mut counts = LineCounts::default();
         let (mut heard, mut data, mut inner_bytes) = (0_u64, 0_u64, 0_u64);
+        let mut messages = false;
         let (mut greatest, mut forged) = (0, 0);
         let refused = peer.refuses(run.line, run.from, run.stream);
         let hairpin = shared.hairpin.load(Ordering::Relaxed);
@@ -223,6 +224,7 @@ impl<W: Wire> InboundDrain<W> {
                         verdict = order.passed(packet.counter, line, now);
                     }
                     inner_bytes += self.deal_with(shared, run, *inner, payload, hairpin);
+                    messages |= *inner == Inner::Message;
                     data += u64::from(!matches!(inner, Inner::Message | Inner::Keepalive));
                 }
             }
@@ -263,7 +265,7 @@ impl<W: Wire> InboundDrain<W> {
         peer.rx_bytes.add(counts.received_bytes);
         shared.inbound.packets.add(data);
         shared.inbound.bytes.add(inner_bytes);
-        peer.note_received(millis, data > 0);
+        peer.note_received(millis, data > 0 || (W::MESSAGES_ARE_DATA && messages));
         tell(shared, run, now);
     }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::system::memory::Memory;
-use crate::want::WantedAddress;
+use crate::want::{ProbedPath, WantedAddress};
 use netio::netlink::Route;
 use std::net::IpAddr;
 
@@ -78,6 +78,28 @@ fn it_follows_the_device_and_the_route_down_and_up() {
     world.host.delete_route(&narrow).unwrap();
     world.host.set_mtu(2, 1500).unwrap();
     world.says(1420, "wan 1500 less 80");
+}
+
+#[test]
+fn what_probes_show_narrows_it_until_they_show_otherwise() {
+    let mut world = World::new(want(&["10.0.0.1"]));
+    let path = |bytes| ProbedPath {
+        to: ip("192.0.2.1"),
+        bytes,
+        overhead: 60,
+    };
+    world.want.probed = Some(path(1333));
+    world.says(1333, "path to 192.0.2.1 carries 1393 less 60, probed");
+    assert_eq!(world.follower.wanted().range(), Some((68, 1420)));
+    world.host.set_mtu(2, 1300).unwrap();
+    world.says(1220, "wan 1300 less 80");
+    world.host.set_mtu(2, 1500).unwrap();
+    world.want.probed = None;
+    world.says(1420, "wan 1500 less 80");
+    world.want.mtu = Mtu::Exact(1400);
+    world.want.probed = Some(path(1333));
+    world.says(1400, "as configured");
+    assert_eq!(world.follower.wanted().range(), None);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod recv;
 mod selftest;
 mod send;
 pub(crate) mod socket;
+mod whole;
 
 pub use plane::{Ecn, Endpoint, Source};
 pub use recv::{ReceivedTrain, RecvScratch, TRAIN_ROOM};

@@ -86,6 +86,8 @@ pub struct UdpSocket {
     pub(super) fd: OwnedFd,
     family: Family,
     port: u16,
+    /// `IP_MTU_DISCOVER`, as it was asked for.
+    pub(super) discovery: libc::c_int,
     /// `UDP_SEGMENT` is in force.
     pub gso: Rung,
     /// `UDP_GRO` is in force.
@@ -203,6 +205,7 @@ impl UdpSocket {
             fd,
             family,
             port,
+            discovery: value,
             gso,
             gro,
             mmsg,

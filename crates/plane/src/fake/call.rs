@@ -75,6 +75,8 @@ pub enum Call {
     Inject(PeerId, Vec<u8>),
     /// [`DataPlane::inject_by`].
     InjectBy(PeerId, LineId, Vec<u8>),
+    /// [`DataPlane::send_whole`].
+    SendWhole(PeerId, Vec<u8>),
     /// [`DataPlane::send_keepalive`].
     SendKeepalive(PeerId),
     /// [`DataPlane::send_staged`].

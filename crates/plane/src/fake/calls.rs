@@ -4,7 +4,7 @@ use super::{Call, FakeDataPlane, Peer};
 use crate::{
     CipherName, DataPlane, Endpoint, KeyError, KeyUsage, LINES_MAX, Line, LineId, LineMode,
     LineState, Moving, PeerId, PeerLines, PeerState, Protocol, Reorder, RouteChange, Sender,
-    SessionKeys, Statistics, StreamId,
+    SessionKeys, Statistics, StreamId, Whole,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -291,6 +291,16 @@ impl<P: Protocol> DataPlane for FakeDataPlane<P> {
 
     fn inject_by(&self, id: PeerId, line: LineId, payload: &[u8]) {
         self.on_peer(id, Call::InjectBy(id, line, payload.to_vec()), |_| Some(()));
+    }
+
+    fn send_whole(&self, id: PeerId, payload: &[u8]) -> Whole {
+        let sent = self.on_peer(id, Call::SendWhole(id, payload.to_vec()), |peer| {
+            Some(peer.sealing.is_some() && peer.state.line.is_some())
+        });
+        match sent {
+            Some(true) => Whole::Sent,
+            _ => Whole::Nowhere,
+        }
     }
 
     fn send_keepalive(&self, id: PeerId) -> bool {

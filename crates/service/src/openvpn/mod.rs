@@ -67,6 +67,7 @@ use std::rc::Rc;
 pub const INBOX: InboxLimits = InboxLimits {
     datagrams: 4096,
     longest: 2048,
+    message_head: 0,
     active: false,
 };
 

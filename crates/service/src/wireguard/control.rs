@@ -12,6 +12,8 @@ use wireguard::{Activity, Output};
 pub(super) const INBOX: InboxLimits = InboxLimits {
     datagrams: 1024,
     longest: INITIATION_LEN,
+    // All that is read of an answer to a probe.
+    message_head: INITIATION_LEN,
     active: true,
 };
 
@@ -68,6 +70,7 @@ impl Machine {
             // WireGuard's peers roam unasked, and compress nothing.
             Notice::Moved { .. } | Notice::Compressed { .. } => {}
             Notice::Active => {
+                self.probing.stir(now);
                 let activity = turn.peer(id).times.into();
                 self.device.activity(id, &activity, now, &mut out);
             }
@@ -155,6 +158,7 @@ impl Machine {
             Output::DropStaged { peer } => turn.plane(PlaneRequest::DropStaged(peer)),
             Output::Disarmed { peer } => turn.plane(PlaneRequest::Disarm(peer)),
             Output::HandshakeComplete { peer, at } => {
+                self.probing.stir(turn.now.monotonic);
                 if let Some(entry) = self.peers.get_mut(&peer) {
                     entry.last_handshake = Some((at, turn.now.monotonic));
                     let words = entry.silence.answered();

@@ -242,6 +242,7 @@ impl Daemon {
             (plan, options.lines.clone()),
             resolver,
         );
+        interface.mtu_probe = settings.mtu_probe;
         interface.restore_lines(&ifname);
         interface.restore_floor();
         match interface.start() {

@@ -3,7 +3,7 @@
 use super::effect::PlaneRequest;
 use super::event::Event;
 use ::wireguard::WireGuard;
-use plane::{DataPlane, Notice, PeerId, Reorder};
+use plane::{DataPlane, Notice, PeerId, Reorder, Whole};
 use std::time::Instant;
 
 /// Asks a data plane for what the machine wants at `now`. Returns what the machine is to be told for it.
@@ -40,6 +40,10 @@ where
         PlaneRequest::RemoveKeys(id, session) => plane.remove_keys(id, session),
         PlaneRequest::SendKeepalive(id) => {
             plane.send_keepalive(id);
+        }
+        PlaneRequest::Probe(id, number, packet) => {
+            let sent = plane.send_whole(id, &packet);
+            return (sent == Whole::TooLong).then_some(Event::ProbeTooLong(id, number));
         }
         PlaneRequest::SendStaged(id) => {
             plane.send_staged(id);

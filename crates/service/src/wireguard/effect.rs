@@ -74,6 +74,8 @@ pub enum Effect {
     Changed,
     /// Ask the kernel what it has learned of the paths to the peers: it tells only those who ask.
     LookAtPath,
+    /// Take answers to pings with this token out of what the peers send; 0 for none.
+    WatchEchoes(u64),
     /// Tell the owner to read its configuration again.
     Reload,
     /// End.
@@ -127,6 +129,9 @@ pub enum PlaneRequest {
     RemoveKeys(PeerId, u32),
     /// [`DataPlane::send_keepalive`].
     SendKeepalive(PeerId),
+    /// [`DataPlane::send_whole`]: a probe, and its number. [`Event::ProbeTooLong`](super::Event::ProbeTooLong) tells where
+    /// this host refuses it for its length.
+    Probe(PeerId, u64, Vec<u8>),
     /// [`DataPlane::send_staged`].
     SendStaged(PeerId),
     /// [`DataPlane::drop_staged`].

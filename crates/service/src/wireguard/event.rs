@@ -1,6 +1,7 @@
 //! What an interface is told.
 
 use super::effect::LookUp;
+use super::probing::ProbePlan;
 use crate::lines::LineFacts;
 use config::types::{self, Key32};
 use config::uapi::SetDevice;
@@ -49,6 +50,12 @@ pub enum Event {
     Bound(Result<u16, String>),
     /// The end of [`Mark`](super::Effect::Mark).
     Marked(Result<(), String>),
+    /// What the paths to the peers may be asked by probes; `None` where nothing is to be probed.
+    ProbePaths(Option<Box<ProbePlan>>),
+    /// A peer has sent a message inside a data packet: an answer to a probe.
+    Message(PeerId, Box<[u8]>),
+    /// This host refuses a probe for its length: whose, and its number.
+    ProbeTooLong(PeerId, u64),
     /// The host's addresses or routes are others.
     NetworkChanged,
     /// The host's devices or addresses are others. Matters only where there are lines.

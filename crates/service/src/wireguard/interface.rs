@@ -4,6 +4,7 @@ use super::dataplane::perform;
 use super::effect::{Effect, Ended, Refused};
 use super::event::Event;
 use super::machine::{Machine, Named};
+use super::probing::ProbePlan;
 use super::resolver::{Answer, Resolver};
 use super::sockets::SocketPlan;
 use crate::floor::FloorFile;
@@ -13,9 +14,11 @@ use crate::names;
 use crate::now::Now;
 use ::wireguard::WireGuard;
 use config::lines::Lines;
+use config::settings::MtuProbe;
+use config::tunnel::Tunnel;
 use config::types::Key32;
 use config::uapi::{DeviceState, PeerState, SetDevice};
-use host::TunnelMtu;
+use host::{ProbedPath, TunnelMtu};
 use netio::netlink::Netlink;
 use netio::udp::SocketError;
 use plane::{Line, LineId, PeerId};
@@ -53,6 +56,8 @@ pub struct Interface {
     unbound: Option<SocketError>,
     /// What the owner wants the MTU to be, and why.
     pub(super) wanted_mtu: Option<TunnelMtu>,
+    /// What the settings say of probes.
+    pub(super) mtu_probe: MtuProbe,
     news: News,
 }
 
@@ -89,6 +94,7 @@ impl Interface {
             answer: None,
             unbound: None,
             wanted_mtu: None,
+            mtu_probe: MtuProbe::Off,
             news: News::default(),
         }
     }
@@ -184,6 +190,7 @@ impl Interface {
             Effect::Answer { result, .. } => self.answer = Some(result),
             Effect::Changed => self.news.changed = true,
             Effect::LookAtPath => self.news.path = true,
+            Effect::WatchEchoes(token) => self.protocol.echoes().watch(token),
             Effect::Reload => self.news.reload = true,
             Effect::End(ended) => {
                 self.news.ended.get_or_insert(ended);
@@ -261,6 +268,10 @@ impl Interface {
         if !notices.is_empty() {
             self.handle(Event::Notices(notices.into_iter().collect()));
         }
+        // As many as may wait at most.
+        while let Some((peer, bytes)) = inbox.next_message() {
+            self.handle(Event::Message(peer, bytes));
+        }
         for _ in 0..MESSAGES_AT_ONCE {
             let Some((arrival, waiting)) = inbox.next_arrival() else {
                 return false;
@@ -333,9 +344,20 @@ impl Interface {
         self.machine.relays()
     }
 
-    /// Says what the interface's MTU is to be, and why: for its status. Setting it is the owner's.
-    pub fn tell_mtu(&mut self, wanted: &TunnelMtu) {
+    /// Says what the interface's MTU is to be, and why: for its status, and for probes of the paths to the peers of this
+    /// `tunnel`. Setting it is the owner's.
+    pub fn tell_mtu(&mut self, wanted: &TunnelMtu, tunnel: &Tunnel) {
         self.wanted_mtu = Some(wanted.clone());
+        let plan = wanted
+            .range()
+            .and_then(|range| ProbePlan::new(self.mtu_probe, range, tunnel));
+        self.handle(Event::ProbePaths(plan.map(Box::new)));
+    }
+
+    /// What probes have shown that the interface's MTU may be, where that is less than was told.
+    #[must_use]
+    pub fn probed_path(&self) -> Option<ProbedPath> {
+        self.machine.probed_path(&|id| self.plane.peer(id))
     }
 
     /// The configuration and the counters, for `wg show`.

@@ -6,6 +6,7 @@ use super::event::Event;
 use super::names::Name;
 use super::peers::PeerEntry;
 use super::port::{Bind, REOPEN};
+use super::probing::Probing;
 use crate::floor::Floor;
 use crate::lines::{Lines, TheirLines};
 use crate::now::Now;
@@ -90,6 +91,8 @@ pub struct Machine {
     recheck: Option<Instant>,
     /// How late stamps may be.
     floor: Floor,
+    /// How long packets to the peers may be.
+    pub(super) probing: Probing,
 }
 
 /// What a machine reads of the data plane: what that knows of a peer ([`DataPlane::peer`](plane::DataPlane::peer)).
@@ -167,6 +170,7 @@ impl Machine {
             moved: None,
             recheck: None,
             floor: Floor::default(),
+            probing: Probing::default(),
         }
     }
 
@@ -218,7 +222,10 @@ impl Machine {
                 waiting,
             } => return self.handshake(from, &bytes, waiting, turn),
             Event::Start => self.open(turn),
-            Event::Notices(notices) => self.notices(notices, turn),
+            Event::Notices(notices) => {
+                self.notices(notices, turn);
+                self.probe(turn);
+            }
             Event::Configure { client, set } => self.configure(client, set, turn),
             Event::SetEndpoint {
                 public_key,
@@ -227,6 +234,9 @@ impl Machine {
             Event::LookedUp { lookup, found } => self.looked_up(&lookup, found, turn),
             Event::Bound(result) => self.bound(result, turn),
             Event::Marked(result) => self.marked(result, turn),
+            Event::ProbePaths(plan) => self.probe_paths(plan, turn),
+            Event::Message(id, bytes) => self.probe_answered(id, &bytes, turn),
+            Event::ProbeTooLong(id, number) => self.probe_too_long(id, number, turn),
             Event::NetworkChanged => {
                 self.recheck.get_or_insert(now.monotonic + SETTLE);
             }
@@ -270,6 +280,7 @@ impl Machine {
             self.moved,
             self.names_due(),
             self.lines_due(),
+            self.probing.next_deadline(),
         ];
         let own = own.into_iter().flatten();
         own.chain(self.device.next_deadline()).min()
@@ -295,6 +306,7 @@ impl Machine {
         }
         self.expire(turn);
         self.lines_expire(turn);
+        self.probe(turn);
     }
 
     /// The routing tables have changed. Peers that are now reached through another interface than

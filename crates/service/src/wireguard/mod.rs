@@ -16,6 +16,8 @@ mod machine;
 pub(crate) mod names;
 mod peers;
 mod port;
+mod probe_plan;
+mod probing;
 mod relays;
 pub(crate) mod resolver;
 mod save;
@@ -34,6 +36,7 @@ pub use effect::{Effect, Ended, LOOKUPS_MAX, LookUp, PlaneRequest, Refused, Whos
 pub use event::Event;
 pub use interface::Interface;
 pub use machine::{Machine, Named, View};
+pub use probing::ProbePlan;
 pub use save::{merge, save};
 pub use server::{Listener as SocketListener, SocketError};
 #[cfg(any(feature = "pptp", feature = "relay"))]

@@ -58,6 +58,7 @@ impl Interface {
             fwmark: device.fwmark,
             mtu,
             mtu_reason: self.wanted_mtu.as_ref().map(|wanted| wanted.why(mtu)),
+            mtu_probe: self.machine.probe_report(),
             workers: statistics.workers,
             uptime_ms: now.saturating_duration_since(started).as_millis() as u64,
             peers: peers.collect(),

@@ -163,6 +163,7 @@ impl World {
             | Effect::Log(..)
             | Effect::LogPeer(..)
             | Effect::LookAtPath
+            | Effect::WatchEchoes(_)
             | Effect::LogDropped(..) => {}
         }
         None

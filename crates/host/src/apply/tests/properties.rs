@@ -130,6 +130,7 @@ prop_compose! {
             addresses,
             mtu,
             // A route leads to an interface that is up.
+            probed: None,
             leaves_interface: leaves_interface && routes.is_empty(),
             name_servers: has_dns.then_some(servers),
             gateway: Some(ip("10.8.0.1")),

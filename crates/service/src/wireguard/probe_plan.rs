@@ -1,0 +1,168 @@
+//! What may be asked how long packets to the peers of a file may be.
+
+use super::probing::ProbePlan;
+use config::settings::MtuProbe;
+use config::tunnel::{Peer, Tunnel};
+use config::types::{AllowedIp, family_bits};
+use std::net::IpAddr;
+use wireguard::echo::ECHO_MIN;
+
+/// Lengths below this are of no use, in bytes: every host takes them (RFC 1122, section 3.3.2).
+const LEAST: u32 = 576;
+
+/// Most addresses of a peer that are tried.
+const TARGETS_MAX: usize = 4;
+
+impl ProbePlan {
+    /// What `setting` allows for a tunnel whose interface may have an MTU in this range, in bytes; `None` where that is
+    /// nothing. Peers that call are not asked: the MTU is derived from the ways to the others.
+    #[must_use]
+    pub fn new(setting: MtuProbe, (least, most): (u32, u32), tunnel: &Tunnel) -> Option<Self> {
+        if setting == MtuProbe::Off {
+            return None;
+        }
+        let bytes = |bytes: u32| u16::try_from(bytes).unwrap_or(u16::MAX);
+        let called = tunnel.peers.iter().filter(|peer| peer.endpoint.is_some());
+        let peers = called.map(|peer| (peer.public_key.clone(), targets(setting, peer, tunnel)));
+        let peers: Vec<_> = peers.collect();
+        let (least, most) = (bytes(least.max(LEAST)), bytes(most));
+        (!peers.is_empty() && least > ECHO_MIN && most > least).then_some(Self {
+            least,
+            most,
+            peers,
+        })
+    }
+}
+
+/// Addresses of a peer that may answer, each behind the address of ours that asks it.
+fn targets(setting: MtuProbe, peer: &Peer, tunnel: &Tunnel) -> Vec<(IpAddr, IpAddr)> {
+    let interface = &tunnel.interface;
+    // The most specific range decides whose an address is.
+    let owned = |ranges: &[AllowedIp], addr: IpAddr| {
+        let having = ranges.iter().filter(|range| range.contains(addr));
+        having.map(AllowedIp::prefix).max()
+    };
+    let is_peers = |addr: IpAddr| {
+        let own = owned(&peer.allowed_ips, addr);
+        let mut others = tunnel
+            .peers
+            .iter()
+            .filter(|it| it.public_key != peer.public_key);
+        own.is_some() && others.all(|it| owned(&it.allowed_ips, addr) < own)
+    };
+    let from = |addr: IpAddr| {
+        let mut own = interface.addresses.iter().map(|it| it.addr);
+        let own = own.find(|it| it.is_ipv4() == addr.is_ipv4() && *it != addr)?;
+        Some((own, addr))
+    };
+    let mut candidates: Vec<IpAddr> = Vec::new();
+    if let MtuProbe::Address(addr) = setting {
+        candidates.push(addr);
+    } else {
+        let hosts = peer.allowed_ips.iter();
+        let hosts = hosts.filter(|range| range.prefix() == family_bits(range.addr()));
+        candidates.extend(hosts.map(AllowedIp::addr));
+        // Very often the inner address of a provider's server.
+        candidates.extend(&interface.dns);
+        let networks = interface.addresses.iter();
+        let networks = networks.filter(|it| it.prefix < family_bits(it.addr));
+        candidates.extend(networks.map(|it| first_host(it.addr, it.prefix)));
+        // What is further away may be reached by paths that say nothing of the tunnel's.
+        candidates.retain(|addr| is_inner(*addr, tunnel));
+    }
+    let mut targets = Vec::new();
+    for target in candidates
+        .into_iter()
+        .filter(|it| is_peers(*it))
+        .filter_map(from)
+    {
+        if !targets.contains(&target) && targets.len() < TARGETS_MAX {
+            targets.push(target);
+        }
+    }
+    targets
+}
+
+/// The first host of the network of an address.
+fn first_host(addr: IpAddr, prefix: u8) -> IpAddr {
+    let host = u32::from(family_bits(addr) - prefix);
+    match addr {
+        IpAddr::V4(addr) => {
+            let network = u32::MAX.checked_shl(host).unwrap_or(0);
+            std::net::Ipv4Addr::from_bits((addr.to_bits() & network) | 1).into()
+        }
+        IpAddr::V6(addr) => {
+            let network = u128::MAX.checked_shl(host).unwrap_or(0);
+            std::net::Ipv6Addr::from_bits((addr.to_bits() & network) | 1).into()
+        }
+    }
+}
+
+/// Whether an address is one that hosts inside tunnels have: private (RFC 1918, RFC 4193), of a provider's own network (RFC
+/// 6598), or in one network with ours.
+fn is_inner(addr: IpAddr, tunnel: &Tunnel) -> bool {
+    let near = tunnel.interface.addresses.iter().any(|own| {
+        let prefix = own.prefix.max(if addr.is_ipv4() { 24 } else { 64 });
+        AllowedIp::new(own.addr, prefix.min(family_bits(own.addr)))
+            .is_ok_and(|range| own.prefix < family_bits(own.addr) && range.contains(addr))
+    });
+    near || match addr {
+        IpAddr::V4(addr) => {
+            let [first, second, ..] = addr.octets();
+            addr.is_private() || (first == 100 && second & 0xc0 == 64)
+        }
+        IpAddr::V6(addr) => addr.is_unique_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::wgquick;
+
+    fn tunnel(interface: &str, ranges: &str) -> Tunnel {
+        let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+        let text = format!(
+            "[Interface]\nPrivateKey = {key}\n{interface}\n[Peer]\nPublicKey = {key}\n\
+             Endpoint = 192.0.2.1:51820\nAllowedIPs = {ranges}\n"
+        );
+        let options = wgquick::Options {
+            allow_scripts: false,
+        };
+        let parsed = wgquick::parse(&text, "wg0.conf", options);
+        parsed.into_tunnel().unwrap().0
+    }
+
+    fn asked(setting: MtuProbe, interface: &str, ranges: &str) -> Vec<String> {
+        let plan = ProbePlan::new(setting, (68, 1420), &tunnel(interface, ranges)).unwrap();
+        assert_eq!((plan.least, plan.most), (576, 1420));
+        let (_, targets) = &plan.peers[0];
+        targets.iter().map(|(_, to)| to.to_string()).collect()
+    }
+
+    #[test]
+    fn what_is_most_likely_the_peers_own_is_asked() {
+        let auto = |interface, ranges| asked(MtuProbe::Auto, interface, ranges);
+        let none: [&str; 0] = [];
+        // A provider's file.
+        let provider = "Address = 10.64.3.2/32\nDNS = 10.64.0.1";
+        assert_eq!(auto(provider, "0.0.0.0/0"), ["10.64.0.1"]);
+        // Public name servers are behind paths of their own.
+        let public = "Address = 10.64.3.2/32\nDNS = 1.1.1.1";
+        assert_eq!(auto(public, "0.0.0.0/0"), none);
+        let site = "Address = 10.0.0.2/24";
+        assert_eq!(auto(site, "10.0.0.1/32, 192.168.7.0/24"), ["10.0.0.1"]);
+        assert_eq!(auto(site, "10.0.0.0/24"), ["10.0.0.1"]);
+        assert_eq!(auto(site, "192.168.7.0/24"), none);
+        // Ours is not the peer's, and without an address of that family nothing asks.
+        assert_eq!(
+            auto("Address = 10.0.0.1/24", "10.0.0.0/24, fd00::2/128"),
+            none
+        );
+        let named = MtuProbe::Address([192, 0, 2, 9].into());
+        assert_eq!(asked(named, site, "0.0.0.0/0"), ["192.0.2.9"]);
+        assert_eq!(asked(named, site, "10.0.0.1/32"), none);
+        let tunnel = tunnel(site, "10.0.0.1/32");
+        assert_eq!(ProbePlan::new(MtuProbe::Off, (68, 1420), &tunnel), None);
+    }
+}

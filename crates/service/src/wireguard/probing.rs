@@ -1,0 +1,326 @@
+//! How long packets to the peers may be: when that is asked, of which address, and what follows from the answers.
+//!
+//! Nothing is asked of a peer unless packets go to and fro, and nothing runs on a clock while none do.
+
+use super::effect::{Effect, PlaneRequest};
+use super::machine::{Machine, Turn, View};
+use config::types::Key32;
+use host::ProbedPath;
+use plane::{LineId, PeerId};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+use wireguard::echo::{self, Answer};
+use wireguard::path_probe::{Knowledge, PathProbe, ProbeEffect};
+
+/// How often it is looked whether there is traffic, at most: when there is something else to do anyway.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// How long after the beginning of a session, or of traffic, that is looked at for its own sake.
+const STIR: Duration = Duration::from_secs(1);
+
+/// Bytes since the last look that count as traffic. Keepalives and handshakes are fewer.
+const BUSY: u64 = 1000;
+
+/// What a datagram has around an inner packet over IPv4 and IPv6, in bytes: outer headers, WireGuard's header and tag.
+const OVERHEAD: [u32; 2] = [60, 80];
+
+/// What may be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbePlan {
+    /// The least and the longest packet that are of interest, in bytes.
+    pub least: u16,
+    /// See `least`.
+    pub most: u16,
+    /// The peers, and the addresses that may answer, each behind that of ours which asks; the likeliest first.
+    pub peers: Vec<(Key32, Vec<(IpAddr, IpAddr)>)>,
+}
+
+/// The probes of an interface.
+#[derive(Debug, Default)]
+pub(super) struct Probing {
+    plan: Option<Box<ProbePlan>>,
+    paths: BTreeMap<PeerId, Path>,
+    /// What answers have that are waited for; 0 while none are.
+    token: u64,
+    looked: Option<Instant>,
+    /// A look for its own sake.
+    stirred: Option<Instant>,
+}
+
+/// The path to a peer.
+#[derive(Debug)]
+struct Path {
+    /// Which of its addresses is asked.
+    target: usize,
+    probe: PathProbe,
+    /// Where it is.
+    way: (LineId, SocketAddr),
+    /// Bytes to and fro at the last look; `None` where some of them are probes.
+    counted: Option<u64>,
+    /// The longest packet that passes, in bytes, if it is less than the plan has.
+    carries: Option<u16>,
+}
+
+impl Probing {
+    /// There is traffic, or will be.
+    pub(super) fn stir(&mut self, now: Instant) {
+        if self.plan.is_some() {
+            self.stirred.get_or_insert(now + STIR);
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let rounds = self.paths.values().map(|path| path.probe.next_deadline());
+        rounds.chain([self.stirred]).flatten().min()
+    }
+
+    fn targets(&self, key: &Key32) -> &[(IpAddr, IpAddr)] {
+        let peers = self.plan.iter().flat_map(|plan| &plan.peers);
+        let mut of = peers.filter(|(peer, _)| peer == key);
+        of.next().map_or(&[], |(_, targets)| targets)
+    }
+}
+
+impl Machine {
+    pub(super) fn probe_paths(&mut self, plan: Option<Box<ProbePlan>>, turn: &mut Turn<'_>) {
+        if self.probing.plan == plan {
+            return;
+        }
+        let narrowed = self.probing.paths.values().any(|it| it.carries.is_some());
+        self.probing.plan = plan;
+        self.probing.paths.clear();
+        if narrowed {
+            turn.effects.push(Effect::LookAtPath);
+        }
+        self.probing.stir(turn.now.monotonic);
+        self.watch(turn);
+    }
+
+    /// Ends what was waited for in vain, and begins what is due where there is traffic.
+    pub(super) fn probe(&mut self, turn: &mut Turn<'_>) {
+        if self.probing.plan.is_none() {
+            return;
+        }
+        let now = turn.now.monotonic;
+        self.probing
+            .paths
+            .retain(|id, _| self.peers.contains_key(id));
+        let due = |path: &Path| path.probe.next_deadline().is_some_and(|at| at <= now);
+        let paths = self.probing.paths.iter().filter(|(_, path)| due(path));
+        let expired: Vec<PeerId> = paths.map(|(id, _)| *id).collect();
+        for id in expired {
+            self.with_path(id, turn, |path, out| path.probe.expire(now, out));
+        }
+        let stirred = self.probing.stirred.take_if(|at| *at <= now).is_some();
+        if stirred || self.probing.looked.is_none_or(|at| at + LOOK <= now) {
+            self.probing.looked = Some(now);
+            self.look_for_traffic(turn);
+        }
+        self.watch(turn);
+    }
+
+    fn look_for_traffic(&mut self, turn: &mut Turn<'_>) {
+        let Some(plan) = &self.probing.plan else {
+            return;
+        };
+        let (least, most) = (plan.least, plan.most);
+        let peers = plan.peers.iter().filter(|(_, targets)| !targets.is_empty());
+        let ids = peers.filter_map(|(key, _)| {
+            let mut all = self.peers.iter();
+            Some(*all.find(|(_, entry)| entry.public_key == *key)?.0)
+        });
+        for id in ids.collect::<Vec<_>>() {
+            let state = turn.peer(id);
+            let (Some(line), true) = (state.line, state.sealed.is_some()) else {
+                continue;
+            };
+            let way = (line.id, line.endpoint.addr);
+            let bytes = state.rx_bytes + state.tx_bytes;
+            let old = self.probing.paths.get(&id).filter(|path| path.way == way);
+            if old.is_none() {
+                let new = Path {
+                    target: 0,
+                    probe: PathProbe::new(least, most, random() >> 1),
+                    way,
+                    counted: Some(0),
+                    carries: None,
+                };
+                let before = self.probing.paths.insert(id, new);
+                if before.is_some_and(|path| path.carries.is_some()) {
+                    turn.effects.push(Effect::LookAtPath);
+                }
+            }
+            let now = turn.now.monotonic;
+            self.with_path(id, turn, |path, out| {
+                if path.probe.next_deadline().is_some() {
+                    return path.counted = None;
+                }
+                let before = path.counted.replace(bytes);
+                if before.is_some_and(|before| bytes.saturating_sub(before) >= BUSY) {
+                    path.probe.traffic(now, out);
+                }
+            });
+        }
+    }
+
+    pub(super) fn probe_answered(&mut self, id: PeerId, bytes: &[u8], turn: &mut Turn<'_>) {
+        let Some(answer) = Answer::parse(bytes) else {
+            return;
+        };
+        let (now, from) = (turn.now.monotonic, self.target(id).map(|(_, to)| to));
+        if from == Some(answer.from) && answer.token == self.probing.token {
+            self.with_path(id, turn, |path, out| {
+                path.probe.answered(answer.number, now, out);
+            });
+            self.watch(turn);
+        }
+    }
+
+    pub(super) fn probe_too_long(&mut self, id: PeerId, number: u64, turn: &mut Turn<'_>) {
+        let now = turn.now.monotonic;
+        self.with_path(id, turn, |path, out| path.probe.refused(number, now, out));
+        self.watch(turn);
+    }
+
+    /// Our address and that of a peer which is asked.
+    fn target(&self, id: PeerId) -> Option<(IpAddr, IpAddr)> {
+        let entry = self.peers.get(&id)?;
+        let at = self.probing.paths.get(&id)?.target;
+        self.probing.targets(&entry.public_key).get(at).copied()
+    }
+
+    /// Does something with the path to a peer, and what follows from that.
+    fn with_path(
+        &mut self,
+        id: PeerId,
+        turn: &mut Turn<'_>,
+        change: impl FnOnce(&mut Path, &mut Vec<ProbeEffect>),
+    ) {
+        let Some(path) = self.probing.paths.get_mut(&id) else {
+            return;
+        };
+        let (mut out, doubted) = (Vec::new(), path.probe.doubts());
+        change(path, &mut out);
+        if path.probe.next_deadline().is_some() {
+            path.counted = None;
+        }
+        if path.probe.doubts() && !doubted {
+            turn.effects.push(Effect::LookAtPath);
+        }
+        self.next_target(id);
+        for effect in out {
+            match effect {
+                ProbeEffect::Use(bytes) => self.carries(id, bytes, turn),
+                ProbeEffect::Send { number, len } => self.ask(id, (number, len), turn),
+            }
+        }
+    }
+
+    /// Where one address does not answer, another may.
+    fn next_target(&mut self, id: PeerId) {
+        let Some(entry) = self.peers.get(&id) else {
+            return;
+        };
+        let count = self.probing.targets(&entry.public_key).len();
+        let Some(plan) = &self.probing.plan else {
+            return;
+        };
+        let (least, most) = (plan.least, plan.most);
+        let Some(path) = self.probing.paths.get_mut(&id) else {
+            return;
+        };
+        let knows = path.probe.knowledge();
+        if matches!(knows, Knowledge::Silent | Knowledge::OnlyShort)
+            && path.probe.next_deadline().is_none()
+            && path.target + 1 < count
+        {
+            path.target += 1;
+            path.probe = PathProbe::new(least, most, random() >> 1);
+        }
+    }
+
+    fn carries(&mut self, id: PeerId, bytes: u16, turn: &mut Turn<'_>) {
+        let most = self.probing.plan.as_ref().map_or(0, |plan| plan.most);
+        if let Some(path) = self.probing.paths.get_mut(&id) {
+            let carries = Some(bytes).filter(|bytes| *bytes < most);
+            if std::mem::replace(&mut path.carries, carries) != carries {
+                turn.effects.push(Effect::LookAtPath);
+            }
+        }
+    }
+
+    fn ask(&mut self, id: PeerId, (number, len): (u64, u16), turn: &mut Turn<'_>) {
+        if self.probing.token == 0 {
+            self.probing.token = random().max(1);
+            turn.effects.push(Effect::WatchEchoes(self.probing.token));
+        }
+        let request = self
+            .target(id)
+            .and_then(|addresses| echo::request(addresses, (self.probing.token, number), len));
+        if let Some(request) = request {
+            turn.plane(PlaneRequest::Probe(id, number, request));
+        }
+    }
+
+    /// Answers are waited for as long as there is a question.
+    fn watch(&mut self, turn: &mut Turn<'_>) {
+        let asks = |path: &Path| path.probe.next_deadline().is_some();
+        if self.probing.token != 0 && !self.probing.paths.values().any(asks) {
+            self.probing.token = 0;
+            turn.effects.push(Effect::WatchEchoes(0));
+        }
+    }
+
+    /// What the narrowest of the paths carries, if that is less than the plan has.
+    pub(super) fn probed_path(&self, view: &View<'_>) -> Option<ProbedPath> {
+        let paths = self.probing.paths.iter();
+        let narrow = paths.filter_map(|(id, path)| Some((path.carries?, id, path.way.1.ip())));
+        let (bytes, id, to) = narrow.min()?;
+        let line = view(*id).and_then(|state| state.line);
+        let to = line.map_or(to, |line| line.endpoint.addr.ip());
+        Some(ProbedPath {
+            to,
+            bytes: bytes.into(),
+            overhead: OVERHEAD[usize::from(to.is_ipv6())],
+        })
+    }
+
+    /// What is known of the paths, in words; `None` where nothing is to be probed.
+    pub(super) fn probe_report(&self) -> Option<String> {
+        let plan = self.probing.plan.as_ref()?;
+        let words = plan.peers.iter().map(|(key, targets)| {
+            let mut all = self.probing.paths.iter();
+            let of = all.find(|(id, _)| self.public_key_of(**id) == Some(key));
+            let target = targets.get(of.map_or(0, |(_, path)| path.target));
+            let Some((_, target)) = target else {
+                return "no address of the peer's is known that would answer pings; \
+                        dataplane.mtu-probe may name one"
+                    .to_owned();
+            };
+            match of.map_or(Knowledge::Unknown, |(_, path)| path.probe.knowledge()) {
+                Knowledge::Unknown => format!("{target} was not asked yet"),
+                Knowledge::Searching => format!("{target} is being asked"),
+                Knowledge::Found(bytes) => format!("{target} answers up to {bytes} bytes"),
+                Knowledge::OnlyShort => format!("{target} answers short pings only"),
+                Knowledge::Silent => format!("{target} answers no pings"),
+            }
+        });
+        let mut words: Vec<String> = words.collect();
+        words.dedup();
+        words.truncate(REPORTED);
+        Some(words.join("; "))
+    }
+}
+
+/// Most peers that are told of in words.
+const REPORTED: usize = 8;
+
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    crypto::random(&mut bytes);
+    u64::from_ne_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! How long packets to a peer may be, found out by asking it: datagram packetization layer path MTU discovery (RFC 8899),
+//! as a machine without I/O.
+//!
+//! A probe is an echo request of some length to an address of the peer inside the tunnel, sealed and sent without leave to
+//! be cut. An answer shows that the length passes. That none comes shows nothing by itself: the peer may not answer at all,
+//! or short requests only; packets get lost. So every long probe goes with a short one, a length counts as too long
+//! once short ones were answered [`TRIES`] times and long ones beside them were not, and nothing is concluded unless some
+//! length was answered that is of use.
+
+use std::time::{Duration, Instant};
+
+/// Rounds without an answer before something is concluded (MAX_PROBES, RFC 8899, section 5.1.2).
+pub const TRIES: u32 = 3;
+
+/// How long an answer is waited for (PROBE_TIMER, section 5.1.1, has at least 1 second and 15 seconds as a usual value; here
+/// the timer of [`TRIES`] rounds is shorter than that).
+pub const ANSWER_TIME: Duration = Duration::from_secs(3);
+
+/// How long the answer to a long probe may come after that to the short one which left with it.
+pub const LATE_TIME: Duration = Duration::from_secs(1);
+
+/// Bytes of a short probe, which passes everywhere.
+pub const SHORT: u16 = 100;
+
+/// After this the search is done once more, for paths that have become better (PMTU_RAISE_TIMER, section 5.1.1).
+pub const RAISE_TIME: Duration = Duration::from_secs(600);
+
+/// After this the length in use is asked for again, for paths that have become worse (CONFIRMATION_TIMER, section 5.1.1).
+pub const CONFIRM_TIME: Duration = Duration::from_secs(120);
+
+/// A search ends when what passes and what does not are no further apart than this, in bytes.
+pub const RESOLUTION: u16 = 16;
+
+/// Something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeEffect {
+    /// Send a probe.
+    Send {
+        /// Its number, which its answer has too.
+        number: u64,
+        /// Bytes of the inner packet.
+        len: u16,
+    },
+    /// Packets to this peer may have so many bytes.
+    Use(u16),
+}
+
+/// What is known of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Nothing: it was not asked yet.
+    Unknown,
+    /// Lengths are being tried.
+    Searching,
+    /// So many bytes pass.
+    Found(u16),
+    /// Only short probes are answered, which says more of what answers than of the path, and nothing is concluded.
+    OnlyShort,
+    /// The peer does not answer even short probes, and nothing is concluded.
+    Silent,
+}
+
+/// What is in flight.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    /// The numbers of the short and of the long probe.
+    short: u64,
+    long: u64,
+    len: u16,
+    short_answered: bool,
+    due: Instant,
+}
+
+/// The search for one peer. Its owner does what it puts out, and has it [expire](PathProbe::expire) no later than at
+/// [`PathProbe::next_deadline`]; nothing is due without traffic.
+#[derive(Clone, Debug)]
+pub struct PathProbe {
+    /// The least length of use, in bytes, and the longest.
+    least: u16,
+    most: u16,
+    /// What passes, or the least length of use before anything is known to, and what is not known not to.
+    low: u16,
+    high: u16,
+    /// `low` was answered.
+    passed: bool,
+    knowledge: Knowledge,
+    round: Option<Round>,
+    /// Rounds of this length in which the short probe was answered and the long one was not, and rounds in which neither was.
+    long_lost: u32,
+    both_lost: u32,
+    next_number: u64,
+    /// When the length in use is asked for again, and when longer ones are.
+    confirm: Option<Instant>,
+    raise: Option<Instant>,
+}
+
+impl PathProbe {
+    /// Lengths from `least` to `most` bytes are of interest. Probes are numbered from `first` on.
+    #[must_use]
+    pub fn new(least: u16, most: u16, first: u64) -> Self {
+        Self {
+            least,
+            most: most.max(least),
+            low: least,
+            high: most.max(least),
+            passed: false,
+            knowledge: Knowledge::Unknown,
+            round: None,
+            long_lost: 0,
+            both_lost: 0,
+            next_number: first,
+            confirm: None,
+            raise: None,
+        }
+    }
+
+    /// What is known of the path.
+    #[must_use]
+    pub fn knowledge(&self) -> Knowledge {
+        self.knowledge
+    }
+
+    /// When an answer is waited for no longer.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.round.map(|round| round.due)
+    }
+
+    /// The first round without an answer to the long probe is over: what the kernel has heard of the path meanwhile may be
+    /// the reason.
+    #[must_use]
+    pub fn doubts(&self) -> bool {
+        self.long_lost == 1
+    }
+
+    /// The line is another, or carries another length: all is to be found out anew.
+    pub fn line_changed(&mut self, most: u16, out: &mut Vec<ProbeEffect>) {
+        *self = Self::new(self.least, most, self.next_number);
+        out.push(ProbeEffect::Use(self.most));
+    }
+
+    /// Packets of the tunnel's are going to and fro: to be called some times a minute then, and not otherwise.
+    pub fn traffic(&mut self, now: Instant, out: &mut Vec<ProbeEffect>) {
+        if self.round.is_some() || self.most == self.least {
+            return;
+        }
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if self.knowledge == Knowledge::Unknown || is_due(self.raise) {
+            self.knowledge = match self.knowledge {
+                Knowledge::Found(len) => Knowledge::Found(len),
+                _ => Knowledge::Searching,
+            };
+            (self.raise, self.confirm) = (None, None);
+            (self.low, self.high, self.passed) = (self.least, self.most, false);
+            // The longest first: it passes nearly always.
+            self.ask(self.most, now, out);
+        } else if let (Knowledge::Found(len), true) = (self.knowledge, is_due(self.confirm)) {
+            (self.low, self.high, self.passed) = (self.least, len, false);
+            self.ask(len, now, out);
+        }
+    }
+
+    /// A probe was answered. Unknown numbers and late answers to short probes change nothing.
+    pub fn answered(&mut self, number: u64, now: Instant, out: &mut Vec<ProbeEffect>) {
+        let Some(round) = &mut self.round else {
+            return;
+        };
+        if number == round.short {
+            round.short_answered = true;
+            round.due = round.due.min(now + LATE_TIME);
+        } else if number == round.long {
+            let len = round.len;
+            (self.low, self.passed) = (len, true);
+            self.go_on(now, out);
+        }
+    }
+
+    /// This host itself refuses to send the probe: it is too long for the device.
+    pub fn refused(&mut self, number: u64, now: Instant, out: &mut Vec<ProbeEffect>) {
+        if let Some(round) = self.round.filter(|round| round.long == number) {
+            self.high = round.len - 1;
+            self.go_on(now, out);
+        }
+    }
+
+    /// The [deadline](Self::next_deadline) may have come.
+    pub fn expire(&mut self, now: Instant, out: &mut Vec<ProbeEffect>) {
+        let Some(round) = self.round.filter(|round| round.due <= now) else {
+            return;
+        };
+        match round.short_answered {
+            true => self.long_lost += 1,
+            false => self.both_lost += 1,
+        }
+        if self.long_lost >= TRIES {
+            self.high = round.len - 1;
+            self.go_on(now, out);
+        } else if self.both_lost >= TRIES {
+            self.give_up(Knowledge::Silent, now);
+        } else {
+            self.ask_again(round.len, now, out);
+        }
+    }
+
+    /// The search is narrower now.
+    fn go_on(&mut self, now: Instant, out: &mut Vec<ProbeEffect>) {
+        self.round = None;
+        if self.high < self.least {
+            return self.give_up(Knowledge::OnlyShort, now);
+        }
+        if self.high - self.low < RESOLUTION || self.low >= self.high {
+            if !self.passed {
+                // Nothing was answered but short ones.
+                return self.ask(self.least, now, out);
+            }
+            let found = self.low.min(self.most);
+            if self.knowledge != Knowledge::Found(found) {
+                out.push(ProbeEffect::Use(found));
+            }
+            self.knowledge = Knowledge::Found(found);
+            return self.rest(now);
+        }
+        let middle = self.low + (self.high - self.low).div_ceil(2);
+        self.ask(middle, now, out);
+    }
+
+    /// Nothing is found out. What was found before still holds for all that is known.
+    fn give_up(&mut self, knowledge: Knowledge, now: Instant) {
+        self.round = None;
+        if !matches!(self.knowledge, Knowledge::Found(_)) {
+            self.knowledge = knowledge;
+        }
+        self.rest(now);
+    }
+
+    fn rest(&mut self, now: Instant) {
+        self.confirm = Some(now + CONFIRM_TIME);
+        self.raise.get_or_insert(now + RAISE_TIME);
+    }
+
+    fn ask(&mut self, len: u16, now: Instant, out: &mut Vec<ProbeEffect>) {
+        (self.long_lost, self.both_lost) = (0, 0);
+        self.ask_again(len, now, out);
+    }
+
+    fn ask_again(&mut self, len: u16, now: Instant, out: &mut Vec<ProbeEffect>) {
+        let short = self.next_number;
+        let long = short + 1;
+        self.next_number += 2;
+        self.round = Some(Round {
+            short,
+            long,
+            len,
+            short_answered: false,
+            due: now + ANSWER_TIME,
+        });
+        out.push(ProbeEffect::Send {
+            number: short,
+            len: SHORT,
+        });
+        out.push(ProbeEffect::Send { number: long, len });
+    }
+}
+
+#[cfg(test)]
+mod tests;
