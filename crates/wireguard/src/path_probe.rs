@@ -6,7 +6,12 @@
 //! or short requests only; packets get lost. So every long probe goes with a short one, a length counts as too long
 //! once short ones were answered [`TRIES`] times and long ones beside them were not, and nothing is concluded unless some
 //! length was answered that is of use.
+//!
+//! What is found is a multiple of [`RESOLUTION`], unless the longest of all passes. A peer pads what it sends to such a
+//! multiple, up to its own MTU (the WireGuard paper, section 5.4.6): a packet of any other length that just passes comes
+//! back in a datagram that does not, where the peer's interface carries more than ours.
 
+use crate::message::PADDING;
 use std::time::{Duration, Instant};
 
 /// Rounds without an answer before something is concluded (MAX_PROBES, RFC 8899, section 5.1.2).
@@ -28,8 +33,8 @@ pub const RAISE_TIME: Duration = Duration::from_secs(600);
 /// After this the length in use is asked for again, for paths that have become worse (CONFIRMATION_TIMER, section 5.1.1).
 pub const CONFIRM_TIME: Duration = Duration::from_secs(120);
 
-/// A search ends when what passes and what does not are no further apart than this, in bytes.
-pub const RESOLUTION: u16 = 16;
+/// A search ends when what passes and what does not are no further apart than this, in bytes: what peers pad to.
+pub const RESOLUTION: u16 = PADDING as u16;
 
 /// Something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,8 +225,14 @@ impl PathProbe {
             self.knowledge = Knowledge::Found(found);
             return self.rest(now);
         }
-        let middle = self.low + (self.high - self.low).div_ceil(2);
-        self.ask(middle, now, out);
+        let middle = whole(self.low + (self.high - self.low).div_ceil(2));
+        // They are at least one multiple apart.
+        let len = if middle > self.low {
+            middle
+        } else {
+            whole(self.high)
+        };
+        self.ask(len, now, out);
     }
 
     /// Nothing is found out. What was found before still holds for all that is known.
@@ -260,6 +271,11 @@ impl PathProbe {
         });
         out.push(ProbeEffect::Send { number: long, len });
     }
+}
+
+/// The longest length up to this one to which nothing is padded.
+fn whole(len: u16) -> u16 {
+    len - len % RESOLUTION
 }
 
 #[cfg(test)]

@@ -61,9 +61,11 @@ impl World {
         }
     }
 
+    /// The most that passes, with what a peer pads it with.
     fn fits(&self) -> bool {
         let path = self.path.min(MOST);
-        self.mtu <= path && self.mtu + RESOLUTION > path
+        let padded = self.mtu.next_multiple_of(RESOLUTION);
+        self.mtu + RESOLUTION > path && (padded <= path || self.mtu == MOST && path == MOST)
     }
 }
 
