@@ -118,9 +118,7 @@ impl<'a> Executor<'a> {
                             self.tell(Event::Signal(signal));
                         }
                     }
-                    NEWS => {
-                        self.context.network_changed();
-                    }
+                    NEWS if self.context.network_changed() => self.follow(),
                     LISTENERS.. => self.accept(),
                     _ => {}
                 }
