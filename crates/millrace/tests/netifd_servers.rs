@@ -111,7 +111,9 @@ fn a_server_of_openvpn_is_run_and_changed_under_its_clients() {
 
     let mut client = office.client();
     let branch = ["192.168.77.1", "192.168.78.1"];
-    branch.map(|it| net.b.add_address("lo", ip(it), 32).unwrap());
+    for network in branch {
+        net.b.add_address("lo", ip(network), 32).unwrap();
+    }
     reaches(&net.b, &server4);
     reaches(&net.b, &server6);
     reaches(&net.a, &office.inner(2));
@@ -178,7 +180,7 @@ fn a_server_with_pairs_of_addresses_is_run_too() {
     let net = Net::new();
     let office = Office::new(&net, |_| {});
     let text = office.file.to_string();
-    let text = text.replace("topology subnet", "topology net30");
+    let text = text.replace("topology subnet", "topology net30\ntun-mtu 1400");
     office.write(&text);
     let (server, others) = (office.inner(1), office.inner(0));
     let mut netifd = office.netifd();
@@ -192,6 +194,56 @@ fn a_server_with_pairs_of_addresses_is_run_too() {
     let _client = office.client();
     reaches(&net.b, &server);
     reaches(&net.a, &office.inner(6));
+    // What netifd has no word for.
+    let link = net.a.netlink().unwrap().link(&netifd.device()).unwrap();
+    assert_eq!((link.mtu, link.up), (1400, true));
+}
+
+/// Whatever happens to the daemons, the interface has what its file says, and the client is back.
+#[test]
+fn a_server_outlives_trouble() {
+    if !ready() {
+        return;
+    }
+    let net = Net::new();
+    let office = Office::new(&net, |setup| {
+        setup.server.line("explicit-exit-notify 1");
+    });
+    let text = office.file.to_string();
+    office.write(&text.replace("keepalive 10 60", "keepalive 1 3"));
+    let (server4, server6) = (office.inner(1), office.setup.server6());
+    let addresses = [format!("{server4}/24"), format!("{server6}/64")];
+    let addresses = addresses.each_ref().map(String::as_str);
+    let mut netifd = office.netifd();
+    netifd.if_up();
+    netifd.until_has(&addresses, &[]);
+    let client = office.client();
+    reaches(&net.b, &server4);
+    // Neither takes a packet away.
+    netifd.restart_bus();
+    net.a.set_up("lo", false).unwrap();
+    net.a.set_up("lo", true).unwrap();
+    netifd.renew();
+    netifd.until_has(&addresses, &[]);
+    pings(&net.b, &server4, 3);
+    assert_eq!((netifd.taken(), client.said(READY_LINE)), (1, 1));
+    // A process of a netifd that is gone has the port and the device until its successor ends it.
+    netifd.crash();
+    netifd.until_has(&addresses, &[]);
+    reaches(&net.b, &server4);
+    netifd.kill();
+    let killed = netifd.process();
+    until("another process", || {
+        netifd.tick();
+        netifd.process() != killed
+    });
+    netifd.until_has(&addresses, &[]);
+    reaches(&net.b, &server4);
+    netifd.if_down();
+    netifd.if_up();
+    netifd.until_has(&addresses, &[]);
+    reaches(&net.b, &server4);
+    assert_eq!(netifd.complaints(), Vec::<String>::new());
 }
 
 /// The address that it is to listen on comes later than the server, as at boot.

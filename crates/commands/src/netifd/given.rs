@@ -271,6 +271,21 @@ fn running_device(at: &At, interface: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// The file that an interface of netifd is made from, if `claimed` is what its process calls it by, and it is made from one.
+pub(crate) fn file_of(claimed: &Path) -> Option<PathBuf> {
+    let interface = claimed.strip_prefix(super::NETWORK).ok()?.to_str()?;
+    file_in(Path::new(super::NETWORK), interface)
+}
+
+fn file_in(path: &Path, interface: &str) -> Option<PathBuf> {
+    let bytes = bounded(path, uci::FILE_MAX).ok()?;
+    let text = Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned());
+    let ours = |it: &Section| it.name.as_deref() == Some(interface);
+    let (package, _) = Package::parse_for(&text, ours).ok()?;
+    let file = package.section(interface)?.text("config_file")?;
+    std::fs::canonicalize(file).ok()
+}
+
 /// What a file describes.
 struct OfFile {
     kind: Kind,
@@ -333,18 +348,20 @@ fn of_file(file: &Path, notes: &mut Vec<String>) -> Result<OfFile, Vec<Fault>> {
 }
 
 /// Digests of the files with passwords that a file of pppd names.
+#[cfg(feature = "pptp")]
 fn passwords(kind: &Kind) -> Vec<u8> {
-    match kind {
-        #[cfg(feature = "pptp")]
-        Kind::Pptp(file) => {
-            let others = pptp::secrets_of(file).into_iter().filter(|it| it != file);
-            let others = others.filter_map(|it| bounded(&it, wgquick::FILE_MAX).ok());
-            others
-                .flat_map(|it| crypto::blake2s::hash(&[&it]))
-                .collect()
-        }
-        _ => Vec::new(),
-    }
+    let Kind::Pptp(file) = kind else {
+        return Vec::new();
+    };
+    let others = pptp::secrets_of(file).into_iter().filter(|it| it != file);
+    let others = others.filter_map(|it| bounded(&it, wgquick::FILE_MAX).ok());
+    let digests = others.map(|it| crypto::blake2s::hash(&[&it]));
+    digests.flatten().collect()
+}
+
+#[cfg(not(feature = "pptp"))]
+fn passwords(_: &Kind) -> Vec<u8> {
+    Vec::new()
 }
 
 fn import_fault(error: &ImportError) -> Vec<Fault> {
@@ -375,3 +392,6 @@ fn bounded(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
         false => Ok(bytes),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! netifd, as the tunnel's services see it.
 
-use super::given::{At, Given};
+use super::given::{At, Given, Kind};
 use super::telling::Orders;
 use host::{Manager, SharedManager, Want};
 use openwrt::device_name;
@@ -157,6 +157,13 @@ impl Manager for Netifd {
         let Some(given) = self.read() else {
             return false;
         };
+        if !matches!(given.kind, Kind::OpenVpn(_)) {
+            log::warn!(
+                "{}: a tunnel of another protocol needs `ifup`",
+                self.at.interface
+            );
+            return false;
+        }
         given.tell(&self.at.interface, &self.orders);
         self.change(&given);
         true
@@ -185,7 +192,7 @@ mod tests {
             fs::write(directory.path().join("network"), text).unwrap();
         };
         write("");
-        let telling = Telling::start(&at.interface, at.ubus.as_deref()).unwrap();
+        let telling = Telling::start(&at.interface, at.ubus.as_deref(), Arc::default()).unwrap();
         let given = Given::read(&at).unwrap();
         let netifd = Netifd::new(&at, &given, telling.teller());
         assert!(!netifd.wants_reload() && netifd.blocks());

@@ -84,7 +84,6 @@ fn make(file: &Path, device: &str, lines: Option<&SharedLines>) -> Result<OpenVp
 }
 
 /// What is left out of a file of OpenVPN, or why it is not run.
-#[cfg(feature = "pptp")]
 pub(crate) fn notes_of(file: &Path) -> Result<Vec<String>, String> {
     let mut notes = Vec::new();
     read_openvpn(file, &mut notes)?;
