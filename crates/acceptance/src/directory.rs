@@ -46,6 +46,24 @@ impl Directory {
     }
 }
 
+impl Directory {
+    /// Puts a file in the place of another in one go, as UCI does.
+    pub fn replace(&self, name: &str, text: &str) {
+        let new = self.file("new", text);
+        fs::rename(new, self.0.join(name)).unwrap();
+    }
+
+    /// Writes UCI's `network` with an interface of netifd that is made from a file here, and has these lines more.
+    pub fn interface(&self, name: &str, file: &str, more: &str) {
+        let path = self.0.join(file);
+        let text = format!(
+            "config interface '{name}'\n\toption proto 'millrace'\n\toption config_file '{}'\n{more}",
+            path.display()
+        );
+        self.replace("network", &text);
+    }
+}
+
 impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);

@@ -326,6 +326,18 @@ impl<'h> Netifd<'h> {
         device_name(&self.interface)
     }
 
+    /// Waits until the process is root's, and may do no more than what networks need: `CAP_NET_ADMIN`, `CAP_NET_RAW` and
+    /// `CAP_NET_BIND_SERVICE`.
+    pub fn has_few_privileges(&self) {
+        let path = format!("/proc/{}/status", self.process());
+        until("few privileges", || {
+            let status = std::fs::read_to_string(&path).unwrap();
+            let has = |line: &str| status.lines().any(|it| it == line);
+            let caps = ["CapPrm", "CapEff"].map(|it| has(&format!("{it}:\t0000000000003400")));
+            caps == [true, true] && has("NoNewPrivs:\t1") && has("Uid:\t0\t0\t0\t0")
+        });
+    }
+
     /// The process.
     pub fn process(&self) -> u32 {
         self.process.as_ref().unwrap().id()

@@ -29,6 +29,9 @@ use waiting::{Heard, Waiting};
 /// The process's exit code when the other end does not take the credentials: pppd's, which others know.
 const REFUSED: u8 = 19;
 
+/// Where netifd has its interfaces.
+const NETWORK: &str = "/etc/config/network";
+
 /// How long a process of before has for its end, which is what netifd gives it.
 const END: Duration = Duration::from_secs(5);
 
@@ -118,7 +121,7 @@ fn netifd(matches: &ArgMatches, mut waiting: Waiting) -> Outcome<ExitCode> {
     let Ok(_claim) = claim(&at, &mut waiting) else {
         return Ok(ExitCode::SUCCESS);
     };
-    let telling = Telling::start(&at.interface, at.ubus.as_deref())?;
+    let telling = Telling::start(&at.interface, at.ubus.as_deref(), waiting.end())?;
     let code = serve(matches, &at, &mut waiting, &telling);
     telling.end();
     code
@@ -133,7 +136,7 @@ fn claim(at: &At, waiting: &mut Waiting) -> Result<Option<Claim>, Over> {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
     // No file: what `millrace down` names it by.
-    let name = Path::new("/etc/config/network").join(&at.interface);
+    let name = Path::new(NETWORK).join(&at.interface);
     let end = Instant::now() + END;
     let mut signal = Signal::SIGTERM;
     loop {
@@ -276,5 +279,5 @@ fn wait_for_config(at: &At, waiting: &mut Waiting, telling: &Telling) -> Option<
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "pptp")]
+pub(crate) use given::file_of;
 pub(crate) use others::notes_of;

@@ -5,6 +5,7 @@ pub(crate) mod openvpn;
 pub(crate) mod qr;
 mod wireguard;
 
+use crate::netifd;
 use crate::server::place::{self, Lock, PlaceError};
 use crate::server::{DIRECTORY, NAME};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -391,7 +392,10 @@ pub(crate) fn rename(path: &Path, old: &str, new: &str) -> Result<(), PeerError>
 /// Has the process that runs a server read its file again; its clients notice nothing. False where none runs it. A client
 /// that was `added` to an OpenVPN server is let in by its certificate.
 pub(crate) fn tell(path: &Path, added: bool) -> Result<bool, PeerError> {
-    let found = running::all().into_iter().find(|it| it.path == path);
+    let runs = |it: &running::Running| {
+        it.path == path || netifd::file_of(&it.path).is_some_and(|file| file == path)
+    };
+    let found = running::all().into_iter().find(runs);
     let Some(found) = found else {
         return Ok(false);
     };

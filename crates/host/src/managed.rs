@@ -27,8 +27,15 @@ pub trait Manager: fmt::Debug + Send + Sync {
     /// Whether the way to endpoints of this IP version has to be kept past the tunnel by routes.
     fn keeps_endpoints(&self, v6: bool) -> bool;
 
+    /// Why the tunnel ends by itself.
+    fn failed(&self, why: &str);
+
     /// Whether what the tunnel was made with has changed, when a signal says to read it again.
     fn wants_reload(&self) -> bool;
+
+    /// As [`wants_reload`](Self::wants_reload), of a service that takes over in place what has changed, and that is asked for
+    /// files that the configuration only names: whether what there is to be read now is whole.
+    fn takes_reload(&self) -> bool;
 }
 
 /// [`Manager`], shared by the parts of a service.
@@ -58,6 +65,7 @@ pub struct Managed {
     plan: Plan,
     facts: Facts,
     mtu: MtuFollower,
+    told: bool,
 }
 
 impl Managed {
@@ -71,7 +79,15 @@ impl Managed {
             plan: Plan::default(),
             facts: Facts::default(),
             mtu: MtuFollower::default(),
+            told: false,
         }
+    }
+
+    /// Whether the manager was told what the tunnel wants, and nothing else since: what is beside that may have failed, and
+    /// is to be tried again.
+    #[must_use]
+    pub const fn is_told(&self) -> bool {
+        self.told
     }
 
     /// The MTU that the interface has, in bytes; 0 before [`Managed::set`].
@@ -94,6 +110,7 @@ impl Managed {
         let outcome = self.outside(want);
         // After the routes past the tunnel: no packet of the tunnel's own is led into it.
         self.manager.set(want);
+        self.told = true;
         outcome
     }
 
@@ -149,6 +166,7 @@ impl Managed {
     /// The tunnel is up no more: the manager takes back what it has given the interface.
     pub fn lost(&mut self) {
         self.manager.lost();
+        self.told = false;
         self.undo();
     }
 
@@ -201,10 +219,14 @@ mod tests {
         fn set(&self, _: &Want) {}
         fn lost(&self) {}
         fn refused(&self, _: &str) {}
+        fn failed(&self, _: &str) {}
         fn keeps_endpoints(&self, v6: bool) -> bool {
             if v6 { self.1 } else { self.0 }
         }
         fn wants_reload(&self) -> bool {
+            true
+        }
+        fn takes_reload(&self) -> bool {
             true
         }
     }

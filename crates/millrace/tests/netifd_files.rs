@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::fs;
 use std::path::Path;
 
 use acceptance::netifd::Netifd;
@@ -12,21 +11,6 @@ use lab::openvpn::{KeyKind, RunningOpenVpn, Setup};
 
 const OFFICE: &str = "office";
 const COMPLETED: &str = "Initialization Sequence Completed";
-
-/// Writes a file of UCI, and the tunnel's, in one go as UCI does.
-fn replace(directory: &Directory, name: &str, text: &str) {
-    let new = directory.file("new", text);
-    fs::rename(new, directory.path().join(name)).unwrap();
-}
-
-fn section(directory: &Directory, file: &str, more: &str) {
-    let path = directory.path().join(file);
-    let text = format!(
-        "config interface '{OFFICE}'\n\toption proto 'millrace'\n\toption config_file '{}'\n{more}",
-        path.display()
-    );
-    replace(directory, "network", &text);
-}
 
 /// A server of OpenVPN, ours, at B; its client's file lies in the directory.
 struct Office<'h> {
@@ -55,13 +39,13 @@ impl<'h> Office<'h> {
             client: client.to_string(),
         };
         office.write("");
-        section(&office.directory, "office.ovpn", "");
+        office.directory.interface(OFFICE, "office.ovpn", "");
         office
     }
 
     fn write(&self, more: &str) {
         let text = format!("{}\n{more}\n", self.client);
-        replace(&self.directory, "office.ovpn", &text);
+        self.directory.replace("office.ovpn", &text);
     }
 
     fn netifd(&self) -> Netifd<'h> {
@@ -96,7 +80,7 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     let completed = |netifd: &Netifd<'_>| netifd.said().matches(COMPLETED).count();
     until("the log", || completed(&netifd) == 1);
     // It stays root, as its files are root's, and may do no more than what networks need.
-    has_few_privileges(netifd.process());
+    netifd.has_few_privileges();
     // What has not changed is not made anew.
     netifd.renew();
     netifd.renew();
@@ -117,23 +101,12 @@ fn an_openvpn_client_is_made_anew_only_for_what_has_changed() {
     });
     reaches(&net.a, &inner);
     assert_eq!((netifd.taken(), netifd.starts), (2, 1));
-    has_few_privileges(netifd.process());
+    netifd.has_few_privileges();
     assert_eq!(netifd.complaints(), Vec::<String>::new());
     // The end comes, though no server confirms it.
     office.server.stop().unwrap();
     netifd.if_down();
     assert!(!net.a.has_interface(&netifd.device()).unwrap());
-}
-
-/// `CAP_NET_ADMIN`, `CAP_NET_RAW` and `CAP_NET_BIND_SERVICE` are all that a process may use.
-fn has_few_privileges(process: u32) {
-    let path = format!("/proc/{process}/status");
-    until("few privileges", || {
-        let status = fs::read_to_string(&path).unwrap();
-        let has = |line: &str| status.lines().any(|it| it == line);
-        let caps = ["CapPrm", "CapEff"].map(|it| has(&format!("{it}:\t0000000000003400")));
-        caps == [true, true] && has("NoNewPrivs:\t1") && has("Uid:\t0\t0\t0\t0")
-    });
 }
 
 fn ends_refused(netifd: &mut Netifd<'_>) {
@@ -171,8 +144,8 @@ fn pptp_client(directory: &Directory, server: &str, password: &str) {
         "protocol = \"pptp\"\nallow-insecure = \"pptp\"\nserver = \"{server}\"\nusername = \"alice\"\n\
          password = \"{password}\"\nroutes = [\"10.50.0.0/16\"]\n"
     );
-    replace(directory, "office.toml", &text);
-    section(directory, "office.toml", "");
+    directory.replace("office.toml", &text);
+    directory.interface(OFFICE, "office.toml", "");
 }
 
 #[test]
@@ -197,9 +170,6 @@ fn a_pptp_client_is_run_too() {
     netifd.if_up();
     netifd.until_has(&["10.9.0.2/32"], &["10.50.0.0/16"]);
     assert_eq!(netifd.complaints(), Vec::<String>::new());
-    net.a
-        .output("ip", ["route", "add", "10.9.0.1/32", "dev", "mr-office"])
-        .unwrap();
     reaches(&net.a, "10.9.0.1");
     netifd.renew();
     reaches(&net.a, "10.9.0.1");

@@ -252,6 +252,11 @@ fn instance(
     taken.changes.push(format!(
         "network: new interface {name}: proto {PROTO}, config_file {file}"
     ));
+    taken.hints.push(format!(
+        "the network device of {name} is called {} afterwards, whatever its file says: change what names another (zones and rules \
+         of the firewall by device, other programs)",
+        crate::device_name(name)
+    ));
     Some(file.to_owned())
 }
 

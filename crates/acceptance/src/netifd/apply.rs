@@ -4,12 +4,18 @@ use netio::netlink::{Netlink, Route};
 use openwrt::blob::Value;
 use std::net::{IpAddr, Ipv6Addr};
 
+/// An address, bits of its prefix, and the other end of a point-to-point link.
+type Address = (IpAddr, u8, Option<IpAddr>);
+
+/// A network, bits of its prefix, the table, and the router.
+type Way = (IpAddr, u8, u32, Option<IpAddr>);
+
 /// The addresses, routes and name servers that are in force.
 #[derive(Debug, Default)]
 pub(super) struct Has {
     pub(super) device: Option<u32>,
-    pub(super) addresses: Vec<(IpAddr, u8)>,
-    pub(super) routes: Vec<(IpAddr, u8, u32)>,
+    pub(super) addresses: Vec<Address>,
+    pub(super) routes: Vec<Way>,
     pub(super) dns: Vec<String>,
     pub(super) prefixes: Vec<String>,
     /// What was added and taken away.
@@ -56,13 +62,15 @@ impl Has {
         let mut addresses = Vec::new();
         for it in lists(["ipaddr", "ip6addr"]) {
             let found = parsed(&it, "ipaddr").zip(parsed(&it, "mask"));
-            addresses.push(found.ok_or_else(|| format!("address {it:?}"))?);
+            let (address, prefix) = found.ok_or_else(|| format!("address {it:?}"))?;
+            addresses.push((address, prefix, parsed(&it, "ptp")));
         }
         let mut routes = Vec::new();
         for it in lists(["routes", "routes6"]) {
             let found = parsed(&it, "target").zip(parsed(&it, "netmask"));
             let (target, prefix) = found.ok_or_else(|| format!("route {it:?}"))?;
-            routes.push((target, prefix, parsed(&it, "table").unwrap_or(254)));
+            let table = parsed(&it, "table").unwrap_or(254);
+            routes.push((target, prefix, table, parsed(&it, "gateway")));
         }
         if keep {
             let mut old = self.addresses.clone();
@@ -82,12 +90,18 @@ impl Has {
         }
         for it in self.addresses.iter().filter(|it| !addresses.contains(it)) {
             self.changes.push(format!("-{}/{}", it.0, it.1));
-            let _ = netlink.remove_address(device, it.0, it.1);
+            let _ = match it.2 {
+                Some(peer) => netlink.remove_peer_address(device, it.0, peer),
+                None => netlink.remove_address(device, it.0, it.1),
+            };
         }
         for it in addresses.iter().filter(|it| !self.addresses.contains(it)) {
             let words = format!("{}/{}", it.0, it.1);
             self.changes.push(format!("+{words}"));
-            let added = netlink.add_address(device, it.0, it.1);
+            let added = match it.2 {
+                Some(peer) => netlink.add_peer_address(device, it.0, peer),
+                None => netlink.add_address(device, it.0, it.1),
+            };
             added.map_err(failed(words))?;
         }
         for it in routes.iter().filter(|it| !self.routes.contains(it)) {
@@ -113,13 +127,14 @@ impl Has {
     }
 }
 
-fn route_words(&(target, prefix, table): &(IpAddr, u8, u32)) -> String {
+fn route_words(&(target, prefix, table, _): &Way) -> String {
     match table {
         254 => format!("{target}/{prefix}"),
         table => format!("{target}/{prefix} table {table}"),
     }
 }
 
-fn route(&(target, prefix, table): &(IpAddr, u8, u32), device: u32) -> Route {
-    Route::new(target, prefix).dev(device).table(table)
+fn route(&(target, prefix, table, gateway): &Way, device: u32) -> Route {
+    let route = Route::new(target, prefix).dev(device).table(table);
+    gateway.map_or(route, |gateway| route.via(gateway))
 }

@@ -197,6 +197,7 @@ mod tests {
         fs::create_dir(at("copies")).unwrap();
         fs::write(at("network"), "config interface 'lan'\n").unwrap();
         let ca = "<ca>\n</ca>\nauth-user-pass\n";
+        let server = "server 10.8.0.0 255.255.255.0\ndev tun\ndh none\n<ca>\n</ca>\n<cert>\n</cert>\n<key>\n</key>\n";
         let client = format!("client\ndev tun\nremote vpn.example\nfast-io\n{ca}");
         for (name, text) in [
             ("good", client.as_str()),
@@ -205,11 +206,26 @@ mod tests {
                 "client\ndev tun\nremote vpn.example\nca missing.crt\nauth-user-pass\n",
             ),
             ("tap", &client.replace("dev tun", "dev tap")),
-            ("server", "server 10.8.0.0 255.255.255.0\ndev tun\n"),
+            ("server", server),
+            ("lacks_keys", "server 10.8.0.0 255.255.255.0\ndev tun\n"),
+            (
+                "guarded",
+                &format!("{server}auth-user-pass-verify /bin/false via-file\n"),
+            ),
         ] {
             fs::write(at(&format!("{name}.ovpn")), text).unwrap();
         }
-        let names = ["good", "lacks", "tap", "server", "none"];
+        let names = [
+            "good",
+            "server",
+            "lacks",
+            "tap",
+            "lacks_keys",
+            "guarded",
+            "none",
+        ];
+        // A program for clients only leaves servers as they are.
+        let good = if cfg!(feature = "server") { 2 } else { 1 };
         let instance = |name: &&str| {
             let file = at(&format!("{name}.ovpn"));
             format!(
@@ -227,7 +243,7 @@ mod tests {
             copies: &copies,
         };
         let shown = run(&order(false)).unwrap();
-        for name in &names[1..] {
+        for name in &names[good..] {
             assert!(
                 shown.contains(&format!("{name} stays as it is: ")),
                 "{name}: {shown}"
@@ -240,8 +256,8 @@ mod tests {
         assert!(shown.contains("missing.crt"), "{shown}");
         run(&order(true)).unwrap();
         let network = fs::read_to_string(at("network")).unwrap();
-        assert_eq!(network.matches("config_file").count(), 1, "{network}");
+        assert_eq!(network.matches("config_file").count(), good, "{network}");
         let after = fs::read_to_string(at("openvpn")).unwrap();
-        assert_eq!(after, before.replacen("enabled '1'", "enabled '0'", 1));
+        assert_eq!(after, before.replacen("enabled '1'", "enabled '0'", good));
     }
 }

@@ -22,6 +22,9 @@ use zeroize::Zeroizing;
 /// How long ubus has to say which device an interface has.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What is said of a `[Server]` section.
+pub(super) const NOT_FORWARDED: &str = "[Server]: under netifd its Masquerade does nothing: forwarding and masquerading are what the firewall's zones say";
+
 /// Where things are.
 #[derive(Clone, Debug)]
 pub(super) struct At {
@@ -38,9 +41,9 @@ pub(super) struct At {
 pub(super) enum Kind {
     /// By options or a `wg-quick` file.
     WireGuard(Box<WireGuard>),
-    /// A client of OpenVPN, by this file.
+    /// A client or a server of OpenVPN, by this file.
     OpenVpn(PathBuf),
-    /// A client of PPTP, by this file.
+    /// A client or a server of PPTP, by this file.
     #[cfg(feature = "pptp")]
     Pptp(PathBuf),
 }
@@ -112,7 +115,19 @@ impl Given {
                     let words = format!("{}: {error}", file.display());
                     fault(code::NO_CONFIG, words)
                 })?;
-                let (kind, lines) = of_file(&file, &mut notes)?;
+                let OfFile {
+                    kind,
+                    lines,
+                    server,
+                } = of_file(&file, &mut notes)?;
+                if server && !network.lines.is_empty() {
+                    let words = format!(
+                        "network: {}.line: a server has no lines: it answers clients by those that they call by (`mode` says \
+                         how); remove it, and say in the file where it listens",
+                        at.interface
+                    );
+                    return Err(fault(code::CONFIG_FAULT, words));
+                }
                 (kind, lines, content)
             }
         };
@@ -124,7 +139,8 @@ impl Given {
             &network.prefixes,
             network.host_route,
         );
-        let digest = crypto::blake2s::hash(&[&content, format!("{about:?}").as_bytes()]);
+        let about = format!("{about:?}");
+        let digest = crypto::blake2s::hash(&[&content, &passwords(&kind), about.as_bytes()]);
         let own = &lines.lines;
         let bound = !own.is_empty() && own.iter().all(|line| line.interface.is_some());
         let devices = network
@@ -255,8 +271,31 @@ fn running_device(at: &At, interface: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// What a file describes, with its own lines.
-fn of_file(file: &Path, notes: &mut Vec<String>) -> Result<(Kind, Lines), Vec<Fault>> {
+/// The file that an interface of netifd is made from, if `claimed` is what its process calls it by, and it is made from one.
+pub(crate) fn file_of(claimed: &Path) -> Option<PathBuf> {
+    let interface = claimed.strip_prefix(super::NETWORK).ok()?.to_str()?;
+    file_in(Path::new(super::NETWORK), interface)
+}
+
+fn file_in(path: &Path, interface: &str) -> Option<PathBuf> {
+    let bytes = bounded(path, uci::FILE_MAX).ok()?;
+    let text = Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned());
+    let ours = |it: &Section| it.name.as_deref() == Some(interface);
+    let (package, _) = Package::parse_for(&text, ours).ok()?;
+    let file = package.section(interface)?.text("config_file")?;
+    std::fs::canonicalize(file).ok()
+}
+
+/// What a file describes.
+struct OfFile {
+    kind: Kind,
+    /// Its own lines.
+    lines: Lines,
+    /// It is called, and calls no one.
+    server: bool,
+}
+
+fn of_file(file: &Path, notes: &mut Vec<String>) -> Result<OfFile, Vec<Fault>> {
     let refuse = |what: &str| {
         let words = format!("{}: {what}", file.display());
         Err(fault(code::CONFIG_FAULT, words))
@@ -264,7 +303,11 @@ fn of_file(file: &Path, notes: &mut Vec<String>) -> Result<(Kind, Lines), Vec<Fa
     if pptp::is_pptp(file) {
         #[cfg(feature = "pptp")]
         return match others::read_pptp(file) {
-            Ok(model) => Ok((Kind::Pptp(file.to_owned()), model.lines)),
+            Ok(model) => Ok(OfFile {
+                kind: Kind::Pptp(file.to_owned()),
+                server: matches!(model.role, pptp::Role::Server(_)),
+                lines: model.lines,
+            }),
             Err(words) => refuse(&words),
         };
         #[cfg(not(feature = "pptp"))]
@@ -272,7 +315,11 @@ fn of_file(file: &Path, notes: &mut Vec<String>) -> Result<(Kind, Lines), Vec<Fa
     }
     if openvpn::is_openvpn(file) {
         return match others::read_openvpn(file, notes) {
-            Ok(model) => Ok((Kind::OpenVpn(file.to_owned()), model.lines)),
+            Ok(model) => Ok(OfFile {
+                kind: Kind::OpenVpn(file.to_owned()),
+                server: model.server().is_some(),
+                lines: model.lines,
+            }),
             Err(words) => refuse(&words),
         };
     }
@@ -289,11 +336,32 @@ fn of_file(file: &Path, notes: &mut Vec<String>) -> Result<(Kind, Lines), Vec<Fa
     let refused = refused.filter(|it| it.verdict != Verdict::Honoured);
     notes.extend(refused.map(|it| report.describe(it)));
     let lines = tunnel.lines.clone();
+    if tunnel.home.is_some() {
+        notes.push(NOT_FORWARDED.to_owned());
+    }
     let unrouted = Vec::new();
-    Ok((
-        Kind::WireGuard(Box::new(WireGuard { tunnel, unrouted })),
+    Ok(OfFile {
+        kind: Kind::WireGuard(Box::new(WireGuard { tunnel, unrouted })),
         lines,
-    ))
+        server: false,
+    })
+}
+
+/// Digests of the files with passwords that a file of pppd names.
+#[cfg(feature = "pptp")]
+fn passwords(kind: &Kind) -> Vec<u8> {
+    let Kind::Pptp(file) = kind else {
+        return Vec::new();
+    };
+    let others = pptp::secrets_of(file).into_iter().filter(|it| it != file);
+    let others = others.filter_map(|it| bounded(&it, wgquick::FILE_MAX).ok());
+    let digests = others.map(|it| crypto::blake2s::hash(&[&it]));
+    digests.flatten().collect()
+}
+
+#[cfg(not(feature = "pptp"))]
+fn passwords(_: &Kind) -> Vec<u8> {
+    Vec::new()
 }
 
 fn import_fault(error: &ImportError) -> Vec<Fault> {
@@ -324,3 +392,6 @@ fn bounded(path: &Path, max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
         false => Ok(bytes),
     }
 }
+
+#[cfg(test)]
+mod tests;

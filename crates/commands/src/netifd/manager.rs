@@ -1,6 +1,6 @@
 //! netifd, as the tunnel's services see it.
 
-use super::given::{At, Given};
+use super::given::{At, Given, Kind};
 use super::telling::Orders;
 use host::{Manager, SharedManager, Want};
 use openwrt::device_name;
@@ -29,6 +29,8 @@ struct State {
     digest: [u8; 32],
     /// Why credentials were refused.
     refused: Option<String>,
+    /// Why the tunnel has ended.
+    failed: Option<String>,
 }
 
 impl Netifd {
@@ -44,6 +46,7 @@ impl Netifd {
                 auth_fail: given.network.auth_fail,
                 digest: given.digest,
                 refused: None,
+                failed: None,
             }),
         }
     }
@@ -83,6 +86,23 @@ impl Netifd {
     pub(super) fn take_refused(&self) -> Option<String> {
         self.with(|state| state.refused.take())
     }
+
+    /// Why the tunnel has ended, if its service has said so.
+    pub(super) fn take_failed(&self) -> Option<String> {
+        self.with(|state| state.failed.take())
+    }
+
+    /// What there is to be read now; what is wrong with it is told.
+    fn read(&self) -> Option<Given> {
+        let given = Given::read(&self.at);
+        let told = given.map_err(|faults| {
+            for fault in faults {
+                log::error!("{}; going on as before", fault.words);
+                self.orders.fault(fault.code, &fault.words);
+            }
+        });
+        told.ok()
+    }
 }
 
 impl Manager for Netifd {
@@ -104,6 +124,10 @@ impl Manager for Netifd {
         self.with(|state| state.refused = Some(why.to_owned()));
     }
 
+    fn failed(&self, why: &str) {
+        self.with(|state| state.failed = Some(why.to_owned()));
+    }
+
     fn keeps_endpoints(&self, v6: bool) -> bool {
         self.with(|state| {
             let own = match v6 {
@@ -115,26 +139,34 @@ impl Manager for Netifd {
     }
 
     fn wants_reload(&self) -> bool {
-        match Given::read(&self.at) {
-            Ok(given) => {
-                let changed = self.with(|state| {
-                    state.auth_fail = given.network.auth_fail;
-                    state.digest != given.digest
-                });
-                // A tunnel that is made anew is read, and this said, once more.
-                if !changed {
-                    given.tell(&self.at.interface, &self.orders);
-                }
-                changed
-            }
-            Err(faults) => {
-                for fault in faults {
-                    log::error!("{}; going on as before", fault.words);
-                    self.orders.fault(fault.code, &fault.words);
-                }
-                false
-            }
+        let Some(given) = self.read() else {
+            return false;
+        };
+        let changed = self.with(|state| {
+            state.auth_fail = given.network.auth_fail;
+            state.digest != given.digest
+        });
+        // A tunnel that is made anew is read, and this said, once more.
+        if !changed {
+            given.tell(&self.at.interface, &self.orders);
         }
+        changed
+    }
+
+    fn takes_reload(&self) -> bool {
+        let Some(given) = self.read() else {
+            return false;
+        };
+        if !matches!(given.kind, Kind::OpenVpn(_)) {
+            log::warn!(
+                "{}: a tunnel of another protocol needs `ifup`",
+                self.at.interface
+            );
+            return false;
+        }
+        given.tell(&self.at.interface, &self.orders);
+        self.change(&given);
+        true
     }
 }
 
@@ -160,7 +192,7 @@ mod tests {
             fs::write(directory.path().join("network"), text).unwrap();
         };
         write("");
-        let telling = Telling::start(&at.interface, at.ubus.as_deref()).unwrap();
+        let telling = Telling::start(&at.interface, at.ubus.as_deref(), Arc::default()).unwrap();
         let given = Given::read(&at).unwrap();
         let netifd = Netifd::new(&at, &given, telling.teller());
         assert!(!netifd.wants_reload() && netifd.blocks());

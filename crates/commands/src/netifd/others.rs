@@ -1,6 +1,6 @@
 //! Tunnels of OpenVPN and PPTP under netifd.
 
-use super::given::{At, Given};
+use super::given::{At, Given, NOT_FORWARDED};
 use super::manager::Netifd;
 use super::telling::Telling;
 use super::{Ended, Outcome};
@@ -13,7 +13,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Runs a client of OpenVPN until it ends.
+/// Scripts by which a server decides who is let in: without them it would let in others than it should.
+const DECIDING: [&str; 5] = [
+    "auth-user-pass-verify",
+    "client-connect",
+    "client-crresponse",
+    "tls-crypt-v2-verify",
+    "tls-verify",
+];
+
+/// Runs a client or a server of OpenVPN until it ends.
 pub(super) fn run_openvpn(
     at: &At,
     given: &Given,
@@ -46,7 +55,11 @@ pub(super) fn run_openvpn(
     match service::openvpn::run(model, Box::new(again), name, dataplane, options, signals) {
         None => Ok(Ended::Again),
         Some(ExitCode::SUCCESS) => Err("the tunnel has ended".into()),
-        Some(_) => Err("the tunnel has ended; its log says why".into()),
+        Some(_) => {
+            let why = netifd.take_failed();
+            let why = why.unwrap_or_else(|| "the tunnel has ended; its log says why".to_owned());
+            Err(why.into())
+        }
     }
 }
 
@@ -71,14 +84,13 @@ fn make(file: &Path, device: &str, lines: Option<&SharedLines>) -> Result<OpenVp
 }
 
 /// What is left out of a file of OpenVPN, or why it is not run.
-#[cfg(feature = "pptp")]
 pub(crate) fn notes_of(file: &Path) -> Result<Vec<String>, String> {
     let mut notes = Vec::new();
     read_openvpn(file, &mut notes)?;
     Ok(notes)
 }
 
-/// Reads a client's file. What is left out of it is noted.
+/// Reads a file of OpenVPN. What is left out of it is noted.
 pub(super) fn read_openvpn(file: &Path, notes: &mut Vec<String>) -> Result<OpenVpn, String> {
     // The file is root's, and so are those that it names; scripts are hotplug's.
     let options = openvpn::Options {
@@ -97,28 +109,35 @@ pub(super) fn read_openvpn(file: &Path, notes: &mut Vec<String>) -> Result<OpenV
     }
     let others = report.entries.iter();
     let others = others.filter(|it| it.verdict != Verdict::Honoured);
+    if model.server().is_some() {
+        let mut refused = others.clone().filter(|it| it.verdict == Verdict::Refused);
+        if let Some(entry) = refused.find(|it| DECIDING.contains(&it.key.as_str())) {
+            return Err(format!(
+                "line {}: `{}` has a say in who is let in, and scripts do not run under netifd: use certificates, \
+                 `auth-user-pass-file` or `client-config-dir`, or run the server by `millrace up`",
+                entry.line, entry.key
+            ));
+        }
+        if model.network.home.is_some() {
+            notes.push(NOT_FORWARDED.to_owned());
+        }
+    }
     notes.extend(others.map(|it| report.describe(it)));
-    match (model.server(), model.device.null) {
-        (Some(_), _) => Err("a server of OpenVPN is not run by netifd yet".to_owned()),
+    match (service::openvpn::lacking(&model), model.device.null) {
+        (Some(why), _) => Err(why.to_owned()),
         (_, true) => Err("`dev null` is no interface".to_owned()),
         _ => Ok(model),
     }
 }
 
-/// Reads a client's file.
+/// Reads a file of PPTP.
 #[cfg(feature = "pptp")]
 pub(super) fn read_pptp(file: &Path) -> Result<config::pptp::Pptp, String> {
     let import = config::pptp::read(file).map_err(|error| error.to_string())?;
-    let model = import.into_model().map_err(|error| error.to_string())?;
-    match model.role {
-        config::pptp::Role::Client(_) => Ok(model),
-        config::pptp::Role::Server(_) => {
-            Err("a server of PPTP is not run by netifd yet".to_owned())
-        }
-    }
+    import.into_model().map_err(|error| error.to_string())
 }
 
-/// Runs a client of PPTP until it ends.
+/// Runs a client or a server of PPTP until it ends.
 #[cfg(feature = "pptp")]
 pub(super) fn run_pptp(
     at: &At,
@@ -136,10 +155,16 @@ pub(super) fn run_pptp(
         ..service::pptp::RunOptions::default()
     };
     // Those of the settings file are not for PPTP.
-    if model.lines.lines.is_empty()
-        && let Some(shared) = given.lines(at, None, telling)?
-    {
-        let lines = shared.fit(false, 1);
+    let server = matches!(model.role, config::pptp::Role::Server(_));
+    let own = match server {
+        true => !model.lines.is_default(),
+        false => !model.lines.lines.is_empty(),
+    };
+    if !own && let Some(shared) = given.lines(at, None, telling)? {
+        let lines = match server {
+            true => shared.fit_server(),
+            false => shared.fit(false, 1),
+        };
         for warning in &lines.warnings {
             log::warn!("{}: {warning}", at.interface);
         }

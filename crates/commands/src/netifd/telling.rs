@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -71,8 +72,13 @@ pub(super) struct Telling {
 }
 
 impl Telling {
-    /// Starts it.
-    pub(super) fn start(interface: &str, ubus: Option<&Path>) -> io::Result<Self> {
+    /// Starts it. Nothing is told once `ending` says that the process is to end: netifd wants to hear no more, or there is a
+    /// process after this one that tells it other things, while this one still says goodbye to its clients.
+    pub(super) fn start(
+        interface: &str,
+        ubus: Option<&Path>,
+        ending: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel();
         let wake = Arc::new(Waker::new()?);
         let poller = Poller::new()?;
@@ -84,6 +90,7 @@ impl Telling {
             poller,
             daemon: None,
             events: VecDeque::from([Event::Start]),
+            ending,
             flushed: Vec::new(),
         };
         let woken = Arc::clone(&wake);
@@ -131,6 +138,7 @@ struct Talk {
     poller: Poller,
     daemon: Option<(UnixStream, Client)>,
     events: VecDeque<Event>,
+    ending: Arc<AtomicBool>,
     flushed: Vec<Sender<()>>,
 }
 
@@ -139,6 +147,9 @@ impl Talk {
         let mut over = false;
         loop {
             wake.clear();
+            if self.ending.load(Ordering::Relaxed) {
+                self.events.push_front(Event::End);
+            }
             for order in orders.try_iter() {
                 match order {
                     Order::Tell(event) => {

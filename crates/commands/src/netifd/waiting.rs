@@ -48,6 +48,11 @@ impl Waiting {
         self.end.load(Ordering::Relaxed)
     }
 
+    /// What says so to other threads.
+    pub(super) fn end(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.end)
+    }
+
     /// Waits until a signal comes, for at most this long.
     pub(super) fn wait(&mut self, patience: Duration) -> Heard {
         if !self.is_over()

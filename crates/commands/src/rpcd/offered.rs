@@ -3,9 +3,11 @@
 use super::{Given, options};
 use crate::check::{self, Judged};
 use crate::import::write_for_trial;
+use crate::netifd;
 use crate::profile;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use config::report::{Entry, Verdict};
 use config::types::is_ifname;
 use config::{openvpn, pptp, relay};
 use serde_json::{Value, json};
@@ -161,6 +163,19 @@ impl Offered {
             ..check::Arguments::default()
         };
         let mut judged = check::judge(&arguments).map_err(|error| error.to_string())?;
+        // An interface runs no scripts, which some servers cannot be without.
+        if judged.usable
+            && openvpn::is_openvpn(&path)
+            && let Err(reason) = netifd::notes_of(&path)
+        {
+            judged.usable = false;
+            judged.report.entries.push(Entry {
+                line: 0,
+                key: String::new(),
+                verdict: Verdict::Refused,
+                reason,
+            });
+        }
         // Where it lies for the moment says nothing to people.
         let place = format!("{}/", trial.display());
         for entry in &mut judged.report.entries {
@@ -372,6 +387,24 @@ mod tests {
         let report = report.check().unwrap();
         assert_eq!(report["report"]["usable"], false);
         assert!(!report.to_string().contains("/.millrace-"), "{report}");
+    }
+
+    /// A server of certificates is an interface; one whose script decides who is let in would let everyone in.
+    #[cfg(feature = "server")]
+    #[test]
+    fn servers_are_kept_but_for_those_that_scripts_guard() {
+        let directory = tempfile::tempdir().unwrap();
+        let server = "server 10.8.0.0 255.255.255.0\ndev tun\ndh none\n<ca>\n</ca>\n<cert>\n</cert>\n<key>\n</key>\n";
+        let guarded =
+            format!("{server}script-security 2\nauth-user-pass-verify /bin/false via-file\n");
+        for (text, usable) in [(server, true), (&guarded, false)] {
+            let file = offered("server.ovpn", text.as_bytes());
+            let report = file.check().unwrap();
+            assert_eq!(report["report"]["usable"], usable, "{report}");
+            let said = report.to_string().contains("a say in who is let in");
+            assert_eq!(said, !usable, "{report}");
+            assert_eq!(file.keep(directory.path(), true).is_ok(), usable);
+        }
     }
 
     #[test]

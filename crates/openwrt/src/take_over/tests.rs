@@ -75,6 +75,7 @@ fn an_instance_of_openvpn_becomes_an_interface_and_is_off() {
     assert!(left.hints[0].ends_with(told), "{:?}", left.hints);
     for words in [
         "/etc/openvpn/office.ovpn: a note",
+        "is called mr-office afterwards",
         "off stays",
         "inline stays",
         "lan stays",

@@ -150,7 +150,11 @@ impl Context {
 
     /// Says why the process cannot go on.
     pub(super) fn fatal(&self, error: &dyn std::error::Error) {
-        log::error!(target: console::FATAL, "{}", self.config.located(&error.to_string()));
+        let why = self.config.located(&error.to_string());
+        log::error!(target: console::FATAL, "{why}");
+        if let Some(manager) = &self.manager {
+            manager.failed(&why);
+        }
         log::info!("Exiting due to fatal error");
     }
 

@@ -145,7 +145,11 @@ pub fn run(model: &Pptp, options: &RunOptions) -> Result<(), RunError> {
             let Some(mut executor) = Executor::new(machine, model, options)? else {
                 return Ok(());
             };
-            executor.network.set(network::of_server(model, server))?;
+            match executor.network.set(network::of_server(model, server)) {
+                // The manager knows what is wanted, and the rest is tried again when the host's network changes.
+                Err(NetworkError::Managed(error)) => log::warn!("{}: {error}", model.interface),
+                other => other?,
+            }
             executor.is_up();
             executor.serve()
         }

@@ -59,9 +59,9 @@ impl Network {
     /// Has the host be as wanted. What was in force for another want is undone before.
     pub(super) fn set(&mut self, want: Want) -> Result<(), NetworkError> {
         if let Some(managed) = &mut self.managed {
-            managed.set(&want)?;
+            let set = managed.set(&want);
             (self.want, self.mtu) = (want, managed.mtu());
-            return Ok(());
+            return Ok(set?);
         }
         if self.applied.is_some() && self.want == want {
             return Ok(());
@@ -87,7 +87,7 @@ impl Network {
 
     /// When routes of the host have changed: the way to the server goes the way that the host has now.
     pub(super) fn follow(&mut self) {
-        if let Some(managed) = self.managed.as_mut().filter(|it| it.mtu() != 0) {
+        if let Some(managed) = self.managed.as_mut().filter(|it| it.is_told()) {
             if let Err(error) = managed.set(&self.want) {
                 log::warn!("{}: {error}", self.ifname);
             }

@@ -141,7 +141,7 @@ impl Inside {
     /// # Errors
     /// See [`InsideError`].
     pub(crate) fn keep_outside(&mut self, remote: IpAddr) -> Result<(), InsideError> {
-        if let Some(managed) = self.managed.as_mut().filter(|it| it.mtu() != 0)
+        if let Some(managed) = self.managed.as_mut().filter(|it| it.is_told())
             && !self.network.recursive
             && !self.want.endpoints.contains(&remote)
         {
@@ -212,12 +212,17 @@ impl Inside {
     }
 
     /// Takes over the routes of `wanted`, another plan for the same interface while it is up. Routes that both have are
-    /// not touched.
+    /// not touched. Another program that gives the interface what it has is told all of it.
     ///
     /// # Errors
     /// See [`InsideError`]; what was set stays set.
     #[cfg(feature = "server")]
     pub(crate) fn change_routes(&mut self, wanted: &Self) -> Result<(), InsideError> {
+        if let Some(managed) = &mut self.managed {
+            self.network.clone_from(&wanted.network);
+            self.want.clone_from(&wanted.want);
+            return Ok(managed.set(&self.want)?);
+        }
         let before = Plan::of_routes(&self.want, &self.facts)?;
         let after = Plan::of_routes(&wanted.want, &wanted.facts)?;
         for warning in &after.warnings {
@@ -253,7 +258,7 @@ impl Inside {
     /// # Errors
     /// See [`InsideError`]; to be tried again at the next change.
     pub(crate) fn follow(&mut self) -> Result<bool, InsideError> {
-        if let Some(managed) = self.managed.as_mut().filter(|it| it.mtu() != 0) {
+        if let Some(managed) = self.managed.as_mut().filter(|it| it.is_told()) {
             managed.set(&self.want)?;
             return Ok(false);
         }

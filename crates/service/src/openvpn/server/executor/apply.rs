@@ -101,6 +101,10 @@ impl<'a> Executor<'a> {
     }
 
     fn read_configuration(&self) -> Result<ConfigurationRead<'a>, String> {
+        let manager = self.context.manager.as_ref();
+        if manager.is_some_and(|it| !it.takes_reload()) {
+            return Err("its configuration cannot be used as it is now".to_owned());
+        }
         let read = self.context.read_again()?;
         let material = setup::material(&read);
         let before = self.machine.config();

@@ -77,7 +77,7 @@ pub(super) fn run(context: &Context) -> Ended {
     match executor.serve() {
         Ok(ended) => ended,
         Err(error) => {
-            executor.tell(Event::Failed(error.to_string()));
+            executor.fail(error.to_string());
             Ended::Exit(1)
         }
     }
@@ -118,9 +118,7 @@ impl<'a> Executor<'a> {
                             self.tell(Event::Signal(signal));
                         }
                     }
-                    NEWS => {
-                        self.context.network_changed();
-                    }
+                    NEWS if self.context.network_changed() => self.follow(),
                     LISTENERS.. => self.accept(),
                     _ => {}
                 }
@@ -170,8 +168,7 @@ impl<'a> Executor<'a> {
             self.tell(Event::Notice(ClientId(peer.0), notice));
         }
         if inbox.device_is_gone() {
-            let why = "the interface was deleted by somebody else";
-            self.tell(Event::Failed(why.to_owned()));
+            self.fail("the interface was deleted by somebody else".to_owned());
             return false;
         }
         for _ in 0..ARRIVALS_AT_ONCE {
@@ -181,6 +178,14 @@ impl<'a> Executor<'a> {
             }
         }
         true
+    }
+
+    /// The server ends by itself.
+    fn fail(&mut self, why: String) {
+        if let Some(manager) = &self.context.manager {
+            manager.failed(&why);
+        }
+        self.tell(Event::Failed(why));
     }
 
     /// Tells the machine what happened, and does what it says, until there is no answer any more to be told.

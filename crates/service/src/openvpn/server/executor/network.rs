@@ -43,6 +43,9 @@ impl Executor<'_> {
         for warning in &inside.network.warnings {
             log::warn!("WARNING: {warning}");
         }
+        if let Some(manager) = &self.context.manager {
+            inside = inside.managed_by(manager);
+        }
         inside.set_interface(config.scripts.up.is_some())?;
         let mut environment = self.hooks.base.clone();
         environment.set_device(&self.link.name, self.mtu, "init");
@@ -51,7 +54,11 @@ impl Executor<'_> {
         let script = config.scripts.up.as_ref();
         self.hooks
             .run(Hook::Up, script, self.arguments("init"), &environment)?;
-        inside.set_routes()?;
+        match inside.set_routes() {
+            // The manager knows what is wanted, and the rest is tried again when the host's network changes.
+            Err(InsideError::Managed(error)) => log::warn!("{}: {error}", self.link.name),
+            other => other?,
+        }
         self.context
             .monitoring
             .borrow_mut()
@@ -82,6 +89,16 @@ impl Executor<'_> {
             log::warn!("WARNING: {warning}");
         }
         Ok(set.inside.change_routes(&wanted)?)
+    }
+
+    /// The host's network has changed: what is set beside another program, which gives the interface the rest, follows.
+    pub(super) fn follow(&mut self) {
+        if self.context.manager.is_some()
+            && let Some(set) = &mut self.set
+            && let Err(error) = set.inside.follow()
+        {
+            log::warn!("{}: {error}", self.link.name);
+        }
     }
 
     /// Undoes what was set, and runs the scripts for it.
