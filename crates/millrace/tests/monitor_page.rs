@@ -398,6 +398,7 @@ fn clients_come_and_go_by_the_page_and_not_by_another() {
     browser.wait_for("#overview");
     goes_to(&browser, "clients");
     browser.wait_for("#add");
+    browser.script(COUNT);
     browser.fill("#newname", "phone");
     browser.click("#add button");
     browser.wait_for("#qr svg");
@@ -408,6 +409,8 @@ fn clients_come_and_go_by_the_page_and_not_by_another() {
     look(&browser, "clients");
     browser.click("#done");
     browser.wait_for("[data-client=phone]");
+    leaves_nothing(&browser, "Done");
+    keys_are_forgotten(&browser);
 
     // What asks is an element of a page elsewhere; the name and the cookie of ours are there.
     let elsewhere = host
@@ -462,6 +465,90 @@ fn clients_come_and_go_by_the_page_and_not_by_another() {
         .unwrap();
     assert_eq!(list, "");
     assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+/// Whatever way a client's file is left, nothing of it stays in the page.
+fn keys_are_forgotten(browser: &Browser<'_>) {
+    let add = |name: &str| {
+        browser.fill("#newname", name);
+        browser.click("#add button");
+        browser.wait_for_text("#handedname", name);
+        assert!(browser.text("#file").contains("PrivateKey"));
+        assert_eq!(browser.script("return live.size"), 1);
+    };
+    let revoke = |name: &str| {
+        browser.script("window.confirm = () => true");
+        browser.click(&format!("[data-client={name}] button[aria-label^=Revoke]"));
+        until("no client", || {
+            !browser.shows(&format!("[data-client={name}]"))
+        });
+    };
+    add("left");
+    goes_to(browser, "overview");
+    leaves_nothing(browser, "another view");
+    goes_to(browser, "clients");
+    browser.wait_for("[data-client=left]");
+    revoke("left");
+
+    add("late");
+    // As when it was shown five minutes ago.
+    browser.script(
+        "const now = performance.now.bind(performance); performance.now = () => now() + 300000",
+    );
+    until("the time limit", || !browser.shows("#handed"));
+    browser.script("delete performance.now");
+    leaves_nothing(browser, "the time limit");
+    revoke("late");
+
+    add("out");
+    browser.click("#leave");
+    browser.wait_for("#login");
+    leaves_nothing(browser, "logging out");
+    browser.fill("#password", PASSWORD);
+    browser.click("#login button");
+    browser.wait_for("[data-client=out]");
+    revoke("out");
+
+    // The answer comes when the view was left already.
+    browser.script(
+        "window.asked = window.fetch; window.fetch = async (path, options) => { \
+         const answer = await window.asked(path, options); \
+         if (path === '/api/clients') { location.hash = '#overview'; await new Promise((done) => addEventListener('hashchange', done)); } \
+         return answer; }",
+    );
+    browser.fill("#newname", "lost");
+    browser.click("#add button");
+    browser.wait_for("#overview");
+    browser.script("window.fetch = window.asked");
+    goes_to(browser, "clients");
+    browser.wait_for_text("#said", "its file was not shown");
+    leaves_nothing(browser, "a view that was left before");
+    browser.wait_for("[data-client=lost]");
+    revoke("lost");
+}
+
+/// Counts the addresses of files that lead somewhere: a page's policy lets no script read what is there.
+const COUNT: &str = "
+    window.live = new Set();
+    const [make, end] = [URL.createObjectURL, URL.revokeObjectURL];
+    URL.createObjectURL = (it) => { const url = make.call(URL, it); live.add(url); return url; };
+    URL.revokeObjectURL = (url) => { live.delete(url); end.call(URL, url); }";
+
+/// Nothing in the page has a key, nor leads to one.
+fn leaves_nothing(browser: &Browser<'_>, way: &str) {
+    assert!(!browser.shows("#handed"), "{way}");
+    let left = browser.script(
+        "const html = document.documentElement.outerHTML; \
+         const link = document.querySelector('#save'); \
+         return [html.includes('PrivateKey'), link.hasAttribute('href'), link.hasAttribute('download'), \
+                 !!document.querySelector('#qr path'), document.querySelector('#file').textContent]",
+    );
+    assert_eq!(
+        left,
+        serde_json::json!([false, false, false, false, ""]),
+        "{way}"
+    );
+    assert_eq!(browser.script("return live.size"), 0, "{way}");
 }
 
 /// What a camera reads from the path that is drawn.

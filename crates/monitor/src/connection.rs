@@ -65,6 +65,9 @@ pub fn serve(
         Err(Unread::Late) => Answer::error(408, "the request took too long"),
         Err(Unread::Gone) => return,
     };
+    if answer.is_of_session() {
+        place.trust();
+    }
     place.begin_sending();
     send(stream, &answer, limits.answer);
 }

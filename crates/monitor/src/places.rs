@@ -1,10 +1,18 @@
 //! The places of connections: how many there are, and which one goes for another.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::network::Network;
+
+/// Connections whose networks are remembered, by which those are told that come again and again: several for each address of
+/// a LAN of the usual size.
+const RECENT: usize = 1024;
+
+/// Networks that are remembered for a session.
+const TRUSTED: usize = 32;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,6 +41,10 @@ struct Table {
     held: Vec<Held>,
     /// Connections that had to give way, and whose threads have not noticed yet.
     leaving: usize,
+    /// The networks of the last connections, the latest last.
+    recent: VecDeque<Network>,
+    /// Networks in which somebody has logged in, the latest last.
+    trusted: VecDeque<Network>,
 }
 
 /// All places.
@@ -40,7 +52,7 @@ struct Table {
 pub struct Places {
     most: usize,
     of_network: usize,
-    table: Arc<Mutex<Table>>,
+    table: Arc<(Mutex<Table>, Condvar)>,
 }
 
 /// The place of a connection among the others, free again when it is dropped.
@@ -64,19 +76,23 @@ impl Places {
     /// A place for one more connection of a network.
     ///
     /// Where its network has as many as it may, the oldest of them that can goes for it. Where all places are taken, the
-    /// oldest of the network that has most goes. None where each is at work.
+    /// oldest goes of the network that has most, and where several have as many, of the one that came most often lately. None
+    /// where each is at work.
     #[must_use]
     pub fn admit(&self, network: Network, stream: Option<Arc<TcpStream>>) -> Option<Place> {
         let mut table = self.lock();
-        let own = table.of(network);
-        let is_full = table.held.len() >= self.most;
-        if own >= self.of_network || is_full {
-            // Those that leave take little and are gone soon; yet they are no more than the others.
-            if table.leaving >= self.most {
-                return None;
-            }
-            let only = (own >= self.of_network).then_some(network);
-            let victim = table.victim(only)?;
+        // Those that leave are gone soon; yet they are no more than the others.
+        while table.leaving >= self.most {
+            let waited = self.table.1.wait(table);
+            table = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        if table.recent.len() >= RECENT {
+            table.recent.pop_front();
+        }
+        table.recent.push_back(network);
+        let is_many = table.of(network) >= self.of_network;
+        if is_many || table.held.len() >= self.most {
+            let victim = table.victim(is_many.then_some(network))?;
             let gone = table.held.swap_remove(victim);
             table.leaving += 1;
             if let Some(stream) = gone.stream {
@@ -98,7 +114,7 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -115,8 +131,17 @@ impl Table {
         };
         let candidates = self.held.iter().enumerate().filter(|(_, it)| can_go(it));
         let weight = |it: &Held| {
+            let is_stranger = !self.trusted.contains(&it.network);
+            let recent = self.recent.iter().filter(|of| **of == it.network);
             let is_asking = it.phase == Phase::Asking;
-            (self.of(it.network), is_asking, Reverse(it.number))
+            let age = Reverse(it.number);
+            (
+                is_stranger,
+                self.of(it.network),
+                recent.count(),
+                is_asking,
+                age,
+            )
         };
         let victim = candidates.max_by_key(|(_, it)| weight(it));
         victim.map(|(index, _)| index)
@@ -135,6 +160,20 @@ impl Place {
         self.enter(Phase::Sending);
     }
 
+    /// It was asked by somebody who has logged in: those of its network go after those of others.
+    pub fn trust(&self) {
+        let mut table = self.all.lock();
+        let own = table.held.iter().find(|it| it.number == self.number);
+        let Some(network) = own.map(|it| it.network) else {
+            return;
+        };
+        table.trusted.retain(|it| *it != network);
+        if table.trusted.len() >= TRUSTED {
+            table.trusted.pop_front();
+        }
+        table.trusted.push_back(network);
+    }
+
     fn enter(&self, phase: Phase) -> bool {
         let mut table = self.all.lock();
         let own = table.held.iter_mut().find(|it| it.number == self.number);
@@ -147,7 +186,10 @@ impl Drop for Place {
         let mut table = self.all.lock();
         match table.held.iter().position(|it| it.number == self.number) {
             Some(index) => drop(table.held.swap_remove(index)),
-            None => table.leaving -= 1,
+            None => {
+                table.leaving -= 1;
+                self.all.table.1.notify_all();
+            }
         }
     }
 }
@@ -185,10 +227,13 @@ mod tests {
     #[test]
     fn a_device_with_many_addresses_has_no_more_places_than_another() {
         let all = Places::new(24, 8);
-        let places: Vec<_> = (0..40)
-            .filter_map(|number| all.admit(network(&format!("fd00::{}", number % 5)), None))
-            .collect();
-        assert_eq!(places.iter().filter(|it| is_held(it)).count(), 8);
+        let mut places = Vec::new();
+        for number in 0..40 {
+            let own = network(&format!("fd00::{}", number % 5));
+            places.push(all.admit(own, None).unwrap());
+            places.retain(is_held);
+        }
+        assert_eq!(places.len(), 8);
         assert_eq!(all.lock().held.len(), 8);
     }
 
@@ -222,13 +267,55 @@ mod tests {
         assert!(all.admit(a, None).is_none());
     }
 
+    /// One in each place, as often as they like.
+    #[test]
+    fn those_who_come_again_and_again_go_before_others() {
+        let all = Places::new(4, 2);
+        let nth = |number: usize| network(&format!("10.0.0.{}", number % 6));
+        let mut places = Vec::new();
+        for number in 0..100 {
+            places.push(all.admit(nth(number), None).unwrap());
+            places.retain(is_held);
+        }
+        let owner = all.admit(network("10.0.1.1"), None).unwrap();
+        for number in 0..100 {
+            places.retain(is_held);
+            places.push(all.admit(nth(number), None).unwrap());
+            assert!(is_held(&owner));
+        }
+    }
+
+    #[test]
+    fn a_network_with_a_session_goes_last() {
+        let all = Places::new(3, 3);
+        let [owner, other] = ["10.0.0.1", "10.0.0.2"].map(network);
+        let first = all.admit(owner, None).unwrap();
+        first.trust();
+        let second = all.admit(owner, None).unwrap();
+        let mut strangers = Vec::new();
+        for _ in 0..10 {
+            strangers.retain(is_held);
+            strangers.push(all.admit(other, None).unwrap());
+        }
+        assert!(is_held(&first) && is_held(&second));
+    }
+
     #[test]
     fn connections_that_leave_are_bounded_too() {
         let all = Places::new(2, 1);
         let a = network("10.0.0.1");
-        let kept: Vec<_> = (0..10).filter_map(|_| all.admit(a, None)).collect();
-        assert_eq!(kept.len(), 3);
-        drop(kept);
-        assert!(all.admit(a, None).is_some());
+        let (give, take) = std::sync::mpsc::channel();
+        let coming = all.clone();
+        let thread = std::thread::spawn(move || {
+            for _ in 0..100 {
+                give.send(coming.admit(a, None).unwrap()).unwrap();
+                assert!(coming.lock().leaving <= 2);
+            }
+        });
+        for place in take {
+            drop(place);
+        }
+        thread.join().unwrap();
+        assert_eq!(all.lock().leaving, 0);
     }
 }

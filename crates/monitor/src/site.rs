@@ -111,15 +111,17 @@ impl Site {
         if self.password && session.is_none() {
             return Answer::error(401, "log in");
         }
-        match (head.method, head.path.as_str()) {
+        let is_session = session.is_some();
+        let answer = match (head.method, head.path.as_str()) {
             (Method::Post, "/api/logout") => self.logout(session),
-            (Method::Get, "/api/state") => self.state(head, session.is_some(), now),
+            (Method::Get, "/api/state") => self.state(head, is_session, now),
             (Method::Get, "/api/day") => Answer::json(lock(&self.overview).day.means()),
             (Method::Get, "/api/peers") => self.peers(&Wanted::new(head)),
             (Method::Get, "/api/servers") => self.servers(session),
             (Method::Post, "/api/clients") => self.change(body, session),
             _ => Answer::error(404, "there is nothing here"),
-        }
+        };
+        answer.of_session(is_session)
     }
 
     /// What stands for the session that a request is of, if there is one.
@@ -171,7 +173,8 @@ impl Site {
                 .with(
                     "Set-Cookie",
                     &format!("{KNOWN}={}; {KNOWN_RULES}", login.known.expose()),
-                ),
+                )
+                .of_session(true),
             Err(refused) => refused,
         }
     }
