@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::frame::{Frame, QUESTION_MAX};
-use crate::question::{Begin, Change, Question, Refused};
+use crate::question::{Begin, Change, Question, Refused, Server};
 use crate::rights::Rights;
 use crate::sample::Sample;
 use crate::secret::Secret;
@@ -42,6 +42,11 @@ pub trait Source: Send {
     /// # Errors
     /// Why not, in words.
     fn change(&mut self, change: &Change) -> Result<Value, String>;
+    /// Plans or makes a server at home.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    fn server(&mut self, server: &Server) -> Result<Value, String>;
 }
 
 /// Answers what the other end asks, until it has no more questions.
@@ -152,6 +157,14 @@ fn host(
             Question::Change { session, change } => {
                 let may = rights.may_change(&session, now);
                 let told = may.and_then(|()| source.change(&change).map_err(Refused::Because));
+                out.tell(number, &told);
+            }
+            Question::Server { session, server } => {
+                let may = rights.may_change(&session, now);
+                let told = may.and_then(|()| match server.is_bounded() {
+                    true => source.server(&server).map_err(Refused::Because),
+                    false => Err(Refused::Because("too long".to_owned())),
+                });
                 out.tell(number, &told);
             }
             // Answered where they are read.

@@ -35,6 +35,46 @@ pub enum Question {
         /// What is to be changed.
         change: Change,
     },
+    /// Make a server at home.
+    Server {
+        /// The session in which it is asked.
+        session: Secret,
+        /// What it is to be.
+        server: Server,
+    },
+}
+
+/// A server at home that is to be made.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Server {
+    /// OpenVPN and not WireGuard.
+    pub openvpn: bool,
+    /// Where clients call it; empty is the address of the line.
+    pub endpoint: String,
+    /// Networks at home; where there are none they are found.
+    pub lan: Vec<String>,
+    /// Networks of the clients, of IPv4 and IPv6, as a plan has told them.
+    #[serde(default)]
+    pub subnets: Option<[String; 2]>,
+    /// Make it; otherwise it is only told what would be made.
+    #[serde(default)]
+    pub make: bool,
+}
+
+impl Server {
+    /// Longest text, in bytes: names have 253 (RFC 1035), and a port may follow.
+    const TEXT_MAX: usize = 260;
+
+    /// Most networks at home.
+    const LAN_MAX: usize = 16;
+
+    /// Whether all texts have a length that they can have.
+    #[must_use]
+    pub fn is_bounded(&self) -> bool {
+        let subnets = self.subnets.iter().flatten();
+        let mut texts = subnets.chain(&self.lan).chain([&self.endpoint]);
+        self.lan.len() <= Self::LAN_MAX && texts.all(|it| it.len() <= Self::TEXT_MAX)
+    }
 }
 
 /// What the front needs to begin.

@@ -20,7 +20,7 @@ use crate::metrics;
 use crate::network::Network;
 use crate::overview::Overview;
 use crate::peers::{Page, Wanted};
-use crate::question::{self, Change, Question, Refused};
+use crate::question::{self, Change, Question, Refused, Server};
 use crate::secret::Secret;
 use crate::turns::Turns;
 
@@ -119,6 +119,7 @@ impl Site {
             (Method::Get, "/api/peers") => self.peers(&Wanted::new(head)),
             (Method::Get, "/api/servers") => self.servers(session),
             (Method::Post, "/api/clients") => self.change(body, session),
+            (Method::Post, "/api/server") => self.server(body, session),
             _ => Answer::error(404, "there is nothing here"),
         };
         answer.of_session(is_session)
@@ -279,6 +280,14 @@ impl Site {
         };
         told(self.ask(&Question::Change { session, change }), |it| it)
     }
+
+    fn server(&self, body: &[u8], session: Option<Secret>) -> Answer {
+        let session = session.unwrap_or_else(|| Secret::from(""));
+        let Ok(server) = serde_json::from_slice::<Server>(body) else {
+            return Answer::error(400, "not understood");
+        };
+        told(self.ask(&Question::Server { session, server }), |it| it)
+    }
 }
 
 /// What the process with privileges has told or refused.
@@ -287,7 +296,7 @@ fn told(answer: io::Result<Result<Value, Refused>>, shown: impl FnOnce(Value) ->
         Ok(Ok(value)) => Answer::json(&shown(value)),
         Ok(Err(Refused::Session)) => Answer::error(401, "log in"),
         Ok(Err(Refused::Open)) => {
-            let words = "clients can be changed here once a password is set";
+            let words = "something can be changed here once a password is set";
             Answer::error(403, words)
         }
         Ok(Err(Refused::Because(why))) => Answer::error(409, &why),

@@ -10,7 +10,7 @@ use monitor::back::{Source, answer};
 use monitor::frame::Frame;
 use monitor::link::Link;
 use monitor::password::Password;
-use monitor::question::{Begin, Change, Login, Question, Refused, What};
+use monitor::question::{Begin, Change, Login, Question, Refused, Server, What};
 use monitor::rights::Rights;
 use monitor::sample::Sample;
 use monitor::secret::Secret;
@@ -30,6 +30,7 @@ fn password() -> Password {
 struct Double {
     kept: String,
     changed: Arc<Mutex<Vec<Change>>>,
+    made: Arc<Mutex<Vec<Server>>>,
     /// Where there is one, a change waits for it.
     held: Option<Arc<Mutex<Receiver<()>>>>,
 }
@@ -60,6 +61,10 @@ impl Source for Double {
             name => Ok(json!({"said": name})),
         }
     }
+    fn server(&mut self, server: &Server) -> Result<Value, String> {
+        self.made.lock().unwrap().push(server.clone());
+        Ok(json!({}))
+    }
 }
 
 /// The process with privileges.
@@ -77,6 +82,19 @@ fn change(session: &Secret, name: &str) -> Question {
             server: "home".to_owned(),
             name: name.to_owned(),
             what: What::Add { lan_only: false },
+        },
+    }
+}
+
+fn server(session: &Secret, endpoint: &str) -> Question {
+    Question::Server {
+        session: session.clone(),
+        server: Server {
+            openvpn: false,
+            endpoint: endpoint.to_owned(),
+            lan: Vec::new(),
+            subnets: None,
+            make: true,
         },
     }
 }
@@ -117,6 +135,8 @@ fn only_a_session_that_the_password_began_changes_something() {
         let forged = Secret::from(forged);
         let told: Result<Value, Refused> = link.ask(&change(&forged, "phone")).unwrap();
         assert_eq!(told, Err(Refused::Session));
+        let told: Result<Value, Refused> = link.ask(&server(&forged, "home")).unwrap();
+        assert_eq!(told, Err(Refused::Session));
         for session in [None, Some(forged.clone())] {
             let told: Result<Value, Refused> = link.ask(&Question::Servers { session }).unwrap();
             assert_eq!(told, Err(Refused::Session));
@@ -124,6 +144,7 @@ fn only_a_session_that_the_password_began_changes_something() {
         assert!(!link.ask::<bool>(&Question::Session(forged)).unwrap());
     }
     assert!(double.changed.lock().unwrap().is_empty());
+    assert!(double.made.lock().unwrap().is_empty());
 
     let login = login(PASSWORD).unwrap();
     let session = login.session;
@@ -137,6 +158,11 @@ fn only_a_session_that_the_password_began_changes_something() {
     let told: Result<Value, Refused> = link.ask(&change(&session, "absent")).unwrap();
     let why = Refused::Because("there is no such client".to_owned());
     assert_eq!(told, Err(why));
+    let told: Result<Value, Refused> = link.ask(&server(&session, "home")).unwrap();
+    assert!(told.is_ok());
+    let long = server(&session, &"a".repeat(300));
+    assert!(link.ask::<Result<Value, Refused>>(&long).unwrap().is_err());
+    assert_eq!(double.made.lock().unwrap().len(), 1);
     let (): () = link.ask(&Question::End(session.clone())).unwrap();
     let told: Result<Value, Refused> = link.ask(&change(&session, "phone")).unwrap();
     assert_eq!(told, Err(Refused::Session));
@@ -228,7 +254,11 @@ fn any_question() -> impl Strategy<Value = Vec<u8>> {
     let session = (text, text).prop_map(|(session, name)| {
         serde_json::to_vec(&change(&session.as_str().into(), &name)).unwrap()
     });
+    let making = (text, text).prop_map(|(session, endpoint)| {
+        serde_json::to_vec(&server(&session.as_str().into(), &endpoint)).unwrap()
+    });
     let body = prop_oneof![
+        making,
         proptest::collection::vec(any::<u8>(), 0..60),
         session,
         text.prop_map(|it| serde_json::to_vec(&Question::Session(it.as_str().into())).unwrap()),
@@ -258,5 +288,6 @@ proptest! {
         let _ = std::io::copy(&mut front, &mut std::io::sink());
         answering.join().unwrap();
         prop_assert!(double.changed.lock().unwrap().is_empty());
+        prop_assert!(double.made.lock().unwrap().is_empty());
     }
 }
