@@ -49,7 +49,6 @@ fn a_server_at_home_is_made_on_the_page() {
     browser.click("#init button");
     browser.wait_for_text("#unmade", "nonsense");
     browser.fill("#homes", "192.168.1.0/24, 192.168.2.0/24");
-    look(&browser, "server");
     browser.click("#init button");
     let planned = |words: &str| {
         browser.wait_for("#make");
@@ -70,6 +69,7 @@ fn a_server_at_home_is_made_on_the_page() {
     assert!(!etc.exists());
     browser.click("#unplan");
     browser.wait_for("#init");
+    look(&browser, "server");
     browser.click("#init button");
     let network = planned("Networks at home: 192.168.1.0/24, 192.168.2.0/24;");
     browser.click("#make");

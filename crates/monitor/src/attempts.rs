@@ -30,9 +30,9 @@ const MOST: usize = 1024;
 /// Who tries a password.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Asker {
-    /// A browser in which somebody has logged in before, by the digest of what it shows.
+    /// A browser that was logged in with before, by the digest of what it shows.
     Known([u8; 32]),
-    /// Anybody in a network.
+    /// Any other in a network.
     Network(Network),
 }
 

@@ -63,8 +63,8 @@ pub fn answer(stream: &UnixStream, rights: &Rights, source: &mut impl Source) ->
         let (to_door, of_door) = sync_channel(PASSWORDS);
         scope.spawn(move || host(of_host, rights, source, out));
         scope.spawn(move || door(of_door, rights, out));
-        // The threads end when their channels do, here.
-        let ended = read(stream, rights, out, to_host, to_door);
+        // The threads end when their channels do, behind this.
+        let ended = read(stream, rights, out, &to_host, &to_door);
         let _ = stream.shutdown(Shutdown::Both);
         ended
     })
@@ -91,8 +91,8 @@ fn read(
     mut stream: &UnixStream,
     rights: &Rights,
     out: &Out<'_>,
-    host: SyncSender<(u32, Question)>,
-    door: SyncSender<(u32, Secret)>,
+    host: &SyncSender<(u32, Question)>,
+    door: &SyncSender<(u32, Secret)>,
 ) -> io::Result<()> {
     while let Some(frame) = Frame::read(&mut stream, QUESTION_MAX)? {
         let number = frame.number;

@@ -111,7 +111,7 @@ impl Rights {
         let mut token = [0; ID_LEN + MAC_LEN];
         let (id, mac) = token.split_at_mut(ID_LEN);
         crypto::random(id);
-        mac.copy_from_slice(&blake2s::mac(&*self.key, &[id]));
+        mac.copy_from_slice(&blake2s::mac(&self.key, &[id]));
         Secret::new(URL_SAFE_NO_PAD.encode(token))
     }
 
@@ -131,7 +131,7 @@ impl Rights {
         let Ok(mac) = <&[u8; MAC_LEN]>::try_from(mac) else {
             return false;
         };
-        crypto::equal(&blake2s::mac(&*self.key, &[id]), mac)
+        crypto::equal(&blake2s::mac(&self.key, &[id]), mac)
     }
 
     fn sessions(&self) -> MutexGuard<'_, Sessions> {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::attempts::{Asker, Attempts, Rank};
 
-/// Those who wait while one is looked at. With one of them in front of it and the one that is looked at, whoever waits
-/// does so for two others at most.
+/// Those who wait while one is looked at. The second of them waits for two passwords of others: the one that is looked at
+/// and the first.
 const WAITING: usize = 2;
 
 /// When one that has to give way may come again.
@@ -49,7 +49,7 @@ impl Drop for End<'_> {
 }
 
 impl Turns {
-    /// Nobody tries.
+    /// No password is tried.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {

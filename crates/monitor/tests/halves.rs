@@ -1,5 +1,7 @@
 //! The two processes: the front gets its answers, and no right that the password has not given.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
