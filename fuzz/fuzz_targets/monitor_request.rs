@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use monitor::gate::{Gate, shown};
 use monitor::http::{BODY_MAX, HEAD_MAX, Head};
-use monitor::link::Change;
+use monitor::question::Change;
 use monitor::peers::Wanted;
 
 fuzz_target!(|data: &[u8]| {

@@ -14,6 +14,7 @@ pub mod named;
 pub mod netifd;
 mod no_descriptors;
 pub mod openvpn;
+pub mod page;
 pub mod pairwise;
 mod ping;
 pub mod policed;

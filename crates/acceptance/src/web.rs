@@ -1,9 +1,11 @@
 //! `millrace monitor` in a host, and requests that say what no browser would.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd as _;
 
 use lab::{Host, Process};
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
 
 use super::{Directory, PATIENCE, PROGRAM};
 
@@ -74,6 +76,18 @@ impl<'h> Monitor<'h> {
         self.host.run(connect).unwrap().unwrap()
     }
 
+    /// The same from an address of the host.
+    pub fn connect_from(&self, from: IpAddr, address: SocketAddr) -> TcpStream {
+        let connect = || connect_from(from, address);
+        self.host.run(connect).unwrap().unwrap()
+    }
+
+    /// Sends a request from an address of the host, and reads what comes back.
+    pub fn request_from(&self, from: IpAddr, request: &str) -> Reply {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8470));
+        exchange_by(self.host, || connect_from(from, address), request)
+    }
+
     /// Whether it still listens.
     pub fn is_there(&self) -> bool {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8470));
@@ -97,9 +111,15 @@ impl Reply {
     /// A field of the head, by its name in small letters.
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut pairs = self.head.lines().filter_map(|it| it.split_once(": "));
-        pairs
-            .find(|(key, _)| key.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value)
+        let named = pairs.find(|(key, _)| key.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value)
+    }
+
+    /// All fields of a name that is there several times.
+    pub fn fields<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let pairs = self.head.lines().filter_map(|it| it.split_once(": "));
+        let named = pairs.filter(move |(key, _)| key.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value)
     }
 
     /// The body as text.
@@ -110,14 +130,35 @@ impl Reply {
 
 /// Sends a request from a host to an address of it.
 pub fn exchange(host: &Host, address: SocketAddr, request: &str) -> Reply {
+    exchange_by(host, || TcpStream::connect(address), request)
+}
+
+fn connect_from(from: IpAddr, address: SocketAddr) -> io::Result<TcpStream> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::Inet,
+        SocketAddr::V6(_) => AddressFamily::Inet6,
+    };
+    let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    let stream = TcpStream::from(socket);
+    let of = |address: SocketAddr| SockaddrStorage::from(address);
+    socket::bind(stream.as_raw_fd(), &of((from, 0).into()))?;
+    socket::connect(stream.as_raw_fd(), &of(address))?;
+    Ok(stream)
+}
+
+fn exchange_by(
+    host: &Host,
+    connect: impl FnOnce() -> io::Result<TcpStream> + Send,
+    request: &str,
+) -> Reply {
     let mut bytes = Vec::new();
     let work = || {
-        let mut stream = TcpStream::connect(address)?;
+        let mut stream = connect()?;
         stream.set_read_timeout(Some(PATIENCE))?;
         // One that is turned away may find the connection closed.
         let _ = stream.write_all(request.as_bytes());
         let _ = stream.read_to_end(&mut bytes);
-        std::io::Result::Ok(())
+        io::Result::Ok(())
     };
     host.run(work).unwrap().unwrap();
     let end = bytes.windows(4).position(|it| it == b"\r\n\r\n");

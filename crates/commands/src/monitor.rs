@@ -1,14 +1,16 @@
 //! `millrace monitor`: a page that shows what the tunnels of this host do, and the figures for Prometheus.
 //!
-//! This process starts itself once more. That one listens and serves, and has no privileges; this one answers what it asks.
+//! This process starts itself once more. That one listens and serves, and has no privileges; this one answers what it asks, and has
+//! the password and the sessions.
 
 mod password;
 mod source;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use monitor::back;
 use monitor::front;
-use monitor::link;
 use monitor::password::{Password, PasswordError};
+use monitor::rights::Rights;
 use monitor::site::Settings;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -154,6 +156,22 @@ fn file<'a>(matches: &'a ArgMatches, name: &str) -> &'a Path {
 
 /// The process that keeps its privileges.
 fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
+    let password = read(file(matches, "password"))?;
+    let password = password.map(|text| {
+        Password::from_text(&text).map_err(|error| MonitorError::Password {
+            path: file(matches, "password").to_owned(),
+            error,
+        })
+    });
+    let password = password.transpose()?;
+    let addresses = addresses(matches)?;
+    if password.is_none()
+        && let Some(open) = addresses
+            .into_iter()
+            .find(|it| !it.ip().to_canonical().is_loopback())
+    {
+        return Err(MonitorError::Open(open));
+    }
     let (ours, theirs) = UnixStream::pair()?;
     let mut command = std::process::Command::new(env::current_exe()?);
     command
@@ -168,7 +186,7 @@ fn answer(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     let told = Arc::new(AtomicBool::new(false));
     end_at_signal(signals, ours.try_clone()?, Arc::clone(&told))?;
     let mut host = Host::new(file(matches, "history"));
-    let answered = link::answer(&ours, &mut host);
+    let answered = back::answer(&ours, &Rights::new(password), &mut host);
     host.write();
     // It ends when it is answered no more.
     let _ = ours.shutdown(Shutdown::Both);
@@ -205,14 +223,6 @@ fn end_at_signal(
 /// The process that listens and serves.
 fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
     let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let password = read(file(matches, "password"))?;
-    let password = password.map(|text| {
-        Password::from_text(&text).map_err(|error| MonitorError::Password {
-            path: file(matches, "password").to_owned(),
-            error,
-        })
-    });
-    let password = password.transpose()?;
     let token = read(file(matches, "token"))?.map(|it| Zeroizing::new(it.trim().to_owned()));
     if token
         .as_ref()
@@ -221,13 +231,6 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
         return Err(MonitorError::Token(file(matches, "token").to_owned()));
     }
     let addresses = addresses(matches)?;
-    if password.is_none()
-        && let Some(open) = addresses
-            .iter()
-            .find(|it| !it.ip().to_canonical().is_loopback())
-    {
-        return Err(MonitorError::Open(*open));
-    }
     let mut listeners = Vec::new();
     for address in addresses {
         let listener = TcpListener::bind(address);
@@ -258,12 +261,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode, MonitorError> {
         .cloned()
         .collect();
     names.extend(["", ".lan", ".local", ".home.arpa"].map(|end| format!("{host}{end}")));
-    let settings = Settings {
-        names,
-        password,
-        token,
-        host,
-    };
+    let settings = Settings { names, token, host };
     front::run(listeners, settings, link)?;
     Ok(ExitCode::SUCCESS)
 }

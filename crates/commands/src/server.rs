@@ -3,6 +3,7 @@
 #[cfg(feature = "server")]
 mod openvpn;
 pub(crate) mod place;
+mod plan;
 mod surroundings;
 mod wireguard;
 
@@ -16,6 +17,7 @@ use config::home::{HomeServer, Masquerading};
 use config::types::{AddressError, AllowedIp, Endpoint, Host as EndpointHost, is_ifname};
 use netio::netlink::NetlinkError;
 use place::PlaceError;
+use plan::Plan;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -105,7 +107,7 @@ pub(crate) fn command() -> Command {
 
 /// Why there is no server.
 #[derive(Debug, Error)]
-enum InitError {
+pub(crate) enum InitError {
     #[error("{0:?} cannot be the name of an interface: 1 to 15 letters, digits, `-`, `_` and `.`")]
     Name(String),
     #[error("{}: is there already; choose another --name, or remove it", .0.display())]
@@ -139,21 +141,44 @@ enum InitError {
     Key(#[from] service::openvpn::authority::KeyFileError),
 }
 
-/// What a server's file is made of, beside its keys.
-struct Plan<'a> {
-    name: &'a str,
-    directory: &'a Path,
-    port: u16,
-    /// The network of IPv4, and that of IPv6 if there is one.
-    networks: Vec<AllowedIp>,
-    home: HomeServer,
+/// What is asked for; the rest is found.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) openvpn: bool,
+    pub(crate) name: Option<String>,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) port: Option<u16>,
+    pub(crate) subnet: Option<String>,
+    /// `none` for no IPv6.
+    pub(crate) subnet6: Option<String>,
+    pub(crate) endpoint: Option<String>,
+    pub(crate) lan: Vec<String>,
+    pub(crate) dns: Vec<String>,
+    pub(crate) masquerade: Masquerading,
 }
 
-impl Plan<'_> {
-    /// The server's own addresses: the first of each network.
-    fn addresses(&self) -> Vec<(IpAddr, u8)> {
-        let first = |it: &AllowedIp| Some((free::free_host(*it, &[])?, it.prefix()));
-        self.networks.iter().filter_map(first).collect()
+impl Wanted {
+    fn new(matches: &ArgMatches) -> Self {
+        let text = |name: &str| matches.get_one::<String>(name).cloned();
+        let texts = |name: &str| {
+            let values = matches.get_many::<String>(name).into_iter().flatten();
+            values.cloned().collect()
+        };
+        let masquerade = text("masquerade");
+        let mut all = Masquerading::ALL.into_iter();
+        let masquerade = all.find(|it| Some(it.as_str()) == masquerade.as_deref());
+        Self {
+            openvpn: text("protocol").as_deref() == Some("openvpn"),
+            name: text("name"),
+            directory: matches.get_one::<PathBuf>("to").cloned(),
+            port: matches.get_one::<u16>("port").copied(),
+            subnet: text("subnet"),
+            subnet6: text("subnet6"),
+            endpoint: text("endpoint"),
+            lan: texts("lan"),
+            dns: texts("dns"),
+            masquerade: masquerade.unwrap_or_default(),
+        }
     }
 }
 
@@ -163,8 +188,12 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let Some(("init", matches)) = matches.subcommand() else {
         return ExitCode::from(2);
     };
-    match init(matches) {
-        Ok(()) => ExitCode::SUCCESS,
+    let wanted = Wanted::new(matches);
+    match plan(&wanted).and_then(|it| it.make()) {
+        Ok(words) => {
+            terminal::say(words);
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             terminal::note(format_args!("millrace: {error}"));
             ExitCode::FAILURE
@@ -172,52 +201,38 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-fn init(matches: &ArgMatches) -> Result<(), InitError> {
-    let text = |name: &str| matches.get_one::<String>(name).map(String::as_str);
-    let name = text("name").unwrap_or(NAME);
+/// Looks at this host and chooses what was not asked for.
+pub(crate) fn plan(wanted: &Wanted) -> Result<Plan<'_>, InitError> {
+    let name = wanted.name.as_deref().unwrap_or(NAME);
     if !is_ifname(name) || !is_name(name) {
         return Err(InitError::Name(name.to_owned()));
     }
-    let is_openvpn = text("protocol") == Some("openvpn");
     #[cfg(not(feature = "server"))]
-    if is_openvpn {
+    if wanted.openvpn {
         return Err(InitError::NotBuilt);
     }
-    let directory = matches.get_one::<PathBuf>("to");
-    let directory = directory.map_or_else(|| Path::new(DIRECTORY), PathBuf::as_path);
+    let directory = wanted.directory.as_deref();
+    let directory = directory.unwrap_or_else(|| Path::new(DIRECTORY));
     for end in ["conf", "ovpn", "d"] {
         let path = directory.join(format!("{name}.{end}"));
         if path.symlink_metadata().is_ok() {
             return Err(InitError::Exists(path));
         }
     }
-    let port = matches.get_one::<u16>("port").copied();
-    let port = port.unwrap_or(if is_openvpn { 1194 } else { 51820 });
+    let usual = if wanted.openvpn { 1194 } else { 51820 };
+    let port = wanted.port.unwrap_or(usual);
     let host = Host::look()?;
     if !is_port_free(port) {
         return Err(InitError::Port(port));
     }
-    let plan = Plan {
+    Ok(Plan {
         name,
         directory,
+        openvpn: wanted.openvpn,
         port,
-        networks: networks(text("subnet"), text("subnet6"), &host)?,
-        home: home(matches, port, &host)?,
-    };
-    let failed = |error| InitError::File {
-        path: directory.to_owned(),
-        error,
-    };
-    std::fs::create_dir_all(directory).map_err(failed)?;
-    // What two at once would make is made by one.
-    let _lock = place::Lock::of(directory)?;
-    let path = match is_openvpn {
-        #[cfg(feature = "server")]
-        true => openvpn::write(&plan)?,
-        _ => wireguard::write(&plan)?,
-    };
-    terminal::say(next_steps(&plan, &path));
-    Ok(())
+        networks: networks(wanted.subnet.as_deref(), wanted.subnet6.as_deref(), &host)?,
+        home: home(wanted, port, &host)?,
+    })
 }
 
 /// An address that an option gives.
@@ -274,12 +289,8 @@ fn networks(
     Ok([Some(v4), v6].into_iter().flatten().collect())
 }
 
-fn home(matches: &ArgMatches, port: u16, host: &Host) -> Result<HomeServer, InitError> {
-    let texts = |name: &str| {
-        let values = matches.get_many::<String>(name).into_iter().flatten();
-        values.cloned().collect::<Vec<String>>()
-    };
-    let endpoint = match matches.get_one::<String>("endpoint") {
+fn home(wanted: &Wanted, port: u16, host: &Host) -> Result<HomeServer, InitError> {
+    let endpoint = match &wanted.endpoint {
         Some(value) => endpoint(value, port).map_err(|error| InitError::Value {
             option: "endpoint",
             value: value.clone(),
@@ -290,20 +301,23 @@ fn home(matches: &ArgMatches, port: u16, host: &Host) -> Result<HomeServer, Init
             port,
         },
     };
-    let lan = texts("lan");
-    let lan: Result<Vec<AllowedIp>, _> = lan.iter().map(|it| parsed("lan", it)).collect();
-    let lan = Some(lan?).filter(|it| !it.is_empty());
-    let dns = texts("dns");
-    let dns: Result<Vec<IpAddr>, _> = dns.iter().map(|it| parsed("dns", it)).collect();
-    let dns = Some(dns?).filter(|it| !it.is_empty());
-    let masquerade = matches.get_one::<String>("masquerade");
-    let mut all = Masquerading::ALL.into_iter();
-    let masquerade = all.find(|it| Some(it.as_str()) == masquerade.map(String::as_str));
+    let lan = wanted.lan.iter().map(|it| parsed("lan", it));
+    let lan: Vec<AllowedIp> = lan.collect::<Result<_, _>>()?;
+    let dns = wanted.dns.iter().map(|it| parsed("dns", it));
+    let dns: Vec<IpAddr> = dns.collect::<Result<_, _>>()?;
     Ok(HomeServer {
         endpoint: Some(endpoint),
-        lan: lan.unwrap_or_else(|| host.lan.clone()),
-        dns: dns.unwrap_or_else(|| host.dns.clone()),
-        masquerade: masquerade.unwrap_or_default(),
+        lan: if lan.is_empty() {
+            host.lan.clone()
+        } else {
+            lan
+        },
+        dns: if dns.is_empty() {
+            host.dns.clone()
+        } else {
+            dns
+        },
+        masquerade: wanted.masquerade,
     })
 }
 
@@ -326,55 +340,6 @@ fn is_port_free(port: u16) -> bool {
     let any = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port));
     // Without IPv6 there is that of IPv4 only.
     any.or_else(|_| UdpSocket::bind(("0.0.0.0", port))).is_ok()
-}
-
-/// What is to be done now.
-fn next_steps(plan: &Plan<'_>, path: &Path) -> String {
-    let Plan {
-        name, port, home, ..
-    } = plan;
-    let list = |items: Vec<String>| match items.is_empty() {
-        true => "none".to_owned(),
-        false => items.join(", "),
-    };
-    let shown = match plan.directory == Path::new(DIRECTORY) {
-        true => (*name).to_owned(),
-        false => path.display().to_string(),
-    };
-    let networks = list(plan.networks.iter().map(ToString::to_string).collect());
-    let lan = list(home.lan.iter().map(ToString::to_string).collect());
-    let dns = list(home.dns.iter().map(ToString::to_string).collect());
-    let endpoint = home.endpoint.as_ref().map(ToString::to_string);
-    let endpoint = endpoint.unwrap_or_default();
-    let mut words = format!(
-        "{} is written: clients call {endpoint} and get addresses of {networks}.\n\
-         Networks at home: {lan}; name servers for clients: {dns}.\n\
-         Now:\n  \
-         1. let UDP port {port} in from the Internet;\n  \
-         2. millrace up {shown} --daemon\n  \
-         3. millrace peer add phone --server {shown} {}",
-        path.display(),
-        match path.extension().is_some_and(|it| it == "conf") {
-            true => "--qr",
-            false => "--file phone.ovpn",
-        },
-    );
-    if *name == NAME && plan.directory == Path::new(DIRECTORY) {
-        words = words.replace(" --server home", "");
-    }
-    let inner = home.endpoint.as_ref().and_then(Endpoint::socket_addr);
-    if inner.is_some_and(|it| surroundings::is_private(it.ip())) {
-        words += &format!(
-            "\nWARNING: {endpoint} is a private address: from outside clients do not reach it. Have the router in front \
-             forward UDP port {port} to this host, and write the router's name or address into the line Endpoint of {}, \
-             before clients are added.",
-            path.display()
-        );
-    }
-    if home.dns.is_empty() {
-        words += "\nWARNING: no name server was found for clients: give one by the line DNS, before clients are added.";
-    }
-    words
 }
 
 #[cfg(test)]

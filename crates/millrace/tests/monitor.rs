@@ -3,11 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use acceptance::web::{Monitor, PASSWORD, Reply, exchange};
+use acceptance::web::{Monitor, PASSWORD, Reply};
 use acceptance::{Directory, Net, PROGRAM, Setup, Tunnel, WG, inhabitants, pings, ready, until};
 use lab::Host;
 use nix::sys::signal::Signal;
@@ -123,6 +124,16 @@ fn only_the_password_opens_and_only_our_page_asks() {
     assert_eq!(get(&monitor, "/api/state", &cookie).status, 401);
 }
 
+/// A request to log in.
+fn attempt(password: &str, fields: &str) -> String {
+    let body = format!("{{\"password\":\"{password}\"}}");
+    let length = body.len();
+    format!(
+        "POST /api/login HTTP/1.1\r\n{HERE}{OWN}{JSON}{fields}Content-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// Guesses of one address keep neither another out, nor a browser in which somebody has logged in before.
 #[test]
 fn tries_of_the_password_are_few() {
     if !ready() {
@@ -130,20 +141,91 @@ fn tries_of_the_password_are_few() {
     }
     let host = Host::private("a").unwrap();
     let monitor = Monitor::start(&host, true, &[]);
-    let fields = format!("{OWN}{JSON}");
-    let wrong = || {
-        post(
-            &monitor,
-            "/api/login",
-            &fields,
-            "{\"password\":\"a guess of many\"}",
-        )
-    };
-    until("a refusal", || wrong().status == 429);
-    let body = format!("{{\"password\":\"{PASSWORD}\"}}");
-    let right = post(&monitor, "/api/login", &fields, &body);
+    let [attacker, owner]: [IpAddr; 2] = ["127.0.0.66", "127.0.0.7"].map(|it| it.parse().unwrap());
+    let before = monitor.request_from(attacker, &attempt(PASSWORD, ""));
+    let known = before
+        .fields("set-cookie")
+        .find(|it| it.starts_with("millrace-known="))
+        .unwrap();
+    assert!(
+        known.contains("; Path=/api/login; Max-Age=")
+            && known.contains("; HttpOnly; SameSite=Strict"),
+        "{known}"
+    );
+    let known = format!("Cookie: {}\r\n", known.split(';').next().unwrap());
+    let guess = |fields: &str| monitor.request_from(attacker, &attempt("a guess of many", fields));
+    until("a refusal", || guess("").status == 429);
+    let right = monitor.request_from(attacker, &attempt(PASSWORD, ""));
     assert_eq!(right.status, 429);
-    assert!(right.field("retry-after").unwrap().parse::<u32>().unwrap() <= 11);
+    assert!(right.field("retry-after").unwrap().parse::<u32>().unwrap() <= 10);
+    let forged = "Cookie: millrace-known=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\r\n";
+    assert_eq!(guess(forged).status, 429);
+    assert_eq!(
+        monitor
+            .request_from(attacker, &attempt(PASSWORD, &known))
+            .status,
+        200
+    );
+    assert_eq!(
+        monitor.request_from(owner, &attempt(PASSWORD, "")).status,
+        200
+    );
+    // What is known by the cookie may try as often as an address, and opens nothing.
+    assert_eq!(get(&monitor, "/api/state", &known).status, 401);
+    until("a refusal", || guess(&known).status == 429);
+}
+
+/// However many addresses guess at once: who is at another one logs in with the first try, and who has logged in sees
+/// everything.
+#[test]
+fn an_owner_logs_in_while_many_addresses_guess() {
+    const ATTACKERS: u8 = 30;
+    if !ready() {
+        return;
+    }
+    let host = Host::private("a").unwrap();
+    let monitor = Monitor::start(&host, true, &[]);
+    let cookie = login(&monitor);
+    let ended = AtomicBool::new(false);
+    let failed = AtomicU8::new(0);
+    let guess = attempt("a guess of many", "");
+    std::thread::scope(|scope| {
+        for number in 1..=ATTACKERS {
+            let (monitor, guess, ended, failed) = (&monitor, &guess, &ended, &failed);
+            scope.spawn(move || {
+                let from = IpAddr::from([127, 0, 1, number]);
+                let mut is_first = true;
+                while !ended.load(Ordering::Relaxed) {
+                    let reply = monitor.request_from(from, guess);
+                    if reply.status == 403 && is_first {
+                        is_first = false;
+                        failed.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        // Also where something is not as it should be, the others are to end.
+        let end = End(&ended);
+        until("all have failed", || {
+            failed.load(Ordering::Relaxed) == ATTACKERS
+        });
+        for owner in 1..=5 {
+            let owner = IpAddr::from([127, 0, 2, owner]);
+            let reply = monitor.request_from(owner, &attempt(PASSWORD, ""));
+            assert_eq!(reply.status, 200, "{reply:?}");
+            assert_eq!(get(&monitor, "/api/state", &cookie).status, 200);
+        }
+        drop(end);
+    });
+}
+
+/// Tells others to end when it goes.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
@@ -259,28 +341,42 @@ fn a_password_is_set() {
     assert_ne!(fs::read_to_string(&path).unwrap(), first);
 }
 
-/// Those who send nothing, or slowly, take no place from others for long, and none at all from other addresses.
+/// Those who send nothing keep no other out: neither one at the same address, nor one elsewhere, however many addresses of
+/// IPv6 a device has.
 #[test]
 fn slow_clients_and_many_leave_room() {
     if !ready() {
         return;
     }
     let host = Host::private("a").unwrap();
+    for number in 1..=5 {
+        let address = format!("fd00:7::{number}/64");
+        let words = ["addr", "add", &address, "dev", "lo", "nodad"];
+        host.output("ip", words).unwrap();
+    }
     let monitor = Monitor::start(
         &host,
-        false,
-        &["--listen", "[::1]:8470", "--listen", "127.0.0.1:8470"],
+        true,
+        &["--listen", "[fd00:7::1]:8470", "--listen", "127.0.0.1:8470"],
     );
-    let idle: Vec<_> = (0..30)
-        .map(|_| monitor.connect((Ipv4Addr::LOCALHOST, 8470).into()))
-        .collect();
-    until("a refusal", || get(&monitor, "/", "").status == 503);
-    // Of another address.
-    let other: SocketAddr = "[::1]:8470".parse().unwrap();
-    let elsewhere = || exchange(&host, other, "GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n");
-    assert_eq!(elsewhere().status, 200);
-    // Their time is up, although they have not gone.
-    until("a place", || get(&monitor, "/", "").status == 200);
+    let here: SocketAddr = (Ipv4Addr::LOCALHOST, 8470).into();
+    let there: SocketAddr = "[fd00:7::1]:8470".parse().unwrap();
+    let mut idle = Vec::new();
+    for number in 0..60 {
+        let from = format!("fd00:7::{}", number % 5 + 1).parse().unwrap();
+        idle.push(monitor.connect_from(from, there));
+        assert_eq!(get(&monitor, "/", "").status, 200, "{number}");
+    }
+    for number in 0..30 {
+        idle.push(monitor.connect(here));
+        assert_eq!(get(&monitor, "/", "").status, 200, "{number}");
+    }
+    // From as many addresses as there are places.
+    for number in 1..=30 {
+        let from = IpAddr::from([127, 0, 1, number]);
+        idle.push(monitor.connect_from(from, here));
+        assert_eq!(get(&monitor, "/", "").status, 200, "{number}");
+    }
     drop(idle);
 }
 

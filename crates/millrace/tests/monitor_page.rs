@@ -1,98 +1,20 @@
 //! The page of `millrace monitor` in a real browser: every view at the size of a desk and of a phone, while a tunnel fails,
-//! comes back and is held, with a thousand peers, and against other pages.
-//!
-//! With `MILLRACE_PICTURES=DIRECTORY` what is seen is written there: the pictures of docs/monitor.md.
+//! comes back and is held, and with a thousand peers.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
-use std::path::PathBuf;
 
-use acceptance::browser::{self, Browser, DESKTOP, PHONE};
+use acceptance::browser::{self, Browser};
+use acceptance::page::{PAGE, fits, goes_to, look};
 use acceptance::web::{Monitor, PASSWORD};
 use acceptance::{A4, B4, PATIENCE, PORT_A, PORT_B, PROGRAM, TwoLines, reaches, ready, until};
 use lab::peer::Keys;
 use lab::{Host, Process, tools};
 
-const PAGE: &str = "http://127.0.0.1:8470/";
-
 const LINES: &str = "#! [Lines]\n#! Mode = failover\n#! Hold = 1\n\
     #! [Line]\n#! Name = dsl\n#! Interface = dsl\n\
     #! [Line]\n#! Name = lte\n#! Interface = lte\n#! Priority = 20\n";
-
-/// Writes what is seen, where pictures are wanted.
-fn picture(browser: &Browser<'_>, name: &str) {
-    if let Some(directory) = std::env::var_os("MILLRACE_PICTURES").map(PathBuf::from) {
-        browser.screenshot(directory.join(format!("{name}.webp")));
-    }
-}
-
-/// What is wrong with what is seen: wider than the window, without a name for those who hear it, or hard to read.
-const FAULTS: &str = "
-    const faults = [];
-    const seen = (it) => it.checkVisibility();
-    if (document.documentElement.scrollWidth > innerWidth) faults.push('wider than the window');
-    for (const it of document.querySelectorAll('input, select')) {
-      if (seen(it) && !it.labels.length) faults.push('no label: ' + it.id);
-    }
-    for (const it of document.querySelectorAll('button, a, svg[role=img]')) {
-      if (seen(it) && !(it.textContent.trim() || it.ariaLabel)) faults.push('no name: ' + it.outerHTML);
-    }
-    const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
-    const light = (colour) => {
-      const [r, g, b] = parts(colour).map((it) => it / 255).map((it) => it <= 0.03928 ? it / 12.92 : ((it + 0.055) / 1.055) ** 2.4);
-      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    };
-    const behind = (it) => {
-      for (; it; it = it.parentElement) {
-        const colour = getComputedStyle(it).backgroundColor;
-        if (parts(colour)[3] !== 0) return colour;
-      }
-      return 'rgb(255, 255, 255)';
-    };
-    for (const it of document.querySelectorAll('body *')) {
-      const own = [...it.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-      if (!own || !seen(it) || it.closest('svg') || it.disabled) continue;
-      const [a, b] = [light(getComputedStyle(it).color), light(behind(it))];
-      const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-      if (contrast < 4.5) faults.push('contrast ' + contrast.toFixed(2) + ': ' + it.outerHTML.slice(0, 80));
-    }
-    return faults";
-
-/// Looks at what is seen at both sizes, dark and light.
-fn look(browser: &Browser<'_>, name: &str) {
-    fits(browser, name, true);
-}
-
-/// The same, with pictures or without.
-fn fits(browser: &Browser<'_>, name: &str, pictures: bool) {
-    for (size, size_name) in [(DESKTOP, "desk"), (PHONE, "phone")] {
-        browser.size(size);
-        for dark in [false, true] {
-            browser.dark(dark);
-            let faults = browser.script(FAULTS);
-            assert_eq!(
-                faults,
-                serde_json::json!([]),
-                "{name}, {size_name}, dark: {dark}"
-            );
-        }
-        let is_phone = size == PHONE;
-        browser.dark(is_phone);
-        if pictures {
-            picture(browser, &format!("{name}-{size_name}"));
-        }
-    }
-    browser.size(DESKTOP);
-    browser.dark(false);
-}
-
-fn goes_to(browser: &Browser<'_>, view: &str) {
-    browser.click(&format!("#nav a[href='#{view}']"));
-    browser.wait_for(&format!("#{view}"));
-}
 
 /// The chip of the tunnel has this word.
 fn is(browser: &Browser<'_>, state: &str) {
@@ -358,128 +280,4 @@ fn base64(bytes: &[u8]) -> String {
         [0, 1, 2, 3].map(letter)
     };
     bytes.chunks(3).flat_map(three).collect()
-}
-
-/// A client of a server at home is added with a code, renamed and revoked; another page can do none of it.
-#[test]
-fn clients_come_and_go_by_the_page_and_not_by_another() {
-    if !ready() || !browser::ready() {
-        return;
-    }
-    let host = Host::private("a").unwrap();
-    // Where its files are looked for, and nothing of this machine's.
-    if !require::require_that(
-        std::path::Path::new("/etc/wireguard").is_dir(),
-        "/etc/wireguard, of wireguard-tools",
-    ) {
-        return;
-    }
-    let mount = ["-t", "tmpfs", "none", "/etc/wireguard"];
-    host.output("mount", mount).unwrap();
-    let init = [
-        "server",
-        "init",
-        "--to",
-        "/etc/wireguard",
-        "--endpoint",
-        "home.example",
-        "--dns",
-        "192.168.1.1",
-        "--lan",
-        "192.168.1.0/24",
-    ];
-    host.output(PROGRAM, init).unwrap();
-    let _monitor = Monitor::start(&host, true, &[]);
-    let browser = Browser::start(&host);
-    browser.open(PAGE);
-    browser.wait_for("#login");
-    browser.fill("#password", PASSWORD);
-    browser.click("#login button");
-    browser.wait_for("#overview");
-    goes_to(&browser, "clients");
-    browser.wait_for("#add");
-    browser.fill("#newname", "phone");
-    browser.click("#add button");
-    browser.wait_for("#qr svg");
-    let file = browser.text("#file");
-    assert!(file.contains("Endpoint = home.example:51820"), "{file}");
-    let path = browser.script("return document.querySelector('#qr path').getAttribute('d')");
-    assert_eq!(read_code(path.as_str().unwrap()).trim(), file.trim());
-    look(&browser, "clients");
-    browser.click("#done");
-    browser.wait_for("[data-client=phone]");
-
-    // What asks is an element of a page elsewhere; the name and the cookie of ours are there.
-    let elsewhere = host
-        .run(|| TcpListener::bind("127.0.0.2:9000"))
-        .unwrap()
-        .unwrap();
-    std::thread::spawn(move || {
-        for stream in elsewhere.incoming().flatten() {
-            let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
-            let _ = lines.find(String::is_empty);
-            let _ = write!(
-                &stream,
-                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 3\r\nConnection: close\r\n\r\nhey"
-            );
-        }
-    });
-    browser.open("http://127.0.0.2:9000/");
-    let body = "{\"server\":\"/etc/wireguard/home.conf\",\"name\":\"phone\",\"do\":\"revoke\"}";
-    for kind in ["application/json", "text/plain"] {
-        let attack = format!(
-            "try {{ const answer = await fetch('{PAGE}api/clients', {{method: 'POST', mode: 'no-cors', credentials: 'include', \
-             headers: {{'Content-Type': '{kind}'}}, body: '{body}'}}); return answer.type; }} catch {{ return 'refused'; }}"
-        );
-        browser.script_async(&attack);
-    }
-    let read = format!(
-        "try {{ return await (await fetch('{PAGE}api/state', {{credentials: 'include'}})).text() }} catch {{ return 'refused' }}"
-    );
-    assert_eq!(browser.script_async(&read), "refused");
-    let framed = format!(
-        "const it = document.createElement('iframe'); it.src = '{PAGE}'; document.body.append(it); \
-         await new Promise((done) => it.addEventListener('load', done)); \
-         try {{ return it.contentDocument ? 'read' : 'closed' }} catch {{ return 'closed' }}"
-    );
-    assert_eq!(browser.script_async(&framed), "closed");
-    let _ = browser.errors();
-
-    browser.open(PAGE);
-    browser.wait_for("#overview");
-    goes_to(&browser, "clients");
-    browser.wait_for("[data-client=phone]");
-    browser.script("window.prompt = () => 'tablet'; window.confirm = () => true");
-    browser.click("[data-client=phone] button[aria-label^=Rename]");
-    browser.wait_for("[data-client=tablet]");
-    browser.click("[data-client=tablet] button[aria-label^=Revoke]");
-    until("no client", || !browser.shows("[data-client=tablet]"));
-    let list = host
-        .output(
-            PROGRAM,
-            ["peer", "list", "--server", "/etc/wireguard/home.conf"],
-        )
-        .unwrap();
-    assert_eq!(list, "");
-    assert_eq!(browser.errors(), Vec::<String>::new());
-}
-
-/// What a camera reads from the path that is drawn.
-fn read_code(path: &str) -> String {
-    const SCALE: usize = 4;
-    let dots: Vec<(usize, usize)> = path
-        .split('M')
-        .filter_map(|it| it.split_once('h'))
-        .filter_map(|(place, _)| place.split_once(' '))
-        .map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap()))
-        .collect();
-    let size = (dots.iter().map(|it| it.0).max().unwrap() + 5) * SCALE;
-    let dark = |x: usize, y: usize| dots.contains(&(x / SCALE, y / SCALE));
-    let mut image =
-        rqrr::PreparedImage::prepare_from_greyscale(
-            size,
-            size,
-            |x, y| if dark(x, y) { 0 } else { 255 },
-        );
-    image.detect_grids()[0].decode().unwrap().1
 }

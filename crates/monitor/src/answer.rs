@@ -15,6 +15,8 @@ pub struct Answer {
     /// Further fields, each with the end of its line.
     fields: String,
     body: Vec<u8>,
+    /// It is for somebody who has logged in.
+    session: bool,
 }
 
 /// Fields of every answer: what is sent is of now and of here, and no other page may frame, read or guess about it.
@@ -32,6 +34,7 @@ impl Answer {
                 "Content-Type: text/html; charset=utf-8\r\nContent-Encoding: gzip\r\nContent-Security-Policy: {POLICY}\r\n"
             ),
             body: PAGE.to_vec(),
+            session: false,
         }
     }
 
@@ -54,6 +57,7 @@ impl Answer {
                 "Content-Type: {kind}\r\nContent-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n"
             ),
             body,
+            session: false,
         }
     }
 
@@ -70,6 +74,19 @@ impl Answer {
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.fields += &format!("{name}: {value}\r\n");
         self
+    }
+
+    /// The same, for somebody who has logged in or not.
+    #[must_use]
+    pub const fn of_session(mut self, session: bool) -> Self {
+        self.session = session;
+        self
+    }
+
+    /// Whether it is for somebody who has logged in.
+    #[must_use]
+    pub const fn is_of_session(&self) -> bool {
+        self.session
     }
 
     /// What it carries.

@@ -1,23 +1,44 @@
-//! How often a password may be tried.
+//! How often a password may be tried, and by whom first.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Tries that an address has at once.
+use crate::network::Network;
+
+/// Tries that one who asks has at once.
 const BURST: u32 = 5;
 
-/// The time after which an address has one more.
+/// The time after which there is one more.
 const EACH: Duration = Duration::from_secs(10);
 
-/// Tries that all addresses together have at once: an attacker may have many of IPv6.
+/// Tries that those who have failed have at once, all together: an attacker may have many networks of IPv6.
 const BURST_OF_ALL: u32 = 20;
 
-/// The time after which all together have one more.
+/// The time after which they have one more, all together.
 const EACH_OF_ALL: Duration = Duration::from_secs(2);
 
-/// Addresses that are remembered.
-const REMEMBERED: usize = 64;
+/// Tries before what all have counts for one who asks: an owner who mistypes does not wait for an attacker.
+const FREE: u32 = 3;
+
+/// How long it is remembered that a try failed.
+const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+
+/// Those who are remembered: all addresses of a LAN of the usual size, several times. The one that tried longest ago goes
+/// for another, and so does its blame: forgetting refuses no one a try.
+const MOST: usize = 1024;
+
+/// Who tries a password.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Asker {
+    /// A browser that was logged in with before, by the digest of what it shows.
+    Known([u8; 32]),
+    /// Any other in a network.
+    Network(Network),
+}
+
+/// Who goes first where several try: the lowest.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Rank(u32);
 
 /// So many tries, which come back one after the other.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +55,8 @@ impl Bucket {
         }
     }
 
-    /// Gives back what has come back since. True when nothing is used.
-    fn refill(&mut self, each: Duration, now: Instant) -> bool {
+    /// Gives back what has come back since.
+    fn refill(&mut self, each: Duration, now: Instant) {
         while self.used > 0 && now.saturating_duration_since(self.since) >= each {
             self.used -= 1;
             self.since += each;
@@ -43,7 +64,6 @@ impl Bucket {
         if self.used == 0 {
             self.since = now;
         }
-        self.used == 0
     }
 
     /// How long until there is one.
@@ -53,12 +73,22 @@ impl Bucket {
     }
 }
 
-/// The tries of all addresses.
+/// What is remembered of one who asks.
+#[derive(Debug)]
+struct Entry {
+    asker: Asker,
+    bucket: Bucket,
+    /// Tries that are not known to have been right.
+    tries: u32,
+    last: Instant,
+}
+
+/// The tries of all.
 #[derive(Debug)]
 pub struct Attempts {
     all: Bucket,
     /// The latest last.
-    of: VecDeque<(IpAddr, Bucket)>,
+    of: VecDeque<Entry>,
 }
 
 impl Attempts {
@@ -71,46 +101,70 @@ impl Attempts {
         }
     }
 
-    /// One more try of an address: a success gives it back ([`Attempts::forgive`]).
+    /// One more try. A success gives it back ([`Attempts::forgive`]), and so does one that was not looked at
+    /// ([`Attempts::undo`]).
     ///
     /// # Errors
     /// Not now: after so long.
-    pub fn begin(&mut self, address: IpAddr, now: Instant) -> Result<(), Duration> {
-        let address = network(address);
+    pub fn begin(&mut self, asker: Asker, now: Instant) -> Result<Rank, Duration> {
+        let recent = |it: &Entry| now.saturating_duration_since(it.last) < REMEMBERED;
+        self.of.retain(recent);
         self.all.refill(EACH_OF_ALL, now);
-        self.of.retain_mut(|(_, it)| !it.refill(EACH, now));
-        if let Some(wait) = self.all.wait(BURST_OF_ALL, EACH_OF_ALL, now) {
-            return Err(wait);
-        }
-        let known = self.of.iter().position(|(it, _)| *it == address);
+        let known = self.of.iter().position(|it| it.asker == asker);
         let known = known.and_then(|place| self.of.remove(place));
-        let (_, mut bucket) = known.unwrap_or_else(|| (address, Bucket::new(now)));
-        let wait = bucket.wait(BURST, EACH, now);
+        let mut entry = known.unwrap_or_else(|| Entry {
+            asker,
+            bucket: Bucket::new(now),
+            tries: 0,
+            last: now,
+        });
+        entry.bucket.refill(EACH, now);
+        let is_known = matches!(asker, Asker::Known(_));
+        let own = entry.bucket.wait(BURST, EACH, now);
+        let of_all = match is_known || entry.tries < FREE {
+            true => None,
+            false => self.all.wait(BURST_OF_ALL, EACH_OF_ALL, now),
+        };
+        let wait = own.max(of_all);
+        let rank = match is_known {
+            true => Rank(0),
+            false => Rank(entry.tries.saturating_add(1)),
+        };
         if wait.is_none() {
-            bucket.used += 1;
-            self.all.used += 1;
+            entry.bucket.used += 1;
+            entry.tries = entry.tries.saturating_add(1);
+            entry.last = now;
+            if !is_known {
+                // There is no debt: those who were free to try do not make others wait for longer.
+                self.all.used = BURST_OF_ALL.min(self.all.used + 1);
+            }
         }
-        // What is forgotten for room is still among those of all.
-        if self.of.len() >= REMEMBERED {
+        if self.of.len() >= MOST {
             self.of.pop_front();
         }
-        self.of.push_back((address, bucket));
-        wait.map_or(Ok(()), Err)
+        self.of.push_back(entry);
+        wait.map_or(Ok(rank), Err)
     }
 
     /// It was the password.
-    pub fn forgive(&mut self, address: IpAddr) {
-        let address = network(address);
-        self.of.retain(|(it, _)| *it != address);
-        self.all.used = self.all.used.saturating_sub(1);
+    pub fn forgive(&mut self, asker: Asker) {
+        self.of.retain(|it| it.asker != asker);
+        self.give_back(asker);
     }
-}
 
-/// A host has a network of IPv6 to itself.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(six) => IpAddr::V6((u128::from(six) >> 64 << 64).into()),
-        four => four,
+    /// It was not looked at.
+    pub fn undo(&mut self, asker: Asker) {
+        if let Some(entry) = self.of.iter_mut().find(|it| it.asker == asker) {
+            entry.tries = entry.tries.saturating_sub(1);
+            entry.bucket.used = entry.bucket.used.saturating_sub(1);
+        }
+        self.give_back(asker);
+    }
+
+    fn give_back(&mut self, asker: Asker) {
+        if matches!(asker, Asker::Network(_)) {
+            self.all.used = self.all.used.saturating_sub(1);
+        }
     }
 }
 
@@ -118,46 +172,103 @@ fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
+    fn asker(text: &str) -> Asker {
+        Asker::Network(Network::of(text.parse().unwrap()))
+    }
+
+    /// One of many networks.
+    fn nth(number: u32) -> Asker {
+        Asker::Network(Network::of(std::net::IpAddr::V6(
+            (u128::from(number) << 64).into(),
+        )))
     }
 
     #[test]
-    fn an_address_has_few_tries_and_one_more_after_a_while() {
+    fn one_who_asks_has_few_tries_and_one_more_after_a_while() {
         let begin = Instant::now();
-        let mut attempts = Attempts::new(begin);
-        for _ in 0..BURST {
-            assert_eq!(attempts.begin(ip("10.0.0.1"), begin), Ok(()));
-        }
-        assert_eq!(attempts.begin(ip("10.0.0.1"), begin), Err(EACH));
-        assert_eq!(attempts.begin(ip("::ffff:10.0.0.1"), begin), Err(EACH));
-        assert_eq!(attempts.begin(ip("10.0.0.2"), begin), Ok(()));
-        let later = begin + EACH;
-        assert_eq!(attempts.begin(ip("10.0.0.1"), later), Ok(()));
-        assert!(attempts.begin(ip("10.0.0.1"), later).is_err());
-        attempts.forgive(ip("10.0.0.1"));
-        assert_eq!(attempts.begin(ip("10.0.0.1"), later), Ok(()));
-    }
-
-    #[test]
-    fn many_addresses_have_not_many_more() {
-        let begin = Instant::now();
-        let mut attempts = Attempts::new(begin);
-        let mut tried = 0;
-        for number in 0..10_000_u32 {
-            let address = IpAddr::V6((u128::from(number) << 64).into());
-            tried += u32::from(attempts.begin(address, begin).is_ok());
-        }
-        assert_eq!(tried, BURST_OF_ALL);
-        assert!(attempts.of.len() <= REMEMBERED);
-        // Of one network, all are one.
         let mut attempts = Attempts::new(begin);
         for number in 0..BURST {
             assert_eq!(
-                attempts.begin(ip(&format!("fd00::{number}")), begin),
-                Ok(())
+                attempts.begin(asker("10.0.0.1"), begin),
+                Ok(Rank(number + 1))
             );
         }
-        assert!(attempts.begin(ip("fd00::ffff"), begin).is_err());
+        assert_eq!(attempts.begin(asker("10.0.0.1"), begin), Err(EACH));
+        assert_eq!(attempts.begin(asker("::ffff:10.0.0.1"), begin), Err(EACH));
+        assert_eq!(attempts.begin(asker("10.0.0.2"), begin), Ok(Rank(1)));
+        let later = begin + EACH;
+        assert!(attempts.begin(asker("10.0.0.1"), later).is_ok());
+        assert!(attempts.begin(asker("10.0.0.1"), later).is_err());
+        attempts.undo(asker("10.0.0.1"));
+        assert_eq!(
+            attempts.begin(asker("10.0.0.1"), later),
+            Ok(Rank(BURST + 1))
+        );
+        attempts.forgive(asker("10.0.0.1"));
+        assert_eq!(attempts.begin(asker("10.0.0.1"), later), Ok(Rank(1)));
+    }
+
+    /// However many networks an attacker has: who has not failed, and who mistypes twice, is not refused, and goes before
+    /// all that have failed.
+    #[test]
+    fn an_attacker_with_many_networks_keeps_no_other_out() {
+        let begin = Instant::now();
+        let mut attempts = Attempts::new(begin);
+        let mut tried = 0;
+        for round in 0..20 {
+            for number in 0..200 {
+                let passed = attempts.begin(nth(number), begin).is_ok();
+                assert!(passed || round > 0, "{number}");
+                tried += u32::from(passed);
+            }
+        }
+        // Each has its free ones, the last of which all have together.
+        assert_eq!(tried, 200 * FREE);
+        assert!(attempts.begin(nth(0), begin).is_err());
+        for mistyped in 0..FREE {
+            assert_eq!(
+                attempts.begin(asker("10.0.0.1"), begin),
+                Ok(Rank(mistyped + 1))
+            );
+        }
+        assert!(attempts.begin(nth(200), begin).unwrap() < Rank(FREE));
+        // Afterwards all have one every two seconds.
+        let later = begin + EACH_OF_ALL;
+        let passed = (0..200).filter(|it| attempts.begin(nth(*it), later).is_ok());
+        assert_eq!(passed.count(), 1);
+    }
+
+    /// Of one network all are one, but a browser that is known has tries of its own, and the first turn.
+    #[test]
+    fn a_browser_that_is_known_is_not_taken_for_its_network() {
+        let begin = Instant::now();
+        let mut attempts = Attempts::new(begin);
+        for number in 0..BURST {
+            let of_one = asker(&format!("fd00::{number}"));
+            assert!(attempts.begin(of_one, begin).is_ok());
+        }
+        assert!(attempts.begin(asker("fd00::ffff"), begin).is_err());
+        let known = Asker::Known([7; 32]);
+        for _ in 0..BURST {
+            assert_eq!(attempts.begin(known, begin), Ok(Rank(0)));
+        }
+        assert!(attempts.begin(known, begin).is_err());
+    }
+
+    #[test]
+    fn those_who_are_remembered_are_bounded_and_forgotten_in_the_end() {
+        let begin = Instant::now();
+        let mut attempts = Attempts::new(begin);
+        for number in 0..5000 {
+            assert!(attempts.begin(nth(number), begin).is_ok());
+        }
+        assert_eq!(attempts.of.len(), MOST);
+        assert_eq!(attempts.begin(nth(4999), begin), Ok(Rank(2)));
+        assert!(
+            attempts
+                .begin(asker("10.0.0.1"), begin + REMEMBERED)
+                .is_ok()
+        );
+        assert_eq!(attempts.of.len(), 1);
     }
 }

@@ -1,13 +1,12 @@
 //! One connection: a request within a time, an answer within another, and the end.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Shutdown, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::answer::Answer;
 use crate::http::{BODY_MAX, Bad, HEAD_MAX, Head};
+use crate::places::Place;
 
 /// What a connection may take.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +17,8 @@ pub struct Limits {
     pub answer: Duration,
     /// Connections at once.
     pub connections: usize,
-    /// Connections of one address at once.
-    pub of_address: usize,
+    /// Connections of one network at once.
+    pub of_network: usize,
 }
 
 impl Default for Limits {
@@ -28,45 +27,7 @@ impl Default for Limits {
             request: Duration::from_secs(5),
             answer: Duration::from_secs(15),
             connections: 24,
-            of_address: 8,
-        }
-    }
-}
-
-/// How many connections each address has.
-#[derive(Clone, Debug, Default)]
-pub struct Connections(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
-
-/// The place of a connection among the others, free again when it is dropped.
-#[derive(Debug)]
-pub struct Place {
-    all: Connections,
-    address: IpAddr,
-}
-
-impl Connections {
-    /// A place for one more of an address; none where there are too many.
-    #[must_use]
-    pub fn admit(&self, address: IpAddr, limits: &Limits) -> Option<Place> {
-        let mut of = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = of.get(&address).copied().unwrap_or(0);
-        if own >= limits.of_address || of.values().sum::<usize>() >= limits.connections {
-            return None;
-        }
-        of.insert(address, own + 1);
-        Some(Place {
-            all: self.clone(),
-            address,
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut of = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match of.get_mut(&self.address) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(of.remove(&self.address)),
+            of_network: 8,
         }
     }
 }
@@ -90,13 +51,24 @@ impl From<io::Error> for Unread {
 }
 
 /// Reads the request, has it answered, and sends the answer.
-pub fn serve(mut stream: TcpStream, limits: &Limits, answer: impl FnOnce(&Head, &[u8]) -> Answer) {
-    let answer = match request(&mut stream, Instant::now() + limits.request) {
+pub fn serve(
+    stream: &TcpStream,
+    place: &Place,
+    limits: &Limits,
+    answer: impl FnOnce(&Head, &[u8]) -> Answer,
+) {
+    let answer = match request(stream, Instant::now() + limits.request) {
+        // It gave way while its last bytes came.
+        Ok(_) if !place.begin_work() => return,
         Ok((head, body)) => answer(&head, &body),
         Err(Unread::Bad(bad)) => Answer::error(bad.status(), &bad.to_string()),
         Err(Unread::Late) => Answer::error(408, "the request took too long"),
         Err(Unread::Gone) => return,
     };
+    if answer.is_of_session() {
+        place.trust();
+    }
+    place.begin_sending();
     send(stream, &answer, limits.answer);
 }
 
@@ -108,7 +80,7 @@ pub fn refuse(stream: &TcpStream) {
     let _ = (&*stream).write_all(&busy.to_bytes());
 }
 
-fn request(stream: &mut TcpStream, end: Instant) -> Result<(Head, Vec<u8>), Unread> {
+fn request(stream: &TcpStream, end: Instant) -> Result<(Head, Vec<u8>), Unread> {
     let mut bytes = Vec::new();
     let (head, length) = loop {
         if let Some(found) = Head::parse(&bytes).map_err(Unread::Bad)? {
@@ -126,7 +98,7 @@ fn request(stream: &mut TcpStream, end: Instant) -> Result<(Head, Vec<u8>), Unre
 
 /// Reads some more, up to `most` in all.
 fn read(
-    stream: &mut TcpStream,
+    mut stream: &TcpStream,
     bytes: &mut Vec<u8>,
     most: usize,
     end: Instant,
@@ -149,7 +121,7 @@ fn left(end: Instant) -> Option<Duration> {
     (!left.is_zero()).then_some(left)
 }
 
-fn send(mut stream: TcpStream, answer: &Answer, within: Duration) {
+fn send(mut stream: &TcpStream, answer: &Answer, within: Duration) {
     let end = Instant::now() + within;
     let bytes = answer.to_bytes();
     let mut rest = &bytes[..];
@@ -177,14 +149,17 @@ fn send(mut stream: TcpStream, answer: &Answer, within: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::network::Network;
+    use crate::places::Places;
     use std::net::TcpListener;
+    use std::sync::Arc;
     use std::thread;
 
     const QUICK: Limits = Limits {
         request: Duration::from_millis(300),
         answer: Duration::from_millis(300),
         connections: 3,
-        of_address: 2,
+        of_network: 2,
     };
 
     fn pair() -> (TcpStream, TcpStream) {
@@ -193,10 +168,15 @@ mod tests {
         (client, listener.accept().unwrap().0)
     }
 
+    fn place() -> Place {
+        let all = Places::new(QUICK.connections, QUICK.of_network);
+        all.admit(Network::of([10, 0, 0, 1].into()), None).unwrap()
+    }
+
     fn answer_to(pieces: &[&[u8]]) -> String {
         let (mut client, server) = pair();
         let serving = thread::spawn(move || {
-            serve(server, &QUICK, |head, body| {
+            serve(&server, &place(), &QUICK, |head, body| {
                 let text = format!("{} {}", head.path, String::from_utf8_lossy(body));
                 Answer::of("text/plain", text.into_bytes())
             });
@@ -258,7 +238,10 @@ mod tests {
                 thread::sleep(Duration::from_millis(20));
             }
         });
-        serve(server, &QUICK, |_, _| unreachable!("no request came"));
+        serve(&server, &place(), &QUICK, |_, _| {
+            unreachable!("no request came")
+        });
+        drop(server);
         slow.join().unwrap();
     }
 
@@ -266,24 +249,29 @@ mod tests {
     fn a_client_that_takes_nothing_is_not_waited_for() {
         let (mut client, server) = pair();
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        serve(server, &QUICK, |_, _| {
+        serve(&server, &place(), &QUICK, |_, _| {
             Answer::of("text/plain", vec![0; 64 << 20])
         });
         drop(client);
     }
 
     #[test]
-    fn connections_are_counted_and_given_back() {
-        let all = Connections::default();
-        let [a, b]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().unwrap());
-        let first = all.admit(a, &QUICK).unwrap();
-        let _second = all.admit(a, &QUICK).unwrap();
-        assert!(all.admit(a, &QUICK).is_none());
-        let third = all.admit(b, &QUICK).unwrap();
-        assert!(all.admit(b, &QUICK).is_none());
-        drop(first);
-        let _fourth = all.admit(a, &QUICK).unwrap();
-        drop(third);
-        assert_eq!(all.0.lock().unwrap().len(), 1);
+    fn a_connection_that_gives_way_ends_at_once() {
+        const PATIENT: Limits = Limits {
+            request: Duration::from_secs(600),
+            ..QUICK
+        };
+        let all = Places::new(1, 1);
+        let [attacker, owner] = [1, 2].map(|it| Network::of([10, 0, 0, it].into()));
+        let (_client, server) = pair();
+        let server = Arc::new(server);
+        let place = all.admit(attacker, Some(Arc::clone(&server))).unwrap();
+        let serving = thread::spawn(move || {
+            serve(&server, &place, &PATIENT, |_, _| {
+                unreachable!("no request came")
+            });
+        });
+        let _own = all.admit(owner, None).unwrap();
+        serving.join().unwrap();
     }
 }

@@ -8,11 +8,14 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::connection::{Connections, Limits, refuse, serve};
+use crate::connection::{Limits, refuse, serve};
 use crate::day::Day;
 use crate::figures::Figures;
-use crate::link::{self, Question};
+use crate::link::Link;
+use crate::network::Network;
 use crate::overview::Overview;
+use crate::places::Places;
+use crate::question::{Begin, Question};
 use crate::sample::Sample;
 use crate::site::{Settings, Site};
 
@@ -29,19 +32,17 @@ const SLICE: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// A thread cannot be started, or the other process was gone at once.
-pub fn run(
-    listeners: Vec<TcpListener>,
-    settings: Settings,
-    mut link: UnixStream,
-) -> io::Result<()> {
-    let day: String = link::ask(&mut link, &Question::Day)?;
-    let overview = Overview::new(Instant::now(), Day::from_text(&day));
-    let site = Arc::new(Site::new(settings, overview, link));
+pub fn run(listeners: Vec<TcpListener>, settings: Settings, link: UnixStream) -> io::Result<()> {
+    let link = Link::new(link)?;
+    let begin: Begin = link.ask(&Question::Begin)?;
+    let overview = Overview::new(Instant::now(), Day::from_text(&begin.day));
+    let site = Arc::new(Site::new(settings, overview, link, begin.password));
     look(&site)?;
-    let connections = Connections::default();
+    let limits = Limits::default();
+    let places = Places::new(limits.connections, limits.of_network);
     for listener in listeners {
-        let (site, connections) = (Arc::clone(&site), connections.clone());
-        thread("listen", move || accept(&listener, &site, &connections))?;
+        let (site, places) = (Arc::clone(&site), places.clone());
+        thread("listen", move || accept(&listener, &site, &places, limits))?;
     }
     loop {
         let begin = Instant::now();
@@ -86,27 +87,32 @@ fn look(site: &Site) -> io::Result<()> {
     }
 }
 
-fn accept(listener: &TcpListener, site: &Arc<Site>, connections: &Connections) {
+fn accept(listener: &TcpListener, site: &Arc<Site>, places: &Places, limits: Limits) {
     loop {
         match listener.accept() {
-            Ok((stream, address)) => admit(stream, address, site, connections),
+            Ok((stream, address)) => admit(stream, address, site, places, limits),
             Err(_) => thread::sleep(BREATH),
         }
     }
 }
 
-fn admit(stream: TcpStream, address: SocketAddr, site: &Arc<Site>, connections: &Connections) {
-    let limits = Limits::default();
-    let address = address.ip().to_canonical();
-    let Some(place) = connections.admit(address, &limits) else {
+fn admit(
+    stream: TcpStream,
+    address: SocketAddr,
+    site: &Arc<Site>,
+    places: &Places,
+    limits: Limits,
+) {
+    let stream = Arc::new(stream);
+    let network = Network::of(address.ip());
+    let Some(place) = places.admit(network, Some(Arc::clone(&stream))) else {
         return refuse(&stream);
     };
     let site = Arc::clone(site);
     let served = thread("connection", move || {
-        serve(stream, &limits, |head, body| {
-            site.answer(head, body, address)
+        serve(&stream, &place, &limits, |head, body| {
+            site.answer(head, body, network)
         });
-        drop(place);
     });
     if let Err(error) = served {
         log::warn!("a connection is not served: {error}");

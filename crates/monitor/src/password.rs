@@ -82,6 +82,19 @@ impl Password {
             )
     }
 
+    /// A key that is made of what the file has, and that tells nothing of it: another for each use.
+    #[must_use]
+    pub fn key(&self, using: &[u8]) -> [u8; 32] {
+        crypto::blake2s::hmac(&self.stretched, &[&self.salt, using])
+    }
+
+    /// One that costs the least.
+    #[cfg(test)]
+    pub(crate) fn quick(text: &str) -> Self {
+        let rounds = NonZeroU32::new(*ROUNDS.start());
+        Self::with_rounds(text, rounds.unwrap()).unwrap()
+    }
+
     /// The text of the file.
     #[must_use]
     pub fn to_text(&self) -> String {

@@ -1,10 +1,8 @@
 //! What is where: the page, what it asks for, the metrics.
 
 use std::io;
-use std::net::IpAddr;
-use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crypto::blake2s;
 use serde::Deserialize;
@@ -13,30 +11,36 @@ use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use crate::answer::Answer;
-use crate::attempts::Attempts;
+use crate::attempts::Asker;
 use crate::document::Document;
 use crate::gate::{Gate, Shown, shown};
 use crate::http::{Head, Method};
-use crate::link::{self, Change, Question};
+use crate::link::Link;
 use crate::metrics;
+use crate::network::Network;
 use crate::overview::Overview;
-use crate::password::Password;
 use crate::peers::{Page, Wanted};
-use crate::sessions::Sessions;
+use crate::question::{self, Change, Question, Refused, Server};
+use crate::secret::Secret;
+use crate::turns::Turns;
 
-/// The name of the cookie.
+/// The name of the cookie that stands for a session.
 const COOKIE: &str = "millrace-monitor";
 
 /// What a browser does with the cookie: no script reads it, and no other page has it sent.
 const COOKIE_RULES: &str = "Path=/; HttpOnly; SameSite=Strict";
+
+/// The name of the cookie by which a browser is known that somebody has logged in with. It opens nothing.
+const KNOWN: &str = "millrace-known";
+
+/// The same for that one, which is for logging in only, and for a year.
+const KNOWN_RULES: &str = "Path=/api/login; Max-Age=31536000; HttpOnly; SameSite=Strict";
 
 /// What the front is told when it is started.
 #[derive(Clone, Default)]
 pub struct Settings {
     /// Names that clients may use for this host, besides its addresses.
     pub names: Vec<String>,
-    /// The password; without, everything may be seen and nothing changed.
-    pub password: Option<Password>,
     /// What a program shows for the metrics.
     pub token: Option<Zeroizing<String>>,
     /// The host's name.
@@ -49,11 +53,10 @@ pub struct Site {
     settings: Settings,
     /// What is known.
     pub overview: Mutex<Overview>,
-    link: Mutex<UnixStream>,
-    sessions: Mutex<Sessions>,
-    attempts: Mutex<Attempts>,
-    /// One password is stretched at a time: that is all that a stranger can have this processor do.
-    trying: Mutex<()>,
+    link: Link,
+    /// There is a password; without, everything may be seen and nothing changed.
+    password: bool,
+    turns: Turns,
     /// A digest of the last `Authorization` that was good: programs show theirs every few seconds.
     good: Mutex<Option<[u8; 32]>>,
 }
@@ -61,7 +64,7 @@ pub struct Site {
 /// What a request to log in carries.
 #[derive(Deserialize)]
 struct Login {
-    password: String,
+    password: Secret,
 }
 
 fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -69,17 +72,16 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Site {
-    /// With what is known so far, and the way to the process that has privileges.
+    /// With what is known so far, and the way to the process that has privileges; and whether there is a password.
     #[must_use]
-    pub fn new(settings: Settings, overview: Overview, link: UnixStream) -> Self {
+    pub fn new(settings: Settings, overview: Overview, link: Link, password: bool) -> Self {
         Self {
             gate: Gate::new(&settings.names),
             settings,
             overview: Mutex::new(overview),
-            link: Mutex::new(link),
-            sessions: Mutex::default(),
-            attempts: Mutex::new(Attempts::new(Instant::now())),
-            trying: Mutex::default(),
+            link,
+            password,
+            turns: Turns::new(Instant::now()),
             good: Mutex::default(),
         }
     }
@@ -89,11 +91,11 @@ impl Site {
     /// # Errors
     /// It is gone.
     pub fn ask<T: DeserializeOwned>(&self, question: &Question) -> io::Result<T> {
-        link::ask(&mut *lock(&self.link), question)
+        self.link.ask(question)
     }
 
-    /// The answer to a request from an address.
-    pub fn answer(&self, head: &Head, body: &[u8], address: IpAddr) -> Answer {
+    /// The answer to a request from a network.
+    pub fn answer(&self, head: &Head, body: &[u8], network: Network) -> Answer {
         if let Err(refusal) = self.gate.check(head) {
             let (status, words) = refusal.words();
             return Answer::error(status, words);
@@ -101,71 +103,104 @@ impl Site {
         let now = Instant::now();
         match (head.method, head.path.as_str()) {
             (Method::Get, "/") => return Answer::page(),
-            (Method::Post, "/api/login") => return self.login(body, address, now),
-            (Method::Get, "/metrics") => return self.metrics(head, address, now),
+            (Method::Post, "/api/login") => return self.login(head, body, network, now),
+            (Method::Get, "/metrics") => return self.metrics(head, network, now),
             _ => {}
         }
-        let session = head
-            .cookie(COOKIE)
-            .is_some_and(|it| lock(&self.sessions).has(it, now));
-        if self.settings.password.is_some() && !session {
+        let session = self.session(head);
+        if self.password && session.is_none() {
             return Answer::error(401, "log in");
         }
-        match (head.method, head.path.as_str()) {
-            (Method::Post, "/api/logout") => {
-                lock(&self.sessions).end(head.cookie(COOKIE).unwrap_or_default());
-                let gone = format!("{COOKIE}=; Max-Age=0; {COOKIE_RULES}");
-                Answer::json(&json!({})).with("Set-Cookie", &gone)
-            }
-            (Method::Get, "/api/state") => self.state(head, session, now),
+        let is_session = session.is_some();
+        let answer = match (head.method, head.path.as_str()) {
+            (Method::Post, "/api/logout") => self.logout(session),
+            (Method::Get, "/api/state") => self.state(head, is_session, now),
             (Method::Get, "/api/day") => Answer::json(lock(&self.overview).day.means()),
             (Method::Get, "/api/peers") => self.peers(&Wanted::new(head)),
-            (Method::Get, "/api/servers") => self.servers(),
-            (Method::Post, "/api/clients") => self.change(body),
+            (Method::Get, "/api/servers") => self.servers(session),
+            (Method::Post, "/api/clients") => self.change(body, session),
+            (Method::Post, "/api/server") => self.server(body, session),
             _ => Answer::error(404, "there is nothing here"),
-        }
+        };
+        answer.of_session(is_session)
+    }
+
+    /// What stands for the session that a request is of, if there is one.
+    fn session(&self, head: &Head) -> Option<Secret> {
+        let session = Secret::from(head.cookie(COOKIE)?);
+        let has = self.ask(&Question::Session(session.clone()));
+        has.unwrap_or(false).then_some(session)
     }
 
     /// Tries a password.
-    fn try_password(&self, text: &str, address: IpAddr, now: Instant) -> Result<(), Answer> {
-        let Some(password) = &self.settings.password else {
-            return Err(Answer::error(409, "there is no password to log in by"));
-        };
-        if let Err(wait) = lock(&self.attempts).begin(address, now) {
-            let seconds = wait.as_secs() + 1;
-            let words = format!("too many tries: again in {seconds} s");
-            return Err(Answer::error(429, &words).with("Retry-After", &seconds.to_string()));
+    fn try_password(
+        &self,
+        password: Secret,
+        asker: Asker,
+        now: Instant,
+    ) -> Result<question::Login, Answer> {
+        let mut login = None;
+        let question = Question::Login(password);
+        let looked = self.turns.take(asker, now, || {
+            login = self.ask::<Option<question::Login>>(&question)?;
+            Ok::<_, io::Error>(login.is_some())
+        });
+        match looked {
+            Err(wait) => Err(too_often(wait)),
+            Ok(Err(_)) => Err(gone()),
+            Ok(Ok(_)) => login.ok_or_else(|| {
+                if let Asker::Network(network) = asker {
+                    log::warn!("wrong password from {network}");
+                }
+                Answer::error(403, "that is not the password")
+            }),
         }
-        let is_it = {
-            let _one = lock(&self.trying);
-            password.is(text)
-        };
-        if is_it {
-            lock(&self.attempts).forgive(address);
-            return Ok(());
-        }
-        log::warn!("wrong password from {address}");
-        Err(Answer::error(403, "that is not the password"))
     }
 
-    fn login(&self, body: &[u8], address: IpAddr, now: Instant) -> Answer {
+    fn login(&self, head: &Head, body: &[u8], network: Network, now: Instant) -> Answer {
         let Ok(login) = serde_json::from_slice::<Login>(body) else {
             return Answer::error(400, "not understood");
         };
-        let password = Zeroizing::new(login.password);
-        match self.try_password(&password, address, now) {
-            Ok(()) => {
-                let token = lock(&self.sessions).begin(now);
-                let cookie = format!("{COOKIE}={token}; {COOKIE_RULES}");
-                Answer::json(&json!({})).with("Set-Cookie", &cookie)
-            }
+        if !self.password {
+            return Answer::error(409, "there is no password to log in by");
+        }
+        let asker = self.known(head).unwrap_or(Asker::Network(network));
+        match self.try_password(login.password, asker, now) {
+            Ok(login) => Answer::json(&json!({}))
+                .with(
+                    "Set-Cookie",
+                    &format!("{COOKIE}={}; {COOKIE_RULES}", login.session.expose()),
+                )
+                .with(
+                    "Set-Cookie",
+                    &format!("{KNOWN}={}; {KNOWN_RULES}", login.known.expose()),
+                )
+                .of_session(true),
             Err(refused) => refused,
         }
     }
 
-    fn metrics(&self, head: &Head, address: IpAddr, now: Instant) -> Answer {
-        if self.settings.password.is_some()
-            && let Err(refused) = self.may_read_metrics(head, address, now)
+    /// The browser that asks, if somebody has logged in with it before: no guesses of others count for it.
+    fn known(&self, head: &Head) -> Option<Asker> {
+        let token = Secret::from(head.cookie(KNOWN)?);
+        let digest = blake2s::hash(&[token.expose().as_bytes()]);
+        let is_known = self.ask(&Question::Known(token)).unwrap_or(false);
+        is_known.then_some(Asker::Known(digest))
+    }
+
+    fn logout(&self, session: Option<Secret>) -> Answer {
+        if let Some(session) = session
+            && self.ask::<()>(&Question::End(session)).is_err()
+        {
+            return gone();
+        }
+        let ended = format!("{COOKIE}=; Max-Age=0; {COOKIE_RULES}");
+        Answer::json(&json!({})).with("Set-Cookie", &ended)
+    }
+
+    fn metrics(&self, head: &Head, network: Network, now: Instant) -> Answer {
+        if self.password
+            && let Err(refused) = self.may_read_metrics(head, network, now)
         {
             return refused;
         }
@@ -175,13 +210,12 @@ impl Site {
         )
     }
 
-    fn may_read_metrics(&self, head: &Head, address: IpAddr, now: Instant) -> Result<(), Answer> {
+    fn may_read_metrics(&self, head: &Head, network: Network, now: Instant) -> Result<(), Answer> {
         let digest = |text: &str| blake2s::hash(&[text.as_bytes()]);
-        let session = head
-            .cookie(COOKIE)
-            .is_some_and(|it| lock(&self.sessions).has(it, now));
+        if self.session(head).is_some() {
+            return Ok(());
+        }
         match shown(head) {
-            _ if session => Ok(()),
             Some(Shown::Token(token)) => {
                 let wanted = self.settings.token.as_ref();
                 // Digests of equal length are compared, so that the time tells nothing about the token.
@@ -195,7 +229,10 @@ impl Site {
                 if lock(&self.good).is_some_and(|it| crypto::equal(&it, &digest)) {
                     return Ok(());
                 }
-                self.try_password(&password, address, now)?;
+                let password = Secret::from(password.as_str());
+                let login = self.try_password(password, Asker::Network(network), now)?;
+                // A program has no session.
+                let _ = self.ask::<()>(&Question::End(login.session));
                 *lock(&self.good) = Some(digest);
                 Ok(())
             }
@@ -227,29 +264,51 @@ impl Site {
         }
     }
 
-    fn servers(&self) -> Answer {
-        match self.ask::<Value>(&Question::Servers) {
-            Ok(servers) => Answer::json(&json!({
-                "servers": servers,
-                "change": self.settings.password.is_some(),
-            })),
-            Err(_) => gone(),
-        }
+    fn servers(&self, session: Option<Secret>) -> Answer {
+        let servers = self.ask::<Result<Value, Refused>>(&Question::Servers { session });
+        told(
+            servers,
+            |servers| json!({"servers": servers, "change": self.password}),
+        )
     }
 
-    fn change(&self, body: &[u8]) -> Answer {
-        if self.settings.password.is_none() {
-            return Answer::error(403, "clients can be changed here once a password is set");
-        }
+    fn change(&self, body: &[u8], session: Option<Secret>) -> Answer {
+        // Without a password there are no sessions either; the other process refuses what has none.
+        let session = session.unwrap_or_else(|| Secret::from(""));
         let Ok(change) = serde_json::from_slice::<Change>(body) else {
             return Answer::error(400, "not understood");
         };
-        match self.ask::<Result<Value, String>>(&Question::Change(change)) {
-            Ok(Ok(said)) => Answer::json(&said),
-            Ok(Err(why)) => Answer::error(409, &why),
-            Err(_) => gone(),
-        }
+        told(self.ask(&Question::Change { session, change }), |it| it)
     }
+
+    fn server(&self, body: &[u8], session: Option<Secret>) -> Answer {
+        let session = session.unwrap_or_else(|| Secret::from(""));
+        let Ok(server) = serde_json::from_slice::<Server>(body) else {
+            return Answer::error(400, "not understood");
+        };
+        told(self.ask(&Question::Server { session, server }), |it| it)
+    }
+}
+
+/// What the process with privileges has told or refused.
+fn told(answer: io::Result<Result<Value, Refused>>, shown: impl FnOnce(Value) -> Value) -> Answer {
+    match answer {
+        Ok(Ok(value)) => Answer::json(&shown(value)),
+        Ok(Err(Refused::Session)) => Answer::error(401, "log in"),
+        Ok(Err(Refused::Open)) => {
+            let words = "something can be changed here once a password is set";
+            Answer::error(403, words)
+        }
+        Ok(Err(Refused::Because(why))) => Answer::error(409, &why),
+        Err(_) => gone(),
+    }
+}
+
+fn too_often(wait: Duration) -> Answer {
+    // Rounded up: what comes sooner is refused again.
+    let seconds = wait.as_millis().div_ceil(1000).max(1);
+    let words = format!("too many tries: again in {seconds} s");
+    Answer::error(429, &words).with("Retry-After", &seconds.to_string())
 }
 
 fn gone() -> Answer {

@@ -2,10 +2,11 @@
 
 use crate::list;
 use crate::peer::{self, PeerError, Wanted, qr};
-use crate::{profile, status};
+use crate::{profile, server, status};
 use guard::{Report, State, Way};
+use monitor::back::Source;
 use monitor::day::TEXT_MAX;
-use monitor::link::{Change, Source, What};
+use monitor::question::{Change, Server, What};
 use monitor::sample::{GuardView, Known, Sample};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -133,6 +134,28 @@ impl Source for Host {
         // Its links are followed, as the command does.
         let server = fs::canonicalize(&server).map_err(|error| error.to_string())?;
         changed(&server, change).map_err(|error| error.to_string())
+    }
+
+    fn server(&mut self, wanted: &Server) -> Result<Value, String> {
+        let make = wanted.make;
+        let (subnet, subnet6) = match wanted.subnets.clone() {
+            Some([subnet, subnet6]) => (Some(subnet), Some(subnet6)),
+            None => (None, None),
+        };
+        let wanted = server::Wanted {
+            openvpn: wanted.openvpn,
+            endpoint: Some(wanted.endpoint.clone()).filter(|it| !it.is_empty()),
+            lan: wanted.lan.clone(),
+            subnet,
+            subnet6,
+            ..server::Wanted::default()
+        };
+        let plan = server::plan(&wanted).map_err(|error| error.to_string())?;
+        let said = match make {
+            true => plan.make().map_err(|error| error.to_string())?,
+            false => plan.words(),
+        };
+        Ok(json!({"said": said, "subnets": plan.subnets()}))
     }
 }
 

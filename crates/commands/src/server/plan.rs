@@ -1,0 +1,150 @@
+//! What is chosen for a server at home, in words, and how it is made.
+
+#[cfg(feature = "server")]
+use super::openvpn;
+use super::{DIRECTORY, InitError, NAME, place, surroundings, wireguard};
+use config::free;
+use config::home::HomeServer;
+use config::types::{AllowedIp, Endpoint};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// What a server's file is made of, beside its keys.
+pub(crate) struct Plan<'a> {
+    pub(super) name: &'a str,
+    pub(super) directory: &'a Path,
+    pub(super) openvpn: bool,
+    pub(super) port: u16,
+    /// The network of IPv4, and that of IPv6 if there is one.
+    pub(super) networks: Vec<AllowedIp>,
+    pub(super) home: HomeServer,
+}
+
+impl Plan<'_> {
+    /// The server's own addresses: the first of each network.
+    pub(super) fn addresses(&self) -> Vec<(IpAddr, u8)> {
+        let first = |it: &AllowedIp| Some((free::free_host(*it, &[])?, it.prefix()));
+        self.networks.iter().filter_map(first).collect()
+    }
+
+    /// The networks of the clients, as options give them.
+    #[cfg(feature = "monitor")]
+    pub(crate) fn subnets(&self) -> [String; 2] {
+        let of = |six: bool| {
+            let mut networks = self.networks.iter();
+            networks.find(|it| it.addr().is_ipv6() == six)
+        };
+        [of(false), of(true)].map(|it| it.map_or_else(|| "none".to_owned(), ToString::to_string))
+    }
+
+    /// Where the file goes.
+    #[cfg(feature = "monitor")]
+    fn path(&self) -> std::path::PathBuf {
+        let ending = if self.openvpn { "ovpn" } else { "conf" };
+        self.directory.join(format!("{}.{ending}", self.name))
+    }
+
+    /// What was chosen.
+    fn choices(&self) -> String {
+        let Self { networks, home, .. } = self;
+        let list = |items: Vec<String>| match items.is_empty() {
+            true => "none".to_owned(),
+            false => items.join(", "),
+        };
+        let networks = list(networks.iter().map(ToString::to_string).collect());
+        let lan = list(home.lan.iter().map(ToString::to_string).collect());
+        let dns = list(home.dns.iter().map(ToString::to_string).collect());
+        format!(
+            "clients call {} and get addresses of {networks}.\n\
+             Networks at home: {lan}; name servers for clients: {dns}.",
+            self.endpoint()
+        )
+    }
+
+    fn endpoint(&self) -> String {
+        let endpoint = self.home.endpoint.as_ref().map(ToString::to_string);
+        endpoint.unwrap_or_default()
+    }
+
+    /// What is missing for clients to call it.
+    fn warnings(&self, path: &Path) -> String {
+        let Self { port, home, .. } = self;
+        let mut words = String::new();
+        let inner = home.endpoint.as_ref().and_then(Endpoint::socket_addr);
+        if inner.is_some_and(|it| surroundings::is_private(it.ip())) {
+            words += &format!(
+                "\nWARNING: {} is a private address: from outside clients do not reach it. Have the router in front \
+                 forward UDP port {port} to this host, and write the router's name or address into the line Endpoint of {}, \
+                 before clients are added.",
+                self.endpoint(),
+                path.display()
+            );
+        }
+        if home.dns.is_empty() {
+            words += "\nWARNING: no name server was found for clients: give one by the line DNS, before clients are added.";
+        }
+        words
+    }
+
+    /// What [`Plan::make`] does.
+    #[cfg(feature = "monitor")]
+    pub(crate) fn words(&self) -> String {
+        let path = self.path();
+        let keys = match self.openvpn {
+            true => "with keys and an authority of its own beside it",
+            false => "with a key of its own",
+        };
+        format!(
+            "{} is written, {keys}: {}\n\
+             It listens on UDP port {}. What clients send elsewhere leaves with this host's address.\n\
+             Nothing is started, and no file is overwritten.{}",
+            path.display(),
+            self.choices(),
+            self.port,
+            self.warnings(&path)
+        )
+    }
+
+    /// Writes the files. Returns what is to be done now.
+    pub(crate) fn make(&self) -> Result<String, InitError> {
+        let failed = |error| InitError::File {
+            path: self.directory.to_owned(),
+            error,
+        };
+        std::fs::create_dir_all(self.directory).map_err(failed)?;
+        // What two at once would make is made by one.
+        let _lock = place::Lock::of(self.directory)?;
+        let path = match self.openvpn {
+            #[cfg(feature = "server")]
+            true => openvpn::write(self)?,
+            _ => wireguard::write(self)?,
+        };
+        Ok(next_steps(self, &path))
+    }
+}
+
+/// What is to be done now.
+fn next_steps(plan: &Plan<'_>, path: &Path) -> String {
+    let Plan { name, port, .. } = plan;
+    let shown = match plan.directory == Path::new(DIRECTORY) {
+        true => (*name).to_owned(),
+        false => path.display().to_string(),
+    };
+    let mut words = format!(
+        "{} is written: {}\n\
+         Now:\n  \
+         1. let UDP port {port} in from the Internet;\n  \
+         2. millrace up {shown} --daemon\n  \
+         3. millrace peer add phone --server {shown} {}",
+        path.display(),
+        plan.choices(),
+        match path.extension().is_some_and(|it| it == "conf") {
+            true => "--qr",
+            false => "--file phone.ovpn",
+        },
+    );
+    if *name == NAME && plan.directory == Path::new(DIRECTORY) {
+        words = words.replace(" --server home", "");
+    }
+    words + &plan.warnings(path)
+}

@@ -1,0 +1,321 @@
+//! Servers at home by the page of `millrace monitor`, in a real browser: made, and their clients added, renamed and revoked; by no
+//! other page, and without leaving a key behind.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use acceptance::browser::{self, Browser};
+use acceptance::page::{PAGE, goes_to, logs_in, look};
+use acceptance::web::{Monitor, PASSWORD};
+use acceptance::{Directory, PROGRAM, ready, until};
+use lab::Host;
+
+/// A copy of /etc in the place of the machine's, without any tunnel's file.
+fn no_servers(host: &Host, directory: &Directory) {
+    let copy = directory.path().join("etc");
+    host.output("cp", [Path::new("-a"), Path::new("/etc"), &copy])
+        .unwrap();
+    for name in ["millrace", "wireguard", "openvpn"] {
+        let _ = fs::remove_dir_all(copy.join(name));
+    }
+    fs::create_dir(copy.join("wireguard")).unwrap();
+    let words = [Path::new("--bind"), &copy, Path::new("/etc")];
+    host.output("mount", words).unwrap();
+}
+
+/// A server at home is planned and made on the page, of both protocols: what was shown is what is made.
+#[test]
+fn a_server_at_home_is_made_on_the_page() {
+    if !ready() || !browser::ready() {
+        return;
+    }
+    let host = Host::private("a").unwrap();
+    let directory = Directory::new();
+    no_servers(&host, &directory);
+    let etc = directory.path().join("etc/millrace");
+    let _monitor = Monitor::start(&host, true, &[]);
+    let browser = Browser::start(&host);
+    browser.open(PAGE);
+    logs_in(&browser);
+    goes_to(&browser, "clients");
+    browser.wait_for("#init");
+    browser.fill("#endpoint", "home.example");
+    browser.fill("#homes", "192.168.1.0/24, nonsense");
+    browser.click("#init button");
+    browser.wait_for_text("#unmade", "nonsense");
+    browser.fill("#homes", "192.168.1.0/24, 192.168.2.0/24");
+    browser.click("#init button");
+    let planned = |words: &str| {
+        browser.wait_for("#make");
+        browser.wait_for_text("#planned", words);
+        assert_eq!(browser.text("#unmade"), "");
+        assert!(!browser.shows("#init"));
+        // The network that was found for clients.
+        let text = browser.text("#planned");
+        let (_, rest) = text.split_once("get addresses of ").unwrap();
+        rest.split(['.', ',', '/'])
+            .take(3)
+            .collect::<Vec<_>>()
+            .join(".")
+    };
+    planned("/etc/millrace/home.conf is written");
+    look(&browser, "planned");
+    // Nothing is made before it is said to be, and one can go back.
+    assert!(!etc.exists());
+    browser.click("#unplan");
+    browser.wait_for("#init");
+    look(&browser, "server");
+    browser.click("#init button");
+    let network = planned("Networks at home: 192.168.1.0/24, 192.168.2.0/24;");
+    browser.click("#make");
+    browser.wait_for_text("#made", "millrace up home --daemon");
+    look(&browser, "made");
+    let file = fs::read_to_string(etc.join("home.conf")).unwrap();
+    for line in [
+        &format!("Address = {network}."),
+        "#! Endpoint = home.example:51820",
+        "#! LAN = 192.168.1.0/24",
+    ] {
+        assert!(file.contains(line), "{line}: {file}");
+    }
+    let mode = fs::metadata(etc.join("home.conf"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // Clients are added to it at once.
+    browser.fill("#newname", "phone");
+    browser.click("#add button");
+    browser.wait_for("#qr svg");
+    browser.click("#done");
+
+    #[cfg(feature = "server")]
+    {
+        fs::remove_file(etc.join("home.conf")).unwrap();
+        browser.open(PAGE);
+        browser.wait_for("#overview");
+        goes_to(&browser, "clients");
+        browser.wait_for("#init");
+        browser.script("document.querySelector('#kind').value = 'openvpn'");
+        browser.fill("#endpoint", "home.example:1195");
+        browser.click("#init button");
+        let network = planned("/etc/millrace/home.ovpn is written");
+        browser.click("#make");
+        browser.wait_for_text("#made", "clients call home.example:1195");
+        let file = fs::read_to_string(etc.join("home.ovpn")).unwrap();
+        assert!(file.contains(&format!("server {network}.")), "{file}");
+    }
+    let errors = browser.errors();
+    assert!(
+        errors
+            .iter()
+            .all(|it| it.contains("401") || it.contains("409")),
+        "{errors:?}"
+    );
+}
+
+/// A client of a server at home is added with a code, renamed and revoked; another page can do none of it.
+#[test]
+fn clients_come_and_go_by_the_page_and_not_by_another() {
+    if !ready() || !browser::ready() {
+        return;
+    }
+    let host = Host::private("a").unwrap();
+    let directory = Directory::new();
+    no_servers(&host, &directory);
+    let init = [
+        "server",
+        "init",
+        "--to",
+        "/etc/wireguard",
+        "--endpoint",
+        "home.example",
+        "--dns",
+        "192.168.1.1",
+        "--lan",
+        "192.168.1.0/24",
+    ];
+    host.output(PROGRAM, init).unwrap();
+    let _monitor = Monitor::start(&host, true, &[]);
+    let browser = Browser::start(&host);
+    browser.open(PAGE);
+    logs_in(&browser);
+    goes_to(&browser, "clients");
+    browser.wait_for("#add");
+    browser.script(COUNT);
+    browser.fill("#newname", "phone");
+    browser.click("#add button");
+    browser.wait_for("#qr svg");
+    let file = browser.text("#file");
+    assert!(file.contains("Endpoint = home.example:51820"), "{file}");
+    let path = browser.script("return document.querySelector('#qr path').getAttribute('d')");
+    assert_eq!(read_code(path.as_str().unwrap()).trim(), file.trim());
+    look(&browser, "clients");
+    browser.click("#done");
+    browser.wait_for("[data-client=phone]");
+    leaves_nothing(&browser, "Done");
+    keys_are_forgotten(&browser);
+
+    // What asks is an element of a page elsewhere; the name and the cookie of ours are there.
+    let elsewhere = host
+        .run(|| TcpListener::bind("127.0.0.2:9000"))
+        .unwrap()
+        .unwrap();
+    std::thread::spawn(move || {
+        for stream in elsewhere.incoming().flatten() {
+            let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let _ = lines.find(String::is_empty);
+            let _ = write!(
+                &stream,
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 3\r\nConnection: close\r\n\r\nhey"
+            );
+        }
+    });
+    browser.open("http://127.0.0.2:9000/");
+    let body = "{\"server\":\"/etc/wireguard/home.conf\",\"name\":\"phone\",\"do\":\"revoke\"}";
+    for kind in ["application/json", "text/plain"] {
+        let attack = format!(
+            "try {{ const answer = await fetch('{PAGE}api/clients', {{method: 'POST', mode: 'no-cors', credentials: 'include', \
+             headers: {{'Content-Type': '{kind}'}}, body: '{body}'}}); return answer.type; }} catch {{ return 'refused'; }}"
+        );
+        browser.script_async(&attack);
+    }
+    let read = format!(
+        "try {{ return await (await fetch('{PAGE}api/state', {{credentials: 'include'}})).text() }} catch {{ return 'refused' }}"
+    );
+    assert_eq!(browser.script_async(&read), "refused");
+    let framed = format!(
+        "const it = document.createElement('iframe'); it.src = '{PAGE}'; document.body.append(it); \
+         await new Promise((done) => it.addEventListener('load', done)); \
+         try {{ return it.contentDocument ? 'read' : 'closed' }} catch {{ return 'closed' }}"
+    );
+    assert_eq!(browser.script_async(&framed), "closed");
+    let _ = browser.errors();
+
+    browser.open(PAGE);
+    browser.wait_for("#overview");
+    goes_to(&browser, "clients");
+    browser.wait_for("[data-client=phone]");
+    browser.script("window.prompt = () => 'tablet'; window.confirm = () => true");
+    browser.click("[data-client=phone] button[aria-label^=Rename]");
+    browser.wait_for("[data-client=tablet]");
+    browser.click("[data-client=tablet] button[aria-label^=Revoke]");
+    until("no client", || !browser.shows("[data-client=tablet]"));
+    let list = host
+        .output(
+            PROGRAM,
+            ["peer", "list", "--server", "/etc/wireguard/home.conf"],
+        )
+        .unwrap();
+    assert_eq!(list, "");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+/// Whatever way a client's file is left, nothing of it stays in the page.
+fn keys_are_forgotten(browser: &Browser<'_>) {
+    let add = |name: &str| {
+        browser.fill("#newname", name);
+        browser.click("#add button");
+        browser.wait_for_text("#handedname", name);
+        assert!(browser.text("#file").contains("PrivateKey"));
+        assert_eq!(browser.script("return live.size"), 1);
+    };
+    let revoke = |name: &str| {
+        browser.script("window.confirm = () => true");
+        browser.click(&format!("[data-client={name}] button[aria-label^=Revoke]"));
+        until("no client", || {
+            !browser.shows(&format!("[data-client={name}]"))
+        });
+    };
+    add("left");
+    goes_to(browser, "overview");
+    leaves_nothing(browser, "another view");
+    goes_to(browser, "clients");
+    browser.wait_for("[data-client=left]");
+    revoke("left");
+
+    add("late");
+    // As when it was shown five minutes ago.
+    browser.script(
+        "const now = performance.now.bind(performance); performance.now = () => now() + 300000",
+    );
+    until("the time limit", || !browser.shows("#handed"));
+    browser.script("delete performance.now");
+    leaves_nothing(browser, "the time limit");
+    revoke("late");
+
+    add("out");
+    browser.click("#leave");
+    browser.wait_for("#login");
+    leaves_nothing(browser, "logging out");
+    browser.fill("#password", PASSWORD);
+    browser.click("#login button");
+    browser.wait_for("[data-client=out]");
+    revoke("out");
+
+    // The answer comes when the view was left already.
+    browser.script(
+        "window.asked = window.fetch; window.fetch = async (path, options) => { \
+         const answer = await window.asked(path, options); \
+         if (path === '/api/clients') { location.hash = '#overview'; await new Promise((done) => addEventListener('hashchange', done)); } \
+         return answer; }",
+    );
+    browser.fill("#newname", "lost");
+    browser.click("#add button");
+    browser.wait_for("#overview");
+    browser.script("window.fetch = window.asked");
+    goes_to(browser, "clients");
+    browser.wait_for_text("#said", "its file was not shown");
+    leaves_nothing(browser, "a view that was left before");
+    browser.wait_for("[data-client=lost]");
+    revoke("lost");
+}
+
+/// Counts the addresses of files that lead somewhere: a page's policy lets no script read what is there.
+const COUNT: &str = "
+    window.live = new Set();
+    const [make, end] = [URL.createObjectURL, URL.revokeObjectURL];
+    URL.createObjectURL = (it) => { const url = make.call(URL, it); live.add(url); return url; };
+    URL.revokeObjectURL = (url) => { live.delete(url); end.call(URL, url); }";
+
+/// Nothing in the page has a key, nor leads to one.
+fn leaves_nothing(browser: &Browser<'_>, way: &str) {
+    assert!(!browser.shows("#handed"), "{way}");
+    let left = browser.script(
+        "const html = document.documentElement.outerHTML; \
+         const link = document.querySelector('#save'); \
+         return [html.includes('PrivateKey'), link.hasAttribute('href'), link.hasAttribute('download'), \
+                 !!document.querySelector('#qr path'), document.querySelector('#file').textContent]",
+    );
+    assert_eq!(
+        left,
+        serde_json::json!([false, false, false, false, ""]),
+        "{way}"
+    );
+    assert_eq!(browser.script("return live.size"), 0, "{way}");
+}
+
+/// What a camera reads from the path that is drawn.
+fn read_code(path: &str) -> String {
+    const SCALE: usize = 4;
+    let dots: Vec<(usize, usize)> = path
+        .split('M')
+        .filter_map(|it| it.split_once('h'))
+        .filter_map(|(place, _)| place.split_once(' '))
+        .map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap()))
+        .collect();
+    let size = (dots.iter().map(|it| it.0).max().unwrap() + 5) * SCALE;
+    let dark = |x: usize, y: usize| dots.contains(&(x / SCALE, y / SCALE));
+    let mut image =
+        rqrr::PreparedImage::prepare_from_greyscale(
+            size,
+            size,
+            |x, y| if dark(x, y) { 0 } else { 255 },
+        );
+    image.detect_grids()[0].decode().unwrap().1
+}

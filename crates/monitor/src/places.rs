@@ -1,0 +1,321 @@
+//! The places of connections: how many there are, and which one goes for another.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::network::Network;
+
+/// Connections whose networks are remembered, by which those are told that come again and again: several for each address of
+/// a LAN of the usual size.
+const RECENT: usize = 1024;
+
+/// Networks that are remembered for a session.
+const TRUSTED: usize = 32;
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    /// The request is not complete.
+    Asking,
+    /// The answer is being made. It is not taken back half way: a client may have been added.
+    Working,
+    /// The answer is being sent.
+    Sending,
+}
+
+/// A connection that has a place.
+#[derive(Debug)]
+struct Held {
+    /// Later ones have higher numbers.
+    number: u64,
+    network: Network,
+    phase: Phase,
+    stream: Option<Arc<TcpStream>>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    held: Vec<Held>,
+    /// Connections that had to give way, and whose threads have not noticed yet.
+    leaving: usize,
+    /// The networks of the last connections, the latest last.
+    recent: VecDeque<Network>,
+    /// Networks in which somebody has logged in, the latest last.
+    trusted: VecDeque<Network>,
+}
+
+/// All places.
+#[derive(Clone, Debug)]
+pub struct Places {
+    most: usize,
+    of_network: usize,
+    table: Arc<(Mutex<Table>, Condvar)>,
+}
+
+/// The place of a connection among the others, free again when it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    all: Places,
+    number: u64,
+}
+
+impl Places {
+    /// So many, and so many of them for one network.
+    #[must_use]
+    pub fn new(most: usize, of_network: usize) -> Self {
+        Self {
+            most,
+            of_network,
+            table: Arc::default(),
+        }
+    }
+
+    /// A place for one more connection of a network.
+    ///
+    /// Where its network has as many as it may, the oldest of them that can goes for it. Where all places are taken, the
+    /// oldest goes of the network that has most, and where several have as many, of the one that came most often lately. None
+    /// where each is at work.
+    #[must_use]
+    pub fn admit(&self, network: Network, stream: Option<Arc<TcpStream>>) -> Option<Place> {
+        let mut table = self.lock();
+        // Those that leave are gone soon; yet they are no more than the others.
+        while table.leaving >= self.most {
+            let waited = self.table.1.wait(table);
+            table = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        if table.recent.len() >= RECENT {
+            table.recent.pop_front();
+        }
+        table.recent.push_back(network);
+        let is_many = table.of(network) >= self.of_network;
+        if is_many || table.held.len() >= self.most {
+            let victim = table.victim(is_many.then_some(network))?;
+            let gone = table.held.swap_remove(victim);
+            table.leaving += 1;
+            if let Some(stream) = gone.stream {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+        let number = table.next;
+        table.next += 1;
+        table.held.push(Held {
+            number,
+            network,
+            phase: Phase::Asking,
+            stream,
+        });
+        Some(Place {
+            all: self.clone(),
+            number,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Places that a network has.
+    fn of(&self, network: Network) -> usize {
+        self.held.iter().filter(|it| it.network == network).count()
+    }
+
+    /// Which goes for another, of one network or of all.
+    fn victim(&self, only: Option<Network>) -> Option<usize> {
+        let can_go = |it: &Held| {
+            it.phase != Phase::Working && only.is_none_or(|network| it.network == network)
+        };
+        let candidates = self.held.iter().enumerate().filter(|(_, it)| can_go(it));
+        let weight = |it: &Held| {
+            let is_stranger = !self.trusted.contains(&it.network);
+            let recent = self.recent.iter().filter(|of| **of == it.network);
+            let is_asking = it.phase == Phase::Asking;
+            let age = Reverse(it.number);
+            (
+                is_stranger,
+                self.of(it.network),
+                recent.count(),
+                is_asking,
+                age,
+            )
+        };
+        let victim = candidates.max_by_key(|(_, it)| weight(it));
+        victim.map(|(index, _)| index)
+    }
+}
+
+impl Place {
+    /// The request is complete. False where the connection had to give way before: then nothing is to be done.
+    #[must_use]
+    pub fn begin_work(&self) -> bool {
+        self.enter(Phase::Working)
+    }
+
+    /// The answer is there and is going to be sent.
+    pub fn begin_sending(&self) {
+        self.enter(Phase::Sending);
+    }
+
+    /// It was asked by somebody who has logged in: those of its network go after those of others.
+    pub fn trust(&self) {
+        let mut table = self.all.lock();
+        let own = table.held.iter().find(|it| it.number == self.number);
+        let Some(network) = own.map(|it| it.network) else {
+            return;
+        };
+        table.trusted.retain(|it| *it != network);
+        if table.trusted.len() >= TRUSTED {
+            table.trusted.pop_front();
+        }
+        table.trusted.push_back(network);
+    }
+
+    fn enter(&self, phase: Phase) -> bool {
+        let mut table = self.all.lock();
+        let own = table.held.iter_mut().find(|it| it.number == self.number);
+        own.map(|it| it.phase = phase).is_some()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut table = self.all.lock();
+        match table.held.iter().position(|it| it.number == self.number) {
+            Some(index) => drop(table.held.swap_remove(index)),
+            None => {
+                table.leaving -= 1;
+                self.all.table.1.notify_all();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(text: &str) -> Network {
+        Network::of(text.parse().unwrap())
+    }
+
+    /// Whether it still has its place.
+    fn is_held(place: &Place) -> bool {
+        let table = place.all.lock();
+        table.held.iter().any(|it| it.number == place.number)
+    }
+
+    #[test]
+    fn places_are_counted_and_given_back() {
+        let all = Places::new(3, 2);
+        let [a, b] = ["10.0.0.1", "10.0.0.2"].map(network);
+        let first = all.admit(a, None).unwrap();
+        let second = all.admit(a, None).unwrap();
+        drop(first);
+        let third = all.admit(a, None).unwrap();
+        let fourth = all.admit(b, None).unwrap();
+        assert!([&second, &third, &fourth].into_iter().all(is_held));
+        drop((second, third, fourth));
+        let table = all.lock();
+        assert_eq!((table.held.len(), table.leaving), (0, 0));
+    }
+
+    /// With addresses of one /64 that were counted apart, three would fill all places.
+    #[test]
+    fn a_device_with_many_addresses_has_no_more_places_than_another() {
+        let all = Places::new(24, 8);
+        let mut places = Vec::new();
+        for number in 0..40 {
+            let own = network(&format!("fd00::{}", number % 5));
+            places.push(all.admit(own, None).unwrap());
+            places.retain(is_held);
+        }
+        assert_eq!(places.len(), 8);
+        assert_eq!(all.lock().held.len(), 8);
+    }
+
+    #[test]
+    fn another_network_always_gets_in_and_the_greediest_pays() {
+        let all = Places::new(6, 5);
+        let [few, many, owner] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(network);
+        let small = all.admit(few, None).unwrap();
+        let places: Vec<_> = (0..5).map(|_| all.admit(many, None).unwrap()).collect();
+        // What is at work stays, and of the others the oldest goes.
+        assert!(places[0].begin_work());
+        let own = all.admit(owner, None).unwrap();
+        assert!(is_held(&small) && is_held(&own) && is_held(&places[0]));
+        assert!(!is_held(&places[1]) && is_held(&places[2]));
+        assert!(!places[1].begin_work(), "it was closed");
+        // Those that never finish go before one that takes its answer.
+        places[2].begin_sending();
+        let _second = all.admit(owner, None).unwrap();
+        assert!(is_held(&places[2]) && !is_held(&places[3]));
+    }
+
+    #[test]
+    fn of_one_network_the_newest_gets_in() {
+        let all = Places::new(6, 2);
+        let a = network("10.0.0.1");
+        let first = all.admit(a, None).unwrap();
+        let second = all.admit(a, None).unwrap();
+        let third = all.admit(a, None).unwrap();
+        assert!(!is_held(&first) && is_held(&second) && is_held(&third));
+        assert!(second.begin_work() && third.begin_work());
+        assert!(all.admit(a, None).is_none());
+    }
+
+    /// One in each place, as often as they like.
+    #[test]
+    fn those_who_come_again_and_again_go_before_others() {
+        let all = Places::new(4, 2);
+        let nth = |number: usize| network(&format!("10.0.0.{}", number % 6));
+        let mut places = Vec::new();
+        for number in 0..100 {
+            places.push(all.admit(nth(number), None).unwrap());
+            places.retain(is_held);
+        }
+        let owner = all.admit(network("10.0.1.1"), None).unwrap();
+        for number in 0..100 {
+            places.retain(is_held);
+            places.push(all.admit(nth(number), None).unwrap());
+            assert!(is_held(&owner));
+        }
+    }
+
+    #[test]
+    fn a_network_with_a_session_goes_last() {
+        let all = Places::new(3, 3);
+        let [owner, other] = ["10.0.0.1", "10.0.0.2"].map(network);
+        let first = all.admit(owner, None).unwrap();
+        first.trust();
+        let second = all.admit(owner, None).unwrap();
+        let mut strangers = Vec::new();
+        for _ in 0..10 {
+            strangers.retain(is_held);
+            strangers.push(all.admit(other, None).unwrap());
+        }
+        assert!(is_held(&first) && is_held(&second));
+    }
+
+    #[test]
+    fn connections_that_leave_are_bounded_too() {
+        let all = Places::new(2, 1);
+        let a = network("10.0.0.1");
+        let (give, take) = std::sync::mpsc::channel();
+        let coming = all.clone();
+        let thread = std::thread::spawn(move || {
+            for _ in 0..100 {
+                give.send(coming.admit(a, None).unwrap()).unwrap();
+                assert!(coming.lock().leaving <= 2);
+            }
+        });
+        for place in take {
+            drop(place);
+        }
+        thread.join().unwrap();
+        assert_eq!(all.lock().leaving, 0);
+    }
+}

@@ -1,0 +1,38 @@
+//! What the half of the page's server that reads requests asks of the half with privileges, if the first was taken over.
+
+#![no_main]
+
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use libfuzzer_sys::fuzz_target;
+use monitor::frame::{Frame, QUESTION_MAX};
+use monitor::question::Question;
+use monitor::rights::Rights;
+
+/// Without a session.
+static RIGHTS: LazyLock<Rights> = LazyLock::new(|| Rights::new(None));
+
+fuzz_target!(|data: &[u8]| {
+    let mut rest = data;
+    while let Ok(Some(frame)) = Frame::read(&mut rest, QUESTION_MAX) {
+        let Ok(question) = frame.parse::<Question>() else {
+            return;
+        };
+        let again = Frame::new(frame.number, &question).unwrap();
+        assert_eq!(again.parse::<Question>().unwrap(), question);
+        let now = Instant::now();
+        match question {
+            Question::Known(it) => assert!(!RIGHTS.is_known(it.expose())),
+            Question::Session(it) => assert!(!RIGHTS.has(it.expose(), now)),
+            Question::Change { session, .. } => {
+                assert!(RIGHTS.may_change(&session, now).is_err());
+            }
+            Question::Server { session, server } => {
+                assert!(RIGHTS.may_change(&session, now).is_err());
+                let _ = server.is_bounded();
+            }
+            _ => {}
+        }
+    }
+});
