@@ -95,7 +95,9 @@ impl Lists {
             .map_err(|faults| faults.into_iter().next().unwrap_or(unknown))?;
         let is_ours = |fault: &uci::Fault| {
             let mut before = package.sections.iter().rev();
-            before.find(|it| it.line <= fault.line).is_some_and(is_tunnel)
+            before
+                .find(|it| it.line <= fault.line)
+                .is_some_and(is_tunnel)
         };
         if let Some(fault) = odd.into_iter().find(is_ours) {
             return Err(fault);
@@ -109,7 +111,8 @@ impl Lists {
             let lan = lan(&package, &mut options);
             all.faults.append(&mut options.warnings);
             let odd = lan.iter().filter(|it| !it.is_known);
-            all.unknown.extend(odd.map(|it| (interface.clone(), it.clone())));
+            all.unknown
+                .extend(odd.map(|it| (interface.clone(), it.clone())));
             if !lan.is_empty() {
                 all.lists.push(Listed {
                     interface: interface.clone(),
@@ -179,10 +182,17 @@ fn lan_of(package: &Package, name: &str) -> Result<Lan, String> {
             return Err("it is a tunnel itself".to_owned());
         }
         if !LAN_PROTOCOLS.contains(&proto) {
-            return Err(format!("it is no network of the LAN, as interface {called} has protocol {proto}"));
+            return Err(format!(
+                "it is no network of the LAN, as interface {called} has protocol {proto}"
+            ));
         }
-        if GATEWAYS.iter().any(|it| section.text(it).is_some_and(|it| !it.is_empty())) {
-            return Err(format!("it leads out of the router, as interface {called} has a gateway"));
+        if GATEWAYS
+            .iter()
+            .any(|it| section.text(it).is_some_and(|it| !it.is_empty()))
+        {
+            return Err(format!(
+                "it leads out of the router, as interface {called} has a gateway"
+            ));
         }
     }
     let mut devices = package.of_kind("device");

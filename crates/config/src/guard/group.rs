@@ -14,7 +14,9 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::{DEVICES, Guard, KERNEL_TABLES, NUMBER, PATTERNS, Pattern, devices, shown, table, words};
+use super::{
+    DEVICES, Guard, KERNEL_TABLES, NUMBER, PATTERNS, Pattern, devices, shown, table, words,
+};
 use crate::settings::{Origin, SettingsError};
 use crate::text::line_of;
 
@@ -72,16 +74,25 @@ impl Part<'_> {
 }
 
 impl Guard {
-    /// All that leaves by tunnels of its own: what the file says, without devices that are in a group, and the groups.
+    /// What the file says, without devices that are in a group.
     #[must_use]
-    pub fn parts(&self) -> Vec<Part<'_>> {
-        let grouped = |name: &&str| self.groups.iter().any(|it| it.lan.iter().any(|lan| lan == name));
-        let own = Part {
-            lan: self.lan.iter().map(String::as_str).filter(|it| !grouped(it)).collect(),
+    pub fn own(&self) -> Part<'_> {
+        let is_grouped = |name: &&str| {
+            let mut grouped = self.groups.iter().flat_map(|it| &it.lan);
+            grouped.any(|it| it == name)
+        };
+        let lan = self.lan.iter().map(String::as_str);
+        Part {
+            lan: lan.filter(|it| !is_grouped(it)).collect(),
             tunnels: &self.tunnels,
             table: self.table,
             lead: self.lead,
-        };
+        }
+    }
+
+    /// All that leaves by tunnels of its own: what the file says, and the groups.
+    #[must_use]
+    pub fn parts(&self) -> Vec<Part<'_>> {
         let groups = self.groups.iter().map(|group| Part {
             lan: group.lan.iter().map(String::as_str).collect(),
             tunnels: &group.tunnels,
@@ -89,7 +100,7 @@ impl Guard {
             lead: true,
         });
         // Where all of its devices are in groups, its table is still the one that name servers are asked by.
-        let own = (!self.lan.is_empty()).then_some(own);
+        let own = (!self.lan.is_empty()).then(|| self.own());
         own.into_iter().chain(groups).collect()
     }
 
@@ -129,7 +140,10 @@ impl Guard {
         let mut lans: Vec<(&String, Vec<Pattern>)> = Vec::new();
         for list in lists {
             let Some(tunnel) = Pattern::new(&list.device).filter(|it| !it.open) else {
-                left.push(format!("{}: no device can have the name {:?}", list.interface, list.device));
+                left.push(format!(
+                    "{}: no device can have the name {:?}",
+                    list.interface, list.device
+                ));
                 continue;
             };
             if self.lan.contains(&list.device) || self.reach.contains(&list.device) {
@@ -159,7 +173,10 @@ impl Guard {
                     Some(_) => "has tunnels enough",
                     None => "is one too many: 16 devices can be listed",
                 };
-                left.push(format!("{}: {name} {why}; nothing of it is held for this list", list.interface));
+                left.push(format!(
+                    "{}: {name} {why}; nothing of it is held for this list",
+                    list.interface
+                ));
             }
         }
         let mut groups: Vec<Group> = Vec::new();
@@ -169,10 +186,19 @@ impl Guard {
             }
             match groups.iter_mut().find(|it| it.tunnels == tunnels) {
                 Some(group) => group.lan.push(name.clone()),
-                None => groups.push(Group { lan: vec![name.clone()], tunnels, table: 0 }),
+                None => groups.push(Group {
+                    lan: vec![name.clone()],
+                    tunnels,
+                    table: 0,
+                }),
             }
         }
-        let kept = |group: &Group| before.iter().find(|it| it.tunnels == group.tunnels).map(|it| it.table);
+        let kept = |group: &Group| {
+            before
+                .iter()
+                .find(|it| it.tunnels == group.tunnels)
+                .map(|it| it.table)
+        };
         for place in 0..groups.len() {
             let taken = |table: &u32| {
                 *table == self.table
@@ -267,10 +293,17 @@ pub(super) fn groups(
     let mut groups = Vec::new();
     for entry in list.iter() {
         let DeValue::Table(entries) = entry.get_ref() else {
-            return Err(refused(entry.span().start, "group", shown(entry.get_ref()), "a table"));
+            return Err(refused(
+                entry.span().start,
+                "group",
+                shown(entry.get_ref()),
+                "a table",
+            ));
         };
         let at = |key: &str, wanted| {
-            let found = entries.get(key).map_or_else(String::new, |it| shown(it.get_ref()));
+            let found = entries
+                .get(key)
+                .map_or_else(String::new, |it| shown(it.get_ref()));
             refused(entry.span().start, key, found, wanted)
         };
         groups.push(Group {
@@ -291,7 +324,10 @@ fn field<T>(
 }
 
 fn patterns(value: &DeValue<'_>) -> Option<Vec<Pattern>> {
-    words(value, LISTED_MAX)?.into_iter().map(Pattern::new).collect()
+    words(value, LISTED_MAX)?
+        .into_iter()
+        .map(Pattern::new)
+        .collect()
 }
 
 fn number(value: &DeValue<'_>) -> Option<u32> {

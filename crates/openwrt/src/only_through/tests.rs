@@ -12,8 +12,13 @@ const LAN: &str = "config interface 'lan'\n option device 'br-lan'\n option prot
     config device\n option name 'br-port'\n option type 'bridge'\n";
 
 fn tunnel(name: &str, words: &[&str]) -> String {
-    let list = words.iter().map(|it| format!(" list only_through '{it}'\n"));
-    format!("config interface '{name}'\n option proto 'millrace'\n{}", list.collect::<String>())
+    let list = words
+        .iter()
+        .map(|it| format!(" list only_through '{it}'\n"));
+    format!(
+        "config interface '{name}'\n option proto 'millrace'\n{}",
+        list.collect::<String>()
+    )
 }
 
 fn read(text: &str) -> Lists {
@@ -74,7 +79,12 @@ fn what_cannot_be_held_is_a_fault_with_its_line() {
 #[test]
 fn a_wrong_line_counts_in_a_tunnels_section_only() {
     let odd = "config interface 'x'\n option a-b 'c'\n";
-    assert_eq!(read(&(odd.to_owned() + &tunnel("office", &["lan"]) + LAN)).lists.len(), 1);
+    assert_eq!(
+        read(&(odd.to_owned() + &tunnel("office", &["lan"]) + LAN))
+            .lists
+            .len(),
+        1
+    );
     let text = tunnel("office", &["lan"]) + " list only_through 'a' 'b'\n" + LAN;
     assert_eq!(Lists::read(&text).unwrap_err().line, 4);
     assert!(Lists::read("config interface 'office").is_err());
@@ -84,7 +94,10 @@ fn a_wrong_line_counts_in_a_tunnels_section_only() {
 fn a_host_without_the_file_lists_nothing() {
     let directory = Path::new("/nowhere");
     assert_eq!(Lists::of(directory).unwrap(), Lists::default());
-    assert!(matches!(Lists::of(Path::new("/dev/null")), Err(ListsError::Read(_))));
+    assert!(matches!(
+        Lists::of(Path::new("/dev/null")),
+        Err(ListsError::Read(_))
+    ));
 }
 
 proptest! {

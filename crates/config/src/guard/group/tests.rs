@@ -47,7 +47,8 @@ fn devices_with_the_same_tunnels_are_one_group() {
 
 #[test]
 fn the_file_and_a_list_hold_together() {
-    let text = "lan = [\"br-lan\", \"br-iot\"]\nreach = [\"br-x\"]\ntunnels = [\"mr-o*\"]\ntable = 7740";
+    let text =
+        "lan = [\"br-lan\", \"br-iot\"]\nreach = [\"br-x\"]\ntunnels = [\"mr-o*\"]\ntable = 7740";
     let lists = [
         listed("office", &["br-lan"]),
         listed("home", &["br-lan", "br-guest"]),
@@ -59,7 +60,10 @@ fn the_file_and_a_list_hold_together() {
         ["br-lan > mr-office", "br-guest > mr-home"]
     );
     let parts = guard.parts();
-    assert_eq!((parts[0].lan.as_slice(), parts[0].table), (&["br-iot"][..], 7740));
+    assert_eq!(
+        (parts[0].lan.as_slice(), parts[0].table),
+        (&["br-iot"][..], 7740)
+    );
     assert_eq!((parts[1].table, parts[2].table), (7741, 7742));
     assert_eq!(guard.within(), ["br-lan", "br-iot", "br-guest", "br-x"]);
     // Nothing that both allow: nothing leaves.
@@ -76,14 +80,25 @@ fn what_cannot_be_held_is_said() {
     ];
     let (guard, left) = file("lan = [\"br-x\"]").with_lists(&lists, &[]);
     assert_eq!(shown_groups(&guard), ["br-lan > mr-office mr-home"]);
-    let told = ["the host itself", "mr-home is a tunnel", "mr-other is a tunnel", "no name of a device"];
+    let told = [
+        "the host itself",
+        "mr-home is a tunnel",
+        "mr-other is a tunnel",
+        "no name of a device",
+    ];
     assert_eq!(left.len(), told.len(), "{left:?}");
     for (left, told) in left.iter().zip(told) {
-        assert!(left.starts_with("office: ") && left.contains(told), "{left}");
+        assert!(
+            left.starts_with("office: ") && left.contains(told),
+            "{left}"
+        );
     }
     let (guard, left) = file("lan = [\"mr-office\"]\ntunnels = [\"tun0\"]")
         .with_lists(&[listed("office", &["br-lan"])], &[]);
-    assert!(guard.groups.is_empty() && left[0].contains("is of the LAN"), "{left:?}");
+    assert!(
+        guard.groups.is_empty() && left[0].contains("is of the LAN"),
+        "{left:?}"
+    );
     let many: Vec<String> = (0..20).map(|number| format!("br-{number}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let (guard, left) = Guard::default().with_lists(&[listed("office", &many)], &[]);
@@ -95,11 +110,21 @@ fn the_file_has_no_groups_of_its_own() {
     let (guard, _) = Guard::default().with_lists(&[listed("office", &["br-lan"])], &[]);
     let path = Path::new("guard.toml");
     assert!(Guard::from_toml(&guard.to_kept(), path).is_err());
-    for wrong in ["group = 1", "[[group]]\nlan = []", "[[group]]\nlan = []\ntunnels = [\"*\"]\ntable = 9"] {
+    for wrong in [
+        "group = 1",
+        "[[group]]\nlan = []",
+        "[[group]]\nlan = []\ntunnels = [\"*\"]\ntable = 9",
+    ] {
         assert!(Guard::from_kept(wrong, path).is_err(), "{wrong}");
     }
-    let twice = Group { table: 9, ..guard.groups[0].clone() };
-    let doubled = Guard { groups: [guard.groups.clone(), vec![twice]].concat(), ..guard };
+    let twice = Group {
+        table: 9,
+        ..guard.groups[0].clone()
+    };
+    let doubled = Guard {
+        groups: [guard.groups.clone(), vec![twice]].concat(),
+        ..guard
+    };
     assert!(doubled.fault().unwrap().contains("two groups"));
 }
 
