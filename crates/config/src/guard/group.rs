@@ -213,6 +213,26 @@ impl Guard {
         (self, left)
     }
 
+    /// These settings with groups that were made for others, where it is not known what interfaces list now. They are at least
+    /// as strict as before.
+    #[must_use]
+    pub fn with_groups(mut self, groups: &[Group]) -> Self {
+        self.groups = groups.to_vec();
+        for group in &mut self.groups {
+            if group.lan.iter().any(|it| self.lan.contains(it)) {
+                let tunnels = &self.tunnels;
+                group
+                    .tunnels
+                    .retain(|it| tunnels.iter().any(|tunnel| tunnel.matches(it.start())));
+            }
+            if group.table == self.table {
+                let is_free = |table: &u32| groups.iter().all(|it| it.table != *table);
+                group.table = tables().find(is_free).unwrap_or(GROUP_TABLE);
+            }
+        }
+        self
+    }
+
     /// Whether the file says that a device is a tunnel, and not that it is of the LAN.
     fn is_lent(&self, name: &str) -> bool {
         !self.lan.is_empty() && self.rank(name).is_some()
