@@ -22,6 +22,7 @@ mod wanted;
 #[cfg(feature = "monitor")]
 pub(crate) use text::rows;
 pub(crate) use text::{document, render};
+pub(crate) use wanted::unknown_words;
 
 /// Exit code of `status` where the guard is off, as that of services that do not run.
 const OFF: u8 = 3;
