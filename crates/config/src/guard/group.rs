@@ -17,7 +17,7 @@ use toml::de::{DeTable, DeValue};
 use super::{
     DEVICES, Guard, KERNEL_TABLES, NUMBER, PATTERNS, Pattern, devices, shown, table, words,
 };
-use crate::settings::{Origin, SettingsError};
+use crate::settings::{Origin, SettingsError, text_of};
 use crate::text::line_of;
 
 /// Most devices of the LAN in all lists, and most tunnels of one of them.
@@ -276,6 +276,14 @@ impl Guard {
             );
         }
         text
+    }
+
+    /// Reads a file that [`Guard::to_kept`] has written.
+    ///
+    /// # Errors
+    /// As [`Guard::read`].
+    pub fn read_kept(path: &Path) -> Result<Self, SettingsError> {
+        Self::from_kept(&text_of(path)?, path)
     }
 
     /// Reads what [`Guard::to_kept`] has written.
