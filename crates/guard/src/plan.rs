@@ -136,6 +136,9 @@ fn lead(part: &Part<'_>, facts: &Facts, family: Family) -> Option<Lead> {
 }
 
 #[cfg(test)]
+mod groups;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture::{facts, guard, link, tunnel};

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How long the guard has: its init script is told of a change at the same time as this process, and a device may be made only
 /// now.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);
