@@ -154,11 +154,13 @@ proptest! {
         tunnel in 0..6_u8,
         table in 7730_u32..7780,
     ) {
-        let mut base = Guard::default();
-        base.lan = lan.iter().map(|it| format!("br-{it}")).collect();
+        let mut base = Guard {
+            lan: lan.iter().map(|it| format!("br-{it}")).collect(),
+            table,
+            tunnels: vec![Pattern::new(&format!("mr-{tunnel}")).unwrap()],
+            ..Guard::default()
+        };
         base.merge_doubles();
-        base.table = table;
-        base.tunnels = vec![Pattern::new(&format!("mr-{tunnel}")).unwrap()];
         let (before, _) = base.clone().with_lists(&earlier, &[]);
         let (guard, left) = base.clone().with_lists(&lists, &before.groups);
         prop_assert_eq!(guard.fault().filter(|_| !guard.is_empty()), None);
