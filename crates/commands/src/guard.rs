@@ -203,7 +203,7 @@ fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         }
         Err(CommandError::Nothing) => match control::in_force() {
             None => return Ok(ExitCode::SUCCESS),
-            Some(guard) if guard.lan.is_empty() => return end(control::end()?),
+            Some(guard) if guard.lan.is_empty() => return end(&control::end()?),
             Some(mut guard) => {
                 guard.groups.clear();
                 control::on(&guard)?
@@ -242,11 +242,11 @@ fn refresh() -> Result<ExitCode, CommandError> {
 fn off() -> Result<ExitCode, CommandError> {
     // With settings that are wrong it is to be had all the same.
     let known = Guard::read(Path::new(DEFAULT_PATH)).ok();
-    end(control::off(known.as_ref())?)
+    end(&control::off(known.as_ref())?)
 }
 
-fn end(errors: Vec<GuardError>) -> Result<ExitCode, CommandError> {
-    for error in &errors {
+fn end(errors: &[GuardError]) -> Result<ExitCode, CommandError> {
+    for error in errors {
         log::error!("{error}");
     }
     if errors.is_empty() {

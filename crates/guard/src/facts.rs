@@ -68,7 +68,7 @@ impl Facts {
         let is_ours = |table: u32| {
             table == guard.table
                 || earlier == Some(table)
-                || tables().any(|it| it == table)
+                || tables().contains(&table)
                 || guard.groups.iter().any(|it| it.table == table)
         };
         let (mut main, mut own) = (Vec::new(), Vec::new());

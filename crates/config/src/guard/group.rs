@@ -10,6 +10,7 @@
 //! No device is in two groups, so that each has one table. A device that the file names too gets the stricter of both: the
 //! tunnels that are in its list and in the file.
 
+use std::ops::Range;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
@@ -296,7 +297,8 @@ impl Guard {
 }
 
 /// The tables that groups may have.
-pub fn tables() -> impl Iterator<Item = u32> {
+#[must_use]
+pub fn tables() -> Range<u32> {
     GROUP_TABLE..GROUP_TABLE + GROUP_TABLES
 }
 
