@@ -2,10 +2,14 @@
 #![no_main]
 
 use openwrt::network::{Network, device_of};
+use openwrt::only_through::Lists;
 use openwrt::uci::{FAULTS_MAX, Package};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);
+    if let Ok(all) = Lists::read(&text) {
+        assert!(all.lists.iter().all(|it| !it.lan.is_empty()));
+    }
     match Package::parse(&text) {
         Ok(package) => {
             let _ = package.section("@interface[-1]");

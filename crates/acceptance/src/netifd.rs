@@ -284,6 +284,12 @@ impl<'h> Netifd<'h> {
         })
     }
 
+    /// The faults that it keeps, in words.
+    pub fn faults(&self) -> Vec<String> {
+        let state = self.state.lock().unwrap();
+        state.faults.iter().map(|it| it.join(" ")).collect()
+    }
+
     /// All that processes have written to standard error.
     pub fn said(&self) -> String {
         let now = self.process.as_ref();

@@ -4,20 +4,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use config::guard::{DEFAULT_PATH, Guard, Pattern};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use config::guard::{DEFAULT_PATH, Guard};
 use config::settings::SettingsError;
 use guard::chain::{Refusal, WantedChain};
 use guard::control::{self, Done};
 use guard::{GuardError, Report, State};
+use openwrt::only_through::ListsError;
 use thiserror::Error;
+use wanted::Wanted;
 
 pub(crate) mod kept;
+mod lists;
 mod text;
+mod wanted;
 
 #[cfg(feature = "monitor")]
 pub(crate) use text::rows;
 pub(crate) use text::{document, render};
+pub(crate) use wanted::unknown_words;
 
 /// Exit code of `status` where the guard is off, as that of services that do not run.
 const OFF: u8 = 3;
@@ -30,7 +35,7 @@ pub(crate) fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
-            settings(of(
+            wanted::arguments(of(
                 "on",
                 "Hold what leaves by no tunnel, now and after any tunnel ends",
             ))
@@ -40,9 +45,13 @@ pub(crate) fn command() -> Command {
                 "Write the settings to the file, for the next boot",
             )),
         )
-        .subcommand(settings(of(
+        .subcommand(wanted::arguments(of(
             "watch",
             "As `on`, and again when other programs undo it; follow LAN and tunnels",
+        )))
+        .subcommand(wanted::arguments(of(
+            "reload",
+            "Take over changed settings, for init scripts; exit code 3 where `off` was said",
         )))
         .subcommand(of(
             "refresh",
@@ -58,76 +67,14 @@ pub(crate) fn command() -> Command {
                 "Show what is held and why; exit code 0 on, 1 on in part, 3 off",
             )
             .arg(flag("json", "Print a JSON document"))
-            .arg(file_argument()),
+            .arg(wanted::file_argument())
+            .arg(wanted::uci_argument()),
         )
 }
 
 fn flag(name: &'static str, help: &'static str) -> Arg {
     let flag = Arg::new(name).long(name).action(ArgAction::SetTrue);
     flag.help(help)
-}
-
-fn file_argument() -> Arg {
-    Arg::new("settings")
-        .long("settings")
-        .value_name("FILE")
-        .value_parser(value_parser!(PathBuf))
-        .help("Settings [default: /etc/millrace/guard.toml, if it is there]")
-}
-
-fn settings(command: Command) -> Command {
-    let list = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .value_name(value)
-            .action(ArgAction::Append)
-            .help(help)
-    };
-    command
-        .arg(file_argument())
-        .arg(list(
-            "lan",
-            "DEVICE",
-            "A guarded device, instead of the file's; may be repeated",
-        ))
-        .arg(list(
-            "reach",
-            "DEVICE",
-            "A further device that those may reach",
-        ))
-        .arg(list(
-            "tunnel",
-            "DEVICE",
-            "A tunnel's device, or mr-* for all that begin so",
-        ))
-        .arg(
-            Arg::new("table")
-                .long("table")
-                .value_name("NUMBER")
-                .help("The guard's routing table [default: 77]"),
-        )
-        .arg(flag(
-            "no-lead",
-            "Make no default route in the table; the tunnels do",
-        ))
-        .arg(list(
-            "dns",
-            "ADDRESS",
-            "A name server behind the tunnel: the router's dnsmasq asks only it, by the tunnel",
-        ))
-        .arg(list(
-            "dns-name",
-            "DOMAIN",
-            "Ask it for this domain only; others as before",
-        ))
-        .arg(flag(
-            "dns-redirect",
-            "Have queries of the LAN to other servers (port 53) come to the router",
-        ))
-        .arg(flag(
-            "dns-block-tls",
-            "Refuse DNS over TLS and QUIC of the LAN (port 853)",
-        ))
 }
 
 /// Exit code for a wrong command line, as of all commands.
@@ -148,6 +95,8 @@ enum CommandError {
     },
     #[error("{}: {error}", path.display())]
     Save { path: PathBuf, error: io::Error },
+    #[error("{}: {error}; what interfaces listed before is still held", path.display())]
+    Lists { path: PathBuf, error: ListsError },
     #[error(
         "no device of the LAN is named: write `lan = [\"br-lan\"]` to {DEFAULT_PATH}, or say --lan br-lan"
     )]
@@ -159,7 +108,10 @@ impl CommandError {
     fn is_of_settings(&self) -> bool {
         matches!(
             self,
-            Self::Settings(_) | Self::Guard(GuardError::Settings(_)) | Self::Nothing
+            Self::Settings(_)
+                | Self::Guard(GuardError::Settings(_))
+                | Self::Lists { .. }
+                | Self::Nothing
         )
     }
 
@@ -176,6 +128,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let result = match matches.subcommand() {
         Some(("on", m)) => on(m),
         Some(("watch", m)) => watch(m),
+        Some(("reload", m)) => reload(m),
         Some(("refresh", _)) => refresh(),
         Some(("off", _)) => off(),
         Some(("status", m)) => status(m),
@@ -189,14 +142,18 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
 
 fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     if matches.get_flag("show") {
-        return show(&wanted(matches)?);
+        return show(&Wanted::read(matches)?.guard);
     }
     if matches.get_flag("save") {
-        save(&wanted(matches)?, file(matches))?;
+        let base = wanted::base(matches)?;
+        if base.lan.is_empty() {
+            return Err(CommandError::Nothing);
+        }
+        save(&base, wanted::file(matches))?;
     }
     let (done, is_asked) = match set(matches) {
-        Ok(done) => (done, true),
-        Err(error) => (hold(matches, error)?, false),
+        Ok(set) => set,
+        Err(error) => (hold(error)?, false),
     };
     tell(&done);
     terminal::text(render(&done.report));
@@ -204,47 +161,65 @@ fn on(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     Ok(code(good))
 }
 
-/// Sets the guard by the file and the command line.
-fn set(matches: &ArgMatches) -> Result<Done, CommandError> {
-    let guard = wanted(matches)?;
-    let done = control::on(&guard)?;
-    if from_file(matches).is_ok_and(|file| file.as_ref() == Some(&guard)) {
-        kept::keep(&guard, file(matches));
+/// Sets the guard by all that asks for it; false where something of that is wrong.
+fn set(matches: &ArgMatches) -> Result<(Done, bool), CommandError> {
+    let wanted = Wanted::read(matches)?;
+    for error in &wanted.errors {
+        log::error!("{error}");
     }
-    Ok(done)
+    for words in &wanted.unheld {
+        log::warn!("{words}");
+    }
+    let done = control::on(&wanted.guard)?;
+    if wanted.is_written {
+        kept::keep(&wanted.guard, wanted::file(matches));
+    }
+    Ok((done, wanted.errors.is_empty()))
 }
 
-/// With settings that are wrong, what is in force is set again, or else the last ones of the file that were good: a mistake in
-/// it lets nothing go. The error itself where there are none, or where it is another one.
-fn hold(matches: &ArgMatches, error: CommandError) -> Result<Done, CommandError> {
-    if !error.is_of_settings() {
-        return Err(error);
-    }
-    if let Some(done) = control::refresh()? {
+/// Where nothing is named, what is in force is set again: to let go there is `off`.
+fn hold(error: CommandError) -> Result<Done, CommandError> {
+    if error.is_of_settings()
+        && let Some(done) = control::refresh()?
+    {
         log::error!("{error}");
         log::warn!("what the guard was switched on with is still in force");
         return Ok(done);
     }
-    // A file that names nothing, and none at all, is no mistake.
-    let kept = match error {
-        CommandError::Nothing => None,
-        _ => kept::read(file(matches)),
+    Err(error)
+}
+
+/// Takes over what settings say now, for those who change them: where `off` was said, nothing is done, and where nothing is
+/// listed any more, what was held by lists is let go.
+fn reload(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
+    if control::is_let_go() {
+        terminal::note("guard: off by `millrace guard off`; `millrace guard on` sets it again");
+        return Ok(ExitCode::from(OFF));
+    }
+    let done = match set(matches) {
+        Ok((done, is_good)) => {
+            tell(&done);
+            return Ok(code(is_good && done.errors.is_empty()));
+        }
+        Err(CommandError::Nothing) => match control::in_force() {
+            None => return Ok(ExitCode::SUCCESS),
+            Some(guard) if guard.lan.is_empty() => return end(&control::end()?),
+            Some(mut guard) => {
+                guard.groups.clear();
+                control::on(&guard)?
+            }
+        },
+        Err(error) => return Err(error),
     };
-    let Some(kept) = kept else { return Err(error) };
-    log::error!("{error}");
-    let path = kept::path_of(file(matches));
-    log::warn!(
-        "the guard is set by the last settings that were good, {}",
-        path.display()
-    );
-    Ok(control::on(&kept)?)
+    tell(&done);
+    Ok(code(done.errors.is_empty()))
 }
 
 fn watch(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     let done = match set(matches) {
-        Ok(done) => done,
+        Ok((done, _)) => done,
         // Also where it was switched on by hand: that is what is watched.
-        Err(error) => hold(matches, error)?,
+        Err(error) => hold(error)?,
     };
     tell(&done);
     // What cannot be set now is tried again; but without a record nothing would be: what starts this again does it then.
@@ -267,8 +242,11 @@ fn refresh() -> Result<ExitCode, CommandError> {
 fn off() -> Result<ExitCode, CommandError> {
     // With settings that are wrong it is to be had all the same.
     let known = Guard::read(Path::new(DEFAULT_PATH)).ok();
-    let errors = control::off(known.as_ref())?;
-    for error in &errors {
+    end(&control::off(known.as_ref())?)
+}
+
+fn end(errors: &[GuardError]) -> Result<ExitCode, CommandError> {
+    for error in errors {
         log::error!("{error}");
     }
     if errors.is_empty() {
@@ -279,8 +257,10 @@ fn off() -> Result<ExitCode, CommandError> {
 
 fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     // What is in force can be looked at, whatever the file is like.
-    let file = from_file(matches);
-    let report = control::status(file.as_ref().ok().and_then(Option::as_ref))?;
+    let file = wanted::from_file(matches);
+    let known = file.as_ref().ok().and_then(Option::as_ref);
+    let mut report = control::status(known)?;
+    let is_held = lists::judge(wanted::uci(matches), &mut report);
     if let Err(error) = &file {
         log::error!("{error}");
     }
@@ -291,15 +271,16 @@ fn status(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
     }
     Ok(match (report.state, report.asked) {
         (State::Off, false) if file.is_ok() => ExitCode::from(OFF),
-        _ => code(report.is_good() && file.is_ok()),
+        _ => code(report.is_good() && file.is_ok() && is_held),
     })
 }
 
-/// The guard in a word, for the status of tunnels; nothing where it is off.
+/// The guard in a word, for the status of tunnels; nothing where it is off and nothing asks for it.
 pub(crate) fn brief() -> Option<Report> {
     let known = Guard::read(Path::new(DEFAULT_PATH)).ok();
-    let report = control::status(known.as_ref()).ok()?;
-    (report.state != State::Off || report.asked).then_some(report)
+    let mut report = control::status(known.as_ref()).ok()?;
+    let is_held = lists::judge(Path::new(wanted::UCI), &mut report);
+    (report.state != State::Off || report.asked || !is_held).then_some(report)
 }
 
 fn code(good: bool) -> ExitCode {
@@ -341,99 +322,6 @@ fn show(guard: &Guard) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn file(matches: &ArgMatches) -> &Path {
-    let named = matches.get_one::<PathBuf>("settings");
-    named.map_or_else(|| Path::new(DEFAULT_PATH), PathBuf::as_path)
-}
-
-/// The settings of the file; nothing where none is named and there is none.
-fn from_file(matches: &ArgMatches) -> Result<Option<Guard>, SettingsError> {
-    let is_named = matches.get_one::<PathBuf>("settings").is_some();
-    match Guard::read(file(matches)) {
-        Err(SettingsError::Read { error, .. })
-            if !is_named && error.kind() == io::ErrorKind::NotFound =>
-        {
-            Ok(None)
-        }
-        other => other.map(Some),
-    }
-}
-
-/// The settings of the file, with what the command line says instead.
-fn wanted(matches: &ArgMatches) -> Result<Guard, CommandError> {
-    let mut guard = from_file(matches)?.unwrap_or_default();
-    if let Some(names) = devices(matches, "lan", "--lan")? {
-        guard.lan = names;
-    }
-    if let Some(names) = devices(matches, "reach", "--reach")? {
-        guard.reach = names;
-    }
-    if let Some(words) = matches.get_many::<String>("tunnel") {
-        let pattern = |word: &String| {
-            Pattern::new(word).ok_or_else(|| CommandError::Option {
-                option: "--tunnel",
-                found: word.clone(),
-                wanted: "the name of a device, or its beginning and an asterisk",
-            })
-        };
-        guard.tunnels = words.map(pattern).collect::<Result<_, _>>()?;
-    }
-    if let Some(word) = matches.get_one::<String>("table") {
-        guard.table = config::guard::table(word).ok_or_else(|| CommandError::Option {
-            option: "--table",
-            found: word.clone(),
-            wanted: "the number of a routing table other than 253 to 255",
-        })?;
-    }
-    guard.lead &= !matches.get_flag("no-lead");
-    if let Some(servers) = matches.get_many::<String>("dns") {
-        let server = |word: &String| {
-            config::guard::server(word).ok_or_else(|| CommandError::Option {
-                option: "--dns",
-                found: word.clone(),
-                wanted: "the address of a name server behind the tunnel",
-            })
-        };
-        guard.dns = servers.map(server).collect::<Result<_, _>>()?;
-    }
-    if let Some(names) = matches.get_many::<String>("dns-name") {
-        let domain = |word: &String| {
-            config::guard::domain(word).ok_or_else(|| CommandError::Option {
-                option: "--dns-name",
-                found: word.clone(),
-                wanted: "a domain, such as corp.example",
-            })
-        };
-        guard.dns_names = names.map(domain).collect::<Result<_, _>>()?;
-    }
-    guard.dns_redirect |= matches.get_flag("dns-redirect");
-    guard.dns_block_tls |= matches.get_flag("dns-block-tls");
-    guard.merge_doubles();
-    match guard.lan.is_empty() {
-        true => Err(CommandError::Nothing),
-        false => Ok(guard),
-    }
-}
-
-fn devices(
-    matches: &ArgMatches,
-    name: &str,
-    option: &'static str,
-) -> Result<Option<Vec<String>>, CommandError> {
-    let Some(words) = matches.get_many::<String>(name) else {
-        return Ok(None);
-    };
-    let device = |word: &String| match config::types::is_ifname(word) {
-        true => Ok(word.clone()),
-        false => Err(CommandError::Option {
-            option,
-            found: word.clone(),
-            wanted: "the name of a device",
-        }),
-    };
-    words.map(device).collect::<Result<_, _>>().map(Some)
-}
-
 /// Writes the settings to the file, which is whole at all times.
 fn save(guard: &Guard, path: &Path) -> Result<(), CommandError> {
     if let Some(fault) = guard.fault() {
@@ -449,47 +337,15 @@ fn save(guard: &Guard, path: &Path) -> Result<(), CommandError> {
 mod tests {
     use super::*;
 
-    fn read(words: &[&str]) -> Result<Guard, CommandError> {
-        let words = ["on", "--settings", "/dev/null"].iter().chain(words);
-        wanted(
-            &settings(Command::new("on"))
-                .try_get_matches_from(words)
-                .unwrap(),
-        )
-    }
-
-    #[test]
-    fn the_command_line_says_all_that_the_file_does() {
-        let words = "--lan br-lan --lan br-guest --reach br-iot --tunnel mr-* --table 99 --no-lead";
-        let guard = read(&words.split(' ').collect::<Vec<_>>()).unwrap();
-        assert_eq!(
-            guard.to_toml(),
-            "lan = [\"br-lan\", \"br-guest\"]\nreach = [\"br-iot\"]\ntunnels = [\"mr-*\"]\ntable = 99\nlead = false\n"
-        );
-        assert!(matches!(read(&[]), Err(CommandError::Nothing)));
-        let twice = read(&["--lan", "a", "--lan", "a", "--reach", "a"]).unwrap();
-        assert_eq!((twice.lan.len(), twice.reach.len()), (1, 0));
-        for wrong in [
-            ["--lan", "a b"],
-            ["--lan", "x\" } accept; #"],
-            ["--tunnel", "*"],
-            ["--table", "254"],
-        ] {
-            let error = read(&wrong).unwrap_err();
-            assert!(matches!(error, CommandError::Option { .. }), "{error}");
-            assert_eq!(error.code(), ExitCode::from(2));
-            assert!(!error.is_of_settings());
-        }
-    }
-
     #[test]
     fn settings_are_saved_as_they_are_read() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new").join("guard.toml");
-        let guard = read(&["--lan", "br-lan"]).unwrap();
+        let guard = wanted::tests::read(&["--lan", "br-lan"]).unwrap();
         save(&guard, &path).unwrap();
         assert_eq!(Guard::read(&path).unwrap(), guard);
-        let faulty = read(&["--lan", "mr-lan"]).unwrap();
+        let mut faulty = guard.clone();
+        faulty.lan.push("mr-lan".to_owned());
         assert!(save(&faulty, &path).is_err());
         assert_eq!(Guard::read(&path).unwrap(), guard);
     }

@@ -180,7 +180,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
     let tunnels = match words("tunnel") {
         None => guard
             .as_ref()
-            .map(|it| it.tunnels.clone())
+            .map(guarded_tunnels)
             .or_else(|| policy.as_ref().map(tunnels_of)),
         Some(words) => Some(
             words
@@ -197,7 +197,12 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
     };
     let lan = match words("lan") {
         Some(words) => words,
-        None => match guard.map(|it| [it.lan, it.reach].concat()) {
+        None => match guard.map(|it| {
+            it.within()
+                .into_iter()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        }) {
             Some(lan) if !lan.is_empty() => lan,
             _ => policy.map(|it| it.lan).unwrap_or_default(),
         },
@@ -220,6 +225,17 @@ fn plan(matches: &ArgMatches) -> Result<Plan, LeakTestError> {
         packets: !matches.get_flag("no-packets"),
         router: !matches.get_flag("no-router"),
     })
+}
+
+/// The devices that are tunnels to the guard.
+fn guarded_tunnels(guard: &config::guard::Guard) -> Vec<Pattern> {
+    match guard.is_empty() {
+        true => guard.tunnels.clone(),
+        false => {
+            let parts = guard.parts();
+            parts.iter().flat_map(|it| it.tunnels.to_vec()).collect()
+        }
+    }
 }
 
 /// The devices that are tunnels to the policy.

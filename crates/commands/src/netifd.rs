@@ -6,6 +6,7 @@
 //! that netifd keeps: an exit would only make it start the program again and again.
 
 mod given;
+mod held;
 mod manager;
 mod others;
 mod telling;

@@ -25,6 +25,10 @@ use crate::suggest::suggest;
 use crate::text::line_of;
 use crate::types::{decimal, is_domain, is_ifname};
 
+mod group;
+
+pub use group::{GROUP_TABLE, GROUP_TABLES, Group, LISTED_MAX, Listed, Part, tables};
+
 /// Where the settings are looked for when no file is named.
 pub const DEFAULT_PATH: &str = "/etc/millrace/guard.toml";
 
@@ -89,6 +93,8 @@ pub struct Guard {
     pub dns_redirect: bool,
     /// DNS over TLS and over QUIC, which have a port of their own, are refused.
     pub dns_block_tls: bool,
+    /// Devices with tunnels of their own. The file has none: they are what OpenWrt's interfaces list.
+    pub groups: Vec<Group>,
 }
 
 impl Default for Guard {
@@ -103,6 +109,7 @@ impl Default for Guard {
             dns_names: Vec::new(),
             dns_redirect: false,
             dns_block_tls: false,
+            groups: Vec::new(),
         }
     }
 }
@@ -164,6 +171,11 @@ impl Guard {
     /// # Errors
     /// [`SettingsError::Syntax`], [`SettingsError::Unknown`] or [`SettingsError::Value`], each with the line.
     pub fn from_toml(text: &str, path: &Path) -> Result<Self, SettingsError> {
+        Self::of_text(text, path, false)
+    }
+
+    /// The same, with groups where it is this program that has written it.
+    fn of_text(text: &str, path: &Path, is_kept: bool) -> Result<Self, SettingsError> {
         let place = |offset: usize| Origin::File {
             path: path.to_owned(),
             line: line_of(text, offset),
@@ -216,6 +228,7 @@ impl Guard {
                     let names = words.and_then(|it| it.into_iter().map(domain).collect());
                     guard.dns_names = names.ok_or_else(|| refused(NAMES))?;
                 }
+                "group" if is_kept => guard.groups = group::groups(value.get_ref(), text, path)?,
                 _ => {
                     return Err(SettingsError::Unknown {
                         suggestion: suggest(key, &KEYS),
@@ -285,10 +298,10 @@ impl Guard {
     /// Why these settings would guard nothing, or hold what they should not: a sentence. `None` where they are well.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
-        if self.lan.is_empty() {
+        if self.is_empty() {
             return Some("no device of the LAN is named".to_owned());
         }
-        if self.tunnels.is_empty() {
+        if self.tunnels.is_empty() && !self.lan.is_empty() {
             return Some("no device is named as a tunnel".to_owned());
         }
         let lists = [&self.lan, &self.reach];
@@ -305,14 +318,14 @@ impl Guard {
         if all().any(|name| name == "lo") {
             return Some("lo is the host itself".to_owned());
         }
-        for pattern in &self.tunnels {
+        for pattern in self.tunnels.iter().filter(|_| !self.lan.is_empty()) {
             if let Some(name) = all().find(|name| pattern.matches(name)) {
                 return Some(format!(
                     "{name} is a device of the LAN, and {pattern} says that it is a tunnel"
                 ));
             }
         }
-        None
+        self.fault_of_groups()
     }
 
     /// Whether a device of this name is a tunnel; the place of its name among them, the preferred first.

@@ -1,6 +1,7 @@
 //! The record of what was asked for: the settings in force, until `off` or the next boot.
 //!
-//! It tells a process that sets the guard again whether it still shall. What holds does not depend on it.
+//! It tells a process that sets the guard again whether it still shall, and one that takes over changed settings whether the
+//! user has let go. What holds does not depend on it.
 
 use std::path::Path;
 
@@ -11,6 +12,9 @@ use crate::record::{self, Record};
 
 /// What its file is called.
 const NAME: &str = "guard";
+
+/// What stands in the place of settings after `off`.
+const LET_GO: &str = "# off\n";
 
 /// The record, locked.
 #[derive(Debug)]
@@ -29,10 +33,15 @@ impl Asked {
 
     /// Says that it shall be on.
     pub(crate) fn write(&self, guard: &Guard) -> Result<(), GuardError> {
-        self.0.write(&guard.to_toml())
+        self.0.write(&guard.to_kept())
     }
 
-    /// Says that it shall be off.
+    /// Says that it shall be off, as the user has said.
+    pub(crate) fn let_go(&self) -> Result<(), GuardError> {
+        self.0.write(LET_GO)
+    }
+
+    /// Says that nothing was asked for.
     pub(crate) fn remove(&self) -> Result<(), GuardError> {
         self.0.remove()
     }
@@ -43,8 +52,16 @@ pub(crate) fn peek() -> Option<Guard> {
     guard_of(&record::peek(NAME)?)
 }
 
+/// Whether the user has let go, and not asked for it since.
+pub(crate) fn is_let_go() -> bool {
+    record::peek(NAME).is_some_and(|text| text == LET_GO)
+}
+
 fn guard_of(text: &str) -> Option<Guard> {
-    Guard::from_toml(text, Path::new(record::DIRECTORY))
+    if text == LET_GO {
+        return None;
+    }
+    Guard::from_kept(text, Path::new(record::DIRECTORY))
         .map_err(|error| log::warn!("{error}"))
         .ok()
 }
@@ -72,9 +89,12 @@ mod tests {
         // A name for each network namespace.
         let inode = namespace::inode().unwrap();
         assert!(directory.join(format!("guard@{inode}.toml")).exists());
-        asked.remove().unwrap();
+        asked.let_go().unwrap();
         assert_eq!(asked.read(), None);
-        asked.remove().unwrap();
+        for _ in 0..2 {
+            asked.remove().unwrap();
+            assert_eq!(asked.read(), None);
+        }
     }
 
     #[test]

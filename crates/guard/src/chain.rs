@@ -65,19 +65,24 @@ impl WantedChain {
     /// The chain that holds, for these settings, whose names are checked ones. Its last rule refuses.
     #[must_use]
     pub fn new(guard: &Guard) -> Self {
-        let from = format!("iifname {}", set(&mut guard.lan.iter()));
-        let within = set(&mut guard.lan.iter().chain(&guard.reach));
+        let from = |names: &[&str]| format!("iifname {}", set(names));
+        let all = from(&guard.guarded());
+        let within = set(&guard.within());
         let mut rules = Vec::new();
-        if guard.dns_block_tls {
-            let matched = format!("{from} meta l4proto {{ tcp, udp }} th dport 853");
+        if guard.dns_block_tls && !guard.lan.is_empty() {
+            let lan = from(&names(&guard.lan));
+            let matched = format!("{lan} meta l4proto {{ tcp, udp }} th dport 853");
             rules.push((matched, Verdict::Refuse));
         }
-        rules.push((format!("{from} oifname {within}"), Verdict::Accept));
-        // One by one: names with an open end do not go into the sets of every kernel.
-        for tunnel in &guard.tunnels {
-            rules.push((format!("{from} oifname \"{tunnel}\""), Verdict::Accept));
+        rules.push((format!("{all} oifname {within}"), Verdict::Accept));
+        for part in guard.parts().iter().filter(|it| !it.lan.is_empty()) {
+            let lan = from(&part.lan);
+            // One by one: names with an open end do not go into the sets of every kernel.
+            for tunnel in part.tunnels {
+                rules.push((format!("{lan} oifname \"{tunnel}\""), Verdict::Accept));
+            }
         }
-        rules.push((format!("{from} counter"), Verdict::Refuse));
+        rules.push((format!("{all} counter"), Verdict::Refuse));
         Self::of(
             CHAIN,
             "filter hook forward",
@@ -89,12 +94,11 @@ impl WantedChain {
     /// The chain by which queries to other name servers come to this host, where that is wanted.
     #[must_use]
     pub fn of_dns(guard: &Guard) -> Option<Self> {
-        let from = format!("iifname {}", set(&mut guard.lan.iter()));
+        let from = format!("iifname {}", set(&names(&guard.lan)));
         let rule = |protocol| (format!("{from} {protocol} dport 53"), Verdict::Redirect);
         let rules = ["udp", "tcp"].map(rule).to_vec();
         let place = (HOOK_PREROUTING, DNS_PRIORITY);
-        guard
-            .dns_redirect
+        (guard.dns_redirect && !guard.lan.is_empty())
             .then(|| Self::of(DNS_CHAIN, "nat hook prerouting", place, rules))
     }
 
@@ -163,9 +167,13 @@ impl WantedChain {
     }
 }
 
+fn names(list: &[String]) -> Vec<&str> {
+    list.iter().map(String::as_str).collect()
+}
+
 /// Names as a set of `nft`.
-fn set(names: &mut dyn Iterator<Item = &String>) -> String {
-    let quoted: Vec<String> = names.map(|name| format!("\"{name}\"")).collect();
+fn set(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
     format!("{{ {} }}", quoted.join(", "))
 }
 

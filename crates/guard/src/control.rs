@@ -1,8 +1,9 @@
 //! What the commands do: on, again, off, and a look.
 
+use std::collections::BTreeSet;
 use std::fs;
 
-use config::guard::Guard;
+use config::guard::{Guard, Part};
 use host::dnsmasq::Restarts;
 use netio::netlink::Rule;
 
@@ -14,8 +15,8 @@ use crate::system::System;
 use crate::way::Way;
 use crate::{GuardError, apply, flows};
 
-/// The interfaces that packets of IPv4 and of IPv6 go through; none where they are held.
-pub(crate) type Ways = [Option<u32>; 2];
+/// For each table the interfaces that packets of IPv4 and of IPv6 go through; none where they are held.
+pub(crate) type Ways = Vec<(u32, [Option<u32>; 2])>;
 
 /// What was done.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub struct Done {
     pub closed: bool,
     /// Connections that were forgotten, as they had another way.
     pub forgotten: usize,
+    pub(crate) ways: Ways,
 }
 
 /// Sets the guard by these settings, which are in force from now on.
@@ -79,23 +81,51 @@ pub(crate) fn refresh_since(
         .transpose()
 }
 
-/// Takes the guard away: everything leaves by the way that the host has for it. Returns what could not be taken away.
+/// Takes the guard away: everything leaves by the way that the host has for it, until it is asked for again. Returns what
+/// could not be taken away.
 ///
 /// # Errors
 /// When the host cannot be looked at.
 pub fn off(guard: Option<&Guard>) -> Result<Vec<GuardError>, GuardError> {
+    lift(guard, Asked::let_go)
+}
+
+/// The same where settings ask for nothing any more: what they ask for later is set again.
+///
+/// # Errors
+/// As [`off`].
+pub fn end() -> Result<Vec<GuardError>, GuardError> {
+    lift(None, Asked::remove)
+}
+
+/// The settings in force, if the guard is on.
+#[must_use]
+pub fn in_force() -> Option<Guard> {
+    asked::peek()
+}
+
+/// Whether it is off since [`off`], and nothing has asked for it since.
+#[must_use]
+pub fn is_let_go() -> bool {
+    asked::is_let_go()
+}
+
+fn lift(
+    guard: Option<&Guard>,
+    say: fn(&Asked) -> Result<(), GuardError>,
+) -> Result<Vec<GuardError>, GuardError> {
     let mut errors = Vec::new();
     let record = or_note(Asked::lock(), &mut errors);
     let asked = record.as_ref().and_then(Asked::read);
     if let Some(record) = &record {
-        or_note(record.remove(), &mut errors);
+        or_note(say(record), &mut errors);
     }
     let earlier = guard.map(|it| it.table);
     let guard = asked.or_else(|| guard.cloned()).unwrap_or_default();
     let mut system = System::open()?;
     let facts = Facts::gather(&guard, earlier, &mut system)?;
     let applied = apply::lift(&Plan::lift(&facts), &mut system);
-    flows::forget(&guard, &facts, &mut system);
+    flows::forget(&guard, &guard.guarded(), &facts, &mut system);
     errors.extend(applied.errors);
     Ok(errors)
 }
@@ -128,20 +158,35 @@ fn set(
     if !plan.is_empty() {
         facts = Facts::gather(guard, None, &mut system)?;
     }
-    let forgotten = match applied.closed || ways(guard, &facts) != before {
-        true => flows::forget(guard, &facts, &mut system),
-        false => 0,
+    let now = ways(guard, &facts);
+    // A tunnel that comes or goes is no matter of those who have another.
+    let devices: Vec<&str> = match applied.closed {
+        true => guard.guarded(),
+        false => guard
+            .parts()
+            .into_iter()
+            .zip(&now)
+            .filter(|(_, way)| !before.contains(way))
+            .flat_map(|(part, _)| part.lan)
+            .collect(),
+    };
+    let forgotten = match devices.is_empty() {
+        true => 0,
+        false => flows::forget(guard, &devices, &facts, &mut system),
     };
     Ok(Done {
         report: report(Some(guard), asked, &facts, &system),
         errors: applied.errors,
         closed: applied.closed,
         forgotten,
+        ways: now,
     })
 }
 
 fn ways(guard: &Guard, facts: &Facts) -> Ways {
-    FAMILIES.map(|family| Way::of(guard, facts, family).index())
+    let of = |part: &Part<'_>| FAMILIES.map(|family| Way::of(part, facts, family).index());
+    let parts = guard.parts();
+    parts.iter().map(|part| (part.table, of(part))).collect()
 }
 
 fn report(guard: Option<&Guard>, asked: bool, facts: &Facts, system: &System) -> Report {
@@ -158,7 +203,7 @@ fn report(guard: Option<&Guard>, asked: bool, facts: &Facts, system: &System) ->
         }));
     }
     if report.state == State::Held
-        && let Some(guard) = guard
+        && let Some(guard) = guard.filter(|it| !it.lan.is_empty())
         && !facts
             .links
             .iter()
@@ -173,13 +218,21 @@ fn report(guard: Option<&Guard>, asked: bool, facts: &Facts, system: &System) ->
             .notes
             .extend(host::tunnel_devices::instead(up, |_| false));
     }
-    if let Way::Through { device, .. } = &report.ways[0]
-        && is_filter_strict(device)
-    {
-        report.notes.push(format!(
-            "answers that come by {device} are dropped, as net.ipv4.conf.{device}.rp_filter (or all) is 1: set it to 2"
-        ));
-    }
+    let through: BTreeSet<&str> = report
+        .parts
+        .iter()
+        .filter_map(|part| part.ways[0].device())
+        .collect();
+    let strict: Vec<String> = through
+        .into_iter()
+        .filter(|device| is_filter_strict(device))
+        .map(|device| {
+            format!(
+                "answers that come by {device} are dropped, as net.ipv4.conf.{device}.rp_filter (or all) is 1: set it to 2"
+            )
+        })
+        .collect();
+    report.notes.extend(strict);
     report
 }
 

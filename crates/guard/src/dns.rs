@@ -63,12 +63,14 @@ fn head(file: &str) -> Option<(&str, u32)> {
 /// The device that queries leave by, and its number: that of the way, or the preferred tunnel's. Without one the name that it
 /// would have, or, of names with an open end, their beginning, which is a tunnel's too.
 fn device<'a>(guard: &'a Guard, facts: &'a Facts) -> (&'a str, u32) {
+    // Its table is led into even where each of its devices is in a group.
+    let part = guard.own();
     let through = crate::facts::FAMILIES
         .into_iter()
-        .find_map(|family| Way::of(guard, facts, family).index());
+        .find_map(|family| Way::of(&part, facts, family).index());
     let link = match through {
         Some(index) => facts.link(index),
-        None => tunnels(guard, facts).into_iter().next(),
+        None => tunnels(&part, facts).into_iter().next(),
     };
     match link {
         Some(link) => (&link.name, link.index),

@@ -1,6 +1,6 @@
 //! What a plan has to know of the host. Gathering it changes nothing.
 
-use config::guard::Guard;
+use config::guard::{Guard, tables};
 use netio::netlink::{Address, Chain, Family, Link, NetlinkError, Route, Rule, TABLE_MAIN};
 
 use crate::chain::{CHAIN, DNS_CHAIN, TABLE};
@@ -18,10 +18,8 @@ pub struct Facts {
     pub addresses: Vec<Address>,
     /// Routes of the main table.
     pub main: Vec<Route>,
-    /// Routes of the guard's table.
-    pub table: Vec<Route>,
-    /// Routes of the table that was the guard's before, where that is another one.
-    pub earlier: Vec<Route>,
+    /// Routes of the guard's tables: those that settings name, those that groups may have, and those of settings before.
+    pub tables: Vec<Route>,
     /// Rules of IPv4 and of IPv6; `None` where the kernel has none for the family.
     pub rules: [Option<Vec<Rule>>; 2],
     /// The guard's chain.
@@ -57,7 +55,7 @@ pub enum DnsmasqFact {
 }
 
 impl Facts {
-    /// Looks at the host, as far as it matters for these settings. `earlier` is the table of those before.
+    /// Looks at the host, as far as it matters for these settings. `earlier` is the file's table of those before.
     ///
     /// # Errors
     /// When the kernel refuses to list interfaces, addresses or routes.
@@ -67,22 +65,25 @@ impl Facts {
         system: &mut System,
     ) -> Result<Self, NetlinkError> {
         let netlink = &mut system.netlink;
-        let (mut main, mut table, mut before) = (Vec::new(), Vec::new(), Vec::new());
+        let is_ours = |table: u32| {
+            table == guard.table
+                || earlier == Some(table)
+                || tables().contains(&table)
+                || guard.groups.iter().any(|it| it.table == table)
+        };
+        let (mut main, mut own) = (Vec::new(), Vec::new());
         for route in netlink.routes(None)? {
             if route.table == TABLE_MAIN {
                 main.push(route);
-            } else if route.table == guard.table {
-                table.push(route);
-            } else if Some(route.table) == earlier {
-                before.push(route);
+            } else if is_ours(route.table) {
+                own.push(route);
             }
         }
         Ok(Self {
             links: netlink.links()?,
             addresses: netlink.addresses(None)?,
             main,
-            table,
-            earlier: before,
+            tables: own,
             rules: FAMILIES.map(|family| netlink.rules(family).ok()),
             chain: chain(system, CHAIN),
             dns_chain: chain(system, DNS_CHAIN),
@@ -92,6 +93,11 @@ impl Facts {
             },
             ipv6: std::path::Path::new("/proc/sys/net/ipv6").exists(),
         })
+    }
+
+    /// The routes of a table of the guard's.
+    pub(crate) fn of_table(&self, table: u32) -> impl Iterator<Item = &Route> {
+        self.tables.iter().filter(move |it| it.table == table)
     }
 
     /// The interface with this index.

@@ -78,7 +78,7 @@ pub(crate) fn facts() -> Facts {
             route("198.51.100.0", 24, 3, TABLE_MAIN),
             route("0.0.0.0", 0, 3, TABLE_MAIN),
         ],
-        table: Vec::new(),
+        tables: Vec::new(),
         rules: [Family::V4, Family::V6]
             .map(|family| Some(vec![rule(family, 0, 255), rule(family, 32766, TABLE_MAIN)])),
         ..Facts::default()

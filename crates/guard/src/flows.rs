@@ -25,14 +25,10 @@ struct Leaving {
 }
 
 impl Leaving {
-    fn new(guard: &Guard, facts: &Facts) -> Self {
-        let names = |list: &mut dyn Iterator<Item = &String>| -> Vec<Network> {
-            let names: Vec<String> = list.cloned().collect();
-            networks(facts, &names.iter().map(String::as_str).collect::<Vec<_>>())
-        };
+    fn new(guard: &Guard, devices: &[&str], facts: &Facts) -> Self {
         Self {
-            lan: names(&mut guard.lan.iter()),
-            within: names(&mut guard.lan.iter().chain(&guard.reach)),
+            lan: networks(facts, devices),
+            within: networks(facts, &guard.within()),
             own: facts.addresses.iter().map(|it| it.ip).collect(),
         }
     }
@@ -58,9 +54,9 @@ impl Leaving {
     }
 }
 
-/// Forgets the connections of guarded devices that leave the LAN, and returns how many.
-pub(crate) fn forget(guard: &Guard, facts: &Facts, system: &mut System) -> usize {
-    let leaving = Leaving::new(guard, facts);
+/// Forgets the connections of these guarded devices that leave the LAN, and returns how many.
+pub(crate) fn forget(guard: &Guard, devices: &[&str], facts: &Facts, system: &mut System) -> usize {
+    let leaving = Leaving::new(guard, devices, facts);
     forget_those(system, |flow| leaving.has(flow))
 }
 
@@ -107,7 +103,8 @@ mod tests {
 
     #[test]
     fn only_what_leaves_the_lan_is_forgotten() {
-        let leaving = Leaving::new(&guard(), &facts());
+        let guard = guard();
+        let leaving = Leaving::new(&guard, &guard.guarded(), &facts());
         for (src, dst, wanted) in [
             ("192.168.1.9", "203.0.113.9", true),
             ("2001:db8:1:1::9", "2001:db8:f::9", true),
@@ -124,7 +121,8 @@ mod tests {
 
     #[test]
     fn what_began_elsewhere_is_forgotten_by_its_answers() {
-        let leaving = Leaving::new(&guard(), &facts());
+        let guard = guard();
+        let leaving = Leaving::new(&guard, &guard.guarded(), &facts());
         let leaves = |src, dst, from, to| {
             leaving.either_leaves((ip(src), ip(dst)), Some((ip(from), ip(to))))
         };

@@ -44,7 +44,7 @@ pub use dns::DnsChange;
 pub use error::GuardError;
 pub use facts::{ChainFact, DnsmasqFact, Facts};
 pub use plan::Plan;
-pub use report::{Layer, Report, State};
+pub use report::{Layer, PartReport, Report, State};
 pub use watch::watch;
 pub use way::{Way, Why};
 

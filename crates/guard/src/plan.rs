@@ -1,6 +1,6 @@
 //! Decides what has to be done. Nothing is read or changed: settings and facts in, changes out.
 
-use config::guard::Guard;
+use config::guard::{Guard, Part};
 use netio::netlink::{Family, Route};
 
 use crate::chain::WantedChain;
@@ -42,13 +42,8 @@ impl Plan {
     /// What sets the guard, on a host where the facts hold.
     #[must_use]
     pub fn set(guard: &Guard, facts: &Facts) -> Self {
-        let devices: Vec<&str> = guard
-            .lan
-            .iter()
-            .chain(&guard.reach)
-            .map(String::as_str)
-            .collect();
-        let networks = networks(facts, &devices);
+        let networks = networks(facts, &guard.within());
+        let parts = guard.parts();
         let mut plan = Self {
             chain: match &facts.chain {
                 ChainFact::There(chain) => !WantedChain::new(guard).is(chain),
@@ -69,10 +64,13 @@ impl Plan {
             let of_family = changes(rules, &wanted(guard, &networks, family));
             plan.rules.add.extend(of_family.add);
             plan.rules.delete.extend(of_family.delete);
-            plan.leads.extend(lead(guard, facts, family));
+            plan.leads
+                .extend(parts.iter().filter_map(|part| lead(part, facts, family)));
         }
-        // After the rules: no rule leads into that table any more.
-        plan.leads.extend(leads(&facts.earlier));
+        // After the rules: no rule leads into these tables any more.
+        let is_gone = |route: &&Route| !parts.iter().any(|part| part.table == route.table);
+        plan.leads
+            .extend(leads(facts.tables.iter().filter(is_gone)));
         plan
     }
 
@@ -91,7 +89,7 @@ impl Plan {
                 add: Vec::new(),
                 delete: rules.filter(|rule| is_ours(rule)).copied().collect(),
             },
-            leads: leads(&facts.table).chain(leads(&facts.earlier)).collect(),
+            leads: leads(facts.tables.iter()).collect(),
         }
     }
 
@@ -111,31 +109,34 @@ fn is_lead(route: &Route) -> bool {
 }
 
 /// What takes the guard's own default routes away.
-fn leads(routes: &[Route]) -> impl Iterator<Item = Lead> {
-    let ours = routes.iter().filter(|route| is_lead(route));
+fn leads<'f>(routes: impl Iterator<Item = &'f Route>) -> impl Iterator<Item = Lead> {
+    let ours = routes.filter(|route| is_lead(route));
     ours.copied().map(Lead::Remove)
 }
 
-/// The change of the guard's own default route of a family. It leads to the preferred tunnel that is up and has an address
+/// The change of the guard's own default route of a part and a family. It leads to the preferred tunnel that is up and has an address
 /// of the family: through one without, packets would only vanish, and programs would wait for them.
-fn lead(guard: &Guard, facts: &Facts, family: Family) -> Option<Lead> {
-    let mut ours = facts.table.iter();
+fn lead(part: &Part<'_>, facts: &Facts, family: Family) -> Option<Lead> {
+    let mut ours = facts.of_table(part.table);
     let now = ours.find(|route| is_lead(route) && Family::of(route.dst) == family);
-    let tunnel = tunnels(guard, facts)
+    let tunnel = tunnels(part, facts)
         .into_iter()
         .find(|link| link.up && facts.has_address(link.index, family));
-    match tunnel.filter(|_| guard.lead) {
+    match tunnel.filter(|_| part.lead) {
         Some(tunnel) if now.is_some_and(|it| it.dev == Some(tunnel.index)) => None,
         Some(tunnel) => {
             let mut route = Route::default_of(family)
                 .dev(tunnel.index)
-                .table(guard.table);
+                .table(part.table);
             route.metric = Some(METRIC);
             Some(Lead::Set(route))
         }
         None => now.copied().map(Lead::Remove),
     }
 }
+
+#[cfg(test)]
+mod groups;
 
 #[cfg(test)]
 mod tests {
@@ -153,10 +154,10 @@ mod tests {
         }
         for lead in &plan.leads {
             let (Lead::Set(route) | Lead::Remove(route)) = lead;
-            let same = |it: &Route| is_lead(it) && it.dst == route.dst;
-            facts.table.retain(|it| !same(it));
+            let same = |it: &Route| is_lead(it) && (it.dst, it.table) == (route.dst, route.table);
+            facts.tables.retain(|it| !same(it));
             if let Lead::Set(route) = lead {
-                facts.table.push(*route);
+                facts.tables.push(*route);
             }
         }
         facts
@@ -174,7 +175,7 @@ mod tests {
         assert!(again.rules.is_empty() && again.leads.is_empty());
         assert!(after.is_any_there());
         let lifted = done(&after, &Plan::lift(&after));
-        assert_eq!((lifted.rules, lifted.table), (before.rules, before.table));
+        assert_eq!((lifted.rules, lifted.tables), (before.rules, before.tables));
     }
 
     #[test]
@@ -210,7 +211,7 @@ mod tests {
         let mut facts = facts();
         let mut ours = crate::fixture::route("0.0.0.0", 0, 7, 78);
         ours.metric = Some(METRIC);
-        facts.earlier = vec![ours, crate::fixture::route("10.0.0.0", 8, 7, 78)];
+        facts.tables = vec![ours, crate::fixture::route("10.0.0.0", 8, 7, 78)];
         assert_eq!(Plan::set(&guard(), &facts).leads, [Lead::Remove(ours)]);
         assert_eq!(Plan::lift(&facts).leads, [Lead::Remove(ours)]);
     }

@@ -1,6 +1,6 @@
 //! How the guard stands.
 
-use config::guard::Guard;
+use config::guard::{Guard, Part};
 use netio::netlink::{Family, RouteKind};
 
 use crate::chain::{PRIORITY, WantedChain, refused};
@@ -63,6 +63,50 @@ impl Layer {
     }
 }
 
+/// How devices stand that have the same tunnels.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PartReport {
+    /// The devices.
+    pub lan: Vec<String>,
+    /// Their tunnels, the preferred first.
+    pub tunnels: Vec<String>,
+    /// The routing table that leads into one of them.
+    pub table: u32,
+    /// The way of IPv4 and of IPv6.
+    pub ways: [Way; 2],
+}
+
+impl PartReport {
+    fn new(part: &Part<'_>, facts: &Facts) -> Self {
+        Self {
+            lan: part.lan.iter().map(|it| (*it).to_owned()).collect(),
+            tunnels: part.tunnels.iter().map(ToString::to_string).collect(),
+            table: part.table,
+            ways: FAMILIES.map(|family| Way::of(part, facts, family)),
+        }
+    }
+
+    /// Whether there is a way in one family at least.
+    #[must_use]
+    pub fn is_through(&self) -> bool {
+        self.ways.iter().any(|way| way.index().is_some())
+    }
+
+    /// The ways in words, in one line.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let of = |way: &Way| match way {
+            Way::Through { device, .. } => format!("through {device}"),
+            Way::Held(why) => format!("held: {why}"),
+        };
+        let [v4, v6] = self.ways.each_ref().map(of);
+        match self.ways[0].index() == self.ways[1].index() {
+            true => v4,
+            false => format!("IPv4 {v4}; IPv6 {v6}"),
+        }
+    }
+}
+
 /// How the guard stands.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Report {
@@ -72,8 +116,8 @@ pub struct Report {
     pub guard: Option<Guard>,
     /// It was asked for, and not lifted since.
     pub asked: bool,
-    /// The way of IPv4 and of IPv6.
-    pub ways: [Way; 2],
+    /// What leaves by tunnels of its own: at least one, that of the file first where it guards something.
+    pub parts: Vec<PartReport>,
     /// The chain.
     pub chain: Layer,
     /// The rules of IPv4 and of IPv6.
@@ -95,9 +139,7 @@ impl Report {
     #[must_use]
     pub fn new(guard: Option<&Guard>, asked: bool, facts: &Facts) -> Self {
         let settings = guard.cloned().unwrap_or_default();
-        let devices = settings.lan.iter().chain(&settings.reach);
-        let devices: Vec<&str> = devices.map(String::as_str).collect();
-        let networks = networks(facts, &devices);
+        let networks = networks(facts, &settings.within());
         let chain = layer(&facts.chain, &WantedChain::new(&settings));
         let redirect = WantedChain::of_dns(&settings).map(|it| layer(&facts.dns_chain, &it));
         let dnsmasq = (!settings.dns.is_empty()).then(|| dnsmasq(&settings, facts));
@@ -112,16 +154,21 @@ impl Report {
                 None => Layer::Unseen("the kernel has no policy routing".to_owned()),
             }
         });
-        let ways = FAMILIES.map(|family| Way::of(&settings, facts, family));
+        let mut parts = settings.parts();
+        parts.retain(|part| !part.lan.is_empty());
+        if parts.is_empty() {
+            parts.push(settings.own());
+        }
+        let parts: Vec<PartReport> = parts.iter().map(|it| PartReport::new(it, facts)).collect();
         let mut report = Self {
             state: match facts.is_any_there() {
                 false => State::Off,
-                true if ways.iter().any(|way| way.index().is_some()) => State::Through,
+                true if parts.iter().any(PartReport::is_through) => State::Through,
                 true => State::Held,
             },
             guard: guard.cloned(),
             asked,
-            ways,
+            parts,
             chain,
             rules,
             redirect,
@@ -186,8 +233,9 @@ impl Report {
             ));
         }
         for index in self
-            .ways
+            .parts
             .iter()
+            .flat_map(|part| &part.ways)
             .filter_map(Way::index)
             .collect::<std::collections::BTreeSet<_>>()
         {
@@ -222,8 +270,8 @@ fn dnsmasq(guard: &Guard, facts: &Facts) -> Layer {
 
 /// What is wrong with devices of the LAN. Packets of a bridge's port come in by the bridge.
 fn idle(guard: &Guard, facts: &Facts) -> Vec<String> {
-    let of = |name: &String| {
-        let Some(link) = facts.links.iter().find(|link| link.name == *name) else {
+    let of = |name: &str| {
+        let Some(link) = facts.links.iter().find(|link| link.name == name) else {
             return Some(format!(
                 "there is no device {name}: what comes in by another is not held"
             ));
@@ -234,7 +282,7 @@ fn idle(guard: &Guard, facts: &Facts) -> Vec<String> {
             "{name} is a part of {master}, by which its packets come in: they are not held; guard that instead"
         ))
     };
-    guard.lan.iter().filter_map(of).collect()
+    guard.guarded().into_iter().filter_map(of).collect()
 }
 
 /// A warning where the host's default route leads out of a device that the LAN reaches: both layers know ways only by
@@ -245,8 +293,7 @@ fn one_armed(guard: &Guard, facts: &Facts) -> Option<String> {
     });
     let name = out.find_map(|route| {
         let link = facts.link(route.dev?)?;
-        let mut all = guard.lan.iter().chain(&guard.reach);
-        all.find(|name| **name == link.name)
+        guard.within().into_iter().find(|name| *name == link.name)
     })?;
     Some(format!(
         "the router's own default route leads out of {name}, which the LAN reaches: the packet filter lets through what \
@@ -278,10 +325,10 @@ mod tests {
         let mut facts = on();
         assert_eq!(state(&facts), State::Held);
         facts.links.push(link(7, "mr-office", true));
-        facts.table.push(route("0.0.0.0", 0, 7, 77));
+        facts.tables.push(route("0.0.0.0", 0, 7, 77));
         let report = Report::new(Some(&guard()), true, &facts);
         assert_eq!(report.state, State::Through);
-        assert!(matches!(report.ways[1], Way::Held(_)));
+        assert!(matches!(report.parts[0].ways[1], Way::Held(_)));
         assert_eq!(report.rules, [Layer::Whole, Layer::Whole]);
         // The chain is not there.
         assert!(!report.is_whole());

@@ -1,7 +1,8 @@
 //! The second layer: routing rules.
 //!
 //! All rules with one of its three priorities are the guard's. Those of the crate `policy` are between and behind them:
-//! what it leads through a tunnel goes there before the guard's table is asked, what it leads around tunnels does not.
+//! what it leads through a tunnel goes there before the guard's tables are asked, what it leads around tunnels does not.
+//! Groups need no priorities of their own: a device is in one of them, and its rules name the device.
 
 use config::guard::Guard;
 use netio::netlink::{DeviceName, Family, Rule, TABLE_MAIN};
@@ -10,7 +11,7 @@ use crate::networks::Network;
 
 /// Priority of the rules by which the LAN reaches its own networks.
 pub const TO_LAN: u32 = 900;
-/// Priority of the rules by which it looks into the guard's table.
+/// Priority of the rules by which it looks into the guard's table, or its group's.
 pub const INTO_TABLE: u32 = 980;
 /// Priority of the rules by which all else goes nowhere.
 pub const NOWHERE: u32 = 981;
@@ -57,22 +58,25 @@ pub(crate) fn holds(rule: &Rule) -> bool {
 /// The rules of a family that settings ask for. The one that goes nowhere comes first: as long as only it is there,
 /// nothing passes.
 pub(crate) fn wanted(guard: &Guard, networks: &[Network], family: Family) -> Vec<Rule> {
-    let devices = || guard.lan.iter().filter_map(|name| DeviceName::new(name));
     let mut rules = Vec::new();
-    for iif in devices() {
-        rules.push(Rule {
-            priority: Some(NOWHERE),
-            ..Rule::unreachable(family, iif)
-        });
-        rules.push(Rule {
-            iif: Some(iif),
-            priority: Some(INTO_TABLE),
-            ..Rule::new(family, guard.table)
-        });
+    let mut devices = Vec::new();
+    for part in guard.parts() {
+        for iif in part.lan.iter().filter_map(|name| DeviceName::new(name)) {
+            rules.push(Rule {
+                priority: Some(NOWHERE),
+                ..Rule::unreachable(family, iif)
+            });
+            rules.push(Rule {
+                iif: Some(iif),
+                priority: Some(INTO_TABLE),
+                ..Rule::new(family, part.table)
+            });
+            devices.push(iif);
+        }
     }
     for &network in networks.iter().filter(|it| Family::of(it.0) == family) {
-        rules.extend(devices().map(|iif| Rule {
-            iif: Some(iif),
+        rules.extend(devices.iter().map(|iif| Rule {
+            iif: Some(*iif),
             to: Some(network),
             priority: Some(TO_LAN),
             ..Rule::new(family, TABLE_MAIN)

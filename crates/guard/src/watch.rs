@@ -21,7 +21,6 @@ use netio::poll::Poller;
 
 use crate::chain::TABLE;
 use crate::control::{Done, Ways, refresh_since};
-use crate::way::Way;
 use crate::{GuardError, Report};
 use netio::netlink::ChainsWatch;
 
@@ -68,7 +67,7 @@ pub fn watch() -> Result<Infallible, GuardError> {
         if let Err(error) = restarts.ended() {
             known.complain(&error.into());
         }
-        match refresh_since(known.ways, &mut restarts) {
+        match refresh_since(known.ways.clone(), &mut restarts) {
             Ok(done) => known.note(done.as_ref()),
             Err(error) => known.complain(&error),
         }
@@ -88,7 +87,7 @@ impl Known {
         if done.closed && self.ways.is_some() {
             log::warn!("the guard was taken away, or a part of it, and is set again");
         }
-        self.ways = Some([0, 1].map(|place: usize| done.report.ways[place].index()));
+        self.ways = Some(done.ways.clone());
         let said = words(&done.report);
         if said != self.said {
             log::info!("{said}");
@@ -113,16 +112,10 @@ impl Known {
 
 /// The state in a line.
 fn words(report: &Report) -> String {
-    let of = |name: &str, way: &Way| match way {
-        Way::Through { device, .. } => format!("{name} through {device}"),
-        Way::Held(why) => format!("{name} held: {why}"),
-    };
-    match report.ways[0].index() == report.ways[1].index() {
-        true => of("guard:", &report.ways[0]),
-        false => format!(
-            "guard: {}; {}",
-            of("IPv4", &report.ways[0]),
-            of("IPv6", &report.ways[1])
-        ),
-    }
+    let parts = report.parts.iter();
+    let words = parts.map(|part| match report.parts.len() {
+        1 => part.words(),
+        _ => format!("{} {}", part.lan.join(", "), part.words()),
+    });
+    format!("guard: {}", words.collect::<Vec<_>>().join("; "))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use config::guard::Guard;
+use config::guard::Part;
 use netio::netlink::{Family, Link, Route, RouteKind};
 
 use crate::facts::Facts;
@@ -33,6 +33,8 @@ pub enum Why {
         /// Those that would be.
         tunnels: String,
     },
+    /// No tunnel is in the list and in the guard's file, so that there never is a way.
+    NoTunnel,
     /// The tunnel's interface is not up.
     Down {
         /// The interface.
@@ -65,6 +67,9 @@ impl fmt::Display for Why {
             Self::NoDevice { tunnels } => {
                 write!(f, "no tunnel is up: there is no device {tunnels}")
             }
+            Self::NoTunnel => f.write_str(
+                "the guard's file and only_through have no tunnel in common: change one of them",
+            ),
             Self::Down { device } => write!(f, "the tunnel's device {device} is not up"),
             Self::NoAddress { device } => {
                 write!(f, "{device} has no address of this family")
@@ -85,14 +90,14 @@ impl fmt::Display for Why {
 impl Way {
     /// The way of a family on a host where the facts hold.
     #[must_use]
-    pub fn of(guard: &Guard, facts: &Facts, family: Family) -> Self {
-        let route = default_route(facts, family);
+    pub fn of(part: &Part<'_>, facts: &Facts, family: Family) -> Self {
+        let route = default_route(part.table, facts, family);
         let link = route.and_then(|route| facts.link(route.dev?));
         if let Some(link) = link {
-            if guard.rank(&link.name).is_none() {
+            if part.rank(&link.name).is_none() {
                 return Self::Held(Why::Elsewhere {
                     device: link.name.clone(),
-                    table: guard.table,
+                    table: part.table,
                 });
             }
             if link.up {
@@ -102,7 +107,16 @@ impl Way {
                 };
             }
         }
-        Self::Held(why(guard, facts, family))
+        Self::Held(why(part, facts, family))
+    }
+
+    /// The tunnel's interface, where there is a way.
+    #[must_use]
+    pub fn device(&self) -> Option<&str> {
+        match self {
+            Self::Through { device, .. } => Some(device),
+            Self::Held(_) => None,
+        }
     }
 
     /// Index of the tunnel's interface, where there is a way.
@@ -116,9 +130,9 @@ impl Way {
 }
 
 /// The tunnels that are there, the preferred first.
-pub(crate) fn tunnels<'f>(guard: &Guard, facts: &'f Facts) -> Vec<&'f Link> {
+pub(crate) fn tunnels<'f>(part: &Part<'_>, facts: &'f Facts) -> Vec<&'f Link> {
     let ranked = facts.links.iter().filter_map(|link| {
-        let rank = guard.rank(&link.name)?;
+        let rank = part.rank(&link.name)?;
         Some((rank, link))
     });
     let mut ranked: Vec<(usize, &Link)> = ranked.collect();
@@ -126,21 +140,23 @@ pub(crate) fn tunnels<'f>(guard: &Guard, facts: &'f Facts) -> Vec<&'f Link> {
     ranked.into_iter().map(|(_, link)| link).collect()
 }
 
-/// The default route of the guard's table that the kernel would take.
-fn default_route(facts: &Facts, family: Family) -> Option<&Route> {
+/// The default route of a table that the kernel would take.
+fn default_route(table: u32, facts: &Facts, family: Family) -> Option<&Route> {
     let bits = DEFAULT_BITS[usize::from(family == Family::V6)];
     facts
-        .table
-        .iter()
+        .of_table(table)
         .filter(|it| Family::of(it.dst) == family && it.prefix <= bits)
         .filter(|it| it.kind == RouteKind::Unicast)
         .min_by_key(|it| (u8::MAX - it.prefix, it.metric.unwrap_or(0)))
 }
 
-fn why(guard: &Guard, facts: &Facts, family: Family) -> Why {
-    let tunnels = tunnels(guard, facts);
+fn why(part: &Part<'_>, facts: &Facts, family: Family) -> Why {
+    if part.tunnels.is_empty() {
+        return Why::NoTunnel;
+    }
+    let tunnels = tunnels(part, facts);
     let Some(first) = tunnels.first() else {
-        let names: Vec<String> = guard.tunnels.iter().map(ToString::to_string).collect();
+        let names: Vec<String> = part.tunnels.iter().map(ToString::to_string).collect();
         return Why::NoDevice {
             tunnels: names.join(", "),
         };
@@ -154,7 +170,7 @@ fn why(guard: &Guard, facts: &Facts, family: Family) -> Why {
     match up_all.find(|link| facts.has_address(link.index, family)) {
         Some(link) => Why::NoRoute {
             device: link.name.clone(),
-            table: guard.table,
+            table: part.table,
         },
         None => Why::NoAddress {
             device: up.name.clone(),
@@ -167,8 +183,12 @@ mod tests {
     use super::*;
     use crate::fixture::{facts, guard, link, route, tunnel};
 
+    fn way(facts: &Facts, family: Family) -> Way {
+        Way::of(&guard().parts()[0], facts, family)
+    }
+
     fn held(facts: &Facts) -> String {
-        match Way::of(&guard(), facts, Family::V4) {
+        match way(facts, Family::V4) {
             Way::Held(why) => why.to_string(),
             way => panic!("{way:?}"),
         }
@@ -184,13 +204,12 @@ mod tests {
         assert!(held(&facts).contains("mr-office has no address"));
         tunnel(&mut facts, 7, "10.8.0.2");
         assert!(held(&facts).contains("table 77 has no default route"));
-        facts.table.push(route("0.0.0.0", 0, 3, 77));
+        facts.tables.push(route("0.0.0.0", 0, 3, 77));
         assert!(held(&facts).contains("leads to wan"));
-        facts.table.clear();
-        facts.table.push(route("0.0.0.0", 0, 7, 77));
-        let way = Way::of(&guard(), &facts, Family::V4);
-        assert_eq!(way.index(), Some(7));
-        assert_eq!(Way::of(&guard(), &facts, Family::V6).index(), None);
+        facts.tables.clear();
+        facts.tables.push(route("0.0.0.0", 0, 7, 77));
+        assert_eq!(way(&facts, Family::V4).index(), Some(7));
+        assert_eq!(way(&facts, Family::V6).index(), None);
     }
 
     #[test]
@@ -199,14 +218,14 @@ mod tests {
         facts.links.push(link(7, "mr-office", true));
         facts.links.push(link(8, "tun0", true));
         for half in ["0.0.0.0", "128.0.0.0"] {
-            facts.table.push(route(half, 1, 8, 77));
+            facts.tables.push(route(half, 1, 8, 77));
         }
-        facts.table.push(route("0.0.0.0", 0, 7, 77));
-        assert_eq!(Way::of(&guard(), &facts, Family::V4).index(), Some(8));
+        facts.tables.push(route("0.0.0.0", 0, 7, 77));
+        assert_eq!(way(&facts, Family::V4).index(), Some(8));
         let mut late = route("::", 0, 7, 77);
         late.metric = Some(9000);
-        facts.table.push(late);
-        facts.table.push(route("::", 0, 8, 77));
-        assert_eq!(Way::of(&guard(), &facts, Family::V6).index(), Some(8));
+        facts.tables.push(late);
+        facts.tables.push(route("::", 0, 8, 77));
+        assert_eq!(way(&facts, Family::V6).index(), Some(8));
     }
 }

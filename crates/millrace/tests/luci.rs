@@ -101,6 +101,19 @@ fn a_file_of_wireguard_becomes_options() {
         browser.click("[data-show=lines]");
         browser.wait_for("[data-name=mode]");
         assert!(words(browser, "[data-name=line]").contains("wan"));
+        // What leaves by it only: other interfaces are offered, and devices may be named.
+        assert!(words(browser, "[data-name=only_through]").contains("wan"));
+        browser.fill("[data-name=only_through] textarea", "lan br-guest");
+        // Until the form is there again.
+        browser.script("return map.save(null, true)");
+        let only_through = || {
+            let sections = self::sections(browser);
+            let office = sections.iter().find(|it| it[".name"] == "office").unwrap();
+            office["only_through"].clone()
+        };
+        until("a list that is saved", || {
+            only_through() == json!(["lan", "br-guest"])
+        });
         // As a phone shows it, and by pasting what a camera read.
         browser.size(PHONE);
         browser.click("[data-show=general]");

@@ -129,8 +129,11 @@ fn an_interface_comes_up_bare_and_netifd_gives_it_what_it_has() {
     let _peers = office.peers();
     let a = &office.site.net.a;
     office.write(
-        &(Office::addresses() + "\toption mtu '1380'\n\tlist only_through 'lan'\n"),
-        &(office.b("") + &office.c("")),
+        &(Office::addresses()
+            + "\toption mtu '1380'\n\tlist only_through 'none'\n\tlist only_through 'wan'\n"),
+        &(office.b("")
+            + &office.c("")
+            + "config interface 'wan'\n\toption device 'eth0'\n\toption proto 'dhcp'\n"),
     );
     let mut netifd = office.netifd();
     netifd.if_up();
@@ -138,9 +141,12 @@ fn an_interface_comes_up_bare_and_netifd_gives_it_what_it_has() {
     reaches(a, B4);
     reaches(a, C4);
     assert_eq!(netifd.complaints(), Vec::<String>::new());
-    // What it does not do is said where it is looked for.
+    // What leads out of the router is no LAN.
     let fault = netifd.until_fault("CONFIG_FAULT");
-    assert!(fault.contains("only_through: is not enforced"), "{fault}");
+    assert!(
+        fault.contains("only_through: wan: it is no network of the LAN"),
+        "{fault}"
+    );
     assert_eq!((netifd.taken(), netifd.starts), (1, 1));
     let link = a.netlink().unwrap().link(&netifd.device()).unwrap();
     assert_eq!((link.mtu, link.up), (1380, true));

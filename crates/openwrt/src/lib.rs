@@ -2,6 +2,7 @@
 //!
 //! * [`uci`]: the text of a file below `/etc/config`, to sections and their options.
 //! * [`network`]: a section of `network` that is a tunnel of ours, to the checked model of it.
+//! * [`only_through`]: which devices of the LAN leave by which of these tunnels only.
 //! * [`dhcp`]: where `dnsmasq` reads further files.
 //! * [`blob`]: the values that messages of ubus carry.
 //! * [`ubus`]: messages of ubus, and a client without I/O; [`socket`] is one that waits for answers.
@@ -16,6 +17,7 @@
 pub mod blob;
 pub mod dhcp;
 pub mod network;
+pub mod only_through;
 pub mod socket;
 pub mod take_over;
 pub mod teller;

@@ -9,10 +9,11 @@
 //! OpenWrt's own WireGuard protocol. A peer that is wrong is left out, and the others work; what the interface cannot be
 //! without is a fault.
 
-mod options;
+pub(crate) mod options;
 mod peers;
 
 use crate::device_name;
+use crate::only_through::{self, Lan};
 use crate::uci::{Package, Section};
 use crate::update::RouteRules;
 use config::lines::{LINES_MAX, LineMode, SharedLines};
@@ -54,7 +55,7 @@ const OURS: [&str; 9] = [
     "config_file",
     "line",
     "mode",
-    "only_through",
+    only_through::OPTION,
     "mtu",
     "hostroute",
     "ip6prefix",
@@ -65,10 +66,6 @@ const KEYS: [&str; 4] = ["private_key", "listen_port", "addresses", "fwmark"];
 
 /// Most prefixes of one interface.
 const PREFIXES_MAX: usize = 16;
-
-/// What is said of `only_through`.
-const NOT_ENFORCED: &str =
-    "is not enforced by this program yet: see `millrace guard`, docs/guard.md";
 
 /// What is wrong with an option or a section.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,8 +120,8 @@ pub struct Network {
     pub lines: Vec<String>,
     /// How lines are used.
     pub mode: Option<LineMode>,
-    /// Interfaces whose packets are to leave by this tunnel only. Nothing enforces it yet, which is a warning.
-    pub only_through: Vec<String>,
+    /// Devices of the LAN whose packets leave by this tunnel only, which is the guard's to see to.
+    pub only_through: Vec<Lan>,
     /// Prefixes of IPv6 that are led to this host by the tunnel: netifd hands them out to its other interfaces.
     pub prefixes: Vec<(Ipv6Addr, u8)>,
     /// MTU in bytes; `None` derives it from the way to the peers.
@@ -176,16 +173,11 @@ impl Network {
             own_table_v6: section.text("ip6table").is_some(),
             no_default: !options.flag("defaultroute", true),
         };
-        let only_through = names(&mut options, "only_through", 64);
-        if section.setting("only_through").is_some() {
-            // It is set to be relied on.
-            options.warn("only_through", NOT_ENFORCED);
-        }
         let network = Self {
             interface: interface.to_owned(),
             lines: names(&mut options, "line", LINES_MAX),
             mode: mode(&mut options),
-            only_through,
+            only_through: only_through::lan(package, &mut options),
             prefixes: prefixes(&mut options),
             mtu: options.number("mtu", 68..=65535),
             routes,

@@ -10,22 +10,44 @@ use std::process::Command;
 const START: &str = r#"
 . "$INIT"
 PROG=program
-SETTINGS=$INIT
+SETTINGS=$FILE
 program() {
     echo "$*" >>"$LOG"
-    [ "$2" != status ] || return "$STATUS"
+    case "$2" in status | reload) return "$STATUS" ;; esac
 }
+config_load() { :; }
+config_foreach() { [ -z "$LIST" ] || "$1" office; }
+config_get() {
+    case "$3" in
+    proto) eval "$1=millrace" ;;
+    only_through) eval "$1=\$LIST" ;;
+    esac
+}
+start() { start_service; }
 procd_open_instance() { echo instance >>"$LOG"; }
 procd_set_param() { :; }
 procd_close_instance() { :; }
-start_service
+"$CALL"
 "#;
 
-/// What is called of a script, `guard` or `policy`, where its `status` ends with that code.
+/// What is called of a script, `guard` or `policy`, that has settings, where its `status` ends with that code.
 fn called(script: &str, upgrade: Option<&str>, status: u8) -> Vec<String> {
+    called_with(script, upgrade, status, ("start_service", true, ""))
+}
+
+/// The same for a function of the script, with or without settings, where an interface lists that.
+fn called_with(
+    script: &str,
+    upgrade: Option<&str>,
+    status: u8,
+    (call, has_file, list): (&str, bool, &str),
+) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let scratch = tempfile::tempdir().unwrap();
     let log = scratch.path().join("log");
+    let file = scratch.path().join("settings");
+    fs::write(&file, if has_file { "lan" } else { "" }).unwrap();
+    fs::write(&log, "").unwrap();
     let mut shell = Command::new("sh");
     shell
         .args(["-uc", START])
@@ -36,6 +58,9 @@ fn called(script: &str, upgrade: Option<&str>, status: u8) -> Vec<String> {
             )),
         )
         .env("LOG", &log)
+        .env("FILE", &file)
+        .env("CALL", call)
+        .env("LIST", list)
         .env("STATUS", status.to_string())
         .env_remove("PKG_UPGRADE");
     if let Some(upgrade) = upgrade {
@@ -61,6 +86,30 @@ fn an_upgrade_goes_on_with_a_guard_that_is_on_in_part_or_unknown() {
         let all = ["policy status", "policy on", "instance"];
         assert_eq!(called("policy", Some("1"), status), all, "{status}");
     }
+}
+
+#[test]
+fn a_list_is_enough_and_a_change_of_it_is_taken_over() {
+    let guard =
+        |call, has_file, list, status| called_with("guard", None, status, (call, has_file, list));
+    let nothing: [&str; 0] = [];
+    assert_eq!(guard("start_service", false, "", 0), nothing);
+    assert_eq!(
+        guard("start_service", false, "lan", 0),
+        ["guard on", "instance"]
+    );
+    // Once: what was on by hand stays in force.
+    assert_eq!(
+        guard("reload_service", false, "lan", 0),
+        ["guard reload", "instance"]
+    );
+    assert_eq!(
+        guard("reload_service", true, "", 1),
+        ["guard reload", "instance"]
+    );
+    assert_eq!(guard("reload_service", false, "", 0), ["guard reload"]);
+    // Let go by hand.
+    assert_eq!(guard("reload_service", true, "lan", 3), ["guard reload"]);
 }
 
 #[test]

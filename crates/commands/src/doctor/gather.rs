@@ -52,6 +52,7 @@ pub(super) fn gather(statuses: &[Status]) -> Facts {
         rp_filters: Vec::new(),
         is_router: false,
         guarded: Path::new(config::guard::DEFAULT_PATH).exists()
+            || guard::control::in_force().is_some()
             || Path::new("/etc/millrace/policy.toml").exists(),
         nft: program("nft"),
         nf_tables: has_nf_tables(),

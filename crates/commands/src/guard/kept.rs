@@ -1,4 +1,5 @@
-//! A copy of the last settings that were good, beside their file: with a mistake in the file the guard still holds.
+//! A copy of the last settings that were good, beside their file, with what interfaces listed: with a mistake in either the
+//! guard still holds.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,21 +15,21 @@ pub(crate) fn path_of(file: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Keeps a copy of the file's settings, if there is none of them.
+/// Keeps a copy of settings, and of what interfaces list, if there is none of them.
 pub(super) fn keep(guard: &Guard, file: &Path) {
     let path = path_of(file);
-    if Guard::read(&path).is_ok_and(|kept| kept == *guard) {
+    if Guard::read_kept(&path).is_ok_and(|kept| kept == *guard) {
         return;
     }
     // Without it the file is as good.
-    if let Err(error) = write(guard, &path, 0o600) {
+    if let Err(error) = write_text(&guard.to_kept(), &path, 0o600) {
         log::debug!("{}: {error}", path.display());
     }
 }
 
 /// The copy.
 pub(super) fn read(file: &Path) -> Option<Guard> {
-    let kept = Guard::read(&path_of(file)).ok()?;
+    let kept = Guard::read_kept(&path_of(file)).ok()?;
     kept.fault().is_none().then_some(kept)
 }
 
@@ -60,6 +61,12 @@ mod tests {
         keep(&guard, &file);
         assert_eq!(read(&file), Some(guard.clone()));
         guard.table = 99;
+        let list = config::guard::Listed {
+            interface: "office".to_owned(),
+            device: "mr-office".to_owned(),
+            lan: vec!["br-guest".to_owned()],
+        };
+        let (guard, _) = guard.with_lists(&[list], &[]);
         keep(&guard, &file);
         assert_eq!(read(&file), Some(guard));
         let path = directory.path().join("guard.toml.valid");

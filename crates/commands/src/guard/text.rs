@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use config::guard::Guard;
 use guard::rules::PRIORITIES;
-use guard::{Layer, Report, State, Way};
+use guard::{Layer, PartReport, Report, State, Way};
 use serde_json::{Value, json};
 
 /// Names of the families, in the order of a report.
@@ -24,14 +23,30 @@ pub(crate) fn render(report: &Report) -> String {
 pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
     let mut rows = Vec::new();
     let mut line = |label: &str, value: &str| rows.push((label.to_owned(), value.to_owned()));
+    let is_one = is_one(report);
     if let Some(guard) = &report.guard {
-        line("guarded", &guard.lan.join(", "));
+        line("guarded", &guard.guarded().join(", "));
         if !guard.reach.is_empty() {
             line("they reach", &guard.reach.join(", "));
         }
     }
     if report.state != State::Off {
-        for (family, way) in FAMILIES.iter().zip(&report.ways) {
+        for part in report.parts.iter().filter(|_| !is_one) {
+            let tunnels = match part.tunnels.is_empty() {
+                true => "by no tunnel".to_owned(),
+                false => format!("only by {}", part.tunnels.join(", ")),
+            };
+            line(
+                &part.lan.join(", "),
+                &format!("{tunnels}: {}", part.words()),
+            );
+        }
+        let ways = report
+            .parts
+            .iter()
+            .filter(|_| is_one)
+            .flat_map(|it| &it.ways);
+        for (family, way) in FAMILIES.iter().zip(ways) {
             match way {
                 Way::Through { device, .. } => line(family, &format!("through {device}")),
                 Way::Held(why) => line(family, &format!("held: {why}")),
@@ -69,13 +84,22 @@ pub(crate) fn rows(report: &Report) -> Vec<(String, String)> {
     rows
 }
 
+/// Whether all guarded devices have the same tunnels, as the file says it.
+fn is_one(report: &Report) -> bool {
+    let groups = report.guard.as_ref().map_or(&[][..], |it| &it.groups);
+    groups.is_empty()
+}
+
 /// How to let go of what is held.
 fn how(report: &Report) -> Option<String> {
     match report.state {
         State::Held => {
-            let default = Guard::default();
-            let guard = report.guard.as_ref().unwrap_or(&default);
-            let tunnels: Vec<String> = guard.tunnels.iter().map(ToString::to_string).collect();
+            let mut tunnels: Vec<&str> = Vec::new();
+            for tunnel in report.parts.iter().flat_map(|it| &it.tunnels) {
+                if !tunnels.contains(&tunnel.as_str()) {
+                    tunnels.push(tunnel);
+                }
+            }
             Some(format!(
                 "bring a tunnel up ({}), or `millrace guard off`: everything leaves in clear then",
                 tunnels.join(", ")
@@ -93,17 +117,28 @@ pub(crate) fn document(report: &Report) -> Value {
         Way::Held(why) => json!({"held": why.to_string()}),
     };
     let names = |list: &[String]| json!(list);
+    let group = |part: &PartReport| {
+        json!({
+            "lan": part.lan,
+            "tunnels": part.tunnels,
+            "table": part.table,
+            "ipv4": way(&part.ways[0]),
+            "ipv6": way(&part.ways[1]),
+        })
+    };
     let guard = report.guard.as_ref();
     let notes: Vec<&String> = report.idle.iter().chain(&report.notes).collect();
     json!({
         "state": report.state.name(),
         "asked": report.asked,
         "whole": report.state != State::Off && report.is_good(),
-        "lan": guard.map(|it| names(&it.lan)),
+        "lan": guard.map(|it| json!(it.guarded())),
         "reach": guard.map(|it| names(&it.reach)),
         "table": guard.map(|it| it.table),
-        "ipv4": way(&report.ways[0]),
-        "ipv6": way(&report.ways[1]),
+        // Of the first group, which is the only one where no interface lists any.
+        "ipv4": report.parts.first().map(|it| way(&it.ways[0])),
+        "ipv6": report.parts.first().map(|it| way(&it.ways[1])),
+        "groups": report.parts.iter().map(group).collect::<Vec<_>>(),
         "packet_filter": report.chain.words(),
         "rules_ipv4": report.rules[0].words(),
         "rules_ipv6": report.rules[1].words(),
@@ -118,6 +153,7 @@ pub(crate) fn document(report: &Report) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use config::guard::{Guard, Listed};
     use guard::Why;
 
     fn report() -> Report {
@@ -129,7 +165,12 @@ mod tests {
             state: State::Held,
             guard: Guard::from_toml("lan = [\"br-lan\"]", path).ok(),
             asked: true,
-            ways: [held.clone(), held],
+            parts: vec![PartReport {
+                lan: vec!["br-lan".to_owned()],
+                tunnels: vec!["mr-*".to_owned()],
+                table: 77,
+                ways: [held.clone(), held],
+            }],
             chain: Layer::Whole,
             rules: [Layer::Whole, Layer::Missing],
             redirect: None,
@@ -155,6 +196,44 @@ mod tests {
         ] {
             assert!(text.contains(wanted), "{wanted:?} is not in {text}");
         }
+    }
+
+    #[test]
+    fn each_group_has_a_line() {
+        let mut report = report();
+        let list = Listed {
+            interface: "office".to_owned(),
+            device: "mr-office".to_owned(),
+            lan: vec!["br-guest".to_owned()],
+        };
+        let (guard, _) = report.guard.take().unwrap().with_lists(&[list], &[]);
+        report.guard = Some(guard);
+        report.state = State::Through;
+        report.parts.push(PartReport {
+            lan: vec!["br-guest".to_owned()],
+            tunnels: vec!["mr-office".to_owned()],
+            table: 7740,
+            ways: [
+                Way::Through {
+                    device: "mr-office".to_owned(),
+                    index: 7,
+                },
+                Way::Held(Why::NoAddress {
+                    device: "mr-office".to_owned(),
+                }),
+            ],
+        });
+        let text = render(&report);
+        for wanted in [
+            "  guarded: br-lan, br-guest\n",
+            "  br-lan: only by mr-*: held: no tunnel is up",
+            "  br-guest: only by mr-office: IPv4 through mr-office; IPv6 held: mr-office has no address",
+        ] {
+            assert!(text.contains(wanted), "{wanted:?} is not in {text}");
+        }
+        let document = document(&report);
+        assert_eq!(document["groups"][1]["ipv4"]["through"], "mr-office");
+        assert_eq!(document["groups"][1]["table"], 7740);
     }
 
     #[test]

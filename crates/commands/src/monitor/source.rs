@@ -221,7 +221,12 @@ fn view(report: &Report) -> GuardView {
     let (why, about) = match report.state {
         State::Off => (String::new(), "It was asked for, and is not in force."),
         State::Held => (
-            report.ways.iter().find_map(held).unwrap_or_default(),
+            report
+                .parts
+                .iter()
+                .flat_map(|it| &it.ways)
+                .find_map(held)
+                .unwrap_or_default(),
             "Nothing of the guarded devices leaves the LAN until a tunnel is up.",
         ),
         State::Through => (

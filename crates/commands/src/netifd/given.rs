@@ -1,7 +1,7 @@
 //! What an interface is made with: its section in UCI, and the file that this names.
 
 use super::telling::{Orders, Telling};
-use super::{code, others};
+use super::{code, held, others};
 use config::error::ImportError;
 use config::lines::{Lines, SharedLines};
 use config::report::Verdict;
@@ -170,6 +170,7 @@ impl Given {
             };
             orders.fault(code, &warning.to_string());
         }
+        held::look(&self.network, orders);
     }
 
     /// Whether packets to endpoints need routes to stay out of the tunnel: sockets that are bound to devices do not.

@@ -5,17 +5,17 @@ use crate::uci::{Section, Value};
 use std::ops::RangeInclusive;
 
 /// A section, and what was found to be wrong in it.
-pub(super) struct Options<'s> {
+pub(crate) struct Options<'s> {
     section: &'s Section,
     name: String,
     /// What the section is of no use with.
-    pub(super) faults: Vec<Fault>,
+    pub(crate) faults: Vec<Fault>,
     /// What was left out.
-    pub(super) warnings: Vec<Fault>,
+    pub(crate) warnings: Vec<Fault>,
 }
 
 impl<'s> Options<'s> {
-    pub(super) fn new(section: &'s Section, name: &str) -> Self {
+    pub(crate) fn new(section: &'s Section, name: &str) -> Self {
         Self {
             section,
             name: name.to_owned(),
@@ -34,16 +34,16 @@ impl<'s> Options<'s> {
         }
     }
 
-    pub(super) fn refuse(&mut self, option: &str, words: &str) {
+    pub(crate) fn refuse(&mut self, option: &str, words: &str) {
         self.faults.push(self.fault(option, words));
     }
 
-    pub(super) fn warn(&mut self, option: &str, words: &str) {
+    pub(crate) fn warn(&mut self, option: &str, words: &str) {
         self.warnings.push(self.fault(option, words));
     }
 
     /// Names that are none of ours are slips, or another program's.
-    pub(super) fn warn_of_others(&mut self, known: impl Iterator<Item = &'static str>) {
+    pub(crate) fn warn_of_others(&mut self, known: impl Iterator<Item = &'static str>) {
         let known: Vec<&str> = known.collect();
         for setting in &self.section.settings {
             if !known.contains(&setting.name.as_str()) {
@@ -53,7 +53,7 @@ impl<'s> Options<'s> {
         }
     }
 
-    pub(super) fn text(&self, option: &str) -> Option<&'s str> {
+    pub(crate) fn text(&self, option: &str) -> Option<&'s str> {
         // A list of one is taken for it.
         match &self.section.setting(option)?.value {
             Value::Text(text) => Some(text.as_str()),
@@ -61,13 +61,13 @@ impl<'s> Options<'s> {
         }
     }
 
-    pub(super) fn values(&self, option: &str) -> impl Iterator<Item = &'s str> + use<'s> {
+    pub(crate) fn values(&self, option: &str) -> impl Iterator<Item = &'s str> + use<'s> {
         let setting = self.section.setting(option);
         setting.into_iter().flat_map(|it| it.values())
     }
 
     /// A value, or `None` where there is none or a wrong one, which is a fault.
-    pub(super) fn parsed<T>(
+    pub(crate) fn parsed<T>(
         &mut self,
         option: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
@@ -82,7 +82,7 @@ impl<'s> Options<'s> {
     }
 
     /// A number; what is wrong is as if it was not there.
-    pub(super) fn number(&mut self, option: &str, range: RangeInclusive<u32>) -> Option<u32> {
+    pub(crate) fn number(&mut self, option: &str, range: RangeInclusive<u32>) -> Option<u32> {
         let value = self.text(option)?.parse().ok();
         let value = value.filter(|it| range.contains(it));
         if value.is_none() {
@@ -93,7 +93,7 @@ impl<'s> Options<'s> {
     }
 
     /// Yes or no, in all words of UCI.
-    pub(super) fn flag(&mut self, option: &str, usual: bool) -> bool {
+    pub(crate) fn flag(&mut self, option: &str, usual: bool) -> bool {
         match self.text(option) {
             None => usual,
             Some("1" | "on" | "true" | "yes" | "enabled") => true,

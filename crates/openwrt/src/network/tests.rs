@@ -21,7 +21,8 @@ fn a_file_with_everything_beside_it_is_read() {
         "config interface 'office'\n option proto 'millrace'\n\
          option config_file '/etc/millrace/office.ovpn'\n list line 'wan'\n list line 'lte'\n\
          list line 'wan'\n option mode 'duplicate'\n list only_through 'lan'\n option peerdns '1'\n\
-         option ip4table '77'\n option mtu '1400'\n option hostroute 0\n option defaultroute 0\n",
+         option ip4table '77'\n option mtu '1400'\n option hostroute 0\n option defaultroute 0\n\
+         config interface 'lan'\n option device 'br-lan'\n option proto 'static'\n",
     )
     .unwrap();
     assert_eq!(
@@ -30,7 +31,7 @@ fn a_file_with_everything_beside_it_is_read() {
     );
     assert_eq!(network.lines, ["wan", "lte"]);
     assert_eq!(network.mode, Some(LineMode::Duplicate));
-    assert_eq!(network.only_through, ["lan"]);
+    assert_eq!(network.only_through[0].device, "br-lan");
     let routes = RouteRules {
         own_table_v4: true,
         own_table_v6: false,
@@ -38,10 +39,7 @@ fn a_file_with_everything_beside_it_is_read() {
     };
     assert_eq!((network.mtu, network.routes), (Some(1400), routes));
     assert!(!network.host_route);
-    // What is only reserved is said to do nothing.
-    let told = warnings(&network);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("network:8: office.only_through: is not enforced"));
+    assert_eq!(warnings(&network), Vec::<String>::new());
     assert_eq!(network.device(), "mr-office");
     let device = |name: &str| (name == "wan").then(|| "eth1".to_owned());
     let (lines, unknown) = network.lines_by(device);

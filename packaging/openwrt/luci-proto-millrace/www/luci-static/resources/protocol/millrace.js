@@ -34,6 +34,20 @@ function validateMark(section_id, value) {
 	return _('Not a number of 32 bits');
 }
 
+/* Offers the other interfaces. */
+function loadNetworks(section_id) {
+	return network.getNetworks().then(L.bind(function(networks) {
+		networks.forEach(L.bind(function(net) {
+			const name = net.getName();
+
+			if (name != 'loopback' && name != section_id)
+				this.value(name);
+		}, this));
+
+		return form.DynamicList.prototype.load.apply(this, [ section_id ]);
+	}, this));
+}
+
 /* One button, one place: any file of a tunnel is dropped, chosen or pasted here, and judged before anything is set. */
 const Import = form.DummyValue.extend({
 	renderWidget: function(section_id, option_index, cfgvalue) {
@@ -408,18 +422,11 @@ return network.registerProtocol('millrace', {
 
 		o = s.taboption('lines', form.DynamicList, 'line', _('Lines'),
 			_('Interfaces by which the tunnel goes, the preferred first. Without any, the router\'s routes decide.'));
-		o.load = function(section_id) {
-			return network.getNetworks().then(L.bind(function(networks) {
-				networks.forEach(L.bind(function(net) {
-					const name = net.getName();
+		o.load = loadNetworks;
 
-					if (name != 'loopback' && name != section_id)
-						this.value(name);
-				}, this));
-
-				return form.DynamicList.prototype.load.apply(this, [ section_id ]);
-			}, this));
-		};
+		o = s.taboption('lines', form.DynamicList, 'only_through', _('Only through this tunnel'),
+			_('Interfaces of the LAN, or network devices, that leave the router by this tunnel or not at all, from boot on. They still reach the router and each other.'));
+		o.load = loadNetworks;
 
 		o = s.taboption('lines', form.ListValue, 'mode', _('Use of lines'));
 		o.value('', _('usual: one, and the next when it fails'));

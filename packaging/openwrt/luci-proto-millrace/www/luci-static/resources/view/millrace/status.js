@@ -130,8 +130,17 @@ function renderGuard(guard) {
 	row(_('They reach'), (guard.reach || []).join(', '));
 
 	if (guard.state != 'off') {
-		row('IPv4', tools.way(guard.ipv4));
-		row('IPv6', tools.way(guard.ipv6));
+		const groups = guard.groups || [];
+
+		if (groups.length > 1)
+			groups.forEach(function(group) {
+				row(group.lan.join(', '), 'IPv4: %s; IPv6: %s'.format(tools.way(group.ipv4), tools.way(group.ipv6)));
+			});
+		else {
+			row('IPv4', tools.way(guard.ipv4));
+			row('IPv6', tools.way(guard.ipv6));
+		}
+
 		row(_('Packet filter'), guard.packet_filter);
 		row(_('Rules'), 'IPv4: %s, IPv6: %s'.format(guard.rules_ipv4, guard.rules_ipv6));
 		row(_('Refused packets'), guard.refused_packets);

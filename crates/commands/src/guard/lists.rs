@@ -1,0 +1,54 @@
+//! Whether what OpenWrt's interfaces list (`only_through`) is what is in force.
+
+use std::path::Path;
+
+use config::guard::Guard;
+use guard::{Report, control};
+use openwrt::only_through::Lists;
+
+use super::wanted::unheld_of;
+
+/// Adds to a report what is wrong with lists, and returns whether all that is listed is held.
+pub(super) fn judge(uci: &Path, report: &mut Report) -> bool {
+    let lists = match Lists::of(uci) {
+        Ok(lists) => lists,
+        Err(error) => {
+            report
+                .notes
+                .push(format!("{}: {error}", uci.join("network").display()));
+            return false;
+        }
+    };
+    let mut notes = unheld_of(&lists);
+    let in_force = report.guard.clone().unwrap_or_default();
+    let groups = in_force.groups.clone();
+    let (wanted, left) = in_force.with_lists(&lists.lists, &groups);
+    notes.extend(left);
+    // Lists that are gone hold too much, and those that are there too little.
+    let is_in_force =
+        report.asked && wanted.groups == groups || wanted.groups.is_empty() && groups.is_empty();
+    if !is_in_force {
+        notes.push(what_to_do(&wanted));
+    }
+    let is_held = notes.is_empty();
+    report.notes.extend(notes);
+    is_held
+}
+
+fn what_to_do(wanted: &Guard) -> String {
+    let devices: Vec<&str> = wanted
+        .groups
+        .iter()
+        .flat_map(|it| &it.lan)
+        .map(String::as_str)
+        .collect();
+    let listed = match devices.is_empty() {
+        true => "nothing any more".to_owned(),
+        false => devices.join(", "),
+    };
+    let how = match control::is_let_go() {
+        true => "it was let go by `millrace guard off`; `millrace guard on` sets it again",
+        false => "run `/etc/init.d/millrace-guard enable` and `start`, or `reload`",
+    };
+    format!("interfaces list {listed} (only_through), and that is not what is in force: {how}")
+}

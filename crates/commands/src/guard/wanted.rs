@@ -1,0 +1,357 @@
+//! What is asked for: the file, the command line in its place, and what OpenWrt's interfaces list.
+//!
+//! | | says | where it is wrong |
+//! |---|---|---|
+//! | file, command line | `lan`, `tunnels` and the rest | what is in force of it, or else its last good text |
+//! | `only_through` in UCI | groups | the groups in force, or else the last good ones |
+//!
+//! Each by itself, so that a mistake in one lets nothing of the other go.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use config::guard::{DEFAULT_PATH, Guard, Pattern};
+use config::settings::SettingsError;
+use guard::{GuardError, control};
+use openwrt::only_through::Lists;
+
+use super::{CommandError, flag, kept};
+
+/// Where UCI's files are.
+pub(super) const UCI: &str = "/etc/config";
+
+pub(super) fn file_argument() -> Arg {
+    Arg::new("settings")
+        .long("settings")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("Settings [default: /etc/millrace/guard.toml, if it is there]")
+}
+
+pub(super) fn uci_argument() -> Arg {
+    Arg::new("uci")
+        .long("uci")
+        .value_name("DIRECTORY")
+        .value_parser(value_parser!(PathBuf))
+        .help("Where OpenWrt's file `network` is, for only_through [default: /etc/config]")
+}
+
+pub(super) fn arguments(command: Command) -> Command {
+    let list = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name(value)
+            .action(ArgAction::Append)
+            .help(help)
+    };
+    command
+        .arg(file_argument())
+        .arg(uci_argument())
+        .arg(list(
+            "lan",
+            "DEVICE",
+            "A guarded device, instead of the file's; may be repeated",
+        ))
+        .arg(list(
+            "reach",
+            "DEVICE",
+            "A further device that those may reach",
+        ))
+        .arg(list(
+            "tunnel",
+            "DEVICE",
+            "A tunnel's device, or mr-* for all that begin so",
+        ))
+        .arg(
+            Arg::new("table")
+                .long("table")
+                .value_name("NUMBER")
+                .help("The guard's routing table [default: 77]"),
+        )
+        .arg(flag(
+            "no-lead",
+            "Make no default route in the table; the tunnels do",
+        ))
+        .arg(list(
+            "dns",
+            "ADDRESS",
+            "A name server behind the tunnel: the router's dnsmasq asks only it, by the tunnel",
+        ))
+        .arg(list(
+            "dns-name",
+            "DOMAIN",
+            "Ask it for this domain only; others as before",
+        ))
+        .arg(flag(
+            "dns-redirect",
+            "Have queries of the LAN to other servers (port 53) come to the router",
+        ))
+        .arg(flag(
+            "dns-block-tls",
+            "Refuse DNS over TLS and QUIC of the LAN (port 853)",
+        ))
+}
+
+/// What is to be in force.
+pub(super) struct Wanted {
+    /// The settings.
+    pub(super) guard: Guard,
+    /// What is wrong, and was done without.
+    pub(super) errors: Vec<CommandError>,
+    /// What interfaces list and is not held.
+    pub(super) unheld: Vec<String>,
+    /// All of it is written in files, so that the next start is to find it.
+    pub(super) is_written: bool,
+}
+
+impl Wanted {
+    /// Reads all of it. What is wrong stays as it is in force, or as it was last good.
+    ///
+    /// # Errors
+    /// A wrong command line, or nothing is guarded.
+    pub(super) fn read(matches: &ArgMatches) -> Result<Self, CommandError> {
+        let in_force = control::in_force();
+        let kept = || kept::read(file(matches));
+        let mut errors = Vec::new();
+        let mut base = match base(matches) {
+            Ok(base) => base,
+            Err(error) if !error.is_of_settings() => return Err(error),
+            Err(error) => {
+                errors.push(error);
+                instead(in_force.as_ref(), matches).unwrap_or_default()
+            }
+        };
+        let lists = Lists::of(uci(matches));
+        if base.lan.is_empty() && errors.is_empty() && lists.as_ref().is_ok_and(Lists::is_empty) {
+            return Err(CommandError::Nothing);
+        }
+        let file = from_file(matches).map(Option::unwrap_or_default);
+        let mut is_written = errors.is_empty() && file.is_ok_and(|it| it == base);
+        // A file that names nothing, and none at all, lets nothing go.
+        if base.lan.is_empty()
+            && let Some(guard) = in_force.as_ref().filter(|it| !it.lan.is_empty())
+        {
+            let further = std::mem::take(&mut base.reach);
+            base = guard.clone();
+            base.reach.extend(further);
+            base.merge_doubles();
+            is_written = false;
+        }
+        let before = in_force.as_ref().map_or(&[][..], |it| &it.groups);
+        let mut unheld = Vec::new();
+        let mut guard = match lists {
+            Ok(lists) => {
+                let (guard, left) = base.with_lists(&lists.lists, before);
+                unheld = unheld_of(&lists);
+                unheld.extend(left);
+                guard
+            }
+            Err(error) => {
+                let path = uci(matches).join("network");
+                errors.push(CommandError::Lists { path, error });
+                let groups = match &in_force {
+                    Some(guard) => guard.groups.clone(),
+                    None => kept().map(|it| it.groups).unwrap_or_default(),
+                };
+                base.with_groups(&groups)
+            }
+        };
+        if let Some(fault) = guard
+            .fault()
+            .filter(|_| guard.lan.is_empty() && !guard.is_empty())
+        {
+            // What the file says beside its devices; groups are well without.
+            errors.push(GuardError::Settings(fault).into());
+            let groups = std::mem::take(&mut guard.groups);
+            guard = Guard::default();
+            guard.groups = groups;
+        }
+        match guard.is_empty() {
+            true if errors.is_empty() => Err(CommandError::Nothing),
+            true => Err(errors.remove(0)),
+            false => Ok(Self {
+                guard,
+                is_written: is_written && errors.is_empty(),
+                errors,
+                unheld,
+            }),
+        }
+    }
+}
+
+/// What holds in the place of a file that is wrong: what is in force, or the last text that was good.
+fn instead(in_force: Option<&Guard>, matches: &ArgMatches) -> Option<Guard> {
+    if let Some(guard) = in_force {
+        log::warn!("what the guard was switched on with is still in force");
+        return Some(guard.clone());
+    }
+    let kept = kept::read(file(matches))?;
+    let path = kept::path_of(file(matches));
+    log::warn!(
+        "the guard is set by the last settings that were good, {}",
+        path.display()
+    );
+    Some(kept)
+}
+
+/// What interfaces list, and nothing is held of: a sentence each.
+pub(super) fn unheld_of(lists: &Lists) -> Vec<String> {
+    let faults = lists.faults.iter().map(ToString::to_string);
+    let is_there = |device: &str| Path::new("/sys/class/net").join(device).exists();
+    let unknown = lists
+        .unknown
+        .iter()
+        .filter(|(_, lan)| !is_there(&lan.device));
+    let unknown = unknown.map(|(interface, lan)| {
+        format!(
+            "network: {interface}.only_through: {}",
+            unknown_words(&lan.name)
+        )
+    });
+    faults.chain(unknown).collect()
+}
+
+/// What is said of a word that is no interface, and no device as things are.
+pub(crate) fn unknown_words(name: &str) -> String {
+    format!("there is no interface and no device {name}; nothing of it is held back")
+}
+
+/// The file whose settings are meant.
+pub(super) fn file(matches: &ArgMatches) -> &Path {
+    let named = matches.get_one::<PathBuf>("settings");
+    named.map_or_else(|| Path::new(DEFAULT_PATH), PathBuf::as_path)
+}
+
+/// The directory of UCI's files.
+pub(super) fn uci(matches: &ArgMatches) -> &Path {
+    let named = matches.get_one::<PathBuf>("uci");
+    named.map_or_else(|| Path::new(UCI), PathBuf::as_path)
+}
+
+/// The settings of the file; nothing where none is named and there is none.
+pub(super) fn from_file(matches: &ArgMatches) -> Result<Option<Guard>, SettingsError> {
+    let is_named = matches.get_one::<PathBuf>("settings").is_some();
+    match Guard::read(file(matches)) {
+        Err(SettingsError::Read { error, .. })
+            if !is_named && error.kind() == io::ErrorKind::NotFound =>
+        {
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
+}
+
+/// The settings of the file, with what the command line says instead. They may guard nothing.
+pub(super) fn base(matches: &ArgMatches) -> Result<Guard, CommandError> {
+    let mut guard = from_file(matches)?.unwrap_or_default();
+    if let Some(names) = devices(matches, "lan", "--lan")? {
+        guard.lan = names;
+    }
+    if let Some(names) = devices(matches, "reach", "--reach")? {
+        guard.reach = names;
+    }
+    if let Some(words) = matches.get_many::<String>("tunnel") {
+        let pattern = |word: &String| {
+            Pattern::new(word).ok_or_else(|| CommandError::Option {
+                option: "--tunnel",
+                found: word.clone(),
+                wanted: "the name of a device, or its beginning and an asterisk",
+            })
+        };
+        guard.tunnels = words.map(pattern).collect::<Result<_, _>>()?;
+    }
+    if let Some(word) = matches.get_one::<String>("table") {
+        guard.table = config::guard::table(word).ok_or_else(|| CommandError::Option {
+            option: "--table",
+            found: word.clone(),
+            wanted: "the number of a routing table other than 253 to 255",
+        })?;
+    }
+    guard.lead &= !matches.get_flag("no-lead");
+    if let Some(servers) = matches.get_many::<String>("dns") {
+        let server = |word: &String| {
+            config::guard::server(word).ok_or_else(|| CommandError::Option {
+                option: "--dns",
+                found: word.clone(),
+                wanted: "the address of a name server behind the tunnel",
+            })
+        };
+        guard.dns = servers.map(server).collect::<Result<_, _>>()?;
+    }
+    if let Some(names) = matches.get_many::<String>("dns-name") {
+        let domain = |word: &String| {
+            config::guard::domain(word).ok_or_else(|| CommandError::Option {
+                option: "--dns-name",
+                found: word.clone(),
+                wanted: "a domain, such as corp.example",
+            })
+        };
+        guard.dns_names = names.map(domain).collect::<Result<_, _>>()?;
+    }
+    guard.dns_redirect |= matches.get_flag("dns-redirect");
+    guard.dns_block_tls |= matches.get_flag("dns-block-tls");
+    guard.merge_doubles();
+    match guard.fault().filter(|_| !guard.lan.is_empty()) {
+        Some(fault) => Err(GuardError::Settings(fault).into()),
+        None => Ok(guard),
+    }
+}
+
+fn devices(
+    matches: &ArgMatches,
+    name: &str,
+    option: &'static str,
+) -> Result<Option<Vec<String>>, CommandError> {
+    let Some(words) = matches.get_many::<String>(name) else {
+        return Ok(None);
+    };
+    let device = |word: &String| match config::types::is_ifname(word) {
+        true => Ok(word.clone()),
+        false => Err(CommandError::Option {
+            option,
+            found: word.clone(),
+            wanted: "the name of a device",
+        }),
+    };
+    words.map(device).collect::<Result<_, _>>().map(Some)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::process::ExitCode;
+
+    pub(in crate::guard) fn read(words: &[&str]) -> Result<Guard, CommandError> {
+        let words = ["on", "--settings", "/dev/null"].iter().chain(words);
+        base(
+            &arguments(Command::new("on"))
+                .try_get_matches_from(words)
+                .unwrap(),
+        )
+    }
+
+    #[test]
+    fn the_command_line_says_all_that_the_file_does() {
+        let words = "--lan br-lan --lan br-guest --reach br-iot --tunnel mr-* --table 99 --no-lead";
+        let guard = read(&words.split(' ').collect::<Vec<_>>()).unwrap();
+        assert_eq!(
+            guard.to_toml(),
+            "lan = [\"br-lan\", \"br-guest\"]\nreach = [\"br-iot\"]\ntunnels = [\"mr-*\"]\ntable = 99\nlead = false\n"
+        );
+        assert!(read(&[]).unwrap().is_empty());
+        let twice = read(&["--lan", "a", "--lan", "a", "--reach", "a"]).unwrap();
+        assert_eq!((twice.lan.len(), twice.reach.len()), (1, 0));
+        for wrong in [
+            ["--lan", "a b"],
+            ["--lan", "x\" } accept; #"],
+            ["--tunnel", "*"],
+            ["--table", "254"],
+        ] {
+            let error = read(&wrong).unwrap_err();
+            assert!(matches!(error, CommandError::Option { .. }), "{error}");
+            assert_eq!(error.code(), ExitCode::from(2));
+            assert!(!error.is_of_settings());
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Whether what an interface lists (`only_through`) is held. The guard sees to that, before this process and after it; here it
+//! is only told where it does not.
+
+use super::code;
+use super::telling::Orders;
+use crate::guard::unknown_words;
+use guard::{State, control};
+use host::privileges;
+use openwrt::network::Network;
+use openwrt::only_through::{Lan, OPTION};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the guard has: its init script is told of a change at the same time as this process, and a device may be made only
+/// now.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What is to be done where the guard is not on.
+const ENABLE: &str =
+    "run `/etc/init.d/millrace-guard enable` and `/etc/init.d/millrace-guard start`";
+
+/// How often it was looked, so that an earlier look ends when the list may be another one.
+static LOOKS: AtomicU64 = AtomicU64::new(0);
+
+/// Looks until all of the list is held, and tells netifd where it is not in time.
+pub(super) fn look(network: &Network, orders: &Orders) {
+    let number = LOOKS.fetch_add(1, Ordering::Relaxed) + 1;
+    if network.only_through.is_empty() {
+        return;
+    }
+    let (interface, device) = (network.interface.clone(), network.device());
+    let (lans, orders) = (network.only_through.clone(), orders.clone());
+    let looks = move || {
+        privileges::confine_this_thread();
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let faults = faults(&device, &lans);
+            if faults.is_empty() || LOOKS.load(Ordering::Relaxed) != number {
+                return;
+            }
+            if Instant::now() > end {
+                for words in faults {
+                    let words = format!("{interface}.{OPTION}: {words}");
+                    log::warn!("{words}");
+                    orders.fault(code::CONFIG_FAULT, &words);
+                }
+                return;
+            }
+            thread::sleep(LOOK);
+        }
+    };
+    let thread = thread::Builder::new().name("only-through".to_owned());
+    if let Err(error) = thread.spawn(looks) {
+        log::warn!("whether the guard holds what only_through lists is not looked at: {error}");
+    }
+}
+
+/// What of the list is not held as things are, or does not come through.
+fn faults(device: &str, lans: &[Lan]) -> Vec<String> {
+    let report = match control::status(None) {
+        Ok(report) => report,
+        Err(error) => return vec![error.to_string()],
+    };
+    if !report.asked || report.state == State::Off {
+        let how = match control::is_let_go() {
+            true => {
+                "it was switched off by `millrace guard off`; `millrace guard on` sets it again"
+            }
+            false => ENABLE,
+        };
+        return vec![format!("is not enforced, as the guard is off: {how}")];
+    }
+    let groups = report.guard.map(|it| it.groups).unwrap_or_default();
+    let fault = |lan: &Lan| {
+        let there = Path::new("/sys/class/net").join(&lan.device);
+        if !lan.is_known && !there.exists() {
+            return Some(unknown_words(&lan.name));
+        }
+        let mut of_lan = groups.iter().filter(|it| it.lan.contains(&lan.device));
+        match of_lan.next() {
+            None => Some(format!(
+                "{}: is not enforced, as the guard was set before it was listed, or does not take it: `millrace guard status`; \
+                 {ENABLE}, or `reload`",
+                lan.name
+            )),
+            Some(group) if group.tunnels.iter().any(|it| it.matches(device)) => None,
+            Some(_) => Some(format!(
+                "{}: nothing of it leaves by {device}, which is no tunnel by `tunnels` in {}",
+                lan.name,
+                config::guard::DEFAULT_PATH
+            )),
+        }
+    };
+    lans.iter().filter_map(fault).collect()
+}

@@ -1,0 +1,371 @@
+//! Devices of the LAN with tunnels of their own, beside those of the guard's file: what `only_through` of OpenWrt's interfaces
+//! lists.
+//!
+//! ```text
+//! lists: interface, its device, devices of the LAN ─┐
+//! the file's settings (`lan`, `tunnels`)            ├─> one group for all devices that have the same tunnels
+//! the groups of before, for their tables ───────────┘
+//! ```
+//!
+//! No device is in two groups, so that each has one table. A device that the file names too gets the stricter of both: the
+//! tunnels that are in its list and in the file.
+
+use std::ops::Range;
+use std::path::Path;
+
+use toml::de::{DeTable, DeValue};
+
+use super::{
+    DEVICES, Guard, KERNEL_TABLES, NUMBER, PATTERNS, Pattern, devices, shown, table, words,
+};
+use crate::settings::{Origin, SettingsError, text_of};
+use crate::text::line_of;
+
+/// Most devices of the LAN in all lists, and most tunnels of one of them.
+pub const LISTED_MAX: usize = 16;
+
+/// The first routing table of groups, behind those of the policy.
+pub const GROUP_TABLE: u32 = 7740;
+
+/// Tables of groups: as many as there are groups, twice, so that a new one never gets a table that an old one still has; and
+/// one that may be the file's.
+pub const GROUP_TABLES: u32 = 2 * LISTED_MAX as u32 + 1;
+
+/// What an interface lists.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Listed {
+    /// The interface's name.
+    pub interface: String,
+    /// Its network device, which is a tunnel.
+    pub device: String,
+    /// Devices of the LAN that leave by it only.
+    pub lan: Vec<String>,
+}
+
+/// Devices that leave only by the same tunnels.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Group {
+    /// Devices of the LAN.
+    pub lan: Vec<String>,
+    /// Tunnels, the preferred first; empty where lists and file have none in common, so that nothing leaves.
+    pub tunnels: Vec<Pattern>,
+    /// The routing table that has the default route into the tunnel, which the guard makes.
+    pub table: u32,
+}
+
+/// Devices of the LAN, the tunnels that they leave by, and the table that leads there.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Part<'a> {
+    /// Devices of the LAN.
+    pub lan: Vec<&'a str>,
+    /// Tunnels, the preferred first.
+    pub tunnels: &'a [Pattern],
+    /// The routing table.
+    pub table: u32,
+    /// The guard makes the default route itself.
+    pub lead: bool,
+}
+
+impl Part<'_> {
+    /// Whether a device of this name is one of the tunnels; its place among them.
+    #[must_use]
+    pub fn rank(&self, name: &str) -> Option<usize> {
+        self.tunnels.iter().position(|it| it.matches(name))
+    }
+}
+
+impl Guard {
+    /// What the file says, without devices that are in a group.
+    #[must_use]
+    pub fn own(&self) -> Part<'_> {
+        let is_grouped = |name: &&str| {
+            let mut grouped = self.groups.iter().flat_map(|it| &it.lan);
+            grouped.any(|it| it == name)
+        };
+        let lan = self.lan.iter().map(String::as_str);
+        Part {
+            lan: lan.filter(|it| !is_grouped(it)).collect(),
+            tunnels: &self.tunnels,
+            table: self.table,
+            lead: self.lead,
+        }
+    }
+
+    /// All that leaves by tunnels of its own: what the file says, and the groups.
+    #[must_use]
+    pub fn parts(&self) -> Vec<Part<'_>> {
+        let groups = self.groups.iter().map(|group| Part {
+            lan: group.lan.iter().map(String::as_str).collect(),
+            tunnels: &group.tunnels,
+            table: group.table,
+            lead: true,
+        });
+        // Where all of its devices are in groups, its table is still the one that name servers are asked by.
+        let own = (!self.lan.is_empty()).then(|| self.own());
+        own.into_iter().chain(groups).collect()
+    }
+
+    /// Every guarded device, once.
+    #[must_use]
+    pub fn guarded(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = self.lan.iter().map(String::as_str).collect();
+        for name in self.groups.iter().flat_map(|it| &it.lan) {
+            if !all.contains(&name.as_str()) {
+                all.push(name);
+            }
+        }
+        all
+    }
+
+    /// Every device that guarded ones reach: these themselves, and further ones.
+    #[must_use]
+    pub fn within(&self) -> Vec<&str> {
+        let mut all = self.guarded();
+        let further = self.reach.iter().map(String::as_str);
+        let new: Vec<&str> = further.filter(|it| !all.contains(it)).collect();
+        all.extend(new);
+        all
+    }
+
+    /// Whether nothing is guarded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lan.is_empty() && self.groups.is_empty()
+    }
+
+    /// These settings with groups for what interfaces list, in the place of those that they have. A group that was there
+    /// `before` keeps its table. Returns beside it what is not held, and why: a sentence each.
+    #[must_use]
+    pub fn with_lists(mut self, lists: &[Listed], before: &[Group]) -> (Self, Vec<String>) {
+        let mut left = Vec::new();
+        let mut lans: Vec<(&String, Vec<Pattern>)> = Vec::new();
+        for list in lists {
+            let Some(tunnel) = Pattern::new(&list.device).filter(|it| !it.open) else {
+                left.push(format!(
+                    "{}: no device can have the name {:?}",
+                    list.interface, list.device
+                ));
+                continue;
+            };
+            if self.lan.contains(&list.device) || self.reach.contains(&list.device) {
+                left.push(format!(
+                    "{}: the guard's file says that {} is of the LAN; nothing is held for this list",
+                    list.interface, list.device
+                ));
+                continue;
+            }
+            for name in &list.lan {
+                let has_room = lans.len() < LISTED_MAX;
+                let why = match lans.iter_mut().find(|it| it.0 == name) {
+                    _ if !crate::types::is_ifname(name) => "is no name of a device",
+                    _ if name == "lo" => "is the host itself",
+                    _ if lists.iter().any(|it| it.device == *name) || self.is_lent(name) => {
+                        "is a tunnel itself"
+                    }
+                    Some((_, tunnels)) if tunnels.contains(&tunnel) => continue,
+                    Some((_, tunnels)) if tunnels.len() < LISTED_MAX => {
+                        tunnels.push(tunnel.clone());
+                        continue;
+                    }
+                    None if has_room => {
+                        lans.push((name, vec![tunnel.clone()]));
+                        continue;
+                    }
+                    Some(_) => "has tunnels enough",
+                    None => "is one too many: 16 devices can be listed",
+                };
+                left.push(format!(
+                    "{}: {name} {why}; nothing of it is held for this list",
+                    list.interface
+                ));
+            }
+        }
+        let mut groups: Vec<Group> = Vec::new();
+        for (name, mut tunnels) in lans {
+            if self.lan.contains(name) {
+                tunnels.retain(|it| self.rank(it.start()).is_some());
+            }
+            match groups.iter_mut().find(|it| it.tunnels == tunnels) {
+                Some(group) => group.lan.push(name.clone()),
+                None => groups.push(Group {
+                    lan: vec![name.clone()],
+                    tunnels,
+                    table: 0,
+                }),
+            }
+        }
+        let kept = |group: &Group| {
+            before
+                .iter()
+                .find(|it| it.tunnels == group.tunnels)
+                .map(|it| it.table)
+        };
+        for place in 0..groups.len() {
+            let taken = |table: &u32| {
+                *table == self.table
+                    || groups.iter().any(|it| it.table == *table)
+                    || before.iter().any(|it| it.table == *table)
+            };
+            let mut free = tables().filter(|it| !taken(it));
+            let of_before = kept(&groups[place]).filter(|it| *it != self.table);
+            groups[place].table = of_before.or_else(|| free.next()).unwrap_or(GROUP_TABLE);
+        }
+        self.groups = groups;
+        (self, left)
+    }
+
+    /// These settings with groups that were made for others, where it is not known what interfaces list now. They are at least
+    /// as strict as before.
+    #[must_use]
+    pub fn with_groups(mut self, groups: &[Group]) -> Self {
+        self.groups = groups.to_vec();
+        for group in &mut self.groups {
+            if group.lan.iter().any(|it| self.lan.contains(it)) {
+                let tunnels = &self.tunnels;
+                group
+                    .tunnels
+                    .retain(|it| tunnels.iter().any(|tunnel| tunnel.matches(it.start())));
+            }
+            if group.table == self.table {
+                let is_free = |table: &u32| groups.iter().all(|it| it.table != *table);
+                group.table = tables().find(is_free).unwrap_or(GROUP_TABLE);
+            }
+        }
+        self
+    }
+
+    /// Whether the file says that a device is a tunnel, and not that it is of the LAN.
+    fn is_lent(&self, name: &str) -> bool {
+        !self.lan.is_empty() && self.rank(name).is_some()
+    }
+
+    /// What is wrong with groups: a sentence. Those of [`Guard::with_lists`] are well.
+    pub(super) fn fault_of_groups(&self) -> Option<String> {
+        let names: Vec<&String> = self.groups.iter().flat_map(|it| &it.lan).collect();
+        let tunnels = || self.groups.iter().flat_map(|it| &it.tunnels);
+        for (place, name) in names.iter().enumerate() {
+            if names[..place].contains(name) {
+                return Some(format!("{name} is in two groups"));
+            }
+            if *name == "lo" || tunnels().any(|it| it.matches(name)) {
+                return Some(format!("{name} is no device of the LAN"));
+            }
+        }
+        let all: Vec<u32> = self.parts().iter().map(|it| it.table).collect();
+        let is_double = |(place, table): (usize, &u32)| all[..place].contains(table);
+        if names.len() > LISTED_MAX || all.iter().enumerate().any(is_double) {
+            return Some("groups that are too many, or share a table".to_owned());
+        }
+        None
+    }
+
+    /// The settings with their groups, as [`Guard::from_kept`] reads them.
+    #[must_use]
+    pub fn to_kept(&self) -> String {
+        let mut text = self.to_toml();
+        for group in &self.groups {
+            let list = |names: Vec<String>| {
+                let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+                quoted.join(", ")
+            };
+            let tunnels = group.tunnels.iter().map(Pattern::to_string).collect();
+            text += &format!(
+                "\n[[group]]\nlan = [{}]\ntunnels = [{}]\ntable = {}\n",
+                list(group.lan.clone()),
+                list(tunnels),
+                group.table
+            );
+        }
+        text
+    }
+
+    /// Reads a file that [`Guard::to_kept`] has written.
+    ///
+    /// # Errors
+    /// As [`Guard::read`].
+    pub fn read_kept(path: &Path) -> Result<Self, SettingsError> {
+        Self::from_kept(&text_of(path)?, path)
+    }
+
+    /// Reads what [`Guard::to_kept`] has written.
+    ///
+    /// # Errors
+    /// As [`Guard::from_toml`].
+    pub fn from_kept(text: &str, path: &Path) -> Result<Self, SettingsError> {
+        Self::of_text(text, path, true)
+    }
+}
+
+/// The tables that groups may have.
+#[must_use]
+pub fn tables() -> Range<u32> {
+    GROUP_TABLE..GROUP_TABLE + GROUP_TABLES
+}
+
+/// Reads `[[group]]`.
+pub(super) fn groups(
+    value: &DeValue<'_>,
+    text: &str,
+    path: &Path,
+) -> Result<Vec<Group>, SettingsError> {
+    let refused = |offset: usize, key: &str, found: String, wanted| SettingsError::Value {
+        origin: Origin::File {
+            path: path.to_owned(),
+            line: line_of(text, offset),
+        },
+        key: key.to_owned(),
+        found,
+        wanted,
+    };
+    let DeValue::Array(list) = value else {
+        return Err(refused(0, "group", shown(value), "tables"));
+    };
+    let mut groups = Vec::new();
+    for entry in list.iter() {
+        let DeValue::Table(entries) = entry.get_ref() else {
+            return Err(refused(
+                entry.span().start,
+                "group",
+                shown(entry.get_ref()),
+                "a table",
+            ));
+        };
+        let at = |key: &str, wanted| {
+            let found = entries
+                .get(key)
+                .map_or_else(String::new, |it| shown(it.get_ref()));
+            refused(entry.span().start, key, found, wanted)
+        };
+        groups.push(Group {
+            lan: field(entries, "lan", devices).ok_or_else(|| at("lan", DEVICES))?,
+            tunnels: field(entries, "tunnels", patterns).ok_or_else(|| at("tunnels", PATTERNS))?,
+            table: field(entries, "table", number).ok_or_else(|| at("table", NUMBER))?,
+        });
+    }
+    Ok(groups)
+}
+
+fn field<T>(
+    entries: &DeTable<'_>,
+    key: &str,
+    parse: impl Fn(&DeValue<'_>) -> Option<T>,
+) -> Option<T> {
+    parse(entries.get(key)?.get_ref())
+}
+
+fn patterns(value: &DeValue<'_>) -> Option<Vec<Pattern>> {
+    words(value, LISTED_MAX)?
+        .into_iter()
+        .map(Pattern::new)
+        .collect()
+}
+
+fn number(value: &DeValue<'_>) -> Option<u32> {
+    let DeValue::Integer(number) = value else {
+        return None;
+    };
+    table(number.as_str()).filter(|it| !KERNEL_TABLES.contains(it))
+}
+
+#[cfg(test)]
+mod tests;

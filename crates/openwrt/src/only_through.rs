@@ -1,0 +1,222 @@
+//! Which devices of the LAN leave by which tunnel only: `option only_through` of interfaces of protocol `millrace`.
+//!
+//! A word is an interface of netifd, whose device is read from the file, as ubus is not there when the guard is set at boot; or
+//! a network device. What leads out of the router is refused: both layers of the guard know a way only by its device, and
+//! let the LAN reach the devices that are listed.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use config::guard::Listed;
+use config::types::is_ifname;
+
+use crate::device_name;
+use crate::network::options::Options;
+use crate::network::{Fault, PROTO, device_of};
+use crate::uci::{self, FILE_MAX, Package, Section};
+
+/// The option's name.
+pub const OPTION: &str = "only_through";
+
+/// Most words of one list.
+const WORDS_MAX: usize = 64;
+
+/// Protocols of interfaces that lead nowhere but to their own networks.
+const LAN_PROTOCOLS: [&str; 3] = ["", "static", "none"];
+
+/// Options by which a static interface leads out.
+const GATEWAYS: [&str; 2] = ["gateway", "ip6gw"];
+
+/// Interfaces that stand for another one's device, one behind the other.
+const ALIASES_MAX: usize = 4;
+
+/// A device of the LAN that is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lan {
+    /// As the list says it.
+    pub name: String,
+    /// The network device.
+    pub device: String,
+    /// The file has an interface or a device of this name. Otherwise it may be a device, or a slip.
+    pub is_known: bool,
+}
+
+/// What the file `network` lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// Each interface with its list, in the order of the file.
+    pub lists: Vec<Listed>,
+    /// What is wrong, and not held.
+    pub faults: Vec<Fault>,
+    /// Names that are neither an interface nor a device in the file.
+    pub unknown: Vec<(String, Lan)>,
+}
+
+/// Why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ListsError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// A tunnel's section, or all of it, is not UCI.
+    #[error(transparent)]
+    Syntax(#[from] uci::Fault),
+}
+
+impl Lists {
+    /// Reads `network` in the directory of UCI's files. A host that has no such file has no lists.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a section of a tunnel is wrong.
+    pub fn of(configuration: &Path) -> Result<Self, ListsError> {
+        let path = configuration.join("network");
+        let size = match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            other => other?.len(),
+        };
+        if size > FILE_MAX {
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge).into());
+        }
+        let text = zeroize::Zeroizing::new(fs::read(&path)?);
+        Ok(Self::read(&String::from_utf8_lossy(&text))?)
+    }
+
+    /// Reads the text of `network`. Lines that are wrong in sections of others are left out, as netifd does.
+    ///
+    /// # Errors
+    /// The first line that is wrong in a section of a tunnel, or makes it unknown which section is whose.
+    pub fn read(text: &str) -> Result<Self, uci::Fault> {
+        let unknown = uci::Fault {
+            line: 0,
+            words: "is not UCI".to_owned(),
+        };
+        let (package, odd) = Package::parse_for(text, |_| false)
+            .map_err(|faults| faults.into_iter().next().unwrap_or(unknown))?;
+        let is_ours = |fault: &uci::Fault| {
+            let mut before = package.sections.iter().rev();
+            before
+                .find(|it| it.line <= fault.line)
+                .is_some_and(is_tunnel)
+        };
+        if let Some(fault) = odd.into_iter().find(is_ours) {
+            return Err(fault);
+        }
+        let mut all = Self::default();
+        for section in package.sections.iter().filter(|it| is_tunnel(it)) {
+            let Some(interface) = &section.name else {
+                continue;
+            };
+            let mut options = Options::new(section, interface);
+            let lan = lan(&package, &mut options);
+            all.faults.append(&mut options.warnings);
+            let odd = lan.iter().filter(|it| !it.is_known);
+            all.unknown
+                .extend(odd.map(|it| (interface.clone(), it.clone())));
+            if !lan.is_empty() {
+                all.lists.push(Listed {
+                    interface: interface.clone(),
+                    device: device_name(interface),
+                    lan: lan.into_iter().map(|it| it.device).collect(),
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Whether nothing is listed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lists.is_empty()
+    }
+}
+
+fn is_tunnel(section: &Section) -> bool {
+    section.kind == "interface" && section.text("proto") == Some(PROTO)
+}
+
+/// The devices that an interface lists, each once. What cannot be held is a warning.
+pub(crate) fn lan(package: &Package, options: &mut Options<'_>) -> Vec<Lan> {
+    let mut found: Vec<Lan> = Vec::new();
+    for (place, name) in options.values(OPTION).enumerate() {
+        if place == WORDS_MAX {
+            options.warn(OPTION, &format!("at most {WORDS_MAX} are used"));
+            break;
+        }
+        match lan_of(package, name) {
+            Err(words) => {
+                let words = format!("{name}: {words}; nothing of it is held back");
+                options.warn(OPTION, &words);
+            }
+            Ok(lan) if found.iter().any(|it| it.device == lan.device) => {}
+            Ok(lan) => found.push(lan),
+        }
+    }
+    found
+}
+
+/// The device that a word of a list means.
+fn lan_of(package: &Package, name: &str) -> Result<Lan, String> {
+    let interfaces = || package.of_kind("interface");
+    let is_named = |it: &&Section| it.name.as_deref() == Some(name);
+    let own = interfaces().find(is_named);
+    let device = match own {
+        Some(_) => device_behind(package, name)
+            .ok_or("its device is not in the file: write the network device in its place")?,
+        None if is_ifname(name) => name.to_owned(),
+        None => return Err("there is no such interface, and no device can be called so".to_owned()),
+    };
+    if device == "lo" {
+        return Err("it is the router itself".to_owned());
+    }
+    let on_it: Vec<&Section> = interfaces()
+        .filter(|it| {
+            let behind = it.name.as_deref().and_then(|it| device_behind(package, it));
+            behind.as_deref() == Some(device.as_str())
+        })
+        .collect();
+    for section in on_it.iter().copied().chain(own) {
+        let proto = section.text("proto").unwrap_or_default();
+        let called = section.name.as_deref().unwrap_or_default();
+        if proto == PROTO {
+            return Err("it is a tunnel itself".to_owned());
+        }
+        if !LAN_PROTOCOLS.contains(&proto) {
+            return Err(format!(
+                "it is no network of the LAN, as interface {called} has protocol {proto}"
+            ));
+        }
+        if GATEWAYS
+            .iter()
+            .any(|it| section.text(it).is_some_and(|it| !it.is_empty()))
+        {
+            return Err(format!(
+                "it leads out of the router, as interface {called} has a gateway"
+            ));
+        }
+    }
+    let mut devices = package.of_kind("device");
+    let is_known = !on_it.is_empty() || devices.any(|it| it.text("name") == Some(&device));
+    Ok(Lan {
+        name: name.to_owned(),
+        device,
+        is_known,
+    })
+}
+
+/// The device of an interface, or of the one that it stands on (`option device '@lan'`).
+fn device_behind(package: &Package, interface: &str) -> Option<String> {
+    let mut name = interface;
+    for _ in 0..ALIASES_MAX {
+        if let Some(device) = device_of(package, name) {
+            return Some(device);
+        }
+        let mut interfaces = package.of_kind("interface");
+        let section = interfaces.find(|it| it.name.as_deref() == Some(name))?;
+        name = section.text("device")?.strip_prefix('@')?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;
