@@ -65,6 +65,8 @@ pub(crate) struct Facts {
     /// What the tunnel's interface has carried, a super-packet counting once: from the kernel to the program, and back.
     /// The kernel's own WireGuard counts packets.
     pub(crate) tunnel: [u64; 2],
+    /// What the processes of a VPN hold of memory (VmRSS), in KiB; 0 where it is the kernel's.
+    pub(crate) resident: u64,
 }
 
 impl Facts {
@@ -82,6 +84,7 @@ impl Facts {
             kernel: value("kernel").unwrap_or_default().to_owned(),
             backend: value("backend").map(str::to_owned),
             tunnel: [number("tx"), number("rx")],
+            resident: number("resident"),
         }
     }
 }
@@ -322,6 +325,12 @@ for name in wg0 tun0 ppp0; do
     counters=/sys/class/net/$name/statistics
     [ ! -e "$counters" ] || for way in tx rx; do echo "fact $way $(cat "$counters/${way}_packets")"; done
 done
+resident=0
+for process in $(pidof millrace openvpn wireguard-go pppd pptp); do
+    pages=$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$process/status")
+    resident=$((resident + ${pages:-0}))
+done
+echo "fact resident $resident"
 said=$(grep -h 'Data Channel: cipher' /tmp/vpn.log 2>/dev/null | tail -n 1)
 # Stock says no code here, but the peer-id.
 case $said in *"', peer-id"*) ;; *"', "*) echo "fact backend ${said#*"', "}" ;; esac

@@ -128,6 +128,7 @@ fn count(
     let (device, far) = (Host::private("device")?, Host::private("far end")?);
     let stage = Stage::set(parts, contender, &device, &far)?;
     let machine = &stage.machine;
+    let idle = machine.facts()?.resident;
     let tcp = Tcp::start(&far)?;
     // What the first packets bring about (keys chosen, caches filled, windows opened) is not counted.
     tcp.send(machine, &device, false)?;
@@ -145,7 +146,9 @@ fn count(
         println!("{}", cost.line(contender.name(), what));
         table.add(contender.name(), what, &cost);
     }
-    table.conditions(contender.name(), machine.facts()?);
+    let facts = machine.facts()?;
+    table.memory(contender.name(), [idle, facts.resident]);
+    table.conditions(contender.name(), facts);
     Ok(())
 }
 

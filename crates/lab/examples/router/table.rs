@@ -9,7 +9,7 @@ use crate::traffic::Cost;
 /// The kinds of traffic, in columns.
 pub(crate) const TRAFFIC: [&str; 3] = ["tcp up", "tcp down", "udp 64 B"];
 
-/// Whom Millrace is compared with.
+/// What Millrace is compared with.
 const OTHERS: [(&str, &str); 7] = [
     ("millrace-wireguard", "wireguard-go"),
     ("millrace-wireguard", "kernel-wireguard"),
@@ -35,6 +35,8 @@ pub(crate) struct Table {
     kernels: BTreeSet<String>,
     /// Of each contender, every one that was met.
     backends: BTreeMap<&'static str, BTreeSet<String>>,
+    /// The most that each contender held, before traffic and after it, in KiB.
+    memory: BTreeMap<&'static str, [u64; 2]>,
 }
 
 impl Table {
@@ -44,6 +46,12 @@ impl Table {
             traffic,
             figures: [cost.each(), cost.acknowledgements(), cost.together()],
         });
+    }
+
+    /// What a contender held in a repetition.
+    pub(crate) fn memory(&mut self, contender: &'static str, held: [u64; 2]) {
+        let most = self.memory.entry(contender).or_default();
+        *most = [most[0].max(held[0]), most[1].max(held[1])];
     }
 
     /// Under which conditions a repetition was counted.
@@ -135,6 +143,19 @@ impl fmt::Display for Table {
                 write!(f, " {:.2}, {:.1} |", median(1), median(2))?;
             }
             writeln!(f)?;
+        }
+        writeln!(
+            f,
+            "\n| resident memory of the VPN's processes, MB, most of the repetitions | idle | after the traffic |"
+        )?;
+        writeln!(f, "|---|---:|---:|")?;
+        for name in self.names() {
+            let [idle, after] = self.memory.get(name).copied().unwrap_or_default();
+            // The kernel's own has no process.
+            if after != 0 {
+                let mb = |kib: u64| kib as f64 * 1024.0 / 1e6;
+                writeln!(f, "| {name} | {:.1} | {:.1} |", mb(idle), mb(after))?;
+            }
         }
         Ok(())
     }
