@@ -7,7 +7,8 @@ use host::background;
 use host::logging;
 use host::privileges;
 use host::startup;
-use service::wireguard::{Daemon, DaemonOptions, Owner, test_tun};
+use service::tun_test::TunTest;
+use service::wireguard::{Daemon, DaemonOptions, Owner};
 use std::error::Error;
 use std::process::ExitCode;
 
@@ -69,7 +70,7 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     if null_cipher {
         log::warn!("--null-cipher: packets are NOT encrypted");
     }
-    let tun_verdict = test_tun(&settings.dataplane);
+    let tun_verdict = TunTest::start(&settings.dataplane).verdict();
     // Before any thread that stays is started: threads inherit what is left.
     privileges::drop_privileges();
     let bind_device = text("bind-device");

@@ -23,5 +23,6 @@ pub mod profile;
 pub mod relay;
 pub mod running;
 pub mod status;
+pub mod tun_test;
 mod watchdog;
 pub mod wireguard;

@@ -10,7 +10,8 @@ use config::tunnel::{Peer, Tunnel};
 use config::types::Key32;
 use config::uapi::SetDevice;
 use host::{Managed, Want, logging, privileges, startup};
-use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner, test_tun};
+use service::tun_test::TunTest;
+use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ pub(super) fn run(
     if let Some(origin) = &lines.origin {
         log::info!("{}: lines: {origin}", at.interface);
     }
-    let tun_verdict = test_tun(&settings.dataplane);
+    let tun_verdict = TunTest::start(&settings.dataplane).verdict();
     privileges::drop_privileges();
     let mut daemon = Daemon::start(&DaemonOptions {
         ifname: netifd.device().to_owned(),

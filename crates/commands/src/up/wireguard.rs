@@ -16,7 +16,8 @@ use host::background;
 use host::{Applied, Facts, MtuFollower, Plan, PlanError, Want};
 use host::{logging, notify, privileges, startup};
 use netio::netlink::Netlink;
-use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner, test_tun};
+use service::tun_test::TunTest;
+use service::wireguard::{Daemon, DaemonOptions, Interface, Named, Owner};
 use std::collections::HashSet;
 use std::error::Error;
 use std::net::SocketAddr;
@@ -77,7 +78,7 @@ pub(super) fn up(path: &Path, matches: &ArgMatches, settings: Settings) -> Outco
         let_go: false,
     };
     up.scripts(&up.tunnel.interface.scripts.pre_up)?;
-    let tun_verdict = test_tun(&settings);
+    let tun_verdict = TunTest::start(&settings).verdict();
     let sets_dns = !up.tunnel.interface.dns.is_empty() && !switches.no_dns;
     let runs_programs = switches.allow_scripts || sets_dns;
     if !runs_programs {

@@ -1,12 +1,13 @@
 //! The interface and its data plane, for either role.
 
-use crate::wireguard::{SocketPlan, mtu_discovery, start_test_tun};
+use crate::tun_test::TunTest;
+use crate::wireguard::{SocketPlan, mtu_discovery};
 use config::lines::Line;
 use config::openvpn::{Connection, Device, Family, OpenVpn, Sockets as SocketOptionsOf};
 use config::settings::{DataplaneSettings, Parallel};
 use engine::{Sockets, TunnelOptions};
 use netio::netlink::{Netlink, NetlinkError};
-use netio::tun::{Tun, TunError, TunOptions, TunTest, TunVerdict};
+use netio::tun::{Tun, TunError, TunOptions, TunVerdict};
 use netio::udp::{self, SelfTest, SocketError, SocketOptions, UdpSocket};
 use openvpn::data::wire::OpenVpn as Packets;
 use plane::{PeerId, RouteChange};
@@ -63,19 +64,15 @@ pub(super) struct Rungs(Cell<Option<TunTest>>, OnceCell<TunVerdict>);
 impl Rungs {
     /// Starts it.
     pub(super) fn test(device: &Device, settings: &DataplaneSettings) -> Self {
-        let test = (!device.null).then(|| start_test_tun(settings));
+        let test = (!device.null).then(|| TunTest::start(settings));
         Self(Cell::new(test), OnceCell::new())
     }
 
     /// What came of it, however often the device is made anew.
     fn verdict(&self) -> &TunVerdict {
-        self.1.get_or_init(|| {
-            let verdict = match self.0.take() {
-                Some(test) => test.verdict(),
-                None => TunVerdict::not_run("no TUN"),
-            };
-            log::debug!("self-test of the TUN: {verdict:?}");
-            verdict
+        self.1.get_or_init(|| match self.0.take() {
+            Some(test) => test.verdict(),
+            None => TunVerdict::not_run("no TUN"),
         })
     }
 }

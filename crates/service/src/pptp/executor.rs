@@ -15,6 +15,7 @@ use crate::gate::Gate;
 use crate::names;
 use crate::openvpn::status_socket::StatusSocket;
 use crate::status::Status;
+use crate::tun_test::TunTest;
 use crate::watchdog::Watchdog;
 use crate::wireguard::Signals;
 use ::config::pptp::{Pptp, Role};
@@ -27,7 +28,7 @@ use netio::gre::Received;
 use netio::netlink::{Monitor, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
 use netio::tcp::{Listener, TcpError, TcpOptions};
-use netio::tun::{self, Tun, TunError, TunOptions};
+use netio::tun::{Tun, TunError, TunOptions};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
@@ -222,7 +223,8 @@ impl<'m, M: Machine> Executor<'m, M> {
             Role::Client(_) => None,
         };
         let gre = Sockets::open(&model.lines, address, device).map_err(RunError::Gre)?;
-        let tun = tun::self_test(TunOptions::ALL).create(&model.interface, TunOptions::ALL)?;
+        let tested = TunTest::of(TunOptions::ALL).verdict();
+        let tun = tested.create(&model.interface, TunOptions::ALL)?;
         let news = Monitor::open(Watch::ALL)?;
         let poller = Poller::new().map_err(io_error("epoll"))?;
         let wake = Waker::new().map_err(io_error("eventfd"))?;

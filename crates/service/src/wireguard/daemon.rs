@@ -20,7 +20,7 @@ use crypto::select::Algorithm;
 use engine::TunnelOptions;
 use netio::netlink::{Event as LinkEvent, Monitor, Netlink, NetlinkError, Watch};
 use netio::poll::{Poller, Waker};
-use netio::tun::{TunError, TunOptions, TunTest, TunVerdict};
+use netio::tun::{TunError, TunVerdict};
 use netio::udp::SelfTest;
 use std::collections::HashMap;
 use std::error::Error;
@@ -56,7 +56,7 @@ pub struct DaemonOptions {
     pub bind_device: Option<String>,
     /// The lines, in place of that.
     pub lines: Lines,
-    /// What the super-packets of this kernel's TUN are good for: see [`test_tun`].
+    /// What the super-packets of this kernel's TUN are good for: see [`TunTest`](crate::tun_test::TunTest).
     pub tun_verdict: TunVerdict,
     /// No cipher at all: only for measuring, never for a tunnel in use.
     #[cfg(feature = "null-cipher")]
@@ -133,29 +133,6 @@ pub trait Owner {
     fn reload(&mut self, daemon: &Daemon) -> Result<(), Box<dyn Error>>;
 }
 
-/// Runs the self-test of the TUN's rungs that the settings want.
-///
-/// Before privileges are dropped: it needs a network namespace of its own.
-#[must_use]
-pub fn test_tun(settings: &DataplaneSettings) -> TunVerdict {
-    let verdict = start_test_tun(settings).verdict();
-    log::debug!("self-test of the TUN: {verdict:?}");
-    verdict
-}
-
-/// Starts [`test_tun`] beside what else is to be done before there is a TUN.
-pub fn start_test_tun(settings: &DataplaneSettings) -> TunTest {
-    netio::tun::start_self_test(tun_options(settings))
-}
-
-fn tun_options(settings: &DataplaneSettings) -> TunOptions {
-    TunOptions {
-        tso: settings.tun_gso.wanted(),
-        uso: settings.tun_uso.wanted(),
-        gro: settings.tun_gro.wanted(),
-    }
-}
-
 impl Daemon {
     /// Makes the interface, starts its workers and opens its sockets.
     ///
@@ -169,7 +146,7 @@ impl Daemon {
         crate::backends::choose(settings.crypto_backend, &[Algorithm::ChaCha20Poly1305]);
         let tun = options
             .tun_verdict
-            .create(&options.ifname, tun_options(settings))?;
+            .create(&options.ifname, crate::tun_test::tun_options(settings))?;
         let ifname = tun.name().to_owned();
         // Heard from before the state is read, so that no change falls between the two.
         let news = Monitor::open(Watch::ALL)?;

@@ -30,7 +30,7 @@ mod tests;
 mod want;
 
 pub use crate::lines::{CapReport, Doubt, LineFacts, LineReport, LineUsage};
-pub use daemon::{Daemon, DaemonOptions, Owner, start_test_tun, test_tun};
+pub use daemon::{Daemon, DaemonOptions, Owner};
 pub use dataplane::perform;
 pub use effect::{Effect, Ended, LOOKUPS_MAX, LookUp, PlaneRequest, Refused, Whose};
 pub use event::Event;

@@ -1,6 +1,7 @@
 use super::*;
 use std::fs;
 
+#[cfg(feature = "server")]
 const SERVER: &str = "server 10.8.0.0 255.255.255.0\ndev tun\ndh none\n<ca>\n</ca>\n<cert>\n</cert>\n<key>\n</key>\n";
 
 /// Reads an interface that is made from a file of this name and text, with these lines more in its section.
@@ -20,6 +21,7 @@ fn read(name: &str, text: &str, more: &str) -> Result<Given, Vec<Fault>> {
     })
 }
 
+#[cfg(any(feature = "pptp", feature = "server"))]
 fn fault(outcome: Result<Given, Vec<Fault>>) -> String {
     let faults = outcome.unwrap_err();
     assert_eq!(faults.len(), 1, "{faults:?}");
