@@ -138,12 +138,6 @@ impl PathProbe {
         self.long_lost == 1
     }
 
-    /// The line is another, or carries another length: all is to be found out anew.
-    pub fn line_changed(&mut self, most: u16, out: &mut Vec<ProbeEffect>) {
-        *self = Self::new(self.least, most, self.next_number);
-        out.push(ProbeEffect::Use(self.most));
-    }
-
     /// Packets of the tunnel's are going to and fro: to be called some times a minute then, and not otherwise.
     pub fn traffic(&mut self, now: Instant, out: &mut Vec<ProbeEffect>) {
         if self.round.is_some() || self.most == self.least {

@@ -4,6 +4,7 @@ use super::probing::ProbePlan;
 use config::settings::MtuProbe;
 use config::tunnel::{Peer, Tunnel};
 use config::types::{AllowedIp, family_bits};
+use plane::Routes;
 use std::net::IpAddr;
 use wireguard::echo::ECHO_MIN;
 
@@ -22,8 +23,14 @@ impl ProbePlan {
             return None;
         }
         let bytes = |bytes: u32| u16::try_from(bytes).unwrap_or(u16::MAX);
-        let called = tunnel.peers.iter().filter(|peer| peer.endpoint.is_some());
-        let peers = called.map(|peer| (peer.public_key.clone(), targets(setting, peer, tunnel)));
+        let owners = owners(tunnel);
+        let called = tunnel.peers.iter().enumerate();
+        let called = called.filter(|(_, peer)| peer.endpoint.is_some());
+        let peers = called.map(|(at, peer)| {
+            let is_peers = |addr: IpAddr| owners.lookup(addr) == Some(&at);
+            let targets = targets(setting, peer, tunnel, is_peers);
+            (peer.public_key.clone(), targets.into())
+        });
         let peers: Vec<_> = peers.collect();
         let (least, most) = (bytes(least.max(LEAST)), bytes(most));
         (!peers.is_empty() && least > ECHO_MIN && most > least).then_some(Self {
@@ -34,22 +41,26 @@ impl ProbePlan {
     }
 }
 
+/// Which of the peers has an address, by its place: the one with the most specific range, and of two with the same the
+/// last.
+fn owners(tunnel: &Tunnel) -> Routes<usize> {
+    let mut owners = Routes::default();
+    for (at, peer) in tunnel.peers.iter().enumerate() {
+        for range in &peer.allowed_ips {
+            owners.insert(range.addr(), range.prefix(), at);
+        }
+    }
+    owners
+}
+
 /// Addresses of a peer that may answer, each behind the address of ours that asks it.
-fn targets(setting: MtuProbe, peer: &Peer, tunnel: &Tunnel) -> Vec<(IpAddr, IpAddr)> {
+fn targets(
+    setting: MtuProbe,
+    peer: &Peer,
+    tunnel: &Tunnel,
+    is_peers: impl Fn(IpAddr) -> bool,
+) -> Vec<(IpAddr, IpAddr)> {
     let interface = &tunnel.interface;
-    // The most specific range decides whose an address is.
-    let owned = |ranges: &[AllowedIp], addr: IpAddr| {
-        let having = ranges.iter().filter(|range| range.contains(addr));
-        having.map(AllowedIp::prefix).max()
-    };
-    let is_peers = |addr: IpAddr| {
-        let own = owned(&peer.allowed_ips, addr);
-        let mut others = tunnel
-            .peers
-            .iter()
-            .filter(|it| it.public_key != peer.public_key);
-        own.is_some() && others.all(|it| owned(&it.allowed_ips, addr) < own)
-    };
     let from = |addr: IpAddr| {
         let mut own = interface.addresses.iter().map(|it| it.addr);
         let own = own.find(|it| it.is_ipv4() == addr.is_ipv4() && *it != addr)?;
@@ -164,5 +175,42 @@ mod tests {
         assert_eq!(asked(named, site, "10.0.0.1/32"), none);
         let tunnel = tunnel(site, "10.0.0.1/32");
         assert_eq!(ProbePlan::new(MtuProbe::Off, (68, 1420), &tunnel), None);
+    }
+
+    #[test]
+    fn an_address_is_the_peers_with_the_most_specific_range() {
+        let key = |byte: u8| {
+            config::types::Key32::new([byte; 32])
+                .to_base64()
+                .to_string()
+        };
+        let mut text = format!(
+            "[Interface]\nPrivateKey = {}\nAddress = 10.0.0.9/24\n",
+            key(1)
+        );
+        for (byte, ranges) in [
+            (2, "10.0.0.0/24, 10.0.0.7/32"),
+            (3, "10.0.0.1/32"),
+            (4, "10.0.0.8/32"),
+            // Of the same range the last has it.
+            (5, "10.0.0.7/32"),
+        ] {
+            text += &format!(
+                "[Peer]\nPublicKey = {}\nEndpoint = 192.0.2.1:51820\nAllowedIPs = {ranges}\n",
+                key(byte)
+            );
+        }
+        let options = wgquick::Options {
+            allow_scripts: false,
+        };
+        let parsed = wgquick::parse(&text, "wg0.conf", options);
+        let tunnel = parsed.into_tunnel().unwrap().0;
+        let plan = ProbePlan::new(MtuProbe::Auto, (68, 1420), &tunnel).unwrap();
+        let asked = plan.peers.iter().map(|(_, targets)| {
+            let to = targets.iter().map(|(_, to)| to.to_string());
+            to.collect::<Vec<_>>().join(" ")
+        });
+        let asked: Vec<_> = asked.collect();
+        assert_eq!(asked, ["", "10.0.0.1", "10.0.0.8", "10.0.0.7"]);
     }
 }

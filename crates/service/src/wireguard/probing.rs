@@ -5,10 +5,12 @@
 use super::effect::{Effect, PlaneRequest};
 use super::machine::{Machine, Turn, View};
 use config::types::Key32;
+use crypto::x25519::PublicKey;
 use host::ProbedPath;
 use plane::{LineId, PeerId};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wireguard::echo::{self, Answer};
 use wireguard::path_probe::{Knowledge, PathProbe, ProbeEffect};
@@ -25,6 +27,9 @@ const BUSY: u64 = 1000;
 /// What a datagram has around an inner packet over IPv4 and IPv6, in bytes: outer headers, WireGuard's header and tag.
 const OVERHEAD: [u32; 2] = [60, 80];
 
+/// Addresses of a peer that may answer, each behind that of ours which asks; the likeliest first.
+type Targets = Arc<[(IpAddr, IpAddr)]>;
+
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbePlan {
@@ -33,7 +38,7 @@ pub struct ProbePlan {
     /// See `least`.
     pub most: u16,
     /// The peers, and the addresses that may answer, each behind that of ours which asks; the likeliest first.
-    pub peers: Vec<(Key32, Vec<(IpAddr, IpAddr)>)>,
+    pub peers: Vec<(Key32, Targets)>,
 }
 
 /// The probes of an interface.
@@ -51,7 +56,8 @@ pub(super) struct Probing {
 /// The path to a peer.
 #[derive(Debug)]
 struct Path {
-    /// Which of its addresses is asked.
+    /// What may answer, and which of them is asked.
+    targets: Targets,
     target: usize,
     probe: PathProbe,
     /// Where it is.
@@ -73,12 +79,6 @@ impl Probing {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let rounds = self.paths.values().map(|path| path.probe.next_deadline());
         rounds.chain([self.stirred]).flatten().min()
-    }
-
-    fn targets(&self, key: &Key32) -> &[(IpAddr, IpAddr)] {
-        let peers = self.plan.iter().flat_map(|plan| &plan.peers);
-        let mut of = peers.filter(|(peer, _)| peer == key);
-        of.next().map_or(&[], |(_, targets)| targets)
     }
 }
 
@@ -126,20 +126,19 @@ impl Machine {
         };
         let (least, most) = (plan.least, plan.most);
         let peers = plan.peers.iter().filter(|(_, targets)| !targets.is_empty());
-        let ids = peers.filter_map(|(key, _)| {
-            let mut all = self.peers.iter();
-            Some(*all.find(|(_, entry)| entry.public_key == *key)?.0)
-        });
-        for id in ids.collect::<Vec<_>>() {
+        let known =
+            peers.filter_map(|(key, targets)| Some((self.peer_of(key)?, Arc::clone(targets))));
+        for (id, targets) in known.collect::<Vec<_>>() {
             let state = turn.peer(id);
             let (Some(line), true) = (state.line, state.sealed.is_some()) else {
                 continue;
             };
             let way = (line.id, line.endpoint.addr);
             let bytes = state.rx_bytes + state.tx_bytes;
-            let old = self.probing.paths.get(&id).filter(|path| path.way == way);
-            if old.is_none() {
+            let old = self.probing.paths.get(&id);
+            if old.is_none_or(|path| path.way != way) {
                 let new = Path {
+                    targets,
                     target: 0,
                     probe: PathProbe::new(least, most, random() >> 1),
                     way,
@@ -185,9 +184,13 @@ impl Machine {
 
     /// Our address and that of a peer which is asked.
     fn target(&self, id: PeerId) -> Option<(IpAddr, IpAddr)> {
-        let entry = self.peers.get(&id)?;
-        let at = self.probing.paths.get(&id)?.target;
-        self.probing.targets(&entry.public_key).get(at).copied()
+        let path = self.probing.paths.get(&id)?;
+        path.targets.get(path.target).copied()
+    }
+
+    fn peer_of(&self, key: &Key32) -> Option<PeerId> {
+        let public = PublicKey::from(*key.as_bytes());
+        self.device.peer_by_public_key(&public)
     }
 
     /// Does something with the path to a peer, and what follows from that.
@@ -219,10 +222,6 @@ impl Machine {
 
     /// Where one address does not answer, another may.
     fn next_target(&mut self, id: PeerId) {
-        let Some(entry) = self.peers.get(&id) else {
-            return;
-        };
-        let count = self.probing.targets(&entry.public_key).len();
         let Some(plan) = &self.probing.plan else {
             return;
         };
@@ -233,7 +232,7 @@ impl Machine {
         let knows = path.probe.knowledge();
         if matches!(knows, Knowledge::Silent | Knowledge::OnlyShort)
             && path.probe.next_deadline().is_none()
-            && path.target + 1 < count
+            && path.target + 1 < path.targets.len()
         {
             path.target += 1;
             path.probe = PathProbe::new(least, most, random() >> 1);
@@ -289,26 +288,32 @@ impl Machine {
     /// What is known of the paths, in words; `None` where nothing is to be probed.
     pub(super) fn probe_report(&self) -> Option<String> {
         let plan = self.probing.plan.as_ref()?;
-        let words = plan.peers.iter().map(|(key, targets)| {
-            let mut all = self.probing.paths.iter();
-            let of = all.find(|(id, _)| self.public_key_of(**id) == Some(key));
-            let target = targets.get(of.map_or(0, |(_, path)| path.target));
+        let describe = |(key, targets): &(Key32, Targets)| {
+            let of = self.peer_of(key).and_then(|id| self.probing.paths.get(&id));
+            let target = targets.get(of.map_or(0, |path| path.target));
             let Some((_, target)) = target else {
                 return "no address of the peer's is known that would answer pings; \
                         dataplane.mtu-probe may name one"
                     .to_owned();
             };
-            match of.map_or(Knowledge::Unknown, |(_, path)| path.probe.knowledge()) {
+            match of.map_or(Knowledge::Unknown, |path| path.probe.knowledge()) {
                 Knowledge::Unknown => format!("{target} was not asked yet"),
                 Knowledge::Searching => format!("{target} is being asked"),
                 Knowledge::Found(bytes) => format!("{target} answers up to {bytes} bytes"),
                 Knowledge::OnlyShort => format!("{target} answers short pings only"),
                 Knowledge::Silent => format!("{target} answers no pings"),
             }
-        });
-        let mut words: Vec<String> = words.collect();
-        words.dedup();
-        words.truncate(REPORTED);
+        };
+        let mut words: Vec<String> = Vec::new();
+        for peer in &plan.peers {
+            let new = describe(peer);
+            if words.last() != Some(&new) {
+                words.push(new);
+            }
+            if words.len() == REPORTED {
+                break;
+            }
+        }
         Some(words.join("; "))
     }
 }

@@ -65,7 +65,7 @@ impl World {
         let plan = ProbePlan {
             least: 1280,
             most,
-            peers: vec![(Key32::new(KEY), targets.to_vec())],
+            peers: vec![(Key32::new(KEY), targets.into())],
         };
         self.tell(Event::ProbePaths(Some(Box::new(plan))));
     }
