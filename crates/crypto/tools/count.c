@@ -54,7 +54,7 @@ static const uint32_t MAGIC = 0x4d41524b;
 
 static uint64_t executed, simd;
 static uint64_t executed_before, simd_before;
-static bool a64;
+static bool a32, a64;
 
 /* Arm ARM, A64 top level: bits 28..25 are x111 for SIMD and FP, x1x0 with bit 26 set for their loads and stores. */
 static bool is_simd_a64(uint32_t word)
@@ -103,9 +103,10 @@ static bool is_thumb(const struct qemu_plugin_tb *block, size_t count)
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 {
     size_t count = qemu_plugin_tb_n_insns(block), found = 0;
-    bool thumb = !a64 && is_thumb(block, count);
+    bool thumb = a32 && is_thumb(block, count);
     (void)id;
-    for (size_t at = 0; at < count; at++) {
+    /* Of other processors only the number is known. */
+    for (size_t at = 0; at < count && (a32 || a64); at++) {
         const struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(block, at);
         if (qemu_plugin_insn_size(insn) != 4)
             continue;
@@ -211,6 +212,7 @@ __attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t 
 {
     const char *target, *file = NULL;
     memcpy(&target, info, sizeof target);
+    a32 = strcmp(target, "arm") == 0;
     a64 = strcmp(target, "aarch64") == 0;
     for (int at = 0; at < count; at++) {
         if (!strncmp(arguments[at], "counts=", 7))

@@ -4,7 +4,9 @@ use crate::clock::Epoch;
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use plane::AtomicU64;
+#[cfg(not(loom))]
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 /// No deadline.

@@ -1,6 +1,7 @@
 //! Time as the data plane keeps it: milliseconds since the tunnel was made, in an atomic.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use plane::AtomicU64;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Where time starts.

@@ -1,8 +1,9 @@
 //! The key to send with, and the limits that every key has.
 
+use plane::AtomicU64;
 use plane::{Format, KeyLimits};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// The key to send with.

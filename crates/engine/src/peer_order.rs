@@ -2,8 +2,9 @@
 
 use arc_swap::ArcSwapOption;
 use lines::reorder::{Learnt, Reordering};
+use plane::AtomicU64;
 use plane::{OrderCounts, Reorder};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What control wants and what workers count, of all sessions of one peer.

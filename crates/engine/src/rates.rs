@@ -1,7 +1,8 @@
 //! What lines carry, where packets have to wait for that: told by control, followed by the worker that reads the TUN.
 
+use plane::AtomicU64;
 use plane::LINES_MAX;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 /// At which rates packets may leave, in bits a second.

@@ -4,10 +4,11 @@ use crate::key::SendKey;
 use crate::peer::Peer;
 use crate::removed::Removed;
 use crate::reorder::Order;
+use plane::AtomicU64;
 use plane::Format;
 use plane::KeyLimits;
 use plane::Wire;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 

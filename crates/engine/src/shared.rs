@@ -15,13 +15,14 @@ use crate::stream::{PENDING_IN_FLIGHT_MAX, PENDING_MAX, Stream, Written};
 use arc_swap::ArcSwap;
 use netio::poll::Waker;
 use netio::tun::{Tun, VnetHdr};
+use plane::AtomicU64;
 use plane::Control;
 use plane::LineId;
 use plane::Routes;
 use plane::Wire;
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Most payloads of our own that wait for a worker.

@@ -1,6 +1,7 @@
 //! Counters of the data plane. All 64 bits on every machine, all relaxed: they are read for people.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use plane::AtomicU64;
+use std::sync::atomic::Ordering;
 
 /// A monotonic counter.
 #[derive(Debug, Default)]

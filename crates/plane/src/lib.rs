@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod atomic;
 mod batch;
 mod control;
 mod data_plane;
@@ -26,6 +27,7 @@ mod routes;
 mod statistics;
 mod wire;
 
+pub use atomic::AtomicU64;
 pub use batch::{Batch, Packet};
 pub use control::{Control, Notice};
 pub use data_plane::{DataPlane, KeyError, RouteChange, Sender, Whole};

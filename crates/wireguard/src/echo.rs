@@ -4,8 +4,9 @@
 //! A request carries a token, which is random and lasts as long as something is asked, and a number. What has the token of
 //! the moment is taken out of what the peers send; everything else goes where it is addressed to.
 
+use plane::AtomicU64;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Bytes of the shortest request over either family: headers of IP and ICMP, token and number.
 pub const ECHO_MIN: u16 = (IPV6_HEADER + ICMP_HEADER + 16) as u16;

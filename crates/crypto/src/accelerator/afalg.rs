@@ -373,13 +373,13 @@ mod tests {
         let outcomes = std::thread::scope(|scope| {
             let (say, hear) = std::sync::mpsc::channel();
             let reader = scope.spawn(move || {
-                // SAFETY: asks for nothing.
-                say.send(unsafe { libc::pthread_self() }).unwrap();
+                // SAFETY: asks for nothing. A pointer in some C libraries, which does not go from thread to thread.
+                say.send(unsafe { libc::pthread_self() } as usize).unwrap();
                 let (memory, jobs) = work.parts();
                 session.run(memory, jobs).unwrap();
                 jobs.iter().map(|job| job.outcome).collect::<Vec<_>>()
             });
-            let thread = hear.recv().unwrap();
+            let thread = hear.recv().unwrap() as libc::pthread_t;
             // It may not be waiting yet.
             let deadline = Instant::now() + Duration::from_secs(60);
             while !reader.is_finished() && Instant::now() < deadline {

@@ -8,8 +8,6 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 
-const TUNSETIFF: libc::Ioctl = 0x4004_54ca_u32 as libc::Ioctl;
-const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0_u32 as libc::Ioctl;
 const IFF_TUN: i16 = 0x0001;
 const IFF_NO_PI: i16 = 0x1000;
 const IFF_VNET_HDR: i16 = 0x4000;
@@ -153,7 +151,7 @@ fn open(name: &str, extra: i16) -> Result<(OwnedFd, IfReq), OpenError> {
     };
     req.name[..name.len()].copy_from_slice(name.as_bytes());
     // SAFETY: TUNSETIFF reads and writes a `struct ifreq`, which `IfReq` has the size of.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF, &raw mut req) })
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut req) })
         .map_err(OpenError::Iff)?;
     Ok((fd, req))
 }
@@ -176,7 +174,13 @@ pub(super) fn set_offloads(fd: &OwnedFd, tso: bool, uso: bool) -> io::Result<()>
 
 fn set_bits(fd: &OwnedFd, bits: u32) -> io::Result<i32> {
     // SAFETY: TUNSETOFFLOAD takes its argument by value.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD, libc::c_ulong::from(bits)) })
+    check(unsafe {
+        libc::ioctl(
+            fd.as_raw_fd(),
+            libc::TUNSETOFFLOAD,
+            libc::c_ulong::from(bits),
+        )
+    })
 }
 
 fn probe(fd: &OwnedFd, options: TunOptions, vnet_hdr: bool) -> (Rung, Rung, Rung) {

@@ -15,8 +15,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const TUNGETIFF: libc::Ioctl = 0x8004_54d2_u32 as libc::Ioctl;
-const TUNSETPERSIST: libc::Ioctl = 0x4004_54cb_u32 as libc::Ioctl;
 /// Bytes of a [`VnetHdr`].
 pub const VNET_HDR_LEN: usize = 10;
 
@@ -139,7 +137,7 @@ impl Tun {
             pad: [0; 22],
         };
         // SAFETY: TUNGETIFF fills a `struct ifreq`, which `IfReq` has the size of.
-        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), TUNGETIFF, &raw mut req) })?;
+        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TUNGETIFF, &raw mut req) })?;
         Ok(CStr::from_bytes_until_nul(&req.name)
             .map(|c| c.to_string_lossy().into_owned())
             .unwrap_or_default())
@@ -159,7 +157,7 @@ impl Tun {
         check(unsafe {
             libc::ioctl(
                 self.fd.as_raw_fd(),
-                TUNSETPERSIST,
+                libc::TUNSETPERSIST,
                 libc::c_ulong::from(persistent),
             )
         })?;

@@ -1,6 +1,7 @@
 //! Bytes of the control channel.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use plane::AtomicU64;
+use std::sync::atomic::Ordering;
 
 /// How many bytes a session's control packets had, as they are on the wire, without what UDP or TCP puts in front. It
 /// outlives the session, for the report of what went through it.
